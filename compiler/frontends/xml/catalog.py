@@ -1,0 +1,91 @@
+"""From a layer's type and version to the class of the operation; unknown ones in one error.
+
+`opsetN` names the latest class with a version of at most N. Types are looked up in any case, as
+OpenVINO does. `version="irc"` is our own dialect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ....ir.errors import UnsupportedOperationError
+from ....ir.op import Op
+from ....ir.ops import ALL_OPS, find
+from .records import Layer, Net
+from .text import short
+
+DIALECT = "irc"
+MAX_OPSET = 17
+_OPSET = re.compile(r"opset([1-9][0-9]?)", re.ASCII)
+_KINDS = {cls.kind.lower(): cls.kind for cls in ALL_OPS} | {"const": "Constant"}
+# Older files name operations of later sets so (openvino_ir.md 1.4).
+_OTHER_SETS = {"experimental": 6, "extension": 6}
+_IN_OPSET2 = ("mvn", "roipooling", "reorgyolo")
+_MAX_LISTED = 50
+_MAX_EXAMPLES = 3
+
+
+def look_up(layer: Layer) -> type[Op] | None:
+    """The class of a layer's operation, or None where there is none."""
+    kind = _KINDS.get(layer.type.lower())
+    if kind is None:
+        return None
+    if layer.version == DIALECT:
+        return find(kind, 0)
+    opset = _opset(layer.version)
+    if opset is None:
+        return None
+    if opset == 1 and kind.lower() in _IN_OPSET2:
+        opset = 2
+    return find(kind, opset)
+
+
+def _opset(version: str) -> int | None:
+    if version in _OTHER_SETS:
+        return _OTHER_SETS[version]
+    match = _OPSET.fullmatch(version)
+    return int(match[1]) if match and int(match[1]) <= MAX_OPSET else None
+
+
+def refuse_unsupported(layers: list[Layer], file: str) -> None:
+    """Raise one UnsupportedOperationError that lists every operation irc does not have."""
+    missing: dict[tuple[str, str], list[Layer]] = {}
+    for layer in layers:
+        if look_up(layer) is None:
+            missing.setdefault((layer.type, layer.version), []).append(layer)
+    if not missing:
+        return
+    groups = sorted(missing.items(), key=lambda item: (-len(item[1]), item[0]))
+    lines = [_line(*key, found) for key, found in groups[:_MAX_LISTED]]
+    if len(groups) > _MAX_LISTED:
+        lines.append(f"... and {len(groups) - _MAX_LISTED} more kinds")
+    total = sum(len(found) for found in missing.values())
+    what = f"{total} layers have" if total > 1 else "one layer has"
+    raise UnsupportedOperationError(
+        f"{what} an operation that is not supported", where=file, got="\n    ".join(["", *lines])
+    )
+
+
+def _line(kind: str, version: str, layers: list[Layer]) -> str:
+    shown = ", ".join(f"{layer.origin}{_precisions(layer)}" for layer in layers[:_MAX_EXAMPLES])
+    more = len(layers) - _MAX_EXAMPLES
+    rest = f" and {more} more" if more > 0 else ""
+    unknown_set = "" if version == DIALECT or _opset(version) else " (no such operation set)"
+    what = f"{short(kind)[1:-1]} {short(version)[1:-1]}{unknown_set}"
+    return f"{what}: {len(layers)} x, {shown}{rest}"
+
+
+def _precisions(layer: Layer) -> str:
+    ports = [port.precision for port in (*layer.inputs, *layer.outputs) if port.precision]
+    return f" [{', '.join(dict.fromkeys(ports))}]" if ports else ""
+
+
+def nested_layers(net: Net, order: list[int]) -> Iterator[Layer]:
+    """The layers of a net that count (by position), and all layers of their bodies."""
+    pending = [net.layers[i] for i in reversed(order)]
+    while pending:
+        layer = pending.pop()
+        yield layer
+        for body in reversed(layer.bodies.values()):
+            pending.extend(reversed(body.layers))

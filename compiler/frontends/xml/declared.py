@@ -1,0 +1,73 @@
+"""Declared output types of layers against inferred ones.
+
+OpenVINO ignores what ports declare. Here a declared size or element type that contradicts
+inference is an error, because it says that the file was made for another meaning; what inference
+cannot know is compatible with everything.
+"""
+
+from __future__ import annotations
+
+from ....ir.dim import eq
+from ....ir.dtype import DType, parse_precision
+from ....ir.errors import ShapeError
+from ....ir.types import TensorType, Type
+from .records import Layer, Port
+
+IGNORE = 'declared_shapes="ignore"'
+
+
+def check_precision_names(layer: Layer) -> None:
+    """Refuse output ports whose precision is no element type, whatever is inferred."""
+    for port in layer.outputs:
+        precision(layer, port)
+
+
+def precision(layer: Layer, port: Port) -> DType:
+    """The declared element type of an output port."""
+    try:
+        return parse_precision(port.precision or "")
+    except ValueError as error:
+        raise layer.error(
+            f"output port {port.id} has an unknown precision",
+            got=repr((port.precision or "")[:40]),
+            expected=str(error).partition("; ")[2] or None,
+        ) from None
+
+
+def dims_agree(declared: tuple[int, ...], type_: Type) -> bool:
+    """Whether declared sizes (-1 for any) may be those of a value.
+
+    No declared size at all means a scalar or an unknown rank, so it agrees with everything.
+    """
+    if not isinstance(type_, TensorType) or type_.shape is None or not declared:
+        return True
+    if len(declared) != len(type_.shape):
+        return False
+    return all(d == -1 or eq(d, s) is not False for d, s in zip(declared, type_.shape, strict=True))
+
+
+def check_declared(layer: Layer, types: list[Type]) -> None:
+    """Raise ShapeError, naming layer and option, where a port contradicts inference."""
+    for port, type_ in zip(layer.outputs, types, strict=False):
+        if not isinstance(type_, TensorType):
+            continue
+        declared = precision(layer, port)
+        if declared is not type_.dtype and DType.dynamic not in (declared, type_.dtype):
+            raise _contradiction(layer, port, f"element type {declared}", str(type_))
+        if not dims_agree(port.dims, type_):
+            raise _contradiction(layer, port, f"shape {shown(port.dims)}", str(type_))
+
+
+def _contradiction(layer: Layer, port: Port, declared: str, inferred: str) -> ShapeError:
+    return ShapeError(
+        f"output port {port.id} declares a type that contradicts inference",
+        where=layer.where,
+        got=declared,
+        expected=inferred,
+        fix=f"{IGNORE} uses the inferred type",
+    )
+
+
+def shown(dims: tuple[int, ...]) -> str:
+    """Declared sizes for messages."""
+    return "[" + ", ".join("?" if d == -1 else str(d) for d in dims) + "]"

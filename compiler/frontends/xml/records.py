@@ -1,0 +1,108 @@
+"""What an IR file says, as plain records: no meaning yet, only the schema of versions 10 and 11.
+
+Records keep the line they came from, so that every later message can name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ....ir.errors import ModelFormatError
+from .text import BadText, short
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Port:
+    """One `<port>`. `dims` are the declared sizes, -1 for a size that is not static."""
+
+    id: int
+    precision: str | None
+    dims: tuple[int, ...]
+    names: frozenset[str]
+    rt_info: dict[str, dict[str, str]]
+
+
+@dataclass(slots=True)
+class MapEntry:
+    """One `<input>` or `<output>` of a port map: attributes as they stand, and the line."""
+
+    output: bool
+    attributes: dict[str, str]
+    line: int
+
+
+@dataclass(slots=True)
+class Layer:
+    """One `<layer>` with the bodies it holds, by element name ("body", "then_body", ...)."""
+
+    file: str
+    line: int
+    id: int
+    name: str
+    type: str
+    version: str
+    output_names: frozenset[str] | None
+    data: dict[str, str] = field(default_factory=dict[str, str])
+    rt_info: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    inputs: list[Port] = field(default_factory=list[Port])
+    outputs: list[Port] = field(default_factory=list[Port])
+    bodies: dict[str, Net] = field(default_factory=dict[str, "Net"])
+    maps: dict[str, list[MapEntry]] = field(default_factory=dict[str, list[MapEntry]])
+    back_edges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+    @property
+    def origin(self) -> str:
+        """The layer for messages: 'layer 4 "fc1" (line 12)'."""
+        return f"layer {self.id} {short(self.name)} (line {self.line})"
+
+    @property
+    def where(self) -> str:
+        """File, layer and type for messages."""
+        return f"{self.file}: {self.origin}, {self.type}"
+
+    def error(
+        self, what: str, *, got: object = None, expected: object = None, fix: str | None = None
+    ) -> ModelFormatError:
+        """An error that names this layer."""
+        return ModelFormatError(what, where=self.where, got=got, expected=expected, fix=fix)
+
+    def read(self, attribute: str, text: str, parse: Callable[[str], _T]) -> _T:
+        """An attribute's value; a ModelFormatError names layer and attribute where it is bad."""
+        try:
+            return parse(text)
+        except BadText as bad:
+            raise self.error(
+                f"attribute {attribute!r} has a bad value", got=short(text), expected=bad.expected
+            ) from None
+
+
+@dataclass(slots=True)
+class Edge:
+    """One `<edge>`: layer ids and port ids, as they stand."""
+
+    from_layer: int
+    from_port: int
+    to_layer: int
+    to_port: int
+    line: int
+
+
+# A tree of rt_info: a leaf's value, or its children by key.
+RtTree = dict[str, "str | RtTree"]
+
+
+@dataclass(slots=True)
+class Net:
+    """One `<net>`, or the body of a layer, which has neither name nor version of its own."""
+
+    file: str
+    name: str
+    version: int
+    line: int
+    layers: list[Layer] = field(default_factory=list[Layer])
+    edges: list[Edge] = field(default_factory=list[Edge])
+    rt_info: RtTree = field(default_factory=RtTree)

@@ -1,0 +1,315 @@
+"""XML text to records: the elements of IR versions 10 and 11, strictly, and nothing of their meaning.
+
+The parser expands no entity, opens no file and no network, and refuses a DOCTYPE. Layers are
+turned into records as they end and their elements are dropped at once, so that the tree of a
+large model never stands in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from lxml import etree
+
+from ....ir.errors import ModelFormatError, UnsupportedOperationError
+from . import text as words
+from .records import Edge, Layer, MapEntry, Net, Port, RtTree
+from .text import BadText, short
+
+_T = TypeVar("_T")
+_BODY = re.compile(r"(?:then_|else_)?body[0-9]*", re.ASCII)
+_MAP = re.compile(r"(?:then_|else_)?port_map[0-9]*", re.ASCII)
+_SPACES = " \t\r\n"
+# XML's own depth limit allows some 80 bodies in bodies; a real model has two or three.
+MAX_NESTED_BODIES = 32
+VERSIONS = (10, 11)
+
+
+def parse_xml(data: bytes, file: str) -> Net:
+    """The records of an IR. Raises ModelFormatError with file, line, element and attribute."""
+    net = Net(file, "", 0, 0)
+    schema = _Schema(file)
+    context = etree.iterparse(
+        io.BytesIO(data),
+        events=("end",),
+        tag="layer",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+    )
+    try:
+        for _, element in context:
+            parent = element.getparent()
+            top = parent.getparent() if parent is not None and parent.tag == "layers" else None
+            if top is None or top.getparent() is not None:
+                continue  # a layer of a body: read with the layer that holds the body
+            _refuse_doctype(element, file)
+            net.layers.append(schema.layer(element, 0))
+            element.clear(keep_tail=True)
+    except etree.XMLSyntaxError as error:
+        raise _not_xml(error, data, file) from error
+    root = context.root
+    if root is None:
+        raise ModelFormatError("the file holds no XML", where=file, expected="<net ...>")
+    _refuse_doctype(root, file)
+    schema.net(root, net)
+    return net
+
+
+def _refuse_doctype(element: Any, file: str) -> None:
+    document = element.getroottree().docinfo
+    if document.internalDTD is not None or document.doctype:
+        raise ModelFormatError(
+            "a DOCTYPE is not allowed in a model file",
+            where=file,
+            got=short(document.doctype or "<!DOCTYPE"),
+            expected="<net ...> without document type and entities",
+        )
+
+
+def _not_xml(error: Any, data: bytes, file: str) -> ModelFormatError:
+    line, column = error.position if error.position else (0, 0)
+    head = data[:64].lstrip()
+    got: str | None = None
+    if not head:
+        got = "an empty file"
+    elif head.startswith(b"version https://git-lfs"):
+        got = "a git-lfs pointer: the file itself was not fetched"
+    elif not head.lstrip(b"\xef\xbb\xbf\xff\xfe\x00").startswith(b"<"):
+        got = f"a file that begins with {data[:16]!r}"
+    what = str(error.msg or "the text ends early")
+    return ModelFormatError(
+        f"not well-formed XML: {what}",
+        where=f"{file}: line {line}, column {column}",
+        got=got,
+        expected=None if got is None else "an OpenVINO IR: XML with the root <net>",
+    )
+
+
+class _Schema:
+    """The readers of the elements of one file."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    # Small readers ----------------------------------------------------------------------------
+
+    def fail(
+        self, element: Any, what: str, got: object = None, expected: object = None
+    ) -> ModelFormatError:
+        where = f"{self.file}: <{element.tag}> (line {element.sourceline})"
+        return ModelFormatError(what, where=where, got=got, expected=expected)
+
+    def required(self, element: Any, name: str) -> str:
+        value = element.get(name)
+        if value is None:
+            raise self.fail(element, f"attribute {name!r} is missing")
+        return value
+
+    def number(self, element: Any, name: str, parse: Callable[[str], _T]) -> _T:
+        text = self.required(element, name)
+        try:
+            return parse(text)
+        except BadText as bad:
+            raise self.fail(
+                element, f"attribute {name!r} has a bad value", short(text), bad.expected
+            ) from None
+
+    def children(self, element: Any) -> Iterator[Any]:
+        """Child elements; comments and processing instructions are skipped, text is refused."""
+        self._no_text(element, element.text)
+        for child in element:
+            self._no_text(element, child.tail)
+            if isinstance(child.tag, str):
+                yield child
+            elif child.tag is etree.Entity:
+                raise self.fail(element, "an entity reference is not allowed", short(child.text))
+
+    def _no_text(self, element: Any, text: str | None) -> None:
+        if text is not None and text.strip(_SPACES):
+            raise self.fail(
+                element, "text where only elements are allowed", short(text.strip(_SPACES))
+            )
+
+    def sections(self, element: Any) -> dict[str, Any]:
+        """Child elements by tag, each of which may stand once."""
+        found: dict[str, Any] = {}
+        for child in self.children(element):
+            if child.tag in found:
+                raise self.fail(child, f"<{element.tag}> has more than one <{child.tag}>")
+            found[child.tag] = child
+        return found
+
+    # The net ----------------------------------------------------------------------------------
+
+    def net(self, root: Any, net: Net) -> None:
+        """Name, version, edges and rt_info; the layers are there already."""
+        if not isinstance(root.tag, str) or root.tag.lower() != "net":
+            raise self.fail(root, "not an OpenVINO IR", f"the root <{root.tag}>", "the root <net>")
+        version = root.get("version")
+        if version is None or version not in [str(v) for v in VERSIONS]:
+            got = "no version" if version is None else short(version)
+            raise self.fail(root, "this version of the IR is not supported", got, "10 or 11")
+        net.name, net.version, net.line = root.get("name", ""), int(version), root.sourceline
+        sections = self.sections(root)
+        if "layers" not in sections:
+            raise self.fail(root, "<net> has no <layers>")
+        for child in self.children(sections["layers"]):
+            if child.tag != "layer":
+                raise self.fail(child, "an unknown element in <layers>", expected="<layer>")
+        self._edges(sections.get("edges"), net)
+        if "rt_info" in sections:
+            net.rt_info = self.tree(sections["rt_info"])
+        self._legacy(sections, net)
+
+    def _legacy(self, sections: dict[str, Any], net: Net) -> None:
+        """What version 10 has instead of rt_info."""
+        if "pre-process" in sections and len(sections["pre-process"]):
+            raise UnsupportedOperationError(
+                "mean values stored in the model (<pre-process>) are not supported",
+                where=f"{self.file}: line {sections['pre-process'].sourceline}",
+                fix="convert the model with a current OpenVINO, which writes them as operations",
+            )
+        if "meta_data" in sections and not net.rt_info:
+            parameters = self.tree(sections["meta_data"]).get("cli_parameters")
+            if isinstance(parameters, dict):
+                net.rt_info = {"conversion_parameters": parameters}
+
+    def body(self, element: Any, depth: int) -> Net:
+        """The net inside a layer: nameless, with ids of its own."""
+        if depth > MAX_NESTED_BODIES:
+            raise self.fail(
+                element, "bodies are nested too deeply", expected=f"at most {MAX_NESTED_BODIES}"
+            )
+        net = Net(self.file, element.tag, VERSIONS[-1], element.sourceline)
+        sections = self.sections(element)
+        if "layers" not in sections:
+            raise self.fail(element, f"<{element.tag}> has no <layers>")
+        for child in self.children(sections["layers"]):
+            if child.tag != "layer":
+                raise self.fail(child, "an unknown element in <layers>", expected="<layer>")
+            net.layers.append(self.layer(child, depth))
+        self._edges(sections.get("edges"), net)
+        if "rt_info" in sections:
+            net.rt_info = self.tree(sections["rt_info"])
+        return net
+
+    def _edges(self, element: Any, net: Net) -> None:
+        for edge in () if element is None else self.children(element):
+            if edge.tag != "edge":
+                raise self.fail(edge, "an unknown element in <edges>", expected="<edge>")
+            ends = [
+                self.number(edge, name, words.unsigned)
+                for name in ("from-layer", "from-port", "to-layer", "to-port")
+            ]
+            net.edges.append(Edge(ends[0], ends[1], ends[2], ends[3], edge.sourceline))
+
+    def tree(self, element: Any) -> RtTree:
+        """A tree of rt_info: `<key value="..."/>` is a leaf, other elements hold more of them."""
+        out: RtTree = {}
+        for child in element:
+            if not isinstance(child.tag, str):
+                continue
+            key = child.get("name") if child.tag == "info" and child.get("name") else child.tag
+            value = child.get("value")
+            out[str(key)] = self.tree(child) if value is None else value
+        return out
+
+    # Layers -----------------------------------------------------------------------------------
+
+    def layer(self, element: Any, depth: int) -> Layer:
+        """One `<layer>` with the bodies in it."""
+        names = element.get("output_names")
+        layer = Layer(
+            self.file,
+            element.sourceline,
+            self.number(element, "id", words.unsigned),
+            self.required(element, "name"),
+            self.required(element, "type"),
+            self.required(element, "version"),
+            None if names is None else words.name_set(names),
+        )
+        for tag, child in self.sections(element).items():
+            if tag == "data":
+                layer.data = dict(child.attrib)
+            elif tag == "rt_info":
+                layer.rt_info = self.attributes(child)
+            elif tag == "input":
+                layer.inputs = self._ports(child, layer)
+            elif tag == "output":
+                layer.outputs = self._ports(child, layer)
+            elif tag == "back_edges":
+                layer.back_edges = [self._back_edge(e) for e in self.children(child)]
+            elif _BODY.fullmatch(tag):
+                layer.bodies[tag] = self.body(child, depth + 1)
+            elif _MAP.fullmatch(tag):
+                layer.maps[tag] = [self._entry(e) for e in self.children(child)]
+        return layer
+
+    def attributes(self, element: Any) -> dict[str, dict[str, str]]:
+        """`<attribute name= version= .../>` of a layer's or port's rt_info; the rest is skipped."""
+        return {
+            child.get("name"): {k: v for k, v in child.attrib.items() if k != "name"}
+            for child in element
+            if child.tag == "attribute" and child.get("name")
+        }
+
+    def _ports(self, element: Any, layer: Layer) -> list[Port]:
+        ports: list[Port] = []
+        seen: set[int] = set()
+        for child in self.children(element):
+            if child.tag != "port":
+                raise self.fail(child, f"an unknown element in <{element.tag}>", expected="<port>")
+            port = self._port(child)
+            if port.id in seen:
+                raise layer.error(
+                    f"two ports of <{element.tag}> have one id (line {child.sourceline})",
+                    got=port.id,
+                    expected="each id once",
+                )
+            seen.add(port.id)
+            if element.tag == "output" and port.precision is None:
+                raise layer.error(f"output port {port.id} has no precision")
+            ports.append(port)
+        return ports
+
+    def _port(self, element: Any) -> Port:
+        dims: list[int] = []
+        rt_info: dict[str, dict[str, str]] = {}
+        for child in self.children(element):
+            if child.tag == "dim":
+                dims.append(self._dim(child))
+            elif child.tag == "rt_info":
+                rt_info = self.attributes(child)
+        names = words.name_set(element.get("names", ""))
+        port = self.number(element, "id", words.unsigned)
+        return Port(port, element.get("precision"), tuple(dims), names, rt_info)
+
+    def _dim(self, element: Any) -> int:
+        text = element.text or ""
+        for child in element:
+            self._no_text(element, child.tail)
+            if isinstance(child.tag, str):
+                raise self.fail(element, "<dim> holds an element", expected="a number")
+        try:
+            size = words.integer(text)
+        except BadText as bad:
+            raise self.fail(element, "a bad size", short(text), bad.expected) from None
+        if size < -1:
+            raise self.fail(element, "a negative size", size, "0 or more, or -1 for any size")
+        return size
+
+    def _entry(self, element: Any) -> MapEntry:
+        if element.tag not in ("input", "output"):
+            raise self.fail(element, "an unknown element in a port map", expected="input or output")
+        return MapEntry(element.tag == "output", dict(element.attrib), element.sourceline)
+
+    def _back_edge(self, element: Any) -> tuple[int, int]:
+        if element.tag != "edge":
+            raise self.fail(element, "an unknown element in <back_edges>", expected="<edge>")
+        source = self.number(element, "from-layer", words.unsigned)
+        return source, self.number(element, "to-layer", words.unsigned)

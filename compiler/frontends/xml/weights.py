@@ -1,0 +1,155 @@
+"""Constants: the bytes of a `Const` layer in the .bin file, checked and made an array.
+
+Every size is computed and compared before anything is allocated. Arrays are views of the file's
+bytes where they are aligned for their type, copies where they are not; either is read-only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....ir.dtype import DType, parse_element_type
+from ....ir.errors import MemoryLimitError, ModelFormatError
+from ....ir.op import Array
+from . import text as words
+from .packing import is_packed, packed_bytes, unpack
+from .records import Layer
+from .text import BadText, short
+
+
+@dataclass
+class Weights:
+    """The .bin of a model, loaded when the first constant needs it.
+
+    `load` returns its bytes or raises an error that says why there are none.
+    """
+
+    load: Callable[[], Array]
+    max_memory: int | None = None
+    _data: Array | None = None
+
+    def bytes(self) -> Array:
+        """All bytes of the file, read-only."""
+        if self._data is None:
+            self._data = self.load()
+        return self._data
+
+
+def element_type(text: str) -> DType:
+    """`element_type`, `destination_type`, ... of a layer's data."""
+    try:
+        return parse_element_type(text)
+    except ValueError:
+        raise BadText("an element type such as f32, i64, boolean (not FP32 or float)") from None
+
+
+def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
+    """Element type and array of a Const layer, or a ModelFormatError that names the layer."""
+    data = layer.data
+    for name in ("element_type", "shape"):
+        if name not in data:
+            raise layer.error(f"Const has no attribute {name!r}")
+    dtype = layer.read("element_type", data["element_type"], element_type)
+    shape = layer.read("shape", data["shape"], words.static_shape)
+    if dtype is DType.dynamic:
+        raise layer.error("a Const has to have an element type", got="dynamic")
+    count = math.prod(shape)
+    raw = _raw_bytes(layer, weights)
+    if dtype is DType.string:
+        return dtype, _strings(layer, raw, count).reshape(shape)
+    needed = packed_bytes(dtype, count)
+    if raw.size < needed:
+        raise layer.error(
+            "a constant's size is too small for its shape and element type",
+            got=f"size {raw.size}",
+            expected=f"at least {needed} bytes for {dtype}[{_shown(shape)}]",
+        )
+    if weights.max_memory is not None and count * dtype.numpy.itemsize > weights.max_memory:
+        raise MemoryLimitError(
+            "a constant is larger than max_memory allows",
+            where=layer.where,
+            got=f"{count * dtype.numpy.itemsize} bytes",
+            expected=f"at most {weights.max_memory} bytes",
+        )
+    if is_packed(dtype):
+        array = unpack(dtype, raw[:needed], count)
+    elif dtype is DType.boolean:
+        # A byte that is neither 0 nor 1 is no valid bool of NumPy: any other value means true.
+        array = raw[:needed] != 0
+    else:
+        array = raw[:needed].view(dtype.numpy.newbyteorder("<"))
+        if not array.flags.aligned:
+            array = array.copy()
+        array = array.astype(dtype.numpy, copy=False)
+    array = array.reshape(shape)
+    array.flags.writeable = False
+    return dtype, array
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape))
+
+
+def _raw_bytes(layer: Layer, weights: Weights) -> Array:
+    data = layer.data
+    if "value" in data:
+        return np.frombuffer(data["value"].encode(), dtype=np.uint8)
+    for name in ("offset", "size"):
+        if name not in data:
+            raise layer.error(f"Const has no attribute {name!r}")
+    offset = layer.read("offset", data["offset"], words.unsigned)
+    size = layer.read("size", data["size"], words.unsigned)
+    try:
+        held = weights.bytes()
+    except ModelFormatError as error:
+        if error.where is None:
+            raise layer.error(error.what, got=error.got, expected=error.expected, fix=error.fix)
+        raise
+    if offset > held.size or size > held.size - offset:
+        raise layer.error(
+            "a constant lies outside the weights (.bin)",
+            got=f"offset {offset}, size {size}, weights of {held.size} bytes",
+            expected=f"offset + size at most {held.size}",
+            fix="check that the .bin belongs to this .xml and was copied in full",
+        )
+    return held[offset : offset + size]
+
+
+def _strings(layer: Layer, raw: Array, count: int) -> Array:
+    """int32 n, n + 1 int32 offsets that begin with 0 and never fall, then UTF-8 text."""
+    header = 4 * (count + 2)
+    if raw.size < 4:
+        raise layer.error("a string constant is too short", got=f"{raw.size} bytes", expected="4")
+    stored = int.from_bytes(raw[:4].tobytes(), "little", signed=True)
+    if stored != count:
+        raise layer.error(
+            "a string constant's count differs from its shape", got=stored, expected=count
+        )
+    if raw.size < header:
+        raise layer.error(
+            "a string constant is too short for its offsets",
+            got=f"{raw.size} bytes",
+            expected=f"at least {header} bytes for {count} strings",
+        )
+    offsets = np.frombuffer(raw[4:header].tobytes(), dtype="<i4").astype(np.int64)
+    text = raw[header:].tobytes()
+    if offsets[0] != 0 or (np.diff(offsets) < 0).any() or offsets[-1] > len(text):
+        raise layer.error(
+            "a string constant's offsets are broken",
+            got=f"offsets up to {int(offsets.max())} into {len(text)} bytes",
+            expected="offsets that begin with 0, never fall, and end within the text",
+        )
+    out = np.empty(count, dtype=object)
+    for i in range(count):
+        piece = text[offsets[i] : offsets[i + 1]]
+        try:
+            out[i] = piece.decode()
+        except UnicodeDecodeError:
+            raise layer.error(
+                f"string {i} of a constant is not UTF-8", got=short(repr(piece))
+            ) from None
+    return out

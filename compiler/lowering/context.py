@@ -1,0 +1,229 @@
+"""What every lowering function works with: the graph, the region being built, views of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...ir.dim import Dim, product
+from ...ir.dtype import DType
+from ...ir.errors import VerificationError
+from ...ir.graph import Graph, Value
+from ...ir.op import Array
+from ...ir.ops import Constant as ConstantOp
+from ...ir.plan import Constant
+from ...ir.scalar import Builder, Ref, identity
+from ...ir.specs import ElementwiseSpec, PackedB, Program
+from ...ir.target import Target
+from ...ir.types import TensorType, Type
+from ..options import Options
+from .fusion import Fusion
+from .programs import node_program
+from .region import RegionBuilder, Sizes, fits
+from .view import View, broadcast_to, coalesce, is_contiguous
+
+
+@dataclass
+class Lowering:
+    """State of lowering one graph. `views` and `region` belong to the region being built."""
+
+    graph: Graph
+    target: Target
+    options: Options
+    fusion: Fusion
+    region: RegionBuilder = field(default_factory=RegionBuilder)
+    views: dict[Value, View] = field(default_factory=dict[Value, View])
+    weights: dict[int, Array] = field(default_factory=dict[int, Array])
+    constants: dict[Constant, int] = field(default_factory=dict[Constant, int])
+    slots: list[Type] = field(default_factory=list[Type])
+    slot_of: dict[Value, int] = field(default_factory=dict[Value, int])
+    region_inputs: list[int] = field(default_factory=list[int])
+    # Where a value is to be written, decided before its step: a region output's memory.
+    placed: dict[Value, View] = field(default_factory=dict[Value, View])
+
+    # Facts ------------------------------------------------------------------------------------
+
+    def tensor(self, value: Value) -> TensorType:
+        """The value's type, which is a tensor of known rank."""
+        type_ = self.graph.type(value)
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            raise VerificationError("lowering needs a tensor of known rank", got=str(type_))
+        return type_
+
+    def shape(self, value: Value) -> tuple[Dim, ...]:
+        """The value's shape."""
+        shape = self.tensor(value).shape
+        assert shape is not None
+        return shape
+
+    def name(self, node: int) -> str:
+        """A node's name for reports."""
+        record = self.graph.node(node)
+        return record.name or f"{record.op.kind}_{node}"
+
+    def sources(self, *nodes: int) -> tuple[str, ...]:
+        """Names of several nodes."""
+        return tuple(self.name(n) for n in nodes)
+
+    def vectors(self, shape: Sequence[Dim], dtype: DType) -> Dim:
+        """The work of touching every element once, in vector operations."""
+        return product(shape) // max(1, self.target.vector_bits // max(8, dtype.bits)) + 1
+
+    # Constants --------------------------------------------------------------------------------
+
+    def constant_op(self, value: Value) -> ConstantOp | None:
+        """The constant behind a value, also through a conversion that nothing folded."""
+        op = self.graph.op(value.node)
+        if op.kind == "Convert":
+            return self.constant_op(self.graph.input(value.node, 0))
+        return op if isinstance(op, ConstantOp) else None
+
+    def constant(
+        self, value: Value, layout: PackedB | None = None, transposed: bool = False
+    ) -> View | None:
+        """The buffer of a constant value in a layout, or None if the value is no constant."""
+        op = self.constant_op(value)
+        if op is None:
+            return None
+        source = id(op.data)
+        self.weights[source] = op.data
+        shape = tuple(d for d in op.shape if isinstance(d, int))
+        dtype = self.tensor(value).dtype
+        entry = Constant(source, dtype, shape, layout, transposed)
+        index = self.constants.setdefault(entry, len(self.constants))
+        return self.region.constant(index, dtype, shape, self.name(value.node))
+
+    def scalar(self, value: Value) -> float | int | None:
+        """The number that a constant of one element holds."""
+        op = self.constant_op(value)
+        if op is None or op.data.size != 1 or op.data.dtype.kind not in "fiub":
+            return None
+        return op.data.reshape(()).item()
+
+    # Values -----------------------------------------------------------------------------------
+
+    def view(self, value: Value) -> View:
+        """Where a value lies in this region; a value of an earlier region becomes an input."""
+        found = self.views.get(value)
+        if found is None:
+            found = self.constant(value)
+        if found is None:
+            slot = self.slot_of[value]
+            self.region_inputs.append(slot)
+            type_ = self.tensor(value)
+            index = len(self.region_inputs) - 1
+            found = self.region.input(index, type_.dtype, self.shape(value), self.name(value.node))
+        self.views[value] = found
+        return found
+
+    def result(self, value: Value) -> View:
+        """Memory for a value about to be computed; remembered as its view."""
+        type_ = self.tensor(value)
+        found = self.placed.get(value)
+        if found is None:
+            found = self.region.allocate(type_.dtype, self.shape(value), self.name(value.node))
+        self.views[value] = found
+        return found
+
+    def contiguous(self, view: View, name: str) -> View:
+        """The view, copied if its elements do not follow one another."""
+        if is_contiguous(view):
+            return view
+        target = self.region.allocate(view.dtype, view.shape, name)
+        self.copy(view, target, name, (name,))
+        return target
+
+    def copy(self, source: View, target: View, name: str, sources: Sequence[str]) -> None:
+        """A step that copies one view into another of the same shape."""
+        self.elementwise(identity(source.dtype), [source], [target], name, sources)
+
+    def elementwise(
+        self,
+        program: Program,
+        inputs: Sequence[View],
+        outs: Sequence[View],
+        name: str,
+        sources: Sequence[str],
+    ) -> None:
+        """A step that applies a program to views of one shape."""
+        views = [*inputs, *outs]
+        axes, strides = coalesce(outs[0].shape, [v.strides for v in views])
+        sizes = Sizes()
+        operands = [sizes.operand(v, s) for v, s in zip(views, strides, strict=True)]
+        spec = ElementwiseSpec(
+            sizes.all(axes), tuple(operands[: len(inputs)]), tuple(operands[len(inputs) :]), program
+        )
+        work = self.vectors(outs[0].shape, max((v.dtype for v in views), key=lambda d: d.bits))
+        cost = max(1, sum(i.op not in ("input", "const") for i in program.instrs))
+        self.region.kernel(spec, sizes, views, work * cost, name, sources)
+
+    # Programs ---------------------------------------------------------------------------------
+
+    def expression(self, b: Builder, value: Value, operands: Operands) -> Ref:
+        """The value as part of a program: a constant, an absorbed producer's own expression, or
+        an operand. Absorbed producers nest only as deep as fusion lets them."""
+        if value in operands.computed:
+            return operands.computed[value]
+        dtype = self.tensor(value).dtype
+        number = self.scalar(value)
+        if number is not None:
+            return b.const(number, dtype)
+        if value.node in self.fusion.absorbed:
+            args = [
+                self.expression(b, v, operands)
+                for v in self.graph.inputs(value.node)
+                if v is not None
+            ]
+            program = node_program(self.graph, value.node)
+            (ref,) = b.inline(program, *args)
+            operands.nodes.append(value.node)
+            return ref
+        return b.input(operands.add(self.view(value)), dtype)
+
+    def chain(self, b: Builder, node: int, ref: Ref, operands: Operands) -> tuple[Value, Ref]:
+        """Apply the elementwise consumers that `node` takes into its epilogue to `ref`, the value
+        of its output. Returns the value the step finally stores."""
+        value = Value(node)
+        operands.computed[value] = ref
+        for consumer in self.fusion.epilogues.get(node, ()):
+            args = [
+                self.expression(b, v, operands)
+                for v in self.graph.inputs(consumer)
+                if v is not None
+            ]
+            (ref,) = b.inline(node_program(self.graph, consumer), *args)
+            value = Value(consumer)
+            operands.computed[value] = ref
+            operands.nodes.append(consumer)
+        return value, ref
+
+    def alike(self, a: Value, b: Value) -> bool:
+        """Whether two values have the same shape for certain."""
+        return fits(self.shape(a), self.shape(b))
+
+
+@dataclass
+class Operands:
+    """The operands of a program being built, each once, all broadcast to `shape`."""
+
+    shape: tuple[Dim, ...]
+    base: int = 0
+    views: list[View] = field(default_factory=list[View])
+    computed: dict[Value, Ref] = field(default_factory=dict[Value, Ref])
+    nodes: list[int] = field(default_factory=list[int])
+
+    def add(self, view: View) -> int:
+        """The operand's number in the program (the first `base` numbers mean something else)."""
+        walked = broadcast_to(view, self.shape)
+        if walked not in self.views:
+            self.views.append(walked)
+        return self.base + self.views.index(walked)
+
+
+def insert_axis(view: View, axis: int) -> View:
+    """The view with an axis of size 1 put at `axis`."""
+    shape, strides = list(view.shape), list(view.strides)
+    shape.insert(axis, 1)
+    strides.insert(axis, 0)
+    return View(view.buffer, view.dtype, tuple(shape), tuple(strides), view.offset)
+

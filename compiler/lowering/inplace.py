@@ -1,0 +1,51 @@
+"""Results computed in place: an elementwise step writes over an input that dies with it.
+
+Safe because an elementwise kernel reads every input of an element before it writes that element,
+provided the output walks memory exactly as the dying input does and no other operand of the step
+looks at the same memory in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...ir.plan import ARENA, Buffer, KernelStep, Step
+from ...ir.specs import ElementwiseSpec
+
+
+def reuse_inputs(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[Buffer, ...]:
+    """The buffers, with outputs of elementwise steps put inside inputs that die there."""
+    found = list(buffers)
+    for at, step in enumerate(steps):
+        if not isinstance(step, KernelStep) or not isinstance(step.spec, ElementwiseSpec):
+            continue
+        if len(step.spec.outs) != 1:
+            continue
+        out, out_operand = step.buffers[-1], step.spec.outs[0]
+        target = found[out]
+        if target.kind != ARENA or target.first != at or target.inside is not None:
+            continue
+        roots = [root_of(found, b) for b in step.buffers]
+        for root, index, operand in zip(roots, step.buffers, step.spec.inputs, strict=False):
+            source = found[index]
+            dies_here = found[root].kind == ARENA and found[root].last == at
+            walks_alike = (
+                operand.strides == out_operand.strides
+                and operand.offset == out_operand.offset == 0
+                and operand.dtype.bits == out_operand.dtype.bits
+                and source.shape == found[root].shape == target.shape
+                and source.inside_offset == 0
+            )
+            if dies_here and walks_alike and roots.count(root) == 1 and root != out:
+                found[out] = replace(target, inside=root, inside_offset=0)
+                found[root] = replace(found[root], last=target.last)
+                break
+    return tuple(found)
+
+
+def root_of(buffers: Sequence[Buffer], index: int) -> int:
+    """The buffer that holds the memory of this one."""
+    while (inside := buffers[index].inside) is not None:
+        index = inside
+    return index

@@ -1,0 +1,160 @@
+"""Matrix products: MatMul and Gemm with their epilogue chain become one GemmSpec."""
+
+from __future__ import annotations
+
+from ...ir.dim import product
+from ...ir.dtype import DType
+from ...ir.graph import Value
+from ...ir.ops import Gemm, MatMul
+from ...ir.scalar import Builder, Ref
+from ...ir.specs import GemmSpec, PackedB
+from ...ir.tiles import panel_width
+from .context import Lowering, Operands, insert_axis
+from .region import Sizes
+from .view import View, broadcast_to, coalesce, permute, same
+
+
+def accumulator(dtype: DType) -> DType:
+    """The type a product of this type accumulates in (docs/numerics.md)."""
+    if dtype in (DType.f16, DType.bf16):
+        return DType.f32
+    if dtype.is_int and dtype.bits < 32:
+        return DType.i32 if dtype.is_signed else DType.u32
+    return dtype
+
+
+def refuse_matmul(low_dtype: DType) -> str | None:
+    """Why no kernel multiplies matrices of this type, or None."""
+    if low_dtype.is_float or (low_dtype.is_int and low_dtype.bits >= 32):
+        return None
+    return f"no matrix kernel for {low_dtype}"
+
+
+def lower_matmul(low: Lowering, node: int) -> None:
+    """Emit the step of a product and of the elementwise chain behind it."""
+    op = low.graph.op(node)
+    assert isinstance(op, MatMul | Gemm)
+    inputs = low.graph.inputs(node)
+    a_value, b_value = inputs[0], inputs[1]
+    assert a_value is not None and b_value is not None
+    out_value = Value(node)
+    dtype, acc = low.tensor(a_value).dtype, accumulator(low.tensor(a_value).dtype)
+
+    a_rank, b_rank = len(low.shape(a_value)), len(low.shape(b_value))
+    a = matrix(low.view(a_value), op.transpose_a, column=False)
+    n = low.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
+    k = a.shape[-1]
+    b, packed = right_operand(low, b_value, op.transpose_b, n)
+    m = a.shape[-2]
+
+    shape = low.shape(out_value)
+    operands = Operands(shape, base=1)
+    builder = Builder()
+    ref = own_epilogue(low, builder, node, operands, dtype, acc)
+    stored, ref = low.chain(builder, node, ref, operands)
+    out = low.result(stored)
+    epilogue = builder.finish(ref)
+
+    def expand(view: View) -> View:
+        if b_rank == 1:
+            view = insert_axis(view, view.rank)
+        return insert_axis(view, view.rank - 1) if a_rank == 1 else view
+
+    out_, extras = expand(out), [expand(v) for v in operands.views]
+    batch = out_.shape[:-2]
+    a = broadcast_to(a, (*batch, m, k))
+    b = broadcast_to(b, (*batch, *b.shape[-2:]))
+
+    # Batch axes that the right operand does not see join the rows: a [B, S, K] activation times
+    # a weight is one product of B*S rows.
+    walked = [a, b, out_, *extras]
+    rows = [v.strides[:-1] if v is not b else (*v.strides[:-2], 0) for v in walked]
+    axes, rows = coalesce((*batch, m), rows)
+    if not axes or not same(rows[1][-1], 0):
+        axes, rows = (*axes, 1), [(*r, 0) for r in rows]
+    *batch_axes, m = axes
+
+    sizes = Sizes()
+    columns = [v.strides[-1] for v in walked]
+    a_operand = sizes.operand(a, (*rows[0], columns[0]))
+    b_operand = sizes.operand(b, (*rows[1][:-1], *b.strides[-2:]))
+    others = [
+        sizes.operand(v, (*r, c)) for v, r, c in zip(walked[2:], rows[2:], columns[2:], strict=True)
+    ]
+    spec = GemmSpec(
+        batch=sizes.all(batch_axes),
+        m=sizes(m),
+        n=sizes(n),
+        k=sizes(k),
+        a=a_operand,
+        b=b_operand,
+        out=others[0],
+        acc=acc,
+        packed=packed,
+        epilogue=epilogue,
+        extras=tuple(others[1:]),
+    )
+    work = product([*batch_axes, m, n, k]) // max(1, low.target.vector_bits // acc.bits) + 1
+    low.region.kernel(
+        spec,
+        sizes,
+        [a, b, *extras, out_],
+        work,
+        low.name(stored.node),
+        low.sources(node, *dict.fromkeys(operands.nodes)),
+    )
+
+
+def matrix(view: View, transpose: bool, *, column: bool) -> View:
+    """A view as matrices: a vector becomes a row (or a column), a transposed one is swapped."""
+    if view.rank == 1:
+        return insert_axis(view, 1 if column else 0)
+    order = [*range(view.rank - 2), view.rank - 1, view.rank - 2]
+    return permute(view, order) if transpose else view
+
+
+def right_operand(
+    low: Lowering, value: Value, transpose: bool, n: object
+) -> tuple[View, PackedB | None]:
+    """The right operand: a constant's packed panels where a kernel wants them, else a view.
+
+    A packed operand's batch strides count elements of the packed buffer: each matrix takes
+    ceil(n / nr) panels of K x nr. Its last two strides mean nothing and are 0.
+    """
+    shape, dtype = low.shape(value), low.tensor(value).dtype
+    static = low.constant_op(value) is not None and len(shape) >= 2
+    if static and isinstance(n, int) and n > 1:
+        nr = panel_width(low.target, accumulator(dtype).bits)
+        layout = PackedB(nr)
+        view = low.constant(value, layout, transpose)
+        assert view is not None
+        swapped = matrix(view, transpose, column=True)
+        k = swapped.shape[-2]
+        step = product([-(-n // nr) * nr, k])
+        strides: list[object] = [0, 0]
+        for size in reversed(swapped.shape[:-2]):
+            strides.insert(0, 0 if size == 1 else step)
+            step = step * size
+        return View(view.buffer, dtype, swapped.shape, tuple(strides)), layout  # type: ignore[arg-type]
+    return matrix(low.view(value), transpose, column=True), None
+
+
+def own_epilogue(
+    low: Lowering, b: Builder, node: int, operands: Operands, dtype: DType, acc: DType
+) -> Ref:
+    """What the operation itself does with the accumulator (alpha, beta * C, activation)."""
+    op = low.graph.op(node)
+    start = b.input(0, acc)
+    if isinstance(op, MatMul):
+        return b.cast(start, dtype)
+    assert isinstance(op, Gemm)
+    inputs = low.graph.inputs(node)
+    c_value = inputs[2] if len(inputs) > 2 else None
+    with_c = c_value is not None and op.beta != 0
+    program = op.epilogue(dtype, acc, with_c=with_c)
+    args = [start]
+    if with_c:
+        assert c_value is not None
+        args.append(low.expression(b, c_value, operands))
+    (ref,) = b.inline(program, *args)
+    return ref

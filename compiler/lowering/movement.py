@@ -1,0 +1,197 @@
+"""Operations that move data: arithmetic on views where strides can say it, copies elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.dim import Dim, maximum, minimum
+from ...ir.graph import Graph, Value
+from ...ir.ops import Gather8
+from ...ir.scalar import identity
+from ...ir.specs import GatherSpec
+from ...ir.types import TensorType, normalize_axis
+from .context import Lowering
+from .region import Sizes
+from .view import View, broadcast_to, merged_axes, permute, reshape, take
+
+
+def known_list(graph: Graph, node: int, port: int) -> list[Any] | None:
+    """The known elements of an input: ints or symbolic sizes."""
+    inputs = graph.inputs(node)
+    if port >= len(inputs) or (value := inputs[port]) is None:
+        return None
+    known = graph.known(value)
+    return None if known is None else list(known.reshape(-1))
+
+
+def rank_of(graph: Graph, value: Value) -> int:
+    """Rank of a tensor value."""
+    type_ = graph.type(value)
+    assert isinstance(type_, TensorType) and type_.shape is not None
+    return len(type_.shape)
+
+
+def keep(low: Lowering, value: Value, view: View) -> None:
+    """Let `value` be this view; where its place is decided already, copy it there."""
+    if value in low.placed:
+        out = low.result(value)
+        low.copy(view, out, low.name(value.node), low.sources(value.node))
+    else:
+        low.views[value] = view
+
+
+def lower_reshape(low: Lowering, node: int) -> None:
+    """Reshape, Squeeze, Unsqueeze, Flatten: the same elements under the inferred shape."""
+    value = low.graph.input(node, 0)
+    shape = low.shape(Value(node))
+    view = low.view(value)
+    found = reshape(view, shape)
+    if found is None:
+        found = reshape(low.contiguous(view, low.name(node)), shape)
+    assert found is not None
+    keep(low, Value(node), found)
+
+
+def lower_identity(low: Lowering, node: int) -> None:
+    """A value under another name."""
+    keep(low, Value(node), low.view(low.graph.input(node, 0)))
+
+
+def lower_transpose(low: Lowering, node: int) -> None:
+    """Permuted axes; an empty order reverses them."""
+    view = low.view(low.graph.input(node, 0))
+    order = known_list(low.graph, node, 1) or list(reversed(range(view.rank)))
+    keep(low, Value(node), permute(view, [int(i) for i in order]))
+
+
+def lower_broadcast(low: Lowering, node: int) -> None:
+    """Broadcast by numpy's rule to the inferred shape."""
+    view = low.view(low.graph.input(node, 0))
+    keep(low, Value(node), broadcast_to(view, low.shape(Value(node))))
+
+
+def lower_slice(low: Lowering, node: int) -> None:
+    """Slice-8 with known starts, stops, steps and axes."""
+    view = low.view(low.graph.input(node, 0))
+    starts, steps = known_list(low.graph, node, 1), known_list(low.graph, node, 3)
+    axes = known_list(low.graph, node, 4)
+    assert starts is not None and steps is not None
+    out = low.shape(Value(node))
+    for i, (start, step) in enumerate(zip(starts, steps, strict=True)):
+        axis = normalize_axis(int(axes[i]) if axes is not None else i, view.rank)
+        first = clamp_start(start, int(step), view.shape[axis])
+        view = take(view, axis, first, out[axis], int(step))
+    keep(low, Value(node), view)
+
+
+def clamp_start(start: Any, step: int, size: Dim) -> Dim:
+    """A slice's start counted from the beginning and held inside the axis (NumPy's rule)."""
+    last = size if step > 0 else size - 1
+    if isinstance(start, int) or hasattr(start, "item"):
+        start = int(start)
+        return minimum(start, last) if start >= 0 else maximum(size + start, 0)
+    return minimum(maximum(start, 0), last)
+
+
+def lower_split(low: Lowering, node: int) -> None:
+    """Split and VariadicSplit along a known axis: each output is a part of the input."""
+    view = low.view(low.graph.input(node, 0))
+    axes = known_list(low.graph, node, 1)
+    assert axes is not None
+    axis = normalize_axis(int(axes[0]), view.rank)
+    start: Dim = 0
+    for value in low.graph.values(node):
+        size = low.shape(value)[axis]
+        keep(low, value, take(view, axis, start, size))
+        start = start + size
+
+
+def lower_concat(low: Lowering, node: int) -> None:
+    """Each input is copied into its part of the output."""
+    out = low.result(Value(node))
+    axis = normalize_axis(int(getattr(low.graph.op(node), "axis", 0)), out.rank)
+    start: Dim = 0
+    for value in low.graph.inputs(node):
+        assert value is not None
+        size = low.shape(value)[axis]
+        piece = take(out, axis, start, size)
+        if size != 0:
+            low.copy(low.view(value), piece, low.name(node), low.sources(node))
+        start = start + size
+
+
+def lower_tile(low: Lowering, node: int) -> None:
+    """Tile with known repeats: one copy whose source repeats by strides of 0."""
+    view, out = low.view(low.graph.input(node, 0)), low.result(Value(node))
+    extra = out.rank - view.rank
+    shape: list[Dim] = []
+    strides: list[Dim] = []
+    for axis, size in enumerate(out.shape):
+        inner = view.shape[axis - extra] if axis >= extra else 1
+        stride = view.strides[axis - extra] if axis >= extra else 0
+        shape += [size // inner if inner != 1 else size, inner]
+        strides += [0, stride]
+    source = View(view.buffer, view.dtype, tuple(shape), tuple(strides), view.offset)
+    target = reshape(out, shape)
+    if target is None:
+        copied = low.region.allocate(out.dtype, shape, low.name(node))
+        low.copy(source, copied, low.name(node), low.sources(node))
+        back = reshape(copied, out.shape)
+        assert back is not None
+        low.copy(back, out, low.name(node), low.sources(node))
+    else:
+        low.elementwise(
+            identity(view.dtype), [source], [target], low.name(node), low.sources(node)
+        )
+
+
+def lower_gather(low: Lowering, node: int) -> None:
+    """Gather along a known axis: blocks picked by an index tensor."""
+    op = low.graph.op(node)
+    data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
+    axes = known_list(low.graph, node, 2)
+    assert axes is not None
+    axis = normalize_axis(int(axes[0]), data.rank)
+    outer, inner = one_block(data, 0, axis), one_block(data, axis + 1, data.rank)
+    if outer is None or inner is None:
+        data = low.contiguous(data, low.name(node))
+        outer, inner = one_block(data, 0, axis), one_block(data, axis + 1, data.rank)
+        assert outer is not None and inner is not None
+    index = low.contiguous(index, low.name(node))
+    count: Dim = 1
+    for size in index.shape:
+        count = count * size
+    value = Value(node)
+    out = low.result(value)
+    flat = reshape(out, (outer[0], count, inner[0]))
+    target = flat
+    if target is None:
+        target = low.region.allocate(out.dtype, (outer[0], count, inner[0]), low.name(node))
+    sizes = Sizes()
+    spec = GatherSpec(
+        outer=sizes(outer[0]),
+        axis=sizes(data.shape[axis]),
+        count=sizes(count),
+        inner=sizes(inner[0]),
+        data=sizes.operand(data, (outer[1], data.strides[axis], inner[1])),
+        index=sizes.operand(index, (1,)),
+        out=sizes.operand(target, target.strides),
+        out_of_range=op.out_of_range if isinstance(op, Gather8) else "error",
+    )
+    work = low.vectors(out.shape, out.dtype)
+    views = [data, index, target]
+    low.region.kernel(spec, sizes, views, work, low.name(node), low.sources(node))
+    if flat is None:
+        back = reshape(target, out.shape)
+        assert back is not None
+        low.copy(back, out, low.name(node), low.sources(node))
+
+
+def one_block(view: View, start: int, end: int) -> tuple[Dim, Dim] | None:
+    """Axes start..end as one (size, stride), or None where one stride does not walk them."""
+    part = View(view.buffer, view.dtype, view.shape[start:end], view.strides[start:end])
+    blocks = merged_axes(part)
+    if not blocks:
+        return (1, 0) if start < end or start == 0 else (1, 1)
+    return blocks[0] if len(blocks) == 1 else None
+

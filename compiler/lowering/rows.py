@@ -1,0 +1,190 @@
+"""Operations along an axis: softmax, normalisation, reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.dim import Dim
+from ...ir.dtype import DType
+from ...ir.graph import Graph, Value
+from ...ir.ops import MVN6, LayerNorm, LogSoftmax, Softmax
+from ...ir.ops.reduce import Reduction
+from ...ir.ops.precision import computing_dtype
+from ...ir.scalar import Builder
+from ...ir.specs import NormSpec, ReduceSpec, SoftmaxSpec
+from ...ir.types import TensorType, normalize_axis
+from .context import Lowering, Operands
+from .region import Sizes
+from .view import View, coalesce, permute, reshape
+
+def lower_softmax(low: Lowering, node: int) -> None:
+    """Softmax or its logarithm along one axis."""
+    op = low.graph.op(node)
+    assert isinstance(op, Softmax | LogSoftmax)
+    value = low.graph.input(node, 0)
+    shape = low.shape(value)
+    axis = normalize_axis(op.axis, len(shape))
+    builder, operands = Builder(), Operands(shape)
+    ref = low.expression(builder, value, operands)
+    prologue = builder.finish(builder.cast(ref, computing_dtype(ref.dtype)))
+    out = low.result(Value(node))
+    order = [*(i for i in range(len(shape)) if i != axis), axis]
+    views = [permute(v, order) for v in (*operands.views, out)]
+    axes, strides = coalesce([shape[i] for i in order], [v.strides for v in views], keep_last=1)
+    sizes = Sizes()
+    walked = [sizes.operand(v, s) for v, s in zip(views, strides, strict=True)]
+    spec = SoftmaxSpec(
+        sizes.all(axes), tuple(walked[:-1]), walked[-1], prologue, isinstance(op, LogSoftmax)
+    )
+    work = low.vectors(shape, low.tensor(value).dtype) * 8
+    sources = low.sources(*dict.fromkeys(operands.nodes), node)
+    low.region.kernel(spec, sizes, views, work, low.name(node), sources)
+
+
+def norm_axes(graph: Graph, node: int) -> list[int] | None:
+    """The normalised axes of MVN or LayerNorm if they are the last ones, else None."""
+    op = graph.op(node)
+    type_ = graph.type(graph.input(node, 0))
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return None
+    rank = len(type_.shape)
+    if isinstance(op, LayerNorm):
+        axes: Sequence[int] = range(normalize_axis(op.axis, rank), rank)
+    else:
+        known = graph.known(graph.input(node, 1))
+        if known is None:
+            return None
+        axes = [int(a) for a in known.reshape(-1)]
+    found = sorted(normalize_axis(a, rank) for a in axes)
+    return found if found and found == list(range(found[0], rank)) else None
+
+
+def lower_norm(low: Lowering, node: int) -> None:
+    """MVN over the last axes, and LayerNorm with its scale and bias, and the chain behind them."""
+    op = low.graph.op(node)
+    inputs = low.graph.inputs(node)
+    value = low.graph.input(node, 0)
+    shape, dtype = low.shape(value), low.tensor(value).dtype
+    axes = norm_axes(low.graph, node)
+    assert axes is not None
+    acc = computing_dtype(dtype)
+
+    before, read = Builder(), Operands(shape)
+    x = low.expression(before, value, read)
+    prologue = before.finish(before.cast(x, acc))
+
+    after, extras = Builder(), Operands(shape, base=1)
+    ref = after.input(0, acc)
+    centre, scale_variance, eps_outside = True, True, False
+    if isinstance(op, LayerNorm):
+        for port, name in ((1, "mul"), (2, "add")):
+            if len(inputs) > port and (extra := inputs[port]) is not None:
+                term = after.cast(low.expression(after, extra, extras), acc)
+                ref = after.op(name, ref, term)
+    else:
+        assert isinstance(op, MVN6)
+        scale_variance = op.normalize_variance
+        eps_outside = op.eps_mode.lower() == "outside_sqrt"
+    stored, ref = low.chain(after, node, after.cast(ref, dtype), extras)
+    out = low.result(stored)
+
+    split = axes[0]
+    views = [*read.views, *extras.views, out]
+    merged = [merge_last(low, v, split, low.name(node)) for v in views]
+    row_axes, strides = coalesce(merged[-1].shape, [v.strides for v in merged], keep_last=1)
+    sizes = Sizes()
+    walked = [sizes.operand(v, s) for v, s in zip(merged, strides, strict=True)]
+    count = len(read.views)
+    spec = NormSpec(
+        axes=sizes.all(row_axes),
+        inputs=tuple(walked[:count]),
+        extras=tuple(walked[count:-1]),
+        outs=(walked[-1],),
+        prologue=prologue,
+        epilogue=after.finish(ref),
+        eps=float(op.eps if isinstance(op, MVN6) else op.epsilon),
+        centre=centre,
+        scale_variance=scale_variance,
+        eps_outside=eps_outside,
+    )
+    nodes = dict.fromkeys((*read.nodes, node, *extras.nodes))
+    work = low.vectors(shape, dtype) * 4
+    low.region.kernel(spec, sizes, merged, work, low.name(stored.node), low.sources(*nodes))
+
+
+def merge_last(low: Lowering, view: View, split: int, name: str) -> View:
+    """The view with axes from `split` on merged into one, copied if strides can't say it."""
+    if split == view.rank - 1:
+        return view
+    size: Dim = 1
+    for dim in view.shape[split:]:
+        size = size * dim
+    shape = (*view.shape[:split], size)
+    found = reshape(view, shape)
+    if found is None:
+        found = reshape(low.contiguous(view, name), shape)
+    assert found is not None
+    return found
+
+
+def reduced_axes(graph: Graph, node: int) -> list[int] | None:
+    """The known axes of a reduction, or None."""
+    type_ = graph.type(graph.input(node, 0))
+    known = graph.known(graph.input(node, 1))
+    if known is None or not isinstance(type_, TensorType) or type_.shape is None:
+        return None
+    return sorted({normalize_axis(int(a), len(type_.shape)) for a in known.reshape(-1)})
+
+
+def lower_reduce(low: Lowering, node: int) -> None:
+    """A reduction over known axes, with the scalar chain behind it."""
+    op = low.graph.op(node)
+    assert isinstance(op, Reduction)
+    value = low.graph.input(node, 0)
+    shape, dtype = low.shape(value), low.tensor(value).dtype
+    axes = reduced_axes(low.graph, node)
+    assert axes is not None
+    acc = computing_dtype(dtype)
+
+    before, read = Builder(), Operands(shape)
+    x = before.cast(low.expression(before, value, read), acc)
+    mapped = op.prologue(before, x)
+    prologue = before.finish(mapped)
+
+    after, none = Builder(), Operands(low.shape(Value(node)), base=2)
+    ref = op.epilogue(after, after.input(0, mapped.dtype), after.input(1, mapped.dtype))
+    stored, ref = low.chain(after, node, after.cast(ref, dtype), none)
+    out = low.result(stored)
+
+    kept = [i for i in range(len(shape)) if i not in axes]
+    out_strides = out.strides if out.rank == len(shape) else None
+    kept_out = [out_strides[i] for i in kept] if out_strides is not None else list(out.strides)
+    ins = read.views
+    kept_axes, kept_strides = coalesce(
+        [shape[i] for i in kept], [*([v.strides[i] for i in kept] for v in ins), kept_out]
+    )
+    reduced, reduced_strides = coalesce(
+        [shape[i] for i in axes], [[v.strides[i] for i in axes] for v in ins]
+    )
+    sizes = Sizes()
+    spec = ReduceSpec(
+        kind=op.reduction,
+        kept=sizes.all(kept_axes),
+        reduced=sizes.all(reduced),
+        inputs=tuple(
+            sizes.operand(v, (*k, *r))
+            for v, k, r in zip(ins, kept_strides[:-1], reduced_strides, strict=True)
+        ),
+        out=sizes.operand(out, kept_strides[-1]),
+        prologue=prologue,
+        epilogue=after.finish(ref),
+    )
+    nodes = dict.fromkeys((*read.nodes, node, *none.nodes))
+    work = low.vectors(shape, dtype)
+    views = [*ins, out]
+    low.region.kernel(spec, sizes, views, work, low.name(stored.node), low.sources(*nodes))
+
+
+def refuse_row(dtype: DType) -> str | None:
+    """Why no row kernel computes this type, or None."""
+    return None if dtype.is_float else f"no kernel along rows for {dtype}"

@@ -1,0 +1,158 @@
+"""Views: how a value lies in a buffer, with symbolic sizes.
+
+Reshape, Transpose, Slice, Split, Squeeze and Broadcast are arithmetic on views and cost nothing at
+run time wherever strides can express them. All functions are pure; one that cannot express its
+result as strides over the same buffer returns None, and the caller copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.dim import Dim, eq, minimum, product
+from ...ir.dtype import DType
+
+
+@dataclass(frozen=True)
+class View:
+    """Element (i0, i1, ...) lies at offset + sum(i * stride) of `buffer`, counted in elements."""
+
+    buffer: int
+    dtype: DType
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    offset: Dim = 0
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+
+def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Strides of a contiguous array of this shape."""
+    strides: list[Dim] = []
+    step: Dim = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * size
+    return tuple(reversed(strides))
+
+
+def same(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are equal for certain."""
+    return eq(a, b) is True
+
+
+def is_contiguous(view: View) -> bool:
+    """Whether the elements follow one another in order, from the view's offset on."""
+    step: Dim = 1
+    for size, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
+        if size != 1 and not same(stride, step):
+            return False
+        step = step * size
+    return True
+
+
+def permute(view: View, order: Sequence[int]) -> View:
+    """The view with its axes in another order."""
+    return replace(
+        view,
+        shape=tuple(view.shape[i] for i in order),
+        strides=tuple(view.strides[i] for i in order),
+    )
+
+
+def take(view: View, axis: int, start: Dim, size: Dim, step: int = 1) -> View:
+    """`size` elements of one axis from `start` on, every `step`-th (which may be negative)."""
+    shape, strides = list(view.shape), list(view.strides)
+    offset = view.offset + start * strides[axis]
+    shape[axis] = size
+    strides[axis] = strides[axis] * step
+    return replace(view, shape=tuple(shape), strides=tuple(strides), offset=offset)
+
+
+def broadcast_to(view: View, shape: Sequence[Dim]) -> View:
+    """The view repeated along axes of size 1 to `shape` by numpy's rule.
+
+    Where it is unknown at compile time whether an axis has size 1, its stride is an expression
+    that is 0 exactly then.
+    """
+    extra = len(shape) - view.rank
+    strides: list[Dim] = [0] * extra
+    for size, stride, wanted in zip(view.shape, view.strides, shape[extra:], strict=True):
+        if size == 1:
+            strides.append(0)
+        elif same(size, wanted):
+            strides.append(stride)
+        else:
+            strides.append(stride * minimum(size - 1, 1))
+    return replace(view, shape=tuple(shape), strides=tuple(strides))
+
+
+def reshape(view: View, shape: Sequence[Dim]) -> View | None:
+    """The same elements in the same order under another shape, or None where a copy is needed."""
+    target = tuple(shape)
+    if is_contiguous(view):
+        return replace(view, shape=target, strides=row_major(target))
+    blocks = merged_axes(view)
+    strides: list[Dim] = []
+    at = 0
+    for size, stride in blocks:
+        taken: list[Dim] = []
+        while at < len(target) and not same(product(taken), size):
+            taken.append(target[at])
+            at += 1
+        if not same(product(taken), size):
+            return None
+        while at < len(target) and target[at] == 1:
+            taken.append(1)
+            at += 1
+        strides += [s * stride for s in row_major(taken)]
+    if any(size != 1 for size in target[at:]):
+        return None
+    strides += [0] * (len(target) - at)
+    return replace(view, shape=target, strides=tuple(strides))
+
+
+def merged_axes(view: View) -> list[tuple[Dim, Dim]]:
+    """(size, stride) of the view's axes, neighbours merged where one stride walks both."""
+    blocks: list[tuple[Dim, Dim]] = []
+    for size, stride in zip(view.shape, view.strides, strict=True):
+        if size == 1:
+            continue
+        if blocks and same(blocks[-1][1], stride * size):
+            blocks[-1] = (blocks[-1][0] * size, stride)
+        else:
+            blocks.append((size, stride))
+    return blocks
+
+
+def coalesce(
+    axes: Sequence[Dim], operands: Sequence[Sequence[Dim]], keep_last: int = 0
+) -> tuple[tuple[Dim, ...], list[tuple[Dim, ...]]]:
+    """Merge neighbouring axes that every operand walks with one stride, and drop axes of size 1.
+
+    `keep_last` axes at the end stay as they are. Returns the new axes and strides per operand.
+    """
+    fixed = len(axes) - keep_last
+    sizes: list[Dim] = []
+    strides: list[list[Dim]] = [[] for _ in operands]
+    for axis in range(len(axes)):
+        size = axes[axis]
+        here = [o[axis] for o in operands]
+        if axis < fixed:
+            if size == 1:
+                continue
+            if sizes and all(
+                same(walked[-1], stride * size) for walked, stride in zip(strides, here, strict=True)
+            ):
+                sizes[-1] = sizes[-1] * size
+                for walked, stride in zip(strides, here, strict=True):
+                    walked[-1] = stride
+                continue
+        sizes.append(size)
+        for walked, stride in zip(strides, here, strict=True):
+            walked.append(stride)
+    return tuple(sizes), [tuple(s) for s in strides]

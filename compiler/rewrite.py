@@ -1,0 +1,180 @@
+"""The one engine that mutates a graph: applies rules until none fires.
+
+A rule is a function (graph, node) -> Patch, Refusal or None. The engine asks the rules of a pass
+at every node, applies a patch, looks again at the neighbourhood, and stops when nothing changes
+or the trace's budget is used up. It checks that a patch keeps types and shapes, hands names on,
+and removes what nobody reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..ir.errors import Error, VerificationError
+from ..ir.graph import Graph, Value
+from ..ir.infer import infer_node
+from ..ir.op import Effects
+from ..ir.patch import Patch, Refusal
+from ..ir.types import compatible
+from ..ir.verify import verify
+from .options import Options
+from .trace import Trace
+
+Match = Callable[[Graph, int], Patch | Refusal | None]
+
+# A pass that fires more often than this per node does not converge: a fault of its rules.
+MAX_HITS_PER_NODE = 20
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named rewrite tried at nodes of the given kinds (at every node if `kinds` is empty)."""
+
+    name: str
+    kinds: tuple[str, ...]
+    match: Match
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named set of rules made fresh for each run (so that a rule may remember what it saw)."""
+
+    name: str
+    rules: Callable[[Options], Sequence[Rule]]
+
+
+def run_pass(graph: Graph, passes: Pass, options: Options, trace: Trace) -> int:
+    """Apply the rules of one pass until none fires. Returns how many patches were applied."""
+    started = time.perf_counter()
+    by_kind = _by_kind(passes.rules(options))
+    pending = deque(graph.order())
+    queued = set(pending)
+    hits, limit = 0, MAX_HITS_PER_NODE * (len(graph) + 100)
+    while pending and not trace.exhausted:
+        node = pending.popleft()
+        queued.discard(node)
+        if node not in graph:
+            continue
+        for rule in (*by_kind.get(graph.op(node).kind, ()), *by_kind.get("", ())):
+            found = rule.match(graph, node)
+            if isinstance(found, Refusal):
+                trace.refusal(passes.name, rule.name, describe(graph, node), found.reason)
+            elif found is not None:
+                trace.hit(passes.name, rule.name, describe(graph, node))
+                for touched in apply_patch(graph, found, node):
+                    if touched not in queued:
+                        queued.add(touched)
+                        pending.append(touched)
+                hits += 1
+                break
+        if hits > limit:
+            raise VerificationError(
+                f"pass {passes.name} does not come to an end", got=f"{hits} applications"
+            )
+    remove_dead(graph, graph.ids())
+    trace.after_pass(passes.name, graph, time.perf_counter() - started)
+    if options.verify:
+        try:
+            verify(graph)
+        except Error as error:
+            raise VerificationError(
+                f"the graph is broken after pass {passes.name}: {error.what}",
+                where=error.where,
+                got=error.got,
+                expected=error.expected,
+            ) from error
+    return hits
+
+
+def _by_kind(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
+    table: dict[str, list[Rule]] = {}
+    for rule in rules:
+        for kind in rule.kinds or ("",):
+            table.setdefault(kind, []).append(rule)
+    return table
+
+
+def describe(graph: Graph, node: int) -> str:
+    """A node's name for traces and messages."""
+    record = graph.node(node)
+    return record.name or f"{record.op.kind}#{node}"
+
+
+def apply_patch(graph: Graph, patch: Patch, at: int) -> list[int]:
+    """Apply a patch found at node `at`; returns the nodes worth another look."""
+    origin = graph.node(at).origin
+    created: list[int] = []
+
+    def resolve(value: Value | None) -> Value | None:
+        if value is None or value.node >= 0:
+            return value
+        return Value(created[-value.node - 1], value.port)
+
+    for new in patch.nodes:
+        inputs = [resolve(v) for v in new.inputs]
+        node = graph.add(new.op, inputs, name=new.name, origin=origin)
+        created.append(node)
+        infer_node(graph, node)
+    touched: dict[int, None] = dict.fromkeys(created)
+    replaced: list[int] = []
+    for old, planned in patch.replacements:
+        new_value = resolve(planned)
+        assert new_value is not None
+        touched.update(dict.fromkeys(_replace(graph, old, new_value)))
+        replaced.append(old.node)
+    touched.update(dict.fromkeys(remove_dead(graph, [*replaced, *created])))
+    return [n for n in touched if n in graph]
+
+
+def _replace(graph: Graph, old: Value, new: Value) -> list[int]:
+    """Let readers of `old` read `new`; returns the nodes touched."""
+    before, after = graph.type(old), graph.type(new)
+    if not compatible(before, after):
+        raise VerificationError(
+            "a rewrite changes the type of a value",
+            where=describe(graph, old.node),
+            got=str(after),
+            expected=str(before),
+        )
+    uses = graph.uses(old)
+    for use in uses:
+        graph.connect(new, use)
+    source, target = graph.node(old.node), graph.node(new.node)
+    target.names[new.port] = target.names[new.port] | source.names[old.port]
+    if not target.name:
+        target.name = source.name
+    if before != after:
+        _infer_onwards(graph, [u.node for u in uses])
+    return [new.node, *(u.node for u in uses)]
+
+
+def _infer_onwards(graph: Graph, start: list[int]) -> None:
+    """Infer nodes again, and their readers where something changed."""
+    pending = deque(start)
+    while pending:
+        node = pending.popleft()
+        before = list(graph.node(node).types)
+        infer_node(graph, node)
+        if graph.node(node).types != before:
+            pending.extend(graph.consumers(node))
+
+
+def remove_dead(graph: Graph, candidates: Sequence[int]) -> list[int]:
+    """Remove candidates that nobody reads, and what only they read; returns the producers that
+    lost a reader. Parameters, results and nodes with effects stay."""
+    pending, losers = list(candidates), dict[int, None]()
+    while pending:
+        node = pending.pop()
+        if node not in graph or graph.has_uses(node):
+            continue
+        op = graph.op(node)
+        if op.kind in ("Parameter", "Result") or op.effects is not Effects.NONE:
+            continue
+        producers = graph.producers(node)
+        graph.remove(node)
+        pending.extend(producers)
+        losers.update(dict.fromkeys(producers))
+    return list(losers)

@@ -1,0 +1,77 @@
+"""What the passes did: rule hits, near misses with their reasons, and graphs after each pass.
+
+`IRC_TRACE=1` prints the events to stderr as they come; `IRC_DUMP_GRAPH=folder` writes the graph's
+text after each pass there, numbered in order.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..ir.graph import Graph
+from ..ir.text import print_graph
+
+
+@dataclass(frozen=True)
+class Event:
+    """One application of a rule, or one near miss (`refused` says why)."""
+
+    passname: str
+    rule: str
+    node: str
+    refused: str | None = None
+
+
+@dataclass
+class Trace:
+    """Collects events; `budget` counts down applied patches (None: without end)."""
+
+    budget: int | None = None
+    events: list[Event] = field(default_factory=list[Event])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    _dumped: int = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the budget of rule applications is used up."""
+        return self.budget is not None and self.budget <= 0
+
+    def hit(self, passname: str, rule: str, node: str) -> None:
+        """Record an applied patch."""
+        if self.budget is not None:
+            self.budget -= 1
+        self._record(Event(passname, rule, node))
+
+    def refusal(self, passname: str, rule: str, node: str, reason: str) -> None:
+        """Record a near miss, once per rule and node."""
+        event = Event(passname, rule, node, reason)
+        if event not in self.events:
+            self._record(event)
+
+    def _record(self, event: Event) -> None:
+        self.events.append(event)
+        if os.environ.get("IRC_TRACE") == "1":
+            text = f"refused: {event.refused}" if event.refused else "applied"
+            print(f"[{event.passname}] {event.rule} at {event.node}: {text}", file=sys.stderr)
+
+    def hits(self) -> Counter[str]:
+        """How often each rule was applied."""
+        return Counter(e.rule for e in self.events if e.refused is None)
+
+    def refusals(self) -> list[Event]:
+        """The near misses."""
+        return [e for e in self.events if e.refused is not None]
+
+    def after_pass(self, passname: str, graph: Graph, seconds: float) -> None:
+        """Note the time of a pass and dump the graph if asked to."""
+        self.seconds[passname] = self.seconds.get(passname, 0.0) + seconds
+        folder = os.environ.get("IRC_DUMP_GRAPH")
+        if folder:
+            self._dumped += 1
+            path = Path(folder) / f"{self._dumped:02d}_{passname}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(print_graph(graph), encoding="utf-8")

@@ -1,0 +1,243 @@
+"""The graph: operations as nodes of a networkx MultiDiGraph, edges keyed by input port.
+
+A plain DiGraph would merge the two edges of `x + x`; a MultiDiGraph keyed by the consumer's input
+port keeps both. Nodes are dense integers that are never used twice; names are attributes that
+need not be unique. Tensor names sit on output ports, as do types and known values.
+
+Only the rewrite engine and the frontends mutate a graph (docs/architecture.md, rules of the
+house). Nothing here recurses over nodes, so a chain of a million nodes is as good as ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import networkx as nx
+
+from .op import Array, Fact, Op
+from .types import Type
+
+
+class Value(NamedTuple):
+    """One output of one node."""
+
+    node: int
+    port: int = 0
+
+
+class Use(NamedTuple):
+    """One place where a value is read: an input port of a node."""
+
+    node: int
+    port: int
+
+
+@dataclass
+class Node:
+    """What a node carries. `types` and `known` have one entry per output once inferred."""
+
+    op: Op
+    name: str = ""
+    # Where the node came from, for messages: "layer 4 'fc1', line 12" or "node 'MatMul_3'".
+    origin: str = ""
+    types: list[Type] = field(default_factory=list[Type])
+    known: list[Array | None] = field(default_factory=list["Array | None"])
+    names: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
+    # rt_info of the XML layer, kept for the writer: (attribute name, version) -> other pairs.
+    rt_info: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+
+
+class Graph:
+    """A dataflow graph with ordered parameters and results.
+
+    `parameters`, `results` and `sinks` (nodes kept for their effects) hold node ids in the order
+    in which a caller passes and receives them.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.parameters: list[int] = []
+        self.results: list[int] = []
+        self.sinks: list[int] = []
+        self.rt_info: dict[str, Any] = {}
+        self._g: Any = nx.MultiDiGraph()
+        self._next = 0
+        self._order: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._g)
+
+    def __contains__(self, node: int) -> bool:
+        return node in self._g
+
+    # Building ---------------------------------------------------------------------------------
+
+    def add(
+        self,
+        op: Op,
+        inputs: Sequence[Value | None] = (),
+        *,
+        name: str = "",
+        origin: str = "",
+        names: Sequence[frozenset[str]] = (),
+    ) -> int:
+        """Add a node and return its id. `inputs` holds None where an optional input is absent."""
+        node = self._next
+        self._next += 1
+        count = op.output_count()
+        known: list[Array | None] = [None] * count
+        listed = [*names, *[frozenset[str]()] * (count - len(names))]
+        self._g.add_node(node, node=Node(op, name, origin, [], known, listed))
+        for port, value in enumerate(inputs):
+            if value is not None:
+                self._g.add_edge(value.node, node, key=port, out=value.port)
+        if op.kind == "Parameter":
+            self.parameters.append(node)
+        elif op.kind == "Result":
+            self.results.append(node)
+        elif op.kind == "Assign":
+            self.sinks.append(node)
+        self._order = None
+        return node
+
+    def connect(self, value: Value, use: Use) -> None:
+        """Make `use` read `value`, replacing what it read before."""
+        for producer in [p for p, _, k in self._g.in_edges(use.node, keys=True) if k == use.port]:
+            self._g.remove_edge(producer, use.node, key=use.port)
+        self._g.add_edge(value.node, use.node, key=use.port, out=value.port)
+        self._order = None
+
+    def remove(self, node: int) -> None:
+        """Remove a node whose outputs nobody reads."""
+        for roots in (self.parameters, self.results, self.sinks):
+            if node in roots:
+                roots.remove(node)
+        self._g.remove_node(node)
+        if self._order is not None:
+            self._order = None
+
+    # Reading ----------------------------------------------------------------------------------
+
+    def node(self, node: int) -> Node:
+        """The record of a node."""
+        return self._g.nodes[node]["node"]
+
+    def op(self, node: int) -> Op:
+        """The operation of a node."""
+        return self._g.nodes[node]["node"].op
+
+    def ids(self) -> list[int]:
+        """All node ids, ascending (not an execution order)."""
+        return sorted(self._g.nodes)
+
+    def inputs(self, node: int) -> list[Value | None]:
+        """What a node reads, by port; None where an optional input is absent."""
+        edges = self._g.pred[node]
+        found: dict[int, Value] = {}
+        for producer, keyed in edges.items():
+            for port, data in keyed.items():
+                found[port] = Value(producer, data["out"])
+        return [found.get(i) for i in range(max(found) + 1)] if found else []
+
+    def input(self, node: int, port: int) -> Value:
+        """The value at an input port that is known to be connected."""
+        value = self.inputs(node)[port]
+        assert value is not None
+        return value
+
+    def uses(self, value: Value) -> list[Use]:
+        """Who reads a value, sorted."""
+        return sorted(
+            Use(consumer, port)
+            for consumer, keyed in self._g.succ[value.node].items()
+            for port, data in keyed.items()
+            if data["out"] == value.port
+        )
+
+    def has_uses(self, node: int) -> bool:
+        """Whether any output of the node is read."""
+        return bool(self._g.succ[node])
+
+    def consumers(self, node: int) -> list[int]:
+        """Nodes that read any output of the node, sorted."""
+        return sorted(self._g.succ[node])
+
+    def producers(self, node: int) -> list[int]:
+        """Nodes that the node reads, sorted."""
+        return sorted(self._g.pred[node])
+
+    def type(self, value: Value) -> Type:
+        """The type of a value; the graph has been inferred."""
+        return self.node(value.node).types[value.port]
+
+    def known(self, value: Value) -> Array | None:
+        """The compile-time value, if there is one."""
+        known = self.node(value.node).known
+        return known[value.port] if value.port < len(known) else None
+
+    def fact(self, value: Value | None) -> Fact | None:
+        """Type and known value of an input, or None where it is absent."""
+        return None if value is None else Fact(self.type(value), self.known(value))
+
+    def values(self, node: int) -> Iterator[Value]:
+        """The outputs of a node."""
+        for port in range(self.op(node).output_count()):
+            yield Value(node, port)
+
+    def order(self) -> list[int]:
+        """All nodes, producers first. The order depends on the graph's structure and its roots'
+        order, not on the order of insertion: depth first from results and sinks; then what no
+        root reaches, by id. Cycles are `verify`'s to report; here their nodes come out once."""
+        if self._order is None:
+            pred = self._g.pred
+            done: set[int] = set()
+            order: list[int] = []
+            rest = [n for n in self.ids() if n not in self._g or not self._g.succ[n]]
+            for root in (*self.parameters, *self.results, *self.sinks, *rest, *self.ids()):
+                if root in done:
+                    continue
+                stack = [(root, iter(self._by_port(pred, root)))]
+                done.add(root)
+                while stack:
+                    node, producers = stack[-1]
+                    for producer in producers:
+                        if producer not in done:
+                            done.add(producer)
+                            stack.append((producer, iter(self._by_port(pred, producer))))
+                            break
+                    else:
+                        order.append(node)
+                        stack.pop()
+            self._order = order
+        return list(self._order)
+
+    @staticmethod
+    def _by_port(pred: Any, node: int) -> list[int]:
+        edges = [(port, p) for p, keyed in pred[node].items() for port in keyed]
+        return [p for _, p in sorted(edges)]
+
+    def find_cycle(self) -> list[int]:
+        """The nodes of one cycle in order, or an empty list."""
+        try:
+            return [edge[0] for edge in nx.find_cycle(self._g)]
+        except nx.NetworkXNoCycle:
+            return []
+
+    def copy(self) -> Graph:
+        """A graph of its own that shares operations, types and constant data."""
+        other = Graph(self.name)
+        other._g = nx.MultiDiGraph()
+        for i, data in self._g.nodes(data=True):
+            n: Node = data["node"]
+            twin = Node(n.op, n.name, n.origin, list(n.types), list(n.known), list(n.names))
+            twin.rt_info = dict(n.rt_info)
+            other._g.add_node(i, node=twin)
+        other._g.add_edges_from(
+            (u, v, k, dict(d)) for u, v, k, d in self._g.edges(keys=True, data=True)
+        )
+        other.parameters, other.results = list(self.parameters), list(self.results)
+        other.sinks, other.rt_info = list(self.sinks), dict(self.rt_info)
+        other._next = self._next
+        return other

@@ -1,0 +1,108 @@
+"""Types and known values of one node, and of a whole graph in order.
+
+Shape arithmetic is carried by known values: arrays of at most `KNOWN_VALUE_LIMIT` integers or
+symbolic dims, pushed through an operation's own `evaluate` where it declares `carries_shapes`.
+So the Shape -> Gather -> Concat -> Reshape chains that exporters write are computed here, also
+for symbolic models.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .errors import Error, ShapeError, VerificationError
+from .graph import Graph, Node
+from .op import KNOWN_VALUE_LIMIT, Array, Fact
+from .ops.rules import naming
+from .types import TensorType
+
+
+def infer_node(graph: Graph, node: int) -> None:
+    """Set `types` and `known` of a node from its inputs.
+
+    Raises ShapeError naming the node where the operation refuses its inputs.
+    """
+    record = graph.node(node)
+    facts = [graph.fact(v) for v in graph.inputs(node)]
+    try:
+        slots = record.op.slots(facts)
+        # Symbols for sizes that depend on data are named after the node, so that inferring a
+        # node again gives the same ones.
+        with naming(str(node)):
+            record.types = list(record.op.infer(*slots))
+    except Error as error:
+        raise located(error, record) from error
+    record.known = _known_values(record, facts, slots)
+
+
+def infer_graph(graph: Graph) -> None:
+    """Infer every node, producers first; a node whose inputs did not change is done again."""
+    for node in graph.order():
+        infer_node(graph, node)
+
+
+def located(error: Error, record: Node) -> Error:
+    """The same error with the node named, unless it names a place already."""
+    if error.where is not None:
+        return error
+    where = record.origin or (f"{record.op.kind} {record.name!r}" if record.name else "")
+    kind = ShapeError if isinstance(error, VerificationError) else type(error)
+    where = f"{record.op.kind}: {where}" if record.op.kind not in where else where
+    return kind(error.what, where=where, got=error.got, expected=error.expected, fix=error.fix)
+
+
+def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> list[Array | None]:
+    """Values of the outputs where the operation can carry them."""
+    nothing: list[Array | None] = [None] * record.op.output_count()
+    op = record.op
+    if op.kind == "Constant":
+        return list(op.evaluate())
+    if not op.carries_shapes or not all(_small(t) for t in record.types):
+        return nothing
+    if op.kind == "ShapeOf":
+        fact = facts[0]
+        assert fact is not None
+        shape = fact.tensor.shape
+        return nothing if shape is None else [_pack(list(shape))]
+    if any(f is not None and f.value is None for f in facts):
+        return nothing
+    if not all(_integral(f.value) for f in facts if f is not None and f.value is not None):
+        return nothing
+    arrays = [
+        tuple(f.value for f in slot) if isinstance(slot, tuple) else slot and slot.value
+        for slot in slots
+    ]
+    try:
+        outputs = op.evaluate(*arrays)
+    except (TypeError, ValueError, IndexError, Error):
+        # Symbolic dims do not support the operation (a comparison, say): the value is unknown.
+        return nothing
+    return [_tidy(np.asarray(o), t) for o, t in zip(outputs, record.types, strict=True)]
+
+
+def _small(type_: Any) -> bool:
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return False
+    count = type_.element_count
+    return isinstance(count, int) and count <= KNOWN_VALUE_LIMIT
+
+
+def _integral(array: Array | None) -> bool:
+    return array is not None and array.dtype.kind in "iubO" and array.size <= KNOWN_VALUE_LIMIT
+
+
+def _pack(dims: list[Any]) -> Array:
+    if all(isinstance(d, int) for d in dims):
+        return np.array(dims, dtype=np.int64)
+    packed = np.empty(len(dims), dtype=object)
+    packed[:] = dims
+    return packed
+
+
+def _tidy(array: Array, type_: Any) -> Array:
+    """Object arrays whose elements are all plain integers become integer arrays again."""
+    if array.dtype == object and all(isinstance(d, int | np.integer | bool) for d in array.flat):
+        return array.astype(type_.dtype.numpy)
+    return array

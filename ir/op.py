@@ -1,0 +1,180 @@
+"""What an operation is: declared attributes and ports, effects, `infer` and `evaluate`.
+
+An operation is a frozen dataclass deriving from `Op`. Its fields are its attributes: readers,
+writers and printers walk `attributes()` and need no code per operation. Meaning sits on the
+class and nowhere else; treatment (importing, rewriting, lowering) sits in tables elsewhere.
+
+    @dataclass(frozen=True)
+    class MatMul(Op):
+        kind, version = "MatMul", 1
+        inputs = (Port("A"), Port("B"))
+        transpose_a: bool = False
+        transpose_b: bool = False
+
+        def infer(self, a: Fact, b: Fact) -> tuple[Type, ...]: ...
+        def evaluate(self, a: Array, b: Array) -> tuple[Array, ...]: ...
+
+Both methods take one slot per declared port: None where an optional input is absent, a tuple
+where the port is variadic. Both return a tuple with one entry per output.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import VerificationError
+from .types import TensorType, Type
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+Array: TypeAlias = npt.NDArray[Any]
+
+# A value that may be a shape is carried through compilation while it has at most this many
+# elements (docs/architecture.md, Shapes).
+KNOWN_VALUE_LIMIT = 64
+
+
+class Effects(enum.Enum):
+    """Only operations without effects are folded, shared or removed."""
+
+    NONE = "none"
+    RANDOM = "random"
+    STATE = "state"
+
+
+@dataclass(frozen=True)
+class Port:
+    """One declared input or output. A variadic port is the last one and takes the rest."""
+
+    name: str
+    optional: bool = False
+    variadic: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Fact:
+    """What is known of one input at compile time: its type, and its value if it is known.
+
+    `value` is an array of at most `KNOWN_VALUE_LIMIT` elements (object dtype where elements are
+    symbolic dims), or the whole array where the producer is a Constant.
+    """
+
+    type: Type
+    value: Array | None = None
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type, which must be a tensor's."""
+        if not isinstance(self.type, TensorType):
+            raise VerificationError("a tensor is needed here", got=str(self.type))
+        return self.type
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One declared attribute: its field name, its name in XML, annotated type and default."""
+
+    name: str
+    xml: str
+    annotation: Any
+    default: Any
+    required: bool
+
+
+def attr(default: Any = dataclasses.MISSING, *, xml: str | None = None) -> Any:
+    """Declare an attribute whose XML spelling differs from the field's name."""
+    return field(default=default, metadata={"xml": xml} if xml else {})
+
+
+@dataclass(frozen=True)
+class Op:
+    """Base of all operations; see the module's text. `version` is the operation set number in
+    which this class first stands, or 0 for irc's own dialect (`version="irc"` in XML)."""
+
+    kind: ClassVar[str] = ""
+    version: ClassVar[int] = 1
+    inputs: ClassVar[tuple[Port, ...]] = ()
+    outputs: ClassVar[tuple[Port, ...]] = (Port("output"),)
+    effects: ClassVar[Effects] = Effects.NONE
+    # True where outputs may be shapes: evaluate then also accepts object arrays of Dim.
+    carries_shapes: ClassVar[bool] = False
+    # True where the output's shape depends on input data, so that a region must end here.
+    data_dependent: ClassVar[bool] = False
+
+    def infer(self, *facts: Any) -> tuple[Type, ...]:
+        """Types of the outputs, from facts of the inputs.
+
+        Raises ShapeError (what, got, expected) where the inputs break the operation's rules.
+        """
+        raise VerificationError(f"{self.kind} does not say how types follow from its inputs")
+
+    def evaluate(self, *arrays: Any) -> tuple[Any, ...]:
+        """Outputs computed with NumPy: constant folder, oracle of kernel tests, and fallback.
+
+        Inputs are never written to. Numbers follow docs/numerics.md.
+        """
+        raise VerificationError(f"{self.kind} cannot be evaluated")
+
+    def output_count(self) -> int:
+        """How many outputs this instance has."""
+        return len(self.outputs)
+
+    def bodies(self) -> tuple[Graph, ...]:
+        """Graphs that this operation holds (control flow)."""
+        return ()
+
+    @classmethod
+    def attributes(cls) -> tuple[Attribute, ...]:
+        """The declared attributes in order, from the dataclass fields."""
+        found = _ATTRIBUTES.get(cls)
+        if found is None:
+            hints = get_type_hints(cls)
+            found = tuple(
+                Attribute(
+                    f.name,
+                    f.metadata.get("xml", f.name),
+                    hints[f.name],
+                    f.default,
+                    f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
+                )
+                for f in dataclasses.fields(cls)
+            )
+            _ATTRIBUTES[cls] = found
+        return found
+
+    def slots(self, values: list[Any]) -> list[Any]:
+        """Arrange a flat list of inputs as one slot per declared port.
+
+        Raises VerificationError where a required input is missing or there are too many.
+        """
+        out: list[Any] = []
+        for i, port in enumerate(self.inputs):
+            if port.variadic:
+                rest = tuple(values[i:])
+                if not rest and not port.optional:
+                    raise VerificationError(f"{self.kind} needs at least one input {port.name!r}")
+                return [*out, rest]
+            value = values[i] if i < len(values) else None
+            if value is None and not port.optional:
+                raise VerificationError(f"{self.kind} needs input {i} ({port.name!r})")
+            out.append(value)
+        if any(v is not None for v in values[len(self.inputs) :]):
+            raise VerificationError(
+                f"{self.kind} has too many inputs", got=len(values), expected=len(self.inputs)
+            )
+        return out
+
+
+_ATTRIBUTES: dict[type[Op], tuple[Attribute, ...]] = {}
+
+
+def same_type(array: Array, dtype: np.dtype[Any]) -> Array:
+    """`array` as `dtype` without a copy where it already is."""
+    return array.astype(dtype, copy=False)

@@ -1,0 +1,201 @@
+"""What elementwise operations share: one scalar program says what an operation means.
+
+`program` writes the instructions; `evaluate` runs them with NumPy, passes group them and lowering
+hands them to kernels, so an operation's formula stands in one place. Small floats compute in f32
+with one rounding at the end; integers wrap.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import dim as dims
+from ..dim import Expr
+from ..dtype import DType
+from ..errors import ShapeError, UnsupportedOperationError
+from ..op import Array, Fact, Op, Port
+from ..scalar import Builder, Ref, evaluate_program
+from ..specs import Program
+from ..types import TensorType, Type, broadcast_shapes
+from .precision import computing_dtype
+from .rules import Shape, one_dtype
+
+NUMBERS = frozenset(t for t in DType if t.is_int or t.is_float)
+FLOATS = frozenset(t for t in DType if t.is_float)
+INTEGERS = frozenset(t for t in DType if t.is_int)
+BOOLEAN = frozenset([DType.boolean])
+
+
+@dataclass(frozen=True)
+class Elementwise(Op):
+    """Base: every output element from the input elements at the same place, NumPy broadcasting."""
+
+    # The scalar operation, where a single one is the whole meaning.
+    scalar: ClassVar[str] = ""
+    # Element types of the inputs, and the rule in words for messages.
+    allowed: ClassVar[frozenset[DType]] = NUMBERS
+    rule: ClassVar[str] = "a numeric type"
+
+    def program(self, b: Builder, *x: Any) -> Ref:
+        """Write the meaning; `x` holds one Ref per port in computing types, None where absent."""
+        return b.op(self.scalar, *x)
+
+    def output_dtype(self, *dtypes: DType | None) -> DType:
+        """Element type of the output from those of the inputs."""
+        found = [d for d in dtypes if d is not None]
+        return found[0]
+
+    def operand_shapes(self, *shapes: Shape | None) -> tuple[Shape | None, ...]:
+        """The inputs' shapes as broadcasting sees them (PRelu's slope stands on axis 1)."""
+        return shapes
+
+    def check_dtypes(self, *facts: Fact | None) -> None:
+        """Refuse element types that the operation does not take."""
+        dtype = one_dtype(*facts)
+        if dtype not in self.allowed:
+            raise ShapeError(
+                f"{self.kind} does not take this element type", got=dtype, expected=self.rule
+            )
+
+    def infer(self, *facts: Fact | None) -> tuple[Type, ...]:
+        self.check_dtypes(*facts)
+        dtype = self.output_dtype(*(None if f is None else f.tensor.dtype for f in facts))
+        given = [f for f in facts if f is not None]
+        shapes = self.operand_shapes(*(f.tensor.shape for f in given))
+        return (TensorType(dtype, self._joined(shapes)),)
+
+    def _joined(self, shapes: Sequence[Shape | None]) -> Shape | None:
+        mode = str(getattr(self, "auto_broadcast", "numpy")).lower()
+        if mode == "numpy":
+            return broadcast_shapes(*shapes)
+        if mode != "none":
+            raise UnsupportedOperationError(
+                f"{self.kind} with this auto_broadcast", got=mode, expected="numpy or none"
+            )
+        known = [s for s in shapes if s is not None]
+        for shape in known[1:]:
+            pairs = zip(known[0], shape, strict=False)
+            if len(shape) != len(known[0]) or any(dims.eq(a, b) is False for a, b in pairs):
+                raise ShapeError(
+                    f"{self.kind} does not broadcast (auto_broadcast is none)",
+                    got=" and ".join(str(TensorType(DType.dynamic, s)) for s in known),
+                    expected="equal shapes",
+                )
+        return known[0] if known else None
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        given = [np.asarray(a) for a in arrays if a is not None]
+        if any(holds_sizes(a) for a in given):
+            return (self.on_sizes(*given),)
+        shapes = self.operand_shapes(*(tuple(a.shape) for a in given))
+        moved = [a.reshape(s) for a, s in zip(given, shapes, strict=True)]  # type: ignore[arg-type]
+        dtypes = tuple(None if a is None else DType.from_numpy(a.dtype) for a in arrays)
+        (out,) = evaluate_program(program_of(self, dtypes), moved)
+        return (out,)
+
+    def on_sizes(self, *arrays: Array) -> Array:
+        """The operation on arrays that hold symbolic sizes. TypeError where it has no answer."""
+        function = ON_SIZES.get(self.scalar)
+        if function is None:
+            raise TypeError(f"{self.kind} is not defined on symbolic sizes")
+        return np.asarray(function(*arrays))
+
+
+def program_of(op: Elementwise, dtypes: Sequence[DType | None]) -> Program:
+    """The scalar program of an operation for inputs of these element types (None: absent).
+
+    Operand i of the program is the i-th input that is present.
+    """
+    b = Builder()
+    refs: list[Ref | None] = []
+    for dtype in dtypes:
+        if dtype is None:
+            refs.append(None)
+            continue
+        number = sum(r is not None for r in refs)
+        refs.append(b.cast(b.input(number, dtype), computing_dtype(dtype)))
+    return b.finish(b.cast(op.program(b, *refs), op.output_dtype(*dtypes)))
+
+
+def holds_sizes(array: Array) -> bool:
+    """Whether an array holds symbolic sizes (and not strings)."""
+    return array.dtype == object and any(isinstance(v, Expr) for v in array.flat)
+
+
+def _decided(rule: Callable[[Any, Any], bool | None]) -> Callable[[Array, Array], Array]:
+    def one(a: Any, b: Any) -> bool:
+        found = rule(a, b)
+        if found is None:
+            raise TypeError("not decidable for symbolic sizes")
+        return found
+
+    ufunc = np.frompyfunc(one, 2, 1)
+    return lambda a, b: np.asarray(ufunc(a, b)).astype(bool)
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    if dims.le(0, a) is not True or dims.lt(0, b) is not True:
+        raise TypeError("truncating division of sizes that may be negative")
+    return a // b
+
+
+def _not(rule: Callable[[Any, Any], bool | None]) -> Callable[[Any, Any], bool | None]:
+    def negated(a: Any, b: Any) -> bool | None:
+        found = rule(a, b)
+        return None if found is None else not found
+
+    return negated
+
+
+# Scalar operations on symbolic sizes. Object arrays apply an operator element by element.
+ON_SIZES: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "floormod": operator.mod,
+    "div": np.frompyfunc(_quotient, 2, 1),
+    "max": np.frompyfunc(dims.maximum, 2, 1),
+    "min": np.frompyfunc(dims.minimum, 2, 1),
+    "eq": _decided(dims.eq),
+    "ne": _decided(_not(dims.eq)),
+    "lt": _decided(dims.lt),
+    "le": _decided(dims.le),
+    "gt": _decided(_not(dims.le)),
+    "ge": _decided(_not(dims.lt)),
+}
+
+
+@dataclass(frozen=True)
+class Unary(Elementwise):
+    """Base of operations of one input; the output has its shape and type."""
+
+    inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
+
+
+@dataclass(frozen=True)
+class FloatUnary(Unary):
+    """Base of mathematical functions. On integers they compute in f64 and round the result."""
+
+    def program(self, b: Builder, *x: Ref) -> Ref:
+        if x[0].dtype.is_float:
+            return self.formula(b, x[0])
+        wide = self.formula(b, b.cast(x[0], DType.f64))
+        return b.cast(b.op("round_away", wide), x[0].dtype)
+
+    def formula(self, b: Builder, x: Ref) -> Ref:
+        """The function of a float."""
+        return b.op(self.scalar, x)
+
+
+@dataclass(frozen=True)
+class Binary(Elementwise):
+    """Base of operations of two inputs of one type."""
+
+    inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("B"))
+    auto_broadcast: str = "numpy"

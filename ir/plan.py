@@ -1,0 +1,185 @@
+"""The plan: what lowering hands to the runtime. Frozen, hashable, serialisable, verified.
+
+A plan is a sequence of regions. Inside a region every size is an expression of the region's
+symbols, which are read off the shapes of its inputs; a region ends where a shape depends on data
+(its `terminal` is then the operation that Python evaluates) or at the end of the graph. Values
+between regions live in numbered slots.
+
+A region holds buffers (with lifetimes and alias constraints, but no offsets: placing them is the
+runtime's), a table of size expressions, and steps. A kernel step maps its spec's local operands
+and sizes to buffers and entries of the size table. A host step is evaluated in Python, and the
+compile report names it. Control flow is a host step whose operation has bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from .dim import Dim
+from .dtype import DType
+from .op import Op
+from .specs import PackedB, Spec
+from .types import Type
+
+# Kinds of buffers.
+INPUT, OUTPUT, CONSTANT, ARENA = "input", "output", "constant", "arena"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One constant in the layout its reader wants, made from entry `source` of the weights.
+
+    `layout` None: the array as it stands, contiguous. PackedB: panels of the matrix (last two
+    axes of `shape`), of its transpose where `transposed`.
+    """
+
+    source: int
+    dtype: DType
+    shape: tuple[int, ...]
+    layout: PackedB | None = None
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that steps read and write: `shape` elements of `dtype`, contiguous.
+
+    `kind` says where it lives: INPUT and OUTPUT are slot `index` of the region's inputs or
+    outputs, CONSTANT is entry `index` of the plan's constants, ARENA is placed by the runtime for
+    the steps `first`..`last` (inclusive). `inside` makes an ARENA or OUTPUT buffer a part of
+    another buffer, at `inside_offset` elements (a piece of a concatenation, an in-place result).
+    """
+
+    kind: str
+    dtype: DType
+    shape: tuple[Dim, ...]
+    index: int = -1
+    first: int = 0
+    last: int = 0
+    inside: int | None = None
+    inside_offset: Dim = 0
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """Native code: `buffers` and `dims` map the spec's local positions to the region's tables.
+
+    `work` estimates the arithmetic or bytes moved, whichever is larger, in units of one vector
+    operation's worth; the runtime shares a step among threads where it is worth a barrier.
+    """
+
+    spec: Spec
+    buffers: tuple[int, ...]
+    dims: tuple[int, ...]
+    work: Dim
+    name: str = ""
+    # Names of the model's nodes this step computes, for reports and messages.
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """An operation evaluated in Python: inputs and outputs are region buffers, None where absent.
+
+    `reason` says why no kernel runs it.
+    """
+
+    op: Op
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    name: str = ""
+    reason: str = ""
+    sources: tuple[str, ...] = ()
+
+
+Step: TypeAlias = KernelStep | HostStep
+
+
+@dataclass(frozen=True)
+class SymbolSource:
+    """Where a region's symbol is read: axis `axis` of region input `input` equals it."""
+
+    symbol: str
+    input: int
+    axis: int
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """The operation that ends a region, evaluated in Python on slots and writing slots.
+
+    `inputs` are slot numbers, None where absent. Its outputs may have any shape or type.
+    """
+
+    op: Op
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    name: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Steps that run without a look at data. `inputs` and `outputs` are slot numbers."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    symbols: tuple[SymbolSource, ...]
+    dims: tuple[Dim, ...]
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    terminal: Terminal | None = None
+
+
+@dataclass(frozen=True)
+class PlanPort:
+    """One input or output of the whole model."""
+
+    name: str
+    names: tuple[str, ...]
+    type: Type
+    slot: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole model for one Target. `constants` refer to arrays kept beside the plan by the
+    caller (`weights[source]`), so that the plan itself stays small, comparable and hashable."""
+
+    name: str
+    target_key: str
+    precision: str
+    inputs: tuple[PlanPort, ...]
+    outputs: tuple[PlanPort, ...]
+    slots: tuple[Type, ...]
+    constants: tuple[Constant, ...]
+    regions: tuple[Region, ...]
+    # Slots whose value is a constant of the model (a result that is a constant).
+    constant_slots: tuple[tuple[int, int], ...] = ()
+
+    def kernel_steps(self) -> list[KernelStep]:
+        """Every native step, in order."""
+        return [s for r in self.regions for s in r.steps if isinstance(s, KernelStep)]
+
+    def specs(self) -> tuple[Spec, ...]:
+        """Distinct specs in order of first use."""
+        return tuple(dict.fromkeys(s.spec for s in self.kernel_steps()))
+
+    def host_steps(self) -> list[HostStep | Terminal]:
+        """Every step that does not run in native code."""
+        found: list[HostStep | Terminal] = []
+        for region in self.regions:
+            found += [s for s in region.steps if isinstance(s, HostStep)]
+            if region.terminal is not None:
+                found.append(region.terminal)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """The arrays behind a plan's constants, by source number; they are never written to."""
+
+    arrays: Mapping[int, Any] = field(default_factory=dict[int, Any])

@@ -1,0 +1,292 @@
+"""Kernel specs: what a step computes, as frozen data that lowering makes and runtime compiles.
+
+Nothing here depends on a machine. A spec holds no buffer number, no address and no position in a
+plan, so equal work has equal specs and is compiled once; a step maps a spec's local argument
+positions to the plan's buffers and sizes. Sizes are `int | DimArg`: an int is baked into the
+code, a DimArg is read at run time, so that a new shape needs no new code.
+
+Every spec names its operands in the order of the kernel's `buffers` argument: inputs first,
+outputs last (`Spec.operands`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from .dtype import DType
+
+
+@dataclass(frozen=True, order=True)
+class DimArg:
+    """A size read at run time from position `index` of the step's `dims`."""
+
+    index: int
+
+
+Size: TypeAlias = int | DimArg
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How a kernel walks one buffer: element (i0, i1, ...) of the iteration space lies at
+    `offset + sum(i * stride)`, counted in elements of `dtype`. Stride 0 broadcasts."""
+
+    dtype: DType
+    strides: tuple[Size, ...]
+    offset: Size = 0
+
+
+@dataclass(frozen=True)
+class Instr:
+    """One instruction of a scalar program; its result has type `dtype`.
+
+    `op` is one of SCALAR_OPS. `args` are indices of earlier instructions, except for "input",
+    whose single argument is the number of an operand. `value` belongs to "const", and to the
+    parameter of "compare"-like families that have one.
+    """
+
+    op: str
+    args: tuple[int, ...]
+    dtype: DType
+    value: float | int | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A straight-line scalar program applied to every element: an elementwise group, or a Gemm's
+    epilogue. `results` are the instructions whose values are stored, one per output operand."""
+
+    instrs: tuple[Instr, ...]
+    results: tuple[int, ...]
+
+
+# Operations of scalar programs and how many arguments they take. Comparisons and logic give
+# `boolean`; arithmetic gives its arguments' type (all arguments of one instruction agree, except
+# for "select", whose first is boolean, and "cast"). Meaning: docs/numerics.md; "max"/"min" hand
+# on NaN, integer arithmetic wraps, "cast" saturates from float to integer, "div" of integers
+# truncates toward zero and "floormod"/"mod" are Python's and C's remainder.
+SCALAR_OPS: dict[str, int] = {
+    **dict.fromkeys(["input", "const"], 0),
+    **dict.fromkeys(
+        "cast neg abs sign sqrt rsqrt recip exp expm1 log log1p tanh erf sigmoid sin cos tan asin "
+        "acos atan sinh cosh asinh acosh atanh ceil floor round_even round_away trunc not isnan "
+        "isinf softplus bitnot".split(),
+        1,
+    ),
+    **dict.fromkeys(
+        "add sub mul div max min pow mod floormod eq ne lt le gt ge and or xor shl shr atan2 "
+        "bitand bitor bitxor".split(),
+        2,
+    ),
+    **dict.fromkeys(["select", "fma", "clip"], 3),
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Base of all kernel specs."""
+
+    family: ClassVar[str] = ""
+
+    def operands(self) -> tuple[Operand, ...]:
+        """Operands in the order of the kernel's buffers: inputs, then outputs."""
+        raise TypeError(f"{type(self).__name__} does not list its operands")
+
+    def output_count(self) -> int:
+        """How many of the operands, counted from the end, are written."""
+        return 1
+
+    @functools.cached_property
+    def dim_args(self) -> int:
+        """How many run-time sizes the spec reads."""
+        found = [d.index for d in _dim_args(self)]
+        return max(found) + 1 if found else 0
+
+
+@dataclass(frozen=True)
+class PackedB:
+    """Layout of a constant right operand: panels of `nr` columns, each K x nr row after row, the
+    last panel padded with zeros; one block of panels per matrix of the batch. It depends on
+    shape, type, precision and Target, never on M or the threads, so a weight is packed once."""
+
+    nr: int
+
+
+@dataclass(frozen=True)
+class GemmSpec(Spec):
+    """out[b, m, n] = epilogue(sum over k of a[b, m, k] * b[b, k, n], extras[b, m, n]...).
+
+    Operands walk (batch..., m, k), (batch..., k, n), and (batch..., m, n) for extras and out. Any
+    stride is allowed. The right operand's last two strides are ignored where `packed` is set.
+    The sum is accumulated in `acc`; input 0 of `epilogue` is the accumulator, input 1 + i is
+    extra i. Order over K: docs/numerics.md. Buffers: a, b, extras..., out.
+    """
+
+    family: ClassVar[str] = "gemm"
+
+    batch: tuple[Size, ...]
+    m: Size
+    n: Size
+    k: Size
+    a: Operand
+    b: Operand
+    out: Operand
+    acc: DType
+    packed: PackedB | None
+    epilogue: Program
+    extras: tuple[Operand, ...] = ()
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.a, self.b, *self.extras, self.out)
+
+
+@dataclass(frozen=True)
+class ElementwiseSpec(Spec):
+    """Every output element from the input elements at the same place of the iteration space.
+
+    With a program of one "input" and one result this is a strided copy: a transpose, a slice, a
+    broadcast, a piece of a concatenation.
+    """
+
+    family: ClassVar[str] = "elementwise"
+
+    axes: tuple[Size, ...]
+    inputs: tuple[Operand, ...]
+    outs: tuple[Operand, ...]
+    program: Program
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (*self.inputs, *self.outs)
+
+    def output_count(self) -> int:
+        return len(self.outs)
+
+
+@dataclass(frozen=True)
+class ReduceSpec(Spec):
+    """out[kept] = epilogue(kind over reduced axes of prologue(inputs[kept + reduced])).
+
+    `kind`: sum, max, min, prod, any, all (max and min hand on NaN; the accumulator's type is the
+    prologue's result type). An empty reduction gives the kind's neutral element; `epilogue` sees
+    the reduced value as input 0 and the number of reduced elements, as a value of the same type,
+    as input 1 (a mean divides by it). Input operands walk (kept..., reduced...), `out` (kept...).
+    """
+
+    family: ClassVar[str] = "reduce"
+
+    kind: str
+    kept: tuple[Size, ...]
+    reduced: tuple[Size, ...]
+    inputs: tuple[Operand, ...]
+    out: Operand
+    prologue: Program
+    epilogue: Program
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (*self.inputs, self.out)
+
+
+@dataclass(frozen=True)
+class SoftmaxSpec(Spec):
+    """Softmax (or its logarithm) along the last axis of `axes` of prologue(inputs).
+
+    x = prologue(inputs); out = exp(x - max x) / sum exp(x - max x), or x - max - log sum. The
+    prologue carries what precedes a softmax: a scale, an added mask.
+    """
+
+    family: ClassVar[str] = "softmax"
+
+    axes: tuple[Size, ...]
+    inputs: tuple[Operand, ...]
+    out: Operand
+    prologue: Program
+    log: bool = False
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (*self.inputs, self.out)
+
+
+@dataclass(frozen=True)
+class NormSpec(Spec):
+    """Normalisation along the last axis of `axes` of x = prologue(inputs).
+
+    With centre: y = (x - mean x) / sqrt(var x + eps), the variance taken about the mean (two
+    passes); without: y = x / sqrt(mean x^2 + eps) (RMS). eps_outside: 1 / (sqrt(var) + eps).
+    `scale_variance` false leaves y = x - mean. out = epilogue(y, extras...), where input 0 is y.
+    If `outs` has two operands, the second receives x itself (a residual sum that others read).
+    Buffers: inputs..., extras..., outs....
+    """
+
+    family: ClassVar[str] = "norm"
+
+    axes: tuple[Size, ...]
+    inputs: tuple[Operand, ...]
+    extras: tuple[Operand, ...]
+    outs: tuple[Operand, ...]
+    prologue: Program
+    epilogue: Program
+    eps: float
+    centre: bool = True
+    scale_variance: bool = True
+    eps_outside: bool = False
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (*self.inputs, *self.extras, *self.outs)
+
+    def output_count(self) -> int:
+        return len(self.outs)
+
+
+@dataclass(frozen=True)
+class GatherSpec(Spec):
+    """out[o, i, e] = data[o, index[i], e]: blocks of `inner` elements picked along one axis.
+
+    data walks (outer, axis, inner), index (i), out (outer, i, inner); `inner` strides are 1 where
+    rows are contiguous. Negative indices count from the end. `out_of_range`: "error" gives status
+    GATHER_OUT_OF_RANGE with the index position as the element, "zeros" writes zeros.
+    Buffers: data, index, out.
+    """
+
+    family: ClassVar[str] = "gather"
+
+    outer: Size
+    axis: Size
+    count: Size
+    inner: Size
+    data: Operand
+    index: Operand
+    out: Operand
+    out_of_range: str = "error"
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.data, self.index, self.out)
+
+
+# Status codes of kernels; on a status other than 0 the first 8 bytes of the worker's scratch hold
+# the offending element as i64.
+OK = 0
+GATHER_OUT_OF_RANGE = 1
+DIVISION_BY_ZERO = 2
+STATUS_TEXT: dict[int, str] = {
+    GATHER_OUT_OF_RANGE: "an index lies outside the axis it picks from",
+    DIVISION_BY_ZERO: "an integer is divided by zero",
+}
+
+SPECS: dict[str, type[Spec]] = {
+    s.family: s
+    for s in (GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec)
+}
+
+
+def _dim_args(value: object) -> list[DimArg]:
+    """Every DimArg inside a spec."""
+    if isinstance(value, DimArg):
+        return [value]
+    if isinstance(value, tuple):
+        return [d for item in value for d in _dim_args(item)]
+    if isinstance(value, Spec | Operand):
+        return [d for f in dataclasses.fields(value) for d in _dim_args(getattr(value, f.name))]
+    return []

@@ -1,0 +1,52 @@
+"""Widths of packed matrix panels: the one tiling figure that both halves of irc must agree on.
+
+Lowering writes a `PackedB` into specs and constants, the runtime's kernels read panels of that
+width. It depends on the accumulator's size and the Target only (never on M, N, K or the threads),
+so a weight is packed once for every product it takes part in.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .dtype import DType
+from .specs import PackedB
+from .target import Isa, Target
+
+# Vector registers across a panel. A register tile of r rows and v vectors does r*v multiply-adds
+# for r broadcasts and v loads and needs r*v + v + 1 registers (one more where a product needs a
+# register of its own). With v = 2, 32 registers give 14 x 2 (28 for 16), 16 registers 6 x 2 (12
+# for 8): the loads stay below the two per cycle that cores sustain beside two multiply-adds.
+# Wider tiles (9 x 3, 6 x 4) measure the same, waste more of a ragged last panel and share worse.
+# NEON multiplies by a lane of a register, so rows are as cheap as columns: 6 x 4.
+_PANEL_VECTORS: Final[dict[Isa, int]] = {"avx512": 2, "avx2": 2, "neon": 4, "plain": 2}
+
+
+def panel_width(target: Target, bits: int) -> int:
+    """Columns of one packed panel, for accumulators of that many bits."""
+    return _PANEL_VECTORS[target.isa] * target.lanes(bits)
+
+
+def accumulator(dtype: DType) -> DType:
+    """The type that products of `dtype` operands accumulate in: f32 for f16 and bf16, 32 bits for
+    narrower integers, else the type itself."""
+    if dtype in (DType.f16, DType.bf16):
+        return DType.f32
+    if dtype.is_int and dtype.bits < 32:
+        return DType.i32
+    return dtype
+
+
+def packed_layout(k: int, n: int, dtype: DType, target: Target) -> PackedB | None:
+    """How a constant K x N right operand of element type `dtype` is laid out; None: as it stands.
+
+    A single column (N = 1) is a vector of K elements and stays one.
+    """
+    if n <= 1 or k < 0:
+        return None
+    return PackedB(panel_width(target, accumulator(dtype).bits))
+
+
+def packed_size(k: int, n: int, nr: int) -> int:
+    """Elements of one packed K x N matrix. Batch strides of a packed operand count in these."""
+    return -(-n // nr) * nr * k

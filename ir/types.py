@@ -1,0 +1,260 @@
+"""Types of values: tensors with symbolic shapes, sequences and optionals; the broadcasting rule."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, TypeAlias, cast
+
+from . import dim as dims
+from .dim import Dim, Expr
+from .dim_expr import interval_of
+from .dim_text import Bounds, Json
+from .dtype import DType
+from .errors import ShapeError, VerificationError
+
+Shape: TypeAlias = "tuple[Dim, ...] | None"
+
+MAX_RANK = 64
+_MAX_NESTING = 16
+_TENSOR = re.compile(r"\s*([a-z0-9]+)\s*\[(.*)\]\s*\Z", re.DOTALL)
+_WRAPPER = re.compile(r"\s*(seq|optional)\((.*)\)\s*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """dtype and shape; shape None: not even the rank is known. Prints as `f32[N, 3]`, `f32[...]`.
+
+    Integers of NumPy become ints; ShapeError for a negative size.
+    """
+
+    dtype: DType
+    shape: tuple[Dim, ...] | None
+
+    def __post_init__(self) -> None:
+        if self.shape is not None:
+            object.__setattr__(self, "shape", tuple(_size(d) for d in self.shape))
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """Is every size (and the dtype) known?"""
+        if self.shape is None or self.dtype is DType.dynamic:
+            return False
+        return all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def element_count(self) -> Dim | None:
+        return None if self.shape is None else dims.product(self.shape)
+
+    def __str__(self) -> str:
+        inside = "..." if self.shape is None else ", ".join(map(str, self.shape))
+        return f"{self.dtype}[{inside}]"
+
+
+@dataclass(frozen=True)
+class SequenceType:
+    """ONNX's sequence: any number of values of one type. Prints as `seq(f32[...])`."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"seq({self.element})"
+
+
+@dataclass(frozen=True)
+class OptionalType:
+    """ONNX's optional: a value of the type, or none. Prints as `optional(f32[N])`."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"optional({self.element})"
+
+
+Type: TypeAlias = TensorType | SequenceType | OptionalType
+
+_WRAPPERS: Mapping[str, type[SequenceType] | type[OptionalType]] = {
+    "seq": SequenceType,
+    "optional": OptionalType,
+}
+
+
+def _size(d: Dim) -> Dim:
+    value = d if isinstance(d, Expr) else int(operator.index(d))
+    if interval_of(value)[1] < 0:
+        raise ShapeError("a tensor has a negative size", got=value)
+    return value
+
+
+def parse_type(text: str, bounds: Bounds | None = None) -> Type:
+    """Reads what str prints; symbols get their bounds from `bounds`, else (0, None). ShapeError."""
+    wrappers: list[str] = []
+    while match := _WRAPPER.match(text):
+        wrappers.append(match[1])
+        text = match[2]
+        if len(wrappers) > _MAX_NESTING:
+            break
+    match = _TENSOR.match(text)
+    if match is None or len(wrappers) > _MAX_NESTING:
+        raise ShapeError("not a type", got=repr(text[:120]), expected="such as f32[N, 3]")
+    try:
+        dtype = DType(match[1])
+    except ValueError:
+        names = ", ".join(t.value for t in DType)
+        raise ShapeError("unknown element type", got=match[1][:80], expected=names) from None
+    out: Type = TensorType(dtype, _parse_shape(match[2].strip(), bounds))
+    for name in reversed(wrappers):
+        out = _WRAPPERS[name](out)
+    return out
+
+
+def _parse_shape(text: str, bounds: Bounds | None) -> Shape:
+    if text == "...":
+        return None
+    if not text:
+        return ()
+    parts, depth, quoted = [""], 0, False
+    for char in text:
+        quoted ^= char == "`"
+        depth += 0 if quoted else (char == "(") - (char == ")")
+        if char == "," and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return tuple(dims.parse(part, bounds) for part in parts)
+
+
+def broadcast_shapes(*shapes: Shape, where: str = "") -> Shape:
+    """NumPy's rule, shapes aligned at the last axis; None where any rank is unknown.
+
+    ShapeError, with all shapes, where two sizes are known to differ and not to be 1.
+    """
+    known: list[tuple[Dim, ...]] = []
+    for shape in shapes:
+        if shape is None:
+            return None
+        known.append(shape)
+    rank = max(map(len, known), default=0)
+    out: list[Dim] = [1] * rank
+    try:
+        for shape in known:
+            for axis, d in enumerate(shape, start=rank - len(shape)):
+                out[axis] = dims.broadcast(out[axis], d)
+    except ShapeError:
+        raise ShapeError(
+            "shapes do not broadcast",
+            where=where or None,
+            got=" and ".join(f"[{', '.join(map(str, s))}]" for s in known),
+            expected="sizes equal or 1, axis by axis from the last",
+        ) from None
+    return tuple(out)
+
+
+def compatible(declared: Type, inferred: Type) -> bool:
+    """Can both be true of one value? What is not known is compatible with anything."""
+    if isinstance(declared, TensorType):
+        return isinstance(inferred, TensorType) and _tensors_agree(declared, inferred)
+    if isinstance(inferred, TensorType) or type(declared) is not type(inferred):
+        return False
+    return compatible(declared.element, inferred.element)
+
+
+def _tensors_agree(a: TensorType, b: TensorType) -> bool:
+    if a.dtype is not b.dtype and DType.dynamic not in (a.dtype, b.dtype):
+        return False
+    if a.shape is None or b.shape is None:
+        return True
+    if len(a.shape) != len(b.shape):
+        return False
+    return all(dims.eq(x, y) is not False for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def merge(declared: Type, inferred: Type, where: str = "") -> Type:
+    """The more precise of two descriptions of one value; ShapeError where they contradict.
+
+    Axis by axis a static size wins, then tighter bounds, then the inferred size: it is written in
+    symbols that the inputs give values to.
+    """
+    if not compatible(declared, inferred):
+        raise ShapeError(
+            "a value's type contradicts its declaration",
+            where=where or None,
+            got=inferred,
+            expected=declared,
+        )
+    return _merge(declared, inferred)
+
+
+def _merge(declared: Type, inferred: Type) -> Type:
+    if isinstance(declared, TensorType) and isinstance(inferred, TensorType):
+        dtype = declared.dtype if inferred.dtype is DType.dynamic else inferred.dtype
+        if declared.shape is None or inferred.shape is None:
+            return TensorType(dtype, inferred.shape if declared.shape is None else declared.shape)
+        pairs = zip(declared.shape, inferred.shape, strict=True)
+        return TensorType(dtype, tuple(_merge_dims(a, b) for a, b in pairs))
+    if isinstance(declared, SequenceType) and isinstance(inferred, SequenceType):
+        return SequenceType(_merge(declared.element, inferred.element))
+    if isinstance(declared, OptionalType) and isinstance(inferred, OptionalType):
+        return OptionalType(_merge(declared.element, inferred.element))
+    return inferred
+
+
+def _merge_dims(declared: Dim, inferred: Dim) -> Dim:
+    if isinstance(declared, int) or isinstance(inferred, int):
+        return declared if isinstance(declared, int) else inferred
+    (lo_a, hi_a), (lo_b, hi_b) = interval_of(declared), interval_of(inferred)
+    tighter = lo_a >= lo_b and hi_a <= hi_b and (lo_a, hi_a) != (lo_b, hi_b)
+    # Only a finite range is worth losing the link to the inputs' symbols.
+    return declared if tighter and hi_a < inf else inferred
+
+
+def normalize_axis(axis: int, rank: int, where: str = "") -> int:
+    """axis in [-rank, rank) as an index in [0, rank); ShapeError outside."""
+    index = int(operator.index(axis))
+    if not -rank <= index < rank:
+        expected = f"{-rank}..{rank - 1}" if rank else "no axis: the value is a scalar"
+        raise ShapeError("axis is out of range", where=where or None, got=axis, expected=expected)
+    return index % rank
+
+
+def to_json(t: Type) -> Json:
+    """["f32", [dim, ...]], ["f32"] for an unknown rank, ["seq", type], ["optional", type]."""
+    if isinstance(t, TensorType):
+        shape: list[Json] = [] if t.shape is None else [[dims.to_json(d) for d in t.shape]]
+        return [t.dtype.value, *shape]
+    name = "seq" if isinstance(t, SequenceType) else "optional"
+    return [name, to_json(t.element)]
+
+
+def from_json(x: object) -> Type:
+    """Reads `to_json`; VerificationError for anything else."""
+    wrappers: list[str] = []
+    try:
+        items = _list(x)
+        while items[0] in _WRAPPERS and len(wrappers) <= _MAX_NESTING:
+            name, inner = items
+            wrappers.append(cast(str, name))
+            items = _list(inner)
+        dtype = DType(items[0])
+        sizes = [_list(part) for part in items[1:]]
+        if len(sizes) > 1 or (sizes and len(sizes[0]) > MAX_RANK):
+            raise ValueError("rank")
+        out: Type = TensorType(dtype, tuple(map(dims.from_json, sizes[0])) if sizes else None)
+    except (ShapeError, ValueError, TypeError, IndexError) as error:
+        raise VerificationError("a stored type is not valid", got=str(error)[:200]) from error
+    for name in reversed(wrappers):
+        out = _WRAPPERS[name](out)
+    return out
+
+
+def _list(x: object) -> Sequence[Any]:
+    if not isinstance(x, list):
+        raise TypeError("not a list")
+    return cast("list[Any]", x)

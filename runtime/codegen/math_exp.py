@@ -1,0 +1,116 @@
+"""Vector exp, sigmoid, tanh. One reduction serves them: x = n ln 2 + r, |r| <= ln 2 / 2.
+
+Coefficients: minimax (Remez, 60 decimal digits) fits of q in e**r = 1 + r + r**2 q(r), weighted
+for the relative error of e**r, then rounded to the format, lowest power first.
+"""
+
+from __future__ import annotations
+
+from .emit import Function
+from .formats import (
+    LOG2E,
+    SINGLE,
+    Format,
+    format_of,
+    horner,
+    power_of_two,
+    rounded,
+)
+from .values import F32, I16, I32, Value, bits_of, integer, number
+
+# Error of the fit relative to e**r: 2**-28.2 and 2**-60.3.
+_Q_SINGLE = (
+    0.4999999403953552,
+    0.16666516661643982,
+    0.04166810214519501,
+    0.008369192481040955,
+    0.0013838905142620206,
+)
+_Q_DOUBLE = (
+    0.5,
+    0.16666666666666682,
+    0.041666666666666095,
+    0.008333333333317027,
+    0.00138888888891155,
+    0.00019841269896399223,
+    2.4801586926909572e-05,
+    2.755723484803557e-06,
+    2.755758158647497e-07,
+    2.5112041329674253e-08,
+    2.0826715253141862e-09,
+)
+
+
+def reduced_expm1(f: Function, x: Value) -> tuple[Value, Value, Value]:
+    """(p, n, low): e**x = 2**n (1 + p); n as float, low as integer lanes.
+
+    |p| < 0.42. x must be finite and of moderate size (|x| < 2**12).
+    """
+    fmt = format_of(x)
+    n, low = rounded(f, x, LOG2E)
+    r = f.fma(n, -fmt.ln2_high, x)
+    r = f.fma(n, -fmt.ln2_low, r)
+    q = horner(f, r, _Q_SINGLE if fmt is SINGLE else _Q_DOUBLE)
+    return f.fma(f.fmul(r, r), q, r), n, low
+
+
+def exp(f: Function, x: Value) -> Value:
+    """e**x. Error at most 1.0 ulp, denormal results included; NaN, +inf, 0 as they should be."""
+    fmt = format_of(x)
+    # Beyond these bounds the answer is infinity and zero all the same; NaN passes through.
+    low, high = (-105.0, 89.0) if fmt is SINGLE else (-746.0, 710.0)
+    p, n, k = reduced_expm1(f, f.clamp(x, low, high))
+    return scaled(f, f.fadd(p, 1.0), n, k, fmt)
+
+
+def scaled(f: Function, y: Value, n: Value, k: Value, fmt: Format) -> Value:
+    """y * 2**n for y near 1, rounded once where the result is denormal; overflows to infinity."""
+    if f.target.has("avx512vl") and y.lanes * bits_of(y.type) in (128, 256, 512):
+        return _scalef(f, y, n)
+    half = f.ashr(k, number(1, k.type))
+    part = f.fmul(y, power_of_two(f, half, fmt))
+    return f.fmul(part, power_of_two(f, f.sub(k, half), fmt))
+
+
+def _scalef(f: Function, y: Value, n: Value) -> Value:
+    """The instruction that does exactly that; the same bits."""
+    width = y.lanes * bits_of(y.type)
+    kind = "ps" if y.element == F32 else "pd"
+    mask = integer(-1, I16 if y.lanes == 16 else "i8")
+    args = [y, n, number(0.0, y.type), mask]
+    if width == 512:
+        args.append(integer(4, I32))  # the current rounding mode
+    return f.call(f"llvm.x86.avx512.mask.scalef.{kind}.{width}", y.type, *args)
+
+
+def sigmoid(f: Function, x: Value) -> Value:
+    """1 / (1 + e**-x), without overflow and right down to denormal results."""
+    e = exp(f, f.fneg(f.fabs(x)))
+    # e**-|x| <= 1 stands above for negative x: the small result keeps its relative precision.
+    above = f.select(f.fcmp("ogt", x, 0.0), number(1.0, x.type), e)
+    return f.fdiv(above, f.fadd(e, 1.0))
+
+
+def tanh(f: Function, x: Value) -> Value:
+    """tanh x = m / (m + 2), m = e**(2|x|) - 1: no cancellation anywhere, exact signs of zero."""
+    fmt = format_of(x)
+    # tanh rounds to 1 from 9.02 (19.07) on.
+    a = f.min_or(number(9.1 if fmt is SINGLE else 20.0, x.type), f.fabs(x))
+    p, _, k = reduced_expm1(f, f.fadd(a, a))
+    scale = power_of_two(f, k, fmt)
+    m = f.fma(p, scale, f.fsub(scale, 1.0))
+    return f.copysign(f.fdiv(m, f.fadd(m, 2.0)), x)
+
+
+def exp2(f: Function, x: Value) -> Value:
+    """2**x, at most 1.1 ulp; exact for integers inside the range."""
+    fmt = format_of(x)
+    low, high = (-151.0, 129.0) if fmt is SINGLE else (-1076.0, 1025.0)
+    x = f.clamp(x, low, high)
+    n, k = rounded(f, x, 1.0)
+    r = f.fmul(f.fsub(x, n), _LN2)
+    q = horner(f, r, _Q_SINGLE if fmt is SINGLE else _Q_DOUBLE)
+    return scaled(f, f.fadd(f.fma(f.fmul(r, r), q, r), 1.0), n, k, fmt)
+
+
+_LN2 = 0.6931471805599453

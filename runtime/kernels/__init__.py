@@ -1,0 +1,38 @@
+"""Kernels: one generator per family of specs, each a pure function of (spec, Target, symbol)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from ...ir.errors import UnsupportedOperationError
+from ...ir.specs import Spec
+from ...ir.target import Target
+from . import elementwise, gather, norm, reduce, softmax
+from .contract import Kernel
+
+Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
+
+
+def _gemm(spec: Any, target: Target, symbol: str) -> Kernel:
+    from .gemm import generate as made
+
+    return made(spec, target, symbol)
+
+
+KERNELS: dict[str, Generate] = {
+    "elementwise": elementwise.generate,
+    "gather": gather.generate,
+    "gemm": _gemm,
+    "norm": norm.generate,
+    "reduce": reduce.generate,
+    "softmax": softmax.generate,
+}
+
+
+def generate(spec: Spec, target: Target, symbol: str) -> Kernel:
+    """The kernel of any spec. UnsupportedOperationError where there is none for it."""
+    made = KERNELS.get(spec.family)
+    if made is None:
+        raise UnsupportedOperationError("no kernel family of that name", got=spec.family)
+    return made(spec, target, symbol)

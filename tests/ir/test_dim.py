@@ -1,0 +1,430 @@
+"""Sizes: the normal form, what it may and may not simplify, and what comparisons may claim."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from irc.ir import dim as d
+from irc.ir.errors import ShapeError, VerificationError
+
+N = d.symbol("N")
+T = d.symbol("T")
+K = d.symbol("K", 1)
+W = d.symbol("W", 1, 7)
+BOUNDS = {"N": (0, None), "T": (0, None), "K": (1, None), "W": (1, 7)}
+
+
+def test_constant_results_are_plain_ints():
+    for value in (N - N, (N + 3) - N, N * 0, (2 * K) // K, W // 8):
+        assert type(value) is int
+    assert (N + 3) - N == 3
+    assert d.is_static(K // K) and not d.is_static(N)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2 * N * T + 3, "2*N*T + 3"),
+        (3 - N, "-N + 3"),
+        (N * N * N - 1, "N**3 - 1"),
+        (d.ceil_div(N, 8), "(N + 7)//8"),
+        (-N // 8, "-((N + 7)//8)"),
+        (3 * (N // 8), "3*(N//8)"),
+        (N // 8 + N, "N + N//8"),
+        (N - N // 8, "N - (N//8)"),
+        (N % 8, "N - 8*(N//8)"),
+        (d.maximum(N, 1), "max(N, 1)"),
+        (d.minimum(1, N), "min(N, 1)"),
+        (d.broadcast(T, N), "broadcast(N, T)"),
+        (N // (T + 1), "N//(T + 1)"),
+        (N // (8 * T), "N//(8*T)"),
+        (K // (T // 2), "K//(T//2)"),
+        (d.symbol("a b") + 1, "`a b` + 1"),
+        (d.symbol("max") + 1, "`max` + 1"),
+    ],
+)
+def test_prints_its_normal_form(value: d.Expr, text: str):
+    assert str(value) == text
+    assert d.parse(text, BOUNDS) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ((N * 4) // 4, N),
+        ((2 * N * K) // K, 2 * N),
+        ((N * K + K) // (3 * K), (N + 1) // 3),
+        ((N * T + N) // (T + 1), N),
+        ((8 * N + 4) // 4, 2 * N + 1),
+        ((8 * N + 5) // 4, 2 * N + 1),
+        ((2 * N + 4) // 4, N // 2 + 1),
+        ((2 * N + 3) // 4, (N + 1) // 2),
+        ((N // 4) // 2, N // 8),
+        (((N + 1) // 2 + 1) // 2, (N + 3) // 4),
+        (N // -8, -((N + 7) // 8)),
+        ((N * K) % K, 0),
+        (W // 8, 0),
+        (W % 8, W),
+        (K // (K + 1), 0),
+        (0 // K, 0),
+        (d.maximum(N, 0), N),
+        (d.maximum(N, N + 1), N + 1),
+        (d.maximum(N // 2, N), N),
+        (d.maximum(d.maximum(N, 3), d.maximum(T, 5)), d.maximum(d.maximum(T, N), 5)),
+        (d.minimum(W, 7), W),
+        (d.minimum(W, 0), 0),
+        (d.broadcast(N, 1), N),
+        (d.broadcast(N, N), N),
+        (d.broadcast(N, 4), 4),
+        (d.broadcast(0, N), 0),
+        (d.broadcast(N + 2, T), N + 2),
+        (d.broadcast(2 * N, T), 2 * N),
+        (d.broadcast(d.broadcast(N, T), N), d.broadcast(T, N)),
+        (d.broadcast(d.broadcast(N, T), 3), 3),
+    ],
+)
+def test_simplifies(value: d.Dim, expected: d.Dim):
+    assert value == expected
+    assert isinstance(value, int) == isinstance(expected, int)
+
+
+def test_a_divisor_that_may_be_zero_never_cancels():
+    for value in ((N * T) // T, T // T, 0 // T, (2 * N * T) // (2 * T)):
+        assert not isinstance(value, int) and "//" in str(value)
+        with pytest.raises(ShapeError, match="divides by zero"):
+            d.evaluate(value, {"N": 3, "T": 0})
+    assert d.evaluate((N * T) // T, {"N": 3, "T": 2}) == 3
+
+
+def test_exact_quotient_holds_even_for_zero():
+    assert d.exact_quotient(32 * N * T, 8 * N) == 4 * T
+    assert d.exact_quotient(N * N - 1, N + 1) == N - 1
+    assert d.exact_quotient(N * (T // 2), N) == T // 2
+    assert d.exact_quotient(12, 4) == 3
+    assert d.exact_quotient(0, N) == 0
+    for a, b in ((N, T), (N, 2), (7, 2), (N, 0), (N + 1, N)):
+        assert d.exact_quotient(a, b) is None
+
+
+def test_comparisons_are_three_valued():
+    assert d.eq(N, N) is True and d.eq(N, T) is None and d.eq(N, N + 1) is False
+    assert d.eq(2 * N, 3) is False  # by parity
+    assert d.eq(K, 0) is False and d.eq(W, 8) is False and d.eq(N, -1) is False
+    assert d.eq(3, 3) is True and d.eq(3, 4) is False
+    assert d.lt(N, N + 1) is True and d.lt(N, N) is False and d.lt(N, T) is None
+    assert d.le(N, N * K) is True and d.le(N, N * T) is None
+    assert d.lt(W, 8) is True and d.le(8, W) is False
+    assert d.le(8 * (N // 8), N) is True and d.lt(N % 8, 8) is True and d.le(0, N % 8) is True
+    assert d.le(N, d.maximum(N, T)) is True and d.le(d.minimum(N, T), T) is True
+    assert d.lt(d.maximum(N, T), d.maximum(N, T) + 1) is True
+    assert d.le(N, 8 * d.ceil_div(N, 8)) is True
+    assert d.le(T * 8 * (N // 8), N * T) is True
+    assert d.le(K - 1, K * K - 1) is True  # only visible with K = 1 + k
+    assert d.le(d.maximum(N // 2, T) * 2, d.maximum(N, 2 * T)) is True
+    assert d.le(0, d.broadcast(N, T)) is True
+
+
+def test_bounds():
+    assert d.bounds(5) == (5, 5)
+    assert d.bounds(N) == (0, None) and d.bounds(-N) == (None, 0)
+    assert d.bounds(W * W - 1) == (0, 48)
+    assert d.bounds((N + 8) // 8) == (1, None)
+    assert d.bounds(W - W // 2)[0] == 1
+    assert d.bounds(N - T) == (None, None)
+    assert d.bounds(N // T) == (0, None)
+    assert d.bounds(d.minimum(N, W)) == (0, 7)
+    huge = d.symbol("huge", 0, 2**62) ** 20  # its bound is no float
+    assert d.bounds(huge * N) == (0, None) and d.bounds(-huge) == (-(2**1240), 0)
+
+
+def test_truth_and_order_are_refused():
+    for ask in (bool, lambda x: x < 3, lambda x: 3 < x, lambda x: x <= T, lambda x: x >= 1):
+        with pytest.raises(TypeError, match="lt\\(\\), le\\(\\)"):
+            ask(N)
+    for bad in (1.5, "N", None):
+        with pytest.raises(TypeError):
+            N + bad  # type: ignore[operator]
+    assert N != 3 and N != "N"
+
+
+def test_is_a_value():
+    other = d.symbol("N") * 2 + 1
+    assert other == 2 * N + 1 and hash(other) == hash(1 + N + N)
+    assert d.symbol("N", 1) != N
+    assert pickle.loads(pickle.dumps(other)) == other == copy.deepcopy(other)
+    with pytest.raises(AttributeError):
+        other.terms = ()
+    inner = d.maximum(N, T // 2) * K
+    assert isinstance(inner, d.Expr)
+    assert {s.name for s in inner.symbols()} == {"N", "T", "K"}
+    assert d.Symbol("T") in inner.symbols()
+
+
+def test_evaluate_names_what_is_wrong():
+    assert d.evaluate(7, {}) == 7
+    assert d.evaluate(N * T - 1, {"N": np.int64(3), "T": 2}) == 5
+    with pytest.raises(ShapeError, match="size T has no value"):
+        d.evaluate(N + T, {"N": 1})
+    with pytest.raises(ShapeError, match="W is out of bounds"):
+        d.evaluate(W + 1, {"W": 8})
+    with pytest.raises(ShapeError, match="K is out of bounds"):
+        d.evaluate(K + 1, {"K": 0})
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        d.evaluate(d.broadcast(N, T), {"N": 2, "T": 3})
+    with pytest.raises(ShapeError, match="divides by zero"):
+        _ = N // 0
+    with pytest.raises(ShapeError):
+        d.broadcast(3, 4)
+    with pytest.raises(ShapeError):
+        d.broadcast(d.symbol("V", 2, 7), 8)
+    assert d.broadcast(W, 8) == 8  # W may be 1
+
+
+def test_substitute():
+    value = (2 * N * T) // 3 + d.maximum(N, T)
+    assert d.substitute(value, {"N": 3}) == 2 * T + d.maximum(3, T)
+    assert d.substitute(value, {"N": T, "T": N}) == value  # at once, not one after the other
+    assert d.substitute(value, {"N": 3, "T": 4}) == 12
+    assert d.substitute(d.broadcast(N, T), {"N": 1}) == T
+    assert d.substitute(value, {"Z": 3}) is value
+    for bad in (0, 8, W + 7):
+        with pytest.raises(ShapeError, match="out of bounds"):
+            d.substitute(W, {"W": bad})
+    with pytest.raises(ShapeError):
+        d.substitute(d.broadcast(N, T), {"N": 3, "T": 4})
+    with pytest.raises(ShapeError):
+        d.substitute(N // T, {"T": 0})
+
+
+def test_compile_dims_computes_a_table():
+    shared = d.ceil_div(N, 8)
+    table = [shared * T, 4, shared, N, shared * T, d.broadcast(N, K), 4]
+    run = d.compile_dims(table)
+    assert run({"N": 20, "T": 2, "K": 1}) == [6, 4, 3, 20, 6, 20, 4]
+    assert run({"N": 8, "T": 5, "K": 8}) == [5, 4, 1, 8, 5, 8, 4]
+    with pytest.raises(ShapeError, match="size K"):
+        run({"N": 8, "T": 5})
+    assert d.compile_dims([])({}) == []
+
+
+def _symbols(count: int) -> list[d.Expr]:
+    return [d.symbol(f"s{i}") for i in range(count)]
+
+
+def test_deep_expressions_are_refused_not_overflowed():
+    value: d.Dim = N
+    with pytest.raises(ShapeError, match="too large"):
+        for i in range(2000):
+            value = d.maximum(value, T) * 3 // 2 + (i + 1) * T
+    with pytest.raises(ShapeError, match="degree"):
+        d.product([N + 1] * 200)
+    with pytest.raises(ShapeError, match="too large"):
+        functools.reduce(d.maximum, _symbols(100))
+    with pytest.raises(ShapeError, match="coefficient"):
+        _ = N * 2**300
+    wide = sum(_symbols(60), start=0)
+    with pytest.raises(ShapeError, match="terms|too large"):
+        _ = wide * wide * wide
+
+
+def test_lives_in_numpy_object_arrays():
+    a = np.array([N, 3, T], dtype=object)
+    assert list(np.take(a, [2, 0])) == [T, N]
+    assert list(np.concatenate([a[:1], a[1:]])) == [N, 3, T]
+    assert list(a * 2) == [2 * N, 6, 2 * T] and list(2 * a) == list(a + a)
+    assert list(a // 2) == [N // 2, 1, T // 2] and list(a - a) == [0, 0, 0]
+    assert list(a % 2) == [N % 2, 1, T % 2]
+    assert np.prod(a) == 3 * N * T and np.sum(a) == N + T + 3
+    assert np.prod(np.array([], dtype=object)) == 1
+    assert np.int64(3) * N == 3 * N == N * np.int64(3)
+    assert type(d.product([np.int64(2)]) * 1) is not d.Expr
+    assert N + True == N + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "N +", "2 N", "max(N)", "max(N", "(N", "N)", "N//", "N & T", "N**T", "N**99", "9" * 30,
+     "`N", "floordiv(N)", "foo(N)", "(" * 500 + "N" + ")" * 500, "N" * 50_000, "N.. ,",
+     "((((2**64)**64)**64)**64)**64", "(((7**22)**22)**22)", "9999999*99999999*99999999"],
+)  # fmt: skip
+def test_parse_refuses(text: str):
+    with pytest.raises(ShapeError):
+        d.parse(text)
+
+
+def test_parse_reads_more_than_it_prints():
+    assert d.parse(" ( N+ 7 )//8 ") == d.ceil_div(N, 8)
+    assert d.parse("N % 8") == N % 8 and d.parse("--N") == N and d.parse("2*-N") == -2 * N
+    assert d.parse("-N//8") == -N // 8 and d.parse("-3") == -3
+    assert d.parse("max(N, T, 5)") == d.maximum(d.maximum(N, T), 5)
+    assert d.parse("W", BOUNDS) == W and d.parse("W") != W
+
+
+def _deep(levels: int) -> object:
+    out: object = 3
+    for _ in range(levels):
+        out = ["+", [1, [["max", out, 1], 1]]]
+    return out
+
+
+SYM = ["sym", "N", 0]
+
+
+@pytest.mark.parametrize(
+    "x",
+    [None, "N", 1.0, True, {}, [], ["+", 3], ["-"], ["+", [1, SYM]], ["+", [1, [SYM]]],
+     ["+", [1, [SYM, 0]]], ["+", [1, [SYM, -1]]], ["+", [1, [SYM, 65]]], ["+", [1.5, [SYM, 1]]],
+     ["+", [1, [["sym", "N"], 1]]], ["+", [1, [["sym", 3, 0], 1]]], ["+", [1, [["sym", "", 0], 1]]],
+     ["+", [1, [["sym", "N", 2, 1], 1]]], ["+", [1, [["sym", "N", 0, 1, 2], 1]]], 2**70,
+     ["+", [1, [["foo", 1, 2], 1]]], ["+", [1, [["max", 1], 1]]],
+     ["+", [1, [["floordiv", 1, 0], 1]]],
+     ["+", [1, [["floordiv", 9, 2, 2], 1]]], ["+", [1, [["broadcast", 3, 4], 1]]], [["+"], 3],
+     ["+"] + [[1, [SYM, 60]]] * 30_000, _deep(100_000), ["+", [True]]],
+    ids=lambda x: type(x).__name__,
+)  # fmt: skip
+def test_from_json_refuses(x: object):
+    with pytest.raises(VerificationError):
+        d.from_json(x)
+
+
+# --- properties: whatever the trees, simplification never changes a value ------------------------
+
+_SYMBOLS = [N, T, K, W, d.symbol("M", -3, 5)]
+_LEAVES = st.sampled_from(_SYMBOLS) | st.integers(-4, 9)
+_KINDS = ["+", "-", "*", "//", "%", "max", "min", "broadcast", "ceil"]
+_TREES = st.recursive(
+    _LEAVES, lambda sub: st.tuples(st.sampled_from(_KINDS), sub, sub), max_leaves=9
+)
+_ENVS = st.fixed_dictionaries(
+    {
+        "N": st.integers(0, 20) | st.integers(0, 10**6),
+        "T": st.integers(0, 6),
+        "K": st.integers(1, 9),
+        "W": st.integers(1, 7),
+        "M": st.integers(-3, 5),
+    }
+)
+
+
+def _build(tree: object) -> d.Dim:
+    if not isinstance(tree, tuple):
+        return tree  # type: ignore[return-value]
+    kind, a, b = tree[0], _build(tree[1]), _build(tree[2])
+    if kind == "//" and isinstance(a, int) and isinstance(b, int):
+        return d.parse(f"({a})//({b})")
+    if kind == "%":
+        return d.parse(f"({a})%({b})") if isinstance(a, int) and isinstance(b, int) else a % b
+    return {
+        "+": lambda: a + b,
+        "-": lambda: a - b,
+        "*": lambda: a * b,
+        "//": lambda: a // b,
+        "max": lambda: d.maximum(a, b),
+        "min": lambda: d.minimum(a, b),
+        "broadcast": lambda: d.broadcast(a, b),
+        "ceil": lambda: d.ceil_div(a, b),
+    }[kind]()
+
+
+class _Undefined(Exception):
+    pass
+
+
+def _value(tree: object, env: dict[str, int]) -> int:
+    """What the tree means, computed with ints only and by nothing of irc."""
+    if isinstance(tree, int):
+        return tree
+    if not isinstance(tree, tuple):
+        return env[str(tree)]
+    kind, a, b = tree[0], _value(tree[1], env), _value(tree[2], env)
+    if kind in ("//", "%", "ceil") and b == 0:
+        raise _Undefined
+    if kind == "broadcast" and a != b and 1 not in (a, b):
+        raise _Undefined
+    return {
+        "+": lambda: a + b,
+        "-": lambda: a - b,
+        "*": lambda: a * b,
+        "//": lambda: a // b,
+        "%": lambda: a % b,
+        "max": lambda: max(a, b),
+        "min": lambda: min(a, b),
+        "broadcast": lambda: b if a == 1 else a,
+        "ceil": lambda: -((-a) // b),
+    }[kind]()
+
+
+@settings(max_examples=400, deadline=None)
+@given(_TREES, st.lists(_ENVS, min_size=1, max_size=6))
+def test_simplification_keeps_every_defined_value(tree: object, envs: list[dict[str, int]]):
+    try:
+        built = _build(tree)
+    except ShapeError:
+        for env in envs:  # refused outright: then no environment may give it a value
+            with pytest.raises(_Undefined):
+                _value(tree, env)
+        return
+    run = d.compile_dims([built])
+    lo, hi = d.bounds(built)
+    for env in envs:
+        try:
+            expected = _value(tree, env)
+        except _Undefined:
+            continue
+        assert d.evaluate(built, env) == expected == run(env)[0]
+        assert (lo is None or lo <= expected) and (hi is None or expected <= hi)
+        assert d.substitute(built, env) == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(_TREES, _TREES, st.lists(_ENVS, min_size=1, max_size=6))
+def test_comparisons_never_claim_what_is_false(a: object, b: object, envs: list[dict[str, int]]):
+    try:
+        x, y = _build(a), _build(b)
+        claims = d.eq(x, y), d.lt(x, y), d.le(x, y)
+    except ShapeError:
+        return
+    for env in envs:
+        try:
+            p, q = _value(a, env), _value(b, env)
+        except _Undefined:
+            continue
+        for claim, truth in zip(claims, (p == q, p < q, p <= q), strict=True):
+            assert claim in (None, truth)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_TREES)
+def test_text_and_json_round_trip(tree: object):
+    try:
+        built = _build(tree)
+    except ShapeError:
+        return
+    bounds = BOUNDS | {"M": (-3, 5)}
+    assert d.parse(str(built), bounds) == built
+    assert d.from_json(json.loads(json.dumps(d.to_json(built)))) == built
+    assert str(d.parse(str(built))) == str(d.parse(str(d.parse(str(built)))))
+
+
+@settings(max_examples=200, deadline=None)
+@given(_TREES, _TREES, _ENVS)
+def test_substitution_composes_with_evaluation(tree: object, inner: object, env: dict[str, int]):
+    try:
+        outer, value = _build(tree), _build(inner)
+        replaced = d.substitute(outer, {"N": value})
+    except ShapeError:
+        return
+    try:
+        n = _value(inner, env)
+        expected = _value(tree, env | {"N": n})
+    except _Undefined:
+        return
+    if n >= 0:  # N's own bound
+        assert d.evaluate(replaced, env) == expected

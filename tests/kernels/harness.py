@@ -1,0 +1,144 @@
+"""Compile one spec and run it by ctypes over memory fenced by protected pages."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from irc.ir.specs import Spec
+from irc.ir.target import Target, generic
+from irc.runtime.codegen.host import available_isas, isa_features
+from irc.runtime.codegen.llvm import Library, emit_object, load_objects
+from irc.runtime.kernels import generate
+
+PAGE = mmap.PAGESIZE
+ISAS = [isa for isa in available_isas() if isa != "neon"]
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+@cache
+def target_of(isa: str) -> Target:
+    """A Target of this machine forced to one instruction set (small, fixed cache sizes)."""
+    return dataclasses.replace(generic(isa), cpu_features=isa_features(isa))  # type: ignore[arg-type]
+
+
+def guarded(nbytes: int, at: str = "end") -> np.ndarray:
+    """Bytes between two protected pages: at "end" the last byte touches the fence, at "start" the
+    first does. Touching beyond is a signal, so that a test run dies loudly."""
+    pages = max(1, -(-nbytes // PAGE))
+    area = mmap.mmap(-1, (pages + 2) * PAGE)
+    whole = np.frombuffer(area, np.uint8)
+    base = whole.ctypes.data
+    for fence in (base, base + (pages + 1) * PAGE):
+        if _libc.mprotect(fence, PAGE, 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    start = PAGE if at == "start" else (pages + 1) * PAGE - nbytes
+    return whole[start : start + nbytes]
+
+
+def guard_copy(array: np.ndarray, at: str = "end") -> np.ndarray:
+    """A contiguous copy of `array` in guarded memory."""
+    memory = guarded(array.nbytes, at)
+    copy = memory.view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def unwritten(shape: Sequence[int], dtype: Any, at: str = "end") -> np.ndarray:
+    """Guarded memory filled with NaN (floats) or 0xA5 (other types)."""
+    dtype = np.dtype(dtype)
+    memory = guarded(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, at)
+    memory[...] = 0xA5
+    out = memory.view(dtype).reshape(tuple(shape))
+    if dtype.kind == "f" or dtype.name == "bfloat16":
+        out[...] = np.nan
+    return out
+
+
+@dataclass(frozen=True)
+class Result:
+    """Output buffers, the first status other than 0, and its element."""
+
+    outs: list[np.ndarray]
+    status: int
+    element: int
+
+
+class Compiled:
+    """One spec's machine code for one Target."""
+
+    def __init__(self, spec: Spec, target: Target) -> None:
+        self.spec = spec
+        kernel = generate(spec, target, "k0")
+        self.text, self.scratch = kernel.text, kernel.scratch
+        image = emit_object(kernel.text, target)
+        self.library: Library = load_objects([image], [kernel.symbol], target)
+        pointer = ctypes.c_void_p
+        self.entry = self.library.function(
+            kernel.symbol, pointer, pointer, ctypes.c_int32, ctypes.c_int32, pointer
+        )
+
+    def __call__(
+        self, buffers: Sequence[np.ndarray], dims: Sequence[int] = (), workers: int = 1
+    ) -> tuple[int, int]:
+        """Run all workers one after the other, the last first. Returns (status, element)."""
+        table = (ctypes.c_void_p * max(1, len(buffers)))(*(b.ctypes.data for b in buffers))
+        sizes = (ctypes.c_int64 * max(1, len(dims)))(*dims)
+        for worker in reversed(range(workers)):
+            memory = guarded((self.scratch + 63) // 64 * 64)
+            status = self.entry(table, sizes, worker, workers, memory.ctypes.data)
+            if status:
+                return status, int(memory[:8].view(np.int64)[0])
+        return 0, 0
+
+
+@cache
+def compile_spec(spec: Spec, isa: str) -> Compiled:
+    return Compiled(spec, target_of(isa))
+
+
+def run(
+    spec: Spec,
+    inputs: Sequence[np.ndarray],
+    out_shapes: Sequence[Sequence[int]],
+    *,
+    isa: str,
+    dims: Sequence[int] = (),
+    workers: int = 1,
+    at: str = "end",
+) -> Result:
+    """Run over guarded copies of the inputs; `out_shapes` are the shapes of the output buffers.
+
+    Inputs are handed over as contiguous buffers (the spec's strides and offsets walk them), and
+    are checked to be untouched.
+    """
+    operands = spec.operands()
+    copies = [guard_copy(np.ascontiguousarray(a).reshape(a.shape), at) for a in inputs]
+    types = [o.dtype.numpy for o in operands[len(operands) - spec.output_count() :]]
+    outs = [unwritten(s, t, at) for s, t in zip(out_shapes, types, strict=True)]
+    status, element = compile_spec(spec, isa)([*copies, *outs], dims, workers)
+    for given, copy in zip(inputs, copies, strict=True):
+        assert given.tobytes() == copy.tobytes(), "a kernel wrote to its input"
+    return Result([o.copy() for o in outs], status, element)
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    out: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        out.append(step)
+        step *= size
+    return tuple(reversed(out))
