@@ -19,7 +19,9 @@ from .dtype import DType
 from .errors import VerificationError
 from .op import Op
 from .specs import SPECS, Spec
-from .types import OptionalType, SequenceType, TensorType, type_from_json, type_to_json
+from .types import OptionalType, SequenceType, TensorType
+from .types import from_json as type_from_json
+from .types import to_json as type_to_json
 
 _HINTS: dict[type, dict[str, Any]] = {}
 

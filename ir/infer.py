@@ -65,7 +65,7 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
         fact = facts[0]
         assert fact is not None
         shape = fact.tensor.shape
-        return nothing if shape is None else [_pack(list(shape))]
+        return nothing if shape is None else [_tidy(_pack(list(shape)), record.types[0])]
     if any(f is not None and f.value is None for f in facts):
         return nothing
     if not all(_integral(f.value) for f in facts if f is not None and f.value is not None):
@@ -94,8 +94,6 @@ def _integral(array: Array | None) -> bool:
 
 
 def _pack(dims: list[Any]) -> Array:
-    if all(isinstance(d, int) for d in dims):
-        return np.array(dims, dtype=np.int64)
     packed = np.empty(len(dims), dtype=object)
     packed[:] = dims
     return packed

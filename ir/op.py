@@ -96,7 +96,10 @@ def attr(default: Any = dataclasses.MISSING, *, xml: str | None = None) -> Any:
 @dataclass(frozen=True)
 class Op:
     """Base of all operations; see the module's text. `version` is the operation set number in
-    which this class first stands, or 0 for irc's own dialect (`version="irc"` in XML)."""
+    which this class first stands, or 0 for irc's own dialect (`version="irc"` in XML).
+
+    (`**_: Any` below lets subclasses name their parameters without breaking the type checker.)
+    """
 
     kind: ClassVar[str] = ""
     version: ClassVar[int] = 1
@@ -108,14 +111,14 @@ class Op:
     # True where the output's shape depends on input data, so that a region must end here.
     data_dependent: ClassVar[bool] = False
 
-    def infer(self, *facts: Any) -> tuple[Type, ...]:
+    def infer(self, *facts: Any, **_: Any) -> tuple[Type, ...]:
         """Types of the outputs, from facts of the inputs.
 
         Raises ShapeError (what, got, expected) where the inputs break the operation's rules.
         """
         raise VerificationError(f"{self.kind} does not say how types follow from its inputs")
 
-    def evaluate(self, *arrays: Any) -> tuple[Any, ...]:
+    def evaluate(self, *arrays: Any, **_: Any) -> tuple[Any, ...]:
         """Outputs computed with NumPy: constant folder, oracle of kernel tests, and fallback.
 
         Inputs are never written to. Numbers follow docs/numerics.md.

@@ -276,8 +276,7 @@ STATUS_TEXT: dict[int, str] = {
 }
 
 SPECS: dict[str, type[Spec]] = {
-    s.family: s
-    for s in (GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec)
+    s.family: s for s in (GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec)
 }
 
 

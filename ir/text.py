@@ -102,7 +102,7 @@ def parse_graph(text: str) -> Graph:
     lines = [line for line in text.strip().splitlines() if line.strip()]
     head = re.match(r'graph (".*")$', lines[0].strip())
     if head is None:
-        raise ModelFormatError("a graph's text begins with: graph \"name\"", got=lines[0])
+        raise ModelFormatError('a graph\'s text begins with: graph "name"', got=lines[0])
     graph = Graph(json.loads(head[1]))
     ids: dict[int, int] = {}
     for index, line in enumerate(lines[1:], 2):

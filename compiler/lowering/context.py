@@ -226,4 +226,3 @@ def insert_axis(view: View, axis: int) -> View:
     shape.insert(axis, 1)
     strides.insert(axis, 0)
     return View(view.buffer, view.dtype, tuple(shape), tuple(strides), view.offset)
-

@@ -24,9 +24,7 @@ from .programs import NATIVE, is_elementwise
 
 # Anchors by what their epilogue may read besides the result: anything, or only numbers.
 EPILOGUE_ANCHORS = frozenset({"MatMul", "Gemm", "LayerNorm", "MVN"})
-NUMBER_ANCHORS = frozenset(
-    f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2")
-)
+NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.
 PROLOGUE_CONSUMERS = frozenset({"Softmax", "LogSoftmax", "LayerNorm", "MVN", *NUMBER_ANCHORS})
 

@@ -33,7 +33,7 @@ def rank_of(graph: Graph, value: Value) -> int:
 
 def keep(low: Lowering, value: Value, view: View) -> None:
     """Let `value` be this view; where its place is decided already, copy it there."""
-    if value in low.placed:
+    if value in low.placed and low.placed[value] != view:
         out = low.result(value)
         low.copy(view, out, low.name(value.node), low.sources(value.node))
     else:
@@ -115,7 +115,8 @@ def lower_concat(low: Lowering, node: int) -> None:
         assert value is not None
         size = low.shape(value)[axis]
         piece = take(out, axis, start, size)
-        if size != 0:
+        # A producer may have written here already (placement.py).
+        if size != 0 and low.placed.get(value) != piece:
             low.copy(low.view(value), piece, low.name(node), low.sources(node))
         start = start + size
 
@@ -140,9 +141,7 @@ def lower_tile(low: Lowering, node: int) -> None:
         assert back is not None
         low.copy(back, out, low.name(node), low.sources(node))
     else:
-        low.elementwise(
-            identity(view.dtype), [source], [target], low.name(node), low.sources(node)
-        )
+        low.elementwise(identity(view.dtype), [source], [target], low.name(node), low.sources(node))
 
 
 def lower_gather(low: Lowering, node: int) -> None:
@@ -194,4 +193,3 @@ def one_block(view: View, start: int, end: int) -> tuple[Dim, Dim] | None:
     if not blocks:
         return (1, 0) if start < end or start == 0 else (1, 1)
     return blocks[0] if len(blocks) == 1 else None
-

@@ -8,14 +8,15 @@ from ...ir.dim import Dim
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import MVN6, LayerNorm, LogSoftmax, Softmax
-from ...ir.ops.reduce import Reduction
 from ...ir.ops.precision import computing_dtype
+from ...ir.ops.reduce import Reduction
 from ...ir.scalar import Builder
 from ...ir.specs import NormSpec, ReduceSpec, SoftmaxSpec
 from ...ir.types import TensorType, normalize_axis
 from .context import Lowering, Operands
 from .region import Sizes
 from .view import View, coalesce, permute, reshape
+
 
 def lower_softmax(low: Lowering, node: int) -> None:
     """Softmax or its logarithm along one axis."""

@@ -146,7 +146,8 @@ def coalesce(
             if size == 1:
                 continue
             if sizes and all(
-                same(walked[-1], stride * size) for walked, stride in zip(strides, here, strict=True)
+                same(walked[-1], stride * size)
+                for walked, stride in zip(strides, here, strict=True)
             ):
                 sizes[-1] = sizes[-1] * size
                 for walked, stride in zip(strides, here, strict=True):

@@ -1,0 +1,100 @@
+"""All operations on one screen, and how to find one by kind and operation set.
+
+A kind may have several classes: one per operation set in which its definition changed. The plain
+name is the latest (`Gather`), older ones carry their number (`Gather1`, `Gather7`).
+"""
+
+# The imports stay in this short form: one line per family.
+# ruff: noqa: I001
+
+from __future__ import annotations
+
+from ..op import Op
+from .activation_table import ACTIVATIONS as ACTIVATIONS
+from .activations import (
+    Activation, Clamp, Elu, Gelu, Gelu2, HardSigmoid, HSigmoid, HSwish, Mish, PRelu, Relu, Selu,
+    Sigmoid, SoftPlus, SoftSign, Swish, Tanh,
+)  # fmt: skip
+from .arithmetic import (
+    Add, BitwiseAnd, BitwiseLeftShift, BitwiseNot, BitwiseOr, BitwiseRightShift, BitwiseXor, Divide,
+    Equal, FloorMod, Greater, GreaterEqual, Less, LessEqual, LogicalAnd, LogicalNot, LogicalOr,
+    LogicalXor, Maximum, Minimum, Mod, Multiply, NotEqual, Power, SquaredDifference, Subtract,
+)  # fmt: skip
+from .constants import Constant, Parameter, Result, TypedParameter
+from .convert import Convert, ConvertLike, Select
+from .elementwise import Elementwise as Elementwise, program_of as program_of
+from .expanding import Broadcast, Broadcast1, Tile
+from .gather import Gather, Gather1, Gather7, GatherElements, GatherND, GatherND5
+from .group import Group
+from .joining import Concat, Split, VariadicSplit
+from .matmul import Gemm, MatMul
+from .reduce import (
+    ReduceL1, ReduceL2, ReduceLogicalAnd, ReduceLogicalOr, ReduceMax, ReduceMean, ReduceMin,
+    ReduceProd, ReduceSum, Reduction as Reduction,
+)  # fmt: skip
+from .reshape import Reshape, Squeeze, Squeeze1, Transpose, Unsqueeze
+from .rules import naming as naming, unknown_dim as unknown_dim
+from .shape_values import Eye, Range, Range1, ShapeOf, ShapeOf1
+from .slicing import Slice, StridedSlice
+from .softmax import LogSoftmax, Softmax, Softmax1
+from .unary import (
+    Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, Ceiling, Cos, Cosh, Erf, Exp, Floor, Identity,
+    IsFinite, IsInf, IsNaN, Log, Negative, Round, Sign, Sin, Sinh, Sqrt, Tan,
+)  # fmt: skip
+
+ALL_OPS: tuple[type[Op], ...] = (
+    Parameter, TypedParameter, Constant, Result,
+    # elementwise
+    Add, Subtract, Multiply, Divide, FloorMod, Mod, Power, Maximum, Minimum, SquaredDifference,
+    BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitwiseLeftShift, BitwiseRightShift,
+    Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual,
+    LogicalAnd, LogicalOr, LogicalXor, LogicalNot, Select, Convert, ConvertLike, Identity,
+    Abs, Negative, Sign, Ceiling, Floor, Round, Sqrt, Exp, Log, Erf, IsNaN, IsInf, IsFinite,
+    Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh,
+    Relu, PRelu, Clamp, Sigmoid, Tanh, Elu, Selu, Gelu2, Gelu, HardSigmoid, HSigmoid, HSwish,
+    Swish, Mish, SoftPlus, SoftSign, Activation, Group,
+    # matrix products, softmax, reductions
+    MatMul, Gemm, Softmax1, Softmax, LogSoftmax,
+    ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1, ReduceL2,
+    ReduceLogicalAnd, ReduceLogicalOr,
+    # shapes and movement
+    Reshape, Squeeze1, Squeeze, Unsqueeze, Transpose, Concat, Split, VariadicSplit,
+    Slice, StridedSlice, ShapeOf1, ShapeOf, Range1, Range, Eye, Broadcast1, Broadcast, Tile,
+    Gather1, Gather7, Gather, GatherElements, GatherND5, GatherND,
+)  # fmt: skip
+
+# How the kinds are spelled in XML where that differs (OpenVINO reads both).
+XML_NAMES = {"Constant": "Const", "Relu": "ReLU", "PRelu": "PReLU", "Softmax": "SoftMax"}
+
+_ALIASES = {xml.lower(): kind.lower() for kind, xml in XML_NAMES.items()}
+_BY_KIND: dict[str, list[type[Op]]] = {}
+for _cls in sorted(ALL_OPS, key=lambda c: c.version):
+    _BY_KIND.setdefault(_cls.kind.lower(), []).append(_cls)
+# Kinds that OpenVINO looks up in a later set where a file says opset1.
+_FROM_OPSET2 = ("mvn", "roipooling", "reorgyolo")
+
+
+def find(kind: str, opset: int) -> type[Op] | None:
+    """The definition of `kind` that operation set `opset` contains: the latest class with a
+    version <= opset, in any case and by XML's names too. Set 0 is irc's dialect."""
+    listed = _listed(kind)
+    if opset == 1 and kind.lower() in _FROM_OPSET2:
+        opset = 2
+    if opset == 0:
+        return next((c for c in listed if c.version == 0), None)
+    return next((c for c in reversed(listed) if 0 < c.version <= opset), None)
+
+
+def find_exact(kind: str, version: int) -> type[Op] | None:
+    """The class of exactly this kind and version."""
+    return next((c for c in _listed(kind) if c.version == version), None)
+
+
+def known_kinds() -> tuple[str, ...]:
+    """Every kind there is, for messages."""
+    return tuple(dict.fromkeys(c.kind for c in ALL_OPS))
+
+
+def _listed(kind: str) -> list[type[Op]]:
+    name = kind.lower()
+    return _BY_KIND.get(_ALIASES.get(name, name), [])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..dim import Expr
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
 from ..types import TensorType, Type
-from .rules import Shape
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Parameter(Op):
 
     kind: ClassVar[str] = "Parameter"
     element_type: DType
-    shape: Shape | None
+    shape: tuple[int | Expr, ...] | None
 
     def infer(self) -> tuple[Type, ...]:
         return (TensorType(self.element_type, self.shape),)
@@ -44,7 +44,7 @@ class Constant(Op):
     kind: ClassVar[str] = "Constant"
     data: Array
     dtype: DType
-    shape: Shape
+    shape: tuple[int | Expr, ...]
 
     def __post_init__(self) -> None:
         if tuple(self.data.shape) != tuple(self.shape):

@@ -93,7 +93,7 @@ class Elementwise(Op):
         if any(holds_sizes(a) for a in given):
             return (self.on_sizes(*given),)
         shapes = self.operand_shapes(*(tuple(a.shape) for a in given))
-        moved = [a.reshape(s) for a, s in zip(given, shapes, strict=True)]  # type: ignore[arg-type]
+        moved = [a.reshape(sizes_of(s)) for a, s in zip(given, shapes, strict=True)]
         dtypes = tuple(None if a is None else DType.from_numpy(a.dtype) for a in arrays)
         (out,) = evaluate_program(program_of(self, dtypes), moved)
         return (out,)
@@ -120,6 +120,12 @@ def program_of(op: Elementwise, dtypes: Sequence[DType | None]) -> Program:
         number = sum(r is not None for r in refs)
         refs.append(b.cast(b.input(number, dtype), computing_dtype(dtype)))
     return b.finish(b.cast(op.program(b, *refs), op.output_dtype(*dtypes)))
+
+
+def sizes_of(shape: Shape | None) -> tuple[int, ...]:
+    """A shape all of whose sizes are known."""
+    assert shape is not None
+    return tuple(d for d in shape if isinstance(d, int))
 
 
 def holds_sizes(array: Array) -> bool:

@@ -151,9 +151,8 @@ class Gemm(Op):
             acc = DType.f64
             left, right = left.astype(np.float64), right.astype(np.float64)
         product = np.asarray(multiply_matrices(left, right))
-        with_c = c is not None and self.beta != 0
-        program = self.epilogue(dtype, acc, with_c=with_c)
-        extras = [c] if with_c else []
+        extras = [] if c is None or self.beta == 0 else [c]
+        program = self.epilogue(dtype, acc, with_c=bool(extras))
         (out,) = evaluate_program(program, [widened(product), *extras])
         return (np.asarray(out),)
 

@@ -20,7 +20,15 @@ from ..specs import Program
 from ..types import TensorType, Type
 from .elementwise import BOOLEAN, INTEGERS, NUMBERS, holds_sizes
 from .precision import computing_dtype
-from .rules import axes_in, count_of, ints_of, require_dtype, unique_axes, unknown_dim, unknown_shape
+from .rules import (
+    axes_in,
+    count_of,
+    ints_of,
+    require_dtype,
+    unique_axes,
+    unknown_dim,
+    unknown_shape,
+)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""What the inference of many operations shares: fresh symbols, known values, axes, element types."""
+"""What the inference of many operations shares: fresh symbols, known values, axes, types."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -29,7 +29,7 @@ _everywhere = _Scope("_")
 
 
 @contextmanager
-def naming(prefix: str) -> Iterator[None]:
+def naming(prefix: str) -> Generator[None]:
     """Symbols made inside are `_<prefix>_0`, `_<prefix>_1`, ...; scopes nest.
 
     Whoever infers a node opens a scope that names it, so the same graph always gets the same

@@ -53,6 +53,10 @@ class Module:
         self._functions[name] = made
         return made
 
+    def once(self, name: str, write: Callable[[Module, str], Function]) -> Function:
+        """The function of that name, written by `write(module, name)` at the first call."""
+        return self._functions.get(name) or write(self, name)
+
     def unique(self, stem: str) -> str:
         """A function name not yet taken: stem, or stem.N."""
         name, n = stem, 0

@@ -15,14 +15,20 @@ from .formats import MathFunction, widened
 from .math_erf import erf as _erf
 from .math_exp import exp as _exp
 from .math_exp import exp2 as _exp2
+from .math_exp import expm1 as _expm1
 from .math_exp import sigmoid as _sigmoid
 from .math_exp import tanh as _tanh
 from .math_log import log as _log
+from .math_log import log1p as _log1p
+from .math_log import softplus as _softplus
 from .math_pow import pow_ as _pow
 from .values import BF16, F16, F32, Value
 
 exp: MathFunction = widened(_exp)
 exp2: MathFunction = widened(_exp2)
+expm1: MathFunction = widened(_expm1)
+log1p: MathFunction = widened(_log1p)
+softplus: MathFunction = widened(_softplus)
 sigmoid: MathFunction = widened(_sigmoid)
 tanh: MathFunction = widened(_tanh)
 log: MathFunction = widened(_log)
@@ -40,7 +46,10 @@ def pow(f: Function, x: Value, y: Value) -> Value:
 MATH: Final[dict[str, Callable[..., Any]]] = {
     "exp": exp,
     "exp2": exp2,
+    "expm1": expm1,
     "log": log,
+    "log1p": log1p,
+    "softplus": softplus,
     "tanh": tanh,
     "sigmoid": sigmoid,
     "erf": erf,

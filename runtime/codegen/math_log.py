@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .emit import Function
 from .formats import INFINITY, SINGLE, Format, bits, format_of, horner
+from .math_exp import exp
 from .values import Value, number, vec
 
 # log1p f = f - f**2/2 + f**3 P(f) on [sqrt(1/2) - 1, sqrt 2 - 1]: 2**-29.3.
@@ -62,23 +63,51 @@ def _to_float(f: Function, k: Value, fmt: Format) -> Value:
 
 
 def log(f: Function, x: Value) -> Value:
-    """Natural logarithm; denormals right, log(+-0) = -inf, NaN below zero."""
-    fmt = format_of(x)
+    """Natural logarithm, at most 0.8 ulp; denormals right, log(+-0) = -inf, NaN below zero."""
     k, m = split_exponent(f, x)
-    d = f.fsub(m, 1.0)
+    y = _joined(f, k, f.fsub(m, 1.0), None)
+    return _specials(f, x, y)
+
+
+def log1p(f: Function, x: Value) -> Value:
+    """log(1 + x), at most 1.5 ulp; keeps -0, -inf at -1, NaN below."""
+    u = f.fadd(x, 1.0)
+    # What the sum lost, in units of the mantissa: 1 + x = u + lost.
+    k, m = split_exponent(f, u)
+    small = f.fcmp("olt", f.fabs(x), 1.0)
+    lost = f.select(small, f.fsub(x, f.fsub(u, 1.0)), f.fsub(1.0, f.fsub(u, x)))
+    correction = f.fdiv(lost, u)
+    y = _joined(f, k, f.fsub(m, 1.0), correction)
+    y = _specials(f, u, y)
+    # x - x**2 / 2 rounds to x below 2**-24 (2**-53) already.
+    return f.select(f.fcmp("olt", f.fabs(x), 2.0 ** -(format_of(x).mantissa + 2)), x, y)
+
+
+def softplus(f: Function, x: Value) -> Value:
+    """log(1 + e**x) = max(x, 0) + log1p(e**-|x|): no overflow, small results precise."""
+    tail = log1p(f, exp(f, f.fneg(f.fabs(x))))
+    return f.fadd(f.max_or(0.0, x), tail)
+
+
+def _joined(f: Function, k: Value, d: Value, more: Value | None) -> Value:
+    """k ln 2 + log1p(d) + more, smallest parts first."""
+    fmt = format_of(d)
     square = f.fmul(d, d)
     if fmt is SINGLE:
         low = f.fma(f.fmul(d, square), horner(f, d, _P_SINGLE), f.fmul(square, -0.5))
-        y = f.fma(k, fmt.ln2_high, f.fadd(f.fma(k, fmt.ln2_low, low), d))
-    else:
-        half = f.fmul(square, 0.5)
-        s = f.fdiv(d, f.fadd(d, 2.0))
-        z = f.fmul(s, s)
-        rest = f.fmul(z, horner(f, z, _R_DOUBLE))
-        # d - (half - s (half + rest)): the two leading terms carry no rounding error of s.
-        low = f.fma(s, f.fadd(half, rest), f.fmul(k, fmt.ln2_low))
-        y = f.fma(k, fmt.ln2_high, f.fsub(d, f.fsub(half, low)))
-    return _specials(f, x, y)
+        low = f.fma(k, fmt.ln2_low, low)
+        if more is not None:
+            low = f.fadd(low, more)
+        return f.fma(k, fmt.ln2_high, f.fadd(low, d))
+    half = f.fmul(square, 0.5)
+    s = f.fdiv(d, f.fadd(d, 2.0))
+    z = f.fmul(s, s)
+    rest = f.fmul(z, horner(f, z, _R_DOUBLE))
+    # d - (half - s (half + rest)): the two leading terms carry no rounding error of s.
+    low = f.fma(s, f.fadd(half, rest), f.fmul(k, fmt.ln2_low))
+    if more is not None:
+        low = f.fadd(low, more)
+    return f.fma(k, fmt.ln2_high, f.fsub(d, f.fsub(half, low)))
 
 
 def _specials(f: Function, x: Value, y: Value) -> Value:

@@ -14,7 +14,8 @@ from ...ir.errors import UnsupportedOperationError
 from ...ir.specs import DIVISION_BY_ZERO, Instr, Program
 from ..codegen import math
 from ..codegen.emit import Function
-from ..codegen.values import ELEMENT, F32, F64, I1, I8, I32, I64, Value, integer, number, vec
+from ..codegen.values import ELEMENT, F32, F64, I1, I8, I64, Value, integer, number, vec
+from .half import float_to_half, half_to_float
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,9 @@ class _Emitter:
         if op == "sign":
             zero, one = number(0.0, x.type), number(1.0, x.type)
             unsigned = f.select(f.fcmp("olt", x, zero), number(-1.0, x.type), x)
-            return f.select(f.fcmp("ogt", x, zero), one, f.select(f.fcmp("oeq", x, zero), zero, unsigned))
+            return f.select(
+                f.fcmp("ogt", x, zero), one, f.select(f.fcmp("oeq", x, zero), zero, unsigned)
+            )
         if op == "round_away":
             whole = round_to(f, x, "trunc")
             step = f.copysign(1.0, x)
@@ -187,8 +190,10 @@ class _Emitter:
         if known in (0, 1, 2, 3, -1):
             one = number(1.0, x.type)
             square = f.fmul(x, x) if known in (2, 3) else x
-            return {0: one, 1: x, 2: square, -1: x}[known] if known in (0, 1, 2) else (
-                f.fmul(square, x) if known == 3 else f.fdiv(one, x)
+            return (
+                {0: one, 1: x, 2: square, -1: x}[known]
+                if known in (0, 1, 2)
+                else (f.fmul(square, x) if known == 3 else f.fdiv(one, x))
             )
         return math.pow(f, *args)
 
@@ -200,7 +205,9 @@ class _Emitter:
         zero = number(0.0, a.type)
         differ = f.fcmp("olt", f.fmul(f.copysign(1.0, r), f.copysign(1.0, b)), zero)
         wrong = f.op(differ.type, f"and {differ}, {f.fcmp('une', r, zero).text}")
-        return f.select(wrong, f.fadd(r, b), f.select(f.fcmp("oeq", r, zero), f.copysign(0.0, b), r))
+        return f.select(
+            wrong, f.fadd(r, b), f.select(f.fcmp("oeq", r, zero), f.copysign(0.0, b), r)
+        )
 
     # -- integers -----------------------------------------------------------------------------
 
@@ -278,9 +285,7 @@ class _Emitter:
         with f.if_(some):
             lane: Value | int = 0
             if bad.lanes > 1:
-                found = f.call(
-                    f"llvm.cttz.i{bad.lanes}", bits.type, bits, integer(1, I1)
-                )
+                found = f.call(f"llvm.cttz.i{bad.lanes}", bits.type, bits, integer(1, I1))
                 lane = f.cast(found, I64, signed_=False) if bad.lanes < 64 else found
             f.store(f.add(guard.element, lane), guard.scratch)
             f.ret(DIVISION_BY_ZERO)
@@ -341,9 +346,19 @@ def cast(f: Function, x: Value, source: DType, to: DType) -> Value:
     """The "cast" operation between any two types a kernel knows."""
     if source is to:
         return x
+    if to is DType.f16 and not source.is_float:
+        # Exact in f64, or so large that f16 overflows.
+        return float_to_half(f, f.cast(x, F64, signed_=source.is_signed))
+    if to is DType.f16:
+        return float_to_half(f, x if source is not DType.bf16 else f.cast(x, F32))
+    if source is DType.f16:
+        wide = half_to_float(f, x)
+        return cast(f, wide, DType.f32, to)
     if to is DType.boolean:
         return f.fcmp("une", x, 0.0) if source.is_float else f.icmp("ne", x, 0)
-    return f.cast(x, element_type(to), signed_=to.is_signed if source.is_float else source.is_signed)
+    return f.cast(
+        x, element_type(to), signed_=to.is_signed if source.is_float else source.is_signed
+    )
 
 
 _SIMPLE_FLOAT: dict[str, Callable[..., Value]] = {

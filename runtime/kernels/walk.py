@@ -14,7 +14,20 @@ from dataclasses import dataclass
 from ...ir.dtype import DType
 from ...ir.specs import DimArg, Operand, Size
 from ..codegen.emit import Function
-from ..codegen.values import I1, I8, I32, I64, PTR, Value, bytes_of, integer, vec
+from ..codegen.values import (
+    I16,
+    I32,
+    I64,
+    PTR,
+    Value,
+    bits_of,
+    bytes_of,
+    element_of,
+    integer,
+    is_float,
+    lanes_of,
+    vec,
+)
 from .scalar import from_memory, memory_type, to_memory
 
 # Types (bits) whose masked loads and stores are instructions.
@@ -42,8 +55,7 @@ def coalesce(axes: Sequence[Size], strides: Sequence[Sequence[Size]]) -> Space:
         if size == 1:
             continue
         if kept and all(
-            _is_run(outer, kept[0], inner)
-            for outer, inner in zip(column, columns[0], strict=True)
+            _is_run(outer, kept[0], inner) for outer, inner in zip(column, columns[0], strict=True)
         ):
             joined = _times(size, kept[0])
             if joined is not None:
@@ -177,9 +189,11 @@ class Lane:
 
     @property
     def kind(self) -> str:
-        return {1: "vector", 0: "splat"}.get(self.stride, "strided") if isinstance(
-            self.stride, int
-        ) else "strided"
+        return (
+            {1: "vector", 0: "splat"}.get(self.stride, "strided")
+            if isinstance(self.stride, int)
+            else "strided"
+        )
 
     def begin(self, pointer: Value, *, reads: bool = True) -> None:
         """The row begins at `pointer`; a broadcast element is loaded now (the row is not empty)."""
@@ -246,15 +260,19 @@ def load_part(f: Function, type_: str, pointer: Value, part: Part | None) -> Val
     """A vector of which only `part` is read; other lanes are 0."""
     if part is None:
         return f.load(type_, pointer)
+    if bits_of(type_) == 16 and is_float(type_):  # masks of halves are instructions on integers
+        return f.bitcast(load_part(f, vec(I16, lanes_of(type_)), pointer, part), type_)
     if has_masks(f, type_):
         return f.load_masked(type_, pointer, part.mask)
     buffer = f.stack(bytes_of(type_))
-    f.store(integer_zero(type_), buffer)
+    f.store(Value(type_, "zeroinitializer"), buffer)
     copy_elements(f, type_, pointer, buffer, part.count)
     return f.load(type_, buffer)
 
 
 def store_part(f: Function, value: Value, pointer: Value, part: Part | None) -> None:
+    if part is not None and bits_of(value.type) == 16 and is_float(value.type):
+        value = f.bitcast(value, vec(I16, value.lanes))
     if part is None:
         f.store(value, pointer)
     elif has_masks(f, value.type):
@@ -265,21 +283,13 @@ def store_part(f: Function, value: Value, pointer: Value, part: Part | None) -> 
         copy_elements(f, value.type, buffer, pointer, part.count)
 
 
-def integer_zero(type_: str) -> Value:
-    return Value(type_, "zeroinitializer")
-
-
 def has_masks(f: Function, type_: str) -> bool:
-    bits = bytes_of(type_) // max(1, lanes_in(type_)) * 8
-    return lanes_in(type_) > 1 and bits in _MASKED[f.target.isa]
-
-
-def lanes_in(type_: str) -> int:
-    return Value(type_, "").lanes
+    """Are masked loads and stores of this type instructions?"""
+    return lanes_of(type_) > 1 and max(8, bits_of(type_)) in _MASKED[f.target.isa]
 
 
 def copy_elements(f: Function, type_: str, source: Value, to: Value, count: Value) -> None:
     """`count` elements one by one."""
-    element = Value(type_, "").element
+    element = element_of(type_)
     with f.range(0, count, unroll=1) as i:
         f.store(f.load(element, f.at(source, i, element)), f.at(to, i, element))

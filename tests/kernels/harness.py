@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-
 from irc.ir.specs import Spec
 from irc.ir.target import Target, generic
 from irc.runtime.codegen.host import available_isas, isa_features

@@ -29,6 +29,8 @@ Parser: TypeAlias = Callable[[str], Any]
 
 # Attributes that standard operation sets do not have stand in this entry of a layer's rt_info.
 EXTRA = "irc"
+# The pair of that entry which lists inputs left out before others (the dialect's only).
+ABSENT = "absent"
 _SCALARS: dict[Any, Parser] = {
     bool: words.boolean,
     int: words.integer,

@@ -11,34 +11,23 @@ from collections.abc import Iterator
 
 from ....ir.errors import UnsupportedOperationError
 from ....ir.op import Op
-from ....ir.ops import ALL_OPS, find
+from ....ir.ops import find
 from .records import Layer, Net
 from .text import short
 
 DIALECT = "irc"
 MAX_OPSET = 17
 _OPSET = re.compile(r"opset([1-9][0-9]?)", re.ASCII)
-_KINDS = {cls.kind.lower(): cls.kind for cls in ALL_OPS} | {"const": "Constant"}
 # Older files name operations of later sets so (openvino_ir.md 1.4).
 _OTHER_SETS = {"experimental": 6, "extension": 6}
-_IN_OPSET2 = ("mvn", "roipooling", "reorgyolo")
 _MAX_LISTED = 50
 _MAX_EXAMPLES = 3
 
 
 def look_up(layer: Layer) -> type[Op] | None:
     """The class of a layer's operation, or None where there is none."""
-    kind = _KINDS.get(layer.type.lower())
-    if kind is None:
-        return None
-    if layer.version == DIALECT:
-        return find(kind, 0)
-    opset = _opset(layer.version)
-    if opset is None:
-        return None
-    if opset == 1 and kind.lower() in _IN_OPSET2:
-        opset = 2
-    return find(kind, opset)
+    opset = 0 if layer.version == DIALECT else _opset(layer.version)
+    return None if opset is None else find(layer.type, opset)
 
 
 def _opset(version: str) -> int | None:

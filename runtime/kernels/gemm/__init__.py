@@ -1,0 +1,8 @@
+"""Matrix products: tiling (sizes), packing (copies), micro (the register tile), loops (the rest)."""
+
+from __future__ import annotations
+
+from .loops import generate
+from .packing import pack, unpack
+
+__all__ = ["generate", "pack", "unpack"]

@@ -8,12 +8,14 @@ the program to one vector at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ....ir.specs import Operand, Program
+from ....ir.specs import Program
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I64, Value, bits_of, integer, suffix, vec
-from ..scalar import emit_program
+from ...codegen.values import ELEMENT, I32, I64, PTR, Value, bits_of, integer, suffix, vec
+from ..scalar import emit_program, from_memory, to_memory
+from ..walk import Part, load_part, part_of, store_part
 
 if TYPE_CHECKING:
     from .micro import Context
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 # Instructions that take a polynomial or a loop of their own.
 _LONG = frozenset(
     "exp expm1 log log1p tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh "
-    "softplus pow mod floormod atan2 rsqrt recip".split()
+    "softplus pow mod floormod atan2 div sqrt rsqrt recip".split()
 )
-_SHORT = 10
+_SHORT = 8
 
 
 def is_short(program: Program) -> bool:
@@ -32,156 +34,138 @@ def is_short(program: Program) -> bool:
     return len(real) <= _SHORT and not any(i.op in _LONG for i in real)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a tile's values belong: `m`, `n` of its first element, how many rows and columns are
+    stored (cols None: all), and the first column of every vector."""
+
+    frame: Value
+    m: Value
+    n: Value
+    rows: Value
+    cols: Value | None
+    columns: tuple[int, ...]
+
+
 def apply_epilogue(
-    g: Context,
-    f: Function,
-    frame: Value,
-    origin: tuple[Value, Value],
-    rows: Value,
-    cols: Value | None,
-    columns: Sequence[int],
-    sums: Sequence[Sequence[Value]],
+    g: Context, f: Function, place: Place, sums: Sequence[Sequence[Value]]
 ) -> None:
-    """Store the tile at `origin` (row, column): `columns` are the first columns of its vectors.
-
-    Only `rows` rows are stored (a known number unless tiles are guarded) and, where `cols` is
-    given, only that many columns.
-    """
+    """Apply the spec's epilogue to a tile of accumulators, row after row, and store it."""
+    walk = Walk(g, f, place.frame, sums[0][0].lanes)
     if is_short(g.spec.epilogue):
-        _in_registers(g, f, frame, origin, rows, cols, columns, sums)
+        _in_registers(f, walk, place, sums)
     else:
-        _through_stack(g, f, frame, origin, rows, cols, columns, sums)
+        _through_stack(f, walk, place, sums)
 
 
-class _Walk:
-    """Loads of extras and the store of out, for a vector of columns at (m, n)."""
+class Walk:
+    """Extras and out at `lanes` neighbouring columns of one row."""
 
     def __init__(self, g: Context, f: Function, frame: Value, lanes: int) -> None:
-        self.g, self.f, self.lanes = g, f, lanes
+        self.f, self.lanes, self.program = f, lanes, g.spec.epilogue
+        self.operands = g.walked
         self.bases = [g.base(f, frame, i) for i in range(len(g.walked))]
         self.strides = [[g.size(f, frame, s) for s in o.strides[-2:]] for o in g.walked]
+        self.extras = range(len(g.spec.extras))
 
-    def place(self, index: int, m: Value, n: Value) -> Value:
+    def load(self, index: int, m: Value, n: Value, part: Part | None) -> Value:
+        f, column, dtype = self.f, self.strides[index][1], self.operands[index].dtype
+        element, place = ELEMENT[dtype.value], self._place(index, m, n)
+        if column.known == 0:
+            value = f.splat(f.load(element, place), self.lanes)
+        elif column.known == 1 or self.lanes == 1:
+            value = load_part(f, vec(element, self.lanes), place, part)
+        else:
+            value = gather(f, element, self.lanes, place, column, part)
+        return from_memory(f, value, dtype)
+
+    def finish(
+        self, value: Value, extras: Sequence[Value], m: Value, n: Value, part: Part | None
+    ) -> None:
+        """Store what the program makes of an accumulator and its extras."""
+        f, index = self.f, len(self.operands) - 1
+        column = self.strides[index][1]
+        (result,) = emit_program(f, self.program, [value, *extras], lanes=self.lanes)
+        result = to_memory(f, result, self.operands[index].dtype)
+        place = self._place(index, m, n)
+        if column.known == 1 or self.lanes == 1:
+            store_part(f, result, place, part)
+        else:
+            scatter(f, result, place, column, part)
+
+    def _place(self, index: int, m: Value, n: Value) -> Value:
         f, (row, column) = self.f, self.strides[index]
         at = f.add(f.mul(m, row), f.mul(n, column))
-        return f.at(self.bases[index], at, self.element(index))
-
-    def element(self, index: int) -> str:
-        return ELEMENT[self.operand(index).dtype.value]
-
-    def operand(self, index: int) -> Operand:
-        return self.g.walked[index]
-
-    def load(self, index: int, m: Value, n: Value, mask: Value | None) -> Value:
-        f, column = self.f, self.strides[index][1]
-        place, element = self.place(index, m, n), self.element(index)
-        if column.known == 0:
-            # Every lane is the same element, and lane 0 of a vector is never masked.
-            return f.splat(f.load(element, place), self.lanes)
-        kind = vec(element, self.lanes)
-        if column.known == 1 or self.lanes == 1:
-            return f.load(kind, place) if mask is None else f.load_masked(kind, place, mask)
-        return gather(f, element, self.lanes, place, column, mask)
-
-    def store(self, value: Value, m: Value, n: Value, mask: Value | None) -> None:
-        f, index = self.f, len(self.bases) - 1
-        column, place = self.strides[index][1], self.place(index, m, n)
-        if column.known != 1 and self.lanes > 1:
-            scatter(f, value, place, column, mask)
-        elif mask is None:
-            f.store(value, place)
-        else:
-            f.store_masked(value, place, mask)
+        return f.at(self.bases[index], at, ELEMENT[self.operands[index].dtype.value])
 
 
 def _in_registers(
-    g: Context,
-    f: Function,
-    frame: Value,
-    origin: tuple[Value, Value],
-    rows: Value,
-    cols: Value | None,
-    columns: Sequence[int],
-    sums: Sequence[Sequence[Value]],
+    f: Function, walk: Walk, place: Place, sums: Sequence[Sequence[Value]]
 ) -> None:
-    lanes = sums[0][0].lanes
-    walk = _Walk(g, f, frame, lanes)
-    m0, n0 = origin
-    ns = [f.add(n0, c) for c in columns]
-    masks = [None if cols is None else f.mask(lanes, f.sub(cols, c)) for c in columns]
-    # A vector whose first column lies beyond the edge must not be touched, not even its lane 0.
-    alike = [  # extras that every row shares are loaded once
-        [walk.load(i, m0, n, k) if walk.strides[i][0].known == 0 else None for i in range(len(g.spec.extras))]
-        for n, k in zip(ns, masks, strict=True)
+    ns = [f.add(place.n, c) for c in place.columns]
+    parts = [_part(f, walk.lanes, place.cols, integer(c)) for c in place.columns]
+    # Extras that all rows share are loaded once.
+    shared = [
+        [walk.load(e, place.m, n, k) if walk.strides[e][0].known == 0 else None for e in walk.extras]
+        for n, k in zip(ns, parts, strict=True)
     ]
     for i, row in enumerate(sums):
-        with f.if_(f.icmp("slt", integer(i), rows)):
-            m = f.add(m0, i)
+        with f.if_(f.icmp("slt", integer(i), place.rows)):
+            m = f.add(place.m, i)
             for q, value in enumerate(row):
                 extras = [
-                    x if x is not None else walk.load(e, m, ns[q], masks[q])
-                    for e, x in enumerate(alike[q])
+                    walk.load(e, m, ns[q], parts[q]) if x is None else x
+                    for e, x in enumerate(shared[q])
                 ]
-                walk.store(_run(g, f, value, extras), m, ns[q], masks[q])
+                walk.finish(value, extras, m, ns[q], parts[q])
 
 
 def _through_stack(
-    g: Context,
-    f: Function,
-    frame: Value,
-    origin: tuple[Value, Value],
-    rows: Value,
-    cols: Value | None,
-    columns: Sequence[int],
-    sums: Sequence[Sequence[Value]],
+    f: Function, walk: Walk, place: Place, sums: Sequence[Sequence[Value]]
 ) -> None:
-    lanes, kind = sums[0][0].lanes, sums[0][0].type
-    size = lanes * g.bytes
-    buffer = f.stack(len(sums) * len(columns) * size)
+    kind, width = sums[0][0].type, len(place.columns)
+    size = walk.lanes * bits_of(kind) // 8
+    buffer = f.stack(len(sums) * width * size)
     for i, row in enumerate(sums):
         for q, value in enumerate(row):
-            f.store(value, f.offset(buffer, (i * len(columns) + q) * size), size)
-    walk = _Walk(g, f, frame, lanes)
-    m0, n0 = origin
-    first = f.stack(8 * len(columns), 8)
-    for q, c in enumerate(columns):
-        f.store(integer(c), f.offset(first, 8 * q))
-    with f.range(0, rows, unroll=1) as i, f.range(0, len(columns), unroll=1) as q:
+            f.store(value, f.offset(buffer, (i * width + q) * size), size)
+    first = f.stack(8 * width, 8)
+    for q, c in enumerate(place.columns):
+        f.store(integer(c), f.at(first, q, I64))
+    with f.range(0, place.rows, unroll=1) as i, f.range(0, width, unroll=1) as q:
         c = f.load(I64, f.at(first, q, I64))
-        at = f.add(f.mul(i, len(columns)), q)
-        value = f.load(kind, f.offset(buffer, f.mul(at, size)), size)
-        m, n = f.add(m0, i), f.add(n0, c)
-        mask = None if cols is None else f.mask(lanes, f.sub(cols, c))
-        extras = [walk.load(e, m, n, mask) for e in range(len(g.spec.extras))]
-        walk.store(_run(g, f, value, extras), m, n, mask)
+        at = f.mul(f.add(f.mul(i, width), q), size)
+        value = f.load(kind, f.offset(buffer, at), size)
+        m, n = f.add(place.m, i), f.add(place.n, c)
+        part = _part(f, walk.lanes, place.cols, c)
+        walk.finish(value, [walk.load(e, m, n, part) for e in walk.extras], m, n, part)
 
 
-def _run(g: Context, f: Function, value: Value, extras: Sequence[Value]) -> Value:
-    (result,) = emit_program(f, g.spec.epilogue, [value, *extras])
-    return result
+def _part(f: Function, lanes: int, cols: Value | None, column: Value) -> Part | None:
+    return None if cols is None else part_of(f, lanes, f.sub(cols, column))
 
 
 def gather(
-    f: Function, element: str, lanes: int, place: Value, stride: Value, mask: Value | None
+    f: Function, element: str, lanes: int, place: Value, stride: Value, part: Part | None
 ) -> Value:
-    """Lanes at place + lane * stride elements; lanes that are off are not read and are zero."""
+    """Lanes at place + lane * stride elements; lanes outside `part` are not read and are zero."""
     kind = vec(element, lanes)
-    pointers = _addresses(f, element, lanes, place, stride)
-    on = mask if mask is not None else f.mask(lanes, lanes)
     name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
-    align = integer(max(1, bits_of(element) // 8), "i32")
+    pointers = _addresses(f, element, lanes, place, stride)
+    on = part.mask if part else f.mask(lanes, lanes)
+    align = integer(max(1, bits_of(element) // 8), I32)
     return f.call(name, kind, pointers, align, on, f.as_value(0, kind))
 
 
-def scatter(f: Function, value: Value, place: Value, stride: Value, mask: Value | None) -> None:
-    """Store lanes at place + lane * stride elements; lanes that are off write nothing."""
-    pointers = _addresses(f, value.element, value.lanes, place, stride)
-    on = mask if mask is not None else f.mask(value.lanes, value.lanes)
+def scatter(f: Function, value: Value, place: Value, stride: Value, part: Part | None) -> None:
+    """Store lanes at place + lane * stride elements; lanes outside `part` write nothing."""
     name = f"llvm.masked.scatter.{suffix(value.type)}.v{value.lanes}p0"
-    align = integer(max(1, bits_of(value.type) // 8), "i32")
+    pointers = _addresses(f, value.element, value.lanes, place, stride)
+    on = part.mask if part else f.mask(value.lanes, value.lanes)
+    align = integer(max(1, bits_of(value.type) // 8), I32)
     f.call(name, "void", value, pointers, align, on)
 
 
 def _addresses(f: Function, element: str, lanes: int, place: Value, stride: Value) -> Value:
     index = f.mul(f.iota(lanes, I64), f.splat(stride, lanes))
-    return f.op(vec("ptr", lanes), f"getelementptr {element}, {place}, {index}")
+    return f.op(vec(PTR, lanes), f"getelementptr {element}, {place}, {index}")

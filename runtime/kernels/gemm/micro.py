@@ -7,15 +7,16 @@ A, and one multiply-add for each pair. What differs between machines is data (Ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....ir.dtype import DType
-from ....ir.specs import GemmSpec, Operand, Size
+from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
 from ...codegen.emit import Function, Module
 from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, is_float, vec
-from .epilogue import apply_epilogue
+from ..walk import load_part, part_of
+from .epilogue import Place, apply_epilogue
 from .tiling import Tiling
 
 Int = Value | int
@@ -54,6 +55,7 @@ class Context:
         self.acc = ELEMENT[spec.acc.value]
         self.vector = vec(self.acc, tiling.lanes)
         self.bytes = bits_of(self.acc) // 8
+        self.align = tiling.lanes * self.bytes
         self.walked = (*spec.extras, spec.out)
         self._tiles: dict[Shape, Function] = {}
 
@@ -133,11 +135,16 @@ class Context:
         )
         p = f.params
         columns = [
-            panel * t.nr + v * t.lanes for panel in range(shape.panels) for v in range(shape.vectors)
+            panel * t.nr + v * t.lanes
+            for panel in range(shape.panels)
+            for v in range(shape.vectors)
         ]
         sums = [[f.var(self.vector) for _ in columns] for _ in range(shape.rows)]
         slots = [
-            [f.offset(p["partial"], (i * len(columns) + q) * t.lanes * self.bytes) for q in range(len(columns))]
+            [
+                f.offset(p["partial"], (i * len(columns) + q) * t.lanes * self.bytes)
+                for q in range(len(columns))
+            ]
             for i in range(shape.rows)
         ]
         self._start(f, sums, slots, p["first"])
@@ -146,10 +153,9 @@ class Context:
 
         def finish() -> None:
             rows = p["rows"] if t.guarded else integer(shape.rows)
-            apply_epilogue(
-                self, f, p["frame"], (p["m"], p["n"]), rows, p["cols"] if shape.edge else None,
-                columns, [[s.get() for s in row] for row in sums],
-            )  # fmt: skip
+            cols = p["cols"] if shape.edge else None
+            place = Place(p["frame"], p["m"], p["n"], rows, cols, tuple(columns))
+            apply_epilogue(self, f, place, [[s.get() for s in row] for row in sums])
 
         if not t.blocked:
             finish()
@@ -159,7 +165,7 @@ class Context:
             branch.else_()
             for row, places in zip(sums, slots, strict=True):
                 for s, place in zip(row, places, strict=True):
-                    f.store(s.get(), place, 64)
+                    f.store(s.get(), place, self.align)
         return f
 
     def _start(self, f: Function, sums: list[list], slots: list[list[Value]], first: Value) -> None:
@@ -175,7 +181,7 @@ class Context:
             branch.else_()
             for row, places in zip(sums, slots, strict=True):
                 for s, place in zip(row, places, strict=True):
-                    s.set(f.load(self.vector, place, 64))
+                    s.set(f.load(self.vector, place, self.align))
 
     def _accumulate(
         self, f: Function, shape: Shape, columns: Sequence[int], sums: list[list], depth: Int
@@ -185,9 +191,9 @@ class Context:
         a_row, a_step = (self.size(f, p["frame"], s) for s in (a.row, a.step))
         b_step = self.size(f, p["frame"], b.step)
         a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
-        masks = None
+        parts = None
         if shape.edge and not (self.spec.packed or t.pack_b):
-            masks = [f.mask(t.lanes, f.sub(p["cols"], c)) for c in columns]
+            parts = [part_of(f, t.lanes, f.sub(p["cols"], c)) for c in columns]
         panel = self.size(f, p["frame"], b.row)
 
         def step(k: Value) -> None:
@@ -197,7 +203,7 @@ class Context:
                 which, within = divmod(c, t.nr)
                 place = f.at(row, f.add(f.mul(panel, which), within), b_type)
                 kind = vec(b_type, t.lanes)
-                x = f.load_masked(kind, place, masks[q]) if masks else f.load(kind, place)
+                x = load_part(f, kind, place, parts[q] if parts else None)
                 bs.append(self.widen(f, x, b.dtype))
             column = f.at(p["a"], f.mul(k, a_step), a_type)
             for i, row_sums in enumerate(sums):
@@ -217,14 +223,3 @@ class Context:
         elif t.unroll > 1:
             with f.range(whole, count, unroll=1) as k:
                 step(k)
-
-
-def operand_place(
-    f: Function, base: Value, operand: Operand, m: Value, n: Value, strides: Sequence[Value]
-) -> Value:
-    """The address of element (m, n) of an operand."""
-    at = f.add(f.mul(m, strides[0]), f.mul(n, strides[1]))
-    return f.at(base, at, ELEMENT[operand.dtype.value])
-
-
-Emit = Callable[[Function, Sequence[Value]], list[Value]]

@@ -15,12 +15,10 @@ K resumes the stored partial sum. So a tiling is free to be wrong about a machin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ....ir.dtype import DType
-from ....ir.specs import GemmSpec, Operand, Size
+from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
 from ....ir.tiles import panel_width
 
@@ -77,7 +75,6 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
         vectors = max(1, min(vectors, -(-spec.n // lanes)))
     mr, heights, guarded = _heights(spec.m, tile_rows(target, vectors))
     panels = _panels(spec, target, mr, vectors, nr)
-    columns = nr if isinstance(spec.n, int) is False else min(spec.n, 1 << 20)
     bytes_ = spec.acc.bits // 8
     kc, blocked = _depth(spec, target, nr * panels * bytes_, mr)
     pack_a = _pack_a(spec, mr, nr)
@@ -88,7 +85,6 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
         line = 64 // bytes_
         a_row = -(-kc // line) * line + line
     pack_b = spec.packed is None and _packs_b(spec, mr, nr, target)
-    del columns
     mc, nc = _blocks(spec, target, mr, nr, kc, blocked, pack_a != "no", pack_b)
     nc = max(nc, panels)
     return Tiling(
@@ -120,7 +116,11 @@ def _heights(m: Size, most: int) -> tuple[int, tuple[int, ...], bool]:
     if isinstance(m, int):
         tiles = max(1, -(-m // most))
         low, longer = divmod(m, tiles)
-        return (low + 1, (low + 1, low), False) if longer and low else (m // tiles or 1, (m // tiles or 1,), False)
+        return (
+            (low + 1, (low + 1, low), False)
+            if longer and low
+            else (m // tiles or 1, (m // tiles or 1,), False)
+        )
     ladder = [most]
     while ladder[-1] > 1:
         ladder.append(ladder[-1] // 2 if ladder[-1] > 3 else ladder[-1] - 1)
@@ -232,40 +232,3 @@ def _blocks(
         panels = max(1, -(-spec.n // nr))
         nc = -(-panels // -(-panels // nc))
     return mc, nc
-
-
-def merged_batch(
-    batch: Sequence[Size], operands: Sequence[Operand]
-) -> tuple[tuple[Size, ...], tuple[tuple[Size, ...], ...]]:
-    """Batch sizes and the operands' batch strides, with axes of one element dropped and axes that
-    every operand walks at one stride joined: most batches then are one axis or none."""
-    sizes: list[Size] = []
-    strides: list[list[Size]] = [[] for _ in operands]
-    for axis, size in enumerate(batch):
-        here = [o.strides[axis] for o in operands]
-        if size == 1:
-            continue
-        if sizes and all(_joins(s[-1], h, size) for s, h in zip(strides, here, strict=True)):
-            outer = sizes[-1]
-            if isinstance(outer, int) and isinstance(size, int):
-                sizes[-1] = outer * size
-                for s, h in zip(strides, here, strict=True):
-                    s[-1] = h
-                continue
-        sizes.append(size)
-        for s, h in zip(strides, here, strict=True):
-            s.append(h)
-    return tuple(sizes), tuple(tuple(s) for s in strides)
-
-
-def _joins(outer: Size, inner: Size, size: Size) -> bool:
-    if outer == 0 and inner == 0:
-        return True
-    return all(isinstance(x, int) for x in (outer, inner, size)) and outer == inner * size  # type: ignore[operator]
-
-
-def element_type(dtype: DType) -> str:
-    """LLVM's name of an element in memory."""
-    from ...codegen.values import ELEMENT
-
-    return ELEMENT[dtype.value]

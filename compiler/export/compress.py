@@ -1,0 +1,53 @@
+"""Float weights as f16 with a Convert behind them, as OpenVINO's compress_to_fp16 writes them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ir.dtype import DType
+from ...ir.graph import Graph, Value
+from ...ir.infer import infer_node
+from ...ir.op import Array
+from ...ir.ops import Constant, Convert
+
+DECOMPRESSION = {"decompression": {"version": "0"}}
+_QUANTISED = frozenset(["FakeQuantize", "QuantizeLinear", "DequantizeLinear", "QLinearMatMul"])
+
+
+def compress_weights(graph: Graph) -> None:
+    """Replace f32 and f64 constants in place.
+
+    Left alone: models that are quantised already, as OpenVINO leaves them, and constants with a
+    finite value that f16 cannot hold, which OpenVINO would clamp.
+    """
+    if any(graph.op(node).kind in _QUANTISED for node in graph.ids()):
+        return
+    for node in graph.ids():
+        op = graph.op(node)
+        if isinstance(op, Constant) and op.dtype in (DType.f32, DType.f64) and _fits(op.data):
+            _compress(graph, node, op)
+
+
+def _fits(data: Array) -> bool:
+    finite = np.abs(data[np.isfinite(data)])
+    # Halfway between the largest f16 and what would come next rounds to infinity.
+    return not finite.size or float(finite.max()) < 65520
+
+
+def _compress(graph: Graph, node: int, op: Constant) -> None:
+    record = graph.node(node)
+    small = graph.add(
+        Constant.of(op.data.astype(np.float16), DType.f16),
+        name=f"{record.name}_compressed",
+        origin=record.origin,
+    )
+    uses = graph.uses(Value(node))
+    convert = graph.add(
+        Convert(op.dtype), [Value(small)], name=record.name, origin=record.origin, names=record.names
+    )
+    graph.node(convert).rt_info = {**record.rt_info, **DECOMPRESSION}
+    infer_node(graph, small)
+    infer_node(graph, convert)
+    for use in uses:
+        graph.connect(Value(convert), use)
+    graph.remove(node)

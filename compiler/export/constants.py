@@ -1,0 +1,58 @@
+"""The .bin file: bytes of constants, each different content once.
+
+No alignment and no header, in the order in which layers appear, as OpenVINO 2026.4 writes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import BinaryIO
+
+import numpy as np
+
+from ...ir.dtype import DType
+from ...ir.op import Array
+from ..frontends.xml.packing import is_packed, pack
+
+
+class Weights:
+    """Writes constants to a stream and remembers where each content lies."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._end = 0
+        self._places: dict[tuple[int, bytes], int] = {}
+
+    def place(self, array: Array, dtype: DType) -> tuple[int, int]:
+        """Offset and size in bytes of an array's content; written unless it is there already."""
+        data = constant_bytes(array, dtype)
+        size = memoryview(data).nbytes
+        key = size, hashlib.blake2b(data, digest_size=32).digest()
+        offset = self._places.get(key)
+        if offset is None:
+            offset = self._places[key] = self._end
+            self._stream.write(data)
+            self._end += size
+        return offset, size
+
+
+def constant_bytes(array: Array, dtype: DType) -> bytes | memoryview:
+    """The bytes of an array in a .bin: little-endian, dense, small types packed."""
+    if dtype is DType.string:
+        return _string_bytes(array)
+    if is_packed(dtype):
+        return pack(dtype, np.asarray(array))
+    dense = np.ascontiguousarray(array)
+    if dense.dtype.byteorder == ">":
+        dense = dense.astype(dense.dtype.newbyteorder("<"))
+    return memoryview(dense.reshape(-1).view(np.uint8)) if dense.size else b""
+
+
+def _string_bytes(array: Array) -> bytes:
+    """int32 count, count + 1 int32 offsets, UTF-8 text."""
+    texts = [s if isinstance(s, bytes) else str(s).encode() for s in array.reshape(-1).tolist()]
+    ends = np.cumsum([0, *(len(t) for t in texts)], dtype=np.int64)
+    if ends[-1] >= 2**31:
+        raise ValueError("more than 2 GiB of text in one constant")
+    head = np.array([len(texts), *ends], dtype="<i4")
+    return head.tobytes() + b"".join(texts)

@@ -1,0 +1,119 @@
+"""The dialect in standard operation sets: what `irc convert` writes and every reader knows.
+
+A table says how each operation of the dialect becomes standard ones; scalar programs (Group,
+Gemm's activation) go through programs.py. The graph is built anew, so the caller's stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...ir.errors import UnsupportedOperationError
+from ...ir.graph import Graph, Node, Value
+from ...ir.op import Op
+from ...ir.ops import Activation, Gemm, Group, MatMul
+from ...ir.types import TensorType
+from .build import Build
+from .programs import expand_activation, expand_program
+
+Expansion = Callable[[Build, Node, Sequence[Value | None]], list[Value]]
+
+
+def decompose(graph: Graph) -> Graph:
+    """A graph of standard operations with the same meaning, inferred. Nodes that stay keep names,
+    tensor names and rt_info; the last operation of an expansion takes them over.
+
+    Raises UnsupportedOperationError naming the node where an operation has no standard form.
+    """
+    out = Graph(graph.name)
+    out.rt_info = dict(graph.rt_info)
+    places: dict[Value, Value] = {}
+    for node in graph.order():
+        record = graph.node(node)
+        inputs = [None if v is None else places[v] for v in graph.inputs(node)]
+        if record.op.version:
+            made = _copied(out, record, inputs)
+        else:
+            build = Build(out, record.name, record.origin)
+            made = _expansion(record)(build, record, inputs)
+            _hand_over(out, record, made)
+        for port, value in enumerate(made):
+            places[Value(node, port)] = value
+    for roots, kept in ((graph.parameters, out.parameters), (graph.results, out.results)):
+        kept[:] = [places[Value(node)].node for node in roots]
+    return out
+
+
+def _copied(graph: Graph, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    node = graph.add(
+        record.op, inputs, name=record.name, origin=record.origin, names=record.names
+    )
+    twin = graph.node(node)
+    twin.types, twin.known = list(record.types), list(record.known)
+    twin.rt_info = dict(record.rt_info)
+    return list(graph.values(node))
+
+
+def _expansion(record: Node) -> Expansion:
+    found = EXPANSIONS.get(record.op.kind)
+    if found is None:
+        raise UnsupportedOperationError(
+            f"{record.op.kind} has no form in OpenVINO's operation sets",
+            where=record.origin or f"{record.op.kind} {record.name!r}",
+            fix="write the dialect (dialect=True), which irc reads back",
+        )
+    return found
+
+
+def _hand_over(graph: Graph, record: Node, made: Sequence[Value]) -> None:
+    """Names of the expanded node to the nodes that now produce its outputs."""
+    for port, value in enumerate(made):
+        twin = graph.node(value.node)
+        twin.names[value.port] |= record.names[port]
+        if len(made) == 1 and twin.name.startswith(f"{record.name}/"):
+            twin.name = record.name
+
+
+def _gemm(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """MatMul, Multiply by alpha and beta, Add, and the activation's own operation."""
+    op = record.op
+    assert isinstance(op, Gemm)
+    a, b, *rest = inputs
+    c = rest[0] if rest else None
+    value = build.op(MatMul(op.transpose_a, op.transpose_b), a, b)
+    dtype = build.dtype(value)
+    if op.alpha != 1:
+        value = build.multiply(value, build.number(op.alpha, dtype))
+    if c is not None and op.beta != 0:
+        term = c if op.beta == 1 else build.multiply(c, build.number(op.beta, dtype))
+        value = build.add(value, term)
+    return [expand_activation(build, op.activation, op.activation_params, value)]
+
+
+def _activation(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    op = record.op
+    assert isinstance(op, Activation) and inputs[0] is not None
+    return [expand_activation(build, op.function, op.parameters, inputs[0])]
+
+
+def _group(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    op = record.op
+    assert isinstance(op, Group)
+    made = expand_program(build, op.program, [v for v in inputs if v is not None])
+    return [build.broadcast_to(v, t) for v, t in zip(made, _tensors(record), strict=True)]
+
+
+def _tensors(record: Node) -> list[TensorType]:
+    return [t for t in record.types if isinstance(t, TensorType)]
+
+
+EXPANSIONS: dict[str, Expansion] = {
+    "Gemm": _gemm,
+    "Activation": _activation,
+    "Group": _group,
+}
+
+
+def is_standard(op: Op) -> bool:
+    """Whether an operation stands in OpenVINO's operation sets."""
+    return op.version > 0

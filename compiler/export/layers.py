@@ -1,0 +1,282 @@
+"""One net as text: layers, edges and rt_info in the order and spelling of OpenVINO's writer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from ...ir.dim import Expr
+from ...ir.dtype import DType
+from ...ir.errors import UnsupportedOperationError
+from ...ir.graph import Graph, Node, Value
+from ...ir.op import Op
+from ...ir.ops import XML_NAMES, Constant, Parameter
+from ...ir.types import TensorType, Type
+from ..frontends.xml.attributes import ABSENT, EXTRA
+from ..frontends.xml.catalog import DIALECT
+from ..frontends.xml.parameters import BOUNDS, SIZES
+from .constants import Weights
+from .spelling import attribute_text, escape, names_text, shape_text
+
+# Attributes that the standard operation sets do not have: kept in rt_info.
+_EXTRA_ATTRIBUTES = {"Gather": ("out_of_range",)}
+
+Pairs = dict[str, str]
+
+
+@dataclass
+class Numbering:
+    """The layer ids of one net, in the order of writing."""
+
+    order: list[int]
+    ids: dict[int, int]
+
+
+def number_layers(graph: Graph) -> Numbering:
+    """Parameters, what results and sinks need, sinks, results: as OpenVINO orders layers."""
+    needed: set[int] = set()
+    pending = [*graph.results, *graph.sinks]
+    while pending:
+        node = pending.pop()
+        if node not in needed:
+            needed.add(node)
+            pending.extend(graph.producers(node))
+    ends = {*graph.parameters, *graph.results, *graph.sinks}
+    middle = [node for node in graph.order() if node in needed and node not in ends]
+    order = [*graph.parameters, *middle, *graph.sinks, *graph.results]
+    return Numbering(order, {node: i for i, node in enumerate(order)})
+
+
+class NetWriter:
+    """Appends the text of a net to `lines`; bodies of control flow share lines and weights."""
+
+    def __init__(self, weights: Weights, *, dialect: bool) -> None:
+        self.weights = weights
+        self.dialect = dialect
+        self.lines: list[str] = []
+        self.indent = 0
+
+    # Lines ------------------------------------------------------------------------------------
+
+    def element(self, tag: str, attributes: Pairs | None = None) -> None:
+        """An element without children."""
+        self.lines.append("\t" * self.indent + f"<{_head(tag, attributes)} />")
+
+    def open(self, tag: str, attributes: Pairs | None = None) -> None:
+        self.lines.append("\t" * self.indent + f"<{_head(tag, attributes)}>")
+        self.indent += 1
+
+    def close(self, tag: str) -> None:
+        self.indent -= 1
+        self.lines.append("\t" * self.indent + f"</{tag}>")
+
+    # Nets -------------------------------------------------------------------------------------
+
+    def net(self, graph: Graph) -> Numbering:
+        """`<layers>` and `<edges>` of a graph. Returns its layer ids."""
+        numbering = number_layers(graph)
+        self.open("layers")
+        for node in numbering.order:
+            self._layer(graph, node, numbering.ids[node])
+        self.close("layers")
+        self.open("edges")
+        for producer in numbering.order:
+            outputs = graph.op(producer).output_count()
+            first = _input_count(graph, producer)
+            uses = sorted(
+                (numbering.ids[use.node], _port_at(graph, use.node, use.port), port)
+                for port in range(outputs)
+                for use in graph.uses(Value(producer, port))
+                if use.node in numbering.ids
+            )
+            for layer, to_port, port in uses:
+                ends = (numbering.ids[producer], first + port, layer, to_port)
+                names = ("from-layer", "from-port", "to-layer", "to-port")
+                self.element("edge", dict(zip(names, map(str, ends), strict=True)))
+        self.close("edges")
+        return numbering
+
+    def _layer(self, graph: Graph, node: int, number: int) -> None:
+        record = graph.node(node)
+        op = record.op
+        version = f"opset{op.version}" if op.version else DIALECT
+        if not op.version and not self.dialect:
+            raise _not_standard(record)
+        head = {
+            "id": str(number),
+            "name": record.name,
+            "type": XML_NAMES.get(op.kind, op.kind),
+            "version": version,
+        }
+        if op.kind == "Result":
+            names = _result_names(graph, node)
+            head |= {"output_names": names_text(names)} if names else {}
+        self.open("layer", head)
+        self._data(op)
+        self._rt_info(_layer_info(graph, node))
+        self._ports(graph, node)
+        self.close("layer")
+
+    def _data(self, op: Op) -> None:
+        if isinstance(op, Constant):
+            offset, size = self.weights.place(op.data, op.dtype)
+            data = {
+                "element_type": op.dtype.value,
+                "shape": ", ".join(str(d) for d in op.shape),
+                "offset": str(offset),
+                "size": str(size),
+            }
+        elif isinstance(op, Parameter):
+            data = {"shape": shape_text(op.shape), "element_type": op.element_type.value}
+        else:
+            data = _attributes(op, extra=False)
+        if data:
+            self.element("data", data)
+
+    def _rt_info(self, info: dict[str, Pairs]) -> None:
+        if not info:
+            return
+        self.open("rt_info")
+        for name, pairs in info.items():
+            rest = {k: v for k, v in pairs.items() if k not in ("name", "version")}
+            version = pairs.get("version", "0")
+            self.element("attribute", {"name": name, "version": version} | rest)
+        self.close("rt_info")
+
+    def _ports(self, graph: Graph, node: int) -> None:
+        record = graph.node(node)
+        sources = [value for value in graph.inputs(node) if value is not None]
+        if sources:
+            self.open("input")
+            for port, value in enumerate(sources):
+                info = _port_info(record, "in", port)
+                self._port(record, port, graph.type(value), frozenset(), info)
+            self.close("input")
+        if record.op.kind == "Result":
+            return
+        self.open("output")
+        for port, type_ in enumerate(record.types):
+            info = _port_info(record, "out", port)
+            self._port(record, len(sources) + port, type_, record.names[port], info)
+        self.close("output")
+
+    def _port(
+        self,
+        record: Node,
+        number: int,
+        type_: Type,
+        names: frozenset[str],
+        info: dict[str, Pairs],
+    ) -> None:
+        head = {"id": str(number), "precision": self._precision(record, type_)}
+        if names:
+            head["names"] = names_text(names)
+        shape = type_.shape if isinstance(type_, TensorType) else None
+        if not shape and not info:
+            self.element("port", head)
+            return
+        self.open("port", head)
+        for dim in shape or ():
+            text = dim if isinstance(dim, int) else -1
+            self.lines.append("\t" * self.indent + f"<dim>{text}</dim>")
+        self._rt_info(info)
+        self.close("port")
+
+    def _precision(self, record: Node, type_: Type) -> str:
+        if not isinstance(type_, TensorType):
+            return DType.dynamic.ir_precision
+        if not type_.dtype.in_openvino and not self.dialect:
+            raise UnsupportedOperationError(
+                f"OpenVINO's IR has no element type {type_.dtype}",
+                where=_where(record),
+                fix="write the dialect, or convert the tensor to another type",
+            )
+        return type_.dtype.ir_precision
+
+
+def _head(tag: str, attributes: Pairs | None) -> str:
+    return tag + "".join(f' {k}="{escape(v)}"' for k, v in (attributes or {}).items())
+
+
+def _attributes(op: Op, *, extra: bool) -> Pairs:
+    """Attributes as text: the standard ones, or those kept in rt_info."""
+    special = _EXTRA_ATTRIBUTES.get(op.kind, ())
+    out: Pairs = {}
+    for attribute in op.attributes():
+        value = getattr(op, attribute.name)
+        if isinstance(value, Graph) or (attribute.name in special) is not extra:
+            continue
+        if extra and value == attribute.default:
+            continue
+        text = attribute_text(value)
+        if text is not None:
+            out[attribute.xml] = text
+    return out
+
+
+def _layer_info(graph: Graph, node: int) -> dict[str, Pairs]:
+    """rt_info of the layer, with what only irc knows in one entry of its own."""
+    record = graph.node(node)
+    info = {name: pairs for name, pairs in record.rt_info.items() if "/" not in name}
+    own = _attributes(record.op, extra=True)
+    absent = [i for i, value in enumerate(graph.inputs(node)) if value is None]
+    if absent:
+        if record.op.version:
+            raise UnsupportedOperationError(
+                "OpenVINO's IR cannot leave out an input before others",
+                where=_where(record),
+                got=f"input {absent[0]} is absent",
+            )
+        own[ABSENT] = ", ".join(map(str, absent))
+    if isinstance(record.op, Parameter):
+        own |= _sizes(record.op)
+    return info | ({EXTRA: own} if own else {})
+
+
+def _sizes(op: Parameter) -> Pairs:
+    """The names of a Parameter's symbolic sizes, and the bounds of their symbols."""
+    if op.shape is None or all(isinstance(d, int) for d in op.shape):
+        return {}
+    symbols = {s for d in op.shape if isinstance(d, Expr) for s in d.symbols()}
+    limits = {s.name: [s.lo, s.hi] for s in symbols if (s.lo, s.hi) != (0, None)}
+    pairs = {SIZES: json.dumps([str(d) for d in op.shape])}
+    return pairs | ({BOUNDS: json.dumps(limits, sort_keys=True)} if limits else {})
+
+
+def _port_info(record: Node, side: str, port: int) -> dict[str, Pairs]:
+    prefix = f"{side}:{port}/"
+    return {
+        name.removeprefix(prefix): pairs
+        for name, pairs in record.rt_info.items()
+        if name.startswith(prefix)
+    }
+
+
+def _input_count(graph: Graph, node: int) -> int:
+    return sum(value is not None for value in graph.inputs(node))
+
+
+def _port_at(graph: Graph, node: int, port: int) -> int:
+    """The port id of an input: its place among those that are present."""
+    return sum(value is not None for value in graph.inputs(node)[:port])
+
+
+def _result_names(graph: Graph, node: int) -> frozenset[str]:
+    """The public names of an output: its own, or those of what it returns."""
+    own = graph.node(node).names[0]
+    source = graph.input(node, 0)
+    if own or graph.op(source.node).kind == "Parameter":
+        return own
+    return graph.node(source.node).names[source.port]
+
+
+def _where(record: Node) -> str:
+    return record.origin or f"{record.op.kind} {record.name!r}"
+
+
+def _not_standard(record: Node) -> UnsupportedOperationError:
+    return UnsupportedOperationError(
+        f"{record.op.kind} has no form in OpenVINO's operation sets",
+        where=_where(record),
+        fix="write the dialect (dialect=True), which irc reads back",
+    )

@@ -1,0 +1,90 @@
+"""IR version 11 as OpenVINO writes it: the file that OpenVINO, irc and viewers read."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from ...ir.graph import Graph
+from .compress import compress_weights
+from .constants import Weights
+from .decompose import decompose
+from .files import replacing
+from .layers import NetWriter
+from .spelling import escape
+
+_TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
+
+
+def write_xml(
+    graph: Graph,
+    xml_path: str | PathLike[str],
+    bin_path: str | PathLike[str] | None = None,
+    *,
+    compress_to_fp16: bool = False,
+    dialect: bool = False,
+) -> None:
+    """Save an inferred graph as .xml and .bin (by default of the same name beside it).
+
+    Writes standard operation sets only, unless `dialect` keeps irc's own operations as
+    version="irc". `compress_to_fp16` stores float weights as f16 with a Convert behind them. Both
+    files are replaced whole or not at all; the graph itself is not changed.
+
+    Raises UnsupportedOperationError where the graph has no standard form, Error where the files
+    cannot be written.
+    """
+    xml = Path(os.fspath(xml_path))
+    weights = xml.with_suffix(".bin") if bin_path is None else Path(os.fspath(bin_path))
+    with replacing(weights, xml) as (bin_stream, xml_stream):
+        text = _text(graph, bin_stream, compress_to_fp16, dialect)
+        xml_stream.write(text.encode())
+
+
+def to_xml_text(
+    graph: Graph, *, compress_to_fp16: bool = False, dialect: bool = False
+) -> tuple[str, bytes]:
+    """The text of the .xml and the content of the .bin; arguments and errors as `write_xml`."""
+    stream = io.BytesIO()
+    text = _text(graph, stream, compress_to_fp16, dialect)
+    return text, stream.getvalue()
+
+
+def _text(graph: Graph, stream: BinaryIO, compress_to_fp16: bool, dialect: bool) -> str:
+    if not dialect:
+        graph = decompose(graph)
+    if compress_to_fp16:
+        graph = graph.copy()
+        compress_weights(graph)
+    writer = NetWriter(Weights(stream), dialect=dialect)
+    writer.open("net", {"name": graph.name, "version": "11"})
+    writer.net(graph)
+    write_tree(writer, "rt_info", graph.rt_info)
+    writer.close("net")
+    return '<?xml version="1.0"?>\n' + "\n".join(writer.lines) + "\n"
+
+
+def write_tree(writer: NetWriter, tag: str, tree: dict[str, Any]) -> None:
+    """A tree of rt_info: leaves have a value; a key that is no legal tag is an `info` element."""
+    if not tree:
+        writer.element(tag)
+        return
+    writer.open(tag)
+    for key, value in tree.items():
+        legal = _TAG.fullmatch(key) is not None and key != "info"
+        head = {} if legal else {"name": key}
+        name = key if legal else "info"
+        if not isinstance(value, dict):
+            writer.element(name, head | {"value": str(value)})
+        elif legal:
+            write_tree(writer, key, cast("dict[str, Any]", value))
+        else:
+            writer.lines.append("\t" * writer.indent + f'<info name="{escape(key)}">')
+            writer.indent += 1
+            for inner, held in cast("dict[str, Any]", value).items():
+                write_tree(writer, inner, {inner: held})
+            writer.close("info")
+    writer.close(tag)

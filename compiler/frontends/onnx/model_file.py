@@ -1,0 +1,133 @@
+"""A model from whatever the caller has: a path, bytes or a ModelProto, checked before it is used."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import TYPE_CHECKING, TypeAlias
+
+from ....ir.errors import ModelFormatError
+from ....ir.op import Array
+from ..xml.source import owned, read_file
+from .lifting import lift_payloads
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Source: TypeAlias = "ModelProto | bytes | bytearray | memoryview | str | PathLike[str]"
+
+_LFS = b"version https://git-lfs"
+_MAX_PROTOBUF = 2**31 - 1
+
+
+@dataclass
+class ModelFile:
+    """A parsed model. `folder` holds its external data, None where it did not come from a file.
+
+    `payloads` are the raw bytes of initialisers, by position, that the proto was parsed without:
+    large weights are read where they lie in the file.
+    """
+
+    proto: ModelProto
+    label: str
+    folder: str | None = None
+    payloads: dict[int, Array] = field(default_factory=dict[int, Array])
+
+
+def load_model(source: Source, *, max_memory: int | None = None) -> ModelFile:
+    """Read and parse a model. ModelFormatError where it is none, MemoryLimitError over the limit."""
+    from onnx import ModelProto
+
+    if isinstance(source, ModelProto):
+        model = ModelFile(source, "<ModelProto>")
+    elif isinstance(source, bytes | bytearray | memoryview):
+        model = _parse(owned(source), "<bytes>", None)
+    elif isinstance(source, str | PathLike):
+        path = os.fspath(source)
+        data = read_file(path, "the model", max_memory=max_memory)
+        model = _parse(data, path, os.path.dirname(os.path.abspath(path)))
+    else:
+        raise ModelFormatError(
+            "this is no ONNX model",
+            got=type(source).__name__,
+            expected="a path, bytes or an onnx.ModelProto",
+        )
+    _check(model)
+    return model
+
+
+def _parse(data: Array, label: str, folder: str | None) -> ModelFile:
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    start = data[:64].tobytes()
+    if not data.size:
+        raise ModelFormatError("the model is empty", where=label, got="0 bytes")
+    if start.startswith(_LFS):
+        raise ModelFormatError(
+            "this is a git-lfs pointer, not the model itself", where=label, fix="git lfs pull"
+        )
+    text, payloads = lift_payloads(data)
+    if len(text) > _MAX_PROTOBUF:
+        raise ModelFormatError(
+            "a protobuf can't be larger than 2 GiB",
+            where=label,
+            got=f"{len(text)} bytes",
+            fix="save the model with external data",
+        )
+    proto = ModelProto()
+    try:
+        proto.ParseFromString(text)
+    except DecodeError as error:
+        raise ModelFormatError(
+            "the file is damaged, cut short, or no ONNX model",
+            where=label,
+            got=f"{data.size} bytes that begin with {start[:16]!r} ({str(error)[:80]})",
+            expected="an onnx.ModelProto in protobuf's binary form",
+        ) from None
+    return ModelFile(proto, label, folder, payloads)
+
+
+def _check(model: ModelFile) -> None:
+    proto = model.proto
+    if not proto.HasField("graph"):
+        raise ModelFormatError(
+            "this is no ONNX model, or one without a graph",
+            where=model.label,
+            expected="a ModelProto with a graph",
+        )
+    if proto.ir_version < 1:
+        raise ModelFormatError(
+            "the model does not say its IR version", where=model.label, expected="ir_version >= 1"
+        )
+    if not proto.graph.output:
+        raise ModelFormatError(
+            "the model has no outputs", where=model.label, expected="at least one graph output"
+        )
+
+
+def opset_imports(model: ModelFile) -> dict[str, int]:
+    """The version of each operator set that a model imports; "" is ONNX's own."""
+    proto = model.proto
+    if not proto.opset_import and proto.ir_version >= 3:
+        raise ModelFormatError(
+            "the model imports no operator set",
+            where=model.label,
+            expected="at least one opset_import",
+        )
+    versions: dict[str, int] = {}
+    for entry in proto.opset_import:
+        domain = canonical_domain(entry.domain)
+        if versions.setdefault(domain, entry.version) != entry.version:
+            raise ModelFormatError(
+                "the model imports one operator set in two versions",
+                where=model.label,
+                got=f"{domain or 'ai.onnx'} {versions[domain]} and {entry.version}",
+            )
+    return versions if proto.opset_import else {"": 1}
+
+
+def canonical_domain(domain: str) -> str:
+    """"ai.onnx" and "" are the same domain."""
+    return "" if domain == "ai.onnx" else domain

@@ -1,0 +1,184 @@
+"""OpenVINO IR (versions 10 and 11) to a graph.
+
+Text becomes records (schema.py), records are ordered and checked (order.py, catalog.py), and each
+layer becomes a node whose types are inferred at once, so that a MatMul's rule can be chosen and
+declared types be compared. Nothing of the file is trusted; every error names file, layer and line.
+"""
+
+from __future__ import annotations
+
+import os
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from ....ir.errors import Error, ModelFormatError
+from ....ir.graph import Graph, Value
+from ....ir.infer import infer_node
+from ....ir.op import Array, Op
+from ....ir.ops import Constant
+from . import text as words
+from .attributes import ABSENT, EXTRA, read_op
+from .bodies import Bodies, read_control
+from .catalog import look_up, nested_layers, refuse_unsupported
+from .declared import check_declared, check_precision_names
+from .legacy import convert_io
+from .matmul import matmul_inputs
+from .names import add_operation_names, name_results, port_names
+from .order import Wiring, wire
+from .parameters import Symbols, read_parameter
+from .records import Layer, Net
+from .schema import parse_xml
+from .source import owned, read_file
+from .weights import Weights, read_constant
+
+DeclaredShapes = Literal["check", "ignore"]
+Source = str | PathLike[str] | bytes
+
+
+def read_xml(
+    path_or_bytes: Source,
+    weights: bytes | str | PathLike[str] | None = None,
+    *,
+    declared_shapes: DeclaredShapes = "check",
+    legacy_io: bool = False,
+    max_memory: int | None = None,
+) -> Graph:
+    """Read an IR from a path or from its text; the result is inferred and verified by types.
+
+    `weights` is the .bin's path or content; without it, the file of the same name beside the .xml.
+    `declared_shapes="ignore"` takes inferred types where a layer declares something else.
+    `legacy_io=True` gives a version 10 model the input and output types that OpenVINO gives it.
+    `max_memory` limits each file and each constant, in bytes.
+
+    Raises ModelFormatError (with file, layer id and name, line) for a broken file, ShapeError
+    where types do not fit together, UnsupportedOperationError listing every unknown operation.
+    """
+    if isinstance(path_or_bytes, bytes | bytearray | memoryview):
+        file, text = "<xml>", bytes(path_or_bytes)
+    else:
+        file = os.fspath(path_or_bytes)
+        text = read_file(file, "the model", max_memory=max_memory).tobytes()
+    net = parse_xml(text, file)
+    del text
+    held = Weights(lambda: _load_weights(path_or_bytes, weights, max_memory), max_memory)
+    builder = _Builder(held, check=declared_shapes == "check")
+    wiring = wire(net)
+    refuse_unsupported(list(nested_layers(net, wiring.order)), file)
+    graph = builder.build(net, wiring).graph
+    graph.rt_info = dict(net.rt_info)
+    if net.version == 10:
+        add_operation_names(graph, net)
+        if legacy_io:
+            convert_io(graph)
+    return graph
+
+
+def _load_weights(
+    source: Source, weights: bytes | str | PathLike[str] | None, max_memory: int | None
+) -> Array:
+    if isinstance(weights, bytes | bytearray | memoryview):
+        return owned(weights)
+    if weights is not None:
+        return read_file(weights, "the weights (.bin)", max_memory=max_memory)
+    if isinstance(source, bytes | bytearray | memoryview):
+        raise ModelFormatError(
+            "the model has constants but no weights were given", fix="pass weights=..."
+        )
+    path = Path(os.fspath(source)).with_suffix(".bin")
+    if not path.exists():
+        raise ModelFormatError(
+            "the model has constants but the file with its weights is missing",
+            where=repr(str(path)),
+            fix="put the .bin beside the .xml, or pass weights=...",
+        )
+    return read_file(path, "the weights (.bin)", max_memory=max_memory)
+
+
+class _Builder:
+    """Turns nets into graphs: one for a file, shared by its bodies."""
+
+    def __init__(self, weights: Weights, *, check: bool) -> None:
+        self.weights = weights
+        self.check = check
+        self.symbols = Symbols()
+
+    def build(self, net: Net, wiring: Wiring) -> Bodies:
+        """The graph of a net, and the node of each of its layers by layer id."""
+        graph = Graph(net.name)
+        nodes: dict[int, int] = {}
+        by_node: dict[int, Layer] = {}
+        for i in wiring.order:
+            layer = net.layers[i]
+            read = [Value(nodes[source], port) for source, port in wiring.sources[i]]
+            node = self._add(graph, layer, _spread(layer, read))
+            nodes[i] = node
+            by_node[node] = layer
+        name_results(graph, by_node)
+        return Bodies(graph, {layer.id: node for node, layer in by_node.items()})
+
+    def _add(self, graph: Graph, layer: Layer, inputs: list[Value | None]) -> int:
+        check_precision_names(layer)
+        op = self._op(layer)
+        try:
+            if op.kind == "MatMul":
+                inputs = matmul_inputs(graph, layer, op, inputs, check=self.check)
+            count = op.output_count()
+            if len(layer.outputs) > count and op.kind != "Result":
+                raise layer.error(
+                    "a layer declares too many outputs", got=len(layer.outputs), expected=count
+                )
+            names = [] if op.kind == "Result" else port_names(layer)
+            node = graph.add(op, inputs, name=layer.name, origin=layer.origin, names=names)
+            record = graph.node(node)
+            record.rt_info = _kept(layer)
+            infer_node(graph, node)
+        except Error as error:
+            if error.where is not None and layer.file in error.where:
+                raise
+            raise type(error)(
+                error.what,
+                where=layer.where,
+                got=error.got,
+                expected=error.expected,
+                fix=error.fix,
+            ) from error
+        if self.check:
+            check_declared(layer, record.types)
+        return node
+
+    def _op(self, layer: Layer) -> Op:
+        cls = look_up(layer)
+        assert cls is not None  # refuse_unsupported has seen every layer
+        if cls.kind == "Parameter":
+            return read_parameter(layer, self.symbols)
+        if cls.kind == "Constant":
+            dtype, data = read_constant(layer, self.weights)
+            return Constant.of(data, dtype)
+        if layer.bodies:
+            bodies = {
+                tag: self.build(body, wire(body, body=True)) for tag, body in layer.bodies.items()
+            }
+            return read_control(layer, cls, bodies)
+        return read_op(layer, cls)
+
+
+def _spread(layer: Layer, given: list[Value]) -> list[Value | None]:
+    """Inputs by port of the operation: None where a layer of the dialect leaves one out."""
+    inputs: list[Value | None] = list(given)
+    text = layer.rt_info.get(EXTRA, {}).get(ABSENT)
+    for word in words.words(text) if text else ():
+        place = layer.read(ABSENT, word, words.unsigned)
+        if place > len(inputs):
+            raise layer.error("an absent input lies beyond the others", got=place)
+        inputs.insert(place, None)
+    return inputs
+
+
+def _kept(layer: Layer) -> dict[str, dict[str, str]]:
+    """rt_info of a layer and its ports as a node keeps it: ports as `in:0/name`, `out:0/name`."""
+    kept = {name: dict(pairs) for name, pairs in layer.rt_info.items() if name != EXTRA}
+    for side, ports in (("in", layer.inputs), ("out", layer.outputs)):
+        for n, port in enumerate(ports):
+            kept.update({f"{side}:{n}/{name}": dict(v) for name, v in port.rt_info.items()})
+    return kept

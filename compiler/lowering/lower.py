@@ -1,0 +1,237 @@
+"""Graph to plan: regions, their steps, and the slots between them.
+
+The nodes fall into regions by their roles (roles.py); fusions are decided (fusion.py); then each
+region is built node by node with the table of lowerings (table.py). What leaves a region - a
+result, or a value that a later region or the region's terminal reads - is computed in place in
+the region's output buffer wherever its producer can write there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.errors import VerificationError
+from ...ir.graph import Graph, Value
+from ...ir.op import Array
+from ...ir.ops import Identity
+from ...ir.plan import Constant, Plan, PlanPort, Region, Terminal
+from ...ir.target import Target
+from ...ir.types import Type
+from ..options import Options
+from .context import Lowering
+from .fusion import decide_fusion
+from .placement import exported, place_output, spread_places, symbol_sources
+from .programs import NATIVE
+from .region import RegionBuilder
+from .roles import Role, decide_roles
+from .view import View
+
+
+def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[int, Array]]:
+    """The plan of an optimised graph for a Target, and the arrays its constants are made from.
+
+    Raises UnsupportedOperationError for what neither a kernel nor `evaluate` can compute.
+    """
+    roles = decide_roles(graph)
+    native = {n: r.lowerer is not None for n, r in roles.items()}
+    low = Lowering(graph, target, options, decide_fusion(graph, native))
+    for node in graph.parameters:
+        new_slot(low, Value(node), graph.type(Value(node)))
+    inputs = tuple(port_of(low, n, low.slot_of[Value(n)]) for n in graph.parameters)
+
+    groups = split_regions(low, roles)
+    home = {
+        n: i
+        for i, (nodes, end) in enumerate(groups)
+        for n in (*nodes, *([] if end is None else [end]))
+    }
+    result_slots = {r: len(low.slots) + i for i, r in enumerate(graph.results)}
+    for result in graph.results:
+        low.slots.append(graph.type(graph.input(result, 0)))
+    constant_slots: list[tuple[int, int]] = []
+    regions = [
+        build_region(low, roles, home, i, nodes, end, result_slots, constant_slots)
+        for i, (nodes, end) in enumerate(groups)
+    ]
+    sources = {old: new for new, old in enumerate(dict.fromkeys(c.source for c in low.constants))}
+    constants = tuple(
+        Constant(sources[c.source], c.dtype, c.shape, c.layout, c.transposed) for c in low.constants
+    )
+    plan = Plan(
+        name=graph.name,
+        target_key=target.key(),
+        precision=options.precision,
+        inputs=inputs,
+        outputs=tuple(port_of(low, r, result_slots[r]) for r in graph.results),
+        slots=tuple(low.slots),
+        constants=constants,
+        regions=tuple(regions),
+        constant_slots=tuple(constant_slots),
+    )
+    return plan, {new: low.weights[old] for old, new in sources.items()}
+
+
+def port_of(low: Lowering, node: int, slot: int) -> PlanPort:
+    """The model's input or output that a Parameter or Result node stands for."""
+    record = low.graph.node(node)
+    names = tuple(sorted(record.names[0])) if record.names else ()
+    return PlanPort(names[0] if names else record.name, names, record.types[0], slot)
+
+
+def new_slot(low: Lowering, value: Value, type_: Type) -> int:
+    """The slot of a value that outlives its region."""
+    if value not in low.slot_of:
+        low.slots.append(type_)
+        low.slot_of[value] = len(low.slots) - 1
+    return low.slot_of[value]
+
+
+def split_regions(low: Lowering, roles: dict[int, Role]) -> list[tuple[list[int], int | None]]:
+    """Nodes by region in order, each region with the terminal that ends it."""
+    groups: list[tuple[list[int], int | None]] = []
+    current: list[int] = []
+    for node in low.graph.order():
+        role = roles.get(node)
+        if role is None:
+            continue
+        if role.terminal:
+            groups.append((current, node))
+            current = []
+        else:
+            current.append(node)
+    return [*groups, (current, None)]
+
+
+def build_region(
+    low: Lowering,
+    roles: dict[int, Role],
+    home: dict[int, int],
+    index: int,
+    nodes: Sequence[int],
+    end: int | None,
+    result_slots: dict[int, int],
+    constant_slots: list[tuple[int, int]],
+) -> Region:
+    """Build one region and leave its exported values' slots in `low.slot_of`."""
+    graph = low.graph
+    low.region, low.views, low.placed, low.region_inputs = RegionBuilder(), {}, {}, []
+    outputs: list[int] = []
+    last = end is None
+
+    # Results that this region can deliver, and values that later regions or the terminal read.
+    mine = [
+        r
+        for r in graph.results
+        if home.get(graph.input(r, 0).node, -1) == index
+        or (last and graph.input(r, 0).node not in home)
+    ]
+    late: list[int] = []
+    for result in mine:
+        value = graph.input(result, 0)
+        if value.node == end:
+            low.slot_of.setdefault(value, result_slots[result])
+            if low.slot_of[value] != result_slots[result]:
+                late.append(result)
+        elif home.get(value.node) == index and value not in low.placed:
+            place_output(low, value, result_slots[result], outputs)
+        else:
+            late.append(result)
+    for value in exported(low, roles, home, index, nodes, end):
+        if value not in low.placed:
+            slot = new_slot(low, value, graph.type(value))
+            place_output(low, value, slot, outputs)
+    spread_places(low, home, index, roles)
+
+    for node in nodes:
+        if node in low.fusion.skipped or node in low.fusion.absorbed:
+            continue
+        role = roles[node]
+        if role.lowerer is None:
+            lower_host(low, node, role.reason)
+            continue
+        anchor = low.fusion.anchor_of.get(node)
+        found = roles[anchor].lowerer if anchor is not None else role.lowerer
+        assert found is not None
+        found.lower(low, node if anchor is None else anchor)
+    for result in late:
+        deliver_copy(low, graph.input(result, 0), result_slots[result], outputs)
+
+    terminal = None
+    if end is not None:
+        terminal = lower_terminal(low, end, roles[end].reason, constant_slots)
+    symbols = symbol_sources(low)
+    buffers, steps, dims = low.region.finish()
+    return Region(tuple(low.region_inputs), tuple(outputs), symbols, dims, buffers, steps, terminal)
+
+
+def lower_host(low: Lowering, node: int, reason: str) -> None:
+    """A step that Python evaluates, on whole contiguous buffers."""
+    inputs: list[int | None] = []
+    for value in low.graph.inputs(node):
+        if value is None:
+            inputs.append(None)
+            continue
+        view = low.view(value)
+        whole = low.region.whole_buffer(view)
+        if whole is None:
+            copied = low.region.allocate(view.dtype, view.shape, low.name(value.node))
+            low.copy(view, copied, low.name(value.node), low.sources(node))
+            whole = copied.buffer
+        inputs.append(whole)
+    outputs: list[int] = []
+    moves: list[tuple[View, View]] = []
+    for value in low.graph.values(node):
+        out = low.result(value)
+        whole = low.region.whole_buffer(out)
+        if whole is None:
+            fresh = low.region.allocate(out.dtype, out.shape, low.name(node))
+            moves.append((fresh, out))
+            whole = fresh.buffer
+        outputs.append(whole)
+    name, sources = low.name(node), low.sources(node)
+    low.region.host(low.graph.op(node), inputs, outputs, name, reason, sources)
+    for fresh, out in moves:
+        low.copy(fresh, out, name, sources)
+
+
+def lower_terminal(
+    low: Lowering, node: int, reason: str, constant_slots: list[tuple[int, int]]
+) -> Terminal:
+    """The operation at a region's end, on slots."""
+    slots: list[int | None] = []
+    for value in low.graph.inputs(node):
+        if value is None:
+            slots.append(None)
+            continue
+        if value not in low.slot_of:
+            constant_slot(low, value, constant_slots)
+        slots.append(low.slot_of[value])
+    outs = tuple(new_slot(low, v, low.graph.type(v)) for v in low.graph.values(node))
+    return Terminal(low.graph.op(node), tuple(slots), outs, low.name(node), reason)
+
+
+def constant_slot(low: Lowering, value: Value, constant_slots: list[tuple[int, int]]) -> None:
+    """Give a constant a slot."""
+    op = low.constant_op(value)
+    if op is None:
+        raise VerificationError("a value has no slot", got=low.name(value.node))
+    low.weights[id(op.data)] = op.data
+    shape = tuple(d for d in op.shape if isinstance(d, int))
+    entry = Constant(id(op.data), low.tensor(value).dtype, shape)
+    index = low.constants.setdefault(entry, len(low.constants))
+    constant_slots.append((new_slot(low, value, low.graph.type(value)), index))
+
+
+def deliver_copy(low: Lowering, value: Value, slot: int, outputs: list[int]) -> None:
+    """Copy a value (an input, a constant, or one delivered already) into a result of its own."""
+    type_ = low.tensor(value)
+    source = low.view(value)
+    out = low.region.output(len(outputs), type_.dtype, low.shape(value), low.name(value.node))
+    outputs.append(slot)
+    if type_.dtype in NATIVE:
+        low.copy(source, out, low.name(value.node), ())
+        return
+    whole = low.region.whole_buffer(source)
+    assert whole is not None
+    name = low.name(value.node)
+    low.region.host(Identity(), [whole], [out.buffer], name, f"copy of {type_.dtype}")

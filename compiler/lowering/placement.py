@@ -1,0 +1,125 @@
+"""Where values that leave a region are computed, and where a region's symbols are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.dim import Dim, Expr, Symbol
+from ...ir.errors import VerificationError
+from ...ir.graph import Value
+from ...ir.ops import Concat, Reshape, Squeeze, Squeeze15, Unsqueeze
+from ...ir.patch import sole_use
+from ...ir.plan import SymbolSource
+from ...ir.types import TensorType
+from .context import Lowering
+from .roles import Role, reads, symbols_of
+from .view import View, is_contiguous, reshape, take
+
+_SAME_MEMORY = (Reshape, Squeeze, Squeeze15, Unsqueeze)
+
+
+def symbols_in(dim: Dim) -> frozenset[Symbol]:
+    """The symbols of a size."""
+    return dim.symbols() if isinstance(dim, Expr) else frozenset()
+
+
+def place_output(low: Lowering, value: Value, slot: int, outputs: list[int]) -> None:
+    """Reserve a region output for a value."""
+    type_ = low.tensor(value)
+    view = low.region.output(len(outputs), type_.dtype, low.shape(value), low.name(value.node))
+    outputs.append(slot)
+    low.placed[value] = view
+    low.slot_of.setdefault(value, slot)
+
+
+def exported(
+    low: Lowering,
+    roles: dict[int, Role],
+    home: dict[int, int],
+    index: int,
+    nodes: Sequence[int],
+    end: int | None,
+) -> list[Value]:
+    """Values of this region's nodes that are read after it."""
+    found: list[Value] = []
+    for node in nodes:
+        for value in low.graph.values(node):
+            for use in low.graph.uses(value):
+                later = home.get(use.node, index) > index or use.node == end
+                if later and value in reads(low.graph, use.node, roles):
+                    found.append(value)
+                    break
+    return found
+
+
+def spread_places(low: Lowering, home: dict[int, int], index: int, roles: dict[int, Role]) -> None:
+    """Let producers write where their value will be needed: through reshapes into a region output,
+    and into their part of a concatenation."""
+    graph = low.graph
+    pending = list(low.placed)
+    for node, where in home.items():
+        role = roles[node]
+        if where != index or role.lowerer is None or not isinstance(graph.op(node), Concat):
+            continue
+        value = Value(node)
+        if value not in low.placed:
+            type_ = low.tensor(value)
+            shape = low.shape(value)
+            low.placed[value] = low.region.allocate(type_.dtype, shape, low.name(node))
+            pending.append(value)
+    while pending:
+        value = pending.pop()
+        role, op = roles.get(value.node), graph.op(value.node)
+        if role is None or role.lowerer is None:
+            continue
+        view = low.placed[value]
+        parts: list[tuple[Value, View | None]] = []
+        if isinstance(op, _SAME_MEMORY) and is_contiguous(view):
+            source = graph.input(value.node, 0)
+            parts = [(source, reshape(view, low.shape(source)))]
+        elif isinstance(op, Concat):
+            parts = list(concat_parts(low, value.node, view))
+        for source, part in parts:
+            mine = home.get(source.node) == index and source not in low.placed
+            if part is not None and mine and sole_use(graph, source):
+                low.placed[source] = part
+                pending.append(source)
+
+
+def concat_parts(low: Lowering, node: int, view: View) -> list[tuple[Value, View | None]]:
+    """The inputs of a Concat with the parts of its output that they fill."""
+    axis = int(getattr(low.graph.op(node), "axis", 0)) % view.rank
+    start: Dim = 0
+    parts: list[tuple[Value, View | None]] = []
+    for value in low.graph.inputs(node):
+        assert value is not None
+        size = low.shape(value)[axis]
+        parts.append((value, take(view, axis, start, size)))
+        start = start + size
+    return parts
+
+
+def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
+    """Where each symbol of the region is read: an axis of a region input, added for this purpose
+    if need be."""
+    sizes = [*low.region.dims, *(d for b in low.region.buffers for d in b.shape)]
+    names = {s.name for size in sizes for s in symbols_in(size)}
+    found: dict[str, SymbolSource] = {}
+    slots = [*low.region_inputs, *dict.fromkeys(low.slot_of.values())]
+    for slot in slots:
+        type_ = low.slots[slot]
+        if not isinstance(type_, TensorType) or not symbols_of(type_) & names:
+            continue
+        for axis, size in enumerate(type_.shape or ()):
+            name = str(size)
+            if name not in names or name in found or not isinstance(size, Expr):
+                continue
+            if slot not in low.region_inputs:
+                low.region_inputs.append(slot)
+                at = len(low.region_inputs) - 1
+                low.region.input(at, type_.dtype, type_.shape or ())
+            found[name] = SymbolSource(name, low.region_inputs.index(slot), axis)
+    missing = sorted(names - set(found))
+    if missing:
+        raise VerificationError("no input tells these sizes", got=", ".join(missing))
+    return tuple(found[n] for n in sorted(found))

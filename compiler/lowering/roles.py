@@ -1,0 +1,93 @@
+"""Who computes each node: native code, the host inside a region, or the host at a region's end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...ir.dim import Expr
+from ...ir.graph import Graph, Value
+from ...ir.op import Op
+from ...ir.types import TensorType, Type
+from .table import Lowerer, lowerer_of, runtime_inputs
+
+STRUCTURAL = frozenset({"Parameter", "Constant", "Result", "TypedParameter"})
+
+
+@dataclass(frozen=True)
+class Role:
+    """`lowerer` is set for native nodes; else `reason` says why not. A `terminal` ends its
+    region: what comes out has a shape or type that only data decides."""
+
+    lowerer: Lowerer | None
+    reason: str = ""
+    terminal: bool = False
+
+
+def symbols_of(type_: Type) -> set[str]:
+    """Names of the symbols in a tensor's shape."""
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return set()
+    return {s.name for d in type_.shape if isinstance(d, Expr) for s in d.symbols()}
+
+
+def decide_roles(graph: Graph) -> dict[int, Role]:
+    """The role of every node that is not structural and is needed at run time, in order."""
+    roles: dict[int, Role] = {}
+    known: set[str] = set()
+    for node in graph.order():
+        op = graph.op(node)
+        if op.kind in STRUCTURAL:
+            for value in graph.values(node):
+                known |= symbols_of(graph.type(value))
+            continue
+        found = lowerer_of(graph, node)
+        outputs = [graph.type(v) for v in graph.values(node)]
+        reason = terminal_reason(graph, node, op, outputs, known)
+        if reason:
+            roles[node] = Role(None, reason, terminal=True)
+            for type_ in outputs:
+                known |= symbols_of(type_)
+        elif isinstance(found, Lowerer):
+            roles[node] = Role(found)
+        else:
+            roles[node] = Role(None, found)
+    needed = needed_nodes(graph, roles)
+    return {n: r for n, r in roles.items() if n in needed}
+
+
+def terminal_reason(
+    graph: Graph, node: int, op: Op, outputs: list[Type], known: set[str]
+) -> str | None:
+    """Why a node has to end its region, or None."""
+    if op.bodies():
+        return f"{op.kind} has bodies"
+    for type_ in (*outputs, *(graph.type(v) for v in graph.inputs(node) if v is not None)):
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            return f"{op.kind} of a value that is no tensor of known rank"
+        if type_.dtype.numpy.kind == "O":
+            return f"{op.kind} of strings"
+    if any(symbols_of(t) - known for t in outputs):
+        return f"the shape of {op.kind}'s result depends on data"
+    return None
+
+
+def needed_nodes(graph: Graph, roles: Mapping[int, Role]) -> set[int]:
+    """Nodes whose values something reads at run time: a result, a sink, or a needed node."""
+    needed: set[int] = set()
+    pending = [*graph.results, *graph.sinks]
+    while pending:
+        node = pending.pop()
+        if node in needed:
+            continue
+        needed.add(node)
+        role = roles.get(node)
+        lowerer = role.lowerer if role is not None else None
+        pending.extend(v.node for v in runtime_inputs(graph, node, lowerer))
+    return needed
+
+
+def reads(graph: Graph, node: int, roles: Mapping[int, Role]) -> list[Value]:
+    """The values that a node reads at run time."""
+    role = roles.get(node)
+    return runtime_inputs(graph, node, role.lowerer if role is not None else None)

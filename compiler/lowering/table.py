@@ -1,0 +1,182 @@
+"""Which operations run natively, on one screen: class -> how it is lowered, which inputs it reads
+at run time, and when it has to stay on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...ir import ops
+from ...ir.graph import Graph, Value
+from ...ir.op import Op
+from ...ir.ops.elementwise import Elementwise
+from ...ir.ops.reduce import Reduction
+from ...ir.types import TensorType
+from .context import Lowering
+from .elementwise import lower_elementwise
+from .matmul import lower_matmul, refuse_matmul
+from .movement import (
+    known_list,
+    lower_broadcast,
+    lower_concat,
+    lower_gather,
+    lower_identity,
+    lower_reshape,
+    lower_slice,
+    lower_split,
+    lower_tile,
+    lower_transpose,
+)
+from .programs import NATIVE
+from .rows import lower_norm, lower_reduce, lower_softmax, norm_axes, reduced_axes, refuse_row
+
+Refuse = Callable[[Graph, int], str | None]
+
+
+def never(graph: Graph, node: int) -> str | None:
+    """Nothing speaks against a kernel."""
+    return None
+
+
+@dataclass(frozen=True)
+class Lowerer:
+    """`data`: the ports read at run time (None: all); the rest is known at compile time."""
+
+    lower: Callable[[Lowering, int], None]
+    data: tuple[int, ...] | None = None
+    refuse: Refuse = never
+
+
+def needs(*ports: int) -> Refuse:
+    """Refuse unless the values of these inputs are known."""
+
+    def refuse(graph: Graph, node: int) -> str | None:
+        inputs = graph.inputs(node)
+        for port in ports:
+            if port < len(inputs) and inputs[port] is not None:
+                if known_list(graph, node, port) is None:
+                    return f"input {port} is known at run time only"
+        return None
+
+    return refuse
+
+
+def _refuse_product(graph: Graph, node: int) -> str | None:
+    op = graph.op(node)
+    type_ = graph.type(graph.input(node, 0))
+    assert isinstance(type_, TensorType)
+    if isinstance(op, ops.Gemm) and type_.dtype.is_int:
+        if not (op.alpha.is_integer() and op.beta.is_integer()):
+            return "an integer Gemm with fractional alpha or beta"
+    return refuse_matmul(type_.dtype)
+
+
+def _refuse_float_row(graph: Graph, node: int) -> str | None:
+    type_ = graph.type(graph.input(node, 0))
+    assert isinstance(type_, TensorType)
+    return refuse_row(type_.dtype)
+
+
+def _refuse_norm(graph: Graph, node: int) -> str | None:
+    if norm_axes(graph, node) is None:
+        return "the normalised axes are not the last ones"
+    return _refuse_float_row(graph, node)
+
+
+def _refuse_reduce(graph: Graph, node: int) -> str | None:
+    return "the axes are known at run time only" if reduced_axes(graph, node) is None else None
+
+
+def _refuse_gather(graph: Graph, node: int) -> str | None:
+    if int(getattr(graph.op(node), "batch_dims", 0)) != 0:
+        return "batched gathering"
+    return needs(2)(graph, node)
+
+
+def _refuse_broadcast(graph: Graph, node: int) -> str | None:
+    mode = str(getattr(graph.op(node), "mode", "numpy")).lower()
+    return None if mode in ("numpy", "bidirectional") else f"broadcast mode {mode}"
+
+
+def _refuse_slice(graph: Graph, node: int) -> str | None:
+    found = needs(1, 3, 4)(graph, node)
+    steps = known_list(graph, node, 3)
+    if found is None and steps is not None and not all(isinstance(int(s), int) for s in steps):
+        return "symbolic steps"
+    return found
+
+
+def _refuse_tile(graph: Graph, node: int) -> str | None:
+    repeats = known_list(graph, node, 1)
+    type_ = graph.type(graph.input(node, 0))
+    assert isinstance(type_, TensorType) and type_.shape is not None
+    if repeats is None:
+        return "the repeats are known at run time only"
+    static = all(isinstance(d, int) and d != 0 for d in type_.shape)
+    return None if static else "repeats of a symbolic size"
+
+
+_PRODUCT = Lowerer(lower_matmul, refuse=_refuse_product)
+_RESHAPE = Lowerer(lower_reshape, (0,))
+_SOFTMAX = Lowerer(lower_softmax, refuse=_refuse_float_row)
+_GATHER = Lowerer(lower_gather, (0, 1), _refuse_gather)
+_SPLIT = Lowerer(lower_split, (0,), needs(1))
+_BROADCAST = Lowerer(lower_broadcast, (0,), _refuse_broadcast)
+
+LOWERERS: dict[type[Op], Lowerer] = {
+    ops.MatMul: _PRODUCT,
+    ops.Gemm: _PRODUCT,
+    ops.Softmax: _SOFTMAX,
+    ops.LogSoftmax: _SOFTMAX,
+    ops.LayerNorm: Lowerer(lower_norm, refuse=_refuse_norm),
+    ops.MVN6: Lowerer(lower_norm, (0,), _refuse_norm),
+    ops.Reshape: _RESHAPE,
+    ops.Squeeze: _RESHAPE,
+    ops.Squeeze15: _RESHAPE,
+    ops.Unsqueeze: _RESHAPE,
+    ops.Identity: Lowerer(lower_identity),
+    ops.Transpose: Lowerer(lower_transpose, (0,), needs(1)),
+    ops.Broadcast1: _BROADCAST,
+    ops.Broadcast: _BROADCAST,
+    ops.Slice: Lowerer(lower_slice, (0,), _refuse_slice),
+    ops.Split: _SPLIT,
+    ops.VariadicSplit: _SPLIT,
+    ops.Concat: Lowerer(lower_concat),
+    ops.Tile: Lowerer(lower_tile, (0,), _refuse_tile),
+    ops.Gather1: _GATHER,
+    ops.Gather7: _GATHER,
+    ops.Gather8: _GATHER,
+    ops.Group: Lowerer(lower_elementwise),
+}
+# Bases whose subclasses are all lowered alike.
+_ELEMENTWISE = Lowerer(lower_elementwise)
+_REDUCTION = Lowerer(lower_reduce, (0,), _refuse_reduce)
+
+
+def lowerer_of(graph: Graph, node: int) -> Lowerer | str:
+    """How a node is lowered to native code, or why it can't be."""
+    op = graph.op(node)
+    found = LOWERERS.get(type(op))
+    if found is None and isinstance(op, Elementwise):
+        found = _ELEMENTWISE
+    if found is None and isinstance(op, Reduction):
+        found = _REDUCTION
+    if found is None:
+        return f"no kernel for {op.kind}"
+    inputs = graph.inputs(node)
+    ports = range(len(inputs)) if found.data is None else found.data
+    read = [v for p in ports if p < len(inputs) and (v := inputs[p]) is not None]
+    for value in (*read, *graph.values(node)):
+        type_ = graph.type(value)
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            return f"{op.kind} of a value that is no tensor of known rank"
+        if type_.dtype not in NATIVE:
+            return f"no kernel for {op.kind} of {type_.dtype}"
+    return found.refuse(graph, node) or found
+
+
+def runtime_inputs(graph: Graph, node: int, lowerer: Lowerer | None) -> list[Value]:
+    """The inputs that a node reads at run time."""
+    inputs = graph.inputs(node)
+    ports = range(len(inputs)) if lowerer is None or lowerer.data is None else lowerer.data
+    return [v for p in ports if p < len(inputs) and (v := inputs[p]) is not None]

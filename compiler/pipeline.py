@@ -1,0 +1,55 @@
+"""The passes in order, on one screen.
+
+The graph comes inferred from a frontend. Each pass is a set of rules run to a fixed point by the
+engine (rewrite.py); the order below is explained line by line.
+"""
+
+from __future__ import annotations
+
+from ..ir.graph import Graph
+from .options import Options
+from .passes.cancel_transposes import cancel_transposes
+from .passes.fold_constants import fold_constants
+from .passes.fold_transposes import fold_transposes
+from .passes.fuse_activations import fuse_activations
+from .passes.fuse_gelu import fuse_gelu
+from .passes.fuse_layer_norm import fuse_layer_norm
+from .passes.fuse_matmul_add import fuse_matmul_add
+from .passes.group_elementwise import group_elementwise
+from .passes.remove_identities import remove_identities
+from .passes.share_subexpressions import share_subexpressions
+from .rewrite import Pass, run_pass
+from .trace import Trace
+
+PASSES: tuple[Pass, ...] = (
+    # Constants first: shape arithmetic disappears, and every later pattern sees plain constants.
+    fold_constants,
+    # Then what does nothing, so that patterns need not look through it.
+    remove_identities,
+    # Equal work once: an exporter's repeated scale or mask is one value for the patterns below.
+    share_subexpressions,
+    # Compound functions while their primitives still stand alone.
+    fuse_gelu,
+    fuse_layer_norm,
+    # Transposes meet and cancel, move through elementwise operations, and end in flags.
+    cancel_transposes,
+    fold_transposes,
+    # Products take their bias, scale and activation.
+    fuse_matmul_add,
+    fuse_activations,
+    # What the fusions left constant.
+    fold_constants,
+    # What is still elementwise becomes one kernel per chain. Last: a group is opaque to patterns.
+    group_elementwise,
+)
+
+
+def optimise(graph: Graph, options: Options, trace: Trace | None = None) -> Trace:
+    """Run all passes on the graph in place. Returns the trace of what they did.
+
+    `options.stop_after` ends after that many rule applications.
+    """
+    trace = trace if trace is not None else Trace(budget=options.stop_after)
+    for each in PASSES:
+        run_pass(graph, each, options, trace)
+    return trace

@@ -1,0 +1,149 @@
+"""Runs a graph by `evaluate`, node by node: oracle, folding, and the fallback of every op.
+
+Nothing here recurses over nodes; a value is dropped after its last use. Control flow evaluates
+its bodies by calling `interpret` again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from .dim import Dim, Expr, Symbol, eq
+from .errors import Error, ExecutionError, InputError
+from .graph import Graph, Node, Value
+from .types import TensorType
+
+Inputs = Sequence[Any] | Mapping[str, Any]
+
+
+def interpret(graph: Graph, inputs: Inputs = ()) -> list[Any]:
+    """The outputs of an inferred graph, in the order of its results.
+
+    `inputs` are arrays in the order of the parameters, or by name (a parameter's tensor names or
+    its node's name). Raises InputError where they don't fit, ExecutionError naming the node where
+    an operation fails.
+    """
+    values = dict(zip(map(Value, graph.parameters), bind_inputs(graph, inputs), strict=True))
+    order = graph.order()
+    left = _use_counts(graph, order)
+    outputs: dict[int, Any] = {}
+    for node in order:
+        op = graph.op(node)
+        sources = graph.inputs(node)
+        if node not in graph.parameters:
+            arrays = [None if source is None else values[source] for source in sources]
+            for port, array in enumerate(_evaluate(graph.node(node), arrays)):
+                values[Value(node, port)] = array
+        if op.kind == "Result":
+            outputs[node] = values[Value(node)]
+        for source in sources:
+            if source is not None:
+                left[source] -= 1
+                if not left[source]:
+                    del values[source]
+        for value in graph.values(node):
+            if not left.get(value):
+                values.pop(value, None)
+    return [outputs[node] for node in graph.results]
+
+
+def bind_inputs(graph: Graph, inputs: Inputs) -> list[Any]:
+    """One array per parameter, checked against element type, rank and sizes.
+
+    Raises InputError naming missing, unknown and unfit inputs.
+    """
+    arrays = _by_name(graph, inputs) if isinstance(inputs, Mapping) else list(inputs)
+    if len(arrays) != len(graph.parameters):
+        raise InputError(
+            "the number of inputs is wrong", got=len(arrays), expected=len(graph.parameters)
+        )
+    sizes: dict[Symbol, int] = {}
+    return [
+        _checked(graph.node(parameter), array, sizes)
+        for parameter, array in zip(graph.parameters, arrays, strict=True)
+    ]
+
+
+def _by_name(graph: Graph, inputs: Mapping[str, Any]) -> list[Any]:
+    left = dict(inputs)
+    arrays: list[Any] = []
+    missing: list[str] = []
+    for parameter in graph.parameters:
+        record = graph.node(parameter)
+        accepted = [*sorted(record.names[0]), record.name]
+        given = next((name for name in accepted if name in left), None)
+        if given is None:
+            missing.append(accepted[0])
+        else:
+            arrays.append(left.pop(given))
+    if missing:
+        raise InputError("inputs are missing", got=sorted(inputs), expected=", ".join(missing))
+    if left:
+        known = [min(graph.node(p).names[0] or {graph.node(p).name}) for p in graph.parameters]
+        raise InputError("there are no such inputs", got=sorted(left), expected=", ".join(known))
+    return arrays
+
+
+def _checked(record: Node, array: Any, sizes: dict[Symbol, int]) -> Any:
+    type_ = record.types[0]
+    if not isinstance(type_, TensorType):
+        return array
+    array = np.asarray(array)
+    name = min(record.names[0] or {record.name})
+    got = TensorType(type_.dtype, array.shape)
+    if array.dtype != type_.dtype.numpy:
+        raise InputError(f"input {name!r} has the wrong type", got=array.dtype, expected=type_)
+    if type_.shape is None:
+        return array
+    if len(type_.shape) != array.ndim or not all(
+        _fits(declared, size, sizes)
+        for declared, size in zip(type_.shape, array.shape, strict=True)
+    ):
+        raise InputError(f"input {name!r} has the wrong shape", got=got, expected=type_)
+    return array
+
+
+def _fits(declared: Dim, size: int, sizes: dict[Symbol, int]) -> bool:
+    symbol = _plain_symbol(declared)
+    if symbol is not None and sizes.setdefault(symbol, size) != size:
+        return False
+    return eq(declared, size) is not False
+
+
+def _plain_symbol(d: Dim) -> Symbol | None:
+    """The symbol that a size is, if it is nothing but one."""
+    if not isinstance(d, Expr):
+        return None
+    symbols = d.symbols()
+    (first, *rest) = symbols or (None,)
+    return first if first is not None and not rest and str(d) == str(first) else None
+
+
+def _use_counts(graph: Graph, order: Sequence[int]) -> dict[Value, int]:
+    counts: dict[Value, int] = {}
+    for node in order:
+        for source in graph.inputs(node):
+            if source is not None:
+                counts[source] = counts.get(source, 0) + 1
+    return counts
+
+
+def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
+    where = record.origin or f"{record.op.kind} {record.name!r}"
+    try:
+        # Floating-point warnings are not errors of a model: infinities and NaN are values.
+        with np.errstate(all="ignore"):
+            return cast("tuple[Any, ...]", record.op.evaluate(*record.op.slots(arrays)))
+    except Error as error:
+        if error.where is not None:
+            raise
+        raise type(error)(
+            error.what, where=where, got=error.got, expected=error.expected, fix=error.fix
+        ) from error
+    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
+        raise ExecutionError(
+            f"{record.op.kind} failed while it was evaluated", where=where, got=str(error)[:300]
+        ) from error

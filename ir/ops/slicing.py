@@ -1,0 +1,243 @@
+"""Slice and StridedSlice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..dim import Dim, bounds, ceil_div, maximum, minimum
+from ..errors import ShapeError
+from ..op import Array, Fact, Op, Port
+from ..types import TensorType, Type, normalize_axis
+from .rules import (
+    Shape,
+    axes_in,
+    count_of,
+    ints_of,
+    known_dims,
+    known_ints,
+    one_dtype,
+    unique_axes,
+    unknown_dim,
+    unknown_shape,
+)
+
+# A bound beyond this is "to the end" however long a symbolic axis is.
+_FAR = 1 << 31
+
+
+def _bound(value: Dim, size: Dim, *, backwards: bool) -> Dim | None:
+    """A start or stop counted from 0 and limited to the axis; None where its sign is not known."""
+    if isinstance(value, int):
+        if value >= _FAR - 1:
+            return size - 1 if backwards else size
+        if value <= 1 - _FAR:
+            return -1 if backwards else 0
+    low, high = bounds(value)
+    if high is not None and high < 0:
+        value = value + size
+    elif low is None or low < 0:
+        return None
+    if backwards:
+        return maximum(minimum(value, size - 1), -1)
+    return maximum(minimum(value, size), 0)
+
+
+def slice_length(op: Op, size: Dim, start: Dim | None, stop: Dim | None, step: int | None) -> Dim:
+    """How many elements NumPy's slice start:stop:step of an axis has; unknown parts are None."""
+    if step == 0:
+        raise ShapeError("a slice has step 0", expected="a step other than 0")
+    top = bounds(size)[1]
+    if step is None or start is None or stop is None:
+        return unknown_dim(op, 0, top)
+    first = _bound(start, size, backwards=step < 0)
+    last = _bound(stop, size, backwards=step < 0)
+    if first is None or last is None:
+        return unknown_dim(op, 0, top)
+    span = last - first if step > 0 else first - last
+    return maximum(ceil_div(span, abs(step)), 0)
+
+
+@dataclass(frozen=True)
+class Slice(Op):
+    """data[start:stop:step] on the listed axes (all leading ones where no list is given)."""
+
+    kind: ClassVar[str] = "Slice"
+    version: ClassVar[int] = 8
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("data"),
+        Port("start"),
+        Port("stop"),
+        Port("step"),
+        Port("axes", optional=True),
+    )
+    carries_shapes: ClassVar[bool] = True
+
+    def infer(
+        self, data: Fact, start: Fact, stop: Fact, step: Fact, axes: Fact | None = None
+    ) -> tuple[Type, ...]:
+        one_dtype(start, stop, step)
+        shape, dtype = data.tensor.shape, data.tensor.dtype
+        if shape is None:
+            return (TensorType(dtype, None),)
+        count = next((c for c in map(count_of, (start, stop, step)) if c is not None), None)
+        listed = None if count is None else list(range(count))
+        if axes is not None:
+            listed = axes_in(axes, len(shape))
+        if listed is None:
+            return (TensorType(dtype, unknown_shape(self, len(shape))),)
+        given = [known_dims(f) for f in (start, stop)]
+        steps = known_ints(step)
+        for values in (*given, steps):
+            if values is not None and len(values) != len(listed):
+                raise ShapeError(
+                    "start, stop, step and axes must have one length",
+                    got=f"{len(values)} values for {len(listed)} axes",
+                )
+        unique_axes(listed, len(shape))
+        out = list(shape)
+        for i, axis in enumerate(listed):
+            first, last = (None if v is None else v[i] for v in given)
+            out[axis] = slice_length(
+                self, shape[axis], first, last, None if steps is None else steps[i]
+            )
+        return (TensorType(dtype, tuple(out)),)
+
+    def evaluate(
+        self, data: Array, start: Array, stop: Array, step: Array, axes: Array | None = None
+    ) -> tuple[Array, ...]:
+        listed = list(range(start.size)) if axes is None else ints_of(axes)
+        index = [slice(None)] * data.ndim
+        for axis, *parts in zip(
+            unique_axes(listed, data.ndim),
+            ints_of(start),
+            ints_of(stop),
+            ints_of(step),
+            strict=True,
+        ):
+            if parts[2] == 0:
+                raise ShapeError("a slice has step 0", expected="a step other than 0")
+            index[axis] = slice(*parts)
+        return (np.ascontiguousarray(data[tuple(index)]),)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One entry of a StridedSlice: what it does to which axis."""
+
+    position: int
+    axis: int
+    new: bool = False
+    shrink: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class StridedSlice(Op):
+    """begin:end:strides per axis; masks hold one number per entry.
+
+    begin_mask and end_mask: 1 ignores the bound. new_axis_mask inserts an axis of size 1,
+    shrink_axis_mask takes one element and drops the axis, ellipsis_mask (once) stands for all
+    axes that the other entries leave.
+    """
+
+    kind: ClassVar[str] = "StridedSlice"
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("data"),
+        Port("begin"),
+        Port("end"),
+        Port("strides", optional=True),
+    )
+    carries_shapes: ClassVar[bool] = True
+    begin_mask: tuple[int, ...] = ()
+    end_mask: tuple[int, ...] = ()
+    new_axis_mask: tuple[int, ...] = ()
+    shrink_axis_mask: tuple[int, ...] = ()
+    ellipsis_mask: tuple[int, ...] = ()
+
+    def _entries(self, count: int, rank: int) -> list[_Entry]:
+        def on(mask: Sequence[int], i: int) -> bool:
+            return i < len(mask) and mask[i] == 1
+
+        fresh = sum(on(self.new_axis_mask, i) for i in range(count))
+        dots = sum(on(self.ellipsis_mask, i) for i in range(count))
+        if dots > 1:
+            raise ShapeError("a strided slice has one ellipsis at most", got=dots)
+        left = rank - (count - fresh - dots)
+        if left < 0:
+            raise ShapeError("a strided slice lists more axes than there are", got=count)
+        out: list[_Entry] = []
+        axis = 0
+        for i in range(count):
+            if on(self.ellipsis_mask, i):
+                out += [_Entry(i, axis + j, whole=True) for j in range(left)]
+                axis += left
+            elif on(self.new_axis_mask, i):
+                out.append(_Entry(i, -1, new=True))
+            else:
+                out.append(_Entry(i, axis, shrink=on(self.shrink_axis_mask, i)))
+                axis += 1
+        return [*out, *(_Entry(-1, a, whole=True) for a in range(axis, rank))]
+
+    def _masked(self, i: int) -> tuple[bool, bool]:
+        free = [i < len(m) and m[i] == 1 for m in (self.begin_mask, self.end_mask)]
+        return free[0], free[1]
+
+    def infer(
+        self, data: Fact, begin: Fact, end: Fact, strides: Fact | None = None
+    ) -> tuple[Type, ...]:
+        shape, dtype = data.tensor.shape, data.tensor.dtype
+        count = next((c for c in map(count_of, (begin, end)) if c is not None), None)
+        if shape is None or count is None:
+            return (TensorType(dtype, None),)
+        firsts, lasts = known_dims(begin), known_dims(end)
+        steps = [1] * count if strides is None else known_ints(strides)
+        out: list[Dim] = []
+        for entry in self._entries(count, len(shape)):
+            if entry.new:
+                out.append(1)
+            elif entry.whole:
+                out.append(shape[entry.axis])
+            elif not entry.shrink:
+                out.append(self._length(entry, shape, firsts, lasts, steps))
+        return (TensorType(dtype, tuple(out)),)
+
+    def _length(
+        self,
+        entry: _Entry,
+        shape: Shape,
+        firsts: Sequence[Dim] | None,
+        lasts: Sequence[Dim] | None,
+        steps: Sequence[int] | None,
+    ) -> Dim:
+        step = None if steps is None else steps[entry.position]
+        free_first, free_last = self._masked(entry.position)
+        back = step is not None and step < 0
+        first = None if firsts is None else firsts[entry.position]
+        last = None if lasts is None else lasts[entry.position]
+        first = (_FAR if back else 0) if free_first else first
+        last = (-_FAR if back else _FAR) if free_last else last
+        return slice_length(self, shape[entry.axis], first, last, step)
+
+    def evaluate(
+        self, data: Array, begin: Array, end: Array, strides: Array | None = None
+    ) -> tuple[Array, ...]:
+        firsts, lasts = ints_of(begin), ints_of(end)
+        steps = [1] * len(firsts) if strides is None else ints_of(strides)
+        index: list[slice | int | None] = []
+        for entry in self._entries(len(firsts), data.ndim):
+            i = entry.position
+            if entry.new:
+                index.append(None)
+            elif entry.whole:
+                index.append(slice(None))
+            elif entry.shrink:
+                index.append(normalize_axis(firsts[i], data.shape[entry.axis]))
+            else:
+                free_first, free_last = self._masked(i)
+                first = None if free_first else firsts[i]
+                index.append(slice(first, None if free_last else lasts[i], steps[i]))
+        return (np.array(data[tuple(index)]),)

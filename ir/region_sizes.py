@@ -1,0 +1,308 @@
+"""A region's sizes for one set of input shapes, and the checks that need them.
+
+`RegionTables` turns a region into index arrays once; `sizes(env)` then evaluates every size
+expression and checks, without a Python loop over steps, that sizes are not negative, that parts
+lie inside their whole, that no operand of any step leaves its buffer for any sign of its strides,
+and that a step overwrites what it reads only where its kernel may. About 0.5 ms for 400 steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .dim import Dim, compile_dims
+from .errors import MemoryLimitError, VerificationError
+from .plan import ARENA, Constant, KernelStep, Region
+from .specs import DimArg, GemmSpec, Size, Spec
+from .tiles import packed_size
+from .verify_plan import buffer_roots, is_pointwise, same_walk, walks
+
+Ints = npt.NDArray[np.int64]
+
+# No address space is larger; below it int64 arithmetic on bytes cannot overflow.
+MAX_BYTES = 1 << 47
+_MAX_SIZE = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class RegionSizes:
+    """Sizes of a region for one set of shapes, verified.
+
+    values: the distinct size expressions' values (RegionTables says which is which); elements and
+    nbytes: per buffer; inner: bytes from the start of the buffer's root to its own start; work:
+    per kernel step. Buffers' shapes: RegionTables.shape(sizes, b).
+    """
+
+    values: Ints
+    elements: Ints
+    nbytes: Ints
+    inner: Ints
+    work: Ints
+
+
+class RegionTables:
+    """Index arrays of one region whose plan passed verify_plan.
+
+    operand_buffer, operand_start: buffer numbers of all kernel steps' operands, one after the
+    other, and where each kernel step begins; step_dims, step_dims_start: the same for run-time
+    sizes, as positions in RegionSizes.values. `kernels` are the steps' numbers. root: per buffer.
+    """
+
+    def __init__(self, region: Region, constants: Sequence[Constant]) -> None:
+        self.region, self.constants = region, constants
+        self._positions: dict[Dim, int] = {}
+        self.kernels = [n for n, s in enumerate(region.steps) if isinstance(s, KernelStep)]
+        steps = [s for s in region.steps if isinstance(s, KernelStep)]
+        self.root = _ints(buffer_roots(region))
+        dims = [self._position(d) for d in region.dims]
+        self.operand_buffer = _ints([b for s in steps for b in s.buffers])
+        self.operand_start = _starts([len(s.buffers) for s in steps])
+        self.step_dims = _ints([dims[d] for s in steps for d in s.dims])
+        self.step_dims_start = _starts([len(s.dims) for s in steps])
+        self._work = _ints([self._position(s.work) for s in steps])
+        self._lay_out_buffers(region, constants)
+        self._lay_out_operands(steps, dims)
+        self._evaluate = compile_dims(list(self._positions))
+
+    def _position(self, d: Dim) -> int:
+        return self._positions.setdefault(d, len(self._positions))
+
+    def _lay_out_buffers(self, region: Region, constants: Sequence[Constant]) -> None:
+        one = self._position(1)
+        shapes = [[self._position(d) for d in b.shape] for b in region.buffers]
+        self._shapes = shapes
+        self._shape_terms = _ints([p for s in shapes for p in [one, *s]])
+        self._shape_starts = _starts([1 + len(s) for s in shapes])[:-1]
+        self.itemsize = _ints([b.dtype.numpy.itemsize for b in region.buffers])
+        # Packed constants are padded: their number of elements is no product of their shape.
+        self._packed = {
+            i: _packed_elements(constants[b.index])
+            for i, b in enumerate(region.buffers)
+            if b.kind == "constant" and constants[b.index].layout is not None
+        }
+        # Parts in an order in which each follows the whole it lies inside.
+        self._parts: list[tuple[int, int, int]] = []
+        waiting = [i for i, b in enumerate(region.buffers) if b.inside is not None]
+        done = {i for i, b in enumerate(region.buffers) if b.inside is None}
+        while waiting:
+            later: list[int] = []
+            for i in waiting:
+                b = region.buffers[i]
+                assert b.inside is not None
+                if b.inside in done:
+                    done.add(i)
+                    self._parts.append((i, b.inside, self._position(b.inside_offset)))
+                else:
+                    later.append(i)
+            waiting = later
+
+    def _lay_out_operands(self, steps: list[KernelStep], dims: list[int]) -> None:
+        sizes: list[int] = []
+        strides: list[int] = []
+        offsets: list[int] = []
+        counts: list[int] = []
+        # Pairs of operands (written, other) of one step that lie in one root buffer.
+        self._pairs: list[tuple[int, int, bool]] = []
+        one, zero = self._position(1), self._position(0)
+        terms: dict[Spec, list[tuple[list[Size], list[Size], Size]]] = {}
+        for step in steps:
+            if step.spec not in terms:
+                terms[step.spec] = _terms(step.spec)
+            table = [dims[d] for d in step.dims]
+            for walk, stride, offset in terms[step.spec]:
+                sizes += [one, *(self._size(s, table) for s in walk)]
+                strides += [zero, *(self._size(s, table) for s in stride)]
+                offsets.append(self._size(offset, table))
+                counts.append(1 + len(walk))
+        for n, step in enumerate(steps):
+            self._find_pairs(step, int(self.operand_start[n]))
+        self._term_size, self._term_stride = _ints(sizes), _ints(strides)
+        self._term_start = _starts(counts)[:-1]
+        self._offset = _ints(offsets)
+
+    def _size(self, size: Size, table: list[int]) -> int:
+        return table[size.index] if isinstance(size, DimArg) else self._position(size)
+
+    def _find_pairs(self, step: KernelStep, at: int) -> None:
+        roots = [int(self.root[b]) for b in step.buffers]
+        count = len(roots)
+        if len(set(roots)) == count:
+            return
+        operands = step.spec.operands()
+        for w in range(count - step.spec.output_count(), count):
+            for r in range(w):
+                if roots[r] == roots[w]:
+                    written = r >= count - step.spec.output_count()
+                    may = not written and is_pointwise(step.spec, r)
+                    may = may and same_walk(operands[r], operands[w])
+                    self._pairs.append((at + w, at + r, may))
+
+    def shape(self, sizes: RegionSizes, b: int) -> tuple[int, ...]:
+        """Buffer b's shape."""
+        return tuple(int(sizes.values[p]) for p in self._shapes[b])
+
+    def dims(self, sizes: RegionSizes) -> Ints:
+        """The run-time sizes of all kernel steps, one after the other."""
+        return sizes.values[self.step_dims]
+
+    def sizes(self, env: Mapping[str, int]) -> RegionSizes:
+        """Evaluate and verify. VerificationError, ShapeError (a symbol's bounds, a division by
+        zero) or MemoryLimitError (more bytes than any machine has)."""
+        numbers = self._evaluate(env)
+        if numbers and not -_MAX_SIZE < min(numbers) <= max(numbers) < _MAX_SIZE:
+            raise VerificationError("a size is beyond any machine", where=self._where())
+        values = np.array(numbers, np.int64)
+        terms = values[self._shape_terms]
+        if len(terms) and terms.min() < 0:
+            b = int(np.searchsorted(self._shape_starts, int(terms.argmin()), side="right")) - 1
+            raise VerificationError(
+                "a buffer has a negative size", where=self._buffer(b), got=int(terms.min())
+            )
+        elements = np.ones(0, np.int64)
+        if len(terms):
+            rough = np.multiply.reduceat(terms.astype(np.float64), self._shape_starts)
+            worst = int((rough * self.itemsize).argmax())
+            if float(rough[worst]) * int(self.itemsize[worst]) >= MAX_BYTES:
+                raise MemoryLimitError(
+                    "a buffer is larger than any machine's memory",
+                    where=self._buffer(worst),
+                    got=f"about {rough[worst]:.3g} elements",
+                    fix="check the input shapes",
+                )
+            elements = np.multiply.reduceat(terms, self._shape_starts)
+            for b, count in self._packed.items():
+                elements[b] = count
+        nbytes = elements * self.itemsize
+        sizes = RegionSizes(
+            values, elements, nbytes, self._inner(values, nbytes), values[self._work]
+        )
+        self._check_operands(sizes)
+        return sizes
+
+    def _inner(self, values: Ints, nbytes: Ints) -> Ints:
+        inner = np.zeros(len(nbytes), np.int64)
+        for child, parent, offset in self._parts:
+            size = int(self.itemsize[child])
+            begin = int(values[offset]) * size
+            if size != self.itemsize[parent] and begin:
+                raise VerificationError(
+                    "a buffer lies at an offset inside one of another element size",
+                    where=self._buffer(child),
+                )
+            if begin < 0 or begin + int(nbytes[child]) > int(nbytes[parent]):
+                raise VerificationError(
+                    "a buffer leaves the one it lies inside",
+                    where=self._buffer(child),
+                    got=f"bytes {begin}..{begin + int(nbytes[child])}",
+                    expected=f"0..{int(nbytes[parent])}",
+                )
+            inner[child] = inner[parent] + begin
+        return inner
+
+    def _check_operands(self, sizes: RegionSizes) -> None:
+        if not len(self._offset):
+            return
+        size, stride = sizes.values[self._term_size], sizes.values[self._term_stride]
+        if size.min() < 0:
+            operand = int(np.searchsorted(self._term_start, int(size.argmin()), "right")) - 1
+            raise VerificationError(
+                "a step counts a negative number of elements",
+                where=self._operand(operand),
+                got=int(size.min()),
+            )
+        empty = np.minimum.reduceat(size, self._term_start) == 0
+        rough = (size - 1.0) * stride
+        if not float(np.abs(rough).max()) < MAX_BYTES:
+            # An empty walk touches nothing whatever its strides are.
+            rough[np.repeat(empty, np.diff(np.append(self._term_start, len(size))))] = 0
+            worst = int(np.abs(rough).argmax())
+            if abs(float(rough[worst])) >= MAX_BYTES:
+                operand = int(np.searchsorted(self._term_start, worst, "right")) - 1
+                raise VerificationError("a step leaves its buffer", where=self._operand(operand))
+        span = (size - 1) * stride
+        offset = sizes.values[self._offset]
+        low = offset + np.add.reduceat(np.minimum(span, 0), self._term_start)
+        high = offset + np.add.reduceat(np.maximum(span, 0), self._term_start)
+        bad = ~empty & ((low < 0) | (high >= sizes.elements[self.operand_buffer]))
+        if bad.any():
+            n = int(bad.argmax())
+            b = int(self.operand_buffer[n])
+            raise VerificationError(
+                "a step leaves its buffer",
+                where=self._operand(n),
+                got=f"elements {int(low[n])}..{int(high[n])} of {self._buffer(b)}",
+                expected=f"0..{int(sizes.elements[b]) - 1}",
+            )
+        for w, r, may in self._pairs:
+            if empty[w] or empty[r]:
+                continue
+            at, of = (self._bytes(sizes, n, int(low[n]), int(high[n])) for n in (w, r))
+            if at[0] < of[1] and of[0] < at[1] and not (may and at == of):
+                raise VerificationError(
+                    "a step overwrites what it reads, or writes it twice",
+                    where=self._operand(w),
+                    got=f"bytes {at} and {of} of {self._buffer(int(self.root[self.operand_buffer[w]]))}",
+                )
+
+    def _bytes(self, sizes: RegionSizes, n: int, low: int, high: int) -> tuple[int, int]:
+        b = self.operand_buffer[n]
+        size, inner = int(self.itemsize[b]), int(sizes.inner[b])
+        return inner + low * size, inner + (high + 1) * size
+
+    def arena_roots(self) -> list[int]:
+        """The ARENA buffers that lie inside no other: what memory is placed for."""
+        buffers = self.region.buffers
+        return [i for i, b in enumerate(buffers) if b.kind == ARENA and b.inside is None]
+
+    def _buffer(self, b: int) -> str:
+        return f"buffer {b} ({self.region.buffers[b].name or 'unnamed'})"
+
+    def _operand(self, n: int) -> str:
+        k = int(np.searchsorted(self.operand_start, n, "right")) - 1
+        number = self.kernels[k]
+        name = self.region.steps[number].name or "unnamed"
+        return f"step {number} ({name}), operand {n - int(self.operand_start[k])}"
+
+    def _where(self) -> str:
+        return f"region with {len(self.region.steps)} steps"
+
+
+def _terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:
+    """(sizes, strides, offset) per operand; a packed operand ends in its block of panels."""
+    found: list[tuple[list[Size], list[Size], Size]] = []
+    for n, (walk, operand) in enumerate(zip(walks(spec), spec.operands(), strict=True)):
+        size, stride = list(walk), list(operand.strides)
+        if isinstance(spec, GemmSpec) and n == 1 and spec.packed is not None:
+            if not isinstance(spec.k, int) or not isinstance(spec.n, int):
+                raise VerificationError("a packed operand's sizes are not fixed")
+            block = packed_size(spec.k, spec.n, spec.packed.nr)
+            size, stride = [*size[:-2], block], [*stride[:-2], 1]
+        found.append((size, stride, operand.offset))
+    return found
+
+
+def _packed_elements(c: Constant) -> int:
+    *batch, a, b = c.shape
+    k, n = (b, a) if c.transposed else (a, b)
+    count = packed_size(k, n, c.layout.nr) if c.layout is not None else k * n
+    for d in batch:
+        count *= d
+    if count >= MAX_BYTES:
+        raise MemoryLimitError("a constant is larger than any machine's memory", got=c.shape)
+    return count
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, np.int64)
+
+
+def _starts(counts: Sequence[int]) -> Ints:
+    """[0, c0, c0+c1, ...]."""
+    out: Any = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=out[1:])
+    return out

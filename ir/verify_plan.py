@@ -1,0 +1,337 @@
+"""Plan.verify, the part that needs no sizes: numbers in range, kinds, types, order and lifetimes.
+
+A plan may come from a file, so nothing in it is believed: whatever passes here and in
+`region_sizes` (the part that recomputes sizes, once per new shape) cannot make a kernel touch
+memory that is not its operands'. Every finding is a VerificationError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from .dim import Expr
+from .dtype import DType
+from .errors import VerificationError
+from .plan import (
+    ARENA,
+    CONSTANT,
+    INPUT,
+    OUTPUT,
+    Buffer,
+    Constant,
+    HostStep,
+    KernelStep,
+    Plan,
+    Region,
+)
+from .specs import (
+    DimArg,
+    ElementwiseSpec,
+    GatherSpec,
+    GemmSpec,
+    NormSpec,
+    Operand,
+    ReduceSpec,
+    Size,
+    SoftmaxSpec,
+    Spec,
+)
+from .types import TensorType
+
+_KINDS: Final = (INPUT, OUTPUT, CONSTANT, ARENA)
+MAX_STEPS: Final = 1_000_000
+
+Walk = tuple[Size, ...]
+
+
+def _gemm(s: GemmSpec) -> list[Walk]:
+    out = (*s.batch, s.m, s.n)
+    return [(*s.batch, s.m, s.k), (*s.batch, s.k, s.n), *[out] * (len(s.extras) + 1)]
+
+
+def _reduce(s: ReduceSpec) -> list[Walk]:
+    return [*[(*s.kept, *s.reduced)] * len(s.inputs), s.kept]
+
+
+def _gather(s: GatherSpec) -> list[Walk]:
+    return [(s.outer, s.axis, s.inner), (s.count,), (s.outer, s.count, s.inner)]
+
+
+def _pointwise(s: ElementwiseSpec | SoftmaxSpec | NormSpec) -> list[Walk]:
+    return [s.axes] * len(s.operands())
+
+
+# The iteration space of each operand, in the order of Spec.operands(). A family that is not here
+# may say so itself, by a method `walks()`; one that does neither is refused.
+_WALKS: Final[dict[type[Spec], Callable[[Any], list[Walk]]]] = {
+    GemmSpec: _gemm,
+    ElementwiseSpec: _pointwise,
+    ReduceSpec: _reduce,
+    SoftmaxSpec: _pointwise,
+    NormSpec: _pointwise,
+    GatherSpec: _gather,
+}
+
+
+def walks(spec: Spec) -> list[Walk]:
+    """The sizes each operand's strides go with, operand by operand."""
+    found = _WALKS.get(type(spec))
+    own: Callable[[], list[Walk]] | None = getattr(spec, "walks", None)
+    if found is None and own is None:
+        raise VerificationError("no rule says what this kernel touches", got=type(spec).__name__)
+    listed = list(own()) if found is None and own is not None else found(spec) if found else []
+    operands = spec.operands()
+    if len(listed) != len(operands):
+        raise VerificationError(
+            "a kernel's operands and iteration spaces differ in number", got=type(spec).__name__
+        )
+    for walk, operand in zip(listed, operands, strict=True):
+        if len(walk) != len(operand.strides):
+            raise VerificationError(
+                "an operand has not one stride per axis",
+                where=type(spec).__name__,
+                got=len(operand.strides),
+                expected=len(walk),
+            )
+    return listed
+
+
+def verify_plan(plan: Plan) -> None:
+    """VerificationError where the plan contradicts itself. Sizes are checked by RegionTables."""
+    defined: set[int] = set()
+    for port in plan.inputs:
+        _slot(plan, port.slot, f"input {port.name!r}")
+        if port.slot in defined:
+            raise _broken("two inputs share a slot", f"input {port.name!r}", port.slot)
+        defined.add(port.slot)
+    for slot, constant in plan.constant_slots:
+        _slot(plan, slot, "constant slots")
+        _index(constant, len(plan.constants), "constant slots", "constant")
+        if plan.constants[constant].layout is not None:
+            raise _broken("a packed constant is a result", "constant slots", constant)
+        defined.add(slot)
+    for constant in plan.constants:
+        _verify_constant(constant)
+    for number, region in enumerate(plan.regions):
+        where = f"region {number}"
+        _need(region.inputs, defined, where)
+        verify_region(region, plan.constants, where)
+        for slot in region.outputs:
+            _slot(plan, slot, where)
+        _agree(plan, region, where)
+        defined.update(region.outputs)
+        if region.terminal is not None:
+            needed = [s for s in region.terminal.inputs if s is not None]
+            _need(needed, defined, f"{where}, {region.terminal.name or 'terminal'}")
+            for slot in region.terminal.outputs:
+                _slot(plan, slot, where)
+            defined.update(region.terminal.outputs)
+    _need([p.slot for p in plan.outputs], defined, "outputs")
+
+
+def _agree(plan: Plan, region: Region, where: str) -> None:
+    """Element types of buffers and of the slots they stand for are the same."""
+    for b in region.buffers:
+        if b.kind in (INPUT, OUTPUT) and b.inside is None:
+            slot = (region.inputs if b.kind == INPUT else region.outputs)[b.index]
+            t = plan.slots[slot]
+            if not isinstance(t, TensorType) or t.dtype is not b.dtype:
+                raise _broken("a buffer and its slot differ in type", where, f"{b.dtype}, {t}")
+
+
+def _verify_constant(c: Constant) -> None:
+    sizes = (*c.shape, *((c.layout.nr,) if c.layout else ()))
+    if any(not _is_int(d) or d < 0 for d in sizes):
+        raise _broken("a constant's sizes are not numbers", "constants", sizes)
+    if c.layout is not None and (len(c.shape) < 2 or c.layout.nr < 1):
+        raise _broken("a packed constant is no matrix", "constants", c.shape)
+
+
+def verify_region(region: Region, constants: Sequence[Constant], where: str = "region") -> None:
+    """One region's buffers, steps, order and lifetimes."""
+    if len(region.steps) > MAX_STEPS:
+        raise _broken("a region has too many steps", where, len(region.steps))
+    for b, buffer in enumerate(region.buffers):
+        _verify_buffer(region, constants, b, buffer, where)
+    roots = buffer_roots(region, where)
+    taken: dict[tuple[str, int], int] = {}
+    for b, buffer in enumerate(region.buffers):
+        if buffer.kind in (INPUT, OUTPUT) and buffer.inside is None:
+            if taken.setdefault((buffer.kind, buffer.index), b) != b:
+                raise _broken(f"two buffers are {buffer.kind} {buffer.index}", where, b)
+    for n in range(len(region.outputs)):
+        if (OUTPUT, n) not in taken:
+            raise _broken(f"nothing stands for output {n}", where, "no buffer")
+    for source in region.symbols:
+        _index(source.input, len(region.inputs), where, "region input of a symbol")
+        b = taken.get((INPUT, source.input))
+        if b is None:
+            raise _broken("a symbol is read off an input without a buffer", where, source.symbol)
+        _index(source.axis, len(region.buffers[b].shape), where, "axis of a symbol")
+    written: set[int] = set()
+    for n, step in enumerate(region.steps):
+        here = f"{where}, step {n} ({step.name or 'unnamed'})"
+        if isinstance(step, KernelStep):
+            reads, writes = _verify_kernel(region, constants, step, here)
+        else:
+            reads, writes = _verify_host(region, constants, step, here)
+        for b in reads:
+            if region.buffers[b].kind in (ARENA, OUTPUT) and roots[b] not in written:
+                raise _broken(f"buffer {b} is read before anything is written", here, b)
+        for b in writes:
+            if region.buffers[b].kind not in (ARENA, OUTPUT):
+                raise _broken(f"{region.buffers[b].kind} buffer {b} is written", here, b)
+            written.add(roots[b])
+        for b in (*reads, *writes):
+            buffer = region.buffers[b]
+            if buffer.kind == ARENA and not buffer.first <= n <= buffer.last:
+                got = f"alive for {buffer.first}..{buffer.last}"
+                raise _broken(f"buffer {b} is used outside its lifetime", here, got)
+    for (kind, n), b in taken.items():
+        if kind == OUTPUT and b not in written:
+            raise _broken(f"output {n} is never written", where, b)
+
+
+def _verify_buffer(
+    region: Region, constants: Sequence[Constant], b: int, buffer: Buffer, where: str
+) -> None:
+    here = f"{where}, buffer {b} ({buffer.name})"
+    if buffer.kind not in _KINDS:
+        raise _broken("a buffer's kind is not known", here, buffer.kind)
+    if buffer.dtype in (DType.dynamic, DType.string):
+        raise _broken("a buffer's elements have no fixed size", here, buffer.dtype)
+    for d in (*buffer.shape, buffer.inside_offset):
+        if not isinstance(d, Expr) and (not _is_int(d) or d < 0):
+            raise _broken("a size is no number", here, d)
+    if buffer.inside is not None:
+        _index(buffer.inside, len(region.buffers), here, "buffer it lies inside")
+        if buffer.kind not in (ARENA, OUTPUT):
+            raise _broken("only an arena or output buffer may lie inside another", here, "")
+        if region.buffers[buffer.inside].kind != buffer.kind:
+            raise _broken("a buffer and the one it lies inside differ in kind", here, buffer.kind)
+    if buffer.kind == ARENA:
+        if not 0 <= buffer.first <= buffer.last < max(1, len(region.steps)):
+            raise _broken("a lifetime is no range of steps", here, (buffer.first, buffer.last))
+        if buffer.inside is not None:
+            parent = region.buffers[buffer.inside]
+            if not parent.first <= buffer.first <= buffer.last <= parent.last:
+                raise _broken("a buffer outlives the one it lies inside", here, "")
+        return
+    sizes = {INPUT: len(region.inputs), OUTPUT: len(region.outputs), CONSTANT: len(constants)}
+    if buffer.inside is None:
+        _index(buffer.index, sizes[buffer.kind], here, buffer.kind)
+    if buffer.kind == CONSTANT:
+        made = constants[buffer.index]
+        if made.dtype is not buffer.dtype or made.shape != buffer.shape:
+            got = f"{buffer.dtype}{list(buffer.shape)}"
+            raise _broken("a buffer is not its constant", here, got)
+
+
+def buffer_roots(region: Region, where: str = "region") -> list[int]:
+    """For each buffer, the buffer at the end of its chain of `inside`."""
+    roots = list(range(len(region.buffers)))
+    for b in roots.copy():
+        seen: set[int] = set()
+        at = b
+        while (parent := region.buffers[at].inside) is not None:
+            if at in seen:
+                raise _broken("buffers lie inside one another in a circle", where, b)
+            seen.add(at)
+            at = parent
+        roots[b] = at
+    return roots
+
+
+def _verify_kernel(
+    region: Region, constants: Sequence[Constant], step: KernelStep, where: str
+) -> tuple[list[int], list[int]]:
+    """(buffers read, buffers written)."""
+    spec = step.spec
+    operands = spec.operands()
+    walks(spec)
+    if len(step.buffers) != len(operands):
+        raise _broken("a step has not one buffer per operand", where, len(step.buffers))
+    for d in step.dims:
+        _index(d, len(region.dims), where, "size")
+    if spec.dim_args > len(step.dims) or any(d.index < 0 for d in dim_args(spec)):
+        raise _broken("a kernel reads a size the step does not give", where, spec.dim_args)
+    for n, (b, operand) in enumerate(zip(step.buffers, operands, strict=True)):
+        _index(b, len(region.buffers), where, "buffer")
+        buffer = region.buffers[b]
+        if buffer.dtype is not operand.dtype:
+            got = f"operand {n} is {operand.dtype}, buffer {b} {buffer.dtype}"
+            raise _broken("operand and buffer differ in element type", where, got)
+        layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None
+        if layout != (spec.packed if isinstance(spec, GemmSpec) and n == 1 else None):
+            raise _broken("a constant's layout is not what its reader wants", where, layout)
+        if layout is not None and isinstance(spec, GemmSpec):
+            made = constants[buffer.index]
+            k, n_ = made.shape[-2:][:: -1 if made.transposed else 1]
+            if (spec.k, spec.n) != (k, n_):
+                raise _broken("a packed constant has other sizes", where, (spec.k, spec.n))
+    count = spec.output_count()
+    if not 0 < count <= len(operands):
+        raise _broken("a kernel writes nothing", where, count)
+    return list(step.buffers[:-count]), list(step.buffers[-count:])
+
+
+def dim_args(spec: Spec) -> list[DimArg]:
+    """The run-time sizes that walks and operands name."""
+    found: list[DimArg] = []
+    for walk, operand in zip(walks(spec), spec.operands(), strict=True):
+        sizes = (*walk, *operand.strides, operand.offset)
+        found += [s for s in sizes if isinstance(s, DimArg)]
+    return found
+
+
+def _verify_host(
+    region: Region, constants: Sequence[Constant], step: HostStep, where: str
+) -> tuple[list[int], list[int]]:
+    reads = [b for b in step.inputs if b is not None]
+    for b in (*reads, *step.outputs):
+        _index(b, len(region.buffers), where, "buffer")
+        buffer = region.buffers[b]
+        if buffer.kind == CONSTANT and constants[buffer.index].layout is not None:
+            raise _broken("an operation in Python reads a packed constant", where, b)
+    return reads, list(step.outputs)
+
+
+def is_pointwise(spec: Spec, reader: int) -> bool:
+    """May the kernel write an element that operand `reader` names at the same place?
+
+    Then it reads that element before it writes it, and no other worker reads it.
+    """
+    if isinstance(spec, GemmSpec):
+        return reader >= 2
+    return isinstance(spec, ElementwiseSpec | SoftmaxSpec | NormSpec)
+
+
+def same_walk(a: Operand, b: Operand) -> bool:
+    return (a.dtype.bits, a.strides, a.offset) == (b.dtype.bits, b.strides, b.offset)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _index(n: object, size: int, where: str, what: str) -> None:
+    if not isinstance(n, int) or not 0 <= n < size:
+        raise VerificationError(
+            f"a plan names a {what} that there is not", where=where, got=n, expected=f"0..{size}"
+        )
+
+
+def _slot(plan: Plan, slot: int, where: str) -> None:
+    _index(slot, len(plan.slots), where, "slot")
+
+
+def _need(slots: Sequence[int], defined: set[int], where: str) -> None:
+    missing = [s for s in slots if s not in defined]
+    if missing:
+        raise _broken("a slot is read before it is written", where, missing[:5])
+
+
+def _broken(what: str, where: str, got: object) -> VerificationError:
+    text = str(got)
+    return VerificationError(what, where=where, got=text if len(text) < 200 else text[:197] + "...")

@@ -1,0 +1,121 @@
+"""What a caller may hand in: each input checked against the plan's ports, by name.
+
+Symbols are bound by the first input that shows them as a plain size, then every expression is
+compared. Any strides, alignment and byte order are accepted, another element type is not: a
+silent conversion would hide a mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.dim import Dim, Expr, Symbol, evaluate
+from ..ir.dtype import DType
+from ..ir.errors import Error, InputError
+from ..ir.plan import PlanPort
+from ..ir.types import TensorType
+
+
+def check_inputs(ports: Sequence[PlanPort], values: Sequence[Any]) -> dict[str, int]:
+    """The symbols' values. InputError names the input, what it got and what it expects."""
+    if len(values) != len(ports):
+        raise InputError(
+            "the model takes another number of inputs",
+            got=len(values),
+            expected=f"{len(ports)}: {', '.join(p.name for p in ports)}",
+        )
+    env: dict[str, int] = {}
+    seen: dict[str, str] = {}
+    for port, value in zip(ports, values, strict=True):
+        if isinstance(port.type, TensorType):
+            check_tensor(port.name, port.type, value)
+            _bind(port, value, env, seen)
+    for port, value in zip(ports, values, strict=True):
+        if isinstance(port.type, TensorType) and port.type.shape is not None:
+            _check_shape(port, port.type.shape, value.shape, env, seen)
+    return env
+
+
+def check_tensor(name: str, wanted: TensorType, value: Any) -> None:
+    """Is it an array of the wanted element type and rank? InputError."""
+    if not isinstance(value, np.ndarray):
+        raise InputError(
+            f"input {name!r} is not an array",
+            got=type(value).__name__,
+            expected=str(wanted),
+            fix="pass numpy.asarray(value)",
+        )
+    if wanted.dtype is not DType.dynamic and not same_dtype(value.dtype, wanted.dtype):
+        raise InputError(
+            f"input {name!r} has another element type",
+            got=f"{value.dtype.newbyteorder('=')}",
+            expected=f"{_name(wanted.dtype)}",
+            fix=f"convert it: {name if name.isidentifier() else 'x'}.astype({_name(wanted.dtype)!r})",
+        )
+    if wanted.shape is not None and value.ndim != len(wanted.shape):
+        raise InputError(
+            f"input {name!r} has another number of dimensions",
+            got=f"{value.ndim}: {list(value.shape)}",
+            expected=f"{len(wanted.shape)}: {wanted}",
+        )
+
+
+def same_dtype(dtype: np.dtype[Any], wanted: DType) -> bool:
+    """The same elements, in whatever byte order."""
+    if wanted is DType.string:
+        return dtype.kind in "OUST"
+    return dtype == wanted.numpy or dtype.newbyteorder("=") == wanted.numpy
+
+
+def _name(dtype: DType) -> str:
+    return "str" if dtype is DType.string else dtype.numpy.name
+
+
+def _bind(port: PlanPort, value: Any, env: dict[str, int], seen: dict[str, str]) -> None:
+    assert isinstance(port.type, TensorType)
+    for axis, d in enumerate(port.type.shape or ()):
+        if (s := plain_symbol(d)) is not None and s.name not in env:
+            env[s.name] = int(value.shape[axis])
+            seen[s.name] = f"axis {axis} of input {port.name!r}"
+
+
+def plain_symbol(d: Dim) -> Symbol | None:
+    """The symbol that `d` is, if it is just one."""
+    if not isinstance(d, Expr) or len(d.terms) != 1:
+        return None
+    monomial, coefficient = d.terms[0]
+    if coefficient != 1 or len(monomial) != 1 or monomial[0][1] != 1:
+        return None
+    return monomial[0][0] if isinstance(monomial[0][0], Symbol) else None
+
+
+def _check_shape(
+    port: PlanPort,
+    wanted: Sequence[Dim],
+    got: Sequence[int],
+    env: dict[str, int],
+    seen: dict[str, str],
+) -> None:
+    for axis, d in enumerate(wanted):
+        where = f"axis {axis} of input {port.name!r}"
+        try:
+            size = evaluate(d, env)
+        except Error as e:  # bounds, or a symbol that no input shows
+            raise InputError(
+                f"input {port.name!r} has a size that the model does not allow",
+                where=where,
+                got=f"{list(got)}: {e.what}{'' if e.got is None else f' ({e.got})'}",
+                expected=f"{port.type}" + (f", {e.expected}" if e.expected is not None else ""),
+            ) from e
+        if size != got[axis]:
+            first = plain_symbol(d)
+            why = f", as {d} is {size} ({seen[first.name]})" if first and first.name in seen else ""
+            raise InputError(
+                f"input {port.name!r} has another shape",
+                where=where,
+                got=f"{list(got)}",
+                expected=f"{port.type}{why}",
+            )

@@ -1,0 +1,378 @@
+"""The loops around the register tile, and how workers share them.
+
+    for each matrix of the batch
+      for each NC panels of B                     (packed here, unless constant or read in place)
+        for each MC tiles of rows
+          for each KC of depth                    (A packed here, where that pays)
+            for each panel: for each tile of rows: the register tile
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ....ir.specs import GemmSpec, Size
+from ....ir.target import Target
+from ...codegen.emit import Function, Module
+from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
+from ...codegen.kernel import Kernel as Entry
+from ...codegen.values import ELEMENT, Value, integer
+from ..contract import Kernel
+from ..walk import Space, coalesce
+from .dot import ROWS, dot_function
+from .micro import Context, Shape
+from .packing import pack_a_function, pack_b_function
+from .tiling import choose
+
+
+def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a product."""
+    module = Module(target)
+    tiling = choose(spec, target)
+    g = Context(spec, target, module, tiling)
+    out = INPLACE if spec.extras else WRITE
+    buffers = [READ, READ, *[READ_SHARED] * len(spec.extras), out]
+    entry = open_kernel(module, symbol, buffers, spec.dim_args)
+    loops = Loops(g, entry)
+    f = entry.function
+    if spec.n == 1:
+        loops.column()
+    elif isinstance(spec.n, int):
+        loops.tiles()
+    else:
+        with f.if_(f.icmp("eq", loops.n, 1)) as branch:
+            loops.column()
+            branch.else_()
+            loops.tiles()
+    return Kernel(symbol, module.text(), max(64, loops.scratch))
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """One worker's share: matrices, tiles of rows, panels, each [lo, hi)."""
+
+    batch: tuple[Value, Value]
+    tiles: tuple[Value, Value]
+    panels: tuple[Value, Value]
+
+
+class Loops:
+    """Writes the body of one kernel."""
+
+    def __init__(self, g: Context, entry: Entry) -> None:
+        self.g, self.entry, self.f = g, entry, entry.function
+        spec, f = g.spec, self.f
+        self.frame = f.stack(max(8, g.frame_bytes))
+        for i, d in enumerate(entry.dims):
+            g.set_dim(f, self.frame, i, d)
+        self.m, self.n, self.k = (self.size(s) for s in (spec.m, spec.n, spec.k))
+        operands = spec.operands()
+        rank = len(spec.batch)
+        self.space: Space = coalesce(spec.batch, [o.strides[:rank] for o in operands])
+        self.scratch = 0
+        self.pointers = [
+            f.at(p, self.size(o.offset), ELEMENT[o.dtype.value])
+            for p, o in zip(entry.buffers, operands, strict=True)
+        ]
+
+    def size(self, size: Size) -> Value:
+        return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
+
+    def product(self, sizes: Sequence[Size]) -> Value:
+        total = integer(1)
+        for s in sizes:
+            total = self.f.mul(total, self.size(s))
+        return total
+
+    def reserve(self, elements: int) -> Value:
+        """The address of that many accumulator elements of the worker's scratch."""
+        at = self.scratch
+        self.scratch += -(-elements * self.g.bytes // 64) * 64
+        return self.f.offset(self.entry.scratch, at)
+
+    # -- one matrix after the other -----------------------------------------------------------
+
+    def matrix(self, index: Value) -> tuple[Value, Value]:
+        """Addresses of A and B of a matrix of the batch; the frame gets those of extras and out."""
+        f, g = self.f, self.g
+        offsets = [integer(0)] * len(self.pointers)
+        left = index
+        for axis in reversed(range(len(self.space.axes))):
+            if axis == 0:
+                here = left
+            else:
+                size = self.size(self.space.axes[axis])
+                here, left = f.urem(left, size), f.udiv(left, size)
+            offsets = [
+                f.add(at, f.mul(here, self.size(s[axis])))
+                for at, s in zip(offsets, self.space.strides, strict=True)
+            ]
+        places = [
+            f.at(p, at, ELEMENT[o.dtype.value])
+            for p, at, o in zip(self.pointers, offsets, g.spec.operands(), strict=True)
+        ]
+        for i, place in enumerate(places[2:]):
+            g.set_base(f, self.frame, i, place)
+        return places[0], places[1]
+
+    # -- N = 1 --------------------------------------------------------------------------------
+
+    def column(self) -> None:
+        """Matrix times vector: workers share the rows of all matrices."""
+        f, g = self.f, self.g
+        rows = min(ROWS, g.spec.m) if isinstance(g.spec.m, int) and g.spec.m else ROWS
+        groups = f.ceil_div(self.m, rows)
+        total = f.mul(self.product(self.space.axes), groups)
+        lo, hi = share(f, total, self.entry.worker, self.entry.workers)
+        wide = dot_function(g, rows)
+        single = wide if rows == 1 else dot_function(g, 1)
+        element = ELEMENT[g.spec.a.dtype.value]
+        stride = self.size(g.spec.a.strides[-2])
+        with f.range(lo, hi, unroll=1) as unit:
+            index, group = f.udiv(unit, groups), f.urem(unit, groups)
+            a, b = self.matrix(index)
+            m0 = f.mul(group, rows)
+
+            def call(function: Function, m: Value, a: Value = a, b: Value = b) -> None:
+                at = f.at(a, f.mul(m, stride), element)
+                f.call_function(function, self.frame, at, b, m, self.k)
+
+            with f.if_(f.icmp("sle", f.add(m0, rows), self.m)) as branch:
+                call(wide, m0)
+                branch.else_()
+                with f.range(m0, self.m, unroll=1) as m:
+                    call(single, m)
+
+    # -- tiles --------------------------------------------------------------------------------
+
+    def tiles(self) -> None:
+        f, g, t = self.f, self.g, self.g.tiling
+        count = self.tile_count()
+        panels = f.ceil_div(self.n, t.nr)
+        batch = self.product(self.space.axes)
+        a_scratch = self.reserve(t.mc * t.strip if t.pack_a != "no" else 0)
+        b_scratch = self.reserve(t.nc * t.kc * t.nr if t.pack_b else 0)
+        partial = self.reserve(t.mc * t.mr * t.nc * t.nr if t.blocked else 0)
+        mine = split(f, (batch, count, panels), self.entry, t.mr, t.nr * g.bytes)
+        pack_a = pack_a_function(g) if t.pack_a != "no" else None
+        pack_b = pack_b_function(g) if t.pack_b else None
+        blocks = f.smax(f.ceil_div(self.k, t.kc), 1) if t.blocked else integer(1)
+
+        with f.range(*mine.batch, unroll=1) as index:
+            a, b = self.matrix(index)
+            with self.chunks(mine.panels, t.nc, panels) as (j0, j1):
+                if pack_b and not t.blocked:
+                    self.pack_b(pack_b, b, b_scratch, j0, j1, integer(0), self.k)
+                with (
+                    self.chunks(mine.tiles, t.mc, count) as (t0, t1),
+                    f.range(0, blocks, unroll=1) as block,
+                ):
+                    k0 = f.mul(block, t.kc)
+                    depth = f.smin(f.sub(self.k, k0), t.kc) if t.blocked else self.k
+                    first = f.icmp("eq", block, 0)
+                    last = f.icmp("eq", f.add(block, 1), blocks)
+                    if pack_b and t.blocked:
+                        self.pack_b(pack_b, b, b_scratch, j0, j1, k0, depth)
+                    if pack_a:
+                        self.pack_a(pack_a, a, a_scratch, t0, t1, k0, depth)
+                    inner = Inner(
+                        self, (t0, t1), (j0, j1), a, b, a_scratch, b_scratch, partial,
+                        k0, depth, first, last,
+                    )  # fmt: skip
+                    inner.panels()
+
+    def tile_count(self) -> Value:
+        return self.f.ceil_div(self.m, self.g.tiling.mr)
+
+    def tile_start(self, tile: Value) -> Value:
+        """The first row of a tile: of a known M, the first `longer` tiles are one row taller."""
+        f, t, m = self.f, self.g.tiling, self.g.spec.m
+        if not isinstance(m, int) or len(t.heights) == 1:
+            return f.mul(tile, t.mr)
+        low, longer = t.heights[-1], self.longer()
+        return f.add(f.mul(tile, low), f.smin(tile, longer))
+
+    def longer(self) -> int:
+        """How many tiles have the larger of the two heights of a known M."""
+        t, m = self.g.tiling, self.g.spec.m
+        assert isinstance(m, int)
+        return m - t.heights[-1] * -(-m // t.mr) if len(t.heights) > 1 else 0
+
+    @contextmanager
+    def chunks(
+        self, bounds: tuple[Value, Value], step: int, total: Value
+    ) -> Iterator[tuple[Value, Value]]:
+        """[lo, hi) in pieces of `step`; one piece, without a loop, where `total` is no more."""
+        f, (lo, hi) = self.f, bounds
+        if total.known is not None and total.known <= step:
+            yield lo, hi
+            return
+        with f.range(lo, hi, step, unroll=1) as at:
+            yield at, f.smin(f.add(at, step), hi)
+
+    def pack_a(
+        self, pack: Function, a: Value, to: Value, t0: Value, t1: Value, k0: Value, depth: Value
+    ) -> None:
+        f, g, t = self.f, self.g, self.g.tiling
+        row, step = (self.size(s) for s in g.spec.a.strides[-2:])
+        with f.range(t0, t1, unroll=1) as tile:
+            m = self.tile_start(tile)
+            rows = f.smin(f.sub(self.tile_start(f.add(tile, 1)), m), f.sub(self.m, m))
+            at = f.at(a, f.add(f.mul(m, row), f.mul(k0, step)), ELEMENT[g.spec.a.dtype.value])
+            place = f.at(to, f.mul(f.sub(tile, t0), t.strip), g.acc)
+            f.call_function(pack, self.frame, at, place, rows, depth)
+
+    def pack_b(
+        self, pack: Function, b: Value, to: Value, j0: Value, j1: Value, k0: Value, depth: Value
+    ) -> None:
+        f, g, t = self.f, self.g, self.g.tiling
+        row, column = (self.size(s) for s in g.spec.b.strides[-2:])
+        with f.range(j0, j1, unroll=1) as j:
+            n = f.mul(j, t.nr)
+            at = f.at(b, f.add(f.mul(n, column), f.mul(k0, row)), ELEMENT[g.spec.b.dtype.value])
+            place = f.at(to, f.mul(f.sub(j, j0), t.kc * t.nr), g.acc)
+            f.call_function(pack, self.frame, at, place, f.sub(self.n, n), depth)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """The two innermost loops, over one block of A and some panels of B."""
+
+    loops: Loops
+    rows: tuple[Value, Value]
+    columns: tuple[Value, Value]
+    a: Value
+    b: Value
+    a_scratch: Value
+    b_scratch: Value
+    partial: Value
+    k0: Value
+    depth: Value
+    first: Value
+    last: Value
+
+    def panels(self) -> None:
+        """Groups of full panels, single full panels, and the edge."""
+        loops, t = self.loops, self.loops.g.tiling
+        f, (j0, j1) = loops.f, self.columns
+        full = f.smin(f.udiv(loops.n, t.nr), j1)
+        whole = t.nr // t.lanes
+        singles = j0
+        if full.known != 0:
+            if t.panels > 1:
+                groups = f.mul(f.udiv(f.smax(f.sub(full, j0), 0), t.panels), t.panels)
+                singles = f.add(j0, groups)
+                with f.range(j0, singles, t.panels, unroll=1) as j:
+                    self.column(j, t.panels, whole, edge=False)
+            with f.range(singles, full, unroll=1) as j:
+                self.column(j, 1, whole, edge=False)
+        rest = f.urem(loops.n, t.nr)
+        if rest.known == 0:
+            return
+        vectors, edge = whole, True
+        if rest.known is not None:
+            vectors, edge = -(-rest.known // t.lanes), rest.known % t.lanes != 0
+        # At most one edge panel, and only the worker that has the last panel has it.
+        with f.range(f.smax(full, j0), j1, unroll=1) as j:
+            self.column(j, 1, vectors, edge=edge)
+
+    def column(self, j: Value, panels: int, vectors: int, *, edge: bool) -> None:
+        """All tiles of rows of one panel (or group of panels)."""
+        loops, t = self.loops, self.loops.g.tiling
+        f, (t0, t1) = loops.f, self.rows
+
+        def call(height: int, tile: Value, rows: Value) -> None:
+            self.tile(Shape(height, vectors, panels, edge), j, tile, rows)
+
+        if not t.guarded:
+            longer = loops.longer()
+            if longer:
+                with f.range(t0, f.smin(t1, longer), unroll=1) as tile:
+                    call(t.heights[0], tile, integer(t.heights[0]))
+                t0 = f.smax(t0, longer)
+            with f.range(t0, t1, unroll=1) as tile:
+                call(t.heights[-1], tile, integer(t.heights[-1]))
+            return
+        full = f.smin(f.udiv(loops.m, t.mr), t1)
+        with f.range(t0, full, unroll=1) as tile:
+            call(t.mr, tile, integer(t.mr))
+        with f.range(f.smax(full, t0), t1, unroll=1) as tile:
+            rows = f.sub(loops.m, loops.tile_start(tile))
+            self.shorter(list(t.heights), rows, lambda height: call(height, tile, rows))
+
+    def shorter(self, heights: list[int], rows: Value, call: Callable[[int], None]) -> None:
+        """Call with the shortest tile that holds `rows`."""
+        f = self.loops.f
+        if len(heights) == 1:
+            call(heights[0])
+            return
+        with f.if_(f.icmp("sgt", rows, heights[1])) as branch:
+            call(heights[0])
+            branch.else_()
+            self.shorter(heights[1:], rows, call)
+
+    def tile(self, shape: Shape, j: Value, tile: Value, rows: Value) -> None:
+        loops, g = self.loops, self.loops.g
+        f, t, spec = loops.f, g.tiling, g.spec
+        m, n = loops.tile_start(tile), f.mul(j, t.nr)
+        down, right = f.sub(tile, self.rows[0]), f.sub(j, self.columns[0])
+        if t.pack_a != "no":
+            a = f.at(self.a_scratch, f.mul(down, t.strip), g.acc)
+        else:
+            row, step = (loops.size(s) for s in spec.a.strides[-2:])
+            at = f.add(f.mul(m, row), f.mul(self.k0, step))
+            a = f.at(self.a, at, ELEMENT[spec.a.dtype.value])
+        if spec.packed:
+            at = f.add(f.mul(j, f.mul(loops.k, t.nr)), f.mul(self.k0, t.nr))
+            b = f.at(self.b, at, ELEMENT[spec.b.dtype.value])
+        elif t.pack_b:
+            b = f.at(self.b_scratch, f.mul(right, t.kc * t.nr), g.acc)
+        else:
+            at = f.add(n, f.mul(self.k0, loops.size(spec.b.strides[-2])))
+            b = f.at(self.b, at, ELEMENT[spec.b.dtype.value])
+        slot = f.add(f.mul(right, t.mc), down)
+        partial = f.at(self.partial, f.mul(slot, t.mr * t.nr), g.acc)
+        f.call_function(
+            g.tile(shape), loops.frame, a, b, m, n, rows, f.sub(loops.n, n),
+            self.depth, self.first, self.last, partial,
+        )  # fmt: skip
+
+
+def split(
+    f: Function, counts: tuple[Value, Value, Value], entry: Entry, rows: int, panel_bytes: int
+) -> Ranges:
+    """This worker's share of (matrices, tiles, panels): the grid of workers with the least cost.
+
+    Cost of a share, in multiply-adds per step of K: its tiles, its strips of A once, and its
+    panels of B once, read from far away. Workers that the grid leaves over return.
+    """
+    batch, tiles, panels = counts
+    zero = integer(0)
+    whole = [(zero, batch), (zero, tiles), (zero, panels)]
+    bounds = [(f.var("i64", lo), f.var("i64", hi)) for lo, hi in whole]
+    with f.if_(f.icmp("sgt", entry.workers, 1)):
+        best, grid = f.var("i64", (1 << 62)), [f.var("i64", 1) for _ in counts]
+        with f.range(1, f.add(f.smin(entry.workers, f.smax(batch, 1)), 1), unroll=1) as x:
+            left = f.udiv(entry.workers, x)
+            with f.range(1, f.add(f.smin(left, f.smax(tiles, 1)), 1), unroll=1) as y:
+                z = f.smax(f.smin(f.udiv(left, y), panels), 1)
+                b, t, p = (f.ceil_div(c, d) for c, d in zip(counts, (x, y, z), strict=True))
+                work = f.add(f.mul(f.mul(t, p), 2 * rows), f.mul(t, rows))
+                cost = f.mul(b, f.add(work, f.mul(p, max(1, panel_bytes // 5))))
+                with f.if_(f.icmp("slt", cost, best.get())):
+                    best.set(cost)
+                    for g, v in zip(grid, (x, y, z), strict=True):
+                        g.set(v)
+        x, y, z = (g.get() for g in grid)
+        with f.if_(f.icmp("sge", entry.worker, f.mul(f.mul(x, y), z))):
+            f.ret(0)
+        rest = f.udiv(entry.worker, z)
+        ranks = (f.udiv(rest, y), f.urem(rest, y), f.urem(entry.worker, z))
+        for count, rank, of, (lo, hi) in zip(counts, ranks, (x, y, z), bounds, strict=True):
+            first, last = share(f, count, rank, of)
+            lo.set(first)
+            hi.set(last)
+    found = [(lo.get(), hi.get()) for lo, hi in bounds]
+    return Ranges(*found)

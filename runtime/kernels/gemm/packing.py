@@ -1,0 +1,223 @@
+"""Copies of operands in the order in which register tiles read them.
+
+B: panels of nr columns, each K x nr row after row, the last one padded with zeros. Constants are
+packed once by NumPy (`pack`); other right operands are packed by generated code, a block at a time.
+A: strips of one tile's rows, either rows one after the other or columns one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from ....ir.plan import Constant
+from ....ir.tiles import packed_size
+from ...codegen.emit import Function
+from ...codegen.values import ELEMENT, I64, Value, integer, vec
+from ..walk import load_part, part_of
+from .epilogue import gather
+from .micro import Context
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Panels smaller than this together are packed by the calling thread.
+_WORTH_THREADS = 1 << 20
+
+
+def pack(array: Array, constant: Constant) -> Array:
+    """The array (of `constant.shape`) in the constant's layout: flat, C-contiguous.
+
+    Without a layout that is the array itself. PackedB: per matrix of the leading axes, panels of
+    the last two axes (K, N), or (N, K) where `transposed`; packed_size() elements each.
+    """
+    array = np.asarray(array).reshape(constant.shape)
+    if constant.layout is None:
+        return np.ascontiguousarray(array).reshape(-1)
+    nr = constant.layout.nr
+    matrices = array.swapaxes(-1, -2) if constant.transposed else array
+    k, n = matrices.shape[-2:]
+    matrices = matrices.reshape(-1, k, n)
+    size, panels = packed_size(k, n, nr), -(-n // nr)
+    memory = np.empty(len(matrices) * size * array.dtype.itemsize + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    flat = memory[start : start + len(matrices) * size * array.dtype.itemsize].view(array.dtype)
+    out = flat.reshape(len(matrices), panels, k, nr)
+
+    def one(job: tuple[int, int]) -> None:
+        b, j = job
+        columns = matrices[b, :, j * nr : (j + 1) * nr]
+        out[b, j, :, : columns.shape[1]] = columns
+        out[b, j, :, columns.shape[1] :] = 0
+
+    _for_each([(b, j) for b in range(len(matrices)) for j in range(panels)], one, out.nbytes)
+    return flat
+
+
+def unpack(packed: Array, constant: Constant) -> Array:
+    """The array that `pack` was given."""
+    if constant.layout is None:
+        return packed.reshape(constant.shape)
+    nr = constant.layout.nr
+    *batch, k, n = constant.shape
+    if constant.transposed:
+        k, n = n, k
+    panels = packed.reshape(*batch, -(-n // nr), k, nr)
+    matrices = panels.swapaxes(-3, -2).reshape(*batch, k, -(-n // nr) * nr)[..., :n]
+    return np.ascontiguousarray(matrices.swapaxes(-1, -2) if constant.transposed else matrices)
+
+
+def _for_each(
+    jobs: list[tuple[int, int]], one: Callable[[tuple[int, int]], None], nbytes: int
+) -> None:
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if nbytes < _WORTH_THREADS or threads == 1:
+        for job in jobs:
+            one(job)
+        return
+    with ThreadPoolExecutor(threads, "irc-pack") as pool:
+        list(pool.map(one, jobs))
+
+
+# -- generated code -----------------------------------------------------------------------------
+
+
+def pack_a_function(g: Context) -> Function:
+    """pack(frame, source, to, rows, k): one strip of A, widened to the accumulator's type.
+
+    Rows beyond `rows` (only guarded tiles have them) are zero.
+    """
+    t, a = g.tiling, g.spec.a
+    f = g.module.function(
+        "pack_a",
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "source"), ("ptr noalias", "to")]
+        + [(I64, "rows"), (I64, "k")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p, element = f.params, ELEMENT[a.dtype.value]
+    row, step = (g.size(f, p["frame"], s) for s in a.strides[-2:])
+    if t.pack_a == "columns":
+        starts = range(0, t.a_row, t.lanes)
+        parts = [part_of(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
+        with f.range(0, p["k"], unroll=4) as k:
+            for s, part in zip(starts, parts, strict=True):
+                place = f.at(p["source"], f.add(f.mul(k, step), s), element)
+                x = load_part(f, vec(element, t.lanes), place, part)
+                to = f.at(p["to"], f.add(f.mul(k, t.a_row), s), g.acc)
+                f.store(g.widen(f, x, a.dtype), to, g.align)
+        return f
+    with f.range(0, p["rows"], unroll=1) as i:
+        source = f.at(p["source"], f.mul(i, row), element)
+        to = f.at(p["to"], f.mul(i, t.a_row), g.acc)
+
+        def copy(k: Value, count: Value | None) -> None:
+            part = None if count is None else part_of(f, t.lanes, count)
+            place = f.at(source, f.mul(k, step), element)
+            if step.known == 1:
+                x = load_part(f, vec(element, t.lanes), place, part)
+            else:
+                x = gather(f, element, t.lanes, place, step, part)
+            f.store(g.widen(f, x, a.dtype), f.at(to, k, g.acc), g.align)
+
+        whole = f.mul(f.udiv(p["k"], t.lanes), t.lanes)
+        with f.range(0, whole, t.lanes, unroll=4) as k:
+            copy(k, None)
+        with f.if_(f.icmp("slt", whole, p["k"])):
+            copy(whole, f.sub(p["k"], whole))
+    if t.guarded:
+        with f.range(p["rows"], t.mr, unroll=1) as i:
+            to = f.at(p["to"], f.mul(i, t.a_row), g.acc)
+            with f.range(0, p["k"], t.lanes, unroll=1) as k:
+                f.store(f.as_value(0, g.vector), f.at(to, k, g.acc), g.align)
+    return f
+
+
+def pack_b_function(g: Context) -> Function:
+    """pack(frame, source, to, cols, k): one panel of B, widened to the accumulator's type.
+
+    Columns beyond `cols` are zero.
+    """
+    t, b = g.tiling, g.spec.b
+    f = g.module.function(
+        "pack_b",
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "source"), ("ptr noalias", "to")]
+        + [(I64, "cols"), (I64, "k")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p, element = f.params, ELEMENT[b.dtype.value]
+    row, column = (g.size(f, p["frame"], s) for s in b.strides[-2:])
+    if row.known == 1 and column.known != 1:
+        _pack_transposed(g, f, column)
+        return f
+
+    def copy(k: Value, full: bool) -> None:
+        for c in range(0, t.nr, t.lanes):
+            part = None if full else part_of(f, t.lanes, f.sub(p["cols"], c))
+            place = f.at(p["source"], f.add(f.mul(k, row), f.mul(column, c)), element)
+            if column.known == 1:
+                x = load_part(f, vec(element, t.lanes), place, part)
+            else:
+                x = gather(f, element, t.lanes, place, column, part)
+            to = f.at(p["to"], f.add(f.mul(k, t.nr), c), g.acc)
+            f.store(g.widen(f, x, b.dtype), to, g.align)
+
+    with f.if_(f.icmp("sge", p["cols"], t.nr)) as branch:
+        with f.range(0, p["k"], unroll=4 if column.known == 1 else 1) as k:
+            copy(k, True)
+        branch.else_()
+        with f.range(0, p["k"], unroll=1) as k:
+            copy(k, False)
+    return f
+
+
+def _pack_transposed(g: Context, f: Function, column: Value) -> None:
+    """A panel whose columns are contiguous in memory: squares of lanes x lanes elements are turned
+    around in registers, what is left of them at the edges element by element."""
+    t, b, p = g.tiling, g.spec.b, f.params
+    element, lanes = ELEMENT[b.dtype.value], t.lanes
+    whole = f.mul(f.udiv(p["k"], lanes), lanes)
+    with f.range(0, t.nr, lanes, unroll=1) as c:
+        source = f.at(p["source"], f.mul(column, c), element)
+        left = f.sub(p["cols"], c)
+
+        def elements(lo: Value | int, hi: Value, c: Value = c, source: Value = source) -> None:
+            with f.range(0, lanes, unroll=1) as i, f.range(lo, hi, unroll=1) as k:
+                to = f.at(p["to"], f.add(f.add(f.mul(k, t.nr), c), i), g.acc)
+                with f.if_(f.icmp("slt", i, left)) as inside:
+                    place = f.at(source, f.add(f.mul(column, i), k), element)
+                    f.store(g.widen(f, f.load(element, place), b.dtype), to)
+                    inside.else_()
+                    f.store(f.as_value(0, g.acc), to)
+
+        with f.if_(f.icmp("sge", left, lanes)) as branch:
+            with f.range(0, whole, lanes, unroll=1) as k:
+                places = [f.at(source, f.add(f.mul(column, i), k), element) for i in range(lanes)]
+                rows = [g.widen(f, f.load(vec(element, lanes), x), b.dtype) for x in places]
+                for i, x in enumerate(transposed(f, rows)):
+                    to = f.at(p["to"], f.add(f.mul(f.add(k, i), t.nr), c), g.acc)
+                    f.store(x, to, g.align)
+            elements(whole, p["k"])
+            branch.else_()
+            elements(integer(0), p["k"])
+
+
+def transposed(f: Function, rows: list[Value]) -> list[Value]:
+    """The columns of a square held in registers (rows a power of two): halves change places, then
+    halves of the halves."""
+    rows, lanes = list(rows), len(rows)
+    distance = lanes // 2
+    while distance:
+        for i in range(lanes):
+            if i & distance:
+                continue
+            a, b = rows[i], rows[i + distance]
+            low = [x + lanes - distance if x & distance else x for x in range(lanes)]
+            high = [x + lanes if x & distance else x + distance for x in range(lanes)]
+            rows[i], rows[i + distance] = f.shuffle(a, b, low), f.shuffle(a, b, high)
+        distance //= 2
+    return rows

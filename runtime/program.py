@@ -1,0 +1,254 @@
+"""Program: the machine code of a plan's kernels, loaded, and its constants, packed.
+
+Code is shared: a process holds a kernel once per (spec, Target) as long as any Program uses it,
+and a cache on disk (`code_cache`) keeps it between processes. Packed constants are shared by all
+plans that read the same array in the same layout.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ir.errors import VerificationError
+from ..ir.plan import Constant, Plan
+from ..ir.region_sizes import RegionTables
+from ..ir.specs import Spec
+from ..ir.target import Target
+from ..ir.verify_plan import verify_plan
+from .driver import CodeCache, Driver, load_driver
+from .kernels.contract import Kernel
+
+Array = npt.NDArray[Any]
+Generate = Callable[[Spec, Target, str], Kernel]
+
+# Bytes before the object code of a cache entry: the kernel's scratch, little-endian.
+_HEAD: Final = 8
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedKernel:
+    """A kernel in memory. `library` keeps the address valid."""
+
+    symbol: str
+    address: int
+    scratch: int
+    library: Any
+
+
+class Program:
+    """A plan that can run: see runtime/session.py. Immutable and shared by sessions.
+
+    compiled: kernels that LLVM compiled for it (the others were shared or cached).
+    kernels: per spec. constants: per entry of the plan's constants. tables: per region.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        kernels: Mapping[Spec, LoadedKernel],
+        constants: Sequence[Array],
+        compiled: int,
+        driver: Driver,
+    ) -> None:
+        self.plan, self.target = plan, target
+        self.kernels, self.constants = kernels, tuple(constants)
+        self.compiled, self.driver = compiled, driver
+        self.tables = [RegionTables(r, plan.constants) for r in plan.regions]
+
+    @property
+    def scratch(self) -> int:
+        """Scratch bytes one worker needs, for any step."""
+        return max((k.scratch for k in self.kernels.values()), default=64)
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of the constants as the kernels read them."""
+        return sum(c.nbytes for c in self.constants)
+
+
+_loaded: weakref.WeakValueDictionary[str, LoadedKernel] = weakref.WeakValueDictionary()
+_packed: dict[tuple[int, Constant], tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
+_lock = threading.Lock()
+_compilations = 0
+
+
+def compilations() -> int:
+    """Kernels that LLVM has compiled in this process: a new shape must not change it."""
+    return _compilations
+
+
+def reset_lock() -> None:
+    """In a forked child: the lock may be held by a thread that is not there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+def build_program(
+    plan: Plan,
+    weights: Mapping[int, Array],
+    target: Target,
+    *,
+    code_cache: CodeCache | None = None,
+    generate: Generate | None = None,
+    threads: int | None = None,
+) -> Program:
+    """Compile what is not compiled yet, load it, and pack the constants.
+
+    weights: the arrays behind `Constant.source`; read only, and kept only where a constant can
+    use the array itself. threads: for compiling (None: all usable). generate: another source of
+    kernels, for tests; its code is shared with nobody. VerificationError for a bad plan.
+    """
+    if plan.target_key != target.key():
+        raise VerificationError(
+            "the plan was made for another machine",
+            got=plan.target_key,
+            expected=target.key(),
+            fix="lower the graph again for this Target",
+        )
+    verify_plan(plan)
+    driver = load_driver(code_cache)
+    kernels, compiled = _load_kernels(plan.specs(), target, code_cache, generate, threads)
+    constants = [_constant(c, weights) for c in plan.constants]
+    return Program(plan, target, kernels, constants, compiled, driver)
+
+
+def _load_kernels(
+    specs: Sequence[Spec],
+    target: Target,
+    cache: CodeCache | None,
+    generate: Generate | None,
+    threads: int | None,
+) -> tuple[dict[Spec, LoadedKernel], int]:
+    """Every spec's kernel, and how many LLVM compiled."""
+    from .codegen.llvm import load_objects
+
+    if not specs:
+        return {}, 0
+    private = generate is not None
+    make = generate or _generator()
+    keys = {spec: _kernel_key(spec, target) for spec in specs}
+    # One build at a time: two models with equal layers compile them once.
+    with _lock:
+        held = {} if private else {s: k for s in specs if (k := _loaded.get(keys[s])) is not None}
+        images: dict[Spec, tuple[int, bytes]] = {}
+        if cache is not None and not private:
+            for spec in specs:
+                if spec not in held and (data := cache.get(keys[spec])) is not None:
+                    images[spec] = (int.from_bytes(data[:_HEAD], "little"), data[_HEAD:])
+        missing = [s for s in specs if s not in held and s not in images]
+        images.update(_compile(missing, keys, target, make, threads))
+        if cache is not None and not private:
+            for spec in missing:
+                scratch, image = images[spec]
+                cache.put(keys[spec], scratch.to_bytes(_HEAD, "little") + image)
+        if images:
+            fresh = [s for s in specs if s in images]
+            symbols = [_symbol(keys[s]) for s in fresh]
+            library = load_objects([images[s][1] for s in fresh], symbols, target)
+            for spec, symbol in zip(fresh, symbols, strict=True):
+                address = library.address(symbol)
+                held[spec] = LoadedKernel(symbol, address, images[spec][0], library)
+                if not private:
+                    _loaded[keys[spec]] = held[spec]
+    return held, len(missing)
+
+
+def _compile(
+    specs: Sequence[Spec],
+    keys: Mapping[Spec, str],
+    target: Target,
+    make: Generate,
+    threads: int | None,
+) -> dict[Spec, tuple[int, bytes]]:
+    """(scratch, object code) of each spec."""
+    global _compilations
+    if not specs:
+        return {}
+    from .codegen.llvm import emit_objects
+
+    made = [make(spec, target, _symbol(keys[spec])) for spec in specs]
+    images = emit_objects([k.text for k in made], target, threads=threads)
+    _compilations += len(specs)
+    return {s: (k.scratch, i) for s, k, i in zip(specs, made, images, strict=True)}
+
+
+def _symbol(key: str) -> str:
+    return f"k{key[:24]}"
+
+
+def _kernel_key(spec: Spec, target: Target) -> str:
+    """64 hex digits that name the machine code: what it computes, for what, and by which irc."""
+    return hashlib.sha256(f"{_generators()}|{target.key()}|{spec!r}".encode()).hexdigest()
+
+
+@functools.cache
+def _generators() -> str:
+    """A digest of the kernel generators' own text and of LLVM's version."""
+    import llvmlite
+
+    digest = hashlib.sha256(llvmlite.__version__.encode())
+    here = Path(__file__).parent
+    for folder in ("codegen", "kernels"):
+        for path in sorted((here / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _generator() -> Generate:
+    from .kernels import generate
+
+    return generate
+
+
+def _constant(c: Constant, weights: Mapping[int, Array]) -> Array:
+    """The constant in its reader's layout: aligned, contiguous, native byte order, shared."""
+    source = weights.get(c.source)
+    if source is None:
+        raise VerificationError("a plan's weight is missing", got=c.source)
+    wanted = c.dtype.numpy
+    if source.dtype != wanted or source.shape != c.shape:
+        raise VerificationError(
+            "a plan's weight is another array than the plan says",
+            where=f"weight {c.source}",
+            got=f"{source.dtype}{list(source.shape)}",
+            expected=f"{c.dtype}{list(c.shape)}",
+        )
+    if c.layout is None:
+        if source.flags.c_contiguous and source.flags.aligned and source.dtype.isnative:
+            return source
+        return _share(c, source, lambda: np.require(source, wanted, ["C", "A"]))
+    return _share(c, source, lambda: _pack(c, source))
+
+
+def _pack(c: Constant, source: Array) -> Array:
+    from .kernels.gemm.packing import pack
+
+    return pack(source, c.layout, transposed=c.transposed)  # type: ignore[arg-type]
+
+
+def _share(c: Constant, source: Array, make: Callable[[], Array]) -> Array:
+    """What `make` gives, made once per source array and constant while both live."""
+    key = (id(source), c)
+    found = _packed.get(key)
+    if found is not None and found[0]() is source and (made := found[1]()) is not None:
+        return made
+    made = make()
+    made.flags.writeable = False
+    try:
+        # The entry goes with the packed array; an id that is used again is told by the first ref.
+        gone = weakref.ref(made, lambda _: _packed.pop(key, None))
+        _packed[key] = (weakref.ref(source), gone)
+    except TypeError:
+        pass
+    return made

@@ -1,0 +1,164 @@
+"""The gang: one per process, daemon Python threads inside one native wait loop.
+
+Threads start at the first call that wants them, spin for a short while after each step they
+helped with, then sleep; a call wakes them at most once. A forked child has none of its parent's
+threads: the block is wiped there and new ones start when wanted. At exit they are told to stop
+and joined, since a daemon thread must not be inside native code when the interpreter goes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from . import driver as native
+from .driver import Driver, Words
+from .machine import usable_cores
+
+# A worker spins this long before it sleeps: waking takes about 45 us on a virtual machine, so
+# spinning about as long costs at most twice what the best decision would (the ski-rental rule),
+# and covers the Python code between two calls in a loop.
+SPIN_SECONDS: Final = 80e-6
+MAX_WORKERS: Final = 256
+
+# A step's `work` counts vector operations or vectors moved: about 0.3 ns each, once caches and
+# real code have had their share. Sharing a step costs its caller 0.3 to 0.5 us (publish, claim,
+# wait for the others' last store), so a step of 4 us shared by two gains four times its price.
+SHARE_WORK: Final = 12_000
+# Waking costs the caller a system call (2 to 5 us on a virtual machine) and brings help only
+# after some 45 us: worth it from about 60 us of shareable work. The caller goes on meanwhile.
+WAKE_WORK: Final = 200_000
+# Below about 10 us the interpreter lock is kept: giving it away costs more than it frees.
+HOLD_WORK: Final = 30_000
+
+
+class Forkable(Protocol):
+    def after_fork(self) -> None: ...
+
+
+class Gang:
+    """The block that the driver and the workers share, and the threads."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        # From ctypes-free memory that lives as long as the process: calls hold its address.
+        raw = np.zeros(native.GANG_WORDS + 16, np.int64)
+        skip = -(raw.ctypes.data // 8) % 16
+        self.block: Words = raw[skip : skip + native.GANG_WORDS]
+        self.address = int(self.block.ctypes.data)
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._closed = not driver.threads
+        self._wipe()
+
+    def _wipe(self) -> None:
+        self.block[:] = 0
+        self.block[native.GANG_THREADS] = -1 if self._closed else 0
+
+    @property
+    def size(self) -> int:
+        """Workers there are, the callers not counted."""
+        return len(self._threads)
+
+    def grow(self, workers: int) -> None:
+        """Have at least that many workers, if threads can be had at all."""
+        with self._lock:
+            if self._closed:
+                return
+            if not self.block[native.GANG_SPIN]:
+                self.block[native.GANG_SPIN] = self._pauses(SPIN_SECONDS)
+            while len(self._threads) < min(workers, MAX_WORKERS):
+                name = f"irc-worker-{len(self._threads) + 1}"
+                t = threading.Thread(
+                    target=self._driver.work, args=(self.address,), name=name, daemon=True
+                )
+                try:
+                    t.start()
+                except RuntimeError:  # no more threads, or the interpreter is going
+                    self.block[native.GANG_THREADS] = -1
+                    self._closed = True
+                    return
+                self._threads.append(t)
+            self.block[native.GANG_THREADS] = len(self._threads)
+
+    def _pauses(self, seconds: float) -> int:
+        """Pauses that take about that long on this machine (tens of ns to over 100 each)."""
+        n = 2000
+        best = 1.0
+        for _ in range(3):
+            start = time.perf_counter()
+            self._driver.spin(n)
+            best = min(best, time.perf_counter() - start)
+        return max(100, int(n * seconds / max(best, 1e-7)))
+
+    def stop(self) -> None:
+        """End and join the workers; calls run alone from now on."""
+        with self._lock:
+            self._closed = True
+            self.block[native.GANG_THREADS] = -1
+            self.block[native.GANG_STOP] = 1
+            if self._threads:
+                self._driver.wake(self.address)
+            for t in self._threads:
+                t.join(timeout=5)
+            self._threads.clear()
+
+    def after_fork(self) -> None:
+        """In a child: the threads are gone, whatever they were doing."""
+        self._threads.clear()
+        self._lock = threading.Lock()
+        self._wipe()
+
+
+_gang: Gang | None = None
+_lock = threading.Lock()
+_forkable: weakref.WeakSet[Any] = weakref.WeakSet()
+_resets: list[Callable[[], None]] = []
+
+
+def gang(driver: Driver) -> Gang:
+    """This process's gang; no thread runs before a call wants it."""
+    global _gang
+    with _lock:
+        if _gang is None:
+            _gang = Gang(driver)
+            atexit.register(_gang.stop)
+        return _gang
+
+
+def default_threads() -> int:
+    """Threads a call may use unless told: the CPUs this process may keep busy."""
+    return usable_cores()
+
+
+def watch_forks(thing: Forkable) -> None:
+    """Call `thing.after_fork()` in forked children while it lives."""
+    _forkable.add(thing)
+
+
+def reset_in_child(reset: Callable[[], None]) -> None:
+    """Call `reset` in every forked child (a module's own lock)."""
+    _resets.append(reset)
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for reset in _resets:
+        reset()
+    if _gang is not None:
+        _gang.after_fork()
+    for thing in list(_forkable):
+        thing.after_fork()
+
+
+reset_in_child(native.reset_lock)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,517 @@
+"""The LLVM door and our words for it: every word computed against Python or NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from irc.ir.errors import Error
+from irc.ir.target import generic
+from irc.runtime.codegen import host, llvm
+from irc.runtime.codegen.emit import Module
+from irc.runtime.codegen.kernel import INPLACE, READ, WRITE, Buffer, open_kernel, share
+from irc.runtime.codegen.values import (
+    BF16,
+    ELEMENT,
+    F16,
+    F32,
+    F64,
+    I1,
+    I8,
+    I32,
+    I64,
+    PTR,
+    Value,
+    float_text,
+    integer,
+    number,
+    vec,
+)
+from irc.runtime.machine import host_target
+
+P = ctypes.c_void_p
+
+
+@pytest.fixture(params=["avx512", "avx2", "neon", "plain"])
+def target(request):
+    if request.param not in host.available_isas():
+        pytest.skip(f"not run: this machine has no {request.param}")
+    return host_target(request.param)
+
+
+def load(module, *symbols):
+    return llvm.load_objects(
+        [llvm.emit_object(module.text(), module.target)], symbols, module.target
+    )
+
+
+def run_i64(build, *args, isa="plain"):
+    """The i64 result of a function whose body `build(f, *params)` returns."""
+    module = Module(host_target(isa))
+    f = module.function("f", [(I64, f"a{i}") for i in range(len(args))], I64)
+    f.ret(build(f, *f.params.values()))
+    types = [ctypes.c_int64] * len(args)
+    return load(module, "f").function("f", *types, returns=ctypes.c_int64)(*args)
+
+
+def run_kernel(kernel_name, library, arrays, dims=(), workers=1):
+    call = library.function(kernel_name, P, P, ctypes.c_int32, ctypes.c_int32, P)
+    buffers = (P * max(1, len(arrays)))(*[a.ctypes.data for a in arrays])
+    sizes = np.array([*dims, 0], np.int64)
+    status = 0
+    for worker in range(workers):
+        status |= call(buffers, sizes.ctypes.data, worker, workers, None)
+    return status
+
+
+# -- llvm.py ------------------------------------------------------------------------------------
+
+
+def test_refused_text_names_its_line():
+    with pytest.raises(Error, match="bug of irc") as e:
+        llvm.emit_object("define i32 @x() {\n ret i64 0\n}", generic("plain"))
+    assert "ret i64 0" in str(e.value)
+    with pytest.raises(Error):
+        invalid = "define i32 @x() {\n br label %q\nq:\n %a = add i32 %a, 1\n ret i32 %a\n}"
+        llvm.emit_object(invalid, generic("plain"))
+
+
+def test_missing_symbol_is_an_error():
+    target = host_target("plain")
+    image = llvm.emit_object("define void @a() {\n ret void\n}", target)
+    with pytest.raises(Error, match="linked"):
+        llvm.load_objects([image], ["b"], target)
+
+
+def _constant(i):
+    return f"define i32 @k{i}() {{\n ret i32 {i * 7}\n}}"
+
+
+def test_objects_made_on_threads_equal_those_made_alone():
+    target = host_target("plain")
+    texts = [_constant(i) for i in range(40)]
+    alone = llvm.emit_objects(texts, target, threads=1)
+    assert llvm.emit_objects(texts, target, threads=4) == alone
+    names = [f"k{i}" for i in range(40)]
+    library = llvm.load_objects(alone, names, target)
+    assert library.symbols() == tuple(sorted(names))
+    assert [library.function(n)() for n in names] == [7 * i for i in range(40)]
+
+
+def test_errors_on_threads_arrive():
+    with pytest.raises(Error):
+        llvm.emit_objects([_constant(0), "nonsense", _constant(1)], generic("plain"), threads=2)
+
+
+def test_long_calls_go_past_the_lock():
+    """llvmlite's wrapper of every foreign function takes one lock; ours must not be that one."""
+    from llvmlite.binding import ffi
+
+    for name in ("LLVMPY_RunNewModulePassManager", "LLVMPY_TargetMachineEmitToMemory"):
+        assert isinstance(llvm._past_lock(name), ctypes._CFuncPtr)
+        assert not isinstance(getattr(ffi.lib, name), ctypes._CFuncPtr)
+
+
+def test_libraries_unload():
+    target = host_target("plain")
+    image = llvm.emit_object(_constant(3), target)
+
+    def mapped():
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[0])
+
+    for round_ in range(3):
+        for _ in range(40):
+            assert llvm.load_objects([image], ["k3"], target).function("k3")() == 21
+        gc.collect()
+        if round_ == 0:
+            before = mapped()
+    assert mapped() - before < 200  # 80 loads of at least 4 pages each, were they kept
+
+    library = llvm.load_objects([image], ["k3"], target)
+    library.close()
+    library.close()
+    with pytest.raises(KeyError):
+        library.address("k3")
+
+
+def test_dump(tmp_path, monkeypatch):
+    monkeypatch.setenv("IRC_DUMP_LLVM", str(tmp_path / "d"))
+    llvm.emit_object(_constant(1), generic("plain"))
+    names = sorted(p.suffix for p in (tmp_path / "d").iterdir())
+    assert names == [".ll", ".s"]
+
+
+def test_vectors_are_not_halved():
+    module = Module(generic("avx512"))
+    f = module.function("f", [(PTR, "x")])
+    x = f.params["x"]
+    v = f.load(vec(F32, 16), x)
+    f.store(f.fma(v, v, v), x)
+    assert "zmm" in llvm.emit_assembly(module.text(), module.target)
+
+
+# -- constants ------------------------------------------------------------------------------------
+
+
+def test_float_constants():
+    assert float_text(1.0, F32) == "0x3FF0000000000000"
+    assert float_text(0.1, F32) == "0x3FB99999A0000000"
+    assert float_text(1e39, F32) == "0x7FF0000000000000"
+    assert float_text(-1e39, F32) == "0xFFF0000000000000"
+    assert float_text(65520.0, F16) == "0xH7C00" and float_text(-1e9, F16) == "0xHFC00"
+    for x in (1.0, 0.1, -3.14, 1e-40, 3e38, math.inf):
+        want = np.array(x, np.float32).astype(ml_dtypes.bfloat16).view(np.uint16)
+        assert float_text(x, BF16) == f"0xR{int(want):04X}"
+    assert integer(300, I8).text == "44" and integer(255, I8).text == "-1"
+    assert integer(3, I1).text == "1"
+    assert number(2, vec(I32, 2)).text == "<i32 2, i32 2>"
+
+
+def test_folding_writes_nothing():
+    f = Module(generic("plain")).function("f", [(I64, "a")])
+    a = f.params["a"]
+    assert f.add(2, 3).known == 5 and f.mul(1 << 62, 4).known == 0
+    assert f.add(a, 0) is a and f.mul(1, a) is a and f.udiv(a, 1) is a
+    assert f.mul(a, 0).known == 0
+    assert (f.sdiv(-7, 2).known, f.srem(-7, 2).known) == (-3, -1)
+    assert f.udiv(-1, 1 << 63).known == 1
+    assert f.ceil_div(7, 3).known == 3
+    assert (f.smin(-1, 4).known, f.smax(-1, 4).known) == (-1, 4)
+    assert [f.icmp(p, -1, 1).known for p in ("slt", "ult", "eq", "sge")] == [1, 0, 0, 0]
+    assert f.lines == []
+    with pytest.raises(TypeError):
+        f.add(a, Value(I32, "%x"))
+    with pytest.raises(TypeError):
+        bool(a)
+
+
+# -- flow -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lo,hi,step", [(0, 0, 1), (0, 1, 1), (3, 17, 4), (5, 2, 1), (-4, 9, 3)])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("unroll", [None, 1, 4, "full"])
+def test_range(lo, hi, step, known, unroll):
+    def build(f, a, b, s):
+        total = f.var(I64, 100)
+        bounds = (lo, hi, step) if known else (a, b, s)
+        with f.range(*bounds, unroll=unroll) as i:
+            total.set(f.add(f.mul(total.get(), 3), i))
+        return total.get()
+
+    want = 100
+    for i in range(lo, hi, step):
+        want = want * 3 + i
+    assert run_i64(build, lo, hi, step) == want
+
+
+def test_nested_ranges_and_branches():
+    def build(f, n):
+        total = f.var(I64, 0)
+        with f.range(0, n) as i:
+            with f.range(i, n) as j:
+                even = f.icmp("eq", f.urem(j, 2), 0)
+                with f.if_(even) as branch:
+                    total.set(f.add(total.get(), j))
+                    branch.else_()
+                    with f.if_(f.icmp("sgt", i, 2)):
+                        total.set(f.sub(total.get(), i))
+        return total.get()
+
+    want = sum((j if j % 2 == 0 else -i if i > 2 else 0) for i in range(9) for j in range(i, 9))
+    assert run_i64(build, 9) == want
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_known_branches_keep_one_part(condition):
+    def build(f, a):
+        out = f.var(I64, 0)
+        with f.if_(condition) as branch:
+            out.set(f.add(a, 1))
+            branch.else_()
+            out.set(f.add(a, 2))
+        with f.if_(False):
+            f.ret(99)
+        return out.get()
+
+    assert run_i64(build, 10) == (11 if condition else 12)
+
+
+def test_early_return_and_while():
+    def build(f, n):
+        i = f.var(I64, 0)
+        with f.while_(lambda: f.icmp("slt", i.get(), n)):
+            with f.if_(f.icmp("eq", i.get(), 5)):
+                f.ret(f.mul(i.get(), 100))
+            i.set(f.add(i.get(), 1))
+        return i.get()
+
+    assert (run_i64(build, 3), run_i64(build, 9)) == (3, 500)
+
+
+def test_calls_between_functions_and_tables():
+    module = Module(host_target("plain"))
+    helper = module.function("h", [(I64, "i")], I64, linkage="internal")
+    table = module.table([4, 5, 6], I64)
+    assert module.table([4, 5, 6], I64).text == table.text
+    helper.ret(helper.load(I64, helper.at(table, helper.params["i"], I64)))
+    f = module.function("f", [(I64, "i")], I64)
+    f.ret(f.add(f.call_function(helper, f.params["i"]), f.call_function(helper, 2)))
+    call = load(module, "f").function("f", ctypes.c_int64, returns=ctypes.c_int64)
+    assert [call(i) for i in range(3)] == [10, 11, 12]
+    with pytest.raises(ValueError):
+        module.function("f")
+    with pytest.raises(TypeError):
+        f.call_function(helper)
+
+
+# -- kernels --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 64, 100])
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+@pytest.mark.parametrize("grain", [1, 16])
+def test_shares_cover_all_once(count, workers, grain):
+    module = Module(host_target("plain"))
+    k = open_kernel(module, "k", [WRITE], 1)
+    f = k.function
+    lo, hi = share(f, k.dims[0], k.worker, k.workers, grain)
+    out = f.at(k.buffers[0], f.mul(k.worker, 2), I64)
+    f.store(lo, out)
+    f.store(hi, f.at(out, 1, I64))
+    bounds = np.full((workers, 2), -1, np.int64)
+    assert run_kernel("k", load(module, "k"), [bounds], [count], workers) == 0
+    assert bounds[0, 0] == 0 and bounds[-1, 1] == count
+    assert (bounds[1:, 0] == bounds[:-1, 1]).all()
+    assert (bounds[:, 1] >= bounds[:, 0]).all()
+    sizes = bounds[:, 1] - bounds[:, 0]
+    assert sizes.max() - sizes.min() <= grain
+    inner = bounds[1:, 0][bounds[1:, 0] < count]
+    assert (inner % grain == 0).all()
+
+
+def test_kernel_arguments():
+    module = Module(host_target("plain"))
+    k = open_kernel(module, "k", [Buffer(align=8), INPLACE], [None, 5, None])
+    f = k.function
+    assert k.dims[1].known == 5
+    total = f.add(f.load(I64, k.buffers[0]), f.mul(k.dims[0], 100))
+    total = f.add(total, f.mul(k.dims[2], 10000))
+    total = f.add(total, f.add(f.mul(k.workers, 10), k.worker))
+    f.store(total, k.buffers[1])
+    f.ret(42)
+    source, out = np.array([1000000]), np.array([0])
+    call = load(module, "k").function("k", P, P, ctypes.c_int32, ctypes.c_int32, P)
+    buffers = (P * 2)(source.ctypes.data, out.ctypes.data)
+    dims = np.array([7, 111, 9])
+    assert call(buffers, dims.ctypes.data, 3, 4, None) == 42
+    assert out[0] == 1000000 + 700 + 90000 + 43
+
+
+@pytest.mark.parametrize("element,dtype", [(F32, "f4"), (F64, "f8"), (I8, "i1"), ("i16", "i2")])
+@pytest.mark.parametrize("lanes", [16, 8, 4, 1])
+def test_masked_copy_touches_nothing_else(target, element, dtype, lanes):
+    module = Module(target)
+    k = open_kernel(module, "k", [READ, WRITE], 1)
+    f = k.function
+    type_ = vec(element, lanes)
+    mask = f.mask(lanes, k.dims[0])
+    f.store_masked(f.load_masked(type_, k.buffers[0], mask, 7), k.buffers[1], mask)
+    f.store(f.load_masked(type_, k.buffers[0], mask, 7), f.at(k.buffers[1], lanes, element))
+    library = load(module, "k")
+    for count in (-5, 0, 1, lanes // 2, lanes, lanes + 1, 1 << 40):
+        x = np.arange(1, lanes + 1).astype(dtype)
+        y = np.full(2 * lanes, 99, dtype)
+        run_kernel("k", library, [x, y], [count])
+        n = min(max(count, 0), lanes)
+        assert y.tolist() == [*x[:n], *[99] * (lanes - n), *x[:n], *[7] * (lanes - n)]
+
+
+def test_masked_load_at_the_end_of_a_page(target):
+    """Lanes that are off are not read: the page behind the array is not there."""
+    import mmap
+
+    libc = ctypes.CDLL(None)
+    page = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    assert libc.mprotect(P(base + mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    module = Module(target)
+    k = open_kernel(module, "k", [READ, WRITE], 1)
+    f, type_ = k.function, vec(F32, 16)
+    mask = f.mask(16, k.dims[0])
+    f.store(f.load_masked(type_, k.buffers[0], mask), k.buffers[1])
+    call = load(module, "k").function("k", P, P, ctypes.c_int32, ctypes.c_int32, P)
+    out = np.full(16, np.nan, np.float32)
+    source = base + mmap.PAGESIZE - 12
+    ctypes.memmove(source, np.array([1, 2, 3], np.float32).ctypes.data, 12)
+    buffers = (P * 2)(source, out.ctypes.data)
+    call(buffers, np.array([3]).ctypes.data, 0, 1, None)
+    assert out.tolist() == [1, 2, 3] + [0] * 13
+    libc.mprotect(P(base + mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE), 3)
+
+
+# -- lanes ----------------------------------------------------------------------------------------
+
+
+def lanes_kernel(target, build, source, result, element_in, element_out):
+    """y = build(f, x) over one vector holding all of x."""
+    module = Module(target)
+    k = open_kernel(module, "k", [READ, WRITE])
+    f = k.function
+    x = f.load(vec(element_in, len(source)), k.buffers[0])
+    f.store(build(f, x), k.buffers[1])
+    run_kernel("k", load(module, "k"), [source, result])
+    return result
+
+
+def test_shuffles_and_reductions(target):
+    x = np.array([3, -1, 7, 2, 5, -9, 4, 0], np.float32)
+
+    def build(f, v):
+        swapped = f.shuffle(v, None, [7, 6, 5, 4, 3, 2, 1, 0])
+        low = f.shuffle(v, swapped, [0, 8, 1, 9])
+        pair = f.concat(f.extract(v, 2), f.reduce("fadd", v))
+        more = f.concat(f.reduce("maximum", v), f.reduce("minimum", v))
+        return f.concat(low, f.concat(pair, more))
+
+    y = lanes_kernel(target, build, x, np.full(8, np.nan, np.float32), F32, F32)
+    assert y.tolist() == [3, 0, -1, 4, 7, 11, 7, -9]
+
+
+def test_max_min_and_nan(target):
+    nan = math.nan
+    x = np.array([nan, 1, -2, nan, 0.0, -0.0, 9, -9], np.float32)
+    words = {
+        "maximum": [nan, 1, 0, nan, 0, 0, 9, 0],
+        "minimum": [nan, 0, -2, nan, 0, -0.0, 0, -9],
+        "max_or": [0, 1, 0, 0, 0, 0, 9, 0],
+        "min_or": [0, 0, -2, 0, 0, 0, 0, -9],
+    }
+    for word, want in words.items():
+        y = np.full(8, 5, np.float32)
+        lanes_kernel(target, lambda f, v, w=word: getattr(f, w)(v, 0.0), x, y, F32, F32)
+        np.testing.assert_array_equal(y, np.array(want, np.float32))
+        assert np.signbit(y[5]) == (word == "minimum")
+    y = np.full(8, 5, np.float32)
+    lanes_kernel(target, lambda f, v: f.clamp(v, -1.0, 2.0), x, y, F32, F32)
+    np.testing.assert_array_equal(y, np.array([nan, 1, -1, nan, 0, 0, 2, -1], np.float32))
+
+
+def test_fma_rounds_once_where_there_is_one(target):
+    x = np.full(8, 1 + 2**-12, np.float32)
+    y = np.zeros(8, np.float32)
+    lanes_kernel(target, lambda f, v: f.fma(v, v, -(1 + 2**-11)), x, y, F32, F32)
+    assert set(y.tolist()) == ({2.0**-24} if target.fma else {0.0})
+
+
+# -- casts ----------------------------------------------------------------------------------------
+
+_HALVES = np.arange(1 << 16, dtype=np.uint16)
+_NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+
+
+def numpy_of(name):
+    if name in _NUMPY:
+        return np.dtype(_NUMPY[name])
+    return np.dtype({"i": "int", "u": "uint"}[name[0]] + name[1:])
+
+
+def convert(target, source, destination, x, lanes=8):
+    module = Module(target)
+    k = open_kernel(module, "k", [READ, WRITE], 1)
+    f, (a, b) = k.function, k.buffers
+    from_, to = ELEMENT[source], ELEMENT[destination]
+    signed = "u" not in (source[0], destination[0])
+    with f.range(0, k.dims[0], lanes) as i:
+        v = f.load(vec(from_, lanes), f.at(a, i, from_))
+        f.store(f.cast(v, to, signed_=signed), f.at(b, i, to))
+    padded = np.concatenate([x, np.zeros(-x.size % lanes, x.dtype)])
+    y = np.zeros(padded.size, numpy_of(destination))
+    run_kernel("k", load(module, "k"), [padded, y], [padded.size])
+    return y[: x.size]
+
+
+def assert_same(y, want):
+    with np.errstate(all="ignore"):
+        a, b = y.astype(np.float64), want.astype(np.float64)
+    same = ((a == b) & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b))
+    assert same.all(), (y[~same][:5], want[~same][:5])
+
+
+def _hard_singles():
+    halves = _HALVES.view(np.float16).astype(np.float32)
+    ties = (_HALVES.astype(np.uint32) << 16 | 0x8000).view(np.float32)
+    with np.errstate(all="ignore"):
+        middles = (halves[:-1] + halves[1:]) / 2
+    near = np.nextafter(middles, np.float32(np.inf))
+    rng = np.random.default_rng(1)
+    bits = rng.integers(0, 1 << 32, 50000, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    edge = np.array([65519.996, 65520, 65536, 1e9, np.inf, -np.inf, 2**-25], np.float32)
+    return np.concatenate([halves, ties, middles, near, bits, edge])
+
+
+@pytest.mark.parametrize("half", ["f16", "bf16"])
+def test_halves_and_singles(target, half):
+    x = _HALVES.view(_NUMPY[half])
+    assert_same(convert(target, half, "f32", x), x.astype(np.float32))
+    singles = _hard_singles()
+    with np.errstate(all="ignore"):
+        want = singles.astype(_NUMPY[half])
+    assert_same(convert(target, "f32", half, singles), want)
+    assert_same(convert(target, "f32", half, singles[:999], lanes=1), want[:999])
+
+
+def _nearest(x, step_bits, least):
+    """x rounded to nearest even with so many significant bits, exponents from `least` up."""
+    if x == 0:
+        return 0.0
+    exponent = max(math.frexp(x)[1] - 1, least)
+    unit = Fraction(2) ** (exponent - step_bits)
+    return float(round(Fraction(x) / unit) * unit)
+
+
+@pytest.mark.parametrize("half,bits,least", [("f16", 10, -14), ("bf16", 7, -126)])
+def test_doubles_to_halves_round_once(target, half, bits, least):
+    middles = _HALVES[:20000:7].view(_NUMPY[half]).astype(np.float64)
+    middles = (middles + _HALVES[1:20001:7].view(_NUMPY[half]).astype(np.float64)) / 2
+    x = np.concatenate([middles, middles * (1 + 2.0**-45), -middles * (1 - 2.0**-45)])
+    want = np.array([_nearest(v, bits, least) for v in x.tolist()])
+    assert convert(target, "f64", half, x).astype(np.float64).tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("name", ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"])
+def test_floats_to_integers_saturate(target, name):
+    info = np.iinfo(numpy_of(name))
+    x = [0.9, -0.9, 1.5, -1.5, 127.5, 128, -128.9, -129, 255.9, 256, 65535.5, 3e9, -3e9, 2**31]
+    x += [2**63, -(2**63), 1e19, 1.9e19, -1e19, math.inf, -math.inf, math.nan, 1e-40, -0.0]
+    for source in ("f32", "f64", "f16"):
+        with np.errstate(all="ignore"):
+            xs = np.array(x, numpy_of(source))
+        want = []
+        for v in xs.astype(np.float64).tolist():
+            whole = 0 if v != v else math.trunc(v) if math.isfinite(v) else int(v > 0) * info.max
+            if v == -math.inf:
+                whole = info.min
+            want.append(min(max(whole, info.min), info.max))
+        assert convert(target, source, name, xs).tolist() == want
+
+
+@pytest.mark.parametrize("source", ["i8", "u8", "i32", "u32", "i64", "u64"])
+@pytest.mark.parametrize("destination", ["f32", "f64", "i16", "u64", "f16"])
+def test_integers_to_anything(target, source, destination):
+    info = np.iinfo(numpy_of(source))
+    x = np.array([0, 1, 2, 100, info.max, info.min, info.max // 3, 77], numpy_of(source))
+    if source in ("i32", "i64", "u32", "u64"):
+        x[1:3] = 16777217, 4097
+    with np.errstate(all="ignore"):
+        want = x.astype(numpy_of(destination))
+    y = convert(target, source, destination, x)
+    if destination == "u64" and source[0] == "i":
+        want = x.astype(f"uint{source[1:]}").astype(np.uint64)  # zero-extended on request
+    assert y.tolist() == want.tolist()
