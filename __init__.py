@@ -1,0 +1,52 @@
+"""irc: a graph compiler for inference on CPUs.
+
+    import irc
+    net = irc.compile_model("model.onnx")      # .onnx, .xml or .irc
+    y = net({"x": x})
+
+Importing irc loads neither onnx nor LLVM.
+"""
+
+from __future__ import annotations
+
+from . import api as _api
+from .api import BoundCall, CompiledModel, Model, Outputs, PortInfo
+from .ir.errors import (
+    ArtifactError,
+    Error,
+    ExecutionError,
+    InputError,
+    MemoryLimitError,
+    ModelFormatError,
+    ShapeError,
+    UnsupportedOperationError,
+    UsageError,
+    VerificationError,
+)
+
+__version__ = "0.1.0"
+
+read_model = _api.read_model
+save_model = _api.save_model
+compile_model = _api.compile_model
+
+__all__ = [
+    "ArtifactError",
+    "BoundCall",
+    "CompiledModel",
+    "Error",
+    "ExecutionError",
+    "InputError",
+    "MemoryLimitError",
+    "Model",
+    "ModelFormatError",
+    "Outputs",
+    "PortInfo",
+    "ShapeError",
+    "UnsupportedOperationError",
+    "UsageError",
+    "VerificationError",
+    "compile_model",
+    "read_model",
+    "save_model",
+]

@@ -7,7 +7,7 @@ its bodies by calling `interpret` again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -136,7 +136,7 @@ def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
     try:
         # Floating-point warnings are not errors of a model: infinities and NaN are values.
         with np.errstate(all="ignore"):
-            return cast("tuple[Any, ...]", record.op.evaluate(*record.op.slots(arrays)))
+            return record.op.evaluate(*record.op.slots(arrays))
     except Error as error:
         if error.where is not None:
             raise

@@ -134,16 +134,17 @@ class Builder:
             return args[1]
         if name in ("add", "sub"):
             for at, other in ((1, 0), (0, 1)) if name == "add" else ((1, 0),):
-                if known[at] == 0 and self._adds_nothing(name, args[at].dtype, known[at]):
+                zero = known[at]
+                if zero == 0 and self._adds_nothing(name, args[at].dtype, zero):
                     return args[other]
         return None
 
     @staticmethod
-    def _adds_nothing(name: str, dtype: DType, zero: float | int | None) -> bool:
+    def _adds_nothing(name: str, dtype: DType, zero: float | int) -> bool:
         """x + 0.0 turns -0.0 into 0.0; x + -0.0 and x - 0.0 leave it."""
         if not dtype.is_float:
             return True
-        return (math.copysign(1, float(zero or 0.0)) < 0) == (name == "add")
+        return (math.copysign(1, float(zero)) < 0) == (name == "add")
 
 
 def _result_type(name: str, types: Sequence[DType]) -> DType:

@@ -194,7 +194,7 @@ def _pause(f: Function) -> None:
     if f.target.arch == "x86_64":
         f.call("llvm.x86.sse2.pause", "void")
     else:
-        f.assembly("void", "yield", "")
+        f.call("llvm.aarch64.hint", "void", f.as_value(1, I32))  # yield
 
 
 def _swap_mode(f: Function, new: Value | int) -> Value:
@@ -206,8 +206,8 @@ def _swap_mode(f: Function, new: Value | int) -> Value:
         f.line(f"store {mode}, {fresh}, align 4")
         f.call("llvm.x86.sse.ldmxcsr", "void", fresh)
         return f.op(I32, f"load i32, {old}, align 4")
-    old64 = f.assembly(I64, "mrs $0, fpcr", "=r")
-    f.assembly("void", "msr fpcr, $0", "r", f.cast(mode, I64, signed_=False))
+    old64 = f.call("llvm.aarch64.get.fpcr", I64)
+    f.call("llvm.aarch64.set.fpcr", "void", f.cast(mode, I64, signed_=False))
     return f.cast(old64, I32)
 
 

@@ -234,7 +234,7 @@ def _constant(c: Constant, weights: Mapping[int, Array]) -> Array:
 def _pack(c: Constant, source: Array) -> Array:
     from .kernels.gemm.packing import pack
 
-    return pack(source, c.layout, transposed=c.transposed)  # type: ignore[arg-type]
+    return pack(source, c)
 
 
 def _share(c: Constant, source: Array, make: Callable[[], Array]) -> Array:

@@ -244,8 +244,13 @@ class Frame:
         where = self.code.positions[b]
         self.pointers[where] = self._inner[where] + address
 
-    def run(self, arrays: Sequence[Array]) -> list[Array]:
-        """The region's outputs, fresh. Shapes and types were checked; any strides will do."""
+    def run(
+        self, arrays: Sequence[Array], walk: Callable[[], None] | None = None
+    ) -> list[Array]:
+        """The region's outputs, fresh. Shapes and types were checked; any strides will do.
+
+        walk: another way through the steps than `self.walk` (profiling).
+        """
         keep: list[Array] = []
         for n, mine in self._own:
             mine[...] = arrays[n]
@@ -260,7 +265,7 @@ class Frame:
             made = self._out[n] = np.empty(shape, dtype)
             self._point(self.code.places[OUTPUT][n], made)
         try:
-            self.walk()
+            (walk or self.walk)()
             outputs = self._out.copy()
         finally:
             for n in self._far:
@@ -299,9 +304,9 @@ class Frame:
             if isinstance(stretch, Stretch):
                 stretch.run()
             else:
-                self._host(stretch)
+                self.host(stretch)
 
-    def _host(self, number: int) -> None:
+    def host(self, number: int) -> None:
         step = self.code.region.steps[number]
         assert isinstance(step, HostStep)
         values = [None if b is None else self.view(b) for b in step.inputs]
@@ -391,12 +396,9 @@ class Stretch:
             got=f"element {element}",
         )
 
-    def single(self, n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """A Call of the n-th of these steps alone, for profiling."""
-        call = self.call.copy()
-        call[native.CALL_STEPS] += 8 * native.STEP_WORDS * n
-        call[native.CALL_COUNT] = 1
-        return call
+    def single(self, n: int) -> Stretch:
+        """The n-th of these steps alone, for profiling."""
+        return Stretch(self._frame, self.kernels[n : n + 1], int(self.call[native.CALL_GANG]))
 
 
 def evaluate_op(

@@ -7,21 +7,19 @@ expressions and places the arena: no pass, no LLVM.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ..ir.errors import Error, ExecutionError, InputError
-from ..ir.plan import HostStep, KernelStep
+from ..ir.errors import ExecutionError, InputError
 from ..ir.types import TensorType
 from . import threads as gangs
+from .driver import CALL_BUSY
 from .inputs import check_inputs, same_dtype
 from .memory import aligned_bytes, default_max_memory, round_up
+from .profile import StepTime, timed_terminal, timed_walk
 from .program import Program
 from .regions import Evaluate, Frame, Layout, Limits, RegionCode, Stretch, evaluate_op
 
@@ -68,20 +66,6 @@ class Context:
             # Pages that are never touched cost nothing: room for shapes that grow.
             room = need if self.session.static else need + (need >> 2)
             self.arena = aligned_bytes(min(room, max(need, self.session.limits.max_memory)))
-
-
-@dataclass(frozen=True)
-class StepTime:
-    """One step of a profiled run. kind: the spec's family, or the operation's name for a step in
-    Python (`native` False)."""
-
-    region: int
-    step: int
-    name: str
-    kind: str
-    sources: tuple[str, ...]
-    native: bool
-    seconds: float
 
 
 class Session:
@@ -213,7 +197,9 @@ class Session:
         check_inputs(self.program.plan.inputs, inputs)
         return tuple(getattr(a, "shape", ()) for a in inputs)
 
-    def _run_regions(self, context: Context, inputs: Sequence[Any]) -> list[Any]:
+    def _run_regions(
+        self, context: Context, inputs: Sequence[Any], times: list[StepTime] | None = None
+    ) -> list[Any]:
         self._check(inputs)
         plan = self.program.plan
         slots: list[Any] = [None] * len(plan.slots)
@@ -229,11 +215,13 @@ class Session:
                 arrays = [slots[s] for s in region.inputs]
                 frame = context.frame(number, tuple(a.shape for a in arrays))
                 self._compare(number, frame, arrays)
-                for slot, made in zip(region.outputs, frame.run(arrays), strict=True):
+                walk = None if times is None else timed_walk(frame, times)
+                for slot, made in zip(region.outputs, frame.run(arrays, walk), strict=True):
                     slots[slot] = made
                     ours.add(slot)
                 if region.terminal is not None:
-                    self._terminal(number, slots)
+                    with timed_terminal(self.program.plan, number, times):
+                        self._terminal(number, slots)
                 for slot in self._last_use[number]:
                     slots[slot] = None
         finally:
@@ -285,7 +273,9 @@ class Session:
 
     def profile(self, inputs: Sequence[Any]) -> list[StepTime]:
         """One run, step by step, each timed (about 0.5 us of Python in each)."""
-        return profile(self, inputs)
+        context, times = Context(self), list[StepTime]()
+        self._run_regions(context, inputs, times)
+        return times
 
     def close(self) -> None:
         """Give memory back; later calls raise ExecutionError. Calls that run go on."""
@@ -344,11 +334,4 @@ class BoundCall:
 
     def after_fork(self) -> None:
         """In a child no other thread is running this call."""
-        self._stretch.call[8] = 0
-
-
-def profile(session: Session, inputs: Sequence[Any]) -> list[StepTime]:
-    raise Error("not yet")
-
-
-_ = (os, time, HostStep, KernelStep)
+        self._stretch.call[CALL_BUSY] = 0

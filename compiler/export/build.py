@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...ir.dtype import DType
@@ -62,16 +64,11 @@ class Build:
         assert isinstance(type_, TensorType)
         return type_
 
-    def broadcast_to(self, value: Value, type_: TensorType) -> Value:
-        """The value in the shape of `type_`, which it may broadcast to (static shapes only)."""
-        shape = self.tensor(value).shape
-        if shape == type_.shape or type_.shape is None:
-            return value
-        if not all(isinstance(d, int) for d in type_.shape):
-            return value
-        target = self.constant(np.array(type_.shape, dtype=np.int64), DType.i64)
-        return self.op(Broadcast(), value, target)
-
-    def shape_of(self, value: Value) -> Value:
-        """The sizes of a value as i64."""
-        return self.op(ShapeOf(), value)
+    def broadcast_with(self, value: Value, others: Sequence[Value], type_: TensorType) -> Value:
+        """The value in the shape of `type_`, to which it and `others` broadcast together."""
+        for other in others:
+            if self.tensor(value).shape == type_.shape:
+                break
+            shape = self.op(ShapeOf(), other)
+            value = self.op(Broadcast("bidirectional"), value, shape)
+        return value

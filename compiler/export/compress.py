@@ -43,7 +43,11 @@ def _compress(graph: Graph, node: int, op: Constant) -> None:
     )
     uses = graph.uses(Value(node))
     convert = graph.add(
-        Convert(op.dtype), [Value(small)], name=record.name, origin=record.origin, names=record.names
+        Convert(op.dtype),
+        [Value(small)],
+        name=record.name,
+        origin=record.origin,
+        names=record.names,
     )
     graph.node(convert).rt_info = {**record.rt_info, **DECOMPRESSION}
     infer_node(graph, small)

@@ -45,7 +45,7 @@ def constant_bytes(array: Array, dtype: DType) -> bytes | memoryview:
     dense = np.ascontiguousarray(array)
     if dense.dtype.byteorder == ">":
         dense = dense.astype(dense.dtype.newbyteorder("<"))
-    return memoryview(dense.reshape(-1).view(np.uint8)) if dense.size else b""
+    return dense.reshape(-1).view(np.uint8).data if dense.size else b""
 
 
 def _string_bytes(array: Array) -> bytes:

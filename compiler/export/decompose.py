@@ -45,9 +45,7 @@ def decompose(graph: Graph) -> Graph:
 
 
 def _copied(graph: Graph, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    node = graph.add(
-        record.op, inputs, name=record.name, origin=record.origin, names=record.names
-    )
+    node = graph.add(record.op, inputs, name=record.name, origin=record.origin, names=record.names)
     twin = graph.node(node)
     twin.types, twin.known = list(record.types), list(record.known)
     twin.rt_info = dict(record.rt_info)
@@ -99,8 +97,12 @@ def _activation(build: Build, record: Node, inputs: Sequence[Value | None]) -> l
 def _group(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
     op = record.op
     assert isinstance(op, Group)
-    made = expand_program(build, op.program, [v for v in inputs if v is not None])
-    return [build.broadcast_to(v, t) for v, t in zip(made, _tensors(record), strict=True)]
+    given = [v for v in inputs if v is not None]
+    made = expand_program(build, op.program, given)
+    return [
+        build.broadcast_with(value, given, type_)
+        for value, type_ in zip(made, _tensors(record), strict=True)
+    ]
 
 
 def _tensors(record: Node) -> list[TensorType]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +13,7 @@ from ...ir.errors import Error
 
 
 @contextlib.contextmanager
-def replacing(*targets: Path) -> Iterator[list[BinaryIO]]:
+def replacing(*targets: Path) -> Generator[list[BinaryIO]]:
     """Streams that replace `targets`, in this order, when the block ends without an error.
 
     On any error the targets stay as they were and nothing is left behind. Raises Error naming the
@@ -49,7 +49,9 @@ def replacing(*targets: Path) -> Iterator[list[BinaryIO]]:
 def _open_beside(target: Path) -> tuple[BinaryIO, str]:
     if target.is_dir():
         raise IsADirectoryError(21, "it is a directory", str(target))
-    handle, path = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
+    handle, path = tempfile.mkstemp(
+        prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent
+    )
     # mkstemp's files are private; a model gets the permissions any new file has.
     mask = os.umask(0)
     os.umask(mask)

@@ -21,7 +21,7 @@ _ESCAPES = {
     "\r": "&#13;",
 }
 # What XML 1.0 cannot hold, not even escaped, becomes U+FFFD.
-_SPECIAL = re.compile("[&<>\"\\x00-\\x1f\\ud800-\\udfff\\ufffe\\uffff]")
+_SPECIAL = re.compile('[&<>"\\x00-\\x1f\\ud800-\\udfff\\ufffe\\uffff]')
 
 
 def escape(text: str) -> str:

@@ -23,10 +23,10 @@ from ...ir.types import TensorType
 from .programs import NATIVE, is_elementwise
 
 # Anchors by what their epilogue may read besides the result: anything, or only numbers.
-EPILOGUE_ANCHORS = frozenset({"MatMul", "Gemm", "LayerNorm", "MVN"})
+EPILOGUE_ANCHORS = frozenset({"MatMul", "Gemm", "LayerNorm", "RMSNorm", "MVN"})
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.
-PROLOGUE_CONSUMERS = frozenset({"Softmax", "LogSoftmax", "LayerNorm", "MVN", *NUMBER_ANCHORS})
+PROLOGUE_CONSUMERS = frozenset({"Softmax", "LogSoftmax", "LayerNorm", "RMSNorm", "MVN", *NUMBER_ANCHORS})
 
 # A prologue is computed once per pass over the row (up to three times): cheap operations only.
 PROLOGUE_KINDS = frozenset(

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...ir.dim import Dim, maximum, minimum
 from ...ir.graph import Graph, Value
-from ...ir.ops import Gather8
+from ...ir.ops import Gather
 from ...ir.scalar import identity
 from ...ir.specs import GatherSpec
 from ...ir.types import TensorType, normalize_axis
@@ -175,7 +175,7 @@ def lower_gather(low: Lowering, node: int) -> None:
         data=sizes.operand(data, (outer[1], data.strides[axis], inner[1])),
         index=sizes.operand(index, (1,)),
         out=sizes.operand(target, target.strides),
-        out_of_range=op.out_of_range if isinstance(op, Gather8) else "error",
+        out_of_range=op.out_of_range if isinstance(op, Gather) else "error",
     )
     work = low.vectors(out.shape, out.dtype)
     views = [data, index, target]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...ir.dim import Dim, Expr, Symbol
 from ...ir.errors import VerificationError
 from ...ir.graph import Value
-from ...ir.ops import Concat, Reshape, Squeeze, Squeeze15, Unsqueeze
+from ...ir.ops import Concat, Reshape, Squeeze, Squeeze1, Unsqueeze
 from ...ir.patch import sole_use
 from ...ir.plan import SymbolSource
 from ...ir.types import TensorType
@@ -15,7 +15,7 @@ from .context import Lowering
 from .roles import Role, reads, symbols_of
 from .view import View, is_contiguous, reshape, take
 
-_SAME_MEMORY = (Reshape, Squeeze, Squeeze15, Unsqueeze)
+_SAME_MEMORY = (Reshape, Squeeze, Squeeze1, Unsqueeze)
 
 
 def symbols_in(dim: Dim) -> frozenset[Symbol]:

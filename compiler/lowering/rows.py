@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ...ir.dim import Dim
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
-from ...ir.ops import MVN6, LayerNorm, LogSoftmax, Softmax
+from ...ir.ops import LogSoftmax, Softmax
+from ...ir.ops.normalize import MVN, LayerNorm
 from ...ir.ops.precision import computing_dtype
 from ...ir.ops.reduce import Reduction
 from ...ir.scalar import Builder
@@ -78,12 +79,13 @@ def lower_norm(low: Lowering, node: int) -> None:
     ref = after.input(0, acc)
     centre, scale_variance, eps_outside = True, True, False
     if isinstance(op, LayerNorm):
+        centre = op.centre
         for port, name in ((1, "mul"), (2, "add")):
             if len(inputs) > port and (extra := inputs[port]) is not None:
                 term = after.cast(low.expression(after, extra, extras), acc)
                 ref = after.op(name, ref, term)
     else:
-        assert isinstance(op, MVN6)
+        assert isinstance(op, MVN)
         scale_variance = op.normalize_variance
         eps_outside = op.eps_mode.lower() == "outside_sqrt"
     stored, ref = low.chain(after, node, after.cast(ref, dtype), extras)
@@ -103,7 +105,7 @@ def lower_norm(low: Lowering, node: int) -> None:
         outs=(walked[-1],),
         prologue=prologue,
         epilogue=after.finish(ref),
-        eps=float(op.eps if isinstance(op, MVN6) else op.epsilon),
+        eps=op.eps,
         centre=centre,
         scale_variance=scale_variance,
         eps_outside=eps_outside,

@@ -10,6 +10,7 @@ from ...ir import ops
 from ...ir.graph import Graph, Value
 from ...ir.op import Op
 from ...ir.ops.elementwise import Elementwise
+from ...ir.ops.normalize import MVN, LayerNorm, RMSNorm
 from ...ir.ops.reduce import Reduction
 from ...ir.types import TensorType
 from .context import Lowering
@@ -128,11 +129,12 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Gemm: _PRODUCT,
     ops.Softmax: _SOFTMAX,
     ops.LogSoftmax: _SOFTMAX,
-    ops.LayerNorm: Lowerer(lower_norm, refuse=_refuse_norm),
-    ops.MVN6: Lowerer(lower_norm, (0,), _refuse_norm),
+    LayerNorm: Lowerer(lower_norm, refuse=_refuse_norm),
+    RMSNorm: Lowerer(lower_norm, refuse=_refuse_norm),
+    MVN: Lowerer(lower_norm, (0,), _refuse_norm),
     ops.Reshape: _RESHAPE,
     ops.Squeeze: _RESHAPE,
-    ops.Squeeze15: _RESHAPE,
+    ops.Squeeze1: _RESHAPE,
     ops.Unsqueeze: _RESHAPE,
     ops.Identity: Lowerer(lower_identity),
     ops.Transpose: Lowerer(lower_transpose, (0,), needs(1)),
@@ -145,7 +147,7 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Tile: Lowerer(lower_tile, (0,), _refuse_tile),
     ops.Gather1: _GATHER,
     ops.Gather7: _GATHER,
-    ops.Gather8: _GATHER,
+    ops.Gather: _GATHER,
     ops.Group: Lowerer(lower_elementwise),
 }
 # Bases whose subclasses are all lowered alike.

@@ -201,7 +201,7 @@ class _GatherND(Op):
         axes = [resolved(indices[..., i], data.shape[batch + i], "error")[0] for i in range(depth)]
         middle = indices.shape[batch:-1]
         grid: list[Any] = [
-            np.arange(d).reshape(*(1,) * i, d, *(1,) * (batch - 1 - i + len(middle)))
+            np.arange(d).reshape([1] * i + [d] + [1] * (batch - 1 - i + len(middle)))
             for i, d in enumerate(lead)
         ]
         out = np.broadcast_to(data[(*grid, *axes)], (*lead, *middle, *inner))

@@ -238,9 +238,6 @@ class Arith(Vectors):
 
     # -- casts --------------------------------------------------------------------------------
 
-    def bitcast(self, a: Value, to: str) -> Value:
-        return a if a.type == to else self.op(to, f"bitcast {a} to {to}")
-
     def cast(self, a: Value, element: str, *, signed_: bool = True) -> Value:
         """Convert every lane to another element type.
 

@@ -21,6 +21,7 @@ from typing import Any
 from ...ir.errors import Error
 from ...ir.target import Target
 from .host import binding, target_machine
+from .objects import names_of
 
 _dump_numbers = itertools.count()
 
@@ -184,9 +185,11 @@ def load_objects(
     symbols: the names whose addresses are wanted. imports: further addresses by name. Images must
     not define the same external name twice. Error where a name is missing.
     """
+    given = {**_libc(), **(imports or {})}
+    _check_names(images, set(given))
     llvm = binding()
     builder = llvm.JITLibraryBuilder()
-    for name, address in {**_libc(), **(imports or {})}.items():
+    for name, address in given.items():
         builder.import_symbol(name, address)
     for image in images:
         builder.add_object_img(image)
@@ -204,6 +207,18 @@ def load_objects(
             jit.close()
             raise Error("generated code could not be linked", got=str(e).strip()[:2000]) from e
     return Library(jit, tracker, {name: tracker[name] for name in names})
+
+
+def _check_names(images: Sequence[bytes], given: set[str]) -> None:
+    names = [found for image in images if (found := names_of(image)) is not None]
+    known = given.union(*(n.defined for n in names))
+    missing = set[str]().union(*(n.needed for n in names)) - known
+    if missing:
+        raise Error(
+            "generated code needs functions that kernels do not have: this is a bug of irc",
+            got=", ".join(sorted(missing))[:500],
+            expected=", ".join(sorted(known))[:500],
+        )
 
 
 def _libc() -> dict[str, int]:

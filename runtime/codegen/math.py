@@ -10,49 +10,62 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from . import math_erf, math_exp, math_hyper, math_log, math_pow, math_trig
 from .emit import Function
 from .formats import MathFunction, widened
-from .math_erf import erf as _erf
-from .math_exp import exp as _exp
-from .math_exp import exp2 as _exp2
-from .math_exp import expm1 as _expm1
-from .math_exp import sigmoid as _sigmoid
-from .math_exp import tanh as _tanh
-from .math_log import log as _log
-from .math_log import log1p as _log1p
-from .math_log import softplus as _softplus
-from .math_pow import pow_ as _pow
 from .values import BF16, F16, F32, Value
 
-exp: MathFunction = widened(_exp)
-exp2: MathFunction = widened(_exp2)
-expm1: MathFunction = widened(_expm1)
-log1p: MathFunction = widened(_log1p)
-softplus: MathFunction = widened(_softplus)
-sigmoid: MathFunction = widened(_sigmoid)
-tanh: MathFunction = widened(_tanh)
-log: MathFunction = widened(_log)
-erf: MathFunction = widened(_erf)
-sqrt: MathFunction = widened(lambda f, x: f.sqrt(x))
+exp: MathFunction = widened(math_exp.exp)
+exp2: MathFunction = widened(math_exp.exp2)
+expm1: MathFunction = widened(math_exp.expm1)
+sigmoid: MathFunction = widened(math_exp.sigmoid)
+tanh: MathFunction = widened(math_exp.tanh)
+log: MathFunction = widened(math_log.log)
+log1p: MathFunction = widened(math_log.log1p)
+softplus: MathFunction = widened(math_log.softplus)
+erf: MathFunction = widened(math_erf.erf)
+
+
+def _sqrt(f: Function, x: Value) -> Value:
+    """Correctly rounded; NaN below zero, -0 for -0."""
+    return f.sqrt(x)
+
+
+sqrt: MathFunction = widened(_sqrt)
 
 
 def pow(f: Function, x: Value, y: Value) -> Value:
     """x**y of f32 or half lanes, C's special cases, at most 0.51 ulp of f32."""
     if x.element in (F16, BF16):
-        return f.cast(_pow(f, f.cast(x, F32), f.cast(y, F32)), x.element)
-    return _pow(f, x, y)
+        return f.cast(math_pow.pow_(f, f.cast(x, F32), f.cast(y, F32)), x.element)
+    return math_pow.pow_(f, x, y)
 
 
-MATH: Final[dict[str, Callable[..., Any]]] = {
+# Functions of one argument, of f32, f64 and half lanes.
+UNARY: Final[dict[str, MathFunction]] = {
+    "erf": erf,
     "exp": exp,
     "exp2": exp2,
     "expm1": expm1,
     "log": log,
     "log1p": log1p,
-    "softplus": softplus,
-    "tanh": tanh,
     "sigmoid": sigmoid,
-    "erf": erf,
+    "softplus": softplus,
     "sqrt": sqrt,
-    "pow": pow,
+    "tanh": tanh,
 }
+# Functions of one argument, of f32 and half lanes; TypeError for f64.
+SINGLE_ONLY: Final[dict[str, MathFunction]] = {
+    "acos": widened(math_hyper.acos),
+    "acosh": widened(math_hyper.acosh),
+    "asin": widened(math_hyper.asin),
+    "asinh": widened(math_hyper.asinh),
+    "atan": widened(math_hyper.atan),
+    "atanh": widened(math_hyper.atanh),
+    "cos": widened(math_trig.cos),
+    "cosh": widened(math_hyper.cosh),
+    "sin": widened(math_trig.sin),
+    "sinh": widened(math_hyper.sinh),
+    "tan": widened(math_trig.tan),
+}
+MATH: Final[dict[str, Callable[..., Any]]] = {**UNARY, **SINGLE_ONLY, "pow": pow}

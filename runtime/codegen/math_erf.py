@@ -73,7 +73,7 @@ _G_DOUBLE = (
 
 
 def erf(f: Function, x: Value) -> Value:
-    """The error function; exact signs of zero, +-1 at infinity."""
+    """The error function, at most 1.4 ulp; exact signs of zero, +-1 at infinity."""
     fmt = format_of(x)
     single = fmt is SINGLE
     a = f.fabs(x)

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.target import Target
 from .values import (
+    BF16,
+    F16,
     I1,
+    I16,
     I32,
     I64,
     PTR,
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 
 _PAIRWISE = {"fadd", "fmul", "add", "mul", "and_", "or_", "xor", "smin", "smax"}
 _PAIRWISE |= {"umin", "umax", "maximum", "minimum", "max_or", "min_or"}
+
+
+# Lanes picked one by one would pass through f32 by a library call where no instruction converts.
+_AS_BITS = (F16, BF16)
 
 
 class Vectors:
@@ -117,6 +124,9 @@ class Vectors:
         call: Any = self.call  # type: ignore[attr-defined]  # Function has it
         return call(f"llvm.{name}.{kind}", out, *args, flags=flags)
 
+    def bitcast(self, a: Value, to: str) -> Value:
+        return a if a.type == to else self.op(to, f"bitcast {a} to {to}")
+
     # -- addresses ----------------------------------------------------------------------------
 
     def offset(self, pointer: Value, count: Value | int) -> Value:
@@ -168,6 +178,10 @@ class Vectors:
     ) -> Value:
         """Lanes that are off are not read and are `fill`."""
         other = self.as_value(fill, type_)
+        if split(type_)[0] in _AS_BITS:
+            raw = vec(I16, lanes_of(type_))
+            bits = self.load_masked(raw, pointer, mask, self.bitcast(other, raw), align)
+            return self.bitcast(bits, type_)
         if lanes_of(type_) == 1:
             return self._load_if(type_, pointer, mask, other)
         where = integer(align or _align(type_), I32)
@@ -180,6 +194,8 @@ class Vectors:
     ) -> None:
         """Lanes that are off are not written."""
         me: Any = self
+        if value.element in _AS_BITS:
+            value = self.bitcast(value, vec(I16, value.lanes))
         if value.lanes == 1:
             with me.if_(mask):
                 self.store(value, pointer, align)

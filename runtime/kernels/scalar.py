@@ -120,7 +120,8 @@ class _Emitter:
         """One instruction other than "input"."""
         f, op = self.f, instr.op
         if op == "const":
-            return number(instr.value or 0, self.type_of(instr.dtype))
+            value = 0 if instr.value is None else instr.value
+            return number(value, self.type_of(instr.dtype))
         source = self.program.instrs[instr.args[-1]].dtype
         if op == "cast":
             return cast(f, args[0], source, instr.dtype)
@@ -338,8 +339,21 @@ def is_constant(x: Value) -> bool:
 
 
 def round_to(f: Function, x: Value, how: str) -> Value:
-    """ceil, floor, rint or trunc."""
-    return f.intrinsic(how, x)
+    """ceil, floor, rint or trunc; signs of zeros are kept."""
+    if f.target.isa != "plain":
+        return f.intrinsic(how, x)
+    # No such instruction, and LLVM would call a library. Adding 2**23 (2**52) rounds to nearest.
+    magic = 2.0**52 if x.element == F64 else 2.0**23
+    size = f.fabs(x)
+    near = f.fsub(f.fadd(size, magic), magic)
+    if how == "trunc":
+        near = f.select(f.fcmp("ogt", near, size), f.fsub(near, 1.0), near)
+    y = f.copysign(near, x)
+    if how == "floor":
+        y = f.select(f.fcmp("ogt", y, x), f.fsub(y, 1.0), y)
+    if how == "ceil":
+        y = f.copysign(f.select(f.fcmp("olt", y, x), f.fadd(y, 1.0), y), x)
+    return f.select(f.fcmp("olt", size, magic), y, x)
 
 
 def cast(f: Function, x: Value, source: DType, to: DType) -> Value:

@@ -74,7 +74,9 @@ def epilogue_of(name: str, dtype: DType, acc: DType) -> tuple[Program, list[str]
         x = b.op("mul", half, b.op("add", erf, b.const(1, acc)))
     if name == "residual":
         extras = ["mn", "m"]
-        x = b.op("add", b.op("add", x, b.cast(b.input(1, dtype), acc)), b.cast(b.input(2, dtype), acc))
+        x = b.op(
+            "add", b.op("add", x, b.cast(b.input(1, dtype), acc)), b.cast(b.input(2, dtype), acc)
+        )
     if name == "mask":
         extras = ["mask"]
         x = b.op("select", b.input(1, DType.boolean), x, b.const(7, acc))
@@ -171,9 +173,7 @@ def extract(buffer: np.ndarray, layout: str, shape: Sequence[int]) -> np.ndarray
 
 def check(case: Case, isa: str, workers: int = 1, at: str = "end") -> None:
     spec, inputs, dims, out_memory, expected = make(case, isa)
-    result = run(
-        spec, inputs, [out_memory.shape], isa=isa, dims=dims, workers=workers, at=at
-    )
+    result = run(spec, inputs, [out_memory.shape], isa=isa, dims=dims, workers=workers, at=at)
     assert result.status == 0
     found = extract(result.outs[0], case.out, expected.shape)
     if case.epilogue == "gelu":
@@ -210,7 +210,9 @@ OPTIONS: dict[str, list] = {
 
 
 def random_case(rng: random.Random, isa: str) -> Case:
-    case = Case(**{name: rng.choice(options) for name, options in OPTIONS.items()}, seed=rng.randrange(1000))
+    case = Case(
+        **{name: rng.choice(options) for name, options in OPTIONS.items()}, seed=rng.randrange(1000)
+    )
     if case.dtype.is_int and case.epilogue == "gelu":
         case = Case(**{**vars(case), "epilogue": "residual"})
     return case

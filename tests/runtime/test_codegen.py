@@ -88,6 +88,33 @@ def test_missing_symbol_is_an_error():
         llvm.load_objects([image], ["b"], target)
 
 
+def test_stray_library_call_is_an_error():
+    """expf is in every process; a kernel that calls it is wrong all the same."""
+    target = host_target("plain")
+    text = "declare float @expf(float)\ndefine float @a(float %x) {\n"
+    text += " %r = call float @expf(float %x)\n ret float %r\n}"
+    image = llvm.emit_object(text, target)
+    with pytest.raises(Error, match="do not have") as e:
+        llvm.load_objects([image], ["a"], target)
+    assert "expf" in str(e.value)
+    address = ctypes.cast(ctypes.CDLL("libm.so.6").expf, ctypes.c_void_p).value
+    library = llvm.load_objects([image], ["a"], target, {"expf": address})
+    assert library.function("a", ctypes.c_float, returns=ctypes.c_float)(0.0) == 1.0
+
+
+def test_objects_may_use_each_other_and_memset():
+    target = host_target("plain")
+    one = llvm.emit_object("define i32 @one() noinline {\n ret i32 41\n}", target)
+    text = "declare i32 @one()\ndeclare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
+    text += "define i32 @two(ptr %p, i64 %n) {\n"
+    text += " call void @llvm.memset.p0.i64(ptr %p, i8 7, i64 %n, i1 0)\n"
+    text += " %a = call i32 @one()\n %b = add i32 %a, 1\n ret i32 %b\n}"
+    library = llvm.load_objects([one, llvm.emit_object(text, target)], ["two"], target)
+    memory = np.zeros(1000, np.uint8)
+    assert library.function("two", P, ctypes.c_int64)(memory.ctypes.data, 999) == 42
+    assert memory.sum() == 7 * 999
+
+
 def _constant(i):
     return f"define i32 @k{i}() {{\n ret i32 {i * 7}\n}}"
 
@@ -480,7 +507,9 @@ def _nearest(x, step_bits, least):
 def test_doubles_to_halves_round_once(target, half, bits, least):
     middles = _HALVES[:20000:7].view(_NUMPY[half]).astype(np.float64)
     middles = (middles + _HALVES[1:20001:7].view(_NUMPY[half]).astype(np.float64)) / 2
-    x = np.concatenate([middles, middles * (1 + 2.0**-45), -middles * (1 - 2.0**-45)])
+    x = [middles, middles * (1 + 2.0**-45), -middles * (1 - 2.0**-45)]
+    step = np.spacing(middles.astype(np.float32)).astype(np.float64)
+    x = np.concatenate([*x, middles + 0.7 * step, -(middles - 0.7 * step), middles + 0.3 * step])
     want = np.array([_nearest(v, bits, least) for v in x.tolist()])
     assert convert(target, "f64", half, x).astype(np.float64).tolist() == want.tolist()
 

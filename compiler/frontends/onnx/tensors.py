@@ -98,27 +98,26 @@ def read_tensor(
             expected=f"at most {limit} bytes",
         )
     stored = [name for name in _FIELDS if len(getattr(tensor, name))]
-    if payload is not None or tensor.HasField("raw_data"):
+    if payload is None:
+        payload = np.frombuffer(tensor.raw_data, np.uint8)
+    if payload.size:
         stored.append("raw_data")
     if tensor.data_location == _EXTERNAL:
         stored.append("external_data")
-    if len(stored) > 1 and count == 0 and stored[-1] == "raw_data":
-        stored = stored[:-1]
     if len(stored) > 1:
         raise ModelFormatError(
             "a tensor holds its values twice", where=where, got=" and ".join(stored)
         )
-    if not stored or (dtype is DType.string and stored == ["raw_data"] and not count):
+    if not stored:
         return dtype, _frozen(_nothing(dtype, shape, count, where))
     if stored[0] in ("raw_data", "external_data"):
         if dtype is DType.string:
             raise ModelFormatError("strings stand in string_data", where=where, got=stored[0])
         needed = dtype.nbytes(count)
+        data = payload
         if stored[0] == "external_data":
             data = external.read(tensor, needed, where)
-        else:
-            data = np.frombuffer(tensor.raw_data, np.uint8) if payload is None else payload
-            _require(data.size == needed, where, f"{data.size} bytes", f"{needed} bytes", shape)
+        _require(data.size == needed, where, f"{data.size} bytes", f"{needed} bytes", shape)
         array = _from_bytes(dtype, data, count)
     else:
         array = _from_field(tensor, KINDS[tensor.data_type], stored[0], count, shape, where)

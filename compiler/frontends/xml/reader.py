@@ -95,6 +95,10 @@ def _load_weights(
     return read_file(path, "the weights (.bin)", max_memory=max_memory)
 
 
+# What inference may run into with attributes that nobody writes on purpose.
+_UNFORESEEN = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
+
+
 class _Builder:
     """Turns nets into graphs: one for a file, shared by its bodies."""
 
@@ -142,6 +146,11 @@ class _Builder:
                 got=error.got,
                 expected=error.expected,
                 fix=error.fix,
+            ) from error
+        except _UNFORESEEN as error:
+            raise layer.error(
+                "the layer's attributes and inputs do not fit together",
+                got=f"{type(error).__name__}: {error}"[:300],
             ) from error
         if self.check:
             check_declared(layer, record.types)

@@ -1,4 +1,4 @@
-"""XML text to records: the elements of IR versions 10 and 11, strictly, and nothing of their meaning.
+"""XML text to records: the elements of IR versions 10 and 11, strictly; nothing of their meaning.
 
 The parser expands no entity, opens no file and no network, and refuses a DOCTYPE. Layers are
 turned into records as they end and their elements are dropped at once, so that the tree of a
@@ -12,13 +12,15 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from lxml import etree
+import lxml.etree  # pyright: ignore[reportMissingTypeStubs, reportMissingModuleSource]
 
 from ....ir.errors import ModelFormatError, UnsupportedOperationError
 from . import text as words
 from .records import Edge, Layer, MapEntry, Net, Port, RtTree
 from .text import BadText, short
 
+# lxml has no types.
+etree: Any = lxml.etree  # pyright: ignore
 _T = TypeVar("_T")
 _BODY = re.compile(r"(?:then_|else_)?body[0-9]*", re.ASCII)
 _MAP = re.compile(r"(?:then_|else_)?port_map[0-9]*", re.ASCII)

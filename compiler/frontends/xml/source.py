@@ -61,7 +61,7 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 def _read(handle: int, size: int, what: str, shown: str) -> Array:
     try:
-        data: np.ndarray[Any, np.dtype[np.uint8]] = np.empty(size, dtype=np.uint8)
+        data: Any = np.empty(size, dtype=np.uint8)
     except MemoryError as error:
         raise MemoryLimitError(
             f"no memory for {what}", where=repr(shown), got=f"{size} bytes"

@@ -107,7 +107,7 @@ def _raw_bytes(layer: Layer, weights: Weights) -> Array:
         held = weights.bytes()
     except ModelFormatError as error:
         if error.where is None:
-            raise layer.error(error.what, got=error.got, expected=error.expected, fix=error.fix)
+            raise layer.error(error.what, fix=error.fix) from error
         raise
     if offset > held.size or size > held.size - offset:
         raise layer.error(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ....ir.specs import Program
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I32, I64, PTR, Value, bits_of, integer, suffix, vec
+from ...codegen.values import BF16, ELEMENT, F16, I16, I32, I64, PTR, Value, bits_of, integer, suffix, vec
 from ..scalar import emit_program, from_memory, to_memory
 from ..walk import Part, load_part, part_of, store_part
 
@@ -72,7 +72,8 @@ class Walk:
         f, column, dtype = self.f, self.strides[index][1], self.operands[index].dtype
         element, place = ELEMENT[dtype.value], self._place(index, m, n)
         if column.known == 0:
-            value = f.splat(f.load(element, place), self.lanes)
+            bits = f"i{bits_of(element)}"
+            value = f.bitcast(f.splat(f.load(bits, place), self.lanes), vec(element, self.lanes))
         elif column.known == 1 or self.lanes == 1:
             value = load_part(f, vec(element, self.lanes), place, part)
         else:
@@ -149,6 +150,8 @@ def gather(
     f: Function, element: str, lanes: int, place: Value, stride: Value, part: Part | None
 ) -> Value:
     """Lanes at place + lane * stride elements; lanes outside `part` are not read and are zero."""
+    if element in (F16, BF16):  # moved as integers: not every instruction set has such scalars
+        return f.bitcast(gather(f, I16, lanes, place, stride, part), vec(element, lanes))
     kind = vec(element, lanes)
     name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
     pointers = _addresses(f, element, lanes, place, stride)
@@ -159,6 +162,8 @@ def gather(
 
 def scatter(f: Function, value: Value, place: Value, stride: Value, part: Part | None) -> None:
     """Store lanes at place + lane * stride elements; lanes outside `part` write nothing."""
+    if value.element in (F16, BF16):
+        value = f.bitcast(value, vec(I16, value.lanes))
     name = f"llvm.masked.scatter.{suffix(value.type)}.v{value.lanes}p0"
     pointers = _addresses(f, value.element, value.lanes, place, stride)
     on = part.mask if part else f.mask(value.lanes, value.lanes)

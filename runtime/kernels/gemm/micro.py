@@ -130,7 +130,7 @@ class Context:
             [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
             + [(I64, n) for n in ("m", "n", "rows", "cols", "k")]
             + [(I1, "first"), (I1, "last"), ("ptr noalias", "partial")],
-            attributes="nounwind",
+            attributes="nounwind noinline",
             linkage="internal",
         )
         p = f.params

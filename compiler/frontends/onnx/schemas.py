@@ -1,0 +1,203 @@
+"""What ONNX itself says about its operators: arity, element types, and functions that define one
+operator by others. The source is `onnx.defs`, so the rules are those of the installed package.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from ....ir.dim import Dim
+from ....ir.dtype import DType
+from ....ir.errors import ModelFormatError, ShapeError
+from ....ir.types import OptionalType, SequenceType, TensorType, Type
+from .tensors import KINDS
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, NodeProto, TypeProto
+
+_DTYPES: dict[str, DType] = {
+    "float": DType.f32,
+    "double": DType.f64,
+    "float16": DType.f16,
+    "bfloat16": DType.bf16,
+    "bool": DType.boolean,
+    "string": DType.string,
+    "complex64": DType.c64,
+    "complex128": DType.c128,
+    "float8e4m3fn": DType.f8e4m3,
+    "float8e4m3fnuz": DType.f8e4m3fnuz,
+    "float8e5m2": DType.f8e5m2,
+    "float8e5m2fnuz": DType.f8e5m2fnuz,
+    "float8e8m0": DType.f8e8m0,
+    "float4e2m1": DType.f4e2m1,
+    **{f"int{b}": DType(f"i{b}") for b in (2, 4, 8, 16, 32, 64)},
+    **{f"uint{b}": DType(f"u{b}") for b in (2, 4, 8, 16, 32, 64)},
+}
+_DATA_TYPES = {kind.dtype: number for number, kind in KINDS.items()}
+
+
+@dataclass(frozen=True)
+class Formal:
+    """One formal input: its name, whether it may be absent, and the tensors' element types it
+    takes (None: not only tensors)."""
+
+    name: str
+    optional: bool
+    dtypes: frozenset[DType] | None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """An operator as one version of its operator set defines it."""
+
+    since: int
+    inputs: tuple[Formal, ...]
+    variadic: bool
+    min_inputs: int
+    max_inputs: int
+    min_outputs: int
+    max_outputs: int
+    attributes: frozenset[str]
+
+
+@functools.cache
+def signature(op_type: str, domain: str, opset: int) -> Signature | None:
+    """The operator in that version of the operator set, or None where ONNX has none."""
+    schema = _schema(op_type, domain, opset)
+    if schema is None:
+        return None
+    formals = tuple(_formal(schema, parameter) for parameter in schema.inputs)
+    variadic = bool(formals) and schema.inputs[-1].option.name == "Variadic"
+    return Signature(
+        schema.since_version,
+        formals,
+        variadic,
+        schema.min_input,
+        schema.max_input,
+        schema.min_output,
+        schema.max_output,
+        frozenset(schema.attributes),
+    )
+
+
+def newest_opset(domain: str = "") -> int | None:
+    """The newest version of an operator set that the onnx package knows; None: unknown domain."""
+    from onnx import defs
+
+    found = [s.since_version for s in _all_schemas() if s.domain == domain]
+    if domain == "":
+        return defs.onnx_opset_version()
+    return max(found, default=None)
+
+
+@functools.cache
+def _all_schemas() -> tuple[Any, ...]:
+    from onnx import defs
+
+    return tuple(defs.get_all_schemas_with_history())
+
+
+def _schema(op_type: str, domain: str, opset: int) -> Any:
+    from onnx import defs
+
+    try:
+        return defs.get_schema(op_type, opset, domain)
+    except defs.SchemaError:
+        return None
+
+
+def _formal(schema: Any, parameter: Any) -> Formal:
+    dtypes: set[DType] = set()
+    only_tensors = True
+    for text in parameter.types:
+        name = text.removeprefix("tensor(").removesuffix(")")
+        only_tensors = only_tensors and text.startswith("tensor(") and name in _DTYPES
+        dtypes.add(_DTYPES.get(name, DType.dynamic))
+    optional = parameter.option.name != "Single"
+    return Formal(parameter.name, optional, frozenset(dtypes) if only_tensors else None)
+
+
+def check_arity(found: Signature, inputs: int, outputs: int, where: str) -> None:
+    """ModelFormatError for a number of inputs or outputs that the operator does not have."""
+    for what, count, low, high in (
+        ("inputs", inputs, found.min_inputs, found.max_inputs),
+        ("outputs", outputs, found.min_outputs, found.max_outputs),
+    ):
+        if not (count <= high and (count >= low or what == "outputs")):
+            bounds = str(low) if low == high else f"{low} to {high}"
+            raise ModelFormatError(
+                f"a node has the wrong number of {what}", where=where, got=count, expected=bounds
+            )
+
+
+def check_types(found: Signature, types: list[Type | None], where: str) -> None:
+    """Refuse missing inputs and element types that this version of the operator does not take."""
+    for position, formal in enumerate(found.inputs):
+        if formal.optional or (position < len(types) and types[position] is not None):
+            continue
+        raise ModelFormatError(
+            f"input {position} ({formal.name!r}) is missing", where=where, expected="a value"
+        )
+    for position, type_ in enumerate(types):
+        formal = found.inputs[min(position, len(found.inputs) - 1)]
+        if not isinstance(type_, TensorType) or formal.dtypes is None:
+            continue
+        if type_.dtype not in formal.dtypes and type_.dtype is not DType.dynamic:
+            allowed = ", ".join(sorted(d.value for d in formal.dtypes))
+            raise ShapeError(
+                f"input {position} ({formal.name!r}) has an element type that this version of the "
+                f"operator (since {found.since}) does not take",
+                where=where,
+                got=type_.dtype,
+                expected=allowed,
+            )
+
+
+def function_body(
+    node: NodeProto, domain: str, opset: int, types: list[Type | None]
+) -> FunctionProto | None:
+    """The function by which ONNX defines a node's operator, if it does so for these types."""
+    from onnx import FunctionProto
+
+    schema = _schema(node.op_type, domain, opset)
+    if schema is None:
+        return None
+    text: bytes = b""
+    if schema.has_function:
+        version = _latest(schema.function_opset_versions, opset)
+        text = b"" if version is None else schema.get_function_with_opset_version(version)
+    elif schema.has_context_dependent_function:
+        version = _latest(schema.context_dependent_function_opset_versions, opset)
+        if version is not None:
+            protos = [_type_proto(t).SerializeToString() for t in types]
+            text = schema.get_context_dependent_function_with_opset_version(
+                version, node.SerializeToString(), protos
+            )
+    if not text:
+        return None
+    body = FunctionProto()
+    body.ParseFromString(text)
+    return body
+
+
+def _latest(versions: Any, opset: int) -> int | None:
+    return max((v for v in cast("list[int]", versions) if v <= opset), default=None)
+
+
+def _type_proto(type_: Type | None) -> TypeProto:
+    from onnx import TypeProto, helper
+
+    if type_ is None:
+        return TypeProto()
+    if isinstance(type_, SequenceType):
+        return helper.make_sequence_type_proto(_type_proto(type_.element))
+    if isinstance(type_, OptionalType):
+        return helper.make_optional_type_proto(_type_proto(type_.element))
+    shape = None if type_.shape is None else [_size(d) for d in type_.shape]
+    return helper.make_tensor_type_proto(_DATA_TYPES.get(type_.dtype, 0), shape)
+
+
+def _size(d: Dim) -> int | str:
+    return d if isinstance(d, int) else str(d)

@@ -1,0 +1,68 @@
+"""Operations that irc does not have, collected over a whole model and reported in one error."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ....ir.errors import UnsupportedOperationError
+from ....ir.types import TensorType, Type
+from ..xml.text import short
+
+_MAX_LISTED = 50
+_MAX_EXAMPLES = 3
+
+
+@dataclass
+class Unsupported:
+    """What could not be imported: (operator, operator set, reason) -> nodes with their types."""
+
+    found: dict[tuple[str, str, str], list[str]] = field(
+        default_factory=dict[tuple[str, str, str], list[str]]
+    )
+
+    def add(
+        self,
+        op_type: str,
+        domain: str,
+        version: int | None,
+        label: str,
+        types: Sequence[Type | None],
+        reason: str,
+    ) -> None:
+        """Record one node. `version` None: the model imports no operator set of that domain."""
+        operator_set = f"{short(domain)[1:-1] or 'ai.onnx'} {version or '(not imported)'}"
+        key = short(op_type)[1:-1], operator_set, reason
+        self.found.setdefault(key, []).append(f"{label}{_dtypes(types)}")
+
+    def check(self, label: str) -> None:
+        """Raise the one error, if there is anything to report."""
+        if not self.found:
+            return
+        groups = sorted(self.found.items(), key=lambda item: (-len(item[1]), item[0]))
+        lines = [_line(*key, nodes) for key, nodes in groups[:_MAX_LISTED]]
+        if len(groups) > _MAX_LISTED:
+            lines.append(f"... and {len(groups) - _MAX_LISTED} more kinds")
+        total = sum(map(len, self.found.values()))
+        what = f"{total} nodes have" if total > 1 else "one node has"
+        raise UnsupportedOperationError(
+            f"{what} an operation that is not supported",
+            where=label,
+            got="\n    ".join(["", *lines]),
+        )
+
+
+def _line(op_type: str, operator_set: str, reason: str, nodes: list[str]) -> str:
+    shown = ", ".join(nodes[:_MAX_EXAMPLES])
+    more = f" and {len(nodes) - _MAX_EXAMPLES} more" if len(nodes) > _MAX_EXAMPLES else ""
+    why = f" ({reason})" if reason else ""
+    return f"{op_type} of {operator_set}{why}: {len(nodes)} x, {shown}{more}"
+
+
+def _dtypes(types: Sequence[Type | None]) -> str:
+    names: Counter[str] = Counter()
+    for type_ in types:
+        if type_ is not None:
+            names[str(type_.dtype if isinstance(type_, TensorType) else type_)] += 1
+    return f" [{', '.join(names)}]" if names else ""

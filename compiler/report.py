@@ -1,0 +1,30 @@
+"""The compile report: what runs, in which precision, and what stays outside native code."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..ir.plan import Plan
+from .trace import Trace
+
+
+def report(plan: Plan, trace: Trace | None = None) -> str:
+    """A few lines of text about a plan; every step outside native code is named."""
+    kernels, hosts = plan.kernel_steps(), plan.host_steps()
+    families = Counter(s.spec.family for s in kernels)
+    lines = [
+        f"model      {plan.name or '(no name)'}",
+        f"precision  {plan.precision}",
+        f"steps      {len(kernels)} native ({_counts(families)}), {len(hosts)} in Python",
+        f"kernels    {len(plan.specs())} distinct",
+        f"regions    {len(plan.regions)}",
+    ]
+    if trace is not None:
+        lines.append(f"rewrites   {_counts(trace.hits()) or 'none'}")
+    for step in hosts:
+        lines.append(f"in Python  {step.op.kind} {step.name!r}: {step.reason}")
+    return "\n".join(lines)
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{n} {name}" for name, n in counter.most_common())

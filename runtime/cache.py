@@ -1,0 +1,155 @@
+"""The code cache on disk: object code by content key, private to the user, bounded.
+
+An entry is a file named by its key: 32 bytes of SHA-256 over key and payload, then the payload.
+LLVM never sees an entry whose digest does not match, nor one from a folder that others can write.
+Writers write a temporary file and rename it, so readers see whole entries only; when the folder
+grows past its bound, the entries used longest ago go. Every failure to read or write the cache is
+a miss, never an error: the cache is a comfort.
+
+`IRC_CACHE_DIR` names another folder, or "off"; `IRC_CACHE_BYTES` another bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+# About 40 kB a kernel: room for some thousand kernels.
+DEFAULT_BYTES = 256 * 2**20
+_DIGEST = 32
+_KEY_LENGTH = 64
+
+
+def cache_folder() -> Path | None:
+    """The folder of the cache, or None where it is switched off."""
+    chosen = os.environ.get("IRC_CACHE_DIR")
+    if chosen == "off":
+        return None
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "irc" / "code"
+
+
+def cache_bytes() -> int:
+    """The bound of the cache in bytes."""
+    text = os.environ.get("IRC_CACHE_BYTES", "")
+    return int(text) if text.isdecimal() else DEFAULT_BYTES
+
+
+def default_cache() -> DiskCache | None:
+    """The user's cache, or None where it is off or its folder can't be trusted."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    cache = DiskCache(folder, cache_bytes())
+    return cache if cache.prepare() else None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry: its key, size in bytes, and time of last use (seconds since the epoch)."""
+
+    key: str
+    size: int
+    used: float
+
+
+@dataclass(frozen=True)
+class DiskCache:
+    """A folder of entries; safe against concurrent readers and writers of many processes."""
+
+    folder: Path
+    limit: int = DEFAULT_BYTES
+
+    def prepare(self) -> bool:
+        """Make the folder if need be. False where it is not a folder of this user alone."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            found = self.folder.stat()
+        except OSError:
+            return False
+        if not hasattr(os, "getuid"):
+            return True
+        shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return found.st_uid == os.getuid() and not shared
+
+    def get(self, key: str) -> bytes | None:
+        """The payload stored under a key; a damaged entry is removed and missed."""
+        path = self._path(key)
+        if path is None:
+            return None
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        payload = data[_DIGEST:]
+        if data[:_DIGEST] != _digest(key, payload):
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return payload
+
+    def put(self, key: str, payload: bytes) -> None:
+        """Store a payload; what does not fit or can't be written is left out silently."""
+        path = self._path(key)
+        if path is None or len(payload) + _DIGEST > self.limit:
+            return
+        try:
+            handle, name = tempfile.mkstemp(prefix=".new-", dir=self.folder)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(_digest(key, payload) + payload)
+                os.replace(name, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+                raise
+        except OSError:
+            return
+        self._trim()
+
+    def entries(self) -> list[Entry]:
+        """All entries, the one used longest ago first."""
+        found: list[Entry] = []
+        with contextlib.suppress(OSError), os.scandir(self.folder) as listing:
+            for item in listing:
+                if self._path(item.name) is None:
+                    continue
+                with contextlib.suppress(OSError):
+                    info = item.stat()
+                    found.append(Entry(item.name, info.st_size, info.st_mtime))
+        return sorted(found, key=lambda e: (e.used, e.key))
+
+    def clear(self) -> int:
+        """Remove all entries; returns how many."""
+        entries = self.entries()
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                (self.folder / entry.key).unlink()
+        return len(entries)
+
+    def _path(self, key: str) -> Path | None:
+        good = len(key) == _KEY_LENGTH and all(c in "0123456789abcdef" for c in key)
+        return self.folder / key if good else None
+
+    def _trim(self) -> None:
+        entries = self.entries()
+        total = sum(e.size for e in entries)
+        for entry in entries:
+            if total <= self.limit:
+                return
+            with contextlib.suppress(OSError):
+                (self.folder / entry.key).unlink()
+            total -= entry.size
+
+
+def _digest(key: str, payload: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + payload).digest()

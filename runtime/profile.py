@@ -1,0 +1,67 @@
+"""Timing one run step by step, from Python: the same tables, one call of the driver per step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..ir.plan import HostStep, KernelStep, Plan
+from .regions import Frame, Stretch
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One step of a profiled run. kind: the spec's family, or the operation's name for a step in
+    Python (`native` False). step: number in the region; -1 for its terminal."""
+
+    region: int
+    step: int
+    name: str
+    kind: str
+    sources: tuple[str, ...]
+    native: bool
+    seconds: float
+
+
+def timed_walk(frame: Frame, times: list[StepTime]) -> Callable[[], None]:
+    """A walk through the frame's steps that appends each one's time."""
+
+    def walk() -> None:
+        code = frame.code
+        for stretch in frame.stretches:
+            if isinstance(stretch, Stretch):
+                singles = [stretch.single(n) for n in range(len(stretch.kernels))]
+                for kernel, single in zip(stretch.kernels, singles, strict=True):
+                    start = time.perf_counter()
+                    single.run()
+                    seconds = time.perf_counter() - start
+                    number = code.tables.kernels[kernel]
+                    times.append(_entry(frame, number, seconds))
+            else:
+                start = time.perf_counter()
+                frame.host(stretch)
+                times.append(_entry(frame, stretch, time.perf_counter() - start))
+
+    return walk
+
+
+def _entry(frame: Frame, number: int, seconds: float) -> StepTime:
+    step = frame.code.region.steps[number]
+    kind = step.spec.family if isinstance(step, KernelStep) else step.op.kind
+    is_native = not isinstance(step, HostStep)
+    region = frame.code.number
+    return StepTime(region, number, step.name, kind, step.sources, is_native, seconds)
+
+
+@contextmanager
+def timed_terminal(plan: Plan, region: int, times: list[StepTime] | None) -> Iterator[None]:
+    """Append the time of a region's terminal, where times are wanted."""
+    start = time.perf_counter()
+    yield
+    terminal = plan.regions[region].terminal
+    if times is not None and terminal is not None:
+        seconds = time.perf_counter() - start
+        kind = terminal.op.kind
+        times.append(StepTime(region, -1, terminal.name, kind, (), False, seconds))

@@ -1,0 +1,143 @@
+"""Placement: no two live buffers overlap, the peak is near the least possible; the limit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from irc.ir.errors import MemoryLimitError
+from irc.runtime.memory import (
+    ALIGN,
+    Placement,
+    aligned_bytes,
+    check_limit,
+    default_max_memory,
+    live_peak,
+    place,
+    round_up,
+)
+from irc.runtime.machine import memory_limit
+
+BUFFERS = st.lists(
+    st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 8)), max_size=60
+)
+
+
+def arrays(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    return table[:, 0], table[:, 1], table[:, 1] + table[:, 2]
+
+
+def overlaps(p: Placement, sizes: np.ndarray, first: np.ndarray, last: np.ndarray) -> list[tuple]:
+    found = []
+    for a in range(len(sizes)):
+        for b in range(a):
+            together = first[a] <= last[b] and first[b] <= last[a]
+            apart = (
+                p.offsets[a] + sizes[a] <= p.offsets[b] or p.offsets[b] + sizes[b] <= p.offsets[a]
+            )
+            if together and not apart and sizes[a] and sizes[b]:
+                found.append((a, b))
+    return found
+
+
+@given(BUFFERS)
+@settings(max_examples=200, deadline=None)
+def test_live_buffers_never_overlap(rows: list[tuple[int, int, int]]) -> None:
+    sizes, first, last = arrays(rows)
+    p = place(sizes, first, last)
+    assert overlaps(p, sizes, first, last) == []
+    assert all(o % ALIGN == 0 for o in p.offsets)
+    assert p.peak == max((int(o + round_up(s)) for o, s in zip(p.offsets, sizes)), default=0)
+    assert p.peak >= live_peak(sizes, first, last)
+
+
+@given(BUFFERS, st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_a_placement_serves_smaller_sizes(rows: list[tuple[int, int, int]], seed: int) -> None:
+    sizes, first, last = arrays(rows)
+    p = place(sizes, first, last)
+    smaller = np.random.default_rng(seed).integers(0, sizes + 1)
+    assert p.fits(smaller)
+    assert overlaps(p, smaller, first, last) == []
+    if len(sizes):
+        larger = sizes.copy()
+        larger[0] = round_up(larger[0]) + 1
+        assert not p.fits(larger)
+
+
+@given(BUFFERS)
+@settings(max_examples=50, deadline=None)
+def test_live_peak_is_the_largest_live_set(rows: list[tuple[int, int, int]]) -> None:
+    sizes, first, last = arrays(rows)
+    by_step = [
+        sum(int(round_up(s)) for s, f, t in zip(sizes, first, last) if f <= step <= t)
+        for step in range(40)
+    ]
+    assert live_peak(sizes, first, last) == max(by_step)
+
+
+def encoder(layers: int, tokens: int, width: int, heads: int) -> list[tuple[int, int, int]]:
+    """Buffers of a transformer encoder: (bytes, first, last - first)."""
+    rows, step = [], 0
+    hidden, wide, scores = tokens * width * 4, tokens * width * 16, heads * tokens * tokens * 4
+    for _ in range(layers):
+        rows += [(hidden, step, 3)] * 3 + [(scores, step + 1, 1), (scores, step + 2, 1)]
+        rows += [(hidden, step + 3, 1), (hidden, step + 4, 3), (wide, step + 5, 1)]
+        rows += [(hidden, step + 6, 1), (hidden, step + 7, 9)]
+        step += 8
+    return rows
+
+
+def residual_network(blocks: int) -> list[tuple[int, int, int]]:
+    rows, step, size = [(12_000_000, 0, 1), (3_000_000, 1, 4)], 1, 3_000_000
+    for block in range(blocks):
+        if block % 3 == 2:
+            size //= 2
+        rows += [(size // 4, step, 1), (size // 4, step + 1, 1), (size, step + 2, 4)]
+        step += 3
+    return rows
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        encoder(12, 128, 768, 12),
+        encoder(6, 32, 384, 12),
+        encoder(12, 7, 768, 12),
+        residual_network(16),
+        [(1 << 20, s, 1) for s in range(200)],
+    ],
+)
+def test_the_peak_is_within_a_tenth_of_the_largest_live_set(rows: list) -> None:
+    sizes, first, last = arrays(rows)
+    assert place(sizes, first, last).peak <= 1.1 * live_peak(sizes, first, last)
+
+
+def test_placement_is_the_same_each_time() -> None:
+    sizes, first, last = arrays(encoder(4, 33, 64, 4))
+    assert (place(sizes, first, last).offsets == place(sizes, first, last).offsets).all()
+
+
+def test_nothing_to_place() -> None:
+    assert place(*arrays([])).peak == 0
+    assert place(*arrays([(0, 0, 3), (0, 1, 1)])).peak == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 4097])
+def test_aligned_bytes(size: int) -> None:
+    a = aligned_bytes(size)
+    assert len(a) == size and (size == 0 or a.ctypes.data % ALIGN == 0)
+
+
+def test_the_limit_names_the_largest() -> None:
+    check_limit(100, 100, [])
+    with pytest.raises(MemoryLimitError) as e:
+        check_limit(3 << 30, 1 << 30, [("scores", 2 << 30), ("hidden", 1 << 30)], "region 0")
+    assert "scores (2 GiB)" in str(e.value) and "max_memory" in str(e.value)
+
+
+def test_the_default_limit_is_a_share_of_what_there_is() -> None:
+    assert 0 < default_max_memory() < memory_limit()

@@ -1,0 +1,378 @@
+"""Runs: right answers, fresh outputs, untouched inputs, host steps, regions, shapes, errors."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_plans import (
+    FUNCTIONS,
+    Call,
+    Maker,
+    N,
+    chain,
+    chain_answer,
+    compile_plan,
+    data,
+    f32,
+    i64,
+    make_plan,
+)
+
+from irc.ir import dim
+from irc.ir.errors import ExecutionError, InputError, MemoryLimitError
+from irc.ir.plan import Constant, Terminal
+from irc.ir.types import TensorType
+from irc.runtime.program import compilations
+from irc.runtime.session import Session
+
+SIZES = [0, 1, 5, 63, 64, 1000, 4096, 4097, 50_000]
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session(chain().compile(), num_threads=1)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_chain_at_any_size(session: Session, n: int) -> None:
+    a, b = data(n)
+    (out,) = session.run([a, b])
+    assert out.dtype == np.float32 and (out == chain_answer(a, b)).all() and out.shape == (n,)
+
+
+@pytest.mark.parametrize("n", [7, 50_000])
+def test_outputs_are_fresh_and_inputs_untouched(session: Session, n: int) -> None:
+    a, b = data(n)
+    a.flags.writeable = b.flags.writeable = False
+    first = session.run([a, b])[0]
+    kept = first.copy()
+    second = session.run([a + 1, b])[0]
+    assert not np.may_share_memory(first, second) and not np.may_share_memory(first, a)
+    assert (first == kept).all() and (second != kept).any()
+    first[:] = 0
+    assert (session.run([a, b])[0] == kept).all()
+
+
+@pytest.mark.parametrize("n", [8, 50_000])
+@pytest.mark.parametrize("how", ["reversed", "strided", "swapped", "unaligned", "transposed"])
+def test_any_strides_alignment_and_byte_order(session: Session, n: int, how: str) -> None:
+    a, b = data(n)
+    if how == "reversed":
+        x = a[::-1].copy()[::-1]
+    elif how == "strided":
+        x = np.repeat(a, 3)[::3]
+    elif how == "swapped":
+        x = a.astype(">f4")
+    elif how == "unaligned":
+        raw = np.empty(a.nbytes + 1, np.uint8)
+        x = raw[1:].view(np.float32)
+        x[:] = a
+        assert not x.flags.aligned
+    else:
+        x = np.asfortranarray(np.stack([a, a]))[0]
+    assert (session.run([x, b])[0] == chain_answer(a, b)).all()
+    call = session.bind([x, b])
+    assert (call()[0] == chain_answer(a, b)).all()
+    x[:] = 2
+    assert (call()[0] == chain_answer(np.full(n, 2, np.float32), b)).all()
+
+
+def test_a_new_shape_starts_no_llvm(session: Session) -> None:
+    before = compilations()
+    for n in range(100, 164):
+        a, b = data(n)
+        assert (session.run([a, b])[0] == chain_answer(a, b)).all()
+    assert compilations() == before
+
+
+def test_memory_stays_flat_over_many_shapes(session: Session) -> None:
+    a, b = data(70_000)
+    session.run([a, b])
+    context = session._pool[-1]
+    arena = context.arena
+    for n in range(1, 1000):
+        session.run([a[:n], b[:n]])
+    assert context.arena is arena and len(context.frames) <= 64 and len(session._layouts) <= 256
+
+
+def test_a_growing_shape_rarely_moves_the_arena() -> None:
+    session = Session(chain().compile(), num_threads=1)
+    arenas = set()
+    for n in range(500_000, 500_400):
+        a = np.ones(n, np.float32)
+        assert session.run([a, a])[0][-1] == 3
+        arenas.add(id(session._pool[-1].arena))
+    assert len(arenas) <= 3
+
+
+def test_bound_call_reads_the_arrays_in_place(session: Session) -> None:
+    a, b = data(100)
+    call = session.bind([a, b])
+    out = call()[0]
+    assert (out == chain_answer(a, b)).all()
+    a += 3
+    assert call()[0] is out and (out == chain_answer(a, b)).all()
+    call.result = {"y": out}
+    assert call() == {"y": out}
+
+
+@pytest.mark.parametrize("n", [16, 9000])
+def test_two_bound_calls_and_runs_do_not_disturb_each_other(session: Session, n: int) -> None:
+    a, b = data(n)
+    c, d = data(n, 1)
+    one, two = session.bind([a, b]), session.bind([c, d])
+    x, y = one()[0], two()[0]
+    session.run([d, a])
+    assert (x == chain_answer(a, b)).all() and (y == chain_answer(c, d)).all()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "parts"),
+    [
+        ([np.zeros(3, np.float32)], ["another number of inputs", "got: 1", "in0, in1"]),
+        (["x", np.zeros(3, np.float32)], ["'in0' is not an array", "got: str"]),
+        ([np.zeros(3), np.zeros(3, np.float32)], ["'in0'", "got: float64", "float32", "astype"]),
+        ([np.zeros((3, 1), np.float32)] * 2, ["'in0'", "dimensions", "got: 2", "f32[N]"]),
+        (
+            [np.zeros(3, np.float32), np.zeros(4, np.float32)],
+            ["'in1' has another shape", "axis 0 of input 'in1'", "got: [4]", "N is 3 (axis 0 of"],
+        ),
+        ([np.zeros(3, np.float32), None], ["'in1' is not an array", "NoneType"]),
+    ],
+)
+def test_input_errors_say_what_and_which(session: Session, inputs: list, parts: list) -> None:
+    for make in (session.run, session.bind):
+        with pytest.raises(InputError) as e:
+            make(inputs)
+        assert all(p in str(e.value) for p in parts), str(e.value)
+    # The pool is healthy, also where the last good shape is the same.
+    a, b = data(3)
+    assert (session.run([a, b])[0] == chain_answer(a, b)).all()
+    with pytest.raises(InputError):
+        session.run(inputs)
+
+
+def test_bounds_of_a_symbol() -> None:
+    session = Session(chain(dim.symbol("N", 2, 9)).compile(), num_threads=1)
+    for n in (1, 10):
+        with pytest.raises(InputError, match="does not allow") as e:
+            session.run([np.zeros(n, np.float32)] * 2)
+        assert "2..9" in str(e.value)
+    assert session.run([np.ones(2, np.float32)] * 2)[0].tolist() == [3, 3]
+
+
+def test_static_sizes_and_constants() -> None:
+    m = Maker(6)
+    c = m.constant(np.arange(6, dtype=np.float32))
+    m.op("add", m.op("mul", m.input(), c), c, output=True)
+    session = Session(m.compile(), num_threads=1)
+    x = np.full(6, 2, np.float32)
+    assert session.run([x])[0].tolist() == [0, 3, 6, 9, 12, 15]
+    with pytest.raises(InputError, match="another shape"):
+        session.run([np.zeros(7, np.float32)])
+
+
+def test_equal_constants_are_stored_once() -> None:
+    array = np.arange(8, dtype=np.float32)[::-1]  # not contiguous: a copy is made
+    programs = []
+    for _ in range(2):
+        m = Maker(8)
+        m.op("add", m.input(), m.constant(array), output=True)
+        programs.append(m.compile())
+    assert programs[0].constants[0] is programs[1].constants[0]
+    mine = np.arange(8, dtype=np.float32)
+    m = Maker(8)
+    m.op("add", m.input(), m.constant(mine), output=True)
+    assert m.compile().constants[0] is mine
+
+
+def test_a_status_names_step_sources_and_element(session: Session) -> None:
+    m = Maker()
+    picked = m.pick(m.input(), m.input(i64))
+    m.op("add", picked, picked, output=True)
+    session = Session(m.compile(), num_threads=1)
+    x = np.arange(10, dtype=np.float32)
+    good = np.arange(10)[::-1].copy()
+    assert (session.run([x, good])[0] == 2 * x[::-1]).all()
+    bad = good.copy()
+    bad[7] = 10
+    call = session.bind([x, bad])
+    for run in (lambda: session.run([x, bad]), call):
+        with pytest.raises(ExecutionError) as e:
+            run()
+        for part in ("outside the axis", "step 0, pick", "from G", "element 7"):
+            assert part in str(e.value)
+    bad[7] = 3
+    assert (call()[0] == 2 * x[bad]).all()
+    assert (session.run([x, good])[0] == 2 * x[::-1]).all()
+
+
+def test_too_large_is_refused_before_anything_is_allocated() -> None:
+    session = Session(chain(length=4).compile(), num_threads=1, max_memory=1 << 20)
+    a = np.ones(50_000, np.float32)
+    session.run([a, a])
+    big = np.ones(200_000, np.float32)
+    with pytest.raises(MemoryLimitError) as e:
+        session.run([big, big])
+    assert "max_memory" in str(e.value) and "temporary [200000]" in str(e.value)
+    assert session.run([a, a])[0][0] == 3
+    assert len(session._pool[-1].arena) <= 1 << 20
+
+
+def host_plan() -> Maker:
+    m = Maker()
+    a, b = m.input(), m.input()
+    c = m.op("add", a, b)
+    d = m.host("twice", c)
+    e = m.op("mul", d, b)
+    m.host("minus", e, a, output=True)
+    return m
+
+
+@pytest.mark.parametrize("n", [0, 3, 20_000])
+def test_host_steps_between_kernels(n: int) -> None:
+    FUNCTIONS["twice"] = lambda x: (x * 2,)
+    FUNCTIONS["minus"] = lambda x, y: (x - y,)
+    session = Session(host_plan().compile(), num_threads=1)
+    a, b = data(n)
+    want = (a + b) * 2 * b - a
+    call = session.bind([a, b])
+    for _ in range(2):
+        assert (session.run([a, b])[0] == want).all()
+        assert (call()[0] == want).all()
+    out = call()[0]
+    a += 1
+    assert call()[0] is out and (out == (a + b) * 2 * b - a).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "part"),
+    [
+        (lambda x: (x.astype(np.float64),), "float64[3]"),
+        (lambda x: (x[:1],), "float32[1]"),
+        (lambda x: (), "too few"),
+        (lambda x: 1 // 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_wrong_host_step_is_an_error_with_its_name(function: Any, part: str) -> None:
+    FUNCTIONS["twice"], FUNCTIONS["minus"] = function, lambda x, y: (x - y,)
+    session = Session(host_plan().compile(), num_threads=1)
+    a, b = data(3)
+    with pytest.raises(ExecutionError) as e:
+        session.run([a, b])
+    assert part in str(e.value) and "Call twice" in str(e.value)
+    FUNCTIONS["twice"] = lambda x: (x * 2,)
+    assert (session.run([a, b])[0] == (a + b) * 2 * b - a).all()
+
+
+def two_regions() -> Any:
+    """y = a + b; z = positive(y), of any length; out = z + z. Also y is an output."""
+    first, second = Maker(), Maker(dim.symbol("N", 0))
+    first.op("add", first.input(), first.input(), output=True)
+    z = second.input()
+    second.op("add", z, z, output=True)
+    t, u = TensorType(f32, (N,)), TensorType(f32, (dim.symbol("K", 0),))
+    terminal = Terminal(Call("positive"), (2,), (3,), "positive", "a test")
+    regions = (first.region((0, 1), (2,), terminal), second.region((3,), (4,)))
+    return make_plan([t, t, t, u, u], (0, 1), (4, 2, 3), regions)
+
+
+def test_a_shape_that_depends_on_data() -> None:
+    FUNCTIONS["positive"] = lambda x: (x[x > 0],)
+    session = Session(compile_plan(two_regions()), num_threads=1)
+    for n in (0, 1, 10, 30_000, 10):
+        a, b = data(n, n)
+        z, y, p = session.run([a, b])
+        assert (y == a + b).all() and (p == y[y > 0]).all() and (z == 2 * p).all()
+    call = session.bind([a, b])
+    a += 5
+    z, y, p = call()
+    assert (y == a + b).all() and (p == y[y > 0]).all() and (z == 2 * p).all()
+
+
+def test_results_of_a_terminal_never_alias() -> None:
+    FUNCTIONS["positive"] = lambda x: (x,)  # hands its input on
+    session = Session(compile_plan(two_regions()), num_threads=1)
+    a, b = data(50_000)
+    z, y, p = session.run([a, b])
+    assert not np.may_share_memory(y, p) and not np.may_share_memory(z, p)
+
+
+def test_inputs_and_constants_as_outputs_are_copies() -> None:
+    m = Maker()
+    m.op("copy", m.input(), output=True)
+    t = TensorType(f32, (N,))
+    c = np.arange(3, dtype=np.float32)
+    plan = make_plan(
+        [t, t, TensorType(f32, (3,))],
+        (0,),
+        (0, 1, 2, 2),
+        (m.region((0,), (1,)),),
+        (Constant(0, f32, (3,)),),
+        constant_slots=((2, 0),),
+    )
+    session = Session(compile_plan(plan, {0: c}), num_threads=1)
+    a, _ = data(20_000)
+    outs = session.run([a])
+    arrays = [a, c, *outs]
+    for i, x in enumerate(arrays):
+        assert not any(np.may_share_memory(x, y) for y in arrays[:i])
+    assert (outs[0] == a).all() and (outs[2] == c).all() and (outs[3] == c).all()
+
+
+def test_no_input_is_kept(session: Session) -> None:
+    import gc
+    import weakref
+
+    for n in (10, 30_000):
+        a, b = data(n)
+        ref = weakref.ref(a)
+        session.run([a, b])
+        del a
+        gc.collect()
+        assert ref() is None
+
+
+def test_eight_threads_share_a_session(session: Session) -> None:
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(60):
+            n = int(rng.integers(1, 9000))
+            a, b = data(n, seed)
+            if not (session.run([a, b])[0] == chain_answer(a, b)).all():
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == [] and len(session._pool) <= 9
+
+
+def test_profile_times_every_step() -> None:
+    FUNCTIONS["twice"] = lambda x: (x * 2,)
+    FUNCTIONS["minus"] = lambda x, y: (x - y,)
+    session = Session(host_plan().compile(), num_threads=1)
+    times = session.profile(list(data(1000)))
+    assert [(t.step, t.kind, t.native) for t in times] == [
+        (0, "elementwise", True),
+        (1, "Call", False),
+        (2, "elementwise", True),
+        (3, "Call", False),
+    ]
+    assert all(t.seconds > 0 for t in times) and times[0].sources == ("node_add0",)
+
+
+def test_a_closed_session_says_so() -> None:
+    session = Session(chain().compile(), num_threads=1)
+    a, b = data(4)
+    session.run([a, b])
+    session.close()
+    with pytest.raises(ExecutionError, match="closed"):
+        session.run([a, b])

@@ -1,0 +1,108 @@
+"""The house's arrows and fences, kept by walking the syntax trees (docs/architecture.md)."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("ir", "compiler", "runtime", "cli")
+SOURCES = sorted(
+    p for name in PACKAGES for p in (ROOT / name).rglob("*.py") if "__pycache__" not in p.parts
+) + [ROOT / "api.py", ROOT / "__init__.py", ROOT / "__main__.py"]
+
+# Who may import whom: the first part of a module's path -> the parts it may reach.
+ARROWS = {
+    "ir": {"ir"},
+    "compiler": {"compiler", "ir"},
+    "runtime": {"runtime", "ir"},
+    "api": {"api", "compiler", "runtime", "ir"},
+    "cli": {"cli", "api", "compiler", "runtime", "ir", "samples", ""},
+    "": {"api", "ir", "cli", ""},
+}
+# Packages that may be imported only under these paths.
+FENCES = {
+    "networkx": ("ir/graph.py",),
+    "lxml": ("compiler/frontends/xml/", "compiler/export/"),
+    "llvmlite": ("runtime/codegen/", "runtime/program.py"),
+    "onnx": ("compiler/frontends/onnx/",),
+    "rich": ("cli/",),
+}
+# The code digest names LLVM's version; that is all runtime/program.py may do with it.
+
+
+def part_of(path: Path) -> str:
+    relative = path.relative_to(ROOT)
+    if len(relative.parts) == 1:
+        return "api" if relative.name == "api.py" else ""
+    return relative.parts[0]
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    """(level, module) of every import, relative ones resolved to a path from the root."""
+    package = path.relative_to(ROOT).parts[:-1]
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.append((0, node.module or ""))
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1]
+            module = [*base, *(node.module or "").split(".")]
+            names = [""] if node.module else [alias.name for alias in node.names]
+            found += [(1, ".".join(x for x in [*module, name] if x)) for name in names]
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_arrows_and_fences(path: Path) -> None:
+    here = part_of(path)
+    for level, module in imports(path):
+        first = module.split(".")[0]
+        if level:
+            part = first if first in (*PACKAGES, "api", "samples") else ""
+            assert part in ARROWS[here], f"{path}: {here or 'the face'} must not import {module}"
+            continue
+        assert first != "irc", f"{path}: imports inside the package are relative"
+        allowed = FENCES.get(first)
+        if allowed is not None:
+            where = path.relative_to(ROOT).as_posix()
+            assert where.startswith(allowed), f"{first} is imported outside its fence"
+
+
+def test_files_have_one_subject() -> None:
+    long = {p.name: n for p in SOURCES if (n := len(p.read_text().splitlines())) > 400}
+    assert not long
+    vague = [p for p in SOURCES if p.stem in ("utils", "helpers", "common", "misc")]
+    assert not vague
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, irc; heavy = {'onnx', 'llvmlite', 'lxml', 'rich'} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_package_is_listed() -> None:
+    """pyproject.toml's explicit list holds every folder with Python files of the package."""
+    text = (ROOT / "pyproject.toml").read_text()
+    folders = {p.parent.relative_to(ROOT) for p in SOURCES if len(p.relative_to(ROOT).parts) > 1}
+    for folder in folders:
+        name = "irc." + ".".join(folder.parts)
+        assert f'"{name}"' in text, f"{name} is missing from pyproject.toml"
+
+
+def test_no_import_has_side_effects_by_decorator() -> None:
+    """Tables are visible: nothing registers itself in a table of another module."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                for decorator in node.decorator_list:
+                    assert "register" not in ast.unparse(decorator), f"{path}:{node.lineno}"
