@@ -1,9 +1,9 @@
 """The one engine that mutates a graph: applies rules until none fires.
 
 A rule is a function (graph, node) -> Patch, Refusal or None. The engine asks the rules of a pass
-at every node, applies a patch, looks again at the neighbourhood, and stops when nothing changes
-or the trace's budget is used up. It checks that a patch keeps types and shapes, hands names on,
-and removes what nobody reads.
+at every node, applies a patch, looks again at the neighbourhood, and stops when a sweep over the
+whole graph changes nothing or the trace's budget is used up. It checks that a patch keeps types
+and shapes, hands names on, and removes what nobody reads.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ Match = Callable[[Graph, int], Patch | Refusal | None]
 
 # A pass that fires more often than this per node does not converge: a fault of its rules.
 MAX_HITS_PER_NODE = 20
+# Nodes that stay although nobody reads them: they are the graph's interface.
+_INTERFACE = frozenset({"Parameter", "TypedParameter", "Result"})
 
 
 @dataclass(frozen=True)
@@ -47,46 +49,74 @@ class Pass:
 
 
 def run_pass(graph: Graph, passes: Pass, options: Options, trace: Trace) -> int:
-    """Apply the rules of one pass until none fires. Returns how many patches were applied."""
+    """Apply the rules of one pass until none fires. Returns how many patches were applied.
+
+    Raises VerificationError where a rule breaks the graph or the pass does not come to an end.
+    """
     started = time.perf_counter()
     by_kind = _by_kind(passes.rules(options))
-    pending = deque(graph.order())
-    queued = set(pending)
-    hits, limit = 0, MAX_HITS_PER_NODE * (len(graph) + 100)
-    while pending and not trace.exhausted:
-        node = pending.popleft()
-        queued.discard(node)
-        if node not in graph:
-            continue
-        for rule in (*by_kind.get(graph.op(node).kind, ()), *by_kind.get("", ())):
-            found = rule.match(graph, node)
-            if isinstance(found, Refusal):
-                trace.refusal(passes.name, rule.name, describe(graph, node), found.reason)
-            elif found is not None:
-                trace.hit(passes.name, rule.name, describe(graph, node))
-                for touched in apply_patch(graph, found, node):
-                    if touched not in queued:
-                        queued.add(touched)
-                        pending.append(touched)
-                hits += 1
-                break
-        if hits > limit:
-            raise VerificationError(
-                f"pass {passes.name} does not come to an end", got=f"{hits} applications"
-            )
+    # What nobody reads would count as a reader of what it reads.
     remove_dead(graph, graph.ids())
+    limit = MAX_HITS_PER_NODE * (len(graph) + 100)
+    hits = 0
+    while not trace.exhausted:
+        # A patch changes what rules see further away than its neighbourhood; the last sweep,
+        # which changes nothing, is the proof that no rule fires any more.
+        found = _sweep(graph, passes.name, by_kind, trace, limit - hits)
+        hits += found
+        if not found:
+            break
     trace.after_pass(passes.name, graph, time.perf_counter() - started)
     if options.verify:
         try:
             verify(graph)
         except Error as error:
-            raise VerificationError(
-                f"the graph is broken after pass {passes.name}: {error.what}",
-                where=error.where,
-                got=error.got,
-                expected=error.expected,
-            ) from error
+            raise _broken(f"the graph is broken after pass {passes.name}", error) from error
     return hits
+
+
+def _sweep(
+    graph: Graph, passname: str, by_kind: dict[str, list[Rule]], trace: Trace, limit: int
+) -> int:
+    """Ask the rules at every node, and again where something changed. Returns the hits."""
+    pending = deque(graph.order())
+    queued = set(pending)
+    everywhere = by_kind.get("", [])
+    hits = 0
+    while pending and not trace.exhausted:
+        node = pending.popleft()
+        queued.discard(node)
+        if node not in graph:
+            continue
+        for rule in (*by_kind.get(graph.op(node).kind, ()), *everywhere):
+            found = rule.match(graph, node)
+            if found is None:
+                continue
+            if isinstance(found, Refusal):
+                trace.refusal(passname, rule.name, describe(graph, node), found.reason)
+                continue
+            trace.hit(passname, rule.name, describe(graph, node))
+            try:
+                touched = apply_patch(graph, found, node)
+            except Error as error:
+                raise _broken(f"rule {rule.name} of pass {passname} is wrong", error) from error
+            for again in touched:
+                if again not in queued:
+                    queued.add(again)
+                    pending.append(again)
+            hits += 1
+            break
+        if hits > limit:
+            raise VerificationError(
+                f"pass {passname} does not come to an end", got=f"{hits} applications"
+            )
+    return hits
+
+
+def _broken(what: str, error: Error) -> VerificationError:
+    return VerificationError(
+        f"{what}: {error.what}", where=error.where, got=error.got, expected=error.expected
+    )
 
 
 def _by_kind(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
@@ -123,14 +153,17 @@ def apply_patch(graph: Graph, patch: Patch, at: int) -> list[int]:
     for old, planned in patch.replacements:
         new_value = resolve(planned)
         assert new_value is not None
-        touched.update(dict.fromkeys(_replace(graph, old, new_value)))
+        touched.update(dict.fromkeys(_replace(graph, old, new_value, frozenset(created))))
         replaced.append(old.node)
     touched.update(dict.fromkeys(remove_dead(graph, [*replaced, *created])))
     return [n for n in touched if n in graph]
 
 
-def _replace(graph: Graph, old: Value, new: Value) -> list[int]:
-    """Let readers of `old` read `new`; returns the nodes touched."""
+def _replace(graph: Graph, old: Value, new: Value, created: frozenset[int]) -> list[int]:
+    """Let readers of `old` read `new`; returns the nodes touched.
+
+    New nodes of the same patch go on reading `old`: they compute `new` from it.
+    """
     before, after = graph.type(old), graph.type(new)
     if not compatible(before, after):
         raise VerificationError(
@@ -139,16 +172,22 @@ def _replace(graph: Graph, old: Value, new: Value) -> list[int]:
             got=str(after),
             expected=str(before),
         )
-    uses = graph.uses(old)
+    uses = [u for u in graph.uses(old) if u.node not in created]
+    learned = before != after or _is_known(graph, old) != _is_known(graph, new)
     for use in uses:
         graph.connect(new, use)
     source, target = graph.node(old.node), graph.node(new.node)
-    target.names[new.port] = target.names[new.port] | source.names[old.port]
+    target.names[new.port] |= source.names[old.port]
+    source.names[old.port] = frozenset()
     if not target.name:
         target.name = source.name
-    if before != after:
+    if learned:
         _infer_onwards(graph, [u.node for u in uses])
     return [new.node, *(u.node for u in uses)]
+
+
+def _is_known(graph: Graph, value: Value) -> bool:
+    return graph.known(value) is not None
 
 
 def _infer_onwards(graph: Graph, start: list[int]) -> None:
@@ -156,10 +195,15 @@ def _infer_onwards(graph: Graph, start: list[int]) -> None:
     pending = deque(start)
     while pending:
         node = pending.popleft()
-        before = list(graph.node(node).types)
+        before = _facts(graph, node)
         infer_node(graph, node)
-        if graph.node(node).types != before:
+        if _facts(graph, node) != before:
             pending.extend(graph.consumers(node))
+
+
+def _facts(graph: Graph, node: int) -> list[object]:
+    record = graph.node(node)
+    return [*record.types, *(k is not None for k in record.known)]
 
 
 def remove_dead(graph: Graph, candidates: Sequence[int]) -> list[int]:
@@ -171,7 +215,7 @@ def remove_dead(graph: Graph, candidates: Sequence[int]) -> list[int]:
         if node not in graph or graph.has_uses(node):
             continue
         op = graph.op(node)
-        if op.kind in ("Parameter", "Result") or op.effects is not Effects.NONE:
+        if op.kind in _INTERFACE or op.effects is not Effects.NONE:
             continue
         producers = graph.producers(node)
         graph.remove(node)

@@ -28,11 +28,13 @@ class Event:
 
 @dataclass
 class Trace:
-    """Collects events; `budget` counts down applied patches (None: without end)."""
+    """Collects events; `budget` counts down applied patches (None: without end). `seconds` are by
+    pass, without verification."""
 
     budget: int | None = None
     events: list[Event] = field(default_factory=list[Event])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    _refused: set[Event] = field(default_factory=set[Event])
     _dumped: int = 0
 
     @property
@@ -49,7 +51,8 @@ class Trace:
     def refusal(self, passname: str, rule: str, node: str, reason: str) -> None:
         """Record a near miss, once per rule and node."""
         event = Event(passname, rule, node, reason)
-        if event not in self.events:
+        if event not in self._refused:
+            self._refused.add(event)
             self._record(event)
 
     def _record(self, event: Event) -> None:

@@ -11,7 +11,7 @@ import dataclasses
 
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Use, Value
-from ....ir.infer import infer_graph
+from ....ir.infer import infer_graph, infer_node
 from ....ir.ops import Convert, Parameter
 from ....ir.types import TensorType
 
@@ -31,6 +31,8 @@ def convert_io(graph: Graph) -> None:
                 origin=record.origin,
             )
             record.op = dataclasses.replace(record.op, element_type=DType.f32)
+            infer_node(graph, parameter)
+            infer_node(graph, convert)
             for use in uses:
                 graph.connect(Value(convert), use)
     for result in graph.results:

@@ -60,7 +60,9 @@ def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
     count = math.prod(shape)
     raw = _raw_bytes(layer, weights)
     if dtype is DType.string:
-        return dtype, _strings(layer, raw, count).reshape(shape)
+        texts = _strings(layer, raw, count).reshape(shape)
+        texts.flags.writeable = False
+        return dtype, texts
     needed = packed_bytes(dtype, count)
     if raw.size < needed:
         raise layer.error(

@@ -1,0 +1,167 @@
+"""Constants: every element type, packing as OpenVINO unpacks it, strings, odd offsets."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from ir_text import DATA, constant_net, edge, layer, net, port, result
+from irc.compiler.frontends.xml.packing import pack, packed_bytes, unpack
+from irc.compiler.frontends.xml.reader import read_xml
+from irc.ir.dtype import DType
+from irc.ir.errors import ModelFormatError
+from irc.ir.op import Array
+from irc.ir.ops import Constant
+
+PACKED = [DType.u1, DType.u2, DType.u3, DType.u4, DType.u6, DType.i4, DType.nf4, DType.f4e2m1]
+
+
+def only_constant(text: bytes, weights: bytes) -> Constant:
+    graph = read_xml(text, weights)
+    (op,) = [graph.op(n) for n in graph.ids() if graph.op(n).kind == "Constant"]
+    assert isinstance(op, Constant)
+    return op
+
+
+def values_of(text: bytes, weights: bytes) -> list[object]:
+    data = only_constant(text, weights).data
+    return (data.astype(np.float32) if data.dtype.kind == "V" else data).reshape(-1).tolist()
+
+
+def by_openvino(dtype: str, count: int, data: bytes) -> Array:
+    """What OpenVINO's own Convert to f32 makes of packed bytes."""
+    import openvino as ov
+
+    text = net(
+        [
+            layer(
+                0,
+                "Const",
+                data=f'element_type="{dtype}" shape="{count}" offset="0" size="{len(data)}"',
+                outputs=port(0, (count,), "BIN" if dtype == "u1" else dtype.upper()),
+            ),
+            layer(1, "Convert", data='destination_type="f32"', inputs=port(0), outputs=port(1)),
+            result(2),
+        ],
+        [edge(0, 0, 1, 0), edge(1, 1, 2, 0)],
+    )
+    core = ov.Core()
+    model = core.read_model(text, ov.Tensor(np.frombuffer(data, dtype=np.uint8)))
+    return np.array(core.compile_model(model, "CPU")([])[0])
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u3", "u4", "u6", "i4"])
+@pytest.mark.parametrize("count", [1, 3, 8, 13, 16])
+def test_packing_is_openvinos(dtype: str, count: int) -> None:
+    kind = DType(dtype)
+    data = np.random.default_rng(count).bytes(packed_bytes(kind, count))
+    expected = by_openvino(dtype, count, data)
+    found = unpack(kind, np.frombuffer(data, dtype=np.uint8), count)
+    np.testing.assert_array_equal(found.astype(np.float32), expected)
+
+
+@pytest.mark.parametrize("dtype", PACKED, ids=str)
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 23])
+def test_pack_then_unpack(dtype: DType, count: int) -> None:
+    codes = np.random.default_rng(0).integers(0, 1 << dtype.bits, count).astype(np.uint8)
+    if dtype is DType.i4:
+        array = ((codes ^ 8).astype(np.int8) - 8).astype(dtype.numpy)
+    elif dtype is DType.f4e2m1:
+        array = codes.view(dtype.numpy)
+    else:
+        array = codes.astype(dtype.numpy)
+    packed = pack(dtype, array)
+    assert len(packed) == packed_bytes(dtype, count)
+    again = unpack(dtype, np.frombuffer(packed, dtype=np.uint8), count)
+    assert again.dtype == dtype.numpy
+    np.testing.assert_array_equal(again.view(np.uint8), array.view(np.uint8))
+
+
+def test_bit_order() -> None:
+    assert values_of(constant_net("u4", "3", 0, 2), b"\x21\x03") == [1, 2, 3]
+    assert values_of(constant_net("i4", "2", 0, 1), b"\xf1") == [1, -1]
+    assert values_of(constant_net("u2", "4", 0, 1), b"\xe4") == [0, 1, 2, 3]
+    assert values_of(constant_net("u1", "9", 0, 2), b"\x80\x80") == [1, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert values_of(constant_net("f8e8m0", "1", 0, 1), b"\x7f") == [1.0]
+    assert np.isnan(values_of(constant_net("f8e4m3", "1", 0, 1), b"\x7f")).all()  # type: ignore[arg-type]
+    assert values_of(constant_net("f8e5m2", "1", 0, 1), b"\x7c") == [np.inf]
+    assert values_of(constant_net("boolean", "3", 0, 3), b"\x00\x01\xff") == [False, True, True]
+
+
+def test_every_element_type_of_the_sample() -> None:
+    graph = read_xml(DATA / "consts.xml")
+    held = {}
+    for result_ in graph.results:
+        op = graph.op(graph.input(result_, 0).node)
+        assert isinstance(op, Constant)
+        assert op.data.dtype == op.dtype.numpy and not op.data.flags.writeable
+        held[graph.node(result_).name] = op
+    assert held["Result_69"].data.tolist() == ["ab", "cde", ""]
+    assert held["Result_56"].data.shape == (0, 2)
+    assert held["Result_51"].data.shape == ()
+    assert len({op.dtype for op in held.values()}) == 21
+
+
+@pytest.mark.parametrize("offset", range(9))
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "i64", "u16"])
+def test_unaligned_offsets(dtype: str, offset: int) -> None:
+    kind = DType(dtype)
+    expected = np.arange(5).astype(kind.numpy)
+    data = b"\xff" * offset + expected.tobytes() + b"\xff" * 3
+    found = only_constant(constant_net(dtype, "5", offset, 5 * kind.bits // 8), data).data
+    np.testing.assert_array_equal(found, expected)
+    assert found.flags.aligned and not found.flags.writeable
+
+
+def test_larger_sizes_and_overlaps_are_accepted() -> None:
+    assert values_of(constant_net("i16", "1", 0, 7), b"\x05\0\1\1\1\1\1") == [5]
+    assert values_of(constant_net("f32", "0, 2", 7, 0), b"\x05\0\1\1\1\1\1") == []
+
+
+def test_inline_value() -> None:
+    data = 'element_type="u8" shape="3" value="abc"'
+    text = net(
+        [layer(0, "Const", data=data, outputs=port(0, (), "U8")), result(1)], [edge(0, 0, 1, 0)]
+    )
+    assert values_of(text, b"") == [97, 98, 99]
+
+
+def strings(count: int, *offsets: int, text: bytes = b"abcde") -> bytes:
+    return struct.pack(f"<{1 + len(offsets)}i", count, *offsets) + text
+
+
+def test_strings() -> None:
+    data = strings(2, 0, 2, 5)
+    assert values_of(constant_net("string", "2", 0, len(data)), data) == ["ab", "cde"]
+    data = strings(2, 0, 3, 5, text="a\u00e9bc".encode())
+    assert values_of(constant_net("string", "2, 1", 0, len(data)), data) == ["a\u00e9", "bc"]
+
+
+@pytest.mark.parametrize(
+    ("data", "shape", "part"),
+    [
+        (b"\x01", "1", "too short"),
+        (strings(2, 0, 2, 5), "3", "count differs"),
+        (strings(-1, 0, 2, 5), "2", "count differs"),
+        (strings(2, 0, 2)[:12], "2", "too short for its offsets"),
+        (strings(2, 0, 2, 6), "2", "offsets are broken"),
+        (strings(2, 1, 2, 5), "2", "offsets are broken"),
+        (strings(2, 0, 5, 2), "2", "offsets are broken"),
+        (strings(2, 0, -1, 5), "2", "offsets are broken"),
+        (strings(2, 0, 2, 2**31 - 1), "2", "offsets are broken"),
+        (strings(1, 0, 2, text=b"\xff\xff"), "1", "not UTF-8"),
+        (strings(2, 0, 2, 5), str(2**61), "count differs"),
+    ],
+)
+def test_broken_strings(data: bytes, shape: str, part: str) -> None:
+    with pytest.raises(ModelFormatError, match=part) as caught:
+        read_xml(constant_net("string", shape, 0, len(data)), data)
+    assert "layer 0" in str(caught.value)
+
+
+def test_arrays_do_not_change_with_the_callers_buffer() -> None:
+    data = bytearray(np.arange(4, dtype=np.float32).tobytes())
+    found = only_constant(constant_net("f32", "4", 0, 16), data).data  # type: ignore[arg-type]
+    data[:] = bytes(16)
+    assert found.tolist() == [0, 1, 2, 3]

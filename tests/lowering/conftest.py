@@ -1,0 +1,20 @@
+"""Compiling a graph with or without the passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import irc
+from irc.compiler.options import Options
+from irc.ir.graph import Graph
+
+
+@pytest.fixture
+def compile_graph() -> Callable[[Graph, bool, int], irc.CompiledModel]:
+    def compile_(graph: Graph, optimised: bool, threads: int) -> irc.CompiledModel:
+        options = Options(verify=True, stop_after=None if optimised else 0)
+        return irc.CompiledModel(irc.Model(graph), options, threads)
+
+    return compile_
