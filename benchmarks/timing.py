@@ -20,7 +20,9 @@ class Times:
     calls: int
 
 
-def alternate(rivals: Mapping[str, Run], *, seconds: float = 1.0, rounds: int = 10) -> dict[str, Times]:
+def alternate(
+    rivals: Mapping[str, Run], *, seconds: float = 1.0, rounds: int = 10
+) -> dict[str, Times]:
     """Time every rival in `rounds` short turns, one after the other.
 
     The time is shared evenly. Each turn begins with calls that are not counted: they bring back

@@ -65,7 +65,10 @@ def _merge(name: str, before: Dim, size: int | str | None, fixed: dict[str, Dim]
     if only is not None:
         if fixed.setdefault(only.name, wanted) != wanted:
             raise UsageError(
-                f"size {only.name!r} is fixed twice", where=name, got=size, expected=fixed[only.name]
+                f"size {only.name!r} is fixed twice",
+                where=name,
+                got=size,
+                expected=fixed[only.name],
             )
         if isinstance(wanted, int) and (
             wanted < only.lo or (only.hi is not None and wanted > only.hi)

@@ -67,12 +67,10 @@ def decode(annotation: Any, data: Any) -> Any:
     if annotation is str:
         return _expect(isinstance(data, str), data, "a string", data)
     if annotation is Expr:
-        tagged = isinstance(data, dict) and set(typing.cast("Any", data)) == {"dim"}
-        return from_json(data["dim"]) if tagged else _expect(False, data, "a size", None)
+        return from_json(_tagged(data, "dim", "a size"))
     if annotation in (TensorType, SequenceType, OptionalType):
-        tagged = isinstance(data, dict) and set(typing.cast("Any", data)) == {"type"}
-        found = type_from_json(data["type"]) if tagged else None
-        return _expect(isinstance(found, annotation), data, "a type", found)
+        found = type_from_json(_tagged(data, "type", "a type"))
+        return _expect(isinstance(found, annotation), data, f"a {annotation.__name__}", found)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         values = {m.value: m for m in annotation}
         known = isinstance(data, str | int) and data in values
@@ -88,12 +86,21 @@ def _expect(good: bool, data: Any, expected: str, value: Any) -> Any:
     return value
 
 
+def _tagged(data: Any, tag: str, expected: str) -> Any:
+    """The content of {tag: content}."""
+    items = typing.cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    return _expect(set(items) == {tag}, data, expected, items.get(tag))
+
+
 def _decode_float(data: Any) -> float:
-    special = {"inf", "-inf", "nan"}
-    if isinstance(data, dict) and typing.cast("Any", data).get("float") in special:
-        return float(data["float"])
+    if isinstance(data, dict):
+        word = _tagged(data, "float", "a number")
+        return float(_expect(word in ("inf", "-inf", "nan"), data, "a number", word))
     good = isinstance(data, int | float) and not isinstance(data, bool)
-    return float(_expect(good, data, "a number", data))
+    try:
+        return float(_expect(good, data, "a number", data))
+    except OverflowError:  # an int beyond every float
+        return float(_expect(False, data, "a number", 0))
 
 
 def _decode_union(options: tuple[Any, ...], data: Any) -> Any:
@@ -140,7 +147,7 @@ def _find_class(annotation: type, name: Any) -> Any:
         from .ops import find_exact
 
         kind, _, version = str(name).rpartition(".")
-        return find_exact(kind, int(version)) if version.isdecimal() else None
+        return find_exact(kind, int(version)) if version.isdecimal() and len(version) < 9 else None
     if annotation is Spec:
         return {s.__name__: s for s in SPECS.values()}.get(str(name))
     return annotation if annotation.__name__ == name else None

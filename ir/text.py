@@ -7,49 +7,52 @@
     %3 = Result.1(%2) "out"
 
 Nodes are numbered in execution order, so the text does not depend on history. A second output is
-`%2:1`, an absent input `_`. Constants of more than 16 elements print a digest instead of their
-data; when parsing, `data=~7` stands for small whole numbers drawn from seed 7.
+`%2:1`, an absent input `_`. The names of several outputs stand between bars: `names=a,b||c`.
+Constants of more than 16 elements print a digest instead of their data; when parsing, `data=~7`
+stands for small whole numbers drawn from seed 7. Bodies of control flow follow their node, two
+spaces further in, one `graph` each. Line comments begin with `//`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from typing import Any
 
-import numpy as np
-
-from .codec import decode, encode
-from .dim import Expr, parse
 from .dtype import DType
-from .errors import ModelFormatError
+from .errors import Error, ModelFormatError
 from .graph import Graph, Value
 from .infer import infer_node
-from .op import Array, Op
-from .ops import Constant, find_exact
+from .op import Op
+from .ops import find_exact
+from .text_values import read_op, read_names, show_attributes, show_names
+from .types import TensorType
 
-INLINE_LIMIT = 16
+__all__ = ["parse_graph", "print_graph"]
+
+_STRING = r"\"(?:[^\"\\]|\\.)*\""
 _LINE = re.compile(
     r"%(?P<id>\d+) = (?P<kind>[\w-]+)\.(?P<version>\d+)\((?P<inputs>[^)]*)\)"
-    r"(?: (?P<attrs>\{.*\}))?(?: (?P<name>\"(?:[^\"\\]|\\.)*\"))?"
+    rf"(?: (?P<attrs>\{{.*\}}))?(?: (?P<name>{_STRING}))?"
     r"(?: names=(?P<names>\S+))?(?: : (?P<types>.*))?$"
 )
+_HEAD = re.compile(rf"graph ({_STRING})$")
+_INPUT = re.compile(r"%(\d+)(?::(\d+))?$")
 
 
 def print_graph(graph: Graph) -> str:
-    """The graph's text; bodies of control flow follow their node, indented."""
+    """The graph's text. It has no end for a graph whose bodies hold one another, which no reader
+    makes."""
     number = {node: i for i, node in enumerate(graph.order())}
     lines = [f"graph {json.dumps(graph.name)}"]
     for node, index in number.items():
         record = graph.node(node)
         inputs = ", ".join(_show_value(v, number) for v in graph.inputs(node))
         line = f"%{index} = {record.op.kind}.{record.op.version}({inputs})"
-        attrs = _show_attributes(record.op)
+        attrs = show_attributes(record.op)
         line += f" {{{attrs}}}" if attrs else ""
         line += f" {json.dumps(record.name)}" if record.name else ""
-        names = "|".join(",".join(sorted(n)) for n in record.names)
-        line += f" names={names.replace(' ', '~')}" if names.strip("|") else ""
+        names = show_names(record.names)
+        line += f" names={names}" if names else ""
         line += f" : {', '.join(str(t) for t in record.types)}" if record.types else ""
         lines.append(line)
         for body in record.op.bodies():
@@ -63,111 +66,99 @@ def _show_value(value: Value | None, number: dict[int, int]) -> str:
     return f"%{number[value.node]}" + (f":{value.port}" if value.port else "")
 
 
-def _show_attributes(op: Op) -> str:
-    parts: list[str] = []
-    for attribute in op.attributes():
-        value = getattr(op, attribute.name)
-        if isinstance(value, Graph):
-            continue
-        if isinstance(value, np.ndarray):
-            parts.append(f"{attribute.name}={_show_data(value)}")
-        else:
-            parts.append(f"{attribute.name}={_show(value)}")
-    return ", ".join(parts)
-
-
-def _show_data(data: Array) -> str:
-    if data.size <= INLINE_LIMIT:
-        flat = data.reshape(-1)
-        items = flat.tolist() if flat.dtype.kind in "biufU" else flat.astype("f4").tolist()
-        return json.dumps(items)
-    return "#" + hashlib.sha256(np.ascontiguousarray(data).tobytes()).hexdigest()[:12]
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, DType):
-        return value.value
-    if isinstance(value, Expr):
-        return json.dumps(str(value))
-    if isinstance(value, tuple) and any(isinstance(v, Expr) for v in value):  # pyright: ignore
-        return "[" + ", ".join(_show(v) for v in value) + "]"  # pyright: ignore
-    return json.dumps(encode(value))
-
-
 def parse_graph(text: str) -> Graph:
     """The graph that a text describes, inferred.
 
-    Declared types (after the colon) are ignored. Raises ModelFormatError naming the line.
+    Declared types (after the colon) need not be there; where they are, they must be what inference
+    finds. Raises ModelFormatError naming the line.
     """
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    head = re.match(r'graph (".*")$', lines[0].strip())
-    if head is None:
-        raise ModelFormatError('a graph\'s text begins with: graph "name"', got=lines[0])
-    graph = Graph(json.loads(head[1]))
-    ids: dict[int, int] = {}
-    for index, line in enumerate(lines[1:], 2):
-        match = _LINE.match(line.strip())
-        if match is None:
-            raise ModelFormatError("this is no node", where=f"line {index}", got=line.strip())
-        cls = find_exact(match["kind"], int(match["version"]))
-        if cls is None:
-            raise ModelFormatError("unknown operation", where=f"line {index}", got=match["kind"])
-        inputs = [_read_value(v, ids) for v in match["inputs"].split(", ") if v]
-        listed = [frozenset(n.split(",")) - {""} for n in (match["names"] or "").split("|")]
-        op = _read_op(cls, match["attrs"] or "{}")
-        node = graph.add(
-            op,
-            inputs,
-            name=json.loads(match["name"]) if match["name"] else "",
-            names=listed[: op.output_count()] if match["names"] else (),
+    lines = [(i, s) for i, s in enumerate(text.splitlines(), 1) if _content(s)]
+    if not lines:
+        raise ModelFormatError('a graph\'s text begins with: graph "name"', got="nothing")
+    graph, rest = _parse_block(lines, 0)
+    if rest < len(lines):
+        raise ModelFormatError(
+            "this is no node", where=f"line {lines[rest][0]}", got=lines[rest][1].strip()[:120]
         )
-        ids[int(match["id"])] = node
-        infer_node(graph, node)
     return graph
 
 
-def _read_value(text: str, ids: dict[int, int]) -> Value | None:
+def _content(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("//")
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _parse_block(lines: list[tuple[int, str]], at: int) -> tuple[Graph, int]:
+    """One graph from line `at` on, and where the text goes on after it."""
+    number, first = lines[at]
+    head = _HEAD.match(first.strip())
+    if head is None:
+        raise ModelFormatError(
+            'a graph\'s text begins with: graph "name"', where=f"line {number}", got=first.strip()
+        )
+    graph, ids, depth = Graph(json.loads(head[1])), dict[int, int](), _indent(first)
+    at += 1
+    while at < len(lines) and _indent(lines[at][1]) == depth:
+        number, line = lines[at][0], lines[at][1].strip()
+        if _HEAD.match(line):
+            break  # the next body of the same operation
+        at += 1
+        bodies: list[Graph] = []
+        while at < len(lines) and _indent(lines[at][1]) > depth:
+            body, at = _parse_block(lines, at)
+            bodies.append(body)
+        try:
+            _parse_node(graph, ids, line, bodies)
+        except Error as error:
+            where = f"line {number}" + (f", {error.where}" if error.where else "")
+            raise ModelFormatError(
+                error.what, where=where, got=error.got, expected=error.expected
+            ) from error
+    return graph, at
+
+
+def _parse_node(graph: Graph, ids: dict[int, int], line: str, bodies: list[Graph]) -> None:
+    match = _LINE.match(line)
+    if match is None:
+        raise ModelFormatError("this is no node", got=line[:120])
+    kind, version = match["kind"], match["version"]
+    cls = find_exact(kind, int(version)) if len(version) < 9 else None
+    if cls is None:
+        raise ModelFormatError("unknown operation", got=f"{kind}.{version}")
+    inputs = [_read_value(v, ids, graph) for v in match["inputs"].split(", ") if v]
+    op = read_op(cls, match["attrs"] or "{}", bodies)
+    names = read_names(match["names"] or "", op.output_count())
+    node = graph.add(
+        op, inputs, name=json.loads(match["name"]) if match["name"] else "", names=names
+    )
+    if int(match["id"]) in ids:
+        raise ModelFormatError("two nodes have one number", got=f"%{match['id']}")
+    ids[int(match["id"])] = node
+    infer_node(graph, node)
+    _check_types(graph, node, op, match["types"])
+
+
+def _check_types(graph: Graph, node: int, op: Op, declared: str | None) -> None:
+    inferred = ", ".join(str(t) for t in graph.node(node).types)
+    if declared is not None and declared.strip() != inferred:
+        raise ModelFormatError(
+            f"the declared type of {op.kind} is not the inferred one",
+            got=declared.strip()[:200],
+            expected=inferred[:200],
+        )
+
+
+def _read_value(text: str, ids: dict[int, int], graph: Graph) -> Value | None:
     if text == "_":
         return None
-    node, _, port = text.removeprefix("%").partition(":")
-    return Value(ids[int(node)], int(port or 0))
-
-
-def _read_op(cls: type[Op], text: str) -> Op:
-    fields: dict[str, Any] = {}
-    for part in re.split(r", (?=\w+=)", text[1:-1]):
-        if not part:
-            continue
-        name, _, raw = part.partition("=")
-        fields[name] = raw
-    if issubclass(cls, Constant):
-        return _read_constant(fields)
-    known = {a.name: a.annotation for a in cls.attributes()}
-    return cls(**{n: _read(known[n], raw) for n, raw in fields.items()})
-
-
-def _read_constant(fields: dict[str, str]) -> Constant:
-    dtype = DType(fields["dtype"])
-    shape = tuple(json.loads(fields["shape"]))
-    raw = fields["data"]
-    if raw.startswith("~"):
-        generator = np.random.default_rng(int(raw[1:]))
-        data = generator.integers(-4, 5, shape).astype(dtype.numpy)
-    else:
-        data = np.array(json.loads(raw)).astype(dtype.numpy).reshape(shape)
-    return Constant(data=data, dtype=dtype, shape=shape)
-
-
-def _read(annotation: Any, raw: str) -> Any:
-    try:
-        data = json.loads(raw)
-    except json.JSONDecodeError:
-        data = raw
-    return decode(annotation, _dims(data) if "Expr" in str(annotation) else data)
-
-
-def _dims(data: Any) -> Any:
-    """Sizes written as text, such as "N + 1", in the form that `decode` reads."""
-    if isinstance(data, list):
-        return [_dims(v) for v in data]  # pyright: ignore
-    return encode(parse(data)) if isinstance(data, str) else data
+    match = _INPUT.match(text)
+    node = ids.get(int(match[1])) if match else None
+    if match is None or node is None:
+        raise ModelFormatError("this value is not defined above", got=text[:80])
+    port = int(match[2] or 0)
+    if port >= graph.op(node).output_count():
+        raise ModelFormatError("there is no such output", got=text[:80])
+    return Value(node, port)

@@ -217,7 +217,7 @@ def _constant(c: Constant, weights: Mapping[int, Array]) -> Array:
     if source is None:
         raise VerificationError("a plan's weight is missing", got=c.source)
     wanted = c.dtype.numpy
-    if source.dtype != wanted or source.shape != c.shape:
+    if source.dtype.newbyteorder("=") != wanted or source.shape != c.shape:
         raise VerificationError(
             "a plan's weight is another array than the plan says",
             where=f"weight {c.source}",

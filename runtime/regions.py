@@ -82,7 +82,9 @@ class RegionCode:
         roots = tables.root[tables.operand_buffer]
         self.places: dict[str, list[int]] = {INPUT: [], OUTPUT: []}
         for kind, slots in ((INPUT, self.region.inputs), (OUTPUT, self.region.outputs)):
-            found = {b.index: i for i, b in enumerate(buffers) if b.kind == kind and b.inside is None}
+            found = {
+                b.index: i for i, b in enumerate(buffers) if b.kind == kind and b.inside is None
+            }
             self.places[kind] = [found.get(n, -1) for n in range(len(slots))]
         # Where in the list of all operands each input's and output's address stands.
         self.positions = {
@@ -147,8 +149,10 @@ class RegionCode:
         mine = [*self.arena.tolist(), *outputs]
         mine.sort(key=lambda b: -int(sizes.nbytes[b]))
         named = [
-            (f"{self.region.buffers[b].name or b} {list(self.tables.shape(sizes, b))}",
-             int(sizes.nbytes[b]))
+            (
+                f"{self.region.buffers[b].name or b} {list(self.tables.shape(sizes, b))}",
+                int(sizes.nbytes[b]),
+            )
             for b in mine
         ]
         check_limit(need, self.limits.max_memory, named, f"region {self.number}")
@@ -244,9 +248,7 @@ class Frame:
         where = self.code.positions[b]
         self.pointers[where] = self._inner[where] + address
 
-    def run(
-        self, arrays: Sequence[Array], walk: Callable[[], None] | None = None
-    ) -> list[Array]:
+    def run(self, arrays: Sequence[Array], walk: Callable[[], None] | None = None) -> list[Array]:
         """The region's outputs, fresh. Shapes and types were checked; any strides will do.
 
         walk: another way through the steps than `self.walk` (profiling).

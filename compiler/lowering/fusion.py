@@ -26,7 +26,9 @@ from .programs import NATIVE, is_elementwise
 EPILOGUE_ANCHORS = frozenset({"MatMul", "Gemm", "LayerNorm", "RMSNorm", "MVN"})
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.
-PROLOGUE_CONSUMERS = frozenset({"Softmax", "LogSoftmax", "LayerNorm", "RMSNorm", "MVN", *NUMBER_ANCHORS})
+PROLOGUE_CONSUMERS = frozenset(
+    {"Softmax", "LogSoftmax", "LayerNorm", "RMSNorm", "MVN", *NUMBER_ANCHORS}
+)
 
 # A prologue is computed once per pass over the row (up to three times): cheap operations only.
 PROLOGUE_KINDS = frozenset(

@@ -46,7 +46,9 @@ def make_rules(options: Options) -> Sequence[Rule]:
         if growth > left[0]:
             return Refusal(f"folding adds {growth} bytes where {left[0]} are left")
         try:
-            arrays = op.evaluate(*op.slots([c.evaluate()[0] if c else None for c in _ops(graph, node)]))
+            arrays = op.evaluate(
+                *op.slots([c.evaluate()[0] if c else None for c in _ops(graph, node)])
+            )
         except Error as error:
             return Refusal(f"evaluation fails: {error.what}")
         left[0] -= growth

@@ -21,13 +21,28 @@ from .arithmetic import (
     LogicalXor, Maximum, Minimum, Mod, Multiply, NotEqual, Power, SquaredDifference, Subtract,
 )  # fmt: skip
 from .constants import Constant, Parameter, Result, TypedParameter
+from .attention import ScaledDotProductAttention
+from .control import If
 from .convert import Convert, ConvertLike, Select
+from .convolution import (
+    Convolution, ConvolutionBackpropData, GroupConvolution, GroupConvolutionBackpropData,
+)  # fmt: skip
 from .elementwise import Elementwise as Elementwise, program_of as program_of
 from .expanding import Broadcast, Broadcast1, Tile
 from .gather import Gather, Gather1, Gather7, GatherElements, GatherND, GatherND5
 from .group import Group
 from .joining import Concat, Split, VariadicSplit
+from .loops import BodyInput as BodyInput, BodyOutput as BodyOutput, Loop, TensorIterator
 from .matmul import Gemm, MatMul
+from .normalize import (
+    LRN, MVN, MVN2, BatchNormInference, BatchNormInference1, GroupNormalization, LayerNorm,
+    NormalizeL2, RMSNorm,
+)  # fmt: skip
+from .pooling import (
+    AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, AvgPool1, AvgPool14, MaxPool, MaxPool1, MaxPool8,
+)  # fmt: skip
+from .quantize import FakeQuantize
+from .recurrent import GRUCell, GRUSequence, LSTMCell, LSTMSequence, RNNCell, RNNSequence
 from .reduce import (
     ReduceL1, ReduceL2, ReduceLogicalAnd, ReduceLogicalOr, ReduceMax, ReduceMean, ReduceMin,
     ReduceProd, ReduceSum, Reduction as Reduction,
@@ -37,6 +52,7 @@ from .rules import naming as naming, unknown_dim as unknown_dim
 from .shape_values import Eye, Range, Range1, ShapeOf, ShapeOf1
 from .slicing import Slice, StridedSlice
 from .softmax import LogSoftmax, Softmax, Softmax1
+from .state import Assign, Assign3, ReadValue, ReadValue3
 from .unary import (
     Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, Ceiling, Cos, Cosh, Erf, Exp, Floor, Identity,
     IsFinite, IsInf, IsNaN, Log, Negative, Round, Sign, Sin, Sinh, Sqrt, Tan,
@@ -61,6 +77,14 @@ ALL_OPS: tuple[type[Op], ...] = (
     Reshape, Squeeze1, Squeeze, Unsqueeze, Transpose, Concat, Split, VariadicSplit,
     Slice, StridedSlice, ShapeOf1, ShapeOf, Range1, Range, Eye, Broadcast1, Broadcast, Tile,
     Gather1, Gather7, Gather, GatherElements, GatherND5, GatherND,
+    # networks
+    MVN2, MVN, BatchNormInference1, BatchNormInference, LayerNorm, RMSNorm, GroupNormalization,
+    NormalizeL2, LRN, ScaledDotProductAttention, FakeQuantize,
+    Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
+    MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,
+    RNNCell, GRUCell, LSTMCell, RNNSequence, GRUSequence, LSTMSequence,
+    # control flow and state
+    If, Loop, TensorIterator, ReadValue3, ReadValue, Assign3, Assign,
 )  # fmt: skip
 
 # How the kinds are spelled in XML where that differs (OpenVINO reads both).

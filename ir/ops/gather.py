@@ -200,10 +200,10 @@ class _GatherND(Op):
         lead, inner = data.shape[:batch], data.shape[batch + depth :]
         axes = [resolved(indices[..., i], data.shape[batch + i], "error")[0] for i in range(depth)]
         middle = indices.shape[batch:-1]
-        grid: list[Any] = [
-            np.arange(d).reshape([1] * i + [d] + [1] * (batch - 1 - i + len(middle)))
-            for i, d in enumerate(lead)
-        ]
+        grid: list[Any] = []
+        for i, d in enumerate(lead):
+            after = batch - 1 - i + len(middle)
+            grid.append(np.arange(d, dtype=np.int64).reshape(*[1] * i, d, *[1] * after))
         out = np.broadcast_to(data[(*grid, *axes)], (*lead, *middle, *inner))
         if self.joins_batch and batch > 1:
             out = out.reshape(-1, *middle, *inner)

@@ -240,8 +240,8 @@ class AdaptiveMaxPool(_Adaptive):
         for place, part, start in self._pieces(data, sizes):
             flat = widened(part).reshape(*part.shape[:2], -1)
             best = np.argmax(flat, axis=-1)
-            inside: Any = np.unravel_index(best, part.shape[2:])
-            where: Any = tuple(p + s for p, s in zip(inside, start, strict=True))
+            inside: list[Array] = list(np.unravel_index(best, part.shape[2:]))
+            where = tuple(p + s for p, s in zip(inside, start, strict=True))
             out[(..., *place)] = np.take_along_axis(flat, best[..., None], -1)[..., 0]
             indices[(..., *place)] = np.ravel_multi_index(where, spatial)
         return out, indices

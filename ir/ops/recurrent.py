@@ -182,7 +182,7 @@ class _Sequence(_Recurrent):
         *,
         backwards: bool,
     ) -> list[Array]:
-        rows = np.arange(x.shape[0])
+        rows: Array = np.arange(x.shape[0])
         for t in range(x.shape[1]):
             alive = t < lengths
             at = np.where(alive, lengths - 1 - t, t) if backwards else np.full(len(rows), t)

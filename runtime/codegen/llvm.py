@@ -20,6 +20,7 @@ from typing import Any
 
 from ...ir.errors import Error
 from ...ir.target import Target
+from ..machine import usable_cores
 from .host import binding, target_machine
 from .objects import names_of
 
@@ -46,7 +47,7 @@ def emit_objects(
 ) -> list[bytes]:
     """One image per text, in order, made on up to `threads` threads (None: one per usable CPU)."""
     if threads is None:
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        threads = usable_cores()
     if threads <= 1 or len(texts) <= 1:
         return [emit_object(text, target) for text in texts]
     # Long texts first, so that no thread is left with the largest at the end.

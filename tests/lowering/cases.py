@@ -125,7 +125,7 @@ CASES: dict[str, str] = {
 %2 = Split.1(%0, %1) {num_splits=3}
 %3 = Add.1(%2, %2:2)
 %4 = Constant.1() {data=[5, -1, 4], dtype=i64, shape=[3]}
-%5 = VariadicSplit.1(%0, %1, %4)
+%5 = VariadicSplit.1(%0, %1, %4) {num_outputs=3}
 %6 = Exp.1(%5:1)
 %7 = Result.1(%3) "sum"
 %8 = Result.1(%6) "middle"

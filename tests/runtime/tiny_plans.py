@@ -171,7 +171,10 @@ class Maker:
         return out
 
     def region(
-        self, slots_in: tuple[int, ...], slots_out: tuple[int, ...], terminal: Terminal | None = None
+        self,
+        slots_in: tuple[int, ...],
+        slots_out: tuple[int, ...],
+        terminal: Terminal | None = None,
     ) -> Region:
         last = len(self.steps) - 1
         buffers = tuple(

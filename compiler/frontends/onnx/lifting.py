@@ -72,9 +72,7 @@ def _without_payloads(
     return [*pieces, view[kept:end]]
 
 
-def _fields(
-    view: memoryview, start: int, end: int
-) -> Iterator[tuple[int, int, int, int, int]]:
+def _fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
     """Number, wire type, where the field begins, where its content begins, and where it ends."""
     at = start
     while at < end:

@@ -129,5 +129,5 @@ def opset_imports(model: ModelFile) -> dict[str, int]:
 
 
 def canonical_domain(domain: str) -> str:
-    """"ai.onnx" and "" are the same domain."""
+    """ "ai.onnx" and "" are the same domain."""
     return "" if domain == "ai.onnx" else domain

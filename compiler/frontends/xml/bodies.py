@@ -1,12 +1,27 @@
-"""Bodies of If, Loop and TensorIterator."""
+"""Bodies of If, Loop and TensorIterator: port maps and back edges.
+
+A port map speaks of port ids outside and of layer ids inside the body; operations speak of input
+ports and of places among a body's parameters and results. Every parameter of a body has to be fed
+and every output of the layer has to come from somewhere, once.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ....ir.graph import Graph
 from ....ir.op import Op
-from .records import Layer
+from ....ir.ops import If, Loop, TensorIterator
+from ....ir.ops.loops import BodyInput, BodyOutput
+from . import text as words
+from .attributes import read_op
+from .records import Layer, MapEntry
+
+_T = TypeVar("_T")
+# A port number outside that stands for the loop itself.
+_ITSELF = -1
+_PARTS = ("start", "end", "stride", "part_size")
 
 
 @dataclass
@@ -18,4 +33,189 @@ class Bodies:
 
 
 def read_control(layer: Layer, cls: type[Op], bodies: dict[str, Bodies]) -> Op:
-    raise layer.error("not yet")
+    """The operation of a layer with bodies. Raises ModelFormatError naming layer and line."""
+    if cls is If:
+        then_body, else_body = (_body(layer, bodies, tag) for tag in ("then_body", "else_body"))
+        return If(
+            then_body.graph,
+            else_body.graph,
+            *(
+                _branch_inputs(layer, body, f"{branch}_port_map")
+                for branch, body in (("then", then_body), ("else", else_body))
+            ),
+            *(
+                _branch_outputs(layer, body, f"{branch}_port_map")
+                for branch, body in (("then", then_body), ("else", else_body))
+            ),
+        )
+    if cls not in (Loop, TensorIterator):
+        raise layer.error("this operation has no bodies", got=", ".join(bodies))
+    return _Iterating(layer, _body(layer, bodies, "body")).read(cls)
+
+
+def _body(layer: Layer, bodies: dict[str, Bodies], tag: str) -> Bodies:
+    if tag not in bodies:
+        raise layer.error(f"<{tag}> is missing")
+    return bodies[tag]
+
+
+def _map(layer: Layer, tag: str) -> list[MapEntry]:
+    if tag not in layer.maps:
+        raise layer.error(f"<{tag}> is missing")
+    return layer.maps[tag]
+
+
+def _branch_inputs(layer: Layer, body: Bodies, tag: str) -> tuple[int, ...]:
+    found: dict[int, int] = {}
+    for entry in _map(layer, tag):
+        if not entry.output:
+            place = _inner(layer, entry, body, body.graph.parameters, "Parameter")
+            _once(layer, entry, found, place, _outer_input(layer, entry))
+    return _complete(layer, found, len(body.graph.parameters), "a parameter of the body")
+
+
+def _branch_outputs(layer: Layer, body: Bodies, tag: str) -> tuple[int, ...]:
+    found: dict[int, int] = {}
+    for entry in _map(layer, tag):
+        if entry.output:
+            place = _inner(layer, entry, body, body.graph.results, "Result")
+            _once(layer, entry, found, _outer_output(layer, entry), place)
+    return _complete(layer, found, len(layer.outputs), "an output of the layer")
+
+
+class _Iterating:
+    """Reads Loop and TensorIterator, whose port maps are alike."""
+
+    def __init__(self, layer: Layer, body: Bodies) -> None:
+        self.layer, self.body = layer, body
+        self.back = self._back_edges()
+
+    def read(self, cls: type[Op]) -> Op:
+        """The operation of the layer."""
+        graph = self.body.graph
+        inputs: dict[int, BodyInput] = {}
+        outputs: dict[int, BodyOutput] = {}
+        condition: dict[int, int] = {}
+        for entry in _map(self.layer, "port_map"):
+            if entry.output:
+                place = _inner(self.layer, entry, self.body, graph.results, "Result")
+                if entry.attributes.get("purpose") == "execution_condition":
+                    _once(self.layer, entry, condition, 0, place)
+                if _number(self.layer, entry, "external_port_id") != _ITSELF:
+                    output = self._output(entry, place)
+                    _once(self.layer, entry, outputs, _outer_output(self.layer, entry), output)
+            else:
+                place = _inner(self.layer, entry, self.body, graph.parameters, "Parameter")
+                _once(self.layer, entry, inputs, place, self._input(entry, place))
+        given = {
+            "body": graph,
+            "ports": _complete(
+                self.layer, inputs, len(graph.parameters), "a parameter of the body"
+            ),
+            "results": _complete(
+                self.layer, outputs, len(self.layer.outputs), "an output of the layer"
+            ),
+        }
+        if cls is Loop:
+            given["condition"] = condition.get(0, -1)
+        return read_op(self.layer, cls, **given)
+
+    def _back_edges(self) -> dict[int, int]:
+        """Places of parameters to the places of the results that come back to them."""
+        back: dict[int, int] = {}
+        for source, target in self.layer.back_edges:
+            result = self._place(source, self.body.graph.results, "Result")
+            parameter = self._place(target, self.body.graph.parameters, "Parameter")
+            if parameter in back:
+                raise self.layer.error("two back edges lead to one Parameter", got=target)
+            back[parameter] = result
+        return back
+
+    def _place(self, layer_id: int, listed: list[int], kind: str) -> int:
+        node = self.body.nodes.get(layer_id)
+        if node is None or node not in listed:
+            raise self.layer.error(
+                f"a back edge names a layer that is no {kind} of the body", got=layer_id
+            )
+        return listed.index(node)
+
+    def _input(self, entry: MapEntry, place: int) -> BodyInput:
+        purpose = entry.attributes.get("purpose")
+        if purpose == "current_iteration":
+            return BodyInput("iteration")
+        if purpose is not None:
+            raise _error(self.layer, entry, "an unknown purpose of an input", purpose)
+        port = _outer_input(self.layer, entry)
+        if "axis" in entry.attributes:
+            axis, parts = self._slicing(entry)
+            return BodyInput("sliced", port, axis=axis, **parts)
+        if place in self.back:
+            return BodyInput("carried", port, self.back[place])
+        return BodyInput("invariant", port)
+
+    def _output(self, entry: MapEntry, place: int) -> BodyOutput:
+        if "axis" not in entry.attributes:
+            return BodyOutput("last", place)
+        axis, parts = self._slicing(entry)
+        return BodyOutput("joined", place, axis, **parts)
+
+    def _slicing(self, entry: MapEntry) -> tuple[int, dict[str, int]]:
+        """Axis and the other numbers of a sliced input or joined output."""
+        given = {
+            name: _number(self.layer, entry, name) for name in _PARTS if name in entry.attributes
+        }
+        if given.get("stride") == 0:
+            raise _error(self.layer, entry, "a stride of 0", "stride 0")
+        if given.get("part_size", 1) < 1:
+            raise _error(self.layer, entry, "a part without size", given["part_size"])
+        return _number(self.layer, entry, "axis"), given
+
+
+def _number(layer: Layer, entry: MapEntry, name: str) -> int:
+    text = entry.attributes.get(name)
+    if text is None:
+        raise _error(layer, entry, f"attribute {name!r} is missing in a port map", None)
+    return layer.read(name, text, words.integer)
+
+
+def _inner(layer: Layer, entry: MapEntry, body: Bodies, listed: list[int], kind: str) -> int:
+    """The place of a body's layer among the body's parameters or results."""
+    number = _number(layer, entry, "internal_layer_id")
+    node = body.nodes.get(number)
+    if node is None or node not in listed:
+        raise _error(
+            layer, entry, f"a port map names a layer that is no {kind} of the body", number
+        )
+    return listed.index(node)
+
+
+def _outer_input(layer: Layer, entry: MapEntry) -> int:
+    return _outer(layer, entry, [port.id for port in layer.inputs], "input")
+
+
+def _outer_output(layer: Layer, entry: MapEntry) -> int:
+    return _outer(layer, entry, [port.id for port in layer.outputs], "output")
+
+
+def _outer(layer: Layer, entry: MapEntry, ids: list[int], side: str) -> int:
+    number = _number(layer, entry, "external_port_id")
+    if number not in ids:
+        raise _error(layer, entry, f"a port map names an {side} port that does not exist", number)
+    return ids.index(number)
+
+
+def _once(layer: Layer, entry: MapEntry, found: dict[int, _T], place: int, value: _T) -> None:
+    if place in found:
+        raise _error(layer, entry, "a port map says the same thing twice", entry.attributes)
+    found[place] = value
+
+
+def _complete(layer: Layer, found: dict[int, _T], count: int, what: str) -> tuple[_T, ...]:
+    for place in range(count):
+        if place not in found:
+            raise layer.error(f"{what} is not connected in the port map", got=f"number {place}")
+    return tuple(found[place] for place in range(count))
+
+
+def _error(layer: Layer, entry: MapEntry, what: str, got: object) -> Exception:
+    return layer.error(f"{what} (line {entry.line})", got=got)

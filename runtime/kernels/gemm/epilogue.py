@@ -13,7 +13,20 @@ from typing import TYPE_CHECKING
 
 from ....ir.specs import Program
 from ...codegen.emit import Function
-from ...codegen.values import BF16, ELEMENT, F16, I16, I32, I64, PTR, Value, bits_of, integer, suffix, vec
+from ...codegen.values import (
+    BF16,
+    ELEMENT,
+    F16,
+    I16,
+    I32,
+    I64,
+    PTR,
+    Value,
+    bits_of,
+    integer,
+    suffix,
+    vec,
+)
 from ..scalar import emit_program, from_memory, to_memory
 from ..walk import Part, load_part, part_of, store_part
 
@@ -47,9 +60,7 @@ class Place:
     columns: tuple[int, ...]
 
 
-def apply_epilogue(
-    g: Context, f: Function, place: Place, sums: Sequence[Sequence[Value]]
-) -> None:
+def apply_epilogue(g: Context, f: Function, place: Place, sums: Sequence[Sequence[Value]]) -> None:
     """Apply the spec's epilogue to a tile of accumulators, row after row, and store it."""
     walk = Walk(g, f, place.frame, sums[0][0].lanes)
     if is_short(g.spec.epilogue):
@@ -100,14 +111,15 @@ class Walk:
         return f.at(self.bases[index], at, ELEMENT[self.operands[index].dtype.value])
 
 
-def _in_registers(
-    f: Function, walk: Walk, place: Place, sums: Sequence[Sequence[Value]]
-) -> None:
+def _in_registers(f: Function, walk: Walk, place: Place, sums: Sequence[Sequence[Value]]) -> None:
     ns = [f.add(place.n, c) for c in place.columns]
     parts = [_part(f, walk.lanes, place.cols, integer(c)) for c in place.columns]
     # Extras that all rows share are loaded once.
     shared = [
-        [walk.load(e, place.m, n, k) if walk.strides[e][0].known == 0 else None for e in walk.extras]
+        [
+            walk.load(e, place.m, n, k) if walk.strides[e][0].known == 0 else None
+            for e in walk.extras
+        ]
         for n, k in zip(ns, parts, strict=True)
     ]
     for i, row in enumerate(sums):
@@ -121,9 +133,7 @@ def _in_registers(
                 walk.finish(value, extras, m, ns[q], parts[q])
 
 
-def _through_stack(
-    f: Function, walk: Walk, place: Place, sums: Sequence[Sequence[Value]]
-) -> None:
+def _through_stack(f: Function, walk: Walk, place: Place, sums: Sequence[Sequence[Value]]) -> None:
     kind, width = sums[0][0].type, len(place.columns)
     size = walk.lanes * bits_of(kind) // 8
     buffer = f.stack(len(sums) * width * size)

@@ -1,10 +1,10 @@
 """The loops around the register tile, and how workers share them.
 
-    for each matrix of the batch
-      for each NC panels of B                     (packed here, unless constant or read in place)
-        for each MC tiles of rows
-          for each KC of depth                    (A packed here, where that pays)
-            for each panel: for each tile of rows: the register tile
+for each matrix of the batch
+  for each NC panels of B                     (packed here, unless constant or read in place)
+    for each MC tiles of rows
+      for each KC of depth                    (A packed here, where that pays)
+        for each panel: for each tile of rows: the register tile
 """
 
 from __future__ import annotations

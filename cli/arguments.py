@@ -1,0 +1,133 @@
+"""Arguments that several verbs share, and reading and writing arrays."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ir.errors import InputError, ModelFormatError, UsageError
+
+Array = npt.NDArray[Any]
+
+
+def add_model(parser: argparse.ArgumentParser, kinds: str = ".onnx, .xml") -> None:
+    """The model path."""
+    parser.add_argument("model", help=f"the model ({kinds})")
+
+
+def add_compilation(parser: argparse.ArgumentParser) -> None:
+    """Options of compilation."""
+    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32")
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="fix an input's shape, such as x=1,3,224,224; ? keeps a size",
+    )
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """How many threads a run may use."""
+    parser.add_argument(
+        "--threads", type=_positive, default=None, help="threads to use (default: all usable CPUs)"
+    )
+
+
+def _positive(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of threads")
+    return value
+
+
+def parse_shapes(items: Sequence[str]) -> dict[str, list[int | str | None]]:
+    """`x=1,3,?` options as shapes by input name. UsageError where one can't be read."""
+    found: dict[str, list[int | str | None]] = {}
+    for item in items:
+        name, equals, sizes = item.rpartition("=")
+        if not equals or not name:
+            raise UsageError("a shape can't be read", got=item, expected="NAME=1,3,224,224")
+        found[name] = [_size(s.strip(), item) for s in sizes.split(",")] if sizes else []
+    return found
+
+
+def _size(text: str, item: str) -> int | str | None:
+    if text == "?":
+        return None
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    if text.isidentifier():
+        return text
+    raise UsageError("a size can't be read", where=item, got=text, expected="a number, a name or ?")
+
+
+def load_inputs(items: Sequence[str]) -> dict[str, Array]:
+    """`x=batch.npy` options as arrays by input name.
+
+    A .npz file gives all its arrays by their own names (`--input batch.npz`). Object arrays are
+    never unpickled. InputError where a file can't be read.
+    """
+    found: dict[str, Array] = {}
+    for item in items:
+        name, equals, path = item.partition("=")
+        if not equals:
+            name, path = "", item
+        loaded = load_array(path)
+        if isinstance(loaded, dict):
+            if name:
+                raise UsageError("an .npz file names its arrays itself", got=item, expected=path)
+            found.update(loaded)
+        elif not name:
+            raise UsageError("an input needs a name", got=item, expected=f"NAME={path}")
+        else:
+            found[name] = loaded
+    return found
+
+
+def load_array(path: str) -> Array | dict[str, Array]:
+    """An .npy array or the arrays of an .npz file."""
+    try:
+        with open(path, "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            return {name: loaded[name] for name in loaded.files}
+    except (OSError, ValueError, EOFError, KeyError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise InputError(
+            "an input file can't be read", where=path, got=text, expected=".npy or .npz of numbers"
+        ) from error
+
+
+def require_suffix(path: str, suffix: str) -> Path:
+    """The path, which must end so. UsageError else."""
+    if Path(path).suffix.lower() != suffix:
+        raise UsageError("the output's name has the wrong ending", got=path, expected=f"*{suffix}")
+    return Path(path)
+
+
+def default_output(model: str, suffix: str) -> str:
+    """A model's name with another ending, in the current folder."""
+    return str(Path(Path(model).name).with_suffix(suffix))
+
+
+def require_file(path: str) -> str:
+    """The path of a model, which must be there."""
+    if not Path(path).is_file():
+        raise ModelFormatError(
+            "the model file is not there" if not Path(path).exists() else "this is no file",
+            where=path,
+            expected="a readable file",
+        )
+    return path
+
+
+def shapes_of(arrays: Mapping[str, Array]) -> str:
+    """Names, types and shapes for a message."""
+    return ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in arrays.items())

@@ -1,0 +1,103 @@
+"""irc demo: a trained classifier on real handwritten digits, from ONNX to checked answers."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import samples
+from ..api import CompiledModel, compile_model, read_model, save_model
+from ..ir.interpret import interpret
+
+SHADES = " .:-=+*#%@"
+DRAWN = 6
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The demo has no options."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Convert, compile, run, draw, compare, time. Exit code 1 if the answers disagree."""
+    folder = Path(next(iter(samples.__path__))) / "digits"
+    held_out = np.load(folder / "held_out.npz", allow_pickle=False)
+    pictures, labels = held_out["images"], held_out["labels"]
+    images = (pictures.reshape(len(pictures), -1) / 16).astype(np.float32)
+    print(f"irc demo: {len(images)} handwritten digits (UCI) that the network has never seen\n")
+
+    with tempfile.TemporaryDirectory(prefix="irc-demo-") as temporary:
+        xml = Path(temporary) / "digits.xml"
+        save_model(read_model(folder / "digits.onnx"), xml)
+        size = (xml.stat().st_size + xml.with_suffix(".bin").stat().st_size) // 1024
+        print(f"converted  digits.onnx -> digits.xml and digits.bin ({size} KiB)")
+        started = time.perf_counter()
+        net = compile_model(xml)
+        print(f"compiled   in {(time.perf_counter() - started) * 1e3:.0f} ms")
+
+        probabilities = net(images)[0]
+        predicted = probabilities.argmax(axis=1)
+        wanted = interpret(read_model(xml).graph, [images])[0]
+    print(f"\n{drawing(pictures, predicted, labels)}\n")
+    accuracy = float((predicted == labels).mean())
+    worst = float(np.abs(probabilities - wanted).max())
+    agree = bool((wanted.argmax(axis=1) == predicted).all()) and worst < 1e-5
+    print(f"accuracy   {accuracy:.2%} of {len(labels)} images")
+    print(f"agreement  with the reference evaluation: largest difference {worst:.1e}", end="")
+    print(", same digits" if agree else " - NOT the same answers")
+    one, batch = timings(net, images)
+    print(f"time       {one * 1e6:.1f} us for one image, {batch * 1e6:.2f} us an image in a batch")
+    print(f"\nthe fused plan\n{plan_table(net)}")
+    return 0 if agree else 1
+
+
+def drawing(pictures: Any, predicted: Any, labels: Any) -> str:
+    """A few images in a row, drawn with characters, with prediction and label below; one that the
+    network gets wrong is among them if there is one."""
+    wrong = [int(i) for i in np.flatnonzero(predicted != labels)[:1]]
+    chosen = [*range(DRAWN - len(wrong)), *wrong]
+    lines = []
+    for row in range(pictures.shape[1]):
+        cells = []
+        for i in chosen:
+            levels = (pictures[i, row].astype(int) * (len(SHADES) - 1) + 8) // 16
+            cells.append("".join(SHADES[v] * 2 for v in levels))
+        lines.append("  ".join(cells))
+    width = 2 * pictures.shape[2]
+    says = [
+        f"says {predicted[i]}" + ("" if predicted[i] == labels[i] else f", is {labels[i]}")
+        for i in chosen
+    ]
+    return "\n".join([*lines, "  ".join(f"{s:^{width}}" for s in says)])
+
+
+def timings(net: CompiledModel, images: Any) -> tuple[float, float]:
+    """Seconds for one image (a bound call), and per image for all of them."""
+    return best_time(net.bind(images[:1])), best_time(net.bind(images)) / len(images)
+
+
+def best_time(call: Any, seconds: float = 0.1) -> float:
+    """Median seconds of a call over about `seconds`, after a warm-up."""
+    for _ in range(10):
+        call()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return float(np.median(times))
+
+
+def plan_table(net: CompiledModel) -> str:
+    """The steps with the model's operations that each one computes."""
+    lines = []
+    for number, step in enumerate(net.plan.kernel_steps(), 1):
+        lines.append(f"  {number}  {step.spec.family:<11}  {' + '.join(step.sources)}")
+    for step in net.plan.host_steps():
+        lines.append(f"  -  in Python    {step.name}: {step.reason}")
+    return "\n".join(lines)

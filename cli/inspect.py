@@ -1,0 +1,76 @@
+"""irc inspect: what a model is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ..api import Model, PortInfo, read_model
+from ..compiler.summary import Summary, summarise
+from .arguments import add_model, require_file
+
+SCHEMA = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the verb."""
+    add_model(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print inputs, outputs, operations, parameters, arithmetic and what will fuse."""
+    model = read_model(require_file(args.model))
+    summary = summarise(model.graph)
+    print(json.dumps(as_json(model, summary)) if args.json else as_text(model, summary))
+    return 0
+
+
+def as_json(model: Model, summary: Summary) -> dict[str, object]:
+    """The summary as data; a FLOP count that depends on symbols is a string."""
+    return {
+        "schema": SCHEMA,
+        "name": model.name,
+        "inputs": [_port_json(p) for p in model.inputs],
+        "outputs": [_port_json(p) for p in model.outputs],
+        "operations": summary.operations,
+        "parameters": summary.parameters,
+        "parameter_bytes": summary.bytes,
+        "flops": summary.flops if isinstance(summary.flops, int) else str(summary.flops),
+        "rewrites": summary.fusions,
+        "operations_after": summary.after,
+    }
+
+
+def _port_json(port: PortInfo) -> dict[str, object]:
+    return {"name": port.name, "dtype": port.dtype, "shape": port.shape}
+
+
+def as_text(model: Model, summary: Summary) -> str:
+    """The summary for a person."""
+    lines = [f"model       {model.name or '(no name)'}"]
+    lines += [f"input       {_port_text(p)}" for p in model.inputs]
+    lines += [f"output      {_port_text(p)}" for p in model.outputs]
+    lines.append(f"parameters  {summary.parameters:,} ({_mebibytes(summary.bytes)})")
+    lines.append(f"arithmetic  {_flops(summary.flops)} a call")
+    lines.append(f"operations  {_counts(summary.operations)}")
+    lines.append(f"rewrites    {_counts(summary.fusions) or 'none apply'}")
+    lines.append(f"afterwards  {_counts(summary.after)}")
+    return "\n".join(lines)
+
+
+def _port_text(port: PortInfo) -> str:
+    shape = "of any rank" if port.shape is None else f"[{', '.join(map(str, port.shape))}]"
+    return f"{port.name or '(no name)'}  {port.dtype}{shape}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items())
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
+
+
+def _flops(flops: object) -> str:
+    return f"{flops / 1e6:,.2f} MFLOP" if isinstance(flops, int) else f"{flops} FLOP"

@@ -1,0 +1,107 @@
+"""`irc VERB ...`: finds the verb, runs it, and turns what goes wrong into a message and a code.
+
+Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 file unreadable or invalid, 4 unsupported,
+5 failed at run time, 130 interrupted. Results go to stdout, everything else to stderr. A
+traceback appears only with IRC_TRACEBACK=1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir.errors import Error
+
+INTERRUPTED = 130
+FAILED = 5
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb: its module in this folder (add_arguments, run), its line of help, an example."""
+
+    module: str
+    help: str
+    example: str
+
+
+VERBS: dict[str, Verb] = {
+    "demo": Verb("demo", "run a real classifier on real images", "irc demo"),
+    "convert": Verb(
+        "convert",
+        "write a model as XML IR that OpenVINO reads",
+        "irc convert model.onnx -o model.xml",
+    ),
+    "compile": Verb(
+        "compile", "compile a model into one .irc file", "irc compile model.xml -o model.irc"
+    ),
+    "run": Verb("run", "run a model on arrays", "irc run model.irc --input x=batch.npy -o out.npz"),
+    "inspect": Verb("inspect", "show what a model is and what will fuse", "irc inspect model.onnx"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
+    except Error as error:
+        print(f"irc: error: {error}", file=sys.stderr)
+        if os.environ.get("IRC_TRACEBACK") == "1":
+            raise
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("irc: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone: no error. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # a fault of irc itself: say so in one line
+        if os.environ.get("IRC_TRACEBACK") == "1":
+            raise
+        text = " ".join(str(error).split())[:300]
+        print(f"irc: internal error: {type(error).__name__}: {text}", file=sys.stderr)
+        print("  fix: report this with the output of IRC_TRACEBACK=1", file=sys.stderr)
+        return FAILED
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_overview(), file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        from .. import __version__
+
+        print(f"irc {__version__}")
+        return 0
+    name = arguments[0]
+    verb = VERBS.get(name)
+    if verb is None:
+        print(f"irc: unknown verb {name!r}\n\n{_overview()}", file=sys.stderr)
+        return 2
+    module = importlib.import_module(f".{verb.module}", __package__)
+    parser = argparse.ArgumentParser(
+        prog=f"irc {name}",
+        description=verb.help[0].upper() + verb.help[1:] + ".",
+        epilog=f"example: {verb.example}",
+    )
+    module.add_arguments(parser)
+    try:
+        parsed = parser.parse_args(arguments[1:])
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return int(module.run(parsed))
+
+
+def _overview() -> str:
+    width = max(len(v) for v in VERBS)
+    lines = ["usage: irc VERB [options]", "", "verbs:"]
+    lines += [f"  {name:<{width}}  {verb.help}" for name, verb in VERBS.items()]
+    return "\n".join([*lines, "", "`irc VERB --help` shows a verb's options and an example."])

@@ -1,0 +1,309 @@
+"""Control flow with bodies: Loop and TensorIterator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..dim import Dim, Expr, bounds, ceil_div, eq, exact_quotient
+from ..errors import ShapeError
+from ..graph import Graph
+from ..op import Array, Fact, Op, Port
+from ..types import TensorType, Type, normalize_axis
+from .constants import Parameter
+from .control import check_count, infer_body, type_of
+from .rules import known_int, unknown_dim
+
+
+@dataclass(frozen=True)
+class BodyInput:
+    """What feeds one parameter of a loop's body. `mode`:
+
+    invariant   the node's input `port`, in every iteration
+    carried     that input at first, then the body's result `back`
+    sliced      parts of `part_size` along `axis`, from `start` to `end` by `stride` (negative
+                bounds count from the end, -1 being the last; a negative stride goes backwards)
+    iteration   the number of the iteration
+    """
+
+    mode: str
+    port: int = -1
+    back: int = -1
+    axis: int = 0
+    start: int = 0
+    end: int = -1
+    stride: int = 1
+    part_size: int = 1
+
+
+@dataclass(frozen=True)
+class BodyOutput:
+    """One output of the node: result `result` of the last iteration (`mode` "last"), or of all
+    iterations joined along `axis` ("joined"; a negative stride joins from the end)."""
+
+    mode: str
+    result: int
+    axis: int = 0
+    start: int = 0
+    end: int = -1
+    stride: int = 1
+    part_size: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Iterating(Op):
+    """Base. `ports[i]` feeds parameter i of the body; `results[k]` is output k of the node."""
+
+    body: Graph
+    ports: tuple[BodyInput, ...] = ()
+    results: tuple[BodyOutput, ...] = ()
+
+    def bodies(self) -> tuple[Graph, ...]:
+        return (self.body,)
+
+    def output_count(self) -> int:
+        return len(self.results)
+
+    def _trips(self, facts: Sequence[Fact | None]) -> Dim | None:
+        """How many iterations there are, where that is known."""
+        for port in self.ports:
+            fact = facts[port.port] if port.mode == "sliced" else None
+            if fact is not None and fact.tensor.shape is not None:
+                axis = normalize_axis(port.axis, len(fact.tensor.shape))
+                return _slice_count(port, fact.tensor.shape[axis])
+        return None
+
+    def _infer(self, facts: Sequence[Fact | None]) -> tuple[Type, ...]:
+        what = "a body's parameters and inputs differ"
+        check_count(what, len(self.ports), len(self.body.parameters))
+        types = [self._first_type(port, facts) for port in self.ports]
+        # Sizes of carried values that change from one iteration to the next.
+        open_sizes: set[Dim] = set()
+        out: list[Type] = []
+        steady = False
+        while not steady:
+            out, steady = infer_body(self.body, types, "b"), True
+            for i, port in enumerate(self.ports):
+                before = types[i]
+                if port.mode == "carried" and before is not None:
+                    types[i] = self._carried(before, out[port.back], open_sizes)
+                    steady = steady and types[i] == before
+        trips = self._trips(facts)
+        return tuple(
+            self._output_type(r, self._closed(out[r.result], open_sizes), trips)
+            for r in self.results
+        )
+
+    def _carried(self, before: Type, after: Type, open_sizes: set[Dim]) -> Type:
+        """The type of a carried value in every iteration. ShapeError where its kind changes."""
+        if not isinstance(before, TensorType) or not isinstance(after, TensorType):
+            if before != after:
+                raise ShapeError("a carried value changes its type", got=f"{before} to {after}")
+            return before
+        if before.dtype is not after.dtype:
+            raise ShapeError("a carried value changes its type", got=f"{before} to {after}")
+        if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
+            return TensorType(before.dtype, None)
+        sizes: list[Dim] = []
+        for x, y in zip(before.shape, after.shape, strict=True):
+            if x not in open_sizes and not eq(x, y):
+                x = unknown_dim(self)
+                open_sizes.add(x)
+            sizes.append(x)
+        return TensorType(before.dtype, tuple(sizes))
+
+    def _closed(self, found: Type, open_sizes: set[Dim]) -> Type:
+        """A result's type outside, where the sizes of a single iteration mean nothing."""
+        if not isinstance(found, TensorType) or found.shape is None or not open_sizes:
+            return found
+        inner = {s for d in open_sizes if isinstance(d, Expr) for s in d.symbols()}
+        sizes = (
+            unknown_dim(self) if isinstance(d, Expr) and d.symbols() & inner else d
+            for d in found.shape
+        )
+        return TensorType(found.dtype, tuple(sizes))
+
+    def _first_type(self, port: BodyInput, facts: Sequence[Fact | None]) -> Type | None:
+        if port.mode == "iteration":
+            return None
+        found = type_of(facts, port.port)
+        if port.mode != "sliced" or not isinstance(found, TensorType) or found.shape is None:
+            return found
+        axis = normalize_axis(port.axis, len(found.shape))
+        sizes = (*found.shape[:axis], port.part_size, *found.shape[axis + 1 :])
+        return TensorType(found.dtype, sizes)
+
+    def _output_type(self, output: BodyOutput, found: Type, trips: Dim | None) -> Type:
+        if output.mode == "last" or not isinstance(found, TensorType) or found.shape is None:
+            return found
+        axis = normalize_axis(output.axis, len(found.shape))
+        total = unknown_dim(self) if trips is None else trips * found.shape[axis]
+        return TensorType(found.dtype, (*found.shape[:axis], total, *found.shape[axis + 1 :]))
+
+    def _run(
+        self, values: Sequence[Any], trips: int | None, keep_going: int, go: bool = True
+    ) -> tuple[Any, ...]:
+        """Iterate: at most `trips` times, and while result `keep_going` (-1: none) is true."""
+        from ..interpret import interpret
+
+        parts: dict[int, list[Array]] = {
+            i: _parts(p, values[p.port]) for i, p in enumerate(self.ports) if p.mode == "sliced"
+        }
+        carried = {i: values[p.port] for i, p in enumerate(self.ports) if p.mode == "carried"}
+        joined: list[list[Array]] = [[] for _ in self.results]
+        results: list[Any] = []
+        iteration = 0
+        while go and (trips is None or iteration < trips):
+            fed = [self._fed(i, values, parts, carried, iteration) for i in range(len(self.ports))]
+            results = interpret(self.body, fed)
+            carried = {i: results[self.ports[i].back] for i in carried}
+            for kept, output in zip(joined, self.results, strict=True):
+                if output.mode == "joined":
+                    kept.append(results[output.result])
+            go = keep_going < 0 or bool(np.asarray(results[keep_going]).reshape(-1)[0])
+            iteration += 1
+        return tuple(
+            self._collect(output, kept, results, carried)
+            for output, kept in zip(self.results, joined, strict=True)
+        )
+
+    def _fed(
+        self,
+        i: int,
+        values: Sequence[Any],
+        parts: dict[int, list[Array]],
+        carried: dict[int, Any],
+        iteration: int,
+    ) -> Any:
+        port = self.ports[i]
+        if port.mode == "sliced":
+            return parts[i][iteration]
+        if port.mode == "carried":
+            return carried[i]
+        if port.mode == "invariant":
+            return values[port.port]
+        declared = self.body.op(self.body.parameters[i])
+        assert isinstance(declared, Parameter)
+        one = np.array(iteration, declared.element_type.numpy)
+        return one.reshape((1,) * len(declared.shape or ()))
+
+    def _collect(
+        self, output: BodyOutput, kept: list[Array], results: list[Any], carried: dict[int, Any]
+    ) -> Any:
+        if output.mode == "joined" and kept:
+            order = kept if output.stride > 0 else kept[::-1]
+            return np.concatenate(order, axis=output.axis)
+        if output.mode == "joined":
+            return self._nothing(output)
+        if results:
+            return results[output.result]
+        # No iteration ran: a carried value still has its initial value.
+        found = [
+            i for i, p in enumerate(self.ports) if p.mode == "carried" and p.back == output.result
+        ]
+        if not found:
+            raise ShapeError("a loop without iterations has no such output", got=output.result)
+        return carried[found[0]]
+
+    def _nothing(self, output: BodyOutput) -> Array:
+        found = self.body.node(self.body.results[output.result]).types[0]
+        assert isinstance(found, TensorType)
+        sizes = [d if isinstance(d, int) else 0 for d in found.shape or (0,)]
+        sizes[output.axis] = 0
+        return np.empty(sizes, found.dtype.numpy)
+
+
+def _slice_count(port: BodyInput, size: Dim) -> Dim | None:
+    """How many parts a sliced input has."""
+    first = port.start if port.start >= 0 else size + port.start + 1
+    last = port.end if port.end >= 0 else size + port.end + 1
+    span = last - first if port.stride > 0 else first - last
+    step = abs(port.stride)
+    exact = exact_quotient(span, step)
+    count = ceil_div(span, step) if exact is None else exact
+    low = bounds(count)[1]
+    if low is not None and low < 0:
+        raise ShapeError("a sliced input has no parts", got=f"{port.start}..{port.end} of {size}")
+    return count
+
+
+def _parts(port: BodyInput, value: Array) -> list[Array]:
+    size = value.shape[port.axis]
+    first = port.start if port.start >= 0 else size + port.start + 1
+    last = port.end if port.end >= 0 else size + port.end + 1
+    index: list[slice] = [slice(None)] * value.ndim
+    axis = normalize_axis(port.axis, value.ndim)
+    out: list[Array] = []
+    for at in range(first, last, port.stride):
+        begin = at if port.stride > 0 else at - port.part_size
+        index[axis] = slice(begin, begin + port.part_size)
+        out.append(np.ascontiguousarray(value[tuple(index)]))
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class TensorIterator(_Iterating):
+    """Iterates over the parts of sliced inputs."""
+
+    kind: ClassVar[str] = "TensorIterator"
+    inputs: ClassVar[tuple[Port, ...]] = (Port("inputs", variadic=True),)
+
+    def infer(self, facts: tuple[Fact | None, ...]) -> tuple[Type, ...]:
+        return self._infer(facts)
+
+    def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        trips = [len(_parts(p, values[p.port])) for p in self.ports if p.mode == "sliced"]
+        if not trips:
+            raise ShapeError("a TensorIterator needs a sliced input")
+        return self._run(values, min(trips), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(_Iterating):
+    """Iterates at most `trip_count` times (-1: without limit) while the condition holds.
+
+    Ports 0 and 1 are trip count and first condition; `condition` is the place of the body's
+    result that says whether to go on.
+    """
+
+    kind: ClassVar[str] = "Loop"
+    version: ClassVar[int] = 5
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("trip_count"),
+        Port("execution_condition"),
+        Port("inputs", optional=True, variadic=True),
+    )
+    condition: int = -1
+
+    def infer(
+        self, trip_count: Fact, execution_condition: Fact, rest: tuple[Fact | None, ...]
+    ) -> tuple[Type, ...]:
+        return self._infer([trip_count, execution_condition, *rest])
+
+    def _trips(self, facts: Sequence[Fact | None]) -> Dim | None:
+        first = facts[1]
+        if first is not None and first.value is not None and not bool(first.value.reshape(-1)[0]):
+            return 0
+        limit = known_int(facts[0])
+        if limit is None or limit < 0 or not self._always():
+            return None
+        return limit
+
+    def _always(self) -> bool:
+        """Whether the body's condition is the constant true."""
+        if self.condition < 0:
+            return True
+        source = self.body.input(self.body.results[self.condition], 0)
+        known = self.body.known(source)
+        return known is not None and bool(np.asarray(known).reshape(-1)[0])
+
+    def evaluate(
+        self, trip_count: Array, execution_condition: Array, rest: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        limit = int(np.asarray(trip_count).reshape(-1)[0])
+        go = bool(np.asarray(execution_condition).reshape(-1)[0])
+        values = [trip_count, execution_condition, *rest]
+        return self._run(values, None if limit < 0 else limit, self.condition, go)

@@ -1,0 +1,129 @@
+"""Programs: kernels compiled once, shared, cached; constants packed once and shared."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from tiny_plans import TARGET, Maker, chain, chain_answer, compile_plan, data, generate
+
+from irc.ir.errors import VerificationError
+from irc.ir.target import generic
+from irc.runtime import program as programs
+from irc.runtime.kernels.contract import Kernel
+from irc.runtime.program import build_program, compilations
+from irc.runtime.session import Session
+
+
+class Disk(dict):
+    """A code cache that counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = self.hits = 0
+
+    def get(self, key: str) -> bytes | None:  # type: ignore[override]
+        self.asked += 1
+        self.hits += key in self
+        return super().get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        assert len(key) == 64 and isinstance(value, bytes)
+        self[key] = value
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tiny generator in place of the real one (so that code is shared); what it was asked."""
+    made: list[str] = []
+
+    def counted(spec, target, symbol) -> Kernel:
+        made.append(symbol)
+        return generate(spec, target, symbol)
+
+    monkeypatch.setattr(programs, "_generator", lambda: counted)
+    monkeypatch.setattr(programs, "_generators", lambda: "tests")
+    monkeypatch.setattr(programs, "_loaded", weakref.WeakValueDictionary())
+    return made
+
+
+def test_equal_specs_are_compiled_once() -> None:
+    before = compilations()
+    program = chain(length=9).compile()
+    assert program.compiled == 2 and len(program.kernels) == 2  # add and mul
+    assert compilations() == before + 2
+
+
+def test_code_is_shared_while_a_program_lives(tiny: list[str]) -> None:
+    plan = chain(length=5).plan()
+    first = build_program(plan, {}, TARGET)
+    second = build_program(plan, {}, TARGET)
+    assert (first.compiled, second.compiled) == (2, 0) and len(tiny) == 2
+    a, b = data(50)
+    del first
+    gc.collect()
+    assert (Session(second, num_threads=1).run([a, b])[0] == chain_answer(a, b, 5)).all()
+    del second
+    gc.collect()
+    assert build_program(plan, {}, TARGET).compiled == 2
+
+
+def test_code_outlives_its_program_while_a_call_needs_it(tiny: list[str]) -> None:
+    a, b = data(50)
+    call = Session(build_program(chain().plan(), {}, TARGET), num_threads=1).bind([a, b])
+    gc.collect()
+    assert (call()[0] == chain_answer(a, b)).all()
+
+
+def test_the_disk_cache_saves_compiling(tiny: list[str]) -> None:
+    disk, plan = Disk(), chain(length=4).plan()
+    assert build_program(plan, {}, TARGET, code_cache=disk).compiled == 2
+    gc.collect()
+    before = compilations()
+    program = build_program(plan, {}, TARGET, code_cache=disk)
+    assert program.compiled == 0 and compilations() == before and disk.hits == 2
+    a, b = data(77)
+    assert (Session(program, num_threads=1).run([a, b])[0] == chain_answer(a, b, 4)).all()
+
+
+def test_a_key_depends_on_spec_and_target(tiny: list[str]) -> None:
+    add, mul = chain().plan().specs()
+    keys = {programs._kernel_key(s, t) for s in (add, mul) for t in (TARGET, generic("plain"))}
+    assert len(keys) == (4 if TARGET != generic("plain") else 2)
+
+
+def test_a_plan_for_another_machine_is_refused() -> None:
+    plan = dataclasses.replace(chain().plan(), target_key="0" * 16)
+    with pytest.raises(VerificationError, match="another machine"):
+        compile_plan(plan)
+
+
+@pytest.mark.parametrize("weights", [{}, {0: np.zeros(5, np.float32)}, {0: np.zeros(4)}])
+def test_wrong_weights_are_refused(weights: dict) -> None:
+    m = Maker(4)
+    m.op("add", m.input(), m.constant(np.zeros(4, np.float32)), output=True)
+    with pytest.raises(VerificationError, match="weight"):
+        compile_plan(m.plan(), weights)
+
+
+@pytest.mark.parametrize("how", ["swapped", "unaligned", "strided", "plain"])
+def test_weights_of_any_layout(how: str) -> None:
+    want = np.arange(100, dtype=np.float32)
+    if how == "swapped":
+        weight = want.astype(">f4")
+    elif how == "unaligned":
+        weight = np.empty(401, np.uint8)[1:].view(np.float32)
+        weight[:] = want
+    elif how == "strided":
+        weight = np.repeat(want, 2)[::2]
+    else:
+        weight = want
+    m = Maker(100)
+    m.op("add", m.input(), m.constant(want), output=True)
+    program = compile_plan(m.plan(), {0: weight})
+    assert (Session(program).run([want])[0] == 2 * want).all()
+    assert program.constant_bytes == 400
+    assert (program.constants[0] is weight) == (how == "plain")
