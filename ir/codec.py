@@ -70,7 +70,7 @@ def decode(annotation: Any, data: Any) -> Any:
         return from_json(_tagged(data, "dim", "a size"))
     if annotation in (TensorType, SequenceType, OptionalType):
         found = type_from_json(_tagged(data, "type", "a type"))
-        return _expect(isinstance(found, annotation), data, f"a {annotation.__name__}", found)
+        return _expect(type(found) is annotation, data, f"a {annotation.__name__}", found)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         values = {m.value: m for m in annotation}
         known = isinstance(data, str | int) and data in values

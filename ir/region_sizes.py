@@ -246,7 +246,7 @@ class RegionTables:
                 raise VerificationError(
                     "a step overwrites what it reads, or writes it twice",
                     where=self._operand(w),
-                    got=f"bytes {at} and {of} of {self._buffer(int(self.root[self.operand_buffer[w]]))}",
+                    got=f"bytes {at} and {of} of one buffer",
                 )
 
     def _bytes(self, sizes: RegionSizes, n: int, low: int, high: int) -> tuple[int, int]:

@@ -18,14 +18,12 @@ from __future__ import annotations
 import json
 import re
 
-from .dtype import DType
 from .errors import Error, ModelFormatError
 from .graph import Graph, Value
 from .infer import infer_node
 from .op import Op
 from .ops import find_exact
-from .text_values import read_op, read_names, show_attributes, show_names
-from .types import TensorType
+from .text_values import read_names, read_op, show_attributes, show_names
 
 __all__ = ["parse_graph", "print_graph"]
 
@@ -37,6 +35,8 @@ _LINE = re.compile(
 )
 _HEAD = re.compile(rf"graph ({_STRING})$")
 _INPUT = re.compile(r"%(\d+)(?::(\d+))?$")
+# A symbol that inference made for a node (ops.rules.naming) is called after the node's id.
+_FRESH = re.compile(r"(?<![\w.])_(\d+)(?=_)")
 
 
 def print_graph(graph: Graph) -> str:
@@ -53,11 +53,16 @@ def print_graph(graph: Graph) -> str:
         line += f" {json.dumps(record.name)}" if record.name else ""
         names = show_names(record.names)
         line += f" names={names}" if names else ""
-        line += f" : {', '.join(str(t) for t in record.types)}" if record.types else ""
+        line += f" : {_show_types(graph, node, number)}" if record.types else ""
         lines.append(line)
         for body in record.op.bodies():
             lines += ["  " + text for text in print_graph(body).splitlines()]
     return "\n".join(lines) + "\n"
+
+
+def _show_types(graph: Graph, node: int, number: dict[int, int]) -> str:
+    text = ", ".join(str(t) for t in graph.node(node).types)
+    return _FRESH.sub(lambda m: f"_{number.get(int(m[1]), m[1])}", text)
 
 
 def _show_value(value: Value | None, number: dict[int, int]) -> str:
@@ -138,11 +143,11 @@ def _parse_node(graph: Graph, ids: dict[int, int], line: str, bodies: list[Graph
         raise ModelFormatError("two nodes have one number", got=f"%{match['id']}")
     ids[int(match["id"])] = node
     infer_node(graph, node)
-    _check_types(graph, node, op, match["types"])
+    number = {own: shown for shown, own in ids.items()}
+    _check_types(op, _show_types(graph, node, number), match["types"])
 
 
-def _check_types(graph: Graph, node: int, op: Op, declared: str | None) -> None:
-    inferred = ", ".join(str(t) for t in graph.node(node).types)
+def _check_types(op: Op, inferred: str, declared: str | None) -> None:
     if declared is not None and declared.strip() != inferred:
         raise ModelFormatError(
             f"the declared type of {op.kind} is not the inferred one",

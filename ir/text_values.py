@@ -88,7 +88,7 @@ def _show_data(data: Array) -> str:
     if data.size > INLINE_LIMIT:
         return "#" + hashlib.sha256(np.ascontiguousarray(data).tobytes()).hexdigest()[:12]
     flat = data.reshape(-1)
-    if flat.dtype in (np.float32, np.float16):
+    if flat.dtype.kind == "f" and flat.dtype.itemsize <= 4:
         # The shortest decimals that give the same number back.
         return json.dumps([float(str(v)) for v in flat])
     if flat.dtype.kind in "biuf":
@@ -166,12 +166,12 @@ def _read_constant(fields: dict[str, Any]) -> Constant:
     missing = {"data", "dtype", "shape"} - set(fields)
     if missing:
         raise ModelFormatError("Constant lacks attributes", got=", ".join(sorted(missing)))
-    dtype = decode(DType, fields["dtype"])
-    shape = decode(tuple[int, ...], fields["shape"])
+    dtype: DType = decode(DType, fields["dtype"])
+    shape: tuple[int, ...] = decode(tuple[int, ...], fields["shape"])
     raw = fields["data"]
     if isinstance(raw, str) and raw.startswith("~") and raw[1:].isdecimal():
-        generator = np.random.default_rng(int(raw[1:]))
-        return Constant(generator.integers(-4, 5, shape).astype(dtype.numpy), dtype, shape)
+        drawn: Array = np.random.default_rng(int(raw[1:])).integers(-4, 5, shape)
+        return Constant(drawn.astype(dtype.numpy), dtype, shape)
     if not isinstance(raw, list):
         raise ModelFormatError(
             "a constant's data is not in the text", got=str(raw)[:80], expected="a list or ~seed"

@@ -53,7 +53,7 @@ def check_tensor(name: str, wanted: TensorType, value: Any) -> None:
             f"input {name!r} has another element type",
             got=f"{value.dtype.newbyteorder('=')}",
             expected=f"{_name(wanted.dtype)}",
-            fix=f"convert it: {name if name.isidentifier() else 'x'}.astype({_name(wanted.dtype)!r})",
+            fix=f"convert it with .astype({_name(wanted.dtype)!r})",
         )
     if wanted.shape is not None and value.ndim != len(wanted.shape):
         raise InputError(

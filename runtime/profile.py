@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..ir.plan import HostStep, KernelStep, Plan
-from .regions import Frame, Stretch
+from .frames import Frame, Stretch
 
 
 @dataclass(frozen=True)

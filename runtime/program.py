@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.metadata
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -195,9 +196,7 @@ def _kernel_key(spec: Spec, target: Target) -> str:
 @functools.cache
 def _generators() -> str:
     """A digest of the kernel generators' own text and of LLVM's version."""
-    import llvmlite
-
-    digest = hashlib.sha256(llvmlite.__version__.encode())
+    digest = hashlib.sha256(importlib.metadata.version("llvmlite").encode())
     here = Path(__file__).parent
     for folder in ("codegen", "kernels"):
         for path in sorted((here / folder).rglob("*.py")):

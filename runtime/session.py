@@ -16,12 +16,13 @@ import numpy.typing as npt
 from ..ir.errors import ExecutionError, InputError
 from ..ir.types import TensorType
 from . import threads as gangs
-from .driver import CALL_BUSY
+from .frames import Frame, Stretch, evaluate_op
 from .inputs import check_inputs, same_dtype
 from .memory import aligned_bytes, default_max_memory, round_up
 from .profile import StepTime, timed_terminal, timed_walk
 from .program import Program
-from .regions import Evaluate, Frame, Layout, Limits, RegionCode, Stretch, evaluate_op
+from .regions import Evaluate, Layout, Limits, RegionCode
+from .words import CALL_BUSY
 
 Array = npt.NDArray[Any]
 Shapes = tuple[tuple[int, ...], ...]

@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from . import driver as native
-from .driver import Driver, Words
+from . import words
+from .driver import Driver, reset_lock
 from .machine import usable_cores
 
 # A worker spins this long before it sleeps: waking takes about 45 us on a virtual machine, so
@@ -49,9 +49,9 @@ class Gang:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         # From ctypes-free memory that lives as long as the process: calls hold its address.
-        raw = np.zeros(native.GANG_WORDS + 16, np.int64)
+        raw = np.zeros(words.GANG_WORDS + 16, np.int64)
         skip = -(raw.ctypes.data // 8) % 16
-        self.block: Words = raw[skip : skip + native.GANG_WORDS]
+        self.block: words.Words = raw[skip : skip + words.GANG_WORDS]
         self.address = int(self.block.ctypes.data)
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -60,7 +60,7 @@ class Gang:
 
     def _wipe(self) -> None:
         self.block[:] = 0
-        self.block[native.GANG_THREADS] = -1 if self._closed else 0
+        self.block[words.GANG_THREADS] = -1 if self._closed else 0
 
     @property
     def size(self) -> int:
@@ -72,8 +72,8 @@ class Gang:
         with self._lock:
             if self._closed:
                 return
-            if not self.block[native.GANG_SPIN]:
-                self.block[native.GANG_SPIN] = self._pauses(SPIN_SECONDS)
+            if not self.block[words.GANG_SPIN]:
+                self.block[words.GANG_SPIN] = self._pauses(SPIN_SECONDS)
             while len(self._threads) < min(workers, MAX_WORKERS):
                 name = f"irc-worker-{len(self._threads) + 1}"
                 t = threading.Thread(
@@ -82,11 +82,11 @@ class Gang:
                 try:
                     t.start()
                 except RuntimeError:  # no more threads, or the interpreter is going
-                    self.block[native.GANG_THREADS] = -1
+                    self.block[words.GANG_THREADS] = -1
                     self._closed = True
                     return
                 self._threads.append(t)
-            self.block[native.GANG_THREADS] = len(self._threads)
+            self.block[words.GANG_THREADS] = len(self._threads)
 
     def _pauses(self, seconds: float) -> int:
         """Pauses that take about that long on this machine (tens of ns to over 100 each)."""
@@ -102,8 +102,8 @@ class Gang:
         """End and join the workers; calls run alone from now on."""
         with self._lock:
             self._closed = True
-            self.block[native.GANG_THREADS] = -1
-            self.block[native.GANG_STOP] = 1
+            self.block[words.GANG_THREADS] = -1
+            self.block[words.GANG_STOP] = 1
             if self._threads:
                 self._driver.wake(self.address)
             for t in self._threads:
@@ -159,6 +159,6 @@ def _after_fork_in_child() -> None:
         thing.after_fork()
 
 
-reset_in_child(native.reset_lock)
+reset_in_child(reset_lock)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -9,13 +9,14 @@ from ...ir.graph import Graph, Value
 from ...ir.infer import infer_node
 from ...ir.op import Array
 from ...ir.ops import Constant, Convert
+from .bodies import with_bodies
 
 DECOMPRESSION = {"decompression": {"version": "0"}}
 _QUANTISED = frozenset(["FakeQuantize", "QuantizeLinear", "DequantizeLinear", "QLinearMatMul"])
 
 
 def compress_weights(graph: Graph) -> None:
-    """Replace f32 and f64 constants in place.
+    """Replace f32 and f64 constants in place, in bodies (which are copied) too.
 
     Left alone: models that are quantised already, as OpenVINO leaves them, and constants with a
     finite value that f16 cannot hold, which OpenVINO would clamp.
@@ -23,9 +24,16 @@ def compress_weights(graph: Graph) -> None:
     if any(graph.op(node).kind in _QUANTISED for node in graph.ids()):
         return
     for node in graph.ids():
-        op = graph.op(node)
+        record = graph.node(node)
+        op = record.op = with_bodies(record.op, _compressed)
         if isinstance(op, Constant) and op.dtype in (DType.f32, DType.f64) and _fits(op.data):
             _compress(graph, node, op)
+
+
+def _compressed(body: Graph) -> Graph:
+    body = body.copy()
+    compress_weights(body)
+    return body
 
 
 def _fits(data: Array) -> bool:

@@ -8,11 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from ...ir.dtype import DType
 from ...ir.errors import UnsupportedOperationError
 from ...ir.graph import Graph, Node, Value
-from ...ir.op import Op
-from ...ir.ops import Activation, Gemm, Group, MatMul
+from ...ir.op import Array
+from ...ir.ops import (
+    MVN,
+    Activation,
+    Divide,
+    Gemm,
+    Group,
+    LayerNorm,
+    MatMul,
+    ReduceMean,
+    RMSNorm,
+    Sqrt,
+)
 from ...ir.types import TensorType
+from .bodies import with_bodies
 from .build import Build
 from .programs import expand_activation, expand_program
 
@@ -39,13 +54,23 @@ def decompose(graph: Graph) -> Graph:
             _hand_over(out, record, made)
         for port, value in enumerate(made):
             places[Value(node, port)] = value
-    for roots, kept in ((graph.parameters, out.parameters), (graph.results, out.results)):
+    for roots, kept in (
+        (graph.parameters, out.parameters),
+        (graph.results, out.results),
+        (graph.sinks, out.sinks),
+    ):
         kept[:] = [places[Value(node)].node for node in roots]
     return out
 
 
 def _copied(graph: Graph, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    node = graph.add(record.op, inputs, name=record.name, origin=record.origin, names=record.names)
+    node = graph.add(
+        with_bodies(record.op, decompose),
+        inputs,
+        name=record.name,
+        origin=record.origin,
+        names=record.names,
+    )
     twin = graph.node(node)
     twin.types, twin.known = list(record.types), list(record.known)
     twin.rt_info = dict(record.rt_info)
@@ -105,6 +130,45 @@ def _group(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[V
     ]
 
 
+def _layer_norm(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """MVN over the last axes, then scale and bias."""
+    op = record.op
+    data = inputs[0]
+    assert isinstance(op, LayerNorm) and data is not None
+    axes = build.constant(_last_axes(build, record, op.axis), DType.i64)
+    value = build.op(MVN(eps=op.eps), data, axes)
+    return [_scaled(build, value, inputs)]
+
+
+def _rms_norm(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """x / sqrt(mean of x * x + eps), then scale and bias."""
+    op = record.op
+    data = inputs[0]
+    assert isinstance(op, RMSNorm) and data is not None
+    axes = build.constant(_last_axes(build, record, op.axis), DType.i64)
+    mean = build.op(ReduceMean(keep_dims=True), build.multiply(data, data), axes)
+    root = build.op(Sqrt(), build.add(mean, build.number(op.eps, build.dtype(data))))
+    return [_scaled(build, build.op(Divide(), data, root), inputs)]
+
+
+def _last_axes(build: Build, record: Node, axis: int) -> Array:
+    if axis >= 0:
+        (type_,) = _tensors(record)
+        if type_.rank is None:
+            raise UnsupportedOperationError(
+                f"{record.op.kind} of an unknown rank has no form in OpenVINO's operation sets",
+                where=record.origin or record.name,
+            )
+        axis -= type_.rank
+    return np.arange(axis, 0, dtype=np.int64)
+
+
+def _scaled(build: Build, value: Value, inputs: Sequence[Value | None]) -> Value:
+    _, scale, bias = (*inputs, None, None)[:3]
+    value = value if scale is None else build.multiply(value, scale)
+    return value if bias is None else build.add(value, bias)
+
+
 def _tensors(record: Node) -> list[TensorType]:
     return [t for t in record.types if isinstance(t, TensorType)]
 
@@ -113,9 +177,6 @@ EXPANSIONS: dict[str, Expansion] = {
     "Gemm": _gemm,
     "Activation": _activation,
     "Group": _group,
+    "LayerNorm": _layer_norm,
+    "RMSNorm": _rms_norm,
 }
-
-
-def is_standard(op: Op) -> bool:
-    """Whether an operation stands in OpenVINO's operation sets."""
-    return op.version > 0

@@ -15,6 +15,7 @@ from ...ir.types import TensorType, Type
 from ..frontends.xml.attributes import ABSENT, EXTRA
 from ..frontends.xml.catalog import DIALECT
 from ..frontends.xml.parameters import BOUNDS, SIZES
+from .bodies import named_bodies, port_maps
 from .constants import Weights
 from .spelling import attribute_text, escape, names_text, shape_text
 
@@ -45,6 +46,10 @@ def number_layers(graph: Graph) -> Numbering:
     middle = [node for node in graph.order() if node in needed and node not in ends]
     order = [*graph.parameters, *middle, *graph.sinks, *graph.results]
     return Numbering(order, {node: i for i, node in enumerate(order)})
+
+
+def _layer_ids(graph: Graph) -> dict[int, int]:
+    return number_layers(graph).ids
 
 
 class NetWriter:
@@ -113,8 +118,18 @@ class NetWriter:
             head |= {"output_names": names_text(names)} if names else {}
         self.open("layer", head)
         self._data(op)
+        for tag, entries in port_maps(op, _input_count(graph, node), _layer_ids):
+            self.open(tag)
+            for name, pairs in entries:
+                self.element(name, pairs)
+            self.close(tag)
         self._rt_info(_layer_info(graph, node))
         self._ports(graph, node)
+        for tag, body in named_bodies(op):
+            self.open(tag)
+            self.net(body)
+            self.element("rt_info")
+            self.close(tag)
         self.close("layer")
 
     def _data(self, op: Op) -> None:
@@ -129,7 +144,7 @@ class NetWriter:
         elif isinstance(op, Parameter):
             data = {"shape": shape_text(op.shape), "element_type": op.element_type.value}
         else:
-            data = _attributes(op, extra=False)
+            data = {} if op.bodies() else _attributes(op, extra=False)
         if data:
             self.element("data", data)
 
@@ -204,7 +219,7 @@ def _attributes(op: Op, *, extra: bool) -> Pairs:
     out: Pairs = {}
     for attribute in op.attributes():
         value = getattr(op, attribute.name)
-        if isinstance(value, Graph) or (attribute.name in special) is not extra:
+        if (attribute.name in special) is not extra:
             continue
         if extra and value == attribute.default:
             continue

@@ -90,7 +90,7 @@ ALL_OPS: tuple[type[Op], ...] = (
 # How the kinds are spelled in XML where that differs (OpenVINO reads both).
 XML_NAMES = {"Constant": "Const", "Relu": "ReLU", "PRelu": "PReLU", "Softmax": "SoftMax"}
 
-_ALIASES = {xml.lower(): kind.lower() for kind, xml in XML_NAMES.items()}
+_ALIASES = {xml.lower(): kind.lower() for kind, xml in XML_NAMES.items()} | {"xor": "logicalxor"}
 _BY_KIND: dict[str, list[type[Op]]] = {}
 for _cls in sorted(ALL_OPS, key=lambda c: c.version):
     _BY_KIND.setdefault(_cls.kind.lower(), []).append(_cls)

@@ -116,7 +116,10 @@ class GroupConvolution(_Convolution):
 @dataclass(frozen=True)
 class _Backprop(Op):
     """Base. The gradient of a convolution with respect to its data, used as a layer: every input
-    element adds its kernel-sized patch to the output."""
+    element adds its kernel-sized patch to the output, from which paddings are then cut off.
+
+    auto_pad same_* distributes what `output_shape` cuts; without that input it has no effect.
+    """
 
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("data"),
@@ -158,8 +161,6 @@ class _Backprop(Op):
         spatial: Sequence[Dim]
         if output_shape is not None:
             spatial = known_dims(output_shape) or unknown_shape(self, len(shape) - 2)
-        elif windows.same:
-            spatial = [d * s for d, s in zip(shape[2:], windows.strides, strict=True)]
         else:
             pads = zip(windows.pads_begin, windows.pads_end, strict=True)
             full = self._full(windows, shape[2:])
@@ -179,7 +180,7 @@ class _Backprop(Op):
         batch, sizes = data.shape[0], data.shape[2:]
         windows = self._windows(kernel)
         full = [int(d) for d in self._full(windows, sizes) if isinstance(d, int)]
-        begin, want = self._cut(windows, sizes, full, target)
+        begin, want = self._cut(windows, full, target)
         room = [max(f, b + w) for f, b, w in zip(full, begin, want, strict=True)]
         rows = data.reshape(batch, groups, inputs, -1)
         matrix = weights.reshape(groups, inputs, -1).swapaxes(1, 2)
@@ -199,21 +200,20 @@ class _Backprop(Op):
     def _cut(
         self,
         windows: Windows,
-        sizes: Sequence[int],
         full: Sequence[int],
         target: Sequence[int] | None,
     ) -> tuple[list[int], list[int]]:
         """Where the output begins in the full one, and its sizes."""
         begin = list(windows.pads_begin)
-        if target is None and not windows.same:
+        if target is None:
             pads = zip(windows.pads_begin, windows.pads_end, strict=True)
             return begin, [f - b - e for f, (b, e) in zip(full, pads, strict=True)]
-        if target is None:
-            target = [n * s for n, s in zip(sizes, windows.strides, strict=True)]
         if windows.same:
+            # The odd element of padding is at the beginning for same_upper: the opposite of what
+            # a convolution does, as OpenVINO's specification has it.
             total = [max(f - t, 0) for f, t in zip(full, target, strict=True)]
             upper = windows.auto_pad == "same_upper"
-            begin = [t // 2 if upper else t - t // 2 for t in total]
+            begin = [t - t // 2 if upper else t // 2 for t in total]
         return begin, list(target)
 
 

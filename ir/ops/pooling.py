@@ -127,7 +127,10 @@ class MaxPool(MaxPool8):
 
 @dataclass(frozen=True)
 class AvgPool1(_Pool):
-    """The mean of each window; padding counts unless `exclude_pad`."""
+    """The mean of each window; padding counts unless `exclude_pad`.
+
+    Where rounding is "ceil", what a window covers beyond the padding counts as well.
+    """
 
     kind: ClassVar[str] = "AvgPool"
     exclude_pad: bool = attr(xml="exclude-pad", default=False)
@@ -140,26 +143,30 @@ class AvgPool1(_Pool):
         windows = self.windows()
         view = windows.view(data.astype(np.float64), 0)
         axes = tuple(range(data.ndim, view.ndim))
-        # Ones where an element counts: the data, and its padding where that is included.
-        sizes = data.shape[2:]
+        count: Any = np.prod(windows.kernel)
         if self.exclude_pad:
-            counted = windows.view(np.ones((1, 1, *sizes)), 0)
-        else:
-            pads = windows.pads(sizes)
-            padded = Windows.of(
-                windows.kernel, windows.strides, windows.dilations, (), (), "explicit", "ceil"
-            )
-            whole = [n + b + e for n, (b, e) in zip(sizes, pads, strict=True)]
-            counted = padded.view(np.ones((1, 1, *whole)), 0)
-            counted = counted[tuple(slice(0, n) for n in (1, 1, *view.shape[2 : data.ndim]))]
+            count = windows.view(np.ones((1, 1, *data.shape[2:])), 0).sum(axis=axes)
+        elif windows.rounding == "ceil_torch":
+            count = self._inside(windows, data.shape[2:], view.shape[2 : data.ndim])
         with np.errstate(all="ignore"):
-            mean = view.sum(axis=axes) / counted.sum(axis=axes)
+            mean = view.sum(axis=axes) / count
         return (cast_array(np.asarray(mean), DType.from_numpy(data.dtype)),)
+
+    @staticmethod
+    def _inside(windows: Windows, sizes: tuple[int, ...], counts: tuple[int, ...]) -> Array:
+        """How many elements of each window are data or its padding, not beyond both."""
+        whole = [n + b + e for n, (b, e) in zip(sizes, windows.pads(sizes), strict=True)]
+        free = Windows.of(
+            windows.kernel, windows.strides, windows.dilations, (), (), "explicit", "ceil"
+        )
+        view = free.view(np.ones((1, 1, *whole)), 0)
+        view = view[(slice(None), slice(None), *(slice(0, n) for n in counts))]
+        return np.asarray(view.sum(axis=tuple(range(2 + len(sizes), view.ndim))))
 
 
 @dataclass(frozen=True)
 class AvgPool14(AvgPool1):
-    """As AvgPool-1, with rounding_type ceil_torch."""
+    """As AvgPool-1, with rounding_type ceil_torch: nothing beyond the padding counts."""
 
     version: ClassVar[int] = 14
 

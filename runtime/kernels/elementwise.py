@@ -18,6 +18,7 @@ from ..codegen.kernel import Buffer, open_kernel, share
 from ..codegen.values import Value, integer
 from .contract import Kernel
 from .scalar import Guard, emit_program
+from .transpose import emit_transpose, transposed_axis
 from .walk import Lane, Part, Rows, Sizes, base_pointer, coalesce, has_masks, part_of
 
 # Rows up to this many bytes are split whole among workers.
@@ -39,9 +40,14 @@ def generate(spec: ElementwiseSpec, target: Target, symbol: str) -> Kernel:
     if space.is_empty:
         f.ret(0)
         return Kernel(symbol, module.text())
+    pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
+    turned = transposed_axis(spec, space)
+    if turned is not None:
+        emit_transpose(f, spec, sizes, space, turned, pointers, k.worker, k.workers)
+        f.ret(0)
+        return Kernel(symbol, module.text())
     axes = space.axes or (1,)
     strides = [s or (1,) for s in space.strides]
-    pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
     rows = Rows(
         f, sizes, axes[:-1], pointers, [o.dtype for o in operands], [s[:-1] for s in strides]
     )

@@ -1,4 +1,4 @@
-"""Makes `tiny_plans` importable by the tests of this folder (import mode importlib adds no path)."""
+"""Makes `tiny_plans` importable by this folder's tests (import mode importlib adds no path)."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The native driver: order, status, floating-point mode, calls that are busy, the interpreter lock."""
+"""The native driver: order, status, floating-point mode, busy calls, the interpreter lock."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 
 import numpy as np
 import pytest
-from tiny_plans import TARGET, Maker, chain, chain_answer, data, i64
-
 from irc.ir.errors import ExecutionError
 from irc.ir.target import generic
-from irc.runtime import driver as native
+from irc.runtime import words
 from irc.runtime.codegen.llvm import emit_object
-from irc.runtime.driver import driver_text, load_driver
+from irc.runtime.driver import load_driver
+from irc.runtime.driver_code import driver_text
 from irc.runtime.session import Session
+from tiny_plans import TARGET, Maker, chain, chain_answer, data, i64
 
 FLUSH = 0x9FC0  # MXCSR with flush-to-zero and denormals-are-zero
 ROUND_UP = 0x5F80
@@ -86,11 +86,11 @@ def test_denormals_are_computed_under_a_flushing_caller() -> None:
 
 def table(kernels: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """(call, steps) of bare kernels without buffers."""
-    steps = np.zeros((len(kernels), native.STEP_WORDS), np.int64)
+    steps = np.zeros((len(kernels), words.STEP_WORDS), np.int64)
     steps[:, 0] = kernels
-    call = np.zeros(native.CALL_WORDS, np.int64)
-    call[native.CALL_STEPS] = steps.ctypes.data
-    call[native.CALL_COUNT], call[native.CALL_PARTS] = len(kernels), 1
+    call = np.zeros(words.CALL_WORDS, np.int64)
+    call[words.CALL_STEPS] = steps.ctypes.data
+    call[words.CALL_COUNT], call[words.CALL_PARTS] = len(kernels), 1
     return call, steps
 
 
@@ -119,9 +119,9 @@ def test_steps_run_in_order_and_stop_at_a_status() -> None:
     call, steps = table([ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions])
     assert load_driver().run(call.ctypes.data) == 7
     assert seen == [0, 1, 2]
-    assert (call[native.CALL_STATUS], call[native.CALL_STEP], call[native.CALL_PART]) == (7, 2, 0)
-    assert call[native.CALL_BUSY] == 0
-    call[native.CALL_COUNT] = 0
+    assert (call[words.CALL_STATUS], call[words.CALL_STEP], call[words.CALL_PART]) == (7, 2, 0)
+    assert call[words.CALL_BUSY] == 0
+    call[words.CALL_COUNT] = 0
     assert load_driver().run(call.ctypes.data) == 0 and len(seen) == 3
     del steps
 
@@ -139,7 +139,7 @@ def test_a_call_that_runs_elsewhere_is_refused() -> None:
     thread = threading.Thread(target=load_driver().run, args=(call.ctypes.data,))
     thread.start()
     assert inside.wait(10)
-    assert load_driver().run(call.ctypes.data) == native.BUSY
+    assert load_driver().run(call.ctypes.data) == words.BUSY
     go.set()
     thread.join()
     assert load_driver().run(call.ctypes.data) == 0
@@ -148,10 +148,10 @@ def test_a_call_that_runs_elsewhere_is_refused() -> None:
 
 def test_a_busy_bound_call_says_what_to_do() -> None:
     call = Session(chain().compile(), num_threads=1).bind(list(data(5)))
-    call._stretch.call[native.CALL_BUSY] = 1
+    call._stretch.call[words.CALL_BUSY] = 1
     with pytest.raises(ExecutionError, match="another thread"):
         call()
-    call._stretch.call[native.CALL_BUSY] = 0
+    call._stretch.call[words.CALL_BUSY] = 0
     assert (call()[0] == chain_answer(*data(5))).all()
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from irc.ir.errors import MemoryLimitError
+from irc.runtime.machine import memory_limit
 from irc.runtime.memory import (
     ALIGN,
     Placement,
@@ -18,7 +18,6 @@ from irc.runtime.memory import (
     place,
     round_up,
 )
-from irc.runtime.machine import memory_limit
 
 BUFFERS = st.lists(
     st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 8)), max_size=60
@@ -50,7 +49,9 @@ def test_live_buffers_never_overlap(rows: list[tuple[int, int, int]]) -> None:
     p = place(sizes, first, last)
     assert overlaps(p, sizes, first, last) == []
     assert all(o % ALIGN == 0 for o in p.offsets)
-    assert p.peak == max((int(o + round_up(s)) for o, s in zip(p.offsets, sizes)), default=0)
+    assert p.peak == max(
+        (int(o + round_up(s)) for o, s in zip(p.offsets, sizes, strict=True)), default=0
+    )
     assert p.peak >= live_peak(sizes, first, last)
 
 
@@ -73,7 +74,7 @@ def test_a_placement_serves_smaller_sizes(rows: list[tuple[int, int, int]], seed
 def test_live_peak_is_the_largest_live_set(rows: list[tuple[int, int, int]]) -> None:
     sizes, first, last = arrays(rows)
     by_step = [
-        sum(int(round_up(s)) for s, f, t in zip(sizes, first, last) if f <= step <= t)
+        sum(int(round_up(s)) for s, f, t in zip(sizes, first, last, strict=True) if f <= step <= t)
         for step in range(40)
     ]
     assert live_peak(sizes, first, last) == max(by_step)

@@ -8,14 +8,13 @@ import weakref
 
 import numpy as np
 import pytest
-from tiny_plans import TARGET, Maker, chain, chain_answer, compile_plan, data, generate
-
 from irc.ir.errors import VerificationError
 from irc.ir.target import generic
 from irc.runtime import program as programs
 from irc.runtime.kernels.contract import Kernel
 from irc.runtime.program import build_program, compilations
 from irc.runtime.session import Session
+from tiny_plans import TARGET, Maker, chain, chain_answer, compile_plan, data, generate
 
 
 class Disk(dict):

@@ -7,6 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from irc.ir import dim
+from irc.ir.errors import ExecutionError, InputError, MemoryLimitError
+from irc.ir.plan import Constant, Terminal
+from irc.ir.types import TensorType
+from irc.runtime.program import compilations
+from irc.runtime.session import Session
 from tiny_plans import (
     FUNCTIONS,
     Call,
@@ -20,13 +26,6 @@ from tiny_plans import (
     i64,
     make_plan,
 )
-
-from irc.ir import dim
-from irc.ir.errors import ExecutionError, InputError, MemoryLimitError
-from irc.ir.plan import Constant, Terminal
-from irc.ir.types import TensorType
-from irc.runtime.program import compilations
-from irc.runtime.session import Session
 
 SIZES = [0, 1, 5, 63, 64, 1000, 4096, 4097, 50_000]
 

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_plans import Maker, chain, chain_answer, data, i64
-
 from irc.ir.errors import ExecutionError, InputError
-from irc.runtime import driver as native
+from irc.runtime import words
 from irc.runtime.driver import load_driver
 from irc.runtime.session import Session
 from irc.runtime.threads import Gang, default_threads, gang
+from tiny_plans import Maker, chain, chain_answer, data, i64
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the gang needs futexes")
 PROGRAM = chain(length=9).compile()
@@ -61,10 +60,10 @@ def test_workers_take_part() -> None:
 
     function = KERNEL(meet)
     call, steps = table([ctypes.cast(function, ctypes.c_void_p).value or 0])
-    steps[:, 3] = native.SHARED
+    steps[:, 3] = words.SHARED
     g = gang(load_driver())
     g.grow(1)
-    call[native.CALL_PARTS], call[native.CALL_GANG], call[native.CALL_WAKE] = 2, g.address, 1
+    call[words.CALL_PARTS], call[words.CALL_GANG], call[words.CALL_WAKE] = 2, g.address, 1
     assert load_driver().run(call.ctypes.data) == 0
     assert len(set(names.values())) == 2
 
@@ -205,7 +204,7 @@ def test_eight_threads_with_a_gang() -> None:
             for _ in range(100):
                 if not (session.run([a, b])[0] == want).all() or not (call()[0] == want).all():
                     wrong.append(seed)
-        except BaseException as e:  # noqa: BLE001 - a thread's error must fail the test
+        except BaseException as e:
             wrong.append(e)
 
     threads = [threading.Thread(target=work, args=(s,)) for s in range(8)]
@@ -220,7 +219,7 @@ def test_eight_threads_with_a_gang() -> None:
 def test_a_stopped_gang_is_no_harm() -> None:
     own = Gang(load_driver())
     own.grow(2)
-    assert own.size == 2 and own.block[native.GANG_THREADS] == 2
+    assert own.size == 2 and own.block[words.GANG_THREADS] == 2
     own.stop()
     assert own.size == 0 and threading.active_count() < 50
     own.grow(2)
@@ -240,7 +239,7 @@ def test_sleeping_workers_use_no_time() -> None:
     session.run([a, b])
     time.sleep(0.05)
     g = gang(load_driver())
-    assert g.block[native.GANG_SLEEPERS] == g.size
+    assert g.block[words.GANG_SLEEPERS] == g.size
     before = time.process_time()
     time.sleep(0.3)
     assert time.process_time() - before < 0.1

@@ -10,21 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_plans import (
-    TARGET,
-    Call,
-    Maker,
-    N,
-    chain,
-    compile_plan,
-    data,
-    f32,
-    i64,
-    make_plan,
-    pick,
-    pointwise,
-)
-
 from irc.ir import dim
 from irc.ir.errors import Error, MemoryLimitError, VerificationError
 from irc.ir.plan import (
@@ -54,6 +39,22 @@ from irc.ir.specs import (
 from irc.ir.types import TensorType
 from irc.ir.verify_plan import verify_plan
 from irc.runtime.session import Session
+from tiny_plans import (
+    TARGET,
+    Call,
+    Maker,
+    N,
+    chain,
+    compile_plan,
+    data,
+    f32,
+    i64,
+    make_plan,
+    pick,
+    pointwise,
+)
+
+SIZE = DimArg(0)
 
 
 def change(plan: Plan, **parts: Any) -> Plan:
@@ -151,7 +152,7 @@ def test_a_good_plan_passes() -> None:
     verify_plan(PLAN)
 
 
-def shifted(n: Any = DimArg(0), **walk: Any) -> ElementwiseSpec:
+def shifted(n: Any = SIZE, **walk: Any) -> ElementwiseSpec:
     spec = pointwise("add", n)
     return dataclasses.replace(spec, inputs=(dataclasses.replace(spec.inputs[0], **walk),) * 2)
 

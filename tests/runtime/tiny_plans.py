@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from irc.ir import dim
 from irc.ir.dtype import DType
 from irc.ir.op import Op, Port

@@ -24,7 +24,7 @@ from .model_file import canonical_domain
 from .node import Builder, Imported, ImportFunction, OnnxNode
 from .ops import find_importer
 from .order import node_label, sort_nodes
-from .schemas import check_arity, check_types, function_body, signature
+from .schemas import attribute_defaults, check_arity, check_types, function_body, signature
 from .unsupported import Unsupported
 
 if TYPE_CHECKING:
@@ -217,8 +217,11 @@ class Importer:
         padded = [*node.inputs, *[None] * (len(function.input) - len(node.inputs))]
         values = dict(zip(function.input, padded, strict=True))
         bound = {a.name: a for a in function.attribute_proto} | node.attributes
+        if key_of(node.proto) not in self.functions:
+            bound = attribute_defaults(node.op_type, node.domain, node.version) | bound
         opsets = {canonical_domain(o.domain): o.version for o in function.opset_import}
-        order = sort_nodes(function.node, values, function.output, where)
+        wanted = [f for f, name in zip(function.output, node.proto.output, strict=False) if name]
+        order = sort_nodes(function.node, values, wanted, where)
         return Frame(
             function.node,
             order,

@@ -9,7 +9,7 @@ inferred at once, so shapes are at hand), and returns the value of each output:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -200,9 +200,9 @@ class OnnxNode:
             array = cast_array(array, dtype)
         return self.builder.constant(dtype, np.array(array, order="C"), self.origin)
 
-    def ints_value(self, values: Sequence[int]) -> Value:
+    def ints_value(self, values: Iterable[int]) -> Value:
         """A list of integers (axes, sizes) as an i64 vector."""
-        return self.constant(np.array(values, dtype=np.int64), DType.i64)
+        return self.constant(np.array(list(values), dtype=np.int64), DType.i64)
 
     def int_value(self, value: int) -> Value:
         """An integer as an i64 scalar."""

@@ -5,17 +5,18 @@ operator by others. The source is `onnx.defs`, so the rules are those of the ins
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ....ir.dim import Dim
 from ....ir.dtype import DType
-from ....ir.errors import ModelFormatError, ShapeError
+from ....ir.errors import ModelFormatError, ShapeError, UnsupportedOperationError
 from ....ir.types import OptionalType, SequenceType, TensorType, Type
 from .tensors import KINDS
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, NodeProto, TypeProto
+    from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
 _DTYPES: dict[str, DType] = {
     "float": DType.f32,
@@ -82,21 +83,22 @@ def signature(op_type: str, domain: str, opset: int) -> Signature | None:
     )
 
 
-def newest_opset(domain: str = "") -> int | None:
-    """The newest version of an operator set that the onnx package knows; None: unknown domain."""
+def check_opsets(versions: Mapping[str, int]) -> None:
+    """Refuse a version of ONNX's own operators that the onnx package does not know yet."""
     from onnx import defs
 
-    found = [s.since_version for s in _all_schemas() if s.domain == domain]
-    if domain == "":
-        return defs.onnx_opset_version()
-    return max(found, default=None)
-
-
-@functools.cache
-def _all_schemas() -> tuple[Any, ...]:
-    from onnx import defs
-
-    return tuple(defs.get_all_schemas_with_history())
+    newest, wanted = defs.onnx_opset_version(), versions.get("", 1)
+    if wanted < 1:
+        raise ModelFormatError(
+            "the model imports a version of the operator set that does not exist", got=wanted
+        )
+    if wanted > newest:
+        raise UnsupportedOperationError(
+            "the model needs a newer operator set than the onnx package knows",
+            got=f"ai.onnx {wanted}",
+            expected=f"at most {newest}",
+            fix="upgrade the onnx package, or convert the model with onnx.version_converter",
+        )
 
 
 def _schema(op_type: str, domain: str, opset: int) -> Any:
@@ -153,6 +155,13 @@ def check_types(found: Signature, types: list[Type | None], where: str) -> None:
                 got=type_.dtype,
                 expected=allowed,
             )
+
+
+def attribute_defaults(op_type: str, domain: str, opset: int) -> dict[str, AttributeProto]:
+    """The default values of an operator's attributes; those without one are left out."""
+    schema = _schema(op_type, domain, opset)
+    attributes = {} if schema is None else schema.attributes
+    return {n: a.default_value for n, a in attributes.items() if a.default_value.type}
 
 
 def function_body(

@@ -8,7 +8,7 @@ and every output of the layer has to come from somewhere, once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ....ir.graph import Graph
 from ....ir.op import Op
@@ -107,7 +107,7 @@ class _Iterating:
             else:
                 place = _inner(self.layer, entry, self.body, graph.parameters, "Parameter")
                 _once(self.layer, entry, inputs, place, self._input(entry, place))
-        given = {
+        given: dict[str, Any] = {
             "body": graph,
             "ports": _complete(
                 self.layer, inputs, len(graph.parameters), "a parameter of the body"
@@ -161,7 +161,7 @@ class _Iterating:
 
     def _slicing(self, entry: MapEntry) -> tuple[int, dict[str, int]]:
         """Axis and the other numbers of a sliced input or joined output."""
-        given = {
+        given: dict[str, Any] = {
             name: _number(self.layer, entry, name) for name in _PARTS if name in entry.attributes
         }
         if given.get("stride") == 0:

@@ -336,8 +336,18 @@ class Inner:
         partial = f.at(self.partial, f.mul(slot, t.mr * t.nr), g.acc)
         f.call_function(
             g.tile(shape), loops.frame, a, b, m, n, rows, f.sub(loops.n, n),
-            self.depth, self.first, self.last, partial,
+            self.depth, self.first, self.last, partial, *self.soon(b, down),
         )  # fmt: skip
+
+    def soon(self, b: Value, down: Value) -> tuple[Value, Value]:
+        """What a tile prefetches: its part of the next panel, and bytes per step of K."""
+        f, g, t = self.loops.f, self.loops.g, self.loops.g.tiling
+        if not t.prefetch:
+            return b, integer(0)
+        tiles = f.smax(f.sub(self.rows[1], self.rows[0]), 1)
+        pace = f.udiv(integer(t.nr * g.bytes), tiles)
+        panel = f.mul(self.loops.k, t.nr * g.bytes)
+        return f.offset(b, f.add(panel, f.mul(f.mul(down, self.depth), pace))), pace
 
 
 def split(

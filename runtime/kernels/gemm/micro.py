@@ -129,7 +129,7 @@ class Context:
             ),
             [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
             + [(I64, n) for n in ("m", "n", "rows", "cols", "k")]
-            + [(I1, "first"), (I1, "last"), ("ptr noalias", "partial")],
+            + [(I1, "first"), (I1, "last"), ("ptr noalias", "partial"), ("ptr", "soon"), (I64, "pace")],
             attributes="nounwind noinline",
             linkage="internal",
         )
@@ -197,6 +197,8 @@ class Context:
         panel = self.size(f, p["frame"], b.row)
 
         def step(k: Value) -> None:
+            if t.prefetch:
+                f.prefetch(f.offset(p["soon"], f.mul(k, p["pace"])), locality=2)
             row = f.at(p["b"], f.mul(k, b_step), b_type)
             bs: list[Value] = []
             for q, c in enumerate(columns):

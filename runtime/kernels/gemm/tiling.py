@@ -52,6 +52,7 @@ class Tiling:
     a_row: int  # elements between rows (columns) of a packed strip of A
     pack_b: bool
     unroll: int
+    prefetch: bool
 
     @property
     def strip(self) -> int:
@@ -102,6 +103,7 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
         pack_a=pack_a,
         a_row=a_row,
         pack_b=pack_b,
+        prefetch=False,
         unroll=max(1, min(8, 24 // (mr * vectors * panels) + 1)),
     )
 

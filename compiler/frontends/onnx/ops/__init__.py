@@ -1,0 +1,57 @@
+"""Which function imports which ONNX operator: one table per family, joined here.
+
+A table maps an operator to its importers by the version of the operator set since which each
+holds. Operators of other domains are called "domain::Name".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from . import (
+    activation,
+    arithmetic,
+    constant,
+    convolution,
+    indexing,
+    logic,
+    matrix,
+    normalization,
+    pooling,
+    reduction,
+    reshaping,
+    slicing,
+)
+
+if TYPE_CHECKING:
+    from ..node import ImportFunction
+
+Table: TypeAlias = "Mapping[str, Mapping[int, ImportFunction]]"
+
+_FAMILIES: tuple[Table, ...] = (
+    activation.IMPORTERS,
+    arithmetic.IMPORTERS,
+    constant.IMPORTERS,
+    convolution.IMPORTERS,
+    indexing.IMPORTERS,
+    logic.IMPORTERS,
+    matrix.IMPORTERS,
+    normalization.IMPORTERS,
+    pooling.IMPORTERS,
+    reduction.IMPORTERS,
+    reshaping.IMPORTERS,
+    slicing.IMPORTERS,
+)
+IMPORTERS: dict[str, Mapping[int, ImportFunction]] = {
+    op_type: versions for family in _FAMILIES for op_type, versions in family.items()
+}
+
+
+def find_importer(op_type: str, domain: str, version: int) -> ImportFunction | None:
+    """The importer of an operator in a version of its operator set, or None."""
+    versions = IMPORTERS.get(f"{domain}::{op_type}" if domain else op_type)
+    if versions is None:
+        return None
+    since = max((v for v in versions if v <= version), default=None)
+    return None if since is None else versions[since]

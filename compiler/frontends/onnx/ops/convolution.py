@@ -1,0 +1,114 @@
+"""Convolutions and their transposes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .....ir.graph import Value
+from .....ir.ops import (
+    Add,
+    Convolution,
+    ConvolutionBackpropData,
+    GroupConvolution,
+    GroupConvolutionBackpropData,
+    Reshape,
+)
+from .plain import reshaped_constant, unsqueezed
+
+if TYPE_CHECKING:
+    from ..node import ImportFunction, OnnxNode
+
+AUTO_PADS = {
+    "NOTSET": "explicit",
+    "SAME_UPPER": "same_upper",
+    "SAME_LOWER": "same_lower",
+    "VALID": "valid",
+}
+
+
+def spatial_attributes(n: OnnxNode) -> dict[str, Any]:
+    """strides, dilations, paddings and auto_pad as our operations take them."""
+    mode = n.text("auto_pad", "NOTSET")
+    if mode not in AUTO_PADS:
+        raise n.error("unknown auto_pad", got=mode, expected=", ".join(AUTO_PADS))
+    pads = n.integers("pads", [])
+    if len(pads) % 2:
+        raise n.error("pads lists a begin and an end for each axis", got=pads)
+    if mode != "NOTSET":
+        pads = []
+    half = len(pads) // 2
+    return {
+        "strides": tuple(n.integers("strides", [])),
+        "dilations": tuple(n.integers("dilations", [])),
+        "pads_begin": tuple(pads[:half]),
+        "pads_end": tuple(pads[half:]),
+        "auto_pad": AUTO_PADS[mode],
+    }
+
+
+def _checked_filters(n: OnnxNode) -> Value:
+    filters, declared = n.input(1), n.integers("kernel_shape", None)
+    shape = n.shape(filters)
+    if shape is None:
+        raise n.unsupported("filters of unknown rank")
+    if declared is not None and any(
+        isinstance(d, int) and d != k for d, k in zip(shape[2:], declared, strict=False)
+    ):
+        raise n.misfit("kernel_shape contradicts the filters", got=declared, expected=shape[2:])
+    return filters
+
+
+def _grouped(n: OnnxNode, filters: Value, groups: int) -> Value:
+    """[G * first, second, kernel...] as [G, first, second, kernel...]."""
+    shape = n.shape(filters)
+    assert shape is not None
+    first = shape[0]
+    if not isinstance(first, int) or groups < 1 or first % groups:
+        raise n.misfit("the filters do not split into groups", got=f"{first} in {groups} groups")
+    target = [groups, first // groups, *shape[1:]]
+    if n.builder.graph.op(filters.node).kind == "Constant":
+        return reshaped_constant(n, filters, [int(d) for d in target if isinstance(d, int)])
+    if not all(isinstance(d, int) for d in target):
+        raise n.unsupported("filters of unknown size in groups")
+    return n.add(Reshape(), filters, n.ints_value([int(d) for d in target if isinstance(d, int)]))
+
+
+def _biased(n: OnnxNode, result: Value, bias: Value | None, rank: int) -> Value:
+    if bias is None:
+        return result
+    return n.add(Add(), result, unsqueezed(n, bias, [0, *range(2, rank)]))
+
+
+def conv(n: OnnxNode) -> Value:
+    filters, groups, attributes = _checked_filters(n), n.integer("group", 1), spatial_attributes(n)
+    rank = n.rank(filters)
+    if groups == 1:
+        result = n.add(Convolution(**attributes), n.input(0), filters)
+    else:
+        op = GroupConvolution(**attributes)
+        result = n.add(op, n.input(0), _grouped(n, filters, groups))
+    return _biased(n, result, n.optional(2), rank)
+
+
+def conv_transpose(n: OnnxNode) -> Value:
+    filters, groups, attributes = _checked_filters(n), n.integer("group", 1), spatial_attributes(n)
+    rank = n.rank(filters)
+    attributes["output_padding"] = tuple(n.integers("output_padding", []))
+    target = n.integers("output_shape", None)
+    shape = None
+    if target is not None:
+        # The paddings follow from the sizes; more of them at the end, or where SAME_UPPER says.
+        shape = n.ints_value(target[-(rank - 2) :])
+        if attributes["auto_pad"] == "explicit":
+            attributes |= {"auto_pad": "same_lower", "pads_begin": (), "pads_end": ()}
+    if groups > 1:
+        filters = _grouped(n, filters, groups)
+    cls = ConvolutionBackpropData if groups == 1 else GroupConvolutionBackpropData
+    result = n.add(cls(**attributes), n.input(0), filters, shape)
+    return _biased(n, result, n.optional(2), rank)
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    "Conv": {1: conv},
+    "ConvTranspose": {1: conv_transpose},
+}

@@ -1,0 +1,96 @@
+"""Comparisons, logic, choices and changes of element type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .....ir.dtype import DType
+from .....ir.graph import Value
+from .....ir.ops import (
+    Abs,
+    Convert,
+    Equal,
+    Greater,
+    GreaterEqual,
+    Identity,
+    IsInf,
+    IsNaN,
+    Less,
+    LessEqual,
+    LogicalAnd,
+    LogicalNot,
+    LogicalOr,
+    LogicalXor,
+    Select,
+)
+from ..tensors import element_type
+from .plain import aligned_binary, binary, unary
+
+if TYPE_CHECKING:
+    from ..node import ImportFunction, OnnxNode
+
+# Casts without saturation: the largest magnitude that still rounds to a number, whether it does
+# so itself (ties go to even), and whether what is beyond becomes infinity (else NaN).
+_WITHOUT_SATURATION: dict[DType, tuple[float, bool, bool]] = {
+    DType.f8e4m3: (464.0, True, False),
+    DType.f8e4m3fnuz: (248.0, False, False),
+    DType.f8e5m2: (61440.0, False, True),
+    DType.f8e5m2fnuz: (61440.0, False, False),
+}
+
+
+def is_inf(n: OnnxNode) -> Value:
+    negative, positive = n.flag("detect_negative", True), n.flag("detect_positive", True)
+    return n.add(IsInf(detect_negative=negative, detect_positive=positive), n.input(0))
+
+
+def cast(n: OnnxNode) -> Value:
+    return _cast(n, element_type(n.integer("to"), n.origin))
+
+
+def cast_like(n: OnnxNode) -> Value:
+    return _cast(n, n.dtype(n.input(1)))
+
+
+def _cast(n: OnnxNode, to: DType) -> Value:
+    x = n.input(0)
+    saturate, mode = n.flag("saturate", True), n.text("round_mode", "up")
+    if to is DType.f8e8m0 and (mode != "nearest" or not saturate):
+        raise n.unsupported(f"a cast to {to} with round_mode {mode}, saturate {int(saturate)}")
+    source = n.dtype(x)
+    if to is source:
+        return n.add(Identity(), x)
+    result = n.add(Convert(to), x)
+    if saturate or to not in _WITHOUT_SATURATION or not source.is_float:
+        return result
+    limit, reached, infinite = _WITHOUT_SATURATION[to]
+    wide = x if source in (DType.f32, DType.f64) else n.add(Convert(DType.f32), x)
+    size = n.add(Abs(), wide)
+    inside = n.add(LessEqual() if reached else Less(), size, n.like(wide, limit))
+    beyond = n.constant(np.array(np.nan, to.numpy), to)
+    if infinite:
+        signs = [n.constant(np.array(v, to.numpy), to) for v in (np.inf, -np.inf)]
+        positive = n.add(Greater(), wide, n.like(wide, 0))
+        numeric = n.add(Equal(), wide, wide)  # NaN stays NaN
+        beyond = n.add(Select(), numeric, n.add(Select(), positive, *signs), beyond)
+    return n.add(Select(), inside, result, beyond)
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    "Equal": {1: aligned_binary(Equal), 7: binary(Equal)},
+    "Greater": {1: aligned_binary(Greater), 7: binary(Greater)},
+    "Less": {1: aligned_binary(Less), 7: binary(Less)},
+    "GreaterOrEqual": {12: binary(GreaterEqual)},
+    "LessOrEqual": {12: binary(LessEqual)},
+    "And": {1: aligned_binary(LogicalAnd), 7: binary(LogicalAnd)},
+    "Or": {1: aligned_binary(LogicalOr), 7: binary(LogicalOr)},
+    "Xor": {1: aligned_binary(LogicalXor), 7: binary(LogicalXor)},
+    "Not": {1: unary(LogicalNot)},
+    "IsNaN": {9: unary(IsNaN)},
+    "IsInf": {10: is_inf},
+    "Where": {9: lambda n: n.add(Select(), n.input(0), n.input(1), n.input(2))},
+    "Cast": {6: cast},
+    "CastLike": {15: cast_like},
+}

@@ -1,0 +1,117 @@
+"""Normalisations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .....ir.dtype import DType
+from .....ir.graph import Value
+from .....ir.ops import (
+    LRN,
+    MVN,
+    Add,
+    BatchNormInference,
+    Divide,
+    Equal,
+    GroupNormalization,
+    LayerNorm,
+    Multiply,
+    ReduceL1,
+    ReduceL2,
+    ReduceMean,
+    RMSNorm,
+    Select,
+    Sqrt,
+    Subtract,
+)
+from .plain import converted, unsqueezed
+
+if TYPE_CHECKING:
+    from ..node import ImportFunction, Imported, OnnxNode
+
+
+def layer_normalization(n: OnnxNode) -> Imported:
+    """Further outputs are the mean and 1 / sqrt(variance + epsilon)."""
+    x, axis, eps = n.input(0), n.integer("axis", -1), n.number("epsilon", 1e-5)
+    stash = n.integer("stash_type", 1)
+    result = n.add(LayerNorm(axis, eps), x, n.input(1), n.optional(2))
+    if not (n.wants(1) or n.wants(2)):
+        return result
+    if stash == 1 and n.dtype(x) is not DType.f64:
+        x = converted(n, x, DType.f32)
+    rank = n.rank(x)
+    axes = n.ints_value(range(n.axis(axis, rank), rank))
+    mean = n.add(ReduceMean(keep_dims=True), x, axes)
+    centred = n.add(Subtract(), x, mean)
+    variance = n.add(ReduceMean(keep_dims=True), n.add(Multiply(), centred, centred), axes)
+    deviation = n.add(Sqrt(), n.add(Add(), variance, n.like(x, eps)))
+    return result, mean, n.add(Divide(), n.like(x, 1), deviation)
+
+
+def rms_normalization(n: OnnxNode) -> Value:
+    x, axis, eps = n.input(0), n.integer("axis", -1), n.number("epsilon", 1e-5)
+    n.has("stash_type")
+    scale, dtype = n.input(1), n.dtype(n.input(1))
+    result = n.add(RMSNorm(axis, eps), x, converted(n, scale, n.dtype(x)))
+    return converted(n, result, dtype)
+
+
+def batch_normalization(n: OnnxNode) -> Imported:
+    x, *parameters = (n.input(i) for i in range(5))
+    training = n.version < 7 and not n.flag("is_test")
+    if training or n.flag("training_mode") or any(n.wants(i) for i in range(1, 5)):
+        raise n.unsupported("BatchNormalization in training mode")
+    if n.version < 9 and not n.flag("spatial", True):
+        raise n.unsupported("BatchNormalization with spatial=0")
+    n.has("momentum")
+    op = BatchNormInference(n.number("epsilon", 1e-5))
+    return n.add(op, x, *(converted(n, p, n.dtype(x)) for p in parameters))
+
+
+def instance_normalization(n: OnnxNode) -> Value:
+    x, eps = n.input(0), n.number("epsilon", 1e-5)
+    spatial = range(2, n.rank(x))
+    normal = n.add(MVN(True, eps, "INSIDE_SQRT"), x, n.ints_value(spatial))
+    scale, bias = (unsqueezed(n, n.input(i), range(1, n.rank(x) - 1)) for i in (1, 2))
+    return n.add(Add(), n.add(Multiply(), normal, scale), bias)
+
+
+def group_normalization(n: OnnxNode) -> Value:
+    """Since version 21, scale and bias stand per channel."""
+    x, dtype = n.input(0), n.dtype(n.input(0))
+    n.has("stash_type")
+    op = GroupNormalization(n.integer("num_groups"), n.number("epsilon", 1e-5))
+    return n.add(op, x, *(converted(n, n.input(i), dtype) for i in (1, 2)))
+
+
+def mean_variance_normalization(n: OnnxNode) -> Value:
+    axes = n.ints_value(n.integers("axes", [0, 2, 3]))
+    return n.add(MVN(True, 1e-9, "OUTSIDE_SQRT"), n.input(0), axes)
+
+
+def lp_normalization(n: OnnxNode) -> Value:
+    """x / its norm along an axis, 0 where the norm is 0."""
+    x, p = n.input(0), n.integer("p", 2)
+    if p not in (1, 2):
+        raise n.error("LpNormalization takes the norms 1 and 2", got=p)
+    axis = n.ints_value([n.integer("axis", -1)])
+    norm = n.add((ReduceL1 if p == 1 else ReduceL2)(keep_dims=True), x, axis)
+    empty = n.add(Equal(), norm, n.like(x, 0))
+    return n.add(Divide(), x, n.add(Select(), empty, n.like(x, 1), norm))
+
+
+def lrn(n: OnnxNode) -> Value:
+    op = LRN(n.number("alpha", 1e-4), n.number("beta", 0.75), n.number("bias", 1.0), n.integer("size"))
+    return n.add(op, n.input(0), n.ints_value([1]))
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    "LayerNormalization": {17: layer_normalization},
+    "RMSNormalization": {23: rms_normalization},
+    "BatchNormalization": {1: batch_normalization},
+    "InstanceNormalization": {6: instance_normalization},
+    "GroupNormalization": {21: group_normalization},
+    "MeanVarianceNormalization": {9: mean_variance_normalization},
+    "LpNormalization": {1: lp_normalization},
+    "LRN": {1: lrn},
+}

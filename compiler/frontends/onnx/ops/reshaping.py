@@ -1,0 +1,95 @@
+"""The same elements in another shape or order; values repeated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .....ir.graph import Value
+from .....ir.ops import (
+    Broadcast,
+    Identity,
+    Reshape,
+    Squeeze,
+    Tile,
+    Transpose,
+    Unsqueeze,
+)
+from .plain import flattened
+
+if TYPE_CHECKING:
+    from ..node import ImportFunction, OnnxNode
+
+
+def reshape_attribute(n: OnnxNode) -> Value:
+    return n.add(Reshape(special_zero=True), n.input(0), n.ints_value(n.integers("shape")))
+
+
+def reshape(n: OnnxNode) -> Value:
+    """A 0 copies the input's size, unless `allowzero`."""
+    allowed = n.flag("allowzero")
+    target = n.known(n.input(1))
+    if allowed and target is not None and 0 in target and -1 in target:
+        raise n.misfit("with allowzero, a target has no 0 beside a -1", got=target)
+    return n.add(Reshape(special_zero=not allowed), n.input(0), n.input(1))
+
+
+def transpose(n: OnnxNode) -> Value:
+    """Without `perm` the axes are reversed."""
+    x, perm = n.input(0), n.integers("perm", None)
+    shape = n.shape(x)
+    if perm is None:
+        perm = [] if shape is None else list(reversed(range(len(shape))))
+    if shape is not None and sorted(perm) != list(range(len(shape))):
+        raise n.misfit(
+            "perm has to list every axis once", got=perm, expected=f"0 to {len(shape) - 1}"
+        )
+    return n.add(Identity(), x) if shape == () else n.add(Transpose(), x, n.ints_value(perm))
+
+
+def squeeze_attribute(n: OnnxNode) -> Value:
+    axes = n.integers("axes", None)
+    return n.add(Squeeze(), n.input(0), None if axes is None else n.ints_value(axes))
+
+
+def squeeze(n: OnnxNode) -> Value:
+    return n.add(Squeeze(), n.input(0), n.optional(1))
+
+
+def unsqueeze_attribute(n: OnnxNode) -> Value:
+    return n.add(Unsqueeze(), n.input(0), n.ints_value(n.integers("axes")))
+
+
+def unsqueeze(n: OnnxNode) -> Value:
+    return n.add(Unsqueeze(), n.input(0), n.input(1))
+
+
+def flatten(n: OnnxNode) -> Value:
+    x = n.input(0)
+    rank, axis = n.rank(x), n.integer("axis", 1)
+    if not -rank <= axis <= rank:
+        raise n.misfit("axis is out of range", got=axis, expected=f"{-rank}..{rank}")
+    return flattened(n, x, axis + rank if axis < 0 else axis)
+
+
+def expand(n: OnnxNode) -> Value:
+    return n.add(Broadcast("bidirectional"), n.input(0), n.input(1))
+
+
+def tile(n: OnnxNode) -> Value:
+    x, repeats = n.input(0), n.input(1)
+    shape, count = n.shape(x), n.shape(repeats)
+    if shape is not None and count is not None and isinstance(count[0], int):
+        if count[0] != len(shape):
+            raise n.misfit("Tile repeats every axis", got=count[0], expected=len(shape))
+    return n.add(Tile(), x, repeats)
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    "Reshape": {1: reshape_attribute, 5: reshape},
+    "Transpose": {1: transpose},
+    "Squeeze": {1: squeeze_attribute, 13: squeeze},
+    "Unsqueeze": {1: unsqueeze_attribute, 13: unsqueeze},
+    "Flatten": {1: flatten},
+    "Expand": {8: expand},
+    "Tile": {6: tile},
+}

@@ -1,0 +1,291 @@
+"""A region at addresses: the tables that the driver walks, for one context and shape.
+
+Between native stretches of a region stand its host steps, evaluated on views of the buffers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ir.errors import Error, ExecutionError
+from ..ir.op import Op
+from ..ir.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
+from ..ir.specs import STATUS_TEXT
+from . import words
+from .regions import Evaluate, Layout, RegionCode
+from .threads import HOLD_WORK, gang
+
+Array = npt.NDArray[Any]
+
+# Up to this size it is quicker to copy an input or output (to 0.3 us from the first cache) than
+# to look up its address and write it into the tables (0.6 us in Python).
+SMALL: Final = 16 << 10
+
+
+class Frame:
+    """A region at addresses: its tables, for one context and one set of shapes.
+
+    Not for two threads at once. `arena`, `scratch`: address-stable arrays of the context.
+    """
+
+    def __init__(
+        self,
+        code: RegionCode,
+        layout: Layout,
+        arena: Array,
+        scratch: Array,
+        stride: int,
+        team: int,
+    ) -> None:
+        self.code, self.layout = code, layout
+        tables, region = code.tables, code.region
+        self._base = np.zeros(len(region.buffers), np.int64)
+        for b, array in code.constants.items():
+            self._base[b] = address_of(array)
+        self.pointers = np.zeros(len(tables.operand_buffer), np.int64)
+        self.dims = tables.dims(layout.sizes)
+        n = len(code.addresses)
+        self.table = np.zeros((n, words.STEP_WORDS), np.int64)
+        self.table[:, 0] = code.addresses
+        self.table[:, 1] = address_of(self.pointers) + 8 * tables.operand_start[:n]
+        self.table[:, 2] = address_of(self.dims) + 8 * tables.step_dims_start[:n]
+        self.table[:, 3] = layout.flags
+        self._inner = layout.sizes.inner[tables.operand_buffer]
+        self._scratch, self._stride = scratch, stride
+        driver = code.program.driver
+        hold = layout.work < HOLD_WORK and not layout.shares
+        self.native = driver.run_held if hold else driver.run
+        self.stretches: list[Stretch | int] = [
+            Stretch(self, s, team if layout.shares else 0) if isinstance(s, range) else s
+            for s in code.segments
+        ]
+        self._in: list[Any] = [None] * len(region.inputs)
+        self._out: list[Any] = [None] * len(region.outputs)
+        self._own: list[tuple[int, Array]] = []  # small inputs: number, our copy
+        self._far: list[int] = []  # inputs used in place
+        self._make: list[tuple[int, tuple[int, ...], Any]] = []  # outputs made afresh
+        self._small_out: list[tuple[int, Array]] = []
+        self.rebase(arena)
+        self._set_up()
+
+    def _set_up(self) -> None:
+        buffers, sizes = self.code.region.buffers, self.layout.sizes
+        for n, b in enumerate(self.code.places[INPUT]):
+            if b < 0:
+                continue
+            if sizes.nbytes[b] <= SMALL:
+                self._in[n] = np.empty(self.layout.inputs[n], buffers[b].dtype.numpy)
+                self._own.append((n, self._in[n]))
+                self._point(b, self._in[n])
+            else:
+                self._far.append(n)
+        for n, b in enumerate(self.code.places[OUTPUT]):
+            shape, dtype = self.layout.outputs[n], buffers[b].dtype.numpy
+            if sizes.nbytes[b] <= SMALL:
+                self._out[n] = np.empty(shape, dtype)
+                self._small_out.append((n, self._out[n]))
+                self._point(b, self._out[n])
+            else:
+                self._make.append((n, shape, dtype))
+
+    def rebase(self, arena: Array) -> None:
+        """The context's arena is another one now."""
+        self.arena = arena
+        code, tables = self.code, self.code.tables
+        self._base[code.arena] = address_of(arena) + self.layout.placement.offsets
+        self.pointers[:] = self._base[tables.root[tables.operand_buffer]] + self._inner
+
+    def _point(self, b: int, array: Array) -> None:
+        """Input or output buffer b is `array` from now on."""
+        address = self._base[b] = address_of(array)
+        where = self.code.positions[b]
+        self.pointers[where] = self._inner[where] + address
+
+    def run(self, arrays: Sequence[Array], walk: Callable[[], None] | None = None) -> list[Array]:
+        """The region's outputs, fresh. Shapes and types were checked; any strides will do.
+
+        walk: another way through the steps than `self.walk` (profiling).
+        """
+        keep: list[Array] = []
+        for n, mine in self._own:
+            mine[...] = arrays[n]
+        for n in self._far:
+            array = arrays[n]
+            if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
+                array = plain(array)
+            keep.append(array)
+            self._in[n] = array
+            self._point(self.code.places[INPUT][n], array)
+        for n, shape, dtype in self._make:
+            made = self._out[n] = np.empty(shape, dtype)
+            self._point(self.code.places[OUTPUT][n], made)
+        try:
+            (walk or self.walk)()
+            outputs = self._out.copy()
+        finally:
+            for n in self._far:
+                self._in[n] = None
+            for n, _, _ in self._make:
+                self._out[n] = None
+        for n, mine in self._small_out:
+            outputs[n] = mine.copy()
+        return outputs
+
+    def fix(self, arrays: Sequence[Array]) -> tuple[list[tuple[Array, Array]], list[Array]]:
+        """For a bound call: use these inputs in place and keep the outputs.
+
+        Returns (our copy, input) pairs to be copied before each call, and the outputs.
+        """
+        copies: list[tuple[Array, Array]] = []
+        for n, b in enumerate(self.code.places[INPUT]):
+            if b < 0:
+                continue
+            array = arrays[n]
+            flags = array.flags
+            if not (flags.c_contiguous and flags.aligned and array.dtype.isnative):
+                mine = np.empty(self.layout.inputs[n], array.dtype.newbyteorder("="))
+                copies.append((mine, array))
+                array = mine
+            self._in[n] = array
+            self._point(b, array)
+        for n, shape, dtype in self._make:
+            self._out[n] = np.empty(shape, dtype)
+            self._point(self.code.places[OUTPUT][n], self._out[n])
+        return copies, self._out
+
+    def walk(self) -> None:
+        """All steps on the current inputs and outputs. ExecutionError."""
+        for stretch in self.stretches:
+            if isinstance(stretch, Stretch):
+                stretch.run()
+            else:
+                self.host(stretch)
+
+    def host(self, number: int) -> None:
+        step = self.code.region.steps[number]
+        assert isinstance(step, HostStep)
+        values = [None if b is None else self.view(b) for b in step.inputs]
+        results = evaluate_op(step.op, values, step.name, len(step.outputs), self.code.evaluate)
+        for b, result in zip(step.outputs, results, strict=True):
+            mine = self.view(b)
+            array = np.asarray(result)
+            if array.dtype != mine.dtype or array.shape != mine.shape:
+                raise ExecutionError(
+                    "an operation gave another type or shape than the plan says",
+                    where=f"{step.op.kind} {step.name}",
+                    got=f"{array.dtype}{list(array.shape)}",
+                    expected=f"{mine.dtype}{list(mine.shape)}",
+                )
+            mine[...] = array
+
+    def view(self, b: int) -> Array:
+        """Buffer b as an array."""
+        code, sizes = self.code, self.layout.sizes
+        root = int(code.tables.root[b])
+        buffer = code.region.buffers[root]
+        shape, dtype = code.tables.shape(sizes, b), code.region.buffers[b].dtype.numpy
+        if buffer.kind == CONSTANT:
+            return code.constants[root].view()
+        begin, size = int(sizes.inner[b]), int(sizes.nbytes[b])
+        if buffer.kind == ARENA:
+            at = int(np.flatnonzero(code.arena == root)[0])
+            begin += int(self.layout.placement.offsets[at])
+            whole = self.arena
+        else:
+            whole = (self._in if buffer.kind == INPUT else self._out)[buffer.index]
+            if root == b:
+                return whole
+            whole = whole.reshape(-1).view(np.uint8)
+        return whole[begin : begin + size].view(dtype).reshape(shape)
+
+
+class Stretch:
+    """A run of kernel steps: one call into the driver."""
+
+    def __init__(self, frame: Frame, kernels: range, team: int) -> None:
+        self._frame, self.kernels = frame, kernels
+        limits = frame.code.limits
+        self.call = np.zeros(words.CALL_WORDS, np.int64)
+        self.call[words.CALL_STEPS] = address_of(frame.table) + 8 * words.STEP_WORDS * kernels[0]
+        self.call[words.CALL_COUNT] = len(kernels)
+        self.call[words.CALL_SCRATCH] = address_of(frame._scratch)
+        self.call[words.CALL_STRIDE] = frame._stride
+        self.call[words.CALL_PARTS] = limits.threads if team else 1
+        self.call[words.CALL_GANG] = team
+        self.call[words.CALL_WAKE] = int(frame.layout.wake)
+        self.native = frame.native
+        self.argument = ctypes.c_void_p(address_of(self.call))
+
+    def run(self) -> None:
+        """ExecutionError, naming the step, where a kernel gives a status."""
+        status = self.native(self.argument)
+        if status:
+            self.resume(status)
+
+    def resume(self, status: int) -> None:
+        """What to do about a result other than 0: start the gang and run, or raise."""
+        while status == words.WANTS_GANG:
+            program = self._frame.code.program
+            gang(program.driver).grow(int(self.call[words.CALL_PARTS]) - 1)
+            status = self.native(self.argument)
+        if status == words.BUSY:
+            raise ExecutionError(
+                "a bound call is running in another thread",
+                fix="bind once per thread, or call the model itself: that may run in any thread",
+            )
+        if status:
+            raise self._failure(status)
+
+    def _failure(self, status: int) -> ExecutionError:
+        frame = self._frame
+        number = frame.code.tables.kernels[self.kernels[int(self.call[words.CALL_STEP])]]
+        step = frame.code.region.steps[number]
+        part = int(self.call[words.CALL_PART])
+        element = int(frame._scratch[part * frame._stride :][:8].view(np.int64)[0])
+        sources = f" (from {', '.join(step.sources)})" if step.sources else ""
+        return ExecutionError(
+            STATUS_TEXT.get(status, f"a kernel gave status {status}"),
+            where=f"step {number}, {step.name or 'unnamed'}{sources}",
+            got=f"element {element}",
+        )
+
+    def single(self, n: int) -> Stretch:
+        """The n-th of these steps alone, for profiling."""
+        return Stretch(self._frame, self.kernels[n : n + 1], int(self.call[words.CALL_GANG]))
+
+
+def evaluate_op(
+    op: Op, values: list[Any], name: str, count: int, evaluate: Evaluate | None
+) -> Sequence[Any]:
+    """The op's outputs in Python; errors are given the step's name."""
+    where = f"{op.kind} {name}".strip()
+    try:
+        if evaluate is not None:
+            results = evaluate(op, values)
+        else:
+            results = op.evaluate(*op.slots(values))
+    except Error as e:
+        e.where = e.where or where
+        raise
+    except Exception as e:
+        raise ExecutionError(
+            "an operation failed", where=where, got=f"{type(e).__name__}: {e}"[:500]
+        ) from e
+    if len(results) < count:
+        raise ExecutionError("an operation gave too few outputs", where=where, got=len(results))
+    return results[:count]
+
+
+def plain(array: Array) -> Array:
+    """The same values contiguous, aligned and in native byte order: a copy where needed."""
+    return np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
+
+
+def address_of(array: Array) -> int:
+    """The address of the first element."""
+    return array.__array_interface__["data"][0]

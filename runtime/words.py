@@ -1,0 +1,38 @@
+"""The int64 tables that Python fills and the native driver reads: one name per word.
+
+A Call describes a stretch of steps, one per context and stretch; the gang's block is one per
+process.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.int64]
+
+# Words of a step: address of the kernel, of its buffer addresses, of its sizes; flags.
+STEP_WORDS: Final = 4
+SHARED: Final = 1
+
+# Words of a Call. `parts` 1 or `gang` 0: the caller alone. `wake`: the shared steps together are
+# worth waking sleeping workers. On a failure `step` and `part` say which.
+CALL_STEPS, CALL_COUNT, CALL_SCRATCH, CALL_STRIDE, CALL_PARTS, CALL_GANG, CALL_WAKE = range(7)
+CALL_BUSY, CALL_STATUS, CALL_STEP, CALL_PART = range(8, 12)
+CALL_WORDS: Final = 16
+
+# Words of the gang's block, on cache line pairs of their own where they are contended.
+# TICKET = sequence << 32 | parts << 16 | next part to claim.
+GANG_TICKET, GANG_DONE = 0, 16
+GANG_FN, GANG_BUFFERS, GANG_DIMS, GANG_SCRATCH, GANG_STRIDE, GANG_FAILURE = range(32, 38)
+GANG_OWNER, GANG_EPOCH, GANG_SLEEPERS = 48, 64, 65
+# THREADS: workers started; -1: none can be had. SPIN: pauses before a worker sleeps.
+GANG_THREADS, GANG_STOP, GANG_SPIN = 80, 81, 82
+GANG_WORDS: Final = 96
+
+# Results of `run` that are no kernel's status.
+BUSY: Final = -1
+WANTS_GANG: Final = -2
+NOTHING: Final = -1  # GANG_FAILURE: no part has failed

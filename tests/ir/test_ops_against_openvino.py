@@ -1,0 +1,264 @@
+"""Every operation with a version against OpenVINO: version, attributes, types, numbers.
+
+OpenVINO runs each case on constants and inputs of a fixed seed, in f32. Cases are (operation,
+inputs); an input in `k(...)` is a constant of the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import irc.ir.ops as o
+import numpy as np
+import pytest
+from irc.ir.dim import compile_dims, symbol
+from irc.ir.dtype import DType
+from irc.ir.op import Fact
+from irc.ir.types import TensorType
+
+ov = pytest.importorskip("openvino")
+from openvino.utils.node_factory import NodeFactory  # noqa: E402
+
+F = np.float32
+_R = np.random.default_rng(5)
+
+
+def f(*shape: int) -> Any:
+    return _R.standard_normal(shape).astype(F)
+
+
+def i(*shape: int, low: int = -6, high: int = 7, dtype: Any = np.int32) -> Any:
+    return _R.integers(low, high, shape).astype(dtype)
+
+
+def b(*shape: int) -> Any:
+    return _R.integers(0, 2, shape).astype(bool)
+
+
+class k:
+    """A constant input."""
+
+    def __init__(self, value: Any, dtype: Any = np.int64) -> None:
+        self.value = np.array(value, dtype) if not isinstance(value, np.ndarray) else value
+
+
+X = f(2, 3, 4)
+POS = np.abs(f(2, 3, 4)) + F(0.1)
+UNIT = np.tanh(f(2, 3, 4))
+IMAGE = f(2, 4, 7, 6)
+
+UNARY = [
+    (o.Abs(), X), (o.Negative(), X), (o.Sign(), X), (o.Ceiling(), X), (o.Floor(), X),
+    (o.Round(), X * 3), (o.Round("half_away_from_zero"), np.array([0.5, 1.5, -2.5], F)),
+    (o.Sqrt(), POS), (o.Exp(), X), (o.Log(), POS), (o.Erf(), X), (o.Sin(), X), (o.Cos(), X),
+    (o.Tan(), X), (o.Asin(), UNIT), (o.Acos(), UNIT), (o.Atan(), X), (o.Sinh(), X), (o.Cosh(), X),
+    (o.Asinh(), X), (o.Acosh(), POS + 1), (o.Atanh(), UNIT), (o.Relu(), X), (o.Sigmoid(), X),
+    (o.Tanh(), X), (o.Clamp(-0.5, 0.25), X), (o.Elu(0.7), X), (o.Gelu2(), X), (o.Gelu(), X),
+    (o.Gelu("TANH"), X), (o.HSigmoid(), X * 3), (o.HSwish(), X * 3), (o.Mish(), X),
+    (o.SoftPlus(), X), (o.SoftSign(), X), (o.LogicalNot(), b(2, 3)), (o.BitwiseNot(), i(2, 3)),
+    (o.Swish(), X), (o.Identity(), X), (o.IsNaN(), np.array([1, np.nan, np.inf], F)),
+    (o.IsInf(), np.array([1, np.nan, np.inf, -np.inf], F)),
+    (o.IsInf(False, True), np.array([1, np.nan, np.inf, -np.inf], F)),
+    (o.IsFinite(), np.array([1, np.nan, np.inf, -np.inf], F)),
+    (o.Abs(), i(2, 3)), (o.Relu(), i(2, 3)), (o.Clamp(-1.5, 2.5), i(2, 3)),
+    (o.Convert(DType.i32), X * 3), (o.Convert(DType.f16), X), (o.Convert(DType.boolean), i(2, 3)),
+    (o.Softmax(-1), X), (o.Softmax1(1), X), (o.LogSoftmax(1), X), (o.MVN2(True, True, 1e-5), IMAGE),
+    (o.MVN2(False, False, 1e-5), IMAGE), (o.ShapeOf1(), X), (o.ShapeOf(DType.i32), X),
+]  # fmt: skip
+BINARY = [
+    (cls(), [X, f(3, 1)])
+    for cls in (o.Add, o.Subtract, o.Multiply, o.Divide, o.Maximum, o.Minimum, o.SquaredDifference,
+                o.FloorMod, o.Mod, o.Equal, o.NotEqual, o.Less, o.LessEqual, o.Greater,
+                o.GreaterEqual)
+] + [
+    (cls(), [i(2, 3), i(3, low=1)])
+    for cls in (o.Add, o.Subtract, o.Multiply, o.Maximum, o.Minimum, o.FloorMod, o.Mod,
+                o.BitwiseAnd, o.BitwiseOr, o.BitwiseXor, o.Equal, o.Less)
+] + [
+    (cls(), [b(2, 3), b(2, 1)]) for cls in (o.LogicalAnd, o.LogicalOr, o.LogicalXor)
+] + [
+    # As constants, so that OpenVINO folds them: its CPU plugin truncates here.
+    (o.Divide(), [k(i(2, 3)), k(i(3, low=1))]), (o.Power(), [POS, f(3, 1)]), (o.Divide(m_pythondiv=False), [i(2, 3), i(3, low=1)]),
+    (o.BitwiseLeftShift(), [i(2, 3, low=0), i(3, low=0, high=5)]),
+    (o.BitwiseRightShift(), [i(2, 3, low=0, high=99), i(3, low=0, high=5)]),
+    (o.Select(), [b(3, 4), X, f(4)]), (o.PRelu(), [X, f(3)]), (o.PRelu(), [X, f(1)]),
+    (o.Swish(), [X, k(1.7, F)]), (o.HardSigmoid(), [X, k(0.3, F), k(0.4, F)]),
+    (o.Selu(), [X, k(1.6, F), k(1.1, F)]), (o.ConvertLike(), [X * 3, k([1, 2], np.int32)]),
+    (o.FakeQuantize(16), [IMAGE, k(np.full((1, 1, 1, 1), -1, F)), k(np.full((1, 1, 1, 1), 1.5, F)),
+                          k(np.full((1, 4, 1, 1), -2, F)), k(np.full((1, 4, 1, 1), 3, F))]),
+    (o.MatMul(), [f(2, 1, 3, 4), f(5, 4, 6)]), (o.MatMul(True, True), [f(4, 3), f(6, 4)]),
+    (o.MatMul(), [f(4), f(2, 4, 3)]), (o.MatMul(True, True), [f(3, 4), f(3)]),
+    (o.MatMul(True, True), [f(4), f(4)]), (o.MatMul(), [f(2, 0), f(0, 3)]),
+]  # fmt: skip
+REDUCE = [
+    (cls(keep), [POS, k(axes)])
+    for cls in (o.ReduceSum, o.ReduceMean, o.ReduceMax, o.ReduceMin, o.ReduceProd, o.ReduceL1,
+                o.ReduceL2)
+    for keep, axes in ((False, [0, 2]), (True, [-1]))
+] + [(cls(), [b(2, 3), k([1])]) for cls in (o.ReduceLogicalAnd, o.ReduceLogicalOr)]  # fmt: skip
+MOVE = [
+    (o.Reshape(True), [X, k([0, -1])]), (o.Reshape(False), [X, k([4, 1, 6])]),
+    (o.Squeeze1(), [f(1, 3, 1), k([0])]), (o.Squeeze1(), [f(1, 3, 1)]),
+    (o.Squeeze(True), [f(1, 3, 1), k([0, 1])]), (o.Unsqueeze(), [X, k([0, -1])]),
+    (o.Transpose(), [X, k([2, 0, 1])]), (o.Transpose(), [X, k([])]),
+    (o.Concat(1), [X, f(2, 1, 4), f(2, 2, 4)]), (o.Concat(-1), [X, X]),
+    (o.Split(2), [X, k(2)]), (o.VariadicSplit(num_outputs=3), [X, k(-1), k([1, -1, 2])]),
+    (o.Slice(), [X, k([1, -3]), k([2**31 - 1, -1]), k([1, 1]), k([1, 2])]),
+    (o.Slice(), [X, k([5, -1]), k([-9, -4]), k([-1, -2]), k([1, 2])]),
+    (o.Slice(), [X, k([1]), k([2]), k([1])]),
+    (o.StridedSlice((0, 1, 0), (0, 0, 1)), [X, k([1, 1, 1]), k([2, 2, 3]), k([1, 1, 2])]),
+    (o.StridedSlice((0, 0), (0, 0), (1, 0), (0, 1), (0, 0)), [k(X), k([0, 1]), k([1, 2]), k([1, 1])]),
+    (o.StridedSlice((1, 0), (1, 0), (0, 0), (0, 0), (1, 0)), [X, k([0, 1]), k([0, 3])]),
+    (o.StridedSlice((1, 1), (1, 1)), [X, k([0, 0]), k([0, 0]), k([-1, 1])]),
+    (o.Range(DType.i32), [k(7, np.int32), k(-2, np.int32), k(-3, np.int32)]),
+    (o.Range(DType.f32), [k(1.0, F), k(2.6, F), k(0.5, F)]),
+    (o.Range1(), [k(1, np.int32), k(8, np.int32), k(3, np.int32)]),
+    (o.Eye(DType.f32), [k(3), k(4), k(-1)]), (o.Eye(DType.i32), [k(2), k(2), k(1), k([3])]),
+    (o.Broadcast1(), [f(3, 1), k([2, 3, 4])]), (o.Broadcast(), [f(3, 1), k([2, 3, 4])]),
+    (o.Broadcast("bidirectional"), [f(3, 1), k([2, 1, 4])]),
+    (o.Broadcast("explicit"), [f(3), k([2, 3, 4]), k([1])]),
+    (o.Tile(), [X, k([2, 1, 3])]), (o.Tile(), [f(3), k([2, 2])]),
+    (o.Gather1(), [X, k([[0, 2], [1, 1]]), k(1)]), (o.Gather7(1), [X, k([[0], [2]]), k(1)]),
+    (o.Gather(), [X, k([0, -1, 2]), k(-1)]), (o.Gather(1), [X, k([[0, -1], [2, 1]]), k(2)]),
+    (o.GatherElements(1), [X, k(i(2, 5, 4, low=0, high=3, dtype=np.int64))]),
+    (o.GatherND(), [X, k([[0, 1], [1, 2]])]), (o.GatherND(1), [X, k([[0], [2]])]),
+    (o.GatherND5(2), [X, k(i(2, 3, 1, low=0, high=4, dtype=np.int64))]),
+]  # fmt: skip
+_POOL = {"strides": (2, 1), "pads_begin": (1, 0), "pads_end": (0, 1), "kernel": (3, 2)}
+NETWORK = [
+    (o.MVN(True, 1e-5), [IMAGE, k([2, 3])]), (o.MVN(True, 0.1, "OUTSIDE_SQRT"), [IMAGE, k([-1])]),
+    (o.MVN(False, 1e-5), [IMAGE, k([1])]),
+    (o.BatchNormInference(1e-3), [IMAGE, f(4), f(4), f(4), np.abs(f(4))]),
+    (o.GroupNormalization(2, 1e-5), [IMAGE, f(4), f(4)]),
+    (o.NormalizeL2(1e-3, "max"), [IMAGE, k([1])]), (o.NormalizeL2(1e-3), [IMAGE, k([1, 2])]),
+    (o.LRN(0.5, 0.75, 1.0, 3), [IMAGE, k([1])]), (o.LRN(0.5, 0.75, 1.0, 3), [IMAGE, k([2, 3])]),
+    (o.ScaledDotProductAttention(), [f(2, 3, 5, 4), f(2, 3, 6, 4), f(2, 3, 6, 4)]),
+    (o.ScaledDotProductAttention(True), [f(2, 3, 5, 4), f(2, 3, 6, 4), f(2, 3, 6, 4)]),
+    (o.ScaledDotProductAttention(),
+     [f(2, 3, 5, 4), f(2, 3, 6, 4), f(2, 3, 6, 4), f(2, 1, 5, 6), k(0.3, F)]),
+    (o.Convolution((2, 1), (1, 0), (0, 2), (1, 2)), [IMAGE, f(3, 4, 3, 2)]),
+    (o.Convolution((2, 2), (0, 0), (0, 0), (1, 1), "same_upper"), [IMAGE, f(3, 4, 3, 2)]),
+    (o.Convolution((1, 1), (0, 0), (0, 0), (1, 1), "same_lower"), [IMAGE, f(3, 4, 2, 2)]),
+    (o.Convolution((1,), (1,), (1,), (1,)), [f(2, 3, 9), f(5, 3, 3)]),
+    (o.Convolution((1,) * 3, (0,) * 3, (0,) * 3, (1,) * 3), [f(1, 2, 4, 5, 3), f(2, 2, 2, 3, 2)]),
+    (o.GroupConvolution((1, 1), (1, 1), (1, 1), (1, 1)), [IMAGE, f(2, 3, 2, 3, 3)]),
+    (o.GroupConvolution((2, 1), (1, 1), (1, 1), (1, 1)), [IMAGE, f(4, 1, 1, 3, 3)]),
+    (o.ConvolutionBackpropData((2, 1), (1, 0), (0, 1), (1, 2)), [IMAGE, f(4, 3, 3, 2)]),
+    (o.ConvolutionBackpropData((2, 2), (0, 0), (0, 0), (1, 1), "same_upper"),
+     [IMAGE, f(4, 3, 3, 3)]),
+    (o.ConvolutionBackpropData((2, 2), (1, 1), (1, 1), (1, 1), "explicit", (1, 0)),
+     [IMAGE, f(4, 3, 3, 3)]),
+    (o.ConvolutionBackpropData((2, 2), (0, 0), (0, 0), (1, 1), "same_lower"),
+     [IMAGE, f(4, 3, 3, 3), k([13, 12])]),
+    (o.ConvolutionBackpropData((2, 2), (0, 0), (0, 0), (1, 1), "same_upper"),
+     [IMAGE, f(4, 3, 3, 3), k([13, 12])]),
+    (o.ConvolutionBackpropData((2, 2), (1, 0), (1, 0), (1, 1), "explicit"),
+     [IMAGE, f(4, 3, 3, 3), k([13, 12])]),
+    (o.GroupConvolutionBackpropData((2, 1), (1, 0), (0, 1), (1, 1)), [IMAGE, f(2, 2, 3, 3, 2)]),
+    (o.MaxPool1(**_POOL), [IMAGE]), (o.MaxPool1(**_POOL, rounding_type="ceil"), [IMAGE]),
+    (o.MaxPool8(**_POOL, dilations=(1, 2)), [IMAGE]), (o.MaxPool8(**_POOL, dilations=(1, 1), axis=2), [IMAGE]),
+    (o.MaxPool(**_POOL, dilations=(1, 1), rounding_type="ceil_torch"), [IMAGE]),
+    (o.AvgPool1(**_POOL), [IMAGE]), (o.AvgPool1(**_POOL, exclude_pad=True), [IMAGE]),
+    (o.AvgPool1(**_POOL, rounding_type="ceil"), [IMAGE]),
+    (o.AvgPool14(**_POOL, rounding_type="ceil_torch", exclude_pad=True), [IMAGE]),
+    (o.AvgPool14(**_POOL, rounding_type="ceil_torch"), [IMAGE]),
+    (o.AdaptiveAvgPool(), [IMAGE, k([3, 4])]), (o.AdaptiveMaxPool(DType.i32), [IMAGE, k([3, 4])]),
+    (o.RNNCell(5), [f(2, 3), f(2, 5), k(f(5, 3)), k(f(5, 5)), k(f(5))]),
+    (o.GRUCell(5), [f(2, 3), f(2, 5), k(f(15, 3)), k(f(15, 5)), k(f(15))]),
+    (o.GRUCell(5, linear_before_reset=True),
+     [f(2, 3), f(2, 5), k(f(15, 3)), k(f(15, 5)), k(f(20))]),
+    (o.LSTMCell(5), [f(2, 3), f(2, 5), f(2, 5), k(f(20, 3)), k(f(20, 5)), k(f(20))]),
+    (o.RNNSequence(5, ("tanh",), direction="reverse"),
+     [f(2, 4, 3), f(2, 1, 5), k([4, 4], np.int32), k(f(1, 5, 3)), k(f(1, 5, 5)), k(f(1, 5))]),
+    (o.GRUSequence(5, ("sigmoid", "tanh"), direction="forward"),
+     [f(2, 4, 3), f(2, 1, 5), k([4, 2], np.int32), k(f(1, 15, 3)), k(f(1, 15, 5)), k(f(1, 15))]),
+    (o.LSTMSequence(5, ("sigmoid", "tanh", "tanh"), direction="bidirectional"),
+     [f(2, 4, 3), f(2, 2, 5), f(2, 2, 5), k([4, 3], np.int32), k(f(2, 20, 3)), k(f(2, 20, 5)),
+      k(f(2, 20))]),
+]  # fmt: skip
+CASES = [(op, list(x) if isinstance(x, list) else [x]) for op, x in
+         [*UNARY, *BINARY, *REDUCE, *MOVE, *NETWORK]]  # fmt: skip
+
+
+def arrays_of(inputs: list[Any]) -> list[Any]:
+    return [x.value if isinstance(x, k) else np.asarray(x) for x in inputs]
+
+
+def run_openvino(op: Any, inputs: list[Any]) -> tuple[list[Any], str]:
+    """OpenVINO's outputs, and the version of the class it made."""
+    parameters, nodes = [], []
+    for x in inputs:
+        if isinstance(x, k):
+            nodes.append(ov.opset13.constant(x.value))
+        else:
+            parameters.append(ov.opset13.parameter(x.shape, x.dtype))
+            nodes.append(parameters[-1])
+    attributes: dict[str, Any] = {}
+    for a in op.attributes():
+        value = getattr(op, a.name)
+        if a.name not in ("num_outputs", "out_of_range") and value != ():
+            value = value.value if isinstance(value, DType) else value
+            attributes[a.xml] = list(value) if isinstance(value, tuple) else value
+    node = NodeFactory(f"opset{op.version}").create(op.kind, nodes, attributes)
+    model = ov.Model(node.outputs(), parameters, "case")
+    hints = {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = ov.Core().compile_model(model, "CPU", hints)
+    found = compiled([x for x in inputs if not isinstance(x, k)])
+    return [found[n] for n in range(len(node.outputs()))], node.get_type_info().version_id
+
+
+def label(case: Any) -> str:
+    return f"{type(case[0]).__name__}-{','.join(str(list(a.shape)) for a in arrays_of(case[1]))}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=label)
+def test_numbers_and_version(case: Any) -> None:
+    op, inputs = case
+    copies = [a.copy() for a in arrays_of(inputs)]
+    expected, version = run_openvino(op, inputs)
+    # OpenVINO's class of LogicalXor calls itself opset2, but opset1 has it.
+    assert version == f"opset{op.version}" or op.kind == "LogicalXor"
+    found = op.evaluate(*op.slots(arrays_of(inputs)))
+    for a, was in zip(arrays_of(inputs), copies, strict=True):
+        np.testing.assert_array_equal(a, was)
+    for ours, theirs in zip(found, expected, strict=False):
+        assert ours.shape == theirs.shape
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
+def facts_of(inputs: list[Any], *, symbolic: bool) -> tuple[list[Fact], dict[str, int]]:
+    facts, env = [], {}
+    for n, x in enumerate(inputs):
+        array = x.value if isinstance(x, k) else x
+        shape: list[Any] = list(array.shape)
+        if symbolic and not isinstance(x, k):
+            for axis, size in enumerate(shape):
+                name = f"s{n}.{axis}"
+                shape[axis], env[name] = symbol(name, min(size, 1)), size
+        type_ = TensorType(DType.from_numpy(array.dtype), tuple(shape))
+        facts.append(Fact(type_, array if isinstance(x, k) else None))
+    return facts, env
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=label)
+def test_inference_agrees_with_evaluation(case: Any, symbolic: bool) -> None:
+    op, inputs = case
+    facts, env = facts_of(inputs, symbolic=symbolic)
+    types = op.infer(*op.slots(facts))
+    found = op.evaluate(*op.slots(arrays_of(inputs)))
+    assert len(types) == op.output_count()
+    for type_, array in zip(types, found, strict=True):
+        assert type_.dtype is DType.from_numpy(array.dtype)
+        if type_.shape is None:
+            assert symbolic
+            continue
+        assert len(type_.shape) == array.ndim
+        known = [
+            d for d in type_.shape if isinstance(d, int) or all(s.name in env for s in d.symbols())
+        ]
+        if len(known) == array.ndim:
+            assert tuple(compile_dims(tuple(known))(env)) == array.shape
+        else:
+            assert symbolic

@@ -1,0 +1,72 @@
+"""Every command and program that README and docs show is executed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for i, block in enumerate(re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)):
+            found.append((f"{page.name}-{i}", block))
+    return found
+
+
+SHELL = [b for b in blocks("bash") if "-m venv" not in b[1]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the pages' examples find beside them: model.onnx, model.xml and batch.npy."""
+    digits = ROOT / "samples" / "digits"
+    shutil.copy(digits / "digits.onnx", tmp_path / "model.onnx")
+    images = np.load(digits / "held_out.npz")["images"]
+    np.save(tmp_path / "batch.npy", (images[:9].reshape(9, 64) / 16).astype(np.float32))
+    return tmp_path
+
+
+@pytest.mark.parametrize("block", [b for _, b in SHELL], ids=[n for n, _ in SHELL])
+def test_commands(block: str, folder: Path) -> None:
+    for line in block.strip().splitlines():
+        words = shlex.split(line, comments=True)
+        if not words:
+            continue
+        environment = dict(os.environ)
+        while "=" in words[0] and words[0].split("=")[0].isupper():
+            name, _, value = words.pop(0).partition("=")
+            environment[name] = value
+        assert words[0] in ("irc", "python"), f"a page shows a command that no test runs: {line}"
+        command = [sys.executable, *(["-m", "irc"] if words[0] == "irc" else []), *words[1:]]
+        where = ROOT if words[0] == "python" else folder
+        done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    "block", [b for _, b in blocks("python")], ids=[n for n, _ in blocks("python")]
+)
+def test_programs(block: str, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", block], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
