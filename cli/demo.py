@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import samples
 from ..api import CompiledModel, compile_model, read_model, save_model
 from ..ir.interpret import interpret
 
@@ -24,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Convert, compile, run, draw, compare, time. Exit code 1 if the answers disagree."""
-    folder = Path(next(iter(samples.__path__))) / "digits"
+    folder = Path(__file__).parent.parent / "samples" / "digits"
     held_out = np.load(folder / "held_out.npz", allow_pickle=False)
     pictures, labels = held_out["images"], held_out["labels"]
     images = (pictures.reshape(len(pictures), -1) / 16).astype(np.float32)

@@ -47,9 +47,12 @@ PASSES: tuple[Pass, ...] = (
 def optimise(graph: Graph, options: Options, trace: Trace | None = None) -> Trace:
     """Run all passes on the graph in place. Returns the trace of what they did.
 
-    `options.stop_after` ends after that many rule applications.
+    `options.stop_after` ends after that many rule applications. Bodies of control flow stay as
+    they are: a copy of the graph shares them.
     """
     trace = trace if trace is not None else Trace(budget=options.stop_after)
     for each in PASSES:
+        if trace.exhausted:
+            break
         run_pass(graph, each, options, trace)
     return trace

@@ -1,29 +1,37 @@
 """Frozen dataclasses to JSON and back, strictly by their annotations.
 
 One mechanism serves the graph's text, the plan's text and the artefact. Decoding trusts nothing:
-a value of another type than the annotation allows, an unknown field or class, or a missing field
-raises VerificationError. Nothing is ever executed or looked up outside the class given.
+a value of another type than the annotation allows, an unknown field or class, a missing field, an
+integer beyond 64 bits or a class that refuses its fields raises VerificationError. Nothing is ever
+executed or looked up outside the class given.
+
+`decoder` makes the function that reads one annotation, once: plans have thousands of fields.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 import types
 import typing
-from typing import Any, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from .dim import Expr, from_json, to_json
 from .dtype import DType
-from .errors import VerificationError
+from .errors import Error, VerificationError
 from .op import Op
 from .specs import SPECS, Spec
 from .types import OptionalType, SequenceType, TensorType
 from .types import from_json as type_from_json
 from .types import to_json as type_to_json
 
-_HINTS: dict[type, dict[str, Any]] = {}
+Decoder: TypeAlias = Callable[[Any], Any]
+
+_MAX_INT = 2**63
+_TYPES = (TensorType, SequenceType, OptionalType)
 
 
 def encode(value: Any) -> Any:
@@ -51,103 +59,209 @@ def encode(value: Any) -> Any:
 
 def decode(annotation: Any, data: Any) -> Any:
     """The value of `annotation`'s type that `data` describes."""
+    return decoder(annotation)(data)
+
+
+@functools.cache
+def decoder(annotation: Any) -> Decoder:
+    """The function that reads JSON values of `annotation`'s type."""
     origin = get_origin(annotation)
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
     if origin in (typing.Union, types.UnionType):
-        return _decode_union(get_args(annotation), data)
+        return _union(get_args(annotation))
+    if origin is typing.Literal:
+        return _choice({v: v for v in get_args(annotation)}, "one of its words")
     if origin is tuple:
-        return _decode_tuple(get_args(annotation), data)
-    if annotation is type(None):
-        return _expect(data is None, data, "null", None)
-    if annotation is bool:
-        return _expect(isinstance(data, bool), data, "a boolean", data)
-    if annotation is int:
-        return _expect(isinstance(data, int) and not isinstance(data, bool), data, "an int", data)
-    if annotation is float:
-        return _decode_float(data)
-    if annotation is str:
-        return _expect(isinstance(data, str), data, "a string", data)
-    if annotation is Expr:
-        return from_json(_tagged(data, "dim", "a size"))
-    if annotation in (TensorType, SequenceType, OptionalType):
-        found = type_from_json(_tagged(data, "type", "a type"))
-        return _expect(type(found) is annotation, data, f"a {annotation.__name__}", found)
-    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        values = {m.value: m for m in annotation}
-        known = isinstance(data, str | int) and data in values
-        return _expect(known, data, f"a {annotation.__name__}", values.get(data) if known else None)
-    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-        return _decode_dataclass(annotation, data)
+        return _tuple(get_args(annotation))
+    if annotation in _TYPES:
+        return functools.partial(_type, annotation)
+    if isinstance(annotation, type):
+        if issubclass(annotation, enum.Enum):
+            return _choice({m.value: m for m in annotation}, f"a {annotation.__name__}")
+        if annotation is Op or annotation is Spec:
+            return functools.partial(_open_class, annotation)
+        if dataclasses.is_dataclass(annotation):
+            return _dataclass(annotation)
     raise VerificationError(f"data of type {annotation} cannot be read")
 
 
-def _expect(good: bool, data: Any, expected: str, value: Any) -> Any:
-    if not good:
-        raise VerificationError("stored data is broken", got=repr(data)[:80], expected=expected)
-    return value
+def broken(data: Any, expected: object) -> VerificationError:
+    """What to raise for data that is not what it should be."""
+    return VerificationError("stored data is broken", got=repr(data)[:80], expected=expected)
+
+
+# Single values ----------------------------------------------------------------------------------
+
+
+def _none(data: Any) -> None:
+    if data is not None:
+        raise broken(data, "null")
+
+
+def _bool(data: Any) -> bool:
+    if data is not True and data is not False:
+        raise broken(data, "a boolean")
+    return data
+
+
+def _int(data: Any) -> int:
+    if type(data) is not int or not -_MAX_INT <= data < _MAX_INT:
+        raise broken(data, "a whole number of 64 bits")
+    return data
+
+
+def _float(data: Any) -> float:
+    if type(data) is float:
+        return data
+    if type(data) is int:
+        return float(_int(data))
+    word = data.get("float") if isinstance(data, dict) and len(data) == 1 else None  # type: ignore[arg-type]
+    if word not in ("inf", "-inf", "nan"):
+        raise broken(data, "a number")
+    return float(typing.cast(str, word))
+
+
+def _str(data: Any) -> str:
+    if type(data) is not str:
+        raise broken(data, "a string")
+    if not data.isascii():
+        try:
+            data.encode()
+        except UnicodeEncodeError:
+            raise broken(data, "a string of Unicode characters") from None
+    return data
+
+
+def _expr(data: Any) -> Any:
+    found = from_json(_tagged(data, "dim", "a size"))
+    if not isinstance(found, Expr):
+        raise broken(data, "a size with symbols")
+    return found
+
+
+def _type(annotation: Any, data: Any) -> Any:
+    found = type_from_json(_tagged(data, "type", "a type"))
+    if type(found) is not annotation:
+        raise broken(data, f"a {annotation.__name__}")
+    return found
 
 
 def _tagged(data: Any, tag: str, expected: str) -> Any:
     """The content of {tag: content}."""
-    items = typing.cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-    return _expect(set(items) == {tag}, data, expected, items.get(tag))
+    if type(data) is not dict or len(typing.cast("dict[str, Any]", data)) != 1 or tag not in data:
+        raise broken(data, expected)
+    return typing.cast("dict[str, Any]", data)[tag]
 
 
-def _decode_float(data: Any) -> float:
-    if isinstance(data, dict):
-        word = _tagged(data, "float", "a number")
-        return float(_expect(word in ("inf", "-inf", "nan"), data, "a number", word))
-    good = isinstance(data, int | float) and not isinstance(data, bool)
-    try:
-        return float(_expect(good, data, "a number", data))
-    except OverflowError:  # an int beyond every float
-        return float(_expect(False, data, "a number", 0))
+_PLAIN: Mapping[Any, Decoder] = {
+    type(None): _none,
+    bool: _bool,
+    int: _int,
+    float: _float,
+    str: _str,
+    Expr: _expr,
+}
 
 
-def _decode_union(options: tuple[Any, ...], data: Any) -> Any:
-    if data is None and type(None) in options:
-        return None
-    # int before float, so that a whole number stays one.
-    for option in sorted(options, key=lambda o: o is float):
-        if option is type(None):
-            continue
-        try:
-            return decode(option, data)
-        except VerificationError:
-            continue
-    return _expect(False, data, " or ".join(str(o) for o in options), None)
+def _choice(members: dict[Any, Any], expected: str) -> Decoder:
+    def read(data: Any) -> Any:
+        if type(data) not in (str, int) or data not in members:
+            raise broken(data, expected)
+        return members[data]
+
+    return read
 
 
-def _decode_tuple(args: tuple[Any, ...], data: Any) -> tuple[Any, ...]:
-    _expect(isinstance(data, list), data, "a list", None)
-    items = typing.cast("list[Any]", data)
+# Composed values --------------------------------------------------------------------------------
+
+
+def _union(options: tuple[Any, ...]) -> Decoder:
+    # A whole number stays one; where any number will do, so will a boolean (scalar programs).
+    ordered = sorted(options, key=lambda o: o is float)
+    if int in options and float in options:
+        ordered.insert(0, bool)
+    readers = [decoder(o) for o in ordered]
+
+    def read(data: Any) -> Any:
+        for reader in readers:
+            try:
+                return reader(data)
+            except VerificationError:
+                continue
+        raise broken(data, " or ".join(getattr(o, "__name__", str(o)) for o in options))
+
+    return read
+
+
+def _tuple(args: tuple[Any, ...]) -> Decoder:
     if len(args) == 2 and args[1] is Ellipsis:
-        return tuple(decode(args[0], v) for v in items)
-    _expect(len(items) == len(args), data, f"{len(args)} entries", None)
-    return tuple(decode(a, v) for a, v in zip(args, items, strict=True))
+        item = decoder(args[0])
+
+        def read_all(data: Any) -> tuple[Any, ...]:
+            if type(data) is not list:
+                raise broken(data, "a list")
+            return tuple([item(v) for v in typing.cast("list[Any]", data)])
+
+        return read_all
+    items = [decoder(a) for a in args]
+
+    def read_each(data: Any) -> tuple[Any, ...]:
+        if type(data) is not list or len(typing.cast("list[Any]", data)) != len(items):
+            raise broken(data, f"a list of {len(items)}")
+        return tuple([r(v) for r, v in zip(items, typing.cast("list[Any]", data), strict=True)])
+
+    return read_each
 
 
-def _decode_dataclass(annotation: type, data: Any) -> Any:
-    _expect(isinstance(data, dict) and "$" in data, data, f"a {annotation.__name__}", None)
-    fields = dict(typing.cast("dict[str, Any]", data))
-    name = fields.pop("$")
-    cls = _find_class(annotation, name)
+def _dataclass(cls: Any) -> Decoder:
+    fields: dict[str, Decoder] = {}
+
+    def read(data: Any) -> Any:
+        if not fields:  # at the first use: a class may hold itself
+            hints = get_type_hints(cls)
+            fields.update({f.name: decoder(hints[f.name]) for f in dataclasses.fields(cls)})
+        given = typing.cast("dict[str, Any]", data)
+        if type(data) is not dict or given.get("$") != _name(cls):
+            raise broken(data, f"a {_name(cls)}")
+        if len(given) != len(fields) + 1 or any(n not in given for n in fields):
+            raise VerificationError(
+                f"stored {_name(cls)} is broken",
+                got=sorted(map(str, given))[:20],
+                expected=list(fields),
+            )
+        values = {n: reader(given[n]) for n, reader in fields.items()}
+        try:
+            return cls(**values)
+        except Error as error:
+            raise VerificationError(
+                f"stored {_name(cls)} is broken", got=error.what, expected=error.expected
+            ) from error
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise VerificationError(
+                f"stored {_name(cls)} is broken", got=f"{type(error).__name__}: {error}"[:200]
+            ) from error
+
+    return read
+
+
+def _name(cls: Any) -> str:
+    return f"{cls.kind}.{cls.version}" if issubclass(cls, Op) else cls.__name__
+
+
+def _open_class(base: Any, data: Any) -> Any:
+    """An instance of whichever operation or spec the data names."""
+    name = typing.cast("dict[str, Any]", data).get("$") if type(data) is dict else None
+    cls = _find_class(base, name) if type(name) is str else None
     if cls is None:
-        raise VerificationError("stored data is broken", got=name, expected=annotation.__name__)
-    hints = _HINTS.get(cls)
-    if hints is None:
-        hints = _HINTS[cls] = get_type_hints(cls)
-    names = [f.name for f in dataclasses.fields(cls)]
-    if set(names) != set(fields):
-        raise VerificationError(f"stored {name} is broken", got=sorted(fields), expected=names)
-    return cls(**{n: decode(hints[n], fields[n]) for n in names})
+        raise broken(name if name is not None else data, f"the name of a {base.__name__}")
+    return decoder(cls)(data)
 
 
-def _find_class(annotation: type, name: Any) -> Any:
-    if annotation is Op:
-        from .ops import find_exact
+def _find_class(base: Any, name: str) -> Any:
+    if base is Spec:
+        return {s.__name__: s for s in SPECS.values()}.get(name)
+    from .ops import find_exact
 
-        kind, _, version = str(name).rpartition(".")
-        return find_exact(kind, int(version)) if version.isdecimal() and len(version) < 9 else None
-    if annotation is Spec:
-        return {s.__name__: s for s in SPECS.values()}.get(str(name))
-    return annotation if annotation.__name__ == name else None
+    kind, _, version = name.rpartition(".")
+    return find_exact(kind, int(version)) if version.isdecimal() and len(version) < 9 else None

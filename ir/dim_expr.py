@@ -377,6 +377,8 @@ def broadcast(a: Dim, b: Dim) -> Dim:
     A size known not to be 1 is the result (the other is then 1 or the same). ShapeError where
     both are known not to be 1 and to differ.
     """
+    if isinstance(a, int) and (a == 1 or a == b):
+        return b  # most calls, and the work below is for the others
     left = [x for x in _opened("broadcast", a) if x != 1]
     right = [y for y in _opened("broadcast", b) if y != 1 and y not in left]
     kept = sorted(left + right, key=_place)

@@ -80,7 +80,7 @@ class RegionCode:
             self.places[kind] = [found.get(n, -1) for n in range(len(slots))]
         # Where in the list of all operands each input's and output's address stands.
         self.positions = {
-            b: np.flatnonzero(roots == b) for kind in self.places for b in self.places[kind]
+            b: np.flatnonzero(roots == b).tolist() for kind in self.places for b in self.places[kind]
         }
         self.constants = {
             i: program.constants[b.index] for i, b in enumerate(buffers) if b.kind == CONSTANT

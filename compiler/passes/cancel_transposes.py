@@ -1,6 +1,9 @@
-"""Merge transposes that meet, directly or across elementwise operations."""
+"""Move transposes behind elementwise operations, where they meet others, cancel, or end in the
+flags of a product."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -9,29 +12,36 @@ from ...ir.graph import Graph, Value
 from ...ir.ops import Constant, Transpose
 from ...ir.ops.elementwise import Elementwise
 from ...ir.patch import Patch, Refusal, producer, sole_use
-from ...ir.types import TensorType
+from ..lowering.programs import is_elementwise
 from ..rewrite import Pass, Rule
+from .matching import known_axes, shape_of
+
+# Constant operands are transposed at once; larger ones are left where they are.
+CONSTANT_LIMIT = 64 * 2**10
 
 
 def order_of(graph: Graph, node: int) -> list[int] | None:
     """The known order of a Transpose; an empty one reverses the axes."""
-    inputs = graph.inputs(node)
-    type_ = graph.type(graph.input(node, 0))
-    if not isinstance(type_, TensorType) or type_.shape is None:
+    shape = shape_of(graph, graph.input(node, 0))
+    if shape is None:
         return None
-    known = graph.known(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else None
-    if known is None or known.dtype == object:
+    order = known_axes(graph, graph.input(node, 1), len(shape))
+    if order is None:
         return None
-    order = [int(i) for i in known.reshape(-1)]
-    return order or list(reversed(range(len(type_.shape))))
+    return order or list(reversed(range(len(shape))))
 
 
-def add_transpose(patch: Patch, value: Value, order: list[int]) -> Value:
+def add_transpose(patch: Patch, value: Value, order: Sequence[int]) -> Value:
     """Append a Transpose, or nothing where the order is the identity."""
-    if order == list(range(len(order))):
+    if list(order) == list(range(len(order))):
         return value
     axes = patch.add(Constant.of(np.array(order, np.int64), DType.i64))
     return patch.add(Transpose(), value, axes)
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The order that undoes `order`."""
+    return [list(order).index(i) for i in range(len(order))]
 
 
 def merge_pair(graph: Graph, node: int) -> Patch | None:
@@ -46,47 +56,95 @@ def merge_pair(graph: Graph, node: int) -> Patch | None:
     return patch.replace(Value(node), add_transpose(patch, graph.input(inner, 0), merged))
 
 
-def lift_through_elementwise(graph: Graph, node: int) -> Patch | Refusal | None:
-    """Transpose(f(Transpose(x), ...)): the outer one moves above f, where the pair merges.
+def push_down(graph: Graph, node: int) -> Patch | Refusal | None:
+    """f(Transpose(x), ...) = Transpose(f(x, ...)): never more transposes, and closer to a reader
+    that takes them. Every operand is a transpose of one order, a single element or a constant."""
+    op = graph.op(node)
+    if not isinstance(op, Elementwise):
+        return None
+    inputs = [v for v in graph.inputs(node) if v is not None]
+    orders = {v: o for v in inputs if (o := _transposed(graph, v)) is not None}
+    if not orders or len(inputs) != len(graph.inputs(node)):
+        return None
+    order = next(iter(orders.values()))
+    if any(o != order for o in orders.values()):
+        return Refusal("the operands are transposed differently")
+    if not all({u.node for u in graph.uses(v)} == {node} for v in orders):
+        return Refusal("a transposed operand has other readers")
+    if not is_elementwise(graph, node):
+        return Refusal("the operation looks at the place of an axis")
+    patch = Patch()
+    moved: list[Value] = []
+    for value in inputs:
+        if value in orders:
+            moved.append(graph.input(value.node, 0))
+            continue
+        constant = _reordered(graph, patch, value, inverse(order))
+        if constant is None:
+            return Refusal("an operand is not transposed")
+        moved.append(constant)
+    return patch.replace(Value(node), add_transpose(patch, patch.add(op, *moved), order))
 
-    Applies where f is read only here, and each of its inputs is a transpose read only by f (at
-    least one), a constant, or a single element.
-    """
-    middle = graph.input(node, 0).node
-    op = graph.op(middle)
-    order = order_of(graph, node)
+
+def _transposed(graph: Graph, value: Value) -> list[int] | None:
+    inner = producer(graph, value, "Transpose")
+    return None if inner is None else order_of(graph, inner)
+
+
+def _reordered(graph: Graph, patch: Patch, value: Value, order: Sequence[int]) -> Value | None:
+    """A single element as it is, a constant transposed; None for anything else."""
+    shape, op = shape_of(graph, value), graph.op(value.node)
+    if shape is None or len(shape) > len(order):
+        return None
+    if all(d == 1 for d in shape if isinstance(d, int)) and all(isinstance(d, int) for d in shape):
+        return value
+    if not isinstance(op, Constant) or op.data.nbytes > CONSTANT_LIMIT:
+        return None
+    data = op.data.reshape((1,) * (len(order) - op.data.ndim) + op.data.shape)
+    return patch.add(Constant.of(np.ascontiguousarray(data.transpose(order)), op.dtype))
+
+
+def lift_up(graph: Graph, node: int) -> Patch | Refusal | None:
+    """Transpose(f(Transpose(x), y)) where the two cancel: f(x, Transpose(y)), one fewer."""
+    middle = graph.input(node, 0)
+    op, order = graph.op(middle.node), order_of(graph, node)
     if not isinstance(op, Elementwise) or order is None:
         return None
-    inputs = graph.inputs(middle)
-    inner = [v for v in inputs if v is not None and graph.op(v.node).kind == "Transpose"]
-    if not inner:
+    inputs = graph.inputs(middle.node)
+    back = [v for v in inputs if v is not None and _transposed(graph, v) == inverse(order)]
+    if not back:
         return None
-    if not sole_use(graph, Value(middle)):
+    if not sole_use(graph, middle):
         return Refusal("the elementwise operation has other readers")
-    patch = Patch()
-    moved: list[Value | None] = []
+    if not is_elementwise(graph, middle.node):
+        return Refusal("the operation looks at the place of an axis")
+    patch, added = Patch(), 0
+    moved: list[Value] = []
     for value in inputs:
-        type_ = None if value is None else graph.type(value)
-        if value is None or not isinstance(type_, TensorType) or type_.shape is None:
+        shape = shape_of(graph, value)
+        if value is None or shape is None:
             return Refusal("an operand is absent or of unknown rank")
-        rank = len(type_.shape)
-        if type_.element_count == 1 and rank <= len(order):
-            moved.append(value)
-        elif rank != len(order):
-            return Refusal("an operand has another rank")
-        elif value in inner and (inner_order := order_of(graph, value.node)) is not None:
-            source = graph.input(value.node, 0)
-            moved.append(add_transpose(patch, source, [inner_order[i] for i in order]))
-        elif isinstance(graph.op(value.node), Constant):
-            moved.append(add_transpose(patch, value, order))
-        else:
-            return Refusal("an operand is not transposed")
+        if value in back:
+            moved.append(graph.input(value.node, 0))
+            continue
+        constant = _reordered(graph, patch, value, order)
+        if constant is None:
+            if len(shape) != len(order):
+                return Refusal("an operand has another rank")
+            constant = add_transpose(patch, value, order)
+            # Merging with a transpose that stands there already adds none.
+            added += _transposed(graph, value) is None
+        moved.append(constant)
+    dying = sum(sole_use(graph, v) for v in back)
+    if added > dying:
+        return Refusal("other operands would need a transpose each")
     return patch.replace(Value(node), patch.add(op, *moved))
 
 
 _RULES = (
     Rule("merge_pair", ("Transpose",), merge_pair),
-    Rule("lift_through_elementwise", ("Transpose",), lift_through_elementwise),
+    Rule("lift_up", ("Transpose",), lift_up),
+    Rule("push_down", (), push_down),
 )
 
 cancel_transposes = Pass("cancel_transposes", lambda options: _RULES)

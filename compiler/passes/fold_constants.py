@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir.dtype import DType
+from ...ir.dim import bounds
 from ...ir.errors import Error
 from ...ir.graph import Graph, Value
 from ...ir.op import Array, Effects
@@ -15,11 +15,15 @@ from ...ir.patch import Patch, Refusal
 from ...ir.types import TensorType
 from ..options import Options
 from ..rewrite import Pass, Rule
+from .cancel_transposes import order_of
+from .fold_transposes import swaps_last_two
 
 # A conversion that widens a large weight (fp16-compressed models) is left to the weight's reader:
-# it converts while packing, and the model stays as small as it was stored.
-WIDENING_LIMIT = 64 * 2**10
+# it converts while packing, and the model stays as small as it was stored. A transpose of a large
+# weight becomes a product's flag. Values below this are folded whatever they are.
+LARGE = 64 * 2**10
 _STRUCTURAL = frozenset({"Constant", "Parameter", "Result", "TypedParameter"})
+_PRODUCTS = frozenset({"MatMul", "Gemm"})
 
 
 def make_rules(options: Options) -> Sequence[Rule]:
@@ -31,60 +35,88 @@ def make_rules(options: Options) -> Sequence[Rule]:
         op = record.op
         if op.kind in _STRUCTURAL or op.effects is not Effects.NONE or op.bodies():
             return None
-        known = [graph.known(v) for v in graph.values(node)]
-        if all(k is not None and k.dtype != object for k in known):
-            return _constants(graph, node, [k for k in known if k is not None])
+        known = [k for k in record.known if k is not None and k.dtype != object]
+        if known and len(known) == op.output_count():
+            return _constants(graph, node, known)
         inputs = [v for v in graph.inputs(node) if v is not None]
-        constants = [graph.op(v.node) for v in inputs]
-        if not inputs or not all(isinstance(c, Constant) for c in constants):
+        if not inputs or not all(isinstance(graph.op(v.node), Constant) for v in inputs):
             return None
-        before = sum(c.data.nbytes for c in constants if isinstance(c, Constant))
-        after = sum(_nbytes(t) for t in record.types)
-        growth = max(0, after - before)
-        if op.kind == "Convert" and growth and after > WIDENING_LIMIT:
-            return Refusal("a large weight is converted by its reader")
+        size = sum(_most_bytes(t) for t in record.types)
+        kept = _kept_by_reader(graph, node, size)
+        if kept is not None:
+            return kept
+        growth = max(0, size - _freed(graph, node, inputs))
         if growth > left[0]:
-            return Refusal(f"folding adds {growth} bytes where {left[0]} are left")
+            amount = "an unknown number of" if size == _UNKNOWN else str(growth)
+            return Refusal(f"folding adds {amount} bytes where {left[0]} are left")
         try:
-            arrays = op.evaluate(
-                *op.slots([c.evaluate()[0] if c else None for c in _ops(graph, node)])
-            )
+            arrays = op.evaluate(*op.slots([_data(graph, v) for v in graph.inputs(node)]))
         except Error as error:
             return Refusal(f"evaluation fails: {error.what}")
+        except (ValueError, TypeError, IndexError, ArithmeticError) as error:
+            return Refusal(f"evaluation fails: {str(error)[:200]}")
         left[0] -= growth
         return _constants(graph, node, list(arrays))
 
     return (Rule("fold", (), fold),)
 
 
-def _ops(graph: Graph, node: int) -> list[Constant | None]:
-    found: list[Constant | None] = []
-    for value in graph.inputs(node):
-        op = None if value is None else graph.op(value.node)
-        found.append(op if isinstance(op, Constant) else None)
-    return found
+def _data(graph: Graph, value: Value | None) -> Array | None:
+    op = None if value is None else graph.op(value.node)
+    return op.data if isinstance(op, Constant) else None
 
 
-def _nbytes(type_: object) -> int:
-    if not isinstance(type_, TensorType):
-        return 1 << 62
-    count = type_.element_count
-    return type_.dtype.nbytes(count) if isinstance(count, int) else 1 << 62
+def _kept_by_reader(graph: Graph, node: int, size: int) -> Refusal | None:
+    """Why a large constant is better left to its readers, if it is."""
+    op = graph.op(node)
+    if size <= LARGE:
+        return None
+    if op.kind == "Convert" and size > _freed(graph, node, [graph.input(node, 0)]):
+        return Refusal("a large weight is converted by its reader")
+    order = order_of(graph, node) if op.kind == "Transpose" else None
+    if order is not None and swaps_last_two(order):
+        readers = graph.consumers(node)
+        if readers and all(graph.op(r).kind in _PRODUCTS for r in readers):
+            return Refusal("a large weight is transposed by the product that reads it")
+    return None
 
 
-def _constants(graph: Graph, node: int, arrays: list[Array]) -> Patch:
+_UNKNOWN = 1 << 62
+
+
+def _most_bytes(type_: object) -> int:
+    """The most bytes that a value of this type takes."""
+    if not isinstance(type_, TensorType) or type_.shape is None or not type_.dtype.bits:
+        return _UNKNOWN
+    count = 1
+    for dim in type_.shape:
+        most = bounds(dim)[1]
+        if most is None:
+            return _UNKNOWN
+        count *= most
+    return type_.dtype.nbytes(count)
+
+
+def _freed(graph: Graph, node: int, inputs: Sequence[Value]) -> int:
+    """Bytes of the constants that nobody reads once `node` is folded."""
+    freed = 0
+    for value in dict.fromkeys(inputs):
+        op = graph.op(value.node)
+        if isinstance(op, Constant) and graph.consumers(value.node) == [node]:
+            freed += op.data.nbytes
+    return freed
+
+
+def _constants(graph: Graph, node: int, arrays: Sequence[Array]) -> Patch:
     patch = Patch()
     for port, array in enumerate(arrays):
         type_ = graph.type(Value(node, port))
         assert isinstance(type_, TensorType)
+        # A broadcast view would keep little memory but break those who read it as a block.
         data = np.ascontiguousarray(array).reshape(np.shape(array))
         name = graph.node(node).name
-        patch.replace(Value(node, port), patch.add(_constant(data, type_.dtype), name=name))
+        patch.replace(Value(node, port), patch.add(Constant.of(data, type_.dtype), name=name))
     return patch
-
-
-def _constant(data: Array, dtype: DType) -> Constant:
-    return Constant.of(data, dtype)
 
 
 fold_constants = Pass("fold_constants", make_rules)

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...ir.graph import Graph, Value
 from ...ir.ops import Gemm, MatMul
 from ...ir.patch import Patch, Refusal, producer, sole_use
-from ...ir.types import TensorType
 from ..rewrite import Pass, Rule
 from .cancel_transposes import order_of
+from .matching import shape_of
 
 
-def swaps_last_two(order: list[int]) -> bool:
+def swaps_last_two(order: Sequence[int]) -> bool:
     """Whether an order exchanges the last two axes and keeps the others."""
     rank = len(order)
-    return rank >= 2 and order == [*range(rank - 2), rank - 1, rank - 2]
+    return rank >= 2 and list(order) == [*range(rank - 2), rank - 1, rank - 2]
 
 
 def fold_input(graph: Graph, node: int) -> Patch | Refusal | None:
     """A transposed operand becomes a flag."""
     op = graph.op(node)
     assert isinstance(op, MatMul | Gemm)
-    inputs = graph.inputs(node)
+    moved, refused = graph.inputs(node), None
+    changed: MatMul | Gemm = op
     for port, flag in ((0, "transpose_a"), (1, "transpose_b")):
-        source = producer(graph, inputs[port], "Transpose")
+        source = producer(graph, moved[port], "Transpose")
         order = None if source is None else order_of(graph, source)
         if source is None or order is None:
             continue
         if not swaps_last_two(order):
-            return Refusal("the transpose moves other axes than the last two")
-        patch = Patch()
-        changed = replace(op, **{flag: not getattr(op, flag)})
-        moved = [*inputs]
+            refused = Refusal("the transpose moves other axes than the last two")
+            continue
+        changed = replace(changed, **{flag: not getattr(op, flag)})
         moved[port] = graph.input(source, 0)
-        return patch.replace(Value(node), patch.add(changed, *moved))
-    return None
+    if changed == op:
+        return refused
+    patch = Patch()
+    return patch.replace(Value(node), patch.add(changed, *moved))
 
 
 def fold_output(graph: Graph, node: int) -> Patch | Refusal | None:
@@ -50,18 +53,14 @@ def fold_output(graph: Graph, node: int) -> Patch | Refusal | None:
         return Refusal("the transpose moves other axes than the last two")
     if not sole_use(graph, source):
         return Refusal("the product has other readers")
-    if len(inputs) > 2:
+    if len(inputs) > 2 and inputs[2] is not None:
         return Refusal("the product has a third operand")
-    ranks = [len(t.shape or ()) for v in inputs if isinstance(t := _type(graph, v), TensorType)]
-    if min(ranks) < 2:
-        return Refusal("an operand is a vector")
+    shapes = [shape_of(graph, v) for v in inputs[:2]]
+    if any(s is None or len(s) < 2 for s in shapes):
+        return Refusal("an operand is a vector, or its rank is unknown")
     changed = replace(op, transpose_a=not op.transpose_b, transpose_b=not op.transpose_a)
     patch = Patch()
     return patch.replace(Value(node), patch.add(changed, inputs[1], inputs[0]))
-
-
-def _type(graph: Graph, value: Value | None) -> object:
-    return None if value is None else graph.type(value)
 
 
 _RULES = (

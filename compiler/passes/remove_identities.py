@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from ...ir.graph import Graph, Value
-from ...ir.ops import Constant
-from ...ir.patch import Patch, Refusal, producer, sole_use
-from ...ir.types import TensorType
+from ...ir.ops import Constant, Convert
+from ...ir.ops.elementwise import Elementwise
+from ...ir.patch import Patch, Refusal, producer
+from ...ir.types import broadcast_shapes
+from ..lowering.programs import is_elementwise
 from ..rewrite import Pass, Rule
+from .conversions import loses_nothing
+from .matching import dtype_of, known_axes, shape_of
 
 # Kinds whose output equals input 0 whenever its type does: they only move or rename elements, and
 # with equal shapes there is nothing to move. (Transposes are handled below: equal sizes do not
 # make an order the identity.)
 _MOVERS = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Broadcast", "Convert", "Slice")
-# x * 1, x / 1, x - 0: exact for every x. (x + 0 is not: it turns -0.0 into 0.0.)
-_NEUTRAL = {"Multiply": 1, "Divide": 1, "Subtract": 0}
+_RESHAPES = ("Reshape", "Squeeze", "Unsqueeze")
+# x * 1, x / 1, x ** 1, x - 0, x + -0.0: exact for every x. (x + 0.0 is not: it turns -0.0 into
+# 0.0.) The number, whether it may also stand first.
+_NEUTRAL = {
+    "Multiply": (1.0, True),
+    "Divide": (1.0, False),
+    "Power": (1.0, False),
+    "Subtract": (0.0, False),
+    "Add": (-0.0, True),
+}
+# A constant with more elements than this is not looked at.
+_LOOKED_AT = 1 << 16
 
 
 def remove_mover(graph: Graph, node: int) -> Patch | Refusal | None:
@@ -24,21 +42,17 @@ def remove_mover(graph: Graph, node: int) -> Patch | Refusal | None:
         return None
     if op.kind == "Slice":
         steps = graph.known(graph.input(node, 3))
-        if steps is None or any(int(s) != 1 for s in steps.reshape(-1)):
+        if steps is None or not all(s == 1 for s in steps.reshape(-1).tolist()):
             return None
-    shape = graph.type(source)
-    if not isinstance(shape, TensorType) or shape.shape is None:
-        return Refusal("the shape is unknown") if op.kind != "Identity" else _drop(value, source)
+    if op.kind != "Identity" and shape_of(graph, source) is None:
+        return Refusal("the shape is unknown")
     return _drop(value, source)
 
 
 def remove_transpose(graph: Graph, node: int) -> Patch | None:
     """A transpose that keeps every axis in its place."""
-    inputs = graph.inputs(node)
-    order = graph.known(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else None
-    if order is None or order.dtype == object or order.size == 0:
-        return None
-    if [int(i) for i in order.reshape(-1)] != list(range(order.size)):
+    order = known_axes(graph, graph.input(node, 1), 64)
+    if not order or order != list(range(len(order))):
         return None
     return _drop(Value(node), graph.input(node, 0))
 
@@ -50,35 +64,86 @@ def remove_single_concat(graph: Graph, node: int) -> Patch | None:
 
 
 def remove_neutral(graph: Graph, node: int) -> Patch | Refusal | None:
-    """Multiplication or division by 1, subtraction of 0."""
-    op = graph.op(node)
-    source, other = graph.input(node, 0), graph.input(node, 1)
-    constant = graph.op(other.node)
-    if not isinstance(constant, Constant) or constant.data.dtype.kind not in "fiu":
-        return None
-    if constant.data.size != 1 or constant.data.reshape(()).item() != _NEUTRAL[op.kind]:
-        return None
-    if graph.type(source) != graph.type(Value(node)):
-        return Refusal("the constant broadcasts the other operand")
-    return _drop(Value(node), source)
+    """Arithmetic with its neutral element."""
+    neutral, either = _NEUTRAL[graph.op(node).kind]
+    left, right = graph.input(node, 0), graph.input(node, 1)
+    for source, other in ((left, right), (right, left)) if either else ((left, right),):
+        if _is_all(graph, other, neutral):
+            if graph.type(source) != graph.type(Value(node)):
+                return Refusal("the constant broadcasts the other operand")
+            return _drop(Value(node), source)
+    return None
+
+
+def _is_all(graph: Graph, value: Value, number: float) -> bool:
+    """Whether a constant holds nothing but this number (0.0 and -0.0 are two)."""
+    op = graph.op(value.node)
+    if not isinstance(op, Constant) or not 0 < op.data.size <= _LOOKED_AT:
+        return False
+    if op.dtype.is_int:
+        return bool(np.all(op.data == int(number)))
+    if op.data.dtype.kind != "f" or not np.all(op.data == number):
+        return False
+    return number != 0 or bool(np.all(np.signbit(op.data) == (math.copysign(1, number) < 0)))
 
 
 def merge_reshapes(graph: Graph, node: int) -> Patch | Refusal | None:
-    """A reshape of a reshape: the inner one is left out where the outer's target does not copy
-    sizes of its input."""
-    inner = producer(graph, graph.input(node, 0), "Reshape")
-    if inner is None:
+    """A reshape of a reshape: the inner one is left out, or both where they undo one another."""
+    inner = graph.input(node, 0)
+    if graph.op(inner.node).kind not in _RESHAPES:
         return None
-    if not sole_use(graph, Value(inner)):
-        return Refusal("the inner reshape has other readers")
+    source = graph.input(inner.node, 0)
+    if graph.type(source) == graph.type(Value(node)) and shape_of(graph, source) is not None:
+        return _drop(Value(node), source)
+    if graph.op(node).kind != "Reshape":
+        return None
     target = graph.known(graph.input(node, 1))
     if target is None:
         return Refusal("the target is unknown")
     if any(isinstance(d, int) and d == 0 for d in target.reshape(-1).tolist()):
         return Refusal("the target copies sizes of the inner reshape")
     patch = Patch()
-    new = patch.add(graph.op(node), graph.input(inner, 0), graph.input(node, 1))
-    return patch.replace(Value(node), new)
+    return patch.replace(Value(node), patch.add(graph.op(node), source, graph.input(node, 1)))
+
+
+def merge_conversions(graph: Graph, node: int) -> Patch | Refusal | None:
+    """A conversion of a conversion that loses nothing: one conversion, or none."""
+    inner = producer(graph, graph.input(node, 0), "Convert")
+    op = graph.op(node)
+    if inner is None or not isinstance(op, Convert):
+        return None
+    source = graph.input(inner, 0)
+    first, middle = dtype_of(graph, source), dtype_of(graph, Value(inner))
+    if not loses_nothing(first, middle, op.destination_type):
+        return Refusal(f"{first} to {middle} to {op.destination_type} is not one conversion")
+    if first is op.destination_type:
+        return _drop(Value(node), source)
+    patch = Patch()
+    return patch.replace(Value(node), patch.add(op, source))
+
+
+def bypass_broadcast(graph: Graph, node: int) -> Patch | Refusal | None:
+    """An elementwise operation broadcasts by itself: it reads what a Broadcast reads where its
+    other operands give the same shape."""
+    if not isinstance(graph.op(node), Elementwise) or len(graph.inputs(node)) < 2:
+        return None
+    inputs = graph.inputs(node)
+    for port, value in enumerate(inputs):
+        if value is None or graph.op(value.node).kind != "Broadcast":
+            continue
+        source = graph.input(value.node, 0)
+        moved = [source if v == value else v for v in inputs]
+        shapes = [shape_of(graph, v) for v in moved if v is not None]
+        if getattr(graph.op(value.node), "mode", "").lower() not in ("numpy", "bidirectional"):
+            return Refusal("the broadcast follows another rule")
+        if not is_elementwise(graph, node) or any(s is None for s in shapes):
+            return Refusal("the operation looks at the place of an axis")
+        if broadcast_shapes(*shapes) != shape_of(graph, Value(node)):
+            return Refusal("the other operands do not have the shape")
+        moved = [source if p == port else v for p, v in enumerate(inputs)]
+        patch = Patch()
+        return patch.replace(Value(node), patch.add(graph.op(node), *moved))
+    return None
 
 
 def _drop(value: Value, source: Value) -> Patch:
@@ -90,7 +155,9 @@ _RULES = (
     Rule("remove_transpose", ("Transpose",), remove_transpose),
     Rule("remove_single_concat", ("Concat",), remove_single_concat),
     Rule("remove_neutral", tuple(_NEUTRAL), remove_neutral),
-    Rule("merge_reshapes", ("Reshape",), merge_reshapes),
+    Rule("merge_reshapes", _RESHAPES, merge_reshapes),
+    Rule("merge_conversions", ("Convert",), merge_conversions),
+    Rule("bypass_broadcast", (), bypass_broadcast),
 )
 
 remove_identities = Pass("remove_identities", lambda options: _RULES)

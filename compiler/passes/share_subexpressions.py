@@ -18,6 +18,8 @@ from ..rewrite import Pass, Rule
 # weights of a model costs more than sharing them could save.
 CONTENT_LIMIT = 64 * 2**10
 _STRUCTURAL = frozenset({"Parameter", "Result", "TypedParameter"})
+# a op b is b op a, bit for bit.
+_COMMUTATIVE = frozenset({"Add", "Multiply", "Equal", "NotEqual"})
 
 
 def make_rules(options: Options) -> Sequence[Rule]:
@@ -28,12 +30,12 @@ def make_rules(options: Options) -> Sequence[Rule]:
         op = graph.op(node)
         if op.kind in _STRUCTURAL or op.effects is not Effects.NONE or op.bodies():
             return None
-        key = (_identity(graph, node), tuple(graph.inputs(node)))
+        key = _key(graph, node)
         first = seen.get(key)
         if first is None or first not in graph or first == node:
             seen[key] = node
             return None
-        if _identity(graph, first) != key[0] or tuple(graph.inputs(first)) != key[1]:
+        if _key(graph, first) != key:  # it changed since it was seen
             seen[key] = node
             return None
         patch = Patch()
@@ -42,6 +44,13 @@ def make_rules(options: Options) -> Sequence[Rule]:
         return patch
 
     return (Rule("share", (), share),)
+
+
+def _key(graph: Graph, node: int) -> Hashable:
+    inputs = graph.inputs(node)
+    if graph.op(node).kind in _COMMUTATIVE:
+        inputs.sort(key=lambda v: v or Value(-1))
+    return (_identity(graph, node), tuple(inputs))
 
 
 def _identity(graph: Graph, node: int) -> Hashable:

@@ -21,6 +21,7 @@ from .arithmetic import (
     LogicalXor, Maximum, Minimum, Mod, Multiply, NotEqual, Power, SquaredDifference, Subtract,
 )  # fmt: skip
 from .constants import Constant, Parameter, Result, TypedParameter
+from .arranging import BatchToSpace, DepthToSpace, ShuffleChannels, SpaceToBatch, SpaceToDepth
 from .attention import ScaledDotProductAttention
 from .control import If
 from .convert import Convert, ConvertLike, Select
@@ -38,6 +39,7 @@ from .normalize import (
     LRN, MVN, MVN2, BatchNormInference, BatchNormInference1, GroupNormalization, LayerNorm,
     NormalizeL2, RMSNorm,
 )  # fmt: skip
+from .padding import Pad, Pad1, Reverse, ReverseSequence, Roll
 from .pooling import (
     AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, AvgPool1, AvgPool14, MaxPool, MaxPool1, MaxPool8,
 )  # fmt: skip
@@ -49,9 +51,15 @@ from .reduce import (
 )  # fmt: skip
 from .reshape import Reshape, Squeeze, Squeeze1, Transpose, Unsqueeze
 from .rules import naming as naming, unknown_dim as unknown_dim
+from .scatter import (
+    ScatterElementsUpdate, ScatterElementsUpdate3, ScatterNDUpdate, ScatterNDUpdate4, ScatterUpdate,
+)  # fmt: skip
 from .shape_values import Eye, Range, Range1, ShapeOf, ShapeOf1
 from .slicing import Slice, StridedSlice
 from .softmax import LogSoftmax, Softmax, Softmax1
+from .sorting import (
+    Bucketize, CumSum, NonZero, OneHot, OneHot1, TopK, TopK1, TopK3, Unique,
+)  # fmt: skip
 from .state import Assign, Assign3, ReadValue, ReadValue3
 from .unary import (
     Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, Ceiling, Cos, Cosh, Erf, Exp, Floor, Identity,
@@ -76,7 +84,11 @@ ALL_OPS: tuple[type[Op], ...] = (
     # shapes and movement
     Reshape, Squeeze1, Squeeze, Unsqueeze, Transpose, Concat, Split, VariadicSplit,
     Slice, StridedSlice, ShapeOf1, ShapeOf, Range1, Range, Eye, Broadcast1, Broadcast, Tile,
-    Gather1, Gather7, Gather, GatherElements, GatherND5, GatherND,
+    Gather1, Gather7, Gather, GatherElements, GatherND5, GatherND, ScatterUpdate,
+    ScatterElementsUpdate3, ScatterElementsUpdate, ScatterNDUpdate4, ScatterNDUpdate,
+    Pad1, Pad, Reverse, ReverseSequence, Roll,
+    DepthToSpace, SpaceToDepth, BatchToSpace, SpaceToBatch, ShuffleChannels,
+    TopK1, TopK3, TopK, NonZero, OneHot1, OneHot, CumSum, Bucketize, Unique,
     # networks
     MVN2, MVN, BatchNormInference1, BatchNormInference, LayerNorm, RMSNorm, GroupNormalization,
     NormalizeL2, LRN, ScaledDotProductAttention, FakeQuantize,

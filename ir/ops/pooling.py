@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -143,7 +144,7 @@ class AvgPool1(_Pool):
         windows = self.windows()
         view = windows.view(data.astype(np.float64), 0)
         axes = tuple(range(data.ndim, view.ndim))
-        count: Any = np.prod(windows.kernel)
+        count: Any = math.prod(self.kernel)
         if self.exclude_pad:
             count = windows.view(np.ones((1, 1, *data.shape[2:])), 0).sum(axis=axes)
         elif windows.rounding == "ceil_torch":
@@ -246,9 +247,9 @@ class AdaptiveMaxPool(_Adaptive):
         indices = np.empty(out.shape, self.index_element_type.numpy)
         for place, part, start in self._pieces(data, sizes):
             flat = widened(part).reshape(*part.shape[:2], -1)
-            best = np.argmax(flat, axis=-1)
-            inside: list[Array] = list(np.unravel_index(best, part.shape[2:]))
-            where = tuple(p + s for p, s in zip(inside, start, strict=True))
+            best: Array = np.argmax(flat, axis=-1)
+            inside: Any = np.unravel_index(best, part.shape[2:])
+            where: Any = tuple(inside[i] + s for i, s in enumerate(start))
             out[(..., *place)] = np.take_along_axis(flat, best[..., None], -1)[..., 0]
             indices[(..., *place)] = np.ravel_multi_index(where, spatial)
         return out, indices

@@ -182,10 +182,11 @@ class _Sequence(_Recurrent):
         *,
         backwards: bool,
     ) -> list[Array]:
-        rows: Array = np.arange(x.shape[0])
+        count = int(x.shape[0])
+        rows = np.arange(count)
         for t in range(x.shape[1]):
             alive = t < lengths
-            at = np.where(alive, lengths - 1 - t, t) if backwards else np.full(len(rows), t)
+            at = np.where(alive, lengths - 1 - t, t) if backwards else np.full(count, t)
             fresh = self.step(x[rows, at], states, *weights)
             states = [np.where(alive[:, None], a, s) for a, s in zip(fresh, states, strict=True)]
             out[rows, at] = np.where(alive[:, None], fresh[0], 0)

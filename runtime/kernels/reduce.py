@@ -181,7 +181,8 @@ class _Reduce:
         def visit_row() -> None:
             sweep(f, n, self.lanes, visit)
 
-        long = any(not isinstance(a, int) for a in axes) or sizes.product(axes).known > _LONG_ROW
+        length = sizes.product(axes).known
+        long = length is None or length > _LONG_ROW
         total = sizes.product(self.kept.axes)
         lo, hi = share(f, total, worker, workers, 1 if long else _GROUP)
         with f.if_(f.icmp("slt", lo, hi)):

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from ...ir.dtype import DType
 from ...ir.errors import UnsupportedOperationError
 from ...ir.specs import DIVISION_BY_ZERO, Instr, Program
-from ..codegen import math
 from ..codegen.emit import Function
-from ..codegen.values import ELEMENT, F32, F64, I1, I8, I64, Value, integer, number, vec
-from .half import float_to_half, half_to_float
+from ..codegen.values import ELEMENT, F64, I1, I8, I64, Value, integer, number, vec
+from . import functions
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,7 @@ def emit_program(
     return [values[r] for r in program.results]
 
 
-_FUNCTIONS = frozenset(
-    "exp expm1 log log1p tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh "
-    "softplus atan2".split()
-)
+_FUNCTIONS = functions.NAMES - {"pow", "sqrt"}
 _ROUND = {"ceil": "ceil", "floor": "floor", "round_even": "rint", "trunc": "trunc"}
 _COMPARE = {
     "eq": ("oeq", "eq", "eq"),
@@ -157,7 +153,7 @@ class _Emitter:
         if op in _SIMPLE_FLOAT:
             return _SIMPLE_FLOAT[op](f, *args)
         if op in _FUNCTIONS:
-            return getattr(math, op)(f, *args)
+            return functions.call(f, op, *args)
         if op in _ROUND:
             return round_to(f, x, _ROUND[op])
         if op == "pow":
@@ -196,11 +192,11 @@ class _Emitter:
                 if known in (0, 1, 2)
                 else (f.fmul(square, x) if known == 3 else f.fdiv(one, x))
             )
-        return math.pow(f, *args)
+        return functions.call(f, "pow", *args)
 
     def remainder(self, op: str, a: Value, b: Value) -> Value:
         f = self.f
-        r = math.fmod(f, a, b)
+        r = functions.fmod(f, a, b)
         if op == "mod":
             return r
         zero = number(0.0, a.type)
@@ -360,14 +356,6 @@ def cast(f: Function, x: Value, source: DType, to: DType) -> Value:
     """The "cast" operation between any two types a kernel knows."""
     if source is to:
         return x
-    if to is DType.f16 and not source.is_float:
-        # Exact in f64, or so large that f16 overflows.
-        return float_to_half(f, f.cast(x, F64, signed_=source.is_signed))
-    if to is DType.f16:
-        return float_to_half(f, x if source is not DType.bf16 else f.cast(x, F32))
-    if source is DType.f16:
-        wide = half_to_float(f, x)
-        return cast(f, wide, DType.f32, to)
     if to is DType.boolean:
         return f.fcmp("une", x, 0.0) if source.is_float else f.icmp("ne", x, 0)
     return f.cast(

@@ -158,11 +158,25 @@ def test_booleans_and_mixed_types(isa: str) -> None:
 FUNCTIONS = {
     # op: (lowest, highest argument, bound in ulp)
     "exp": (-100, 89, 1.1),
+    "expm1": (-100, 89, 2),
     "log": (0, 1e6, 2),
+    "log1p": (-1, 1e6, 2),
     "tanh": (-12, 12, 3),
     "erf": (-5, 5, 2.5),
     "sigmoid": (-90, 90, 3),
+    "softplus": (-90, 90, 2.5),
     "rsqrt": (0, 1e6, 1.6),
+    "sin": (-1e4, 1e4, 2),
+    "cos": (-1e4, 1e4, 2),
+    "tan": (-1e4, 1e4, 3.5),
+    "asin": (-1, 1, 3),
+    "acos": (-1, 1, 3),
+    "atan": (-1e3, 1e3, 2),
+    "sinh": (-80, 80, 3),
+    "cosh": (-80, 80, 3),
+    "asinh": (-1e6, 1e6, 4),
+    "acosh": (1, 1e6, 4),
+    "atanh": (-1, 1, 4),
 }
 
 
@@ -172,12 +186,50 @@ def test_functions_stay_in_their_bound(dtype: DType, isa: str) -> None:
     rng = np.random.default_rng(3)
     for op, (low, high, bound) in FUNCTIONS.items():
         limit = min(high, float(dtype.max))
-        values = np.concatenate([rng.uniform(low, limit, 2000), rng.standard_normal(500) * 0.01])
+        small = rng.standard_normal(300) * 0.01 + (1 if low == 1 else 0)
+        values = np.concatenate([rng.uniform(low, limit, 500), np.maximum(small, low)])
         if low == 0:
             values = np.abs(values) + 1e-6
-        special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0]
+        special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0]
         x = np.concatenate([values, special]).astype(dtype.numpy)
         check(build([op], 1, dtype), [x], isa, ulps=bound, where=f" of {dtype}")
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_functions_of_two_arguments(dtype: DType, isa: str) -> None:
+    x, y = float_data(dtype, 1), float_data(dtype, 2)
+    special = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 0.5, 2, 3], dtype.numpy)
+    a, b = (g.reshape(-1) for g in np.meshgrid(special, special))
+    x, y = np.concatenate([x, a]), np.concatenate([y, b])
+    check(build(["mod", "floormod"], 2, dtype), [x, y], isa)
+    check(build(["atan2"], 2, dtype), [x, y], isa, ulps=3)
+    check(build(["pow"], 2, dtype), [x, y], isa, ulps=2)
+    rng = np.random.default_rng(5)
+    base = np.exp(rng.uniform(-5, 5, 400)).astype(dtype.numpy)
+    check(build(["pow"], 2, dtype), [base, rng.uniform(-6, 6, 400).astype(dtype.numpy)], isa, 2)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_remainders_of_any_exponents_are_exact(dtype: DType, isa: str) -> None:
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 256, 200 * dtype.bits // 8, dtype=np.uint8)
+    x, y = words.view(dtype.numpy)[:200], words[::-1].copy().view(dtype.numpy)[:200]
+    y[:80] = x[:80] * dtype.numpy.type(1e-6)
+    tiny = np.finfo(dtype.numpy).smallest_subnormal
+    x[:4], y[:4] = [np.finfo(dtype.numpy).max, 7 * tiny, tiny, 1], [3 * tiny, 2 * tiny, 1, tiny]
+    check(build(["mod"], 2, dtype), [x, y], isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_large_angles_in_f64(isa: str) -> None:
+    """Arguments whose reduction needs hundreds of bits of pi; NumPy's own is exact there."""
+    exponents = np.arange(18, 1023, 5)
+    x = np.ldexp(np.random.default_rng(0).uniform(1, 2, len(exponents)), exponents)
+    x = np.concatenate([x, -x, [6381956970095103 * 2.0**797, 1e22]])
+    check(build(["sin", "cos"], 1, F64), [x], isa, ulps=2)
+    check(build(["tan"], 1, F64), [x], isa, ulps=3.5)
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -38,22 +38,33 @@ _FIELDS = {
 }
 
 
-def collect(
-    node: NodeProto, bound: Mapping[str, AttributeProto], where: str
-) -> dict[str, AttributeProto]:
-    """The attributes of a node by name. One that refers to an attribute of the function it stands
-    in takes that value from `bound`, and is absent where the caller gave none."""
+def collect(node: NodeProto, where: str) -> dict[str, AttributeProto]:
+    """The attributes of a node by name. ModelFormatError where one is given twice."""
     found: dict[str, AttributeProto] = {}
     for attribute in node.attribute:
-        name = attribute.name
-        if name in found:
-            raise ModelFormatError("an attribute is given twice", where=where, got=short(name))
-        if attribute.ref_attr_name:
-            if attribute.ref_attr_name in bound:
-                found[name] = bound[attribute.ref_attr_name]
-            continue
-        found[name] = attribute
+        if attribute.name in found:
+            raise ModelFormatError(
+                "an attribute is given twice", where=where, got=short(attribute.name)
+            )
+        found[attribute.name] = attribute
     return found
+
+
+def resolved(node: NodeProto, bound: Mapping[str, AttributeProto]) -> NodeProto:
+    """A node of a function with references to the function's attributes replaced by the values
+    `bound` to them, or left out where the caller gave none. Copies only where there are any."""
+    if not any(a.ref_attr_name for a in node.attribute):
+        return node
+    copy = type(node)()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
+    for attribute in node.attribute:
+        value = bound.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if value is not None:
+            added = copy.attribute.add()
+            added.CopyFrom(value)
+            added.name = attribute.name
+    return copy
 
 
 def value_of(attribute: AttributeProto, kind: int, name: str, where: str) -> Any:

@@ -13,9 +13,8 @@ from ....ir.op import Array
 from ....ir.ops import Parameter, Result
 from ....ir.types import TensorType, compatible
 from ..xml.text import short
-from .external_data import ExternalData
 from .importer import Frame, Importer
-from .tensors import element_type, read_sparse, read_tensor
+from .tensors import element_type
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ValueInfoProto
@@ -25,31 +24,6 @@ Constants: TypeAlias = dict[str, tuple[DType, Array]]
 IGNORE = 'declared_shapes="ignore"'
 _MAX_RANK = 64
 _MAX_SYMBOL = 200
-
-
-def read_constants(
-    graph: GraphProto, payloads: dict[int, Array], external: ExternalData
-) -> Constants:
-    """All initialisers by name. ModelFormatError for a name given twice or no name at all."""
-    constants: Constants = {}
-    for position, tensor in enumerate(graph.initializer):
-        where = f"initialiser {short(tensor.name) if tensor.name else position}"
-        _claim(constants, tensor.name, where)
-        payload = payloads.get(position)
-        constants[tensor.name] = read_tensor(tensor, where, external=external, payload=payload)
-    for position, sparse in enumerate(graph.sparse_initializer):
-        name = sparse.values.name
-        where = f"sparse initialiser {short(name) if name else position}"
-        _claim(constants, name, where)
-        constants[name] = read_sparse(sparse, where, external=external)
-    return constants
-
-
-def _claim(constants: Constants, name: str, where: str) -> None:
-    if not name:
-        raise ModelFormatError("an initialiser has no name", where=where)
-    if name in constants:
-        raise ModelFormatError("two initialisers have one name", where=where)
 
 
 def add_inputs(graph: Graph, proto: GraphProto, constants: Constants) -> dict[str, Value]:

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from ....ir.errors import Error, ModelFormatError, ShapeError, UnsupportedOperationError
 from ....ir.graph import Graph, Value
-from ....ir.op import Array
-from ....ir.ops import Constant
+from ....ir.op import Array, Op
+from ....ir.ops import Constant, Result
 from ....ir.types import Type
 from ..xml.text import short
-from .attributes import collect
+from .attributes import collect, resolved
+from .body import MAX_DEPTH, Body, LostBody, add_parameter, captured_names
 from .external_data import ExternalData
 from .functions import NODE_LIMIT, Functions, key_of
+from .initializers import read_constants
 from .model_file import canonical_domain
 from .node import Builder, Imported, ImportFunction, OnnxNode
 from .ops import find_importer
@@ -28,16 +30,21 @@ from .schemas import attribute_defaults, check_arity, check_types, function_body
 from .unsupported import Unsupported
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, FunctionProto, NodeProto
+    from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
     from ....ir.dtype import DType
 
 
 @dataclass
 class Frame:
-    """Names of one graph or function body: `values` by name (None: an absent optional), constants
-    that become nodes when first read, and names that `lost` their value to an unsupported node."""
+    """Names of one graph, function or body: `values` by name (None: an absent optional), constants
+    that become nodes when first read, and names that `lost` their value to an unsupported node.
 
+    A body also sees the names of the frame `outer` around it. Where it has a graph of its own,
+    what it takes from there becomes a Parameter and is listed in `captured`.
+    """
+
+    builder: Builder
     nodes: Sequence[NodeProto]
     order: list[int]
     opsets: dict[str, int]
@@ -51,21 +58,33 @@ class Frame:
     # Of a function: the node that calls it, and its outputs' names inside.
     call: OnnxNode | None = None
     outputs: Sequence[str] = ()
+    outer: Frame | None = None
+    captured: list[Value] | None = None
+    depth: int = 0
     at: int = 0
+
+    @property
+    def graph(self) -> Graph:
+        return self.builder.graph
+
+    def is_lost(self, name: str) -> bool:
+        """Whether a name has no value because of an unsupported node."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.lost or name in frame.values or name in frame.constants:
+                return name in frame.lost
+            frame = frame.outer
+        return False
 
 
 @dataclass
 class Importer:
     """Builds the graph of one model; see `run`."""
 
-    graph: Graph
     functions: Functions
     external: ExternalData
     unsupported: Unsupported = field(default_factory=Unsupported)
     _count: int = 0
-
-    def __post_init__(self) -> None:
-        self.builder = Builder(self.graph)
 
     def run(self, main: Frame) -> None:
         """Import all nodes of a frame, with the functions they call."""
@@ -89,17 +108,17 @@ class Importer:
             return None
         if name in frame.values:
             return frame.values[name]
+        if name not in frame.constants and frame.outer is not None:
+            found = self.value(frame.outer, name)
+            frame.values[name] = _captured(frame, found, name)
+            return frame.values[name]
         dtype, data = frame.constants[name]
-        node = self.graph.add(
-            Constant.of(data, dtype),
-            name=frame.prefix + name,
-            origin=f"initialiser {short(name)}",
-            names=[frozenset([name])] if not frame.prefix else (),
-        )
-        record = self.graph.node(node)
-        record.types, record.known = list(record.op.infer()), [data]
-        frame.values[name] = Value(node)
-        return Value(node)
+        origin = f"initialiser {short(name)}"
+        value = _constant(frame.graph, Constant.of(data, dtype), frame.prefix + name, origin)
+        if not frame.prefix:
+            frame.graph.node(value.node).names = [frozenset([name])]
+        frame.values[name] = value
+        return value
 
     # One node ---------------------------------------------------------------------------------
 
@@ -114,9 +133,10 @@ class Importer:
         domain = canonical_domain(proto.domain)
         version = frame.opsets.get(domain)
         origin = frame.prefix + node_label(proto, position)
-        lost = [name for name in proto.input if name in frame.lost]
-        inputs = [None if name in frame.lost else self.value(frame, name) for name in proto.input]
-        types = [None if v is None else self.graph.type(v) for v in inputs]
+        proto = resolved(proto, frame.bound) if frame.bound else proto
+        lost = [name for name in proto.input if frame.is_lost(name)]
+        inputs = [None if name in lost else self.value(frame, name) for name in proto.input]
+        types = [None if v is None else frame.graph.type(v) for v in inputs]
         function = self.functions.get(key_of(proto))
         importer = None
         if function is None and version is not None:
@@ -130,7 +150,7 @@ class Importer:
             frame.lost.update(name for name in proto.output if name)
             return None
         node = OnnxNode(
-            self.builder,
+            frame.builder,
             proto,
             proto.op_type,
             domain,
@@ -138,8 +158,10 @@ class Importer:
             frame.prefix + (proto.name or next((o for o in proto.output if o), proto.op_type)),
             origin,
             inputs,
-            collect(proto, frame.bound, origin),
+            collect(proto, origin),
             self.external,
+            lambda body, types: self.body(frame, node, body, types),
+            lambda body: self.inlined(frame, node, body),
         )
         if function is not None:
             return self._call(frame, node, function)
@@ -158,6 +180,9 @@ class Importer:
             check_types(known, types, node.origin)
         try:
             outputs = importer(node)
+        except LostBody:
+            frame.lost.update(name for name in node.proto.output if name)
+            return
         except UnsupportedOperationError as error:
             reason = error.what + (f": {error.got}" if error.got is not None else "")
             self.unsupported.add(
@@ -189,11 +214,71 @@ class Importer:
                     f"output {i} is not produced", where=node.origin, got=short(name)
                 )
             frame.values[name] = value
-            record = self.graph.node(value.node)
+            record = frame.graph.node(value.node)
             if i == 0 and value not in node.inputs:
                 record.name = node.name
             if not frame.prefix:
                 record.names[value.port] |= {name}
+
+    # Bodies -----------------------------------------------------------------------------------
+
+    def body(self, frame: Frame, node: OnnxNode, proto: GraphProto, types: Sequence[Type]) -> Body:
+        """A body as a graph of its own. Its first parameters are its inputs, of these types."""
+        inner = self._inner(frame, node, proto, Builder(Graph(proto.name)), captured=[])
+        for port, type_ in zip(proto.input, types, strict=True):
+            origin = f"{node.origin}, input {short(port.name)}"
+            inner.values[port.name] = add_parameter(inner.graph, type_, port.name, origin)
+        values = self._run_body(inner, node, proto)
+        for port, value in zip(proto.output, values, strict=True):
+            name = f"{port.name}/sink_port_0"
+            inner.builder.add(Result(), [value], name, f"{node.origin}, output {short(port.name)}")
+        assert inner.captured is not None
+        return Body(inner.graph, inner.captured)
+
+    def inlined(self, frame: Frame, node: OnnxNode, proto: GraphProto) -> list[Value]:
+        """The outputs of a body without inputs, imported in place."""
+        return self._run_body(self._inner(frame, node, proto, frame.builder, None), node, proto)
+
+    def _inner(
+        self,
+        frame: Frame,
+        node: OnnxNode,
+        proto: GraphProto,
+        builder: Builder,
+        captured: list[Value] | None,
+    ) -> Frame:
+        if frame.depth >= MAX_DEPTH:
+            raise node.error("bodies are nested too deeply", expected=f"at most {MAX_DEPTH} levels")
+        constants = read_constants(proto, {}, self.external)
+        given = [port.name for port in proto.input] + list(constants)
+        outer = [name for name in captured_names(proto) if name not in given]
+        outputs = [port.name for port in proto.output]
+        order = sort_nodes(proto.node, [*given, *outer], outputs, node.origin)
+        return Frame(
+            builder,
+            proto.node,
+            order,
+            frame.opsets,
+            {},
+            constants,
+            bound=frame.bound,
+            prefix=f"{node.name}/",
+            outer=frame,
+            captured=captured,
+            depth=frame.depth + 1,
+        )
+
+    def _run_body(self, inner: Frame, node: OnnxNode, proto: GraphProto) -> list[Value]:
+        self.run(inner)
+        values: list[Value] = []
+        for port in proto.output:
+            if inner.is_lost(port.name):
+                raise LostBody
+            value = self.value(inner, port.name)
+            if value is None:
+                raise node.error("an output of a body has no value", got=short(port.name))
+            values.append(value)
+        return values
 
     # Functions --------------------------------------------------------------------------------
 
@@ -223,6 +308,7 @@ class Importer:
         wanted = [f for f, name in zip(function.output, node.proto.output, strict=False) if name]
         order = sort_nodes(function.node, values, wanted, where)
         return Frame(
+            frame.builder,
             function.node,
             order,
             frame.opsets | opsets,
@@ -231,6 +317,7 @@ class Importer:
             prefix=f"{node.name}/",
             call=node,
             outputs=list(function.output),
+            depth=frame.depth,
         )
 
     def _return(self, frame: Frame, caller: Frame) -> None:
@@ -247,7 +334,7 @@ class Importer:
             value = self.value(frame, inner)
             caller.values[name] = value
             if value is not None and not caller.prefix:
-                self.graph.node(value.node).names[value.port] |= {name}
+                caller.graph.node(value.node).names[value.port] |= {name}
 
     def _schema_function(
         self,
@@ -267,6 +354,26 @@ class Importer:
     @staticmethod
     def _schema_exists(proto: NodeProto, domain: str, version: int | None) -> bool:
         return version is not None and signature(proto.op_type, domain, version) is not None
+
+
+def _constant(graph: Graph, op: Op, name: str, origin: str) -> Value:
+    """A Constant, typed without a copy of its data."""
+    node = graph.add(op, name=name, origin=origin)
+    record = graph.node(node)
+    record.types, record.known = list(op.infer()), list(op.evaluate())
+    return Value(node)
+
+
+def _captured(frame: Frame, value: Value | None, name: str) -> Value | None:
+    """A value of the frame around a body, as the body sees it."""
+    if value is None or frame.captured is None:
+        return value
+    assert frame.outer is not None
+    record = frame.outer.graph.node(value.node)
+    if isinstance(record.op, Constant):
+        return _constant(frame.graph, record.op, record.name, record.origin)
+    frame.captured.append(value)
+    return add_parameter(frame.graph, record.types[value.port], name, f"value {short(name)}")
 
 
 def _located(error: Error, origin: str) -> Error:

@@ -9,6 +9,7 @@ small rest is parsed. Whatever looks unusual is left in the text, where protobuf
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
 from ....ir.op import Array
 
@@ -30,7 +31,7 @@ def lift_payloads(data: Array) -> tuple[bytes, dict[int, Array]]:
     """
     if data.size < _LEAST:
         return data.tobytes(), {}
-    view = memoryview(data)
+    view = memoryview(cast(Any, data))
     try:
         graphs = [f for f in _fields(view, 0, len(view)) if f[0] == _GRAPH]
         if len(graphs) != 1 or graphs[0][1] != _LEN:

@@ -1,4 +1,4 @@
-"""A model from whatever the caller has: a path, bytes or a ModelProto, checked before it is used."""
+"""A model from whatever the caller has: a path, bytes or a ModelProto."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ class ModelFile:
 
 
 def load_model(source: Source, *, max_memory: int | None = None) -> ModelFile:
-    """Read and parse a model. ModelFormatError where it is none, MemoryLimitError over the limit."""
+    """Read and parse a model. ModelFormatError where it is none, MemoryLimitError where it is
+    larger than `max_memory`."""
     from onnx import ModelProto
 
     if isinstance(source, ModelProto):
         model = ModelFile(source, "<ModelProto>")
     elif isinstance(source, bytes | bytearray | memoryview):
         model = _parse(owned(source), "<bytes>", None)
-    elif isinstance(source, str | PathLike):
+    elif isinstance(source, str | PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         path = os.fspath(source)
         data = read_file(path, "the model", max_memory=max_memory)
         model = _parse(data, path, os.path.dirname(os.path.abspath(path)))

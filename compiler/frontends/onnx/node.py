@@ -24,13 +24,14 @@ from ....ir.op import Array, Fact, Op
 from ....ir.ops import Constant
 from ....ir.ops.rules import known_ints
 from ....ir.scalar import cast_array
-from ....ir.types import normalize_axis
+from ....ir.types import Type, normalize_axis
 from . import attributes as kinds
+from .body import Body
 from .external_data import ExternalData
 from .tensors import read_sparse, read_tensor
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, NodeProto
+    from onnx import AttributeProto, GraphProto, NodeProto
 
 Imported: TypeAlias = "Value | Sequence[Value | None]"
 ImportFunction: TypeAlias = "Callable[[OnnxNode], Imported]"
@@ -77,6 +78,9 @@ class OnnxNode:
     inputs: list[Value | None]
     attributes: dict[str, AttributeProto]
     external: ExternalData
+    # How the importer makes a body a graph (see `body`), or imports it in place.
+    make_body: Callable[[GraphProto, Sequence[Type]], Body]
+    inline_body: Callable[[GraphProto], list[Value]]
     seen: set[str] = field(default_factory=set[str])
 
     # Inputs -----------------------------------------------------------------------------------
@@ -155,15 +159,17 @@ class OnnxNode:
     def text(self, name: str, default: str = _MISSING) -> str:
         return self._attribute(name, kinds.STRING, default)
 
-    def integers(self, name: str, default: Any = _MISSING) -> list[int]:
-        """A list of ints; `default` may be None."""
-        return self._attribute(name, kinds.INTS, default)
+    def integers(self, name: str, default: Sequence[int] = _MISSING) -> list[int]:
+        return list(self._attribute(name, kinds.INTS, default))
 
-    def numbers(self, name: str, default: Any = _MISSING) -> list[float]:
-        return self._attribute(name, kinds.FLOATS, default)
+    def optional_integers(self, name: str) -> list[int] | None:
+        return self._attribute(name, kinds.INTS, None)
 
-    def texts(self, name: str, default: Any = _MISSING) -> list[str]:
-        return self._attribute(name, kinds.STRINGS, default)
+    def numbers(self, name: str, default: Sequence[float] = _MISSING) -> list[float]:
+        return list(self._attribute(name, kinds.FLOATS, default))
+
+    def texts(self, name: str, default: Sequence[str] = _MISSING) -> list[str]:
+        return list(self._attribute(name, kinds.STRINGS, default))
 
     def tensor(self, name: str) -> tuple[DType, Array]:
         """Element type and array of a tensor attribute."""
@@ -174,6 +180,10 @@ class OnnxNode:
         """Element type and dense array of a sparse tensor attribute."""
         proto = self._attribute(name, kinds.SPARSE_TENSOR, _MISSING)
         return read_sparse(proto, f"{self.origin}, attribute {name!r}", external=self.external)
+
+    def graph(self, name: str) -> GraphProto:
+        """A graph attribute: the body of control flow."""
+        return self._attribute(name, kinds.GRAPH, _MISSING)
 
     # Outputs ----------------------------------------------------------------------------------
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from ....ir.errors import ModelFormatError
 from ..xml.text import short
+from .body import captured_names
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import NodeProto
 
 _MAX_SHOWN = 12
 
@@ -80,31 +81,10 @@ def _reads(node: NodeProto) -> list[str]:
     names = [name for name in node.input if name]
     for attribute in node.attribute:
         if attribute.HasField("g"):
-            names += _captured(attribute.g)
+            names += captured_names(attribute.g)
         for graph in attribute.graphs:
-            names += _captured(graph)
+            names += captured_names(graph)
     return names
-
-
-def _captured(graph: GraphProto) -> list[str]:
-    """Names that a body takes from around it, bodies inside it included."""
-    found: list[str] = []
-    pending: list[tuple[GraphProto, frozenset[str]]] = [(graph, frozenset())]
-    while pending:
-        body, outer = pending.pop()
-        own = {i.name for i in body.input} | {t.name for t in body.initializer}
-        own |= {t.values.name for t in body.sparse_initializer}
-        own |= {name for node in body.node for name in node.output}
-        inside = outer | own
-        used = [name for node in body.node for name in node.input]
-        used += [o.name for o in body.output]
-        found += [name for name in used if name and name not in inside]
-        for node in body.node:
-            for attribute in node.attribute:
-                pending += [(g, inside) for g in attribute.graphs]
-                if attribute.HasField("g"):
-                    pending.append((attribute.g, inside))
-    return list(dict.fromkeys(found))
 
 
 def _undefined(where: str, name: str, known: Iterable[str]) -> ModelFormatError:

@@ -11,9 +11,11 @@ from ....ir.errors import Error
 from ....ir.graph import Graph
 from .external_data import ExternalData
 from .functions import check_size, model_functions
-from .graph_io import add_inputs, add_results, read_constants
+from .graph_io import add_inputs, add_results
 from .importer import Frame, Importer
+from .initializers import read_constants
 from .model_file import Source, load_model, opset_imports
+from .node import Builder
 from .order import sort_nodes
 from .schemas import check_opsets
 
@@ -50,8 +52,8 @@ def read_onnx(
         values = add_inputs(graph, proto, constants)
         outputs = [port.name for port in proto.output]
         order = sort_nodes(proto.node, [*values, *constants], outputs, "graph")
-        frame = Frame(proto.node, order, opsets, dict(values), constants)
-        importer = Importer(graph, functions, external)
+        frame = Frame(Builder(graph), proto.node, order, opsets, dict(values), constants)
+        importer = Importer(functions, external)
         importer.run(frame)
         importer.unsupported.check(label)
         add_results(graph, proto, importer, frame, check=declared_shapes == "check")

@@ -160,7 +160,7 @@ def check_types(found: Signature, types: list[Type | None], where: str) -> None:
 def attribute_defaults(op_type: str, domain: str, opset: int) -> dict[str, AttributeProto]:
     """The default values of an operator's attributes; those without one are left out."""
     schema = _schema(op_type, domain, opset)
-    attributes = {} if schema is None else schema.attributes
+    attributes: dict[str, Any] = {} if schema is None else dict(schema.attributes)
     return {n: a.default_value for n, a in attributes.items() if a.default_value.type}
 
 

@@ -29,7 +29,7 @@ class _Kind:
 
     dtype: DType
     field: str
-    bits: type[np.generic] | None = None
+    bits: type[np.unsignedinteger[Any]] | None = None
 
 
 _INT32 = "int32_data"
@@ -200,7 +200,9 @@ def _from_field(
         return np.array(values, dtype=half).view(dtype.numpy)
     if kind.bits is not None:
         codes = np.array(values, dtype=np.int64)
-        if codes.size and not (0 <= codes.min() and codes.max() <= np.iinfo(kind.bits).max):
+        if codes.size and not (
+            0 <= codes.min() and codes.max() < 1 << np.dtype(kind.bits).itemsize * 8
+        ):
             raise ModelFormatError("a tensor's value is out of range", where=where, got=str(dtype))
         codes = codes.astype(kind.bits)
         return _unpack(dtype, codes, count) if dtype.bits < 8 else codes.view(dtype.numpy)

@@ -76,5 +76,5 @@ def nested_layers(net: Net, order: list[int]) -> Iterator[Layer]:
     while pending:
         layer = pending.pop()
         yield layer
-        for body in reversed(layer.bodies.values()):
+        for body in layer.bodies.values():
             pending.extend(reversed(body.layers))

@@ -13,6 +13,8 @@ from ....ir.errors import ShapeError
 from ....ir.types import TensorType, Type
 from .records import Layer, Port
 
+# Element types that OpenVINO lacks, as irc's dialect spells them.
+_OWN_TYPES = {t.ir_precision: t for t in DType if not t.in_openvino}
 IGNORE = 'declared_shapes="ignore"'
 
 
@@ -24,13 +26,16 @@ def check_precision_names(layer: Layer) -> None:
 
 def precision(layer: Layer, port: Port) -> DType:
     """The declared element type of an output port."""
+    text = port.precision or ""
+    if text in _OWN_TYPES:
+        return _OWN_TYPES[text]
     try:
-        return parse_precision(port.precision or "")
+        return parse_precision(text)
     except ValueError as error:
         raise layer.error(
             f"output port {port.id} has an unknown precision",
-            got=repr((port.precision or "")[:40]),
-            expected=str(error).partition("; ")[2] or None,
+            got=repr(text[:40]),
+            expected=str(error).partition("; allowed: ")[2] or None,
         ) from None
 
 

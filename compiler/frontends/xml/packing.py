@@ -36,11 +36,13 @@ def _u6_places(i: int) -> tuple[int, ...]:
     return low, low + 1, low + 2, low + 3, high, high + 1
 
 
+_PAIRS = _Group(1, tuple((2 * i, 2 * i + 1) for i in range(4)))
 _NIBBLES = _Group(1, ((0, 1, 2, 3), (4, 5, 6, 7)))
 # Observed with openvino 2026.4, one bit at a time (tests/frontends/test_xml_weights.py).
 _GROUPS: dict[DType, _Group] = {
     DType.u1: _Group(1, tuple((7 - i,) for i in range(8))),
-    DType.u2: _Group(1, tuple((2 * i, 2 * i + 1) for i in range(4))),
+    DType.u2: _PAIRS,
+    DType.i2: _PAIRS,  # irc's own
     DType.u3: _Group(3, tuple(_u3_places(i) for i in range(8))),
     DType.u6: _Group(3, tuple(_u6_places(i) for i in range(4))),
     DType.u4: _NIBBLES,
@@ -98,16 +100,17 @@ def pack(dtype: DType, array: Array) -> bytes:
 
 
 def _from_codes(dtype: DType, codes: Array) -> Array:
-    if dtype is DType.i4:
-        return ((codes ^ 8).astype(np.int8) - 8).astype(dtype.numpy)
+    if dtype in (DType.i2, DType.i4):
+        sign = 1 << (dtype.bits - 1)
+        return ((codes ^ sign).astype(np.int8) - sign).astype(dtype.numpy)
     if dtype is DType.f4e2m1:
         return codes.view(dtype.numpy)
     return codes.astype(dtype.numpy, copy=False)
 
 
 def _to_codes(dtype: DType, array: Array) -> Array:
-    if dtype is DType.i4:
-        return array.astype(np.int8).view(np.uint8) & 15
+    if dtype in (DType.i2, DType.i4):
+        return array.astype(np.int8).view(np.uint8) & ((1 << dtype.bits) - 1)
     if dtype is DType.f4e2m1:
         return np.ascontiguousarray(array).view(np.uint8) & 15
     return array.astype(np.uint8)

@@ -5,14 +5,23 @@ Records keep the line they came from, so that every later message can name it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeVar
 
 from ....ir.errors import ModelFormatError
 from .text import BadText, short
 
 _T = TypeVar("_T")
+
+
+Info = Mapping[str, dict[str, str]]
+# Most layers and ports have none: they share one.
+NO_INFO: Info = MappingProxyType({})
+_NO_DATA: Mapping[str, str] = MappingProxyType({})
+_NO_BODIES: Mapping[str, Net] = MappingProxyType({})
+_NO_MAPS: Mapping[str, list[MapEntry]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -23,7 +32,7 @@ class Port:
     precision: str | None
     dims: tuple[int, ...]
     names: frozenset[str]
-    rt_info: dict[str, dict[str, str]]
+    rt_info: Info
 
 
 @dataclass(slots=True)
@@ -46,13 +55,13 @@ class Layer:
     type: str
     version: str
     output_names: frozenset[str] | None
-    data: dict[str, str] = field(default_factory=dict[str, str])
-    rt_info: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
-    inputs: list[Port] = field(default_factory=list[Port])
-    outputs: list[Port] = field(default_factory=list[Port])
-    bodies: dict[str, Net] = field(default_factory=dict[str, "Net"])
-    maps: dict[str, list[MapEntry]] = field(default_factory=dict[str, list[MapEntry]])
-    back_edges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    data: Mapping[str, str] = field(default_factory=lambda: _NO_DATA)
+    rt_info: Info = field(default_factory=lambda: NO_INFO)
+    inputs: Sequence[Port] = ()
+    outputs: Sequence[Port] = ()
+    bodies: Mapping[str, Net] = field(default_factory=lambda: _NO_BODIES)
+    maps: Mapping[str, list[MapEntry]] = field(default_factory=lambda: _NO_MAPS)
+    back_edges: Sequence[tuple[int, int]] = ()
 
     @property
     def origin(self) -> str:

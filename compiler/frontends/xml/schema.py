@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import lxml.etree  # pyright: ignore[reportMissingTypeStubs, reportMissingModuleSource]
 
 from ....ir.errors import ModelFormatError, UnsupportedOperationError
 from . import text as words
-from .records import Edge, Layer, MapEntry, Net, Port, RtTree
+from .records import NO_INFO, Edge, Info, Layer, MapEntry, Net, Port, RtTree
 from .text import BadText, short
 
 # lxml has no types.
@@ -37,20 +38,28 @@ def parse_xml(data: bytes, file: str) -> Net:
     context = etree.iterparse(
         io.BytesIO(data),
         events=("end",),
-        tag="layer",
+        tag=("layer", "edge"),
         resolve_entities=False,
         no_network=True,
         load_dtd=False,
         huge_tree=False,
+        remove_blank_text=True,
     )
     try:
         for _, element in context:
             parent = element.getparent()
-            top = parent.getparent() if parent is not None and parent.tag == "layers" else None
+            if parent is None or parent.tag != f"{element.tag}s":
+                continue
+            top = parent.getparent()
             if top is None or top.getparent() is not None:
-                continue  # a layer of a body: read with the layer that holds the body
-            _refuse_doctype(element, file)
-            net.layers.append(schema.layer(element, 0))
+                continue  # part of a body: read with the layer that holds the body
+            if not net.layers:
+                _refuse_doctype(element, file)
+            schema.drop_before(element)
+            if element.tag == "layer":
+                net.layers.append(schema.layer(element, 0))
+            else:
+                net.edges.append(schema.edge(element))
             element.clear(keep_tail=True)
     except etree.XMLSyntaxError as error:
         raise _not_xml(error, data, file) from error
@@ -121,21 +130,42 @@ class _Schema:
                 element, f"attribute {name!r} has a bad value", short(text), bad.expected
             ) from None
 
-    def children(self, element: Any) -> Iterator[Any]:
+    def children(self, element: Any) -> list[Any]:
         """Child elements; comments and processing instructions are skipped, text is refused."""
+        found: list[Any] = []
         self._no_text(element, element.text)
         for child in element:
-            self._no_text(element, child.tail)
-            if isinstance(child.tag, str):
-                yield child
-            elif child.tag is etree.Entity:
+            tail = child.tail
+            if tail is not None:
+                self._no_text(element, tail)
+            tag = child.tag
+            if isinstance(tag, str):
+                found.append(child)
+            elif tag is etree.Entity:
                 raise self.fail(element, "an entity reference is not allowed", short(child.text))
+        return found
 
     def _no_text(self, element: Any, text: str | None) -> None:
         if text is not None and text.strip(_SPACES):
             raise self.fail(
                 element, "text where only elements are allowed", short(text.strip(_SPACES))
             )
+
+    def drop_before(self, element: Any) -> None:
+        """Remove what stands before an element and was read: the tree stays small."""
+        parent = element.getparent()
+        self._no_text(parent, parent.text)
+        parent.text = None
+        while (before := element.getprevious()) is not None:
+            self._no_text(parent, before.tail)
+            if isinstance(before.tag, str) and before.tag != element.tag:
+                raise self.unknown(before, parent)
+            parent.remove(before)
+
+    def unknown(self, child: Any, parent: Any) -> ModelFormatError:
+        """The error for an element that does not belong into a list of layers or edges."""
+        expected = f"<{parent.tag.removesuffix('s')}>"
+        return self.fail(child, f"an unknown element in <{parent.tag}>", expected=expected)
 
     def sections(self, element: Any) -> dict[str, Any]:
         """Child elements by tag, each of which may stand once."""
@@ -160,10 +190,10 @@ class _Schema:
         sections = self.sections(root)
         if "layers" not in sections:
             raise self.fail(root, "<net> has no <layers>")
-        for child in self.children(sections["layers"]):
-            if child.tag != "layer":
-                raise self.fail(child, "an unknown element in <layers>", expected="<layer>")
-        self._edges(sections.get("edges"), net)
+        for part in [sections[tag] for tag in ("layers", "edges") if tag in sections]:
+            for child in self.children(part):
+                if f"{child.tag}s" != part.tag:
+                    raise self.unknown(child, part)
         if "rt_info" in sections:
             net.rt_info = self.tree(sections["rt_info"])
         self._legacy(sections, net)
@@ -193,22 +223,25 @@ class _Schema:
             raise self.fail(element, f"<{element.tag}> has no <layers>")
         for child in self.children(sections["layers"]):
             if child.tag != "layer":
-                raise self.fail(child, "an unknown element in <layers>", expected="<layer>")
+                raise self.unknown(child, sections["layers"])
             net.layers.append(self.layer(child, depth))
-        self._edges(sections.get("edges"), net)
+        for child in self.children(sections["edges"]) if "edges" in sections else ():
+            if child.tag != "edge":
+                raise self.unknown(child, sections["edges"])
+            net.edges.append(self.edge(child))
         if "rt_info" in sections:
             net.rt_info = self.tree(sections["rt_info"])
         return net
 
-    def _edges(self, element: Any, net: Net) -> None:
-        for edge in () if element is None else self.children(element):
-            if edge.tag != "edge":
-                raise self.fail(edge, "an unknown element in <edges>", expected="<edge>")
-            ends = [
-                self.number(edge, name, words.unsigned)
-                for name in ("from-layer", "from-port", "to-layer", "to-port")
-            ]
-            net.edges.append(Edge(ends[0], ends[1], ends[2], ends[3], edge.sourceline))
+    def edge(self, element: Any) -> Edge:
+        """One `<edge>`."""
+        return Edge(
+            self.number(element, "from-layer", words.unsigned),
+            self.number(element, "from-port", words.unsigned),
+            self.number(element, "to-layer", words.unsigned),
+            self.number(element, "to-port", words.unsigned),
+            element.sourceline,
+        )
 
     def tree(self, element: Any) -> RtTree:
         """A tree of rt_info: `<key value="..."/>` is a leaf, other elements hold more of them."""
@@ -231,8 +264,8 @@ class _Schema:
             element.sourceline,
             self.number(element, "id", words.unsigned),
             self.required(element, "name"),
-            self.required(element, "type"),
-            self.required(element, "version"),
+            sys.intern(self.required(element, "type")),
+            sys.intern(self.required(element, "version")),
             None if names is None else words.name_set(names),
         )
         for tag, child in self.sections(element).items():
@@ -247,12 +280,13 @@ class _Schema:
             elif tag == "back_edges":
                 layer.back_edges = [self._back_edge(e) for e in self.children(child)]
             elif _BODY.fullmatch(tag):
-                layer.bodies[tag] = self.body(child, depth + 1)
+                layer.bodies = {**layer.bodies, tag: self.body(child, depth + 1)}
             elif _MAP.fullmatch(tag):
-                layer.maps[tag] = [self._entry(e) for e in self.children(child)]
+                entries = [self._entry(e) for e in self.children(child)]
+                layer.maps = {**layer.maps, tag: entries}
         return layer
 
-    def attributes(self, element: Any) -> dict[str, dict[str, str]]:
+    def attributes(self, element: Any) -> Info:
         """`<attribute name= version= .../>` of a layer's or port's rt_info; the rest is skipped."""
         return {
             child.get("name"): {k: v for k, v in child.attrib.items() if k != "name"}
@@ -281,15 +315,21 @@ class _Schema:
 
     def _port(self, element: Any) -> Port:
         dims: list[int] = []
-        rt_info: dict[str, dict[str, str]] = {}
+        rt_info = NO_INFO
         for child in self.children(element):
             if child.tag == "dim":
                 dims.append(self._dim(child))
             elif child.tag == "rt_info":
                 rt_info = self.attributes(child)
         names = words.name_set(element.get("names", ""))
-        port = self.number(element, "id", words.unsigned)
-        return Port(port, element.get("precision"), tuple(dims), names, rt_info)
+        precision = element.get("precision")
+        return Port(
+            self.number(element, "id", words.unsigned),
+            None if precision is None else sys.intern(precision),
+            tuple(dims),
+            names,
+            rt_info,
+        )
 
     def _dim(self, element: Any) -> int:
         text = element.text or ""

@@ -86,6 +86,8 @@ def static_shape(text: str) -> tuple[int, ...]:
     return tuple(dims)
 
 
+_NO_NAMES: frozenset[str] = frozenset()
+
 # Smallest and largest size; the largest is None where there is no bound.
 Interval = tuple[int, int | None]
 
@@ -131,7 +133,7 @@ def _without_brackets(text: str) -> str:
 def name_set(text: str) -> frozenset[str]:
     r"""Tensor names: separated by commas, where `\,` is a comma inside a name."""
     if not text:
-        return frozenset()
+        return _NO_NAMES
     names: list[str] = []
     for part in text.split(","):
         if names and names[-1].endswith("\\"):

@@ -20,6 +20,9 @@ from .packing import is_packed, packed_bytes, unpack
 from .records import Layer
 from .text import BadText, short
 
+# Element types that OpenVINO lacks, as irc's dialect spells them.
+_OWN_TYPES = {t.value: t for t in DType if not t.in_openvino}
+
 
 @dataclass
 class Weights:
@@ -40,7 +43,9 @@ class Weights:
 
 
 def element_type(text: str) -> DType:
-    """`element_type`, `destination_type`, ... of a layer's data."""
+    """`element_type`, `destination_type`, ... of a layer's data; the dialect's types too."""
+    if text in _OWN_TYPES:
+        return _OWN_TYPES[text]
     try:
         return parse_element_type(text)
     except ValueError:

@@ -342,7 +342,7 @@ class Inner:
     def soon(self, b: Value, down: Value) -> tuple[Value, Value]:
         """What a tile prefetches: its part of the next panel, and bytes per step of K."""
         f, g, t = self.loops.f, self.loops.g, self.loops.g.tiling
-        if not t.prefetch:
+        if t.prefetch != "next":
             return b, integer(0)
         tiles = f.smax(f.sub(self.rows[1], self.rows[0]), 1)
         pace = f.udiv(integer(t.nr * g.bytes), tiles)

@@ -21,6 +21,9 @@ from .tiling import Tiling
 
 Int = Value | int
 
+# Bytes between what a streaming tile reads and what it fetches: about a memory latency's worth.
+_AHEAD = 2048
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -197,13 +200,15 @@ class Context:
         panel = self.size(f, p["frame"], b.row)
 
         def step(k: Value) -> None:
-            if t.prefetch:
+            if t.prefetch == "next":
                 f.prefetch(f.offset(p["soon"], f.mul(k, p["pace"])), locality=2)
             row = f.at(p["b"], f.mul(k, b_step), b_type)
             bs: list[Value] = []
             for q, c in enumerate(columns):
                 which, within = divmod(c, t.nr)
                 place = f.at(row, f.add(f.mul(panel, which), within), b_type)
+                if t.prefetch == "stream" and within * self.bytes % 64 == 0:
+                    f.prefetch(f.offset(place, _AHEAD))
                 kind = vec(b_type, t.lanes)
                 x = load_part(f, kind, place, parts[q] if parts else None)
                 bs.append(self.widen(f, x, b.dtype))

@@ -15,6 +15,7 @@ K resumes the stored partial sum. So a tiling is free to be wrong about a machin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,9 +27,13 @@ from ....ir.tiles import panel_width
 # the rows of one column lie side by side (for an A whose rows are adjacent in memory).
 PackA = Literal["no", "rows", "columns"]
 
-# Two multiply-adds of four cycles' latency can start per cycle on all cores of interest: fewer
-# independent accumulators than eight leave the units waiting.
-_CHAINS = 8
+# What tiles fetch ahead of time from a packed constant B: nothing, a piece each of the next panel,
+# or, where a panel serves one tile only, what the tile itself will read a little later.
+Prefetch = Literal["no", "next", "stream"]
+
+# Two multiply-adds of four cycles latency can start per cycle on all cores of interest. A tile with
+# fewer than half as many chains would wait even for the weights that it streams.
+_CHAINS = 4
 _MOST_ROWS = 16
 
 
@@ -52,7 +57,7 @@ class Tiling:
     a_row: int  # elements between rows (columns) of a packed strip of A
     pack_b: bool
     unroll: int
-    prefetch: bool
+    prefetch: Prefetch
 
     @property
     def strip(self) -> int:
@@ -78,7 +83,7 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
     panels = _panels(spec, target, mr, vectors, nr)
     bytes_ = spec.acc.bits // 8
     kc, blocked = _depth(spec, target, nr * panels * bytes_, mr)
-    pack_a = _pack_a(spec, mr, nr)
+    pack_a = _pack_a(spec, mr, nr, target)
     if pack_a == "columns":
         a_row = -(-mr // lanes) * lanes
     else:
@@ -88,6 +93,8 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
     pack_b = spec.packed is None and _packs_b(spec, mr, nr, target)
     mc, nc = _blocks(spec, target, mr, nr, kc, blocked, pack_a != "no", pack_b)
     nc = max(nc, panels)
+    # Several tiles share the panel at hand, so each can fetch a piece of the next one in time.
+    prefetch: Prefetch = "no" if spec.packed is None else "next" if mc > 1 else "stream"
     return Tiling(
         lanes=lanes,
         nr=nr,
@@ -103,7 +110,7 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
         pack_a=pack_a,
         a_row=a_row,
         pack_b=pack_b,
-        prefetch=False,
+        prefetch=prefetch,
         unroll=max(1, min(8, 24 // (mr * vectors * panels) + 1)),
     )
 
@@ -142,20 +149,21 @@ def _panels(spec: GemmSpec, target: Target, rows: int, vectors: int, nr: int) ->
 def _depth(spec: GemmSpec, target: Target, row_bytes: int, rows: int) -> tuple[int, bool]:
     """KC, and whether K may need more than one block of it.
 
-    Half of L1 holds the panel of B; the other half is for the strips of A and C that pass by.
-    A K up to twice that is not split: the panel then comes from L2, which is fast enough once,
-    while every split costs a round trip of the partial sums.
+    Goto's rule keeps a panel of B in L1; the L2 of today's cores feeds it just as fast (a row of
+    the panel per `rows` multiply-adds), and every split costs a round trip of the partial sums. So
+    K is split only where a panel would take more than an eighth of L2, and into blocks of a
+    twelfth. A single row of tiles reads each panel once: splitting K would win it nothing.
     """
-    fit = max(64, target.l1 // 2 // row_bytes // 64 * 64)
+    deep = max(256, target.l2 // 8 // row_bytes)
+    block = max(128, target.l2 // 12 // row_bytes // 16 * 16)
     if not isinstance(spec.k, int):
-        return 2 * fit, True
-    if spec.k <= 4 * fit or (isinstance(spec.m, int) and spec.m <= rows):
+        return block, True
+    if spec.k <= deep or (isinstance(spec.m, int) and spec.m <= rows):
         return max(1, spec.k), False
-    blocks = -(-spec.k // (4 * fit))
-    return -(-spec.k // blocks // 16) * 16, True
+    return -(-spec.k // -(-spec.k // block) // 16) * 16, True
 
 
-def _pack_a(spec: GemmSpec, rows: int, nr: int) -> PackA:
+def _pack_a(spec: GemmSpec, rows: int, nr: int, target: Target) -> PackA:
     """Whether strips of A are copied before use.
 
     Copying an element costs about as much as two multiply-add instructions, and an element takes
@@ -169,7 +177,7 @@ def _pack_a(spec: GemmSpec, rows: int, nr: int) -> PackA:
         return "no"
     if step == 1 and isinstance(row, int) and isinstance(spec.m, int):
         few = isinstance(spec.n, int) and spec.n <= 2 * nr
-        crowded = _crowded(row, spec, rows)
+        crowded = _crowded(row * spec.a.dtype.bits // 8, rows, target)
         return "rows" if crowded and not few else "no"
     if row == 1 and isinstance(step, int) and isinstance(spec.m, int) and _few(spec.n, 2 * nr):
         return "no"
@@ -180,13 +188,16 @@ def _few(size: Size, limit: int) -> bool:
     return isinstance(size, int) and size <= limit
 
 
-def _crowded(row: int, spec: GemmSpec, rows: int) -> bool:
+def _crowded(row_bytes: int, rows: int, target: Target) -> bool:
     """Whether the rows of a strip fall into so few sets of L1 that they push each other out.
 
-    64 sets of 64-byte lines cover 4096 bytes on all cores of interest (more bytes bring more ways);
-    rows that are a multiple of 1024 bytes apart meet in four of them.
+    A way of L1 is 4096 bytes on all cores of interest (larger caches have more ways), so rows meet
+    in one set when their distance is a multiple of it. A third of the ways is left to B.
     """
-    return rows > 8 and row * spec.a.dtype.bits // 8 % 1024 == 0
+    way = 4096
+    ways = max(1, target.l1 // way)
+    sets_used = way // math.gcd(row_bytes, way)
+    return -(-rows // sets_used) > ways * 2 // 3
 
 
 def _packs_b(spec: GemmSpec, rows: int, nr: int, target: Target) -> bool:

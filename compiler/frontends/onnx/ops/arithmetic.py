@@ -81,11 +81,11 @@ def power(n: OnnxNode) -> Value:
 
 
 def modulo(n: OnnxNode) -> Value:
-    """fmod=1: the sign of the dividend; fmod=0 (integers only): of the divisor."""
+    """fmod=1: the sign of the dividend; fmod=0 (of floats since version 28): of the divisor."""
     a, b = n.input(0), n.input(1)
     if n.flag("fmod"):
         return n.add(Mod(), a, b)
-    if n.dtype(a).is_float:
+    if n.dtype(a).is_float and n.version < 28:
         raise n.misfit("Mod of floats needs fmod=1", got=n.dtype(a), expected="an integer type")
     return n.add(FloorMod(), a, b)
 

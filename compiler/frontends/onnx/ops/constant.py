@@ -16,7 +16,6 @@ from .....ir.ops import (
     Identity,
     Range,
     ReduceProd,
-
     ShapeOf,
     Slice,
 )
@@ -24,7 +23,7 @@ from ..tensors import element_type
 from .plain import size_of, sizes_of, unary
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, Imported, OnnxNode
+    from ..node import Imported, ImportFunction, OnnxNode
 
 _VALUES = (
     "value",

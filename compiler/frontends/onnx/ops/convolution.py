@@ -11,9 +11,11 @@ from .....ir.ops import (
     ConvolutionBackpropData,
     GroupConvolution,
     GroupConvolutionBackpropData,
+    Multiply,
     Reshape,
+    Slice,
 )
-from .plain import reshaped_constant, unsqueezed
+from .plain import reshaped_constant, sizes_of, unsqueezed
 
 if TYPE_CHECKING:
     from ..node import ImportFunction, OnnxNode
@@ -47,7 +49,7 @@ def spatial_attributes(n: OnnxNode) -> dict[str, Any]:
 
 
 def _checked_filters(n: OnnxNode) -> Value:
-    filters, declared = n.input(1), n.integers("kernel_shape", None)
+    filters, declared = n.input(1), n.optional_integers("kernel_shape")
     shape = n.shape(filters)
     if shape is None:
         raise n.unsupported("filters of unknown rank")
@@ -94,13 +96,20 @@ def conv_transpose(n: OnnxNode) -> Value:
     filters, groups, attributes = _checked_filters(n), n.integer("group", 1), spatial_attributes(n)
     rank = n.rank(filters)
     attributes["output_padding"] = tuple(n.integers("output_padding", []))
-    target = n.integers("output_shape", None)
-    shape = None
+    target, shape = n.optional_integers("output_shape"), None
     if target is not None:
-        # The paddings follow from the sizes; more of them at the end, or where SAME_UPPER says.
         shape = n.ints_value(target[-(rank - 2) :])
-        if attributes["auto_pad"] == "explicit":
-            attributes |= {"auto_pad": "same_lower", "pads_begin": (), "pads_end": ()}
+    elif attributes["auto_pad"].startswith("same"):
+        strides = n.ints_value(attributes["strides"] or (1,) * (rank - 2))
+        bounds = n.ints_value([2]), n.ints_value([rank]), n.ints_value([1])
+        sizes = n.add(Slice(), sizes_of(n, n.input(0)), *bounds)
+        shape = n.add(Multiply(), sizes, strides)
+    if shape is not None:
+        # The paddings follow from the sizes. ONNX puts the odd element at the end for SAME_UPPER
+        # and else at the beginning; OpenVINO names them the other way round.
+        upper = attributes["auto_pad"] == "same_upper"
+        attributes["auto_pad"] = "same_lower" if upper else "same_upper"
+        attributes |= {"pads_begin": (), "pads_end": ()}
     if groups > 1:
         filters = _grouped(n, filters, groups)
     cls = ConvolutionBackpropData if groups == 1 else GroupConvolutionBackpropData

@@ -40,6 +40,8 @@ _WITHOUT_SATURATION: dict[DType, tuple[float, bool, bool]] = {
     DType.f8e5m2fnuz: (61440.0, False, False),
 }
 
+_NARROW = (DType.u4, DType.i4, DType.u2, DType.i2)
+
 
 def is_inf(n: OnnxNode) -> Value:
     negative, positive = n.flag("detect_negative", True), n.flag("detect_positive", True)
@@ -62,6 +64,9 @@ def _cast(n: OnnxNode, to: DType) -> Value:
     source = n.dtype(x)
     if to is source:
         return n.add(Identity(), x)
+    if source.is_float and to in _NARROW:
+        # As ONNX's reference: to a wider integer, whose low bits are the result.
+        x = n.add(Convert(DType.i32), x)
     result = n.add(Convert(to), x)
     if saturate or to not in _WITHOUT_SATURATION or not source.is_float:
         return result

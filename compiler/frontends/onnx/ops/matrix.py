@@ -18,7 +18,9 @@ def gemm(n: OnnxNode) -> Value:
     for i, name in enumerate("AB"):
         if n.rank(n.input(i)) != 2:
             raise n.misfit(
-                f"input {name!r} of Gemm is no matrix", got=n.fact(n.input(i)).type, expected="rank 2"
+                f"input {name!r} of Gemm is no matrix",
+                got=n.fact(n.input(i)).type,
+                expected="rank 2",
             )
     op = Gemm(
         alpha=n.number("alpha", 1.0),

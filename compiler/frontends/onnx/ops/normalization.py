@@ -27,7 +27,7 @@ from .....ir.ops import (
 from .plain import converted, unsqueezed
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, Imported, OnnxNode
+    from ..node import Imported, ImportFunction, OnnxNode
 
 
 def layer_normalization(n: OnnxNode) -> Imported:
@@ -101,7 +101,9 @@ def lp_normalization(n: OnnxNode) -> Value:
 
 
 def lrn(n: OnnxNode) -> Value:
-    op = LRN(n.number("alpha", 1e-4), n.number("beta", 0.75), n.number("bias", 1.0), n.integer("size"))
+    op = LRN(
+        n.number("alpha", 1e-4), n.number("beta", 0.75), n.number("bias", 1.0), n.integer("size")
+    )
     return n.add(op, n.input(0), n.ints_value([1]))
 
 

@@ -9,7 +9,7 @@ from .....ir.ops import AvgPool, MaxPool, ReduceMax, ReduceMean
 from .convolution import spatial_attributes
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, Imported, OnnxNode
+    from ..node import Imported, ImportFunction, OnnxNode
 
 
 def max_pool(n: OnnxNode) -> Imported:

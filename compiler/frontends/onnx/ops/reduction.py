@@ -65,7 +65,7 @@ def _log_sum_exp(n: OnnxNode, x: Value, axes: Value | None, keep: bool) -> Value
 
 def _by_attribute(rule: _Rule) -> ImportFunction:
     def load(n: OnnxNode) -> Value:
-        axes = n.integers("axes", None)
+        axes = n.optional_integers("axes")
         listed = _all_axes(n, n.input(0)) if not axes else n.ints_value(axes)
         return rule(n, n.input(0), listed, n.flag("keepdims", True))
 

@@ -35,7 +35,7 @@ def reshape(n: OnnxNode) -> Value:
 
 def transpose(n: OnnxNode) -> Value:
     """Without `perm` the axes are reversed."""
-    x, perm = n.input(0), n.integers("perm", None)
+    x, perm = n.input(0), n.optional_integers("perm")
     shape = n.shape(x)
     if perm is None:
         perm = [] if shape is None else list(reversed(range(len(shape))))
@@ -47,7 +47,7 @@ def transpose(n: OnnxNode) -> Value:
 
 
 def squeeze_attribute(n: OnnxNode) -> Value:
-    axes = n.integers("axes", None)
+    axes = n.optional_integers("axes")
     return n.add(Squeeze(), n.input(0), None if axes is None else n.ints_value(axes))
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
     Add,
@@ -15,13 +14,12 @@ from .....ir.ops import (
     Divide,
     Slice,
     Split,
-    Subtract,
     VariadicSplit,
 )
 from .plain import size_of, sizes_of
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, Imported, OnnxNode
+    from ..node import Imported, ImportFunction, OnnxNode
 
 
 def concat_default(n: OnnxNode) -> Value:
@@ -34,7 +32,7 @@ def concat(n: OnnxNode) -> Value:
 
 
 def split_attribute(n: OnnxNode) -> Imported:
-    lengths = n.integers("split", None)
+    lengths = n.optional_integers("split")
     return _split(n, None if lengths is None else n.ints_value(lengths))
 
 
@@ -86,7 +84,7 @@ def _variadic(n: OnnxNode, lengths: Value) -> Imported:
 
 def slice_attributes(n: OnnxNode) -> Value:
     starts, ends = n.integers("starts"), n.integers("ends")
-    axes = n.integers("axes", None)
+    axes = n.optional_integers("axes")
     if len(starts) != len(ends):
         raise n.error("starts and ends differ in length", got=f"{len(starts)} and {len(ends)}")
     bounds = [n.ints_value(v) for v in (starts, ends, [1] * len(starts))]

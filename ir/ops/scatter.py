@@ -1,0 +1,184 @@
+"""Updates written into a copy of the data: ScatterUpdate and its relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..dtype import DType
+from ..errors import ShapeError, UnsupportedOperationError
+from ..op import Array, Fact, Op, Port
+from ..scalar import cast_array
+from ..types import Type, normalize_axis
+from .elementwise import INTEGERS
+from .gather import resolved
+from .precision import widened
+from .rules import int_of, one_dtype, require_dtype
+
+_REDUCE: dict[str, Callable[..., Any]] = {
+    "sum": np.add,
+    "add": np.add,
+    "sub": np.subtract,
+    "prod": np.multiply,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+def _function(reduction: str) -> Any:
+    found = _REDUCE.get(reduction.lower())
+    if found is None:
+        raise UnsupportedOperationError(
+            "a scatter with this reduction", got=reduction, expected=", ".join(_REDUCE)
+        )
+    return found
+
+
+def _check(data: Fact, indices: Fact, updates: Fact) -> tuple[Type, ...]:
+    one_dtype(data, updates)
+    require_dtype(indices, "indices", INTEGERS, "an integer type")
+    return (data.tensor,)
+
+
+def _written(out: Array, index: Any, updates: Array, reduction: str) -> Array:
+    """`out` (a copy) with updates at an index; repeated places are reduced one after another."""
+    if reduction.lower() == "none":
+        out[index] = updates
+        return out
+    wide = widened(out)
+    wide = wide.copy() if wide is out else wide
+    function = _function(reduction)
+    if wide.dtype == bool:
+        function = np.logical_or if reduction.lower() in ("sum", "add", "max") else np.logical_and
+    with np.errstate(all="ignore"):
+        function.at(wide, index, np.broadcast_to(widened(updates), wide[index].shape))
+    return wide.astype(out.dtype)
+
+
+@dataclass(frozen=True)
+class ScatterUpdate(Op):
+    """data with updates [.., indices.., ..] at positions `indices` of an axis."""
+
+    kind: ClassVar[str] = "ScatterUpdate"
+    version: ClassVar[int] = 3
+    inputs: ClassVar[tuple[Port, ...]] = tuple(map(Port, ("data", "indices", "updates", "axis")))
+    carries_shapes: ClassVar[bool] = True
+
+    def infer(self, data: Fact, indices: Fact, updates: Fact, axis: Fact) -> tuple[Type, ...]:
+        return _check(data, indices, updates)
+
+    def evaluate(
+        self, data: Array, indices: Array, updates: Array, axis: Array
+    ) -> tuple[Array, ...]:
+        at = normalize_axis(int_of(axis), data.ndim)
+        picks, _ = resolved(indices, data.shape[at], "error")
+        out = data.astype(np.result_type(data, updates), copy=True)
+        out[(*[slice(None)] * at, picks)] = updates
+        return (out,)
+
+
+@dataclass(frozen=True)
+class ScatterElementsUpdate3(Op):
+    """out[indices[i, j], j] = updates[i, j], with the index on `axis`."""
+
+    kind: ClassVar[str] = "ScatterElementsUpdate"
+    version: ClassVar[int] = 3
+    inputs: ClassVar[tuple[Port, ...]] = tuple(map(Port, ("data", "indices", "updates", "axis")))
+
+    def _reduction(self) -> tuple[str, bool]:
+        return "none", True
+
+    def infer(self, data: Fact, indices: Fact, updates: Fact, axis: Fact) -> tuple[Type, ...]:
+        if self._reduction()[0].lower() not in ("none", "mean"):
+            _function(self._reduction()[0])
+        ranks = [f.tensor.rank for f in (data, indices, updates) if f.tensor.rank is not None]
+        if len(set(ranks)) > 1:
+            raise ShapeError("data, indices and updates must have one rank", got=ranks)
+        return _check(data, indices, updates)
+
+    def evaluate(
+        self, data: Array, indices: Array, updates: Array, axis: Array
+    ) -> tuple[Array, ...]:
+        at = normalize_axis(int_of(axis), data.ndim)
+        picks, _ = resolved(indices, data.shape[at], "error")
+        grid: list[Any] = list(np.indices(indices.shape, sparse=True))
+        grid[at] = picks
+        index = tuple(grid)
+        reduction, with_data = self._reduction()
+        if reduction.lower() == "none":
+            return (_written(data.copy(), index, updates, "none"),)
+        hit = np.zeros(data.shape, np.int64)
+        np.add.at(hit, index, 1)
+        start = data if with_data else np.where(hit > 0, _neutral(reduction, data), data)
+        if reduction.lower() != "mean":
+            return (_written(start.copy(), index, updates, reduction),)
+        exact = np.float64 if data.dtype.kind != "i" and data.dtype.kind != "u" else data.dtype
+        total = _written(start.astype(exact), index, updates.astype(exact), "sum")
+        count = np.maximum(hit + int(with_data), 1)
+        mean = total / count if exact is np.float64 else np.floor_divide(total, count)
+        wide = np.where(hit > 0, mean, data.astype(exact))
+        return (cast_array(wide, DType.from_numpy(data.dtype)),)
+
+
+def _neutral(reduction: str, data: Array) -> Any:
+    kind, dtype = reduction.lower(), DType.from_numpy(data.dtype)
+    if kind in ("sum", "mean", "prod"):
+        return np.array(int(kind == "prod")).astype(data.dtype)
+    if dtype.is_float:
+        return np.array(-np.inf if kind == "max" else np.inf).astype(data.dtype)
+    return np.array(dtype.min if kind == "max" else dtype.max).astype(data.dtype)
+
+
+@dataclass(frozen=True)
+class ScatterElementsUpdate(ScatterElementsUpdate3):
+    """As in set 3, with a reduction (none, sum, prod, min, max, mean) of what falls on one place;
+    `use_init_val`: the data takes part in it."""
+
+    version: ClassVar[int] = 12
+    reduction: str = "none"
+    use_init_val: bool = True
+
+    def _reduction(self) -> tuple[str, bool]:
+        return self.reduction, self.use_init_val
+
+
+@dataclass(frozen=True)
+class ScatterNDUpdate4(Op):
+    """The last axis of `indices` is a position in data's leading axes, where updates go."""
+
+    kind: ClassVar[str] = "ScatterNDUpdate"
+    version: ClassVar[int] = 4
+    inputs: ClassVar[tuple[Port, ...]] = tuple(map(Port, ("data", "indices", "updates")))
+
+    def _reduction(self) -> str:
+        return "none"
+
+    def infer(self, data: Fact, indices: Fact, updates: Fact) -> tuple[Type, ...]:
+        if self._reduction().lower() != "none":
+            _function(self._reduction())
+        shape, index = data.tensor.shape, indices.tensor.shape
+        if shape is not None and index and isinstance(index[-1], int) and index[-1] > len(shape):
+            raise ShapeError(
+                "the indices reach beyond the data's axes", got=f"{index[-1]} of {data.type}"
+            )
+        return _check(data, indices, updates)
+
+    def evaluate(self, data: Array, indices: Array, updates: Array) -> tuple[Array, ...]:
+        depth = indices.shape[-1]
+        index = tuple(resolved(indices[..., i], data.shape[i], "error")[0] for i in range(depth))
+        return (_written(data.copy(), index, updates, self._reduction()),)
+
+
+@dataclass(frozen=True)
+class ScatterNDUpdate(ScatterNDUpdate4):
+    """As in set 4, with a reduction (none, sum, sub, prod, min, max)."""
+
+    version: ClassVar[int] = 15
+    reduction: str = "none"
+
+    def _reduction(self) -> str:
+        return self.reduction

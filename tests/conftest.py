@@ -1,0 +1,32 @@
+"""What all tests share: golden texts, kept in `goldens/` beside the test and updated by one flag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-goldens", action="store_true", help="write golden texts instead of comparing them"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)`: the text is what goldens/<name>.txt holds."""
+    folder = Path(str(request.node.path)).parent / "goldens"
+    update = bool(request.config.getoption("--update-goldens"))
+
+    def check(name: str, text: str) -> None:
+        path = folder / f"{name}.txt"
+        if update:
+            folder.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        assert path.exists(), f"{path.name} is missing: run pytest --update-goldens and look at it"
+        assert text == path.read_text(encoding="utf-8")
+
+    return check

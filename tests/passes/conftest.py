@@ -1,0 +1,6 @@
+"""Makes `rewriting` importable by the tests of this folder (import mode importlib adds no path)."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
