@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from .compiler.options import PRECISIONS, Options
+from .compiler.options import PRECISIONS, Options, Shapes, from_recipe, to_recipe
 from .ir.dim import Dim
 from .ir.errors import InputError, ModelFormatError, UsageError
 from .ir.types import TensorType
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .compiler.trace import Trace
     from .ir.graph import Graph
     from .ir.plan import Plan, PlanPort
+    from .runtime.artifact import Artifact, PlanEntry
     from .runtime.program import Program
 
     # A path, bytes, or an onnx.ModelProto (a class that is not imported for its name alone).
@@ -135,31 +137,38 @@ def save_model(
 def compile_model(
     source: Model | Source,
     *,
-    precision: str = "f32",
+    precision: str | None = None,
     num_threads: int | None = None,
-    shapes: Mapping[str, Sequence[int | str | None]] | None = None,
+    shapes: Shapes | None = None,
     max_memory: int | None = None,
     declared_shapes: Literal["check", "ignore"] = "check",
     verify: bool | None = None,
 ) -> CompiledModel:
     """Compile a model for this machine.
 
-    source: a path (.onnx, .xml, .irc), bytes, an onnx.ModelProto or a Model. precision: "f32", or
-    "bf16" (matrix products take bf16 operands). num_threads: None for the CPUs this process may
-    use. shapes: fixed sizes by input name. max_memory: bytes for any tensor or arena.
-    verify: check the graph after every pass (default: IRC_VERIFY=1).
+    source: a path (.onnx, .xml, .irc), bytes, an onnx.ModelProto or a Model. precision: "f32" (the
+    default), or "bf16" (matrix products take bf16 operands). num_threads: None for the CPUs this
+    process may use. shapes: fixed sizes by input name. max_memory: bytes for any tensor or arena.
+    verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps the precision
+    and shapes that it was compiled with where none are given here.
     Raises an irc.Error that says what is wrong, where, and what to do.
     """
-    if precision not in PRECISIONS:
+    if precision not in (None, *PRECISIONS):
         raise UsageError("unknown precision", got=precision, expected=" or ".join(PRECISIONS))
     if isinstance(source, str | os.PathLike) and Path(source).suffix.lower() == ".irc":
-        return CompiledModel.load(source, num_threads=num_threads, max_memory=max_memory)
+        return CompiledModel.load(
+            source,
+            precision=precision,
+            num_threads=num_threads,
+            shapes=shapes,
+            max_memory=max_memory,
+        )
     if isinstance(source, Model):
         model = source
     else:
         model = read_model(source, declared_shapes=declared_shapes)
     checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
-    options = Options(precision=precision, verify=checked)
+    options = Options(precision=precision or "f32", verify=checked)
     return CompiledModel(model, options, num_threads, shapes=shapes, max_memory=max_memory)
 
 
@@ -213,21 +222,18 @@ class CompiledModel:
         options: Options,
         num_threads: int | None = None,
         *,
-        shapes: Mapping[str, Sequence[int | str | None]] | None = None,
+        shapes: Shapes | None = None,
         max_memory: int | None = None,
     ) -> None:
         from .compiler.lowering import lower
-        from .compiler.pipeline import optimise
-        from .compiler.shapes import fix_shapes
         from .runtime.machine import host_target
 
-        self.model, self.options = model, options
-        target = host_target()
-        graph = fix_shapes(model.graph.copy(), shapes or {})
-        self.graph = graph
-        self.trace: Trace | None = optimise(graph, options)
-        plan, weights = lower(graph, target, options)
-        self._start(plan, weights, num_threads, max_memory)
+        self.options, self._shapes = options, shapes or {}
+        self._model: Model | None = model
+        self._stored: tuple[Artifact, PlanEntry] | None = None
+        self.trace: Trace | None = None
+        plan, self._weights = lower(self.graph, host_target(), options)
+        self._start(plan, self._weights, num_threads, max_memory)
 
     def _start(
         self,
@@ -250,6 +256,24 @@ class CompiledModel:
         self._outputs = {n: i for i, p in enumerate(plan.outputs) for n in (p.name, *p.names)}
         self._run = self.session.run
         self._count = len(plan.inputs)
+
+    @property
+    def model(self) -> Model:
+        """The model that was compiled; of an artefact, its portable graph, read when asked for."""
+        if self._model is None:
+            assert self._stored is not None
+            self._model = _stored_model(self._stored[0])
+        return self._model
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The optimised graph."""
+        from .compiler.pipeline import optimise
+        from .compiler.shapes import fix_shapes
+
+        graph = fix_shapes(self.model.graph.copy(), self._shapes)
+        self.trace = optimise(graph, self.options)
+        return graph
 
     @property
     def inputs(self) -> tuple[PortInfo, ...]:
@@ -308,22 +332,82 @@ class CompiledModel:
 
         return report(self.plan, self.trace)
 
-    def export(self, path: str | os.PathLike[str]) -> None:
-        """Write the compiled model as one `.irc` file."""
-        from .runtime.artifact import write_artifact
+    def export(self, path: str | os.PathLike[str], *, also: Sequence[CompiledModel] = ()) -> None:
+        """Write the compiled model as one `.irc` file, whole or not at all.
 
-        write_artifact(self, path)
+        It holds the model's portable graph, its weights once, and this net's plan. also: nets of
+        the same model with other options, whose plans are stored with it.
+        """
+        from .compiler.export.files import replacing
+        from .compiler.export.xml import write_net
+        from .runtime.artifact_writer import StoredPlan, write_artifact
+        from .runtime.machine import host_target
+
+        with replacing(Path(path)) as (stream,):
+            if self._stored is not None and not also:
+                self._stored[0].copy_to(stream)
+                return
+            nets = [self, *also]
+            plans = [StoredPlan(n._recipe, host_target(), n.plan, n._arrays()) for n in nets]
+
+            def write_graph(to: BinaryIO) -> tuple[str, Any]:
+                text, weights = write_net(self.model.graph, to, dialect=True)
+                return text, weights.find
+
+            write_artifact(stream, write_graph, self._recipe, plans)
+
+    @property
+    def _recipe(self) -> dict[str, Any]:
+        return to_recipe(self.options, self._shapes)
+
+    def _arrays(self) -> Mapping[int, np.ndarray[Any, Any]]:
+        """The arrays behind the plan's constants."""
+        return self._weights if self._stored is None else self._stored[0].read_arrays(...)
 
     @classmethod
     def load(
         cls,
-        path: str | os.PathLike[str],
+        source: str | os.PathLike[str] | bytes,
         *,
+        precision: str | None = None,
         num_threads: int | None = None,
+        shapes: Shapes | None = None,
         max_memory: int | None = None,
     ) -> CompiledModel:
-        """Load a `.irc` file. Raises ArtifactError where it is damaged or of another version."""
-        raise ModelFormatError("artefacts are not there yet", where=str(path))
+        """Load a `.irc` file (or its content) for this machine.
+
+        Its plan for this machine and these options (by default those it was compiled with) is
+        verified and used; where it has none, the stored graph is compiled again. Raises
+        ArtifactError where it is damaged or of another version.
+        """
+        from .runtime.artifact import Artifact
+        from .runtime.machine import host_target
+
+        stored = Artifact(source, max_memory=max_memory)
+        with stored.blamed("the artefact's options are broken"):
+            options, fixed = from_recipe(stored.options)
+        options = options if precision is None else replace(options, precision=precision)
+        fixed = fixed if shapes is None else shapes
+        entry = stored.find(to_recipe(options, fixed), host_target())
+        if entry is None:
+            model = _stored_model(stored)
+            return cls(model, options, num_threads, shapes=fixed, max_memory=max_memory)
+        net = cls.__new__(cls)
+        net.options, net._shapes, net.trace = options, fixed, None
+        net._model, net._stored = None, (stored, entry)
+        plan, weights = stored.read_plan(entry)
+        with stored.blamed("a stored plan cannot be used", entry.section):
+            net._start(plan, weights, num_threads, max_memory)
+        return net
 
     def __repr__(self) -> str:
         return f"<irc.CompiledModel {self.plan.name!r}: {len(self.plan.kernel_steps())} kernels>"
+
+
+def _stored_model(stored: Artifact) -> Model:
+    """The portable graph of an artefact."""
+    from .compiler.frontends.xml.reader import read_xml
+
+    text, weights = stored.read_graph()
+    with stored.blamed("the artefact's graph is broken"):
+        return Model(read_xml(text, weights))

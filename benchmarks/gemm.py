@@ -261,7 +261,9 @@ def chosen(text: str, parser: argparse.ArgumentParser) -> list[Work]:
 
 def heading(peers: list[str]) -> str:
     names = "".join(f"{p + ' us':>16}" for p in peers)
-    return f"{'M x K x N':24}{'threads':>8}{'irc us':>11}{names}{'GFLOP/s':>10}{'peak':>7}{'ratio':>7}"
+    return (
+        f"{'M x K x N':24}{'threads':>8}{'irc us':>11}{names}{'GFLOP/s':>10}{'peak':>7}{'ratio':>7}"
+    )
 
 
 def line(row: Row, peers: list[str]) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from ..ir.codec import broken, decode, encode
 
 # Constant folding may make a model's constants grow by at most this much (docs/architecture.md).
 FOLDING_LIMIT = 64 * 2**20
@@ -22,3 +26,25 @@ class Options:
     fold_limit: int = FOLDING_LIMIT
     verify: bool = False
     stop_after: int | None = None
+
+
+Shapes = Mapping[str, Sequence[int | str | None]]
+
+
+def to_recipe(options: Options, shapes: Shapes) -> dict[str, Any]:
+    """What decides a plan, beside model and Target, as JSON: equal recipes give equal plans."""
+    plain = encode(replace(options, verify=False))
+    return {"options": plain, "shapes": {n: list(s) for n, s in sorted(shapes.items())}}
+
+
+def from_recipe(recipe: Any) -> tuple[Options, Shapes]:
+    """What to_recipe wrote. VerificationError for anything else."""
+    given = cast("dict[str, Any]", recipe) if isinstance(recipe, dict) else {}
+    if set(given) != {"options", "shapes"} or not isinstance(given["shapes"], dict):
+        raise broken(recipe, "options, and shapes by name")
+    options: Options = decode(Options, given["options"])
+    if options.precision not in PRECISIONS or not 0 <= options.fold_limit <= FOLDING_LIMIT:
+        raise broken(given["options"], "options that irc has")
+    sizes = tuple[int | str | None, ...]
+    shapes = cast("dict[str, Any]", given["shapes"])
+    return options, {decode(str, name): list(decode(sizes, s)) for name, s in shapes.items()}

@@ -17,6 +17,7 @@ from .passes.fuse_layer_norm import fuse_layer_norm
 from .passes.fuse_matmul_add import fuse_matmul_add
 from .passes.group_elementwise import group_elementwise
 from .passes.remove_identities import remove_identities
+from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
 from .rewrite import Pass, run_pass
 from .trace import Trace
@@ -28,6 +29,8 @@ PASSES: tuple[Pass, ...] = (
     remove_identities,
     # Equal work once: an exporter's repeated scale or mask is one value for the patterns below.
     share_subexpressions,
+    # Reshapes with constant targets: nobody reads the shape of a product that wants an epilogue.
+    settle_shapes,
     # Compound functions while their primitives still stand alone.
     fuse_gelu,
     fuse_layer_norm,

@@ -81,7 +81,7 @@ def decoder(annotation: Any) -> Decoder:
             return _choice({m.value: m for m in annotation}, f"a {annotation.__name__}")
         if annotation is Op or annotation is Spec:
             return functools.partial(_open_class, annotation)
-        if dataclasses.is_dataclass(annotation):
+        if dataclasses.is_dataclass(typing.cast(Any, annotation)):
             return _dataclass(annotation)
     raise VerificationError(f"data of type {annotation} cannot be read")
 
@@ -180,18 +180,41 @@ def _union(options: tuple[Any, ...]) -> Decoder:
     # A whole number stays one; where any number will do, so will a boolean (scalar programs).
     ordered = sorted(options, key=lambda o: o is float)
     if int in options and float in options:
-        ordered.insert(0, bool)
-    readers = [decoder(o) for o in ordered]
+        ordered.append(bool)
+    by_kind: dict[type, list[Decoder]] = {}
+    for option in ordered:
+        for kind in _kinds(option):
+            by_kind.setdefault(kind, []).append(decoder(option))
 
     def read(data: Any) -> Any:
-        for reader in readers:
+        readers = by_kind.get(_kind(data), ())
+        for reader in readers[:-1]:
             try:
                 return reader(data)
             except VerificationError:
                 continue
-        raise broken(data, " or ".join(getattr(o, "__name__", str(o)) for o in options))
+        if not readers:
+            raise broken(data, " or ".join(getattr(o, "__name__", str(o)) for o in options))
+        return readers[-1](data)
 
     return read
+
+
+def _kind(data: Any) -> type:
+    return data.__class__
+
+
+def _kinds(option: Any) -> tuple[type, ...]:
+    """The types of JSON values that an option of a union may be written as."""
+    if option in (type(None), bool, int, str):
+        return (option,)
+    if option is float:
+        return (float, int, dict)
+    if get_origin(option) is tuple:
+        return (list,)
+    if isinstance(option, type) and not issubclass(option, enum.Enum):
+        return (dict,)
+    return (str, int, dict, list)
 
 
 def _tuple(args: tuple[Any, ...]) -> Decoder:

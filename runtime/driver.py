@@ -72,7 +72,9 @@ def _load(cache: CodeCache | None) -> Driver:
 
     target = generic("plain" if host_arch() == "x86_64" else "neon")
     libc = ctypes.CDLL(None)
-    imports = {n: _address(libc, n) for n in ("syscall", "sched_yield")}
+    # Elsewhere than on Linux there are no workers, and what only they need is never called.
+    names = ("syscall", "sched_yield", "sched_getcpu")
+    imports = {n: _address(libc, n if hasattr(libc, n) else "abort") for n in names}
     threads = host_arch() in FUTEX and _is_linux()
     text = driver_text(target)
     key = hashlib.sha256(f"driver {target.key()} {text}".encode()).hexdigest()

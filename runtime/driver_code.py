@@ -20,11 +20,14 @@ from .words import (
     CALL_STATUS,
     CALL_STEP,
     GANG_BUFFERS,
+    GANG_CPU,
     GANG_DIMS,
     GANG_DONE,
     GANG_EPOCH,
     GANG_FAILURE,
     GANG_FN,
+    GANG_IDS,
+    GANG_MASK,
     GANG_OWNER,
     GANG_SCRATCH,
     GANG_SLEEPERS,
@@ -33,15 +36,20 @@ from .words import (
     GANG_STRIDE,
     GANG_THREADS,
     GANG_TICKET,
+    MASK_WORDS,
     NOTHING,
+    SHARED,
     STEP_WORDS,
+    WAKE,
     WANTS_GANG,
 )
 
 # Pauses of a caller before it gives its core away while it waits for the last parts: a few
 # microseconds, the time of an ordinary imbalance.
 _YIELD_AFTER: Final = 200
+# Numbers of Linux's system calls.
 FUTEX: Final = {"x86_64": 202, "aarch64": 98}
+SET_AFFINITY: Final = {"x86_64": 203, "aarch64": 122}
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 MXCSR_DEFAULT: Final = 0x1F80
 
@@ -50,7 +58,7 @@ def driver_text(target: Target) -> str:
     """The driver as LLVM assembly."""
     module = Module(target)
     part, wake = _write_part(module), _write_small(module)
-    _write_run(module, _write_share(module, part, wake))
+    _write_run(module, _write_share(module, part, wake), _write_spread(module))
     _write_work(module, part)
     return module.text()
 
@@ -172,7 +180,39 @@ def _write_share(module: Module, part: Function, wake: Function) -> Function:
     return f
 
 
-def _write_run(module: Module, share: Function) -> None:
+def _write_spread(module: Module) -> Function:
+    """spread(gang): keep the workers off the caller's CPU, if the caller is not where it was.
+
+    A kernel that wakes a thread likes to put it where its waker runs, in virtual machines even
+    when the other CPUs are idle; a worker then waits there until the caller has done all the work.
+    """
+    f = module.function("irc_spread", [(PTR, "gang")], linkage="internal")
+    gang = f.params["gang"]
+    cpu = f.cast(f.call("sched_getcpu", I32), I64)
+    with f.if_(f.icmp("eq", cpu, _get(f, gang, GANG_CPU, "monotonic"))):
+        f.ret()
+    with f.if_(f.icmp("uge", cpu, MASK_WORDS * 64)):
+        f.ret()
+    _set(f, gang, GANG_CPU, cpu, "monotonic")
+    mask = f.stack(MASK_WORDS * 8)
+    left = f.var(I64, 0)
+    for n in range(MASK_WORDS):
+        bit = f.shl(1, f.and_(cpu, 63))
+        mine = f.select(f.icmp("eq", f.lshr(cpu, 6), n), bit, 0)
+        word = f.and_(f.load(I64, _word(f, gang, GANG_MASK + n)), f.not_(mine))
+        f.store(word, _word(f, mask, n))
+        left.set(f.or_(left.get(), word))
+    with f.if_(f.icmp("ne", left.get(), 0)):
+        number = f.as_value(SET_AFFINITY[f.target.arch], I64)
+        size = f.as_value(MASK_WORDS * 8, I64)
+        with f.range(0, f.smax(_get(f, gang, GANG_THREADS), 0), unroll=1) as i:
+            who = f.load(I64, f.at(gang, f.add(i, GANG_IDS), I64))
+            _system_call(f, number, who, size, _address_of(f, mask))
+    f.ret()
+    return f
+
+
+def _write_run(module: Module, share: Function, spread: Function) -> None:
     """run(call): the steps of a Call."""
     f = module.function("irc_run", [(PTR, "call")], I32)
     call = f.params["call"]
@@ -196,12 +236,11 @@ def _write_run(module: Module, share: Function) -> None:
         with f.if_(f.op("i1", f"or {wants}, {awake.text}")):
             with f.if_(f.icmp("sgt", threads, 0)):
                 with f.if_(_claim_word(f, gang, GANG_OWNER)):
-                    team.set(1)
+                    team.set(SHARED)
+                    f.call_function(spread, gang)
     mode = _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)
     table = f.op(PTR, f"inttoptr {steps} to ptr")
     status, failed_part = f.var(I32, 0), f.var(I64, 0)
-    waking = f.var(I64, 0)
-    waking.set(wake)
     i = f.var(I64, 0)
     ok = lambda: f.op(  # noqa: E731
         "i1", f"and {f.icmp('ult', i.get(), count)}, {f.icmp('eq', status.get(), 0).text}"
@@ -218,8 +257,7 @@ def _write_run(module: Module, share: Function) -> None:
                 (GANG_STRIDE, stride),
             ):
                 _set(f, gang, n, value, "monotonic")
-            f.call_function(share, gang, parts, waking.get())
-            waking.set(0)
+            f.call_function(share, gang, parts, f.and_(flags, WAKE))
             failure = _get(f, gang, GANG_FAILURE, "monotonic")
             with f.if_(f.icmp("ne", failure, NOTHING)):
                 status.set(f.cast(failure, I32))
@@ -274,11 +312,20 @@ def _write_work(module: Module, part: Function) -> None:
     f.ret(0)
 
 
+def _system_call(f: Function, number: Value | int, *args: Value | int) -> None:
+    """libc's syscall with six arguments, as words: one declaration serves all."""
+    words = [f.as_value(a, I64) for a in (number, *args, *[0] * (6 - len(args)))]
+    f.call("syscall", I64, *words)
+
+
+def _address_of(f: Function, pointer: Value) -> Value:
+    return f.op(I64, f"ptrtoint {pointer} to i64")
+
+
 def _futex(f: Function, gang: Value, operation: int, value: Value | int) -> None:
-    number = f.as_value(FUTEX[f.target.arch], I64)
-    null = Value(PTR, "null")
-    op, v, zero = f.as_value(operation, I32), f.as_value(value, I32), f.as_value(0, I32)
-    f.call("syscall", I64, number, _word(f, gang, GANG_EPOCH), op, v, null, null, zero)
+    word = _address_of(f, _word(f, gang, GANG_EPOCH))
+    v = f.cast(value, I64, signed_=False) if isinstance(value, Value) else value
+    _system_call(f, FUTEX[f.target.arch], word, operation, v)
 
 
 def _write_small(module: Module) -> Function:

@@ -22,7 +22,7 @@ from .regions import Evaluate, Layout, RegionCode
 from .threads import HOLD_WORK, gang
 
 Array = npt.NDArray[Any]
-ndarray = np.ndarray
+ndarray, empty = np.ndarray, np.empty
 
 # Up to this size it is quicker to copy an input or output (to 0.3 us from the first cache) than
 # to look up its address and write it into the tables (0.6 us in Python).
@@ -98,12 +98,24 @@ class Frame:
             else:
                 self._make.append((n, shape, dtype))
 
-        # The way without a branch, for small values and one stretch of kernels.
-        self.quick: list[tuple[Array, tuple[int, ...], Any]] = []
+        self._set_up_quick()
+
+    def _set_up_quick(self) -> None:
+        """The way without a detour, if the region is one stretch of kernels that reads all its
+        inputs: per input our copy (or None), shape, type, addresses; per output the same."""
+        self.quick: list[tuple[Array | None, tuple[int, ...], Any, list[tuple[int, int]]]] = []
+        self._results: list[tuple[Array | None, tuple[int, ...], Any, list[tuple[int, int]]]] = []
         first = self.stretches[0] if len(self.stretches) == 1 else None
-        if isinstance(first, Stretch) and len(self._own) == len(self._in) and not self._make:
-            self.only = first
-            self.quick = [(mine, mine.shape, mine.dtype) for _, mine in self._own]
+        if not isinstance(first, Stretch) or -1 in self.code.places[INPUT]:
+            return
+        self._only = first
+        buffers, layout = self.code.region.buffers, self.layout
+        for kind, ours, shapes, entries in (
+            (INPUT, self._in, layout.inputs, self.quick),
+            (OUTPUT, self._out, layout.outputs, self._results),
+        ):
+            for b, mine, shape in zip(self.code.places[kind], ours, shapes, strict=True):
+                entries.append((mine, shape, buffers[b].dtype.numpy, self._where[b]))
 
     def _point(self, b: int, array: Array) -> None:
         """Input or output buffer b is `array` from now on."""
@@ -113,19 +125,37 @@ class Frame:
             pointers[position] = address + inner
 
     def run_quickly(self, arrays: Sequence[Any]) -> list[Array] | None:
-        """`run` for small values of exactly these types and shapes; None for any other."""
-        quick = self.quick
+        """`run` for contiguous arrays of exactly these types and shapes; None for any other."""
+        quick, pointers = self.quick, self.pointers
         if len(arrays) != len(quick):
             return None
-        for array, (mine, shape, dtype) in zip(arrays, quick, strict=False):
+        for array, (mine, shape, dtype, where) in zip(arrays, quick, strict=False):
             if type(array) is not ndarray or array.shape != shape or array.dtype is not dtype:
                 return None
-            mine[...] = array
-        stretch = self.only
+            if mine is not None:
+                mine[...] = array
+                continue
+            flags = array.flags
+            if not (flags.c_contiguous and flags.aligned):
+                return None
+            address = address_of(array)
+            for position, inner in where:
+                pointers[position] = address + inner
+        outputs: list[Array] = []
+        for mine, shape, dtype, where in self._results:
+            if mine is None:
+                mine = empty(shape, dtype)
+                address = address_of(mine)
+                for position, inner in where:
+                    pointers[position] = address + inner
+            outputs.append(mine)
+        stretch = self._only
         status = stretch.native(stretch.argument)
         if status:
             stretch.resume(status)
-        return [out.copy() for out in self._out]
+        for n, mine in self._small_out:
+            outputs[n] = mine.copy()
+        return outputs
 
     def run(self, arrays: Sequence[Array], walk: Callable[[], None] | None = None) -> list[Array]:
         """The region's outputs, fresh. Shapes and types were checked; any strides will do.

@@ -12,31 +12,58 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dim import Dim, Expr, Symbol, evaluate
+from ..ir.dim import Dim, Expr, Symbol, compile_dims, evaluate
 from ..ir.dtype import DType
 from ..ir.errors import Error, InputError
 from ..ir.plan import PlanPort
 from ..ir.types import TensorType
 
 
-def check_inputs(ports: Sequence[PlanPort], values: Sequence[Any]) -> dict[str, int]:
-    """The symbols' values. InputError names the input, what it got and what it expects."""
-    if len(values) != len(ports):
-        raise InputError(
-            "the model takes another number of inputs",
-            got=len(values),
-            expected=f"{len(ports)}: {', '.join(p.name for p in ports)}",
-        )
-    env: dict[str, int] = {}
-    seen: dict[str, str] = {}
-    for port, value in zip(ports, values, strict=True):
-        if isinstance(port.type, TensorType):
-            check_tensor(port.name, port.type, value)
-            _bind(port, value, env, seen)
-    for port, value in zip(ports, values, strict=True):
-        if isinstance(port.type, TensorType) and port.type.shape is not None:
-            _check_shape(port, port.type.shape, value.shape, env, seen)
-    return env
+class InputCheck:
+    """The checks of one plan's inputs."""
+
+    def __init__(self, ports: Sequence[PlanPort]) -> None:
+        self.ports = tuple(ports)
+        dims: list[Dim] = []
+        self._axes: list[tuple[int, int]] = []  # what `dims` are, by input and axis
+        self._symbols: list[tuple[str, int, int]] = []
+        self._tensors: list[tuple[int, str, TensorType]] = []
+        bound: set[str] = set()
+        for n, port in enumerate(ports):
+            if not isinstance(port.type, TensorType):
+                continue
+            self._tensors.append((n, port.name, port.type))
+            for axis, d in enumerate(port.type.shape or ()):
+                dims.append(d)
+                self._axes.append((n, axis))
+                if (s := plain_symbol(d)) is not None and s.name not in bound:
+                    bound.add(s.name)
+                    self._symbols.append((s.name, n, axis))
+        self._sizes = compile_dims(dims)
+
+    def __call__(self, values: Sequence[Any]) -> None:
+        """InputError names the input, what it got and what it expects."""
+        if len(values) != len(self.ports):
+            raise InputError(
+                "the model takes another number of inputs",
+                got=len(values),
+                expected=f"{len(self.ports)}: {', '.join(p.name for p in self.ports)}",
+            )
+        for n, name, wanted in self._tensors:
+            check_tensor(name, wanted, values[n])
+        env = {name: int(values[n].shape[axis]) for name, n, axis in self._symbols}
+        try:
+            sizes = self._sizes(env)
+        except Error:  # bounds, or a symbol that no input shows: find out where
+            sizes = None
+        if sizes is None or sizes != [values[n].shape[axis] for n, axis in self._axes]:
+            self._explain(values, env)
+
+    def _explain(self, values: Sequence[Any], env: dict[str, int]) -> None:
+        """InputError for the first axis that does not fit."""
+        seen = {s: f"axis {a} of input {self.ports[n].name!r}" for s, n, a in self._symbols}
+        for n, _, wanted in self._tensors:
+            _check_shape(self.ports[n], wanted.shape or (), values[n].shape, env, seen)
 
 
 def check_tensor(name: str, wanted: TensorType, value: Any) -> None:
@@ -72,14 +99,6 @@ def same_dtype(dtype: np.dtype[Any], wanted: DType) -> bool:
 
 def _name(dtype: DType) -> str:
     return "str" if dtype is DType.string else dtype.numpy.name
-
-
-def _bind(port: PlanPort, value: Any, env: dict[str, int], seen: dict[str, str]) -> None:
-    assert isinstance(port.type, TensorType)
-    for axis, d in enumerate(port.type.shape or ()):
-        if (s := plain_symbol(d)) is not None and s.name not in env:
-            env[s.name] = int(value.shape[axis])
-            seen[s.name] = f"axis {axis} of input {port.name!r}"
 
 
 def plain_symbol(d: Dim) -> Symbol | None:
@@ -119,3 +138,17 @@ def _check_shape(
                 got=f"{list(got)}",
                 expected=f"{port.type}{why}",
             )
+
+
+def check_output(name: str, made: Any, mine: Any) -> None:
+    """Can `mine` (None: no array) take the result `made`? InputError."""
+    if mine is None:
+        return
+    if not isinstance(mine, np.ndarray) or not isinstance(made, np.ndarray):
+        raise InputError(f"output {name!r} can't be put there", got=type(mine).__name__)
+    if mine.dtype != made.dtype or mine.shape != made.shape or not mine.flags.writeable:
+        raise InputError(
+            f"the array given for output {name!r} does not fit",
+            got=f"{mine.dtype}{list(mine.shape)}{' (read-only)' * (not mine.flags.writeable)}",
+            expected=f"{made.dtype}{list(made.shape)}",
+        )

@@ -79,7 +79,7 @@ class Program:
 
 
 _loaded: weakref.WeakValueDictionary[str, LoadedKernel] = weakref.WeakValueDictionary()
-_packed: dict[tuple[int, Constant], tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
+_packed: dict[tuple[object, ...], tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
 _lock = threading.Lock()
 _compilations = 0
 
@@ -238,7 +238,7 @@ def _pack(c: Constant, source: Array) -> Array:
 
 def _share(c: Constant, source: Array, make: Callable[[], Array]) -> Array:
     """What `make` gives, made once per source array and constant while both live."""
-    key = (id(source), c)
+    key = (id(source), c.dtype, c.shape, c.layout, c.transposed)
     found = _packed.get(key)
     if found is not None and found[0]() is source and (made := found[1]()) is not None:
         return made

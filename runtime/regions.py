@@ -18,7 +18,7 @@ from ..ir.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ..ir.region_sizes import Ints, RegionSizes
 from .memory import Placement, check_limit, live_peak, place
 from .program import Program
-from .words import SHARED
+from .words import SHARED, WAKE
 
 Array = npt.NDArray[Any]
 Evaluate = Callable[[Op, list[Any]], Sequence[Any]]
@@ -80,7 +80,9 @@ class RegionCode:
             self.places[kind] = [found.get(n, -1) for n in range(len(slots))]
         # Where in the list of all operands each input's and output's address stands.
         self.positions = {
-            b: np.flatnonzero(roots == b).tolist() for kind in self.places for b in self.places[kind]
+            b: np.flatnonzero(roots == b).tolist()
+            for kind in self.places
+            for b in self.places[kind]
         }
         self.constants = {
             i: program.constants[b.index] for i, b in enumerate(buffers) if b.kind == CONSTANT
@@ -112,8 +114,12 @@ class RegionCode:
         parts = self.limits.threads
         flags = np.where(sizes.work >= self.limits.share_work, SHARED, 0)
         flags = flags if parts > 1 else np.zeros_like(flags)
-        shared = int(sizes.work[flags != 0].sum())
-        wake = shared >= self.limits.wake_work
+        shared = np.flatnonzero(flags)
+        wake = len(shared) > 0 and int(sizes.work[shared].sum()) >= self.limits.wake_work
+        if wake:
+            # At the first chance, and again where workers may have slept during long other steps.
+            flags[shared[0]] |= WAKE
+            flags[(flags != 0) & (sizes.work >= self.limits.wake_work)] |= WAKE
         return Layout(sizes, placement, inputs, outputs, flags, int(sizes.work.sum()), wake)
 
     def _place(self, sizes: RegionSizes) -> Placement:

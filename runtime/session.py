@@ -1,7 +1,6 @@
 """Sessions: a program made callable from any thread, and bound calls with fixed buffers.
 
-A Context owns an arena, workers' scratch and the tables for the shapes it has seen; `run`
-borrows one from a pool. A shape that was seen costs nothing, a new one evaluates size
+`run` borrows a context from a pool. A shape that was seen costs nothing, a new one evaluates size
 expressions and places the arena: no pass, no LLVM.
 """
 
@@ -13,61 +12,30 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ..ir.errors import ExecutionError, InputError
-from ..ir.types import TensorType
+from ..ir.dtype import DType
+from ..ir.errors import Error, ExecutionError, InputError, ShapeError
+from ..ir.types import TensorType, Type
 from . import threads as gangs
-from .frames import Frame, Stretch, evaluate_op
-from .inputs import check_inputs, same_dtype
-from .memory import aligned_bytes, default_max_memory, round_up
+from .bound import BoundCall
+from .context import Context, Shapes, remember
+from .frames import Frame, evaluate_op
+from .inputs import InputCheck, check_output, same_dtype
+from .memory import default_max_memory
 from .profile import StepTime, timed_terminal, timed_walk
 from .program import Program
 from .regions import Evaluate, Layout, Limits, RegionCode
-from .words import CALL_BUSY
 
 Array = npt.NDArray[Any]
-Shapes = tuple[tuple[int, ...], ...]
 
-# Shapes whose layouts a session keeps, and whose tables a context keeps (the oldest goes).
+# Shapes whose layouts a session keeps (the oldest goes).
 _LAYOUTS: Final = 256
-_FRAMES: Final = 64
 
 
-class Context:
-    """One run at a time: the arena, scratch, and frames per (region, shapes)."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.arena: Array = aligned_bytes(0)
-        # Workers' scratch areas must not share a cache line.
-        self.stride = int(round_up(session.program.scratch)) + 64
-        self.scratch = aligned_bytes(self.stride * session.limits.threads)
-        self.frames: dict[tuple[int, Shapes], Frame] = {}
-        self.last: Frame | None = None  # of the last simple run
-
-    def frame(self, number: int, shapes: Shapes) -> Frame:
-        """The region's tables for these shapes, with the arena large enough."""
-        key = (number, shapes)
-        found = self.frames.pop(key, None)
-        if found is None:
-            code = self.session.codes[number]
-            layout = self.session.layout(number, shapes)
-            self._reserve(layout)
-            gang = self.session.gang_address
-            found = Frame(code, layout, self.arena, self.scratch, self.stride, gang)
-            while len(self.frames) >= _FRAMES:
-                del self.frames[next(iter(self.frames))]
-        self.frames[key] = found
-        return found
-
-    def _reserve(self, layout: Layout) -> None:
-        need = layout.placement.peak
-        if need > len(self.arena):
-            # Pages that are never touched cost nothing: room for shapes that grow.
-            room = need if self.session.static else need + (need >> 2)
-            # Frames hold addresses in the old arena: with them it can go.
-            self.frames.clear()
-            self.last = None
-            self.arena = aligned_bytes(min(room, max(need, self.session.limits.max_memory)))
+def fixed_dtype(type_: Type) -> np.dtype[Any] | None:
+    """The NumPy dtype an input must have, if that is all there is to say about its elements."""
+    if not isinstance(type_, TensorType) or type_.dtype in (DType.dynamic, DType.string):
+        return None
+    return type_.dtype.numpy
 
 
 class Session:
@@ -102,10 +70,14 @@ class Session:
         self.static = not any(r.symbols for r in plan.regions)
         self._pool: list[Context] = []
         self._layouts: dict[tuple[int, Shapes], Layout] = {}
-        self._dtypes = [
-            p.type.dtype.numpy if isinstance(p.type, TensorType) else None for p in plan.inputs
-        ]
-        self._simple = self._is_simple()
+        self._dtypes = [fixed_dtype(p.type) for p in plan.inputs]
+        self._check = InputCheck(plan.inputs)
+        self._admitted: dict[Shapes, None] = {}
+        self.order = self._find_order()
+        self.straight = self.order is not None and all(
+            order == list(range(len(ports)))
+            for order, ports in zip(self.order, (plan.inputs, plan.outputs), strict=True)
+        )
         self._constant_slots = [(s, program.constants[c]) for s, c in plan.constant_slots]
         self._last_use = self._find_last_uses()
         self._hosted = bool(plan.host_steps())
@@ -116,18 +88,23 @@ class Session:
         """Threads a call may use."""
         return self.limits.threads
 
-    def _is_simple(self) -> bool:
-        """One region of kernels from the plan's inputs to its outputs, all tensors, in order."""
+    def _find_order(self) -> tuple[list[int], list[int]] | None:
+        """If the plan is one region of kernels: which plan input each region input is, and which
+        region output each plan output is. None for any other plan."""
         plan = self.program.plan
-        if len(plan.regions) != 1 or None in self._dtypes:
-            return False
+        if len(plan.regions) != 1:
+            return None
         region = plan.regions[0]
-        return (
-            self.codes[0].native
-            and region.terminal is None
-            and region.inputs == tuple(p.slot for p in plan.inputs)
-            and region.outputs == tuple(p.slot for p in plan.outputs)
-        )
+        given = {p.slot: n for n, p in enumerate(plan.inputs)}
+        made = {slot: n for n, slot in enumerate(region.outputs)}
+        wanted = [p.slot for p in plan.outputs]
+        if not self.codes[0].native or region.terminal is not None or None in self._dtypes:
+            return None
+        if not made.keys() >= set(wanted) or len(set(wanted)) < len(wanted):
+            return None
+        if not given.keys() >= set(region.inputs):
+            return None
+        return [given[s] for s in region.inputs], [made[s] for s in wanted]
 
     def _find_last_uses(self) -> list[list[int]]:
         """Per region, the slots that nobody needs after it."""
@@ -148,14 +125,48 @@ class Session:
         key = (number, shapes)
         found = self._layouts.get(key)
         if found is None:
-            found = self.codes[number].layout(shapes)
             try:
-                while len(self._layouts) >= _LAYOUTS:
-                    self._layouts.pop(next(iter(self._layouts)), None)
-            except (RuntimeError, StopIteration):  # another thread is at it
-                pass
-            self._layouts[key] = found
+                found = self.codes[number].layout(shapes)
+            except ShapeError as e:
+                raise self._refusal(number, shapes, e) from e
+            remember(self._layouts, key, found, _LAYOUTS)
         return found
+
+    def _refusal(self, number: int, shapes: Shapes, e: ShapeError) -> Error:
+        """A size expression that has no value for these shapes: the caller's inputs, if the
+        region reads the model's inputs, else what an operation made of them."""
+        names = {p.slot: p.name for p in self.program.plan.inputs}
+        slots = self.program.plan.regions[number].inputs
+        given = [
+            f"{names.get(s, f'value {s}')} {list(a)}" for s, a in zip(slots, shapes, strict=True)
+        ]
+        kind = InputError if all(s in names for s in slots) else ExecutionError
+        return kind(
+            "the model can't run at these shapes",
+            where=e.where or f"region {number}",
+            got=f"{', '.join(given)}: {e.what}" + (f" ({e.got})" if e.got is not None else ""),
+            expected=e.expected,
+        )
+
+    def run_into(self, inputs: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
+        """`run`, with the results in these arrays where one is given (None: a fresh one).
+
+        An array must have its output's type and shape and be writeable; any strides will do, and
+        it may share memory with an input. Where one does not fit, no array is written to.
+        """
+        ports = self.program.plan.outputs
+        if len(out) != len(ports):
+            raise InputError(
+                "another number of output arrays than outputs", got=len(out), expected=len(ports)
+            )
+        results = self.run(inputs)
+        for port, made, mine in zip(ports, results, out, strict=True):
+            check_output(port.name, made, mine)
+        for n, mine in enumerate(out):
+            if mine is not None:
+                mine[...] = results[n]
+                results[n] = mine
+        return results
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs, fresh: they alias neither inputs nor each other, and nothing is kept.
@@ -172,43 +183,47 @@ class Session:
                 outputs = last.run_quickly(inputs)
                 if outputs is not None:
                     return outputs
-            if self._simple:
-                return self._frame(context, inputs).run(inputs)
-            return self._run_regions(context, inputs)
+            if self.order is not None:
+                return self._run_one(context, inputs)
+            return self.run_regions(context, inputs)
         finally:
             if not self._closed:
                 pool.append(context)
 
-    def _frame(self, context: Context, inputs: Sequence[Any]) -> Frame:
-        """The only region's frame for these inputs, which are checked."""
+    def _run_one(self, context: Context, inputs: Sequence[Any]) -> list[Any]:
+        """`run` of a plan that is one region of kernels."""
+        assert self.order is not None
+        self.admit(inputs)
+        pick, order = self.order
+        arrays = inputs if self.straight else [inputs[n] for n in pick]
+        frame = context.frame(0, tuple([a.shape for a in arrays]))
+        self.compare(0, frame, arrays)
+        context.last = frame if self.straight else None
+        outputs = frame.run(arrays)
+        return outputs if self.straight else [outputs[n] for n in order]
+
+    def admit(self, inputs: Sequence[Any]) -> None:
+        """Check the inputs: at a glance where such shapes were seen, else by name."""
         try:
             shapes = tuple([a.shape for a in inputs])
-            found = context.frames.get((0, shapes))
-            if found is not None:
+            if shapes in self._admitted:
                 for array, dtype in zip(inputs, self._dtypes, strict=True):
                     if type(array) is not np.ndarray or array.dtype is not dtype:
                         break
                 else:
-                    context.last = found
-                    return found
+                    return
         except (AttributeError, TypeError):
-            pass  # the checks say it well
-        shapes = self._check(inputs)
-        frame = context.frame(0, shapes)
-        self._compare(0, frame, inputs)
-        context.last = frame
-        return frame
-
-    def _check(self, inputs: Sequence[Any]) -> Shapes:
+            shapes = None  # what is no array has no shape, and the checks say so
         if self._closed:
             raise ExecutionError("the model is closed", fix="compile or load it again")
-        check_inputs(self.program.plan.inputs, inputs)
-        return tuple(getattr(a, "shape", ()) for a in inputs)
+        self._check(inputs)
+        if shapes is not None and None not in self._dtypes:
+            remember(self._admitted, shapes, None, _LAYOUTS)
 
-    def _run_regions(
+    def run_regions(
         self, context: Context, inputs: Sequence[Any], times: list[StepTime] | None = None
     ) -> list[Any]:
-        self._check(inputs)
+        self.admit(inputs)
         plan = self.program.plan
         slots: list[Any] = [None] * len(plan.slots)
         for port, value in zip(plan.inputs, inputs, strict=True):
@@ -222,7 +237,7 @@ class Session:
             for number, region in enumerate(plan.regions):
                 arrays = [slots[s] for s in region.inputs]
                 frame = context.frame(number, tuple(a.shape for a in arrays))
-                self._compare(number, frame, arrays)
+                self.compare(number, frame, arrays)
                 walk = None if times is None else timed_walk(frame, times)
                 for slot, made in zip(region.outputs, frame.run(arrays, walk), strict=True):
                     slots[slot] = made
@@ -244,7 +259,7 @@ class Session:
             results.append(value)
         return results
 
-    def _compare(self, number: int, frame: Frame, arrays: Sequence[Array]) -> None:
+    def compare(self, number: int, frame: Frame, arrays: Sequence[Array]) -> None:
         """A value between regions has the shape the plan expects, or nothing may run."""
         for n, (array, wanted) in enumerate(zip(arrays, frame.layout.inputs, strict=True)):
             if array.shape != wanted:
@@ -282,64 +297,12 @@ class Session:
     def profile(self, inputs: Sequence[Any]) -> list[StepTime]:
         """One run, step by step, each timed (about 0.5 us of Python in each)."""
         context, times = Context(self), list[StepTime]()
-        self._run_regions(context, inputs, times)
+        self.run_regions(context, inputs, times)
         return times
 
     def close(self) -> None:
         """Give memory back; later calls raise ExecutionError. Calls that run go on."""
         self._closed = True
         self._pool.clear()
+        self._admitted.clear()
         self._layouts.clear()
-
-
-class BoundCall:
-    """`call()` runs on the bound inputs and returns `result` (the list of outputs; it may be
-    replaced by any object that shows them). One thread at a time."""
-
-    def __init__(self, session: Session, inputs: list[Any]) -> None:
-        self._session, self._inputs = session, inputs
-        self._context = Context(session)
-        self._copies: list[tuple[Array, Array]] = []
-        self._slow = True
-        if session._simple:
-            shapes = session._check(inputs)
-            frame = self._context.frame(0, shapes)
-            session._compare(0, frame, inputs)
-            self._copies, self.outputs = frame.fix(inputs)
-            self._frame = frame
-            stretch = frame.stretches[0]
-            assert isinstance(stretch, Stretch)
-            self._stretch = stretch
-            self._native, self._argument = stretch.native, stretch.argument
-            self._slow = bool(self._copies)
-            gangs.watch_forks(self)
-        else:
-            self.outputs = session._run_regions(self._context, inputs)
-        self.result: Any = self.outputs
-
-    def __call__(self) -> Any:
-        if self._slow:
-            return self._call_slowly()
-        status = self._native(self._argument)
-        if status:
-            self._stretch.resume(status)
-        return self.result
-
-    def _call_slowly(self) -> Any:
-        if self._copies:
-            for mine, array in self._copies:
-                mine[...] = array
-            self._stretch.run()
-            return self.result
-        fresh = self._session._run_regions(self._context, self._inputs)
-        for n, value in enumerate(fresh):
-            old = self.outputs[n]
-            if isinstance(old, np.ndarray) and old.shape == value.shape:
-                old[...] = value
-            else:
-                self.outputs[n] = value
-        return self.result
-
-    def after_fork(self) -> None:
-        """In a child no other thread is running this call."""
-        self._stretch.call[CALL_BUSY] = 0

@@ -21,17 +21,17 @@ import numpy as np
 from . import words
 from .driver import Driver, reset_lock
 from .machine import usable_cores
+from .words import MAX_WORKERS
 
 # A worker spins this long before it sleeps: waking takes about 45 us on a virtual machine, so
 # spinning about as long costs at most twice what the best decision would (the ski-rental rule),
 # and covers the Python code between two calls in a loop.
 SPIN_SECONDS: Final = 80e-6
-MAX_WORKERS: Final = 256
 
 # A step's `work` counts vector operations or vectors moved: about 0.3 ns each, once caches and
-# real code have had their share. Sharing a step costs its caller 0.3 to 0.5 us (publish, claim,
-# wait for the others' last store), so a step of 4 us shared by two gains four times its price.
-SHARE_WORK: Final = 12_000
+# real code have had their share. Sharing a step costs its caller 0.1 to 0.3 us (publish, claim,
+# wait for the others' last store), so a step of 2 us shared by two gains several times its price.
+SHARE_WORK: Final = 6_000
 # Waking costs the caller a system call (2 to 5 us on a virtual machine) and brings help only
 # after some 45 us: worth it from about 60 us of shareable work. The caller goes on meanwhile.
 WAKE_WORK: Final = 200_000
@@ -60,6 +60,7 @@ class Gang:
 
     def _wipe(self) -> None:
         self.block[:] = 0
+        self.block[words.GANG_CPU] = -1
         self.block[words.GANG_THREADS] = -1 if self._closed else 0
 
     @property
@@ -85,8 +86,21 @@ class Gang:
                     self.block[words.GANG_THREADS] = -1
                     self._closed = True
                     return
+                self.block[words.GANG_IDS + len(self._threads)] = t.native_id or 0
                 self._threads.append(t)
+            self._allow_cpus()
             self.block[words.GANG_THREADS] = len(self._threads)
+
+    def _allow_cpus(self) -> None:
+        """Say which CPUs workers may use; the next call moves them off its own."""
+        mask = [0] * words.MASK_WORDS
+        for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
+            if cpu < 64 * len(mask):
+                mask[cpu // 64] |= 1 << cpu % 64
+        self.block[words.GANG_MASK : words.GANG_MASK + len(mask)] = np.array(mask, np.uint64).view(
+            np.int64
+        )
+        self.block[words.GANG_CPU] = -1
 
     def _pauses(self, seconds: float) -> int:
         """Pauses that take about that long on this machine (tens of ns to over 100 each)."""

@@ -16,9 +16,10 @@ Words = npt.NDArray[np.int64]
 # Words of a step: address of the kernel, of its buffer addresses, of its sizes; flags.
 STEP_WORDS: Final = 4
 SHARED: Final = 1
+WAKE: Final = 2  # a shared step that is worth waking sleeping workers for
 
-# Words of a Call. `parts` 1 or `gang` 0: the caller alone. `wake`: the shared steps together are
-# worth waking sleeping workers. On a failure `step` and `part` say which.
+# Words of a Call. `parts` 1 or `gang` 0: the caller alone. `wake`: some step
+# has the flag WAKE. On a failure `step` and `part` say which.
 CALL_STEPS, CALL_COUNT, CALL_SCRATCH, CALL_STRIDE, CALL_PARTS, CALL_GANG, CALL_WAKE = range(7)
 CALL_BUSY, CALL_STATUS, CALL_STEP, CALL_PART = range(8, 12)
 CALL_WORDS: Final = 16
@@ -29,8 +30,12 @@ GANG_TICKET, GANG_DONE = 0, 16
 GANG_FN, GANG_BUFFERS, GANG_DIMS, GANG_SCRATCH, GANG_STRIDE, GANG_FAILURE = range(32, 38)
 GANG_OWNER, GANG_EPOCH, GANG_SLEEPERS = 48, 64, 65
 # THREADS: workers started; -1: none can be had. SPIN: pauses before a worker sleeps.
-GANG_THREADS, GANG_STOP, GANG_SPIN = 80, 81, 82
-GANG_WORDS: Final = 96
+# CPU: the one the last caller ran on, -1 at first; MASK: CPUs the workers may use, a bit each;
+# IDS: the workers' thread numbers.
+GANG_THREADS, GANG_STOP, GANG_SPIN, GANG_CPU = 80, 81, 82, 83
+GANG_MASK, MASK_WORDS = 96, 16
+GANG_IDS, MAX_WORKERS = 112, 256
+GANG_WORDS: Final = GANG_IDS + MAX_WORKERS
 
 # Results of `run` that are no kernel's status.
 BUSY: Final = -1

@@ -1,4 +1,4 @@
-"""What all tests share: golden texts, kept in `goldens/` beside the test and updated by one flag."""
+"""What tests share: golden texts, kept in `goldens/` beside the test, updated by one flag."""
 
 from __future__ import annotations
 

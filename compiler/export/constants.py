@@ -22,18 +22,37 @@ class Weights:
         self._stream = stream
         self._end = 0
         self._places: dict[tuple[int, bytes], int] = {}
+        # By identity, for `find`: the arrays are held so that no id is used twice.
+        self._arrays: dict[tuple[int, DType], tuple[Array, int]] = {}
 
     def place(self, array: Array, dtype: DType) -> tuple[int, int]:
         """Offset and size in bytes of an array's content; written unless it is there already."""
         data = constant_bytes(array, dtype)
-        size = memoryview(data).nbytes
-        key = size, hashlib.blake2b(data, digest_size=32).digest()
+        key = size, _ = _key(data)
         offset = self._places.get(key)
         if offset is None:
             offset = self._places[key] = self._end
             self._stream.write(data)
             self._end += size
+        self._arrays[id(array), dtype] = array, offset
         return offset, size
+
+    def find(self, array: Array, dtype: DType) -> int | None:
+        """The offset of the array's bytes as NumPy holds them, None where they were not written.
+
+        The same array is found at once, an equal one by its content. Types that a .bin packs or
+        spells otherwise than memory does are never found.
+        """
+        if is_packed(dtype) or dtype is DType.string:
+            return None
+        known = self._arrays.get((id(array), dtype))
+        if known is not None:
+            return known[1]
+        return self._places.get(_key(constant_bytes(array, dtype)))
+
+
+def _key(data: bytes | memoryview) -> tuple[int, bytes]:
+    return memoryview(data).nbytes, hashlib.blake2b(data, digest_size=32).digest()
 
 
 def constant_bytes(array: Array, dtype: DType) -> bytes | memoryview:

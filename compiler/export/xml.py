@@ -40,7 +40,7 @@ def write_xml(
     xml = Path(os.fspath(xml_path))
     weights = xml.with_suffix(".bin") if bin_path is None else Path(os.fspath(bin_path))
     with replacing(weights, xml) as (bin_stream, xml_stream):
-        text = _text(graph, bin_stream, compress_to_fp16, dialect)
+        text, _ = write_net(graph, bin_stream, compress_to_fp16=compress_to_fp16, dialect=dialect)
         xml_stream.write(text.encode())
 
 
@@ -49,22 +49,29 @@ def to_xml_text(
 ) -> tuple[str, bytes]:
     """The text of the .xml and the content of the .bin; arguments and errors as `write_xml`."""
     stream = io.BytesIO()
-    text = _text(graph, stream, compress_to_fp16, dialect)
+    text, _ = write_net(graph, stream, compress_to_fp16=compress_to_fp16, dialect=dialect)
     return text, stream.getvalue()
 
 
-def _text(graph: Graph, stream: BinaryIO, compress_to_fp16: bool, dialect: bool) -> str:
+def write_net(
+    graph: Graph, stream: BinaryIO, *, compress_to_fp16: bool = False, dialect: bool = False
+) -> tuple[str, Weights]:
+    """Write the content of the .bin to a stream; arguments and errors as `write_xml`.
+
+    Returns the text of the .xml, and the weights: where in the stream each constant lies.
+    """
     if not dialect:
         graph = decompose(graph)
     if compress_to_fp16:
         graph = graph.copy()
         compress_weights(graph)
-    writer = NetWriter(Weights(stream), dialect=dialect)
+    weights = Weights(stream)
+    writer = NetWriter(weights, dialect=dialect)
     writer.open("net", {"name": graph.name, "version": "11"})
     writer.net(graph)
     write_tree(writer, "rt_info", graph.rt_info)
     writer.close("net")
-    return '<?xml version="1.0"?>\n' + "\n".join(writer.lines) + "\n"
+    return '<?xml version="1.0"?>\n' + "\n".join(writer.lines) + "\n", weights
 
 
 def write_tree(writer: NetWriter, tag: str, tree: dict[str, Any]) -> None:

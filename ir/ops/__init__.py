@@ -28,10 +28,13 @@ from .convert import Convert, ConvertLike, Select
 from .convolution import (
     Convolution, ConvolutionBackpropData, GroupConvolution, GroupConvolutionBackpropData,
 )  # fmt: skip
+from .detection import NonMaxSuppression
+from .einsum import Einsum
 from .elementwise import Elementwise as Elementwise, program_of as program_of
 from .expanding import Broadcast, Broadcast1, Tile
 from .gather import Gather, Gather1, Gather7, GatherElements, GatherND, GatherND5
 from .group import Group
+from .interpolate import Interpolate, Interpolate4
 from .joining import Concat, Split, VariadicSplit
 from .loops import BodyInput as BodyInput, BodyOutput as BodyOutput, Loop, TensorIterator
 from .matmul import Gemm, MatMul
@@ -44,6 +47,7 @@ from .pooling import (
     AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, AvgPool1, AvgPool14, MaxPool, MaxPool1, MaxPool8,
 )  # fmt: skip
 from .quantize import FakeQuantize
+from .random_values import FakeConvert, RandomUniform
 from .recurrent import GRUCell, GRUSequence, LSTMCell, LSTMSequence, RNNCell, RNNSequence
 from .reduce import (
     ReduceL1, ReduceL2, ReduceLogicalAnd, ReduceLogicalOr, ReduceMax, ReduceMean, ReduceMin,
@@ -51,10 +55,12 @@ from .reduce import (
 )  # fmt: skip
 from .reshape import Reshape, Squeeze, Squeeze1, Transpose, Unsqueeze
 from .rules import naming as naming, unknown_dim as unknown_dim
+from .sampling import Col2Im, GridSample, ROIAlign
 from .scatter import (
     ScatterElementsUpdate, ScatterElementsUpdate3, ScatterNDUpdate, ScatterNDUpdate4, ScatterUpdate,
 )  # fmt: skip
 from .shape_values import Eye, Range, Range1, ShapeOf, ShapeOf1
+from .signal import DFT, IDFT, IRDFT, RDFT
 from .slicing import Slice, StridedSlice
 from .softmax import LogSoftmax, Softmax, Softmax1
 from .sorting import (
@@ -95,6 +101,8 @@ ALL_OPS: tuple[type[Op], ...] = (
     Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
     MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,
     RNNCell, GRUCell, LSTMCell, RNNSequence, GRUSequence, LSTMSequence,
+    Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, GridSample, ROIAlign, Col2Im,
+    NonMaxSuppression, RandomUniform, FakeConvert,
     # control flow and state
     If, Loop, TensorIterator, ReadValue3, ReadValue, Assign3, Assign,
 )  # fmt: skip

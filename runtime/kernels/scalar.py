@@ -13,7 +13,7 @@ from ...ir.dtype import DType
 from ...ir.errors import UnsupportedOperationError
 from ...ir.specs import DIVISION_BY_ZERO, Instr, Program
 from ..codegen.emit import Function
-from ..codegen.values import ELEMENT, F64, I1, I8, I64, Value, integer, number, vec
+from ..codegen.values import ELEMENT, F32, F64, I1, I8, I32, I64, Value, integer, number, vec
 from . import functions
 
 
@@ -238,8 +238,8 @@ class _Emitter:
         if op == "shr" and signed:
             safe = f.select(inside, count, integer(bits - 1, x.type))
             return f.op(x.type, f"ashr {x}, {safe.text}")
-        safe = f.select(inside, count, integer(0, x.type))
-        moved = f.op(x.type, f"{'shl' if op == 'shl' else 'lshr'} {x}, {safe.text}")
+        # Lanes shifted too far are poison, and are not chosen.
+        moved = f.op(x.type, f"{'shl' if op == 'shl' else 'lshr'} {x}, {count.text}")
         return f.select(inside, moved, integer(0, x.type))
 
     def divide(self, instr: Instr, signed: bool, a: Value, b: Value) -> Value:
@@ -357,10 +357,28 @@ def cast(f: Function, x: Value, source: DType, to: DType) -> Value:
     if source is to:
         return x
     if to is DType.boolean:
+        x = f.cast(x, F32) if source.is_float and source.bits == 16 else x
         return f.fcmp("une", x, 0.0) if source.is_float else f.icmp("ne", x, 0)
+    if source.is_float and to.is_int and to.bits <= 16:
+        return _to_narrow(f, x, to)
     return f.cast(
         x, element_type(to), signed_=to.is_signed if source.is_float else source.is_signed
     )
+
+
+def _to_narrow(f: Function, x: Value, to: DType) -> Value:
+    """Float to an integer of 8 or 16 bits: limited as a float, then truncated through i32.
+
+    LLVM's saturating conversion takes several times as many instructions here.
+    """
+    x = f.cast(x, F32) if x.element not in (F32, F64) else x
+    low, high = float(to.min), float(to.max)
+    # The comparison with low is false for NaN, which then becomes low: right where low is 0.
+    limited = f.min_or(f.max_or(x, low), high)
+    if low:
+        limited = f.select(f.fcmp("uno", x, x), number(0.0, x.type), limited)
+    whole = f.op(vec(I32, x.lanes), f"fptosi {limited} to {vec(I32, x.lanes)}")
+    return f.cast(whole, element_type(to))
 
 
 _SIMPLE_FLOAT: dict[str, Callable[..., Value]] = {

@@ -249,6 +249,20 @@ def test_fp16_weights() -> None:
     assert len(plain) - len(weights) == 8
 
 
+def test_fp16_leaves_what_it_would_spoil() -> None:
+    kept = [constant(1e-12), constant([[70000.0]]), constant([1e-9, 1e-10, -1e-9, 0, 1])]
+    small = [constant([1e-9, 1, 2, 3]), constant([np.inf, np.nan, 1])]
+    nodes = [(op, list[int]()) for op in (*kept, *small)]
+    graph = graph_of(*nodes, *[(Result(), [i]) for i in range(5)])
+    text, weights = to_xml_text(graph, compress_to_fp16=True)
+    assert text.count('element_type="f16"') == 2
+    found = interpret(read_xml(text.encode(), weights))
+    for one, op in zip(found[:3], kept, strict=True):
+        np.testing.assert_array_equal(one, op.data)
+    np.testing.assert_array_equal(found[3], [0, 1, 2, 3])
+    np.testing.assert_array_equal(found[4], [np.inf, np.nan, 1])
+
+
 def test_quantised_models_keep_their_weights() -> None:
     text, _ = to_xml_text(read_xml(DATA / "qdq.xml"), compress_to_fp16=True)
     assert 'element_type="f16"' not in text

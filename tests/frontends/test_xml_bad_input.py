@@ -21,6 +21,7 @@ from ir_text import (
     unary_net,
 )
 from irc.compiler.frontends.xml.reader import read_xml
+from irc.ir.ops import Gelu
 
 FORMAT, SHAPE = errors.ModelFormatError, errors.ShapeError
 UNSUPPORTED = errors.UnsupportedOperationError
@@ -170,6 +171,22 @@ CASES: dict[str, tuple[bytes, bytes | None, type[Exception], list[str]]] = {
     "dim foo": (edited("<dim>2</dim>", "<dim>foo</dim>"), None, FORMAT, ["bad size", '"foo"']),
     "dim 1.5": (edited("<dim>2</dim>", "<dim>1.5</dim>"), None, FORMAT, ["bad size", '"1.5"']),
     "dim with element": (edited("<dim>2</dim>", "<dim>2<x/></dim>"), None, FORMAT, ["holds an"]),
+    "port in a port": (
+        edited("<dim>2</dim>", '<port id="9"/>'),
+        None,
+        FORMAT,
+        ["unknown element in <port>", "<port>"],
+    ),
+    "dim in a layer": (edited("<input>", "<dim>2</dim><input>"), None, FORMAT, ["<dim>", "belong"]),
+    "parameter with an input": (
+        net(
+            [parameter(0), layer(1, "Parameter", inputs=port(0), outputs=port(1)), result(2)],
+            EDGES,
+        ),
+        None,
+        FORMAT,
+        ["a Parameter has no inputs", "layer 1"],
+    ),
     # Edges
     "edge to nowhere": (
         net([parameter(0), ABS, result(2)], [*EDGES, edge(0, 0, 7, 0)]),
@@ -384,6 +401,18 @@ CASES: dict[str, tuple[bytes, bytes | None, type[Exception], list[str]]] = {
         FORMAT,
         ["'alpha'", '"x"', "number"],
     ),
+    "word attribute": (
+        unary_net("Gelu", data='approximation_mode="foo"', version="opset7"),
+        None,
+        FORMAT,
+        ["'approximation_mode'", '"foo"', "one of ERF, TANH", "layer 1"],
+    ),
+    "word of another operation": (
+        unary_net("Round", data='mode="bilinear"', version="opset5"),
+        None,
+        FORMAT,
+        ["'mode'", '"bilinear"', "half_to_even"],
+    ),
     "required attribute": (unary_net("Elu"), None, FORMAT, ["'alpha' is missing", "layer 1"]),
     "type attribute": (
         unary_net("Convert", data='destination_type="float"'),
@@ -544,3 +573,10 @@ def test_bodies_may_not_nest_without_end() -> None:
 def test_weights_of_a_dead_constant_are_not_needed() -> None:
     text = net([parameter(0), ABS, result(2), constant(3, "f32", "2", 0, 8)], EDGES)
     assert len(read_xml(text)) == 3
+
+
+def test_words_are_read_in_any_case() -> None:
+    text = unary_net("Gelu", data='approximation_mode="tanh" unknown="x"', version="opset13")
+    graph = read_xml(text)
+    (op,) = [graph.op(n) for n in graph.ids() if graph.op(n).kind == "Gelu"]
+    assert op == Gelu("TANH")

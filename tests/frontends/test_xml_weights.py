@@ -6,11 +6,11 @@ import struct
 
 import numpy as np
 import pytest
-from ir_text import DATA, constant_net, edge, layer, net, port, result
+from ir_text import DATA, constant, constant_net, edge, layer, net, port, result
 from irc.compiler.frontends.xml.packing import pack, packed_bytes, unpack
 from irc.compiler.frontends.xml.reader import read_xml
 from irc.ir.dtype import DType
-from irc.ir.errors import ModelFormatError
+from irc.ir.errors import MemoryLimitError, ModelFormatError
 from irc.ir.op import Array
 from irc.ir.ops import Constant
 
@@ -165,3 +165,41 @@ def test_arrays_do_not_change_with_the_callers_buffer() -> None:
     found = only_constant(constant_net("f32", "4", 0, 16), data).data  # type: ignore[arg-type]
     data[:] = bytes(16)
     assert found.tolist() == [0, 1, 2, 3]
+
+
+def many_constants(dtype: str, count: int, size: int, places: range) -> bytes:
+    layers, edges = [], []
+    for i, offset in enumerate(places):
+        layers += [constant(2 * i, dtype, str(count), offset, size), result(2 * i + 1)]
+        edges.append(edge(2 * i, 0, 2 * i + 1, 0))
+    return net(layers, edges)
+
+
+def test_overlapping_constants_cannot_exhaust_memory() -> None:
+    weights = bytes(1 << 20)
+    half = 1 << 19
+    # As views, and decoded once, any number of them is free.
+    for dtype, step in (("u8", 1), ("u4", 0)):
+        places = range(0, 400 * step, step) if step else range(1)
+        count = half if dtype == "u8" else 2 * half
+        graph = read_xml(many_constants(dtype, count, half, places), weights)
+        assert len(graph.results) == len(places)
+    same = many_constants("u1", 8 * half, half, range(1)).replace(b'offset="1"', b'offset="0"')
+    assert len(read_xml(same, weights).results) == 1
+    with pytest.raises(MemoryLimitError, match="more memory than"):
+        read_xml(many_constants("u1", 8 * half, half, range(400)), weights)
+    with pytest.raises(MemoryLimitError, match="more memory than"):
+        read_xml(many_constants("f32", half // 4, half, range(1, 4 * 400, 4)), weights)
+
+
+def test_equal_constants_share_their_memory() -> None:
+    text = constant_net("u4", "4", 0, 2)
+    double = net(
+        [constant(0, "u4", "4", 0, 2), constant(2, "u4", "2, 2", 0, 2), result(1), result(3)],
+        [edge(0, 0, 1, 0), edge(2, 0, 3, 0)],
+    )
+    assert values_of(text, b"\x21\x43") == [1, 2, 3, 4]
+    graph = read_xml(double, b"\x21\x43")
+    one, two = (graph.op(graph.input(r, 0).node) for r in graph.results)
+    assert isinstance(one, Constant) and isinstance(two, Constant)
+    assert np.shares_memory(one.data, two.data) and two.data.shape == (2, 2)

@@ -213,8 +213,58 @@ NETWORK = [
      [f(2, 4, 3), f(2, 2, 5), f(2, 2, 5), k([4, 3], np.int32), k(f(2, 20, 3)), k(f(2, 20, 5)),
       k(f(2, 20))]),
 ]  # fmt: skip
+
+
+def _resize(mode: str, how: str, to: Any, at: str = "half_pixel", **more: Any) -> Any:
+    pads = {"pads_begin": (0, 0, 0, 0), "pads_end": (0, 0, 0, 0)}
+    op = o.Interpolate(mode, how, at, **{**pads, **more})
+    return op, [IMAGE, k(to, np.int64 if how == "sizes" else F), k([2, 3])]
+
+
+BOXES = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11],
+                   [0, 10.1, 1, 11.1], [0, 100, 1, 101]]] * 2, F)  # fmt: skip
+SCORES = np.abs(f(2, 2, 6)) + F(0.1)
+GRID = (_R.random((2, 3, 5, 2)) * 2.4 - 1.2).astype(F)
+SAMPLED = [
+    _resize("nearest", "scales", [2.0, 0.5], "asymmetric", nearest_mode="floor"),
+    _resize("nearest", "sizes", [11, 4]), _resize("nearest", "sizes", [3, 9], nearest_mode="ceil"),
+    _resize("nearest", "sizes", [5, 9], "tf_half_pixel_for_nn", nearest_mode="simple"),
+    _resize("nearest", "sizes", [4, 8], "align_corners", nearest_mode="round_prefer_ceil"),
+    _resize("linear_onnx", "sizes", [13, 4]), _resize("linear_onnx", "scales", [2.0, 1.5]),
+    _resize("linear_onnx", "sizes", [13, 1], "pytorch_half_pixel"),
+    _resize("linear_onnx", "sizes", [13, 4], "align_corners"),
+    _resize("linear", "sizes", [13, 4]),
+    _resize("cubic", "sizes", [13, 4]), _resize("cubic", "scales", [0.6, 2.0], "asymmetric"),
+    _resize("bilinear_pillow", "sizes", [3, 9]), _resize("bicubic_pillow", "sizes", [3, 9]),
+    (o.Interpolate4("nearest", "sizes", pads_begin=(0,) * 4, pads_end=(0,) * 4),
+     [IMAGE, k([9, 3]), k([1.0, 1.0], F), k([2, 3])]),
+    (o.Einsum("bij,bjk->bik"), [f(2, 3, 4), f(2, 4, 5)]), (o.Einsum("ij->ji"), [f(3, 4)]),
+    (o.Einsum("i,i->"), [f(3), f(3)]), (o.Einsum("...ii->...i"), [f(2, 3, 3)]),
+    (o.DFT(), [f(2, 5, 6, 2), k([1, 2])]), (o.IDFT(), [f(2, 5, 6, 2), k([2]), k([4])]),
+    (o.RDFT(), [f(2, 5, 6), k([1, 2])]), (o.RDFT(), [f(2, 5, 6), k([2]), k([4])]),
+    (o.IRDFT(), [f(2, 5, 4, 2), k([2])]),
+    (o.GridSample(), [IMAGE, GRID]), (o.GridSample(True, "bilinear", "border"), [IMAGE, GRID]),
+    (o.GridSample(False, "bilinear", "reflection"), [IMAGE, GRID]),
+    (o.GridSample(True, "bilinear", "reflection"), [IMAGE, GRID]),
+    (o.GridSample(False, "nearest", "zeros"), [IMAGE, GRID]),
+    (o.GridSample(False, "nearest", "border"), [IMAGE, GRID]),
+    (o.GridSample(False, "bicubic", "zeros"), [IMAGE, GRID]),
+    (o.GridSample(True, "bicubic", "border"), [IMAGE, GRID]),
+    (o.GridSample(False, "bicubic", "reflection"), [IMAGE, GRID]),
+    (o.ROIAlign(3, 2, 2, 0.5, "avg"),
+     [IMAGE, k([[0, 1, 9, 11], [2, 2, 5, 6]], F), k([0, 1], np.int32)]),
+    (o.ROIAlign(2, 2, 2, 0.9, "avg", "half_pixel"),
+     [IMAGE, k([[0, 1, 4, 5], [1, 1, 4, 3]], F), k([1, 0], np.int32)]),
+    (o.Col2Im((1, 2), (2, 1), (1, 0), (0, 1)), [f(2, 12, 20), k([6, 8]), k([2, 2])]),
+    (o.FakeConvert("f8e4m3"), [X * 9, k([1.5], F)]),
+    (o.FakeConvert("f8e5m2"), [X * 9, k([1.5], F), k([0.25], F)]),
+    (o.NonMaxSuppression(),
+     [BOXES, SCORES, k(3), k(0.5, F), k(0.2, F)]),
+    (o.NonMaxSuppression("center", False),
+     [np.abs(BOXES) + F(0.3), SCORES, k(4), k(0.4, F), k(0.1, F)]),
+]  # fmt: skip
 CASES = [(op, list(x) if isinstance(x, list) else [x]) for op, x in
-         [*UNARY, *BINARY, *REDUCE, *MOVE, *NETWORK]]  # fmt: skip
+         [*UNARY, *BINARY, *REDUCE, *MOVE, *NETWORK, *SAMPLED]]  # fmt: skip
 
 
 def arrays_of(inputs: list[Any]) -> list[Any]:

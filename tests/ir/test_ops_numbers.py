@@ -262,6 +262,42 @@ def test_average_pool_ceil_torch_leaves_out_what_is_beyond_the_padding() -> None
     np.testing.assert_allclose(got[0, 0], [2 / 3, 1, 1, 1])  # its last window has 2 elements
 
 
+def test_linear_resize_with_antialias() -> None:
+    """OpenVINO's CPU plugin ignores the attribute; this is its specification's formula."""
+    x = np.random.default_rng(4).standard_normal((7,))
+    op = o.Interpolate("linear", "sizes", antialias=True)
+    got = run(op, x, np.array([3]), np.array([0]))
+    scale = float(np.float32(3) / np.float32(7))
+    for place in range(3):
+        middle = (place + 0.5) / scale - 0.5
+        weights = np.maximum(0, 1 - np.abs(scale * (middle - np.arange(7))))
+        np.testing.assert_allclose(got[place], (weights * x).sum() / weights.sum(), rtol=1e-5)
+
+
+def test_region_maximum_is_of_weighted_corners() -> None:
+    x = np.arange(16.0).reshape(1, 1, 4, 4)
+    op = o.ROIAlign(1, 1, 1, 1.0, "max", "asymmetric")
+    # One sample in the middle of pixels 5, 6, 9, 10, each with a weight of 1/4.
+    got = run(op, x, np.array([[1, 1, 2, 2.0]]), np.array([0]))
+    np.testing.assert_allclose(got.ravel(), [10 / 4])
+
+
+def test_real_transform_of_a_longer_signal() -> None:
+    x = np.random.default_rng(4).standard_normal((2, 6))
+    got = run(o.RDFT(), x, np.array([1]), np.array([8]))
+    expected = np.fft.rfft(np.pad(x, ((0, 0), (0, 2))))
+    np.testing.assert_allclose(got, np.stack([expected.real, expected.imag], -1), atol=1e-12)
+
+
+def test_random_values_are_the_same_for_the_same_seeds() -> None:
+    ends = np.array(2.0, np.float32), np.array(3.0, np.float32)
+    seeded = o.RandomUniform(DType.f32, 1, 7)
+    first, second = (run(seeded, np.array([50]), *ends) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert first.dtype == np.float32 and ((first >= 2) & (first < 3)).all()
+    assert (run(o.RandomUniform(DType.f32, 1, 8), np.array([50]), *ends) != first).any()
+
+
 def test_top_k_puts_nan_first_and_keeps_ties_in_order() -> None:
     x = np.array([1, np.nan, 3, 3, 0], np.float32)
     values, indices = o.TopK(0, "max", "value").evaluate(x, np.array(4))

@@ -83,7 +83,8 @@ def test_one_axis_of_every_length(isa: str, dynamic: bool) -> None:
 @pytest.mark.parametrize("dtype", [F32, DType.f16, U8, I64, DType.f64], ids=str)
 def test_bias_rows_and_columns(isa: str, dynamic: bool, dtype: DType) -> None:
     """(r, n) + (n), (r, n) + (r, 1), (r, n) + scalar."""
-    for r, n in ((1, 1), (3, 1), (1, 5), (7, 17), (2, 130), (5, 64), (0, 3), (3, 0)):
+    shapes = ((7, 17), (2, 130), (1, 1), (3, 1), (1, 5), (5, 64), (0, 3), (3, 0))
+    for r, n in shapes if dtype is F32 else shapes[:2]:
         for strides, count in (((0, 1), n), ((1, 0), r), ((0, 0), 1)):
             static = ElementwiseSpec(
                 (r, n),
@@ -189,7 +190,7 @@ PERMUTED = [
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("dtype", [F32, DType.f64, DType.f16, U8, DType.boolean], ids=str)
 def test_transposes(isa: str, dynamic: bool, dtype: DType) -> None:
-    for shape, order in PERMUTED:
+    for shape, order in PERMUTED if dtype is F32 else PERMUTED[2::3]:
         x = numbers(shape, dtype)
         axes = tuple(shape[p] for p in order)
         source = strides_of(shape)

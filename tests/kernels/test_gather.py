@@ -24,7 +24,8 @@ def block(outer: int, axis: int, inner: int, dtype: DType) -> np.ndarray:
 def test_blocks(isa: str, dtype: DType, dynamic: bool, out_of_range: str) -> None:
     outer, axis, count = 2, 9, 7
     index = np.array([0, 8, -1, -9, 3, 3, 5])
-    for inner in (0, 1, 2, 3, 16, 17, 64, 65, 300):
+    inners = (1, 17, 65, 0, 2, 3, 16, 64, 300)
+    for inner in inners if dtype is DType.f32 else inners[:3]:
         data = block(outer, axis, inner, dtype)
         dims = (outer, axis, count, inner, axis * inner, count * inner)
         d = [DimArg(i) for i in range(6)] if dynamic else dims

@@ -50,7 +50,7 @@ def layer_norm(r: Size, n: Size, dtype: DType = F32) -> NormSpec:
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
 def test_layer_norm_lengths(isa: str, dtype: DType) -> None:
     rows = 6
-    for n in LENGTHS:
+    for n in LENGTHS if dtype is F32 else LENGTHS[1::3]:
         x, g, b = values((rows, n), n, dtype), values((n,), 1, dtype), values((n,), 2, dtype)
         want = normalised(x) * g.astype(np.float64) + b.astype(np.float64)
         first: np.ndarray | None = None

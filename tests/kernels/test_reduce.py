@@ -37,6 +37,8 @@ SHAPES = [
     (0, 4, 5),
 ]
 
+THOROUGH = [("sum", F32), ("max", F32), ("all", DType.boolean)]
+
 
 def wholes(shape: tuple[int, ...], dtype: DType, seed: int = 0) -> np.ndarray:
     if dtype is DType.boolean:
@@ -68,7 +70,7 @@ def reference(kind: str, x: np.ndarray, axis: int | tuple[int, ...]) -> np.ndarr
     ids=str,
 )
 def test_kinds(kind: str, dtype: DType, isa: str) -> None:
-    for a, n, c in SHAPES:
+    for a, n, c in SHAPES if (kind, dtype) in THOROUGH else SHAPES[::3]:
         x = wholes((a, n, c), dtype, n)
         want = reference(kind, x, 1)
         for size, step in ((n, n * c), (DimArg(0), DimArg(1))):

@@ -375,3 +375,60 @@ def test_a_closed_session_says_so() -> None:
     session.close()
     with pytest.raises(ExecutionError, match="closed"):
         session.run([a, b])
+
+
+@pytest.mark.parametrize("n", [6, 30_000])
+def test_results_into_given_arrays(session: Session, n: int) -> None:
+    a, b = data(n)
+    want = chain_answer(a, b)
+    mine = np.full(2 * n, np.nan, np.float32)[::2]
+    (out,) = session.run_into([a, b], [mine])
+    assert out is mine and (mine == want).all()
+    assert (session.run_into([a, b], [None])[0] == want).all()
+    session.run_into([a, b], [a])  # over an input
+    assert (a == want).all()
+    read_only = np.zeros(n, np.float32)
+    read_only.flags.writeable = False
+    for bad in (np.zeros(n), np.zeros(n + 1, np.float32), read_only, [0] * n):
+        with pytest.raises(InputError, match="'out0'"):
+            session.run_into([a, b], [bad])
+    with pytest.raises(InputError, match="number of output arrays"):
+        session.run_into([a, b], [])
+
+
+def permuted() -> Any:
+    """Plan inputs (a, unused, b) and outputs (p, s) of a region with inputs (b, a), outputs
+    (s, p)."""
+    m = Maker()
+    b, a = m.input(), m.input()
+    s = m.op("add", a, b, output=True)
+    m.op("mul", s, b, output=True)
+    t = TensorType(f32, (N,))
+    return make_plan([t] * 5, (0, 1, 2), (4, 3), (m.region((2, 0), (3, 4)),))
+
+
+@pytest.mark.parametrize("n", [4, 30_000])
+def test_inputs_in_another_order_and_an_unused_one(n: int) -> None:
+    session = Session(compile_plan(permuted()), num_threads=1)
+    a, b = data(n)
+    unused = np.zeros(n, np.float32)
+    call = session.bind([a, unused, b])
+    for _ in range(2):
+        for p, s in (session.run([a, unused, b]), call()):
+            assert (s == a + b).all() and (p == (a + b) * b).all()
+    for bad in (unused.astype(np.float64), unused[1:], None):
+        with pytest.raises(InputError, match="'in1'"):
+            session.run([a, bad, b])
+
+
+def test_shapes_that_an_expression_forbids() -> None:
+    m = Maker()
+    a, b = m.input(), m.input()
+    m.sizes.append(dim.broadcast(N, dim.minimum(N, 40)))
+    m.op("add", a, b, output=True)
+    session = Session(m.compile(), num_threads=1)
+    session.run(list(data(40)))
+    with pytest.raises(InputError) as e:
+        session.run(list(data(41)))
+    assert "can't run at these shapes" in str(e.value) and "in0 [41]" in str(e.value)
+    session.run(list(data(39)))

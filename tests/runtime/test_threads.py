@@ -60,7 +60,7 @@ def test_workers_take_part() -> None:
 
     function = KERNEL(meet)
     call, steps = table([ctypes.cast(function, ctypes.c_void_p).value or 0])
-    steps[:, 3] = words.SHARED
+    steps[:, 3] = words.SHARED | words.WAKE
     g = gang(load_driver())
     g.grow(1)
     call[words.CALL_PARTS], call[words.CALL_GANG], call[words.CALL_WAKE] = 2, g.address, 1
@@ -257,3 +257,32 @@ def test_options() -> None:
     assert Session(PROGRAM).num_threads == default_threads() >= 1
     with pytest.raises(InputError, match="num_threads"):
         Session(PROGRAM, num_threads=0)
+
+
+@linux
+def test_workers_stay_off_the_callers_cpu() -> None:
+    cpus = os.sched_getaffinity(0)
+    if len(cpus) < 2:
+        pytest.skip("one CPU only")
+    session = team(2)
+    a, b = data(1000)
+    try:
+        for cpu in sorted(cpus)[:2] * 2:
+            os.sched_setaffinity(0, {cpu})
+            session.run([a, b])
+            session.run([a, b])
+            ids = [t.native_id for t in gang(load_driver())._threads]
+            assert ids and all(cpu not in os.sched_getaffinity(i) for i in ids)
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+def test_long_steps_wake_again() -> None:
+    m = Maker()
+    a = m.input()
+    b = m.op("add", a, a)
+    m.op("mul", b, a, output=True)
+    session = Session(m.compile(), num_threads=2, share_work=100, wake_work=1000)
+    flags = [session.layout(0, ((n,),)).flags.tolist() for n in (99, 100, 500, 1000)]
+    shared, waking = words.SHARED, words.SHARED | words.WAKE
+    assert flags == [[0, 0], [shared, shared], [waking, shared], [waking, waking]]

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ....ir.errors import ModelFormatError
+from ....ir.errors import Error, ModelFormatError
 from ....ir.op import Array
 from ..xml.source import read_file
 from ..xml.text import short
@@ -55,9 +55,14 @@ class ExternalData:
     def _file(self, location: str, where: str) -> Array:
         path = self._path(location, where)
         if path not in self._files:
-            self._files[path] = read_file(
-                path, f"external data {short(location)}", max_memory=self.max_memory
-            )
+            what = f"external data {short(location)}"
+            try:
+                self._files[path] = read_file(path, what, max_memory=self.max_memory)
+            except Error as error:
+                place = f"{where}: {error.where}"
+                raise type(error)(
+                    error.what, where=place, got=error.got, expected=error.expected, fix=error.fix
+                ) from error
         return self._files[path]
 
     def _path(self, location: str, where: str) -> str:

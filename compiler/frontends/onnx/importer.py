@@ -26,7 +26,15 @@ from .model_file import canonical_domain
 from .node import Builder, Imported, ImportFunction, OnnxNode
 from .ops import find_importer
 from .order import node_label, sort_nodes
-from .schemas import attribute_defaults, check_arity, check_types, function_body, signature
+from .schemas import (
+    attribute_defaults,
+    check_arity,
+    check_attributes,
+    check_types,
+    function_body,
+    has_function,
+    signature,
+)
 from .unsupported import Unsupported
 
 if TYPE_CHECKING:
@@ -144,8 +152,9 @@ class Importer:
         if function is None and importer is None and not lost and version is not None:
             function = self._schema_function(proto, domain, version, types, origin)
         if function is None and importer is None:
-            reason = "" if not lost or self._schema_exists(proto, domain, version) else "unknown"
-            self.unsupported.add(proto.op_type, domain, version, origin, types, reason)
+            # What reads a lost value may still be a function; only its types would say.
+            if not (lost and has_function(proto.op_type, domain, version or 0)):
+                self.unsupported.add(proto.op_type, domain, version, origin, types)
         if lost or (function is None and importer is None):
             frame.lost.update(name for name in proto.output if name)
             return None
@@ -193,13 +202,11 @@ class Importer:
         except Error as error:
             raise _located(error, node.origin) from error
         if known is not None:
-            unknown = node.attributes.keys() - node.seen - known.attributes
-            if unknown:
-                raise ModelFormatError(
-                    "a node has an attribute that its operator does not have",
-                    where=node.origin,
-                    got=", ".join(short(name) for name in sorted(unknown)[:5]),
-                    expected=", ".join(sorted(known.attributes)) or "no attributes",
+            try:
+                check_attributes(known, node.attributes, node.seen, node.origin)
+            except UnsupportedOperationError as error:
+                self.unsupported.add(
+                    node.op_type, node.domain, node.version, node.origin, types, error.what
                 )
         self._define(frame, node, outputs)
 
@@ -350,10 +357,6 @@ class Importer:
         check_arity(known, len(types), len(proto.output), origin)
         check_types(known, list(types), origin)
         return function_body(proto, domain, version, types)
-
-    @staticmethod
-    def _schema_exists(proto: NodeProto, domain: str, version: int | None) -> bool:
-        return version is not None and signature(proto.op_type, domain, version) is not None
 
 
 def _constant(graph: Graph, op: Op, name: str, origin: str) -> Value:

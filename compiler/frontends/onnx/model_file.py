@@ -11,6 +11,7 @@ from ....ir.errors import ModelFormatError
 from ....ir.op import Array
 from ..xml.source import owned, read_file
 from .lifting import lift_payloads
+from .names import check_names
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -102,6 +103,7 @@ def _check(model: ModelFile) -> None:
         raise ModelFormatError(
             "the model does not say its IR version", where=model.label, expected="ir_version >= 1"
         )
+    check_names(proto, model.label)
     if not proto.graph.output:
         raise ModelFormatError(
             "the model has no outputs", where=model.label, expected="at least one graph output"

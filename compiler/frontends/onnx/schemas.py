@@ -13,6 +13,7 @@ from ....ir.dim import Dim
 from ....ir.dtype import DType
 from ....ir.errors import ModelFormatError, ShapeError, UnsupportedOperationError
 from ....ir.types import OptionalType, SequenceType, TensorType, Type
+from ..xml.text import short
 from .tensors import KINDS
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class Signature:
     max_inputs: int
     min_outputs: int
     max_outputs: int
-    attributes: frozenset[str]
+    # Their default values, None where there is none.
+    attributes: Mapping[str, AttributeProto | None]
 
 
 @functools.cache
@@ -70,6 +72,7 @@ def signature(op_type: str, domain: str, opset: int) -> Signature | None:
     if schema is None:
         return None
     formals = tuple(_formal(schema, parameter) for parameter in schema.inputs)
+    attributes: dict[str, Any] = dict(schema.attributes)
     variadic = bool(formals) and schema.inputs[-1].option.name == "Variadic"
     return Signature(
         schema.since_version,
@@ -79,7 +82,7 @@ def signature(op_type: str, domain: str, opset: int) -> Signature | None:
         schema.max_input,
         schema.min_output,
         schema.max_output,
-        frozenset(schema.attributes),
+        {n: a.default_value if a.default_value.type else None for n, a in attributes.items()},
     )
 
 
@@ -157,11 +160,41 @@ def check_types(found: Signature, types: list[Type | None], where: str) -> None:
             )
 
 
+def check_attributes(
+    found: Signature, given: Mapping[str, AttributeProto], seen: set[str], where: str
+) -> None:
+    """What an importer did not look at is no attribute of the operator (ModelFormatError), has
+    its default value, or means something that irc does not have (UnsupportedOperationError)."""
+    unknown = sorted(given.keys() - seen - found.attributes.keys())
+    if unknown:
+        raise ModelFormatError(
+            "a node has an attribute that its operator does not have",
+            where=where,
+            got=", ".join(short(name) for name in unknown[:5]),
+            expected=", ".join(sorted(found.attributes)) or "no attributes",
+        )
+    for name in sorted(given.keys() - seen):
+        default = found.attributes[name]
+        if default is None or not _equal(given[name], default):
+            raise UnsupportedOperationError(f"its attribute {name!r}", where=where)
+
+
+def _equal(a: AttributeProto, b: AttributeProto) -> bool:
+    fields = ("f", "i", "s", "floats", "ints", "strings")
+    return all(getattr(a, field) == getattr(b, field) for field in fields)
+
+
 def attribute_defaults(op_type: str, domain: str, opset: int) -> dict[str, AttributeProto]:
     """The default values of an operator's attributes; those without one are left out."""
+    found = signature(op_type, domain, opset)
+    attributes = {} if found is None else found.attributes
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def has_function(op_type: str, domain: str, opset: int) -> bool:
+    """Whether ONNX defines an operator by a function, at least for some types."""
     schema = _schema(op_type, domain, opset)
-    attributes: dict[str, Any] = {} if schema is None else dict(schema.attributes)
-    return {n: a.default_value for n, a in attributes.items() if a.default_value.type}
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def function_body(
@@ -192,7 +225,9 @@ def function_body(
 
 
 def _latest(versions: Any, opset: int) -> int | None:
-    return max((v for v in cast("list[int]", versions) if v <= opset), default=None)
+    """The newest version for an operator set, or the oldest there is: a body names its own set."""
+    listed = cast("list[int]", versions)
+    return max((v for v in listed if v <= opset), default=min(listed, default=None))
 
 
 def _type_proto(type_: Type | None) -> TypeProto:

@@ -29,7 +29,7 @@ class Unsupported:
         version: int | None,
         label: str,
         types: Sequence[Type | None],
-        reason: str,
+        reason: str = "",
     ) -> None:
         """Record one node. `version` None: the model imports no operator set of that domain."""
         operator_set = f"{short(domain)[1:-1] or 'ai.onnx'} {version or '(not imported)'}"

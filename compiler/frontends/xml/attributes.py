@@ -21,6 +21,7 @@ from ....ir.errors import Error
 from ....ir.graph import Graph
 from ....ir.op import Attribute, Op
 from . import text as words
+from .choices import choices
 from .records import Layer
 from .text import BadText
 from .weights import element_type
@@ -55,7 +56,7 @@ def read_op(layer: Layer, cls: type[Op], **given: Any) -> Op:
             if attribute.required:
                 raise layer.error(f"attribute {attribute.xml!r} is missing")
             continue
-        values[attribute.name] = layer.read(attribute.xml, text, parser_of(attribute))
+        values[attribute.name] = layer.read(attribute.xml, text, parser_of(cls, attribute))
     try:
         return cls(**values)
     except Error as error:
@@ -66,8 +67,11 @@ def read_op(layer: Layer, cls: type[Op], **given: Any) -> Op:
         raise layer.error("the attributes do not fit together", got=str(error)) from error
 
 
-def parser_of(attribute: Attribute) -> Parser:
+def parser_of(cls: type[Op], attribute: Attribute) -> Parser:
     """How the text of an attribute is read."""
+    allowed = choices(cls.kind, attribute.xml) if attribute.annotation is str else None
+    if allowed is not None:
+        return _choice({word: word for word in allowed})
     return _parser(attribute.annotation)
 
 

@@ -10,18 +10,51 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ....ir.errors import ModelFormatError
 from ....ir.graph import Graph
 from ....ir.op import Op
 from ....ir.ops import If, Loop, TensorIterator
 from ....ir.ops.loops import BodyInput, BodyOutput
 from . import text as words
 from .attributes import read_op
-from .records import Layer, MapEntry
+from .records import Layer, MapEntry, Net
 
 _T = TypeVar("_T")
 # A port number outside that stands for the loop itself.
 _ITSELF = -1
 _PARTS = ("start", "end", "stride", "part_size")
+
+
+# Types of a loop's body are inferred again until carried types are steady, at most so often.
+_LOOP_ROUNDS = 4
+_LOOPS = ("loop", "tensoriterator")
+# What inference of bodies may cost, in layers: this, and so often the layers that are there.
+_COST = 200_000
+_COST_PER_LAYER = 10
+
+
+def refuse_costly_nesting(net: Net) -> None:
+    """Refuse loops nested so deeply that inferring types alone would take minutes."""
+    layers, cost = _cost(net)
+    if cost > _COST + _COST_PER_LAYER * layers:
+        raise ModelFormatError(
+            "loops are nested too deeply: inferring their types costs too much",
+            where=net.file,
+            got=f"{cost} inferences for {layers} layers",
+            expected=f"at most {_COST + _COST_PER_LAYER * layers}",
+        )
+
+
+def _cost(net: Net) -> tuple[int, int]:
+    """Layers of a net with all bodies, and how many layers inference visits at most."""
+    layers = cost = len(net.layers)
+    for layer in net.layers:
+        rounds = _LOOP_ROUNDS if layer.type.lower() in _LOOPS else 1
+        for body in layer.bodies.values():
+            inner_layers, inner_cost = _cost(body)
+            layers += inner_layers
+            cost += rounds * inner_cost
+    return layers, cost
 
 
 @dataclass

@@ -94,10 +94,13 @@ def _connections(net: Net, position: dict[int, int]) -> list[dict[int, Source]]:
 
 
 def _ports(ports: dict[int, int] | set[int]) -> str:
-    return f"one of ports {', '.join(map(str, sorted(ports)))}" if ports else "no such ports"
+    listed = [str(port) for port in sorted(ports)[:20]] + ["..."] * (len(ports) > 20)
+    return f"one of ports {', '.join(listed)}" if ports else "no such ports"
 
 
 def _sources(layer: Layer, connected: dict[int, Source]) -> list[Source]:
+    if layer.type.lower() == "parameter" and layer.inputs:
+        raise layer.error("a Parameter has no inputs", got=len(layer.inputs), expected=0)
     for n, port in enumerate(layer.inputs):
         if port.id not in connected:
             raise layer.error(f"input {n} (port {port.id}) is not connected", expected="an edge")

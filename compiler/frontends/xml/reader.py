@@ -12,6 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from ....ir.errors import Error, ModelFormatError
 from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
@@ -19,7 +21,7 @@ from ....ir.op import Array, Op
 from ....ir.ops import Constant
 from . import text as words
 from .attributes import ABSENT, EXTRA, read_op
-from .bodies import Bodies, read_control
+from .bodies import Bodies, read_control, refuse_costly_nesting
 from .catalog import look_up, nested_layers, refuse_unsupported
 from .declared import check_declared, check_precision_names
 from .legacy import convert_io
@@ -38,7 +40,7 @@ Source = str | PathLike[str] | bytes
 
 def read_xml(
     path_or_bytes: Source,
-    weights: bytes | str | PathLike[str] | None = None,
+    weights: bytes | Array | str | PathLike[str] | None = None,
     *,
     declared_shapes: DeclaredShapes = "check",
     legacy_io: bool = False,
@@ -46,7 +48,8 @@ def read_xml(
 ) -> Graph:
     """Read an IR from a path or from its text; the result is inferred and verified by types.
 
-    `weights` is the .bin's path or content; without it, the file of the same name beside the .xml.
+    `weights` is the .bin's path or content (bytes, or an array of them that nobody writes to);
+    without it, the file of the same name beside the .xml.
     `declared_shapes="ignore"` takes inferred types where a layer declares something else.
     `legacy_io=True` gives a version 10 model the input and output types that OpenVINO gives it.
     `max_memory` limits each file and each constant, in bytes.
@@ -64,6 +67,7 @@ def read_xml(
     held = Weights(lambda: _load_weights(path_or_bytes, weights, max_memory), max_memory)
     builder = _Builder(held, check=declared_shapes == "check")
     wiring = wire(net)
+    refuse_costly_nesting(net)
     refuse_unsupported(list(nested_layers(net, wiring.order)), file)
     graph = builder.build(net, wiring).graph
     graph.rt_info = dict(net.rt_info)
@@ -75,8 +79,10 @@ def read_xml(
 
 
 def _load_weights(
-    source: Source, weights: bytes | str | PathLike[str] | None, max_memory: int | None
+    source: Source, weights: bytes | Array | str | PathLike[str] | None, max_memory: int | None
 ) -> Array:
+    if isinstance(weights, np.ndarray):
+        return weights
     if isinstance(weights, bytes | bytearray | memoryview):
         return owned(weights)
     if weights is not None:

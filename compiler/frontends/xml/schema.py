@@ -25,6 +25,8 @@ etree: Any = lxml.etree  # pyright: ignore
 _T = TypeVar("_T")
 _BODY = re.compile(r"(?:then_|else_)?body[0-9]*", re.ASCII)
 _MAP = re.compile(r"(?:then_|else_)?port_map[0-9]*", re.ASCII)
+# Elements of the schema that a layer does not hold; what is unknown altogether is skipped.
+_MISPLACED = frozenset(["net", "layers", "layer", "edges", "edge", "port", "dim", "attribute"])
 _SPACES = " \t\r\n"
 # XML's own depth limit allows some 80 bodies in bodies; a real model has two or three.
 MAX_NESTED_BODIES = 32
@@ -284,6 +286,8 @@ class _Schema:
             elif _MAP.fullmatch(tag):
                 entries = [self._entry(e) for e in self.children(child)]
                 layer.maps = {**layer.maps, tag: entries}
+            elif tag in _MISPLACED:
+                raise self.fail(child, "an element that does not belong into <layer>")
         return layer
 
     def attributes(self, element: Any) -> Info:
@@ -321,6 +325,10 @@ class _Schema:
                 dims.append(self._dim(child))
             elif child.tag == "rt_info":
                 rt_info = self.attributes(child)
+            else:
+                raise self.fail(
+                    child, "an unknown element in <port>", expected="<dim> or <rt_info>"
+                )
         names = words.name_set(element.get("names", ""))
         precision = element.get("precision")
         return Port(

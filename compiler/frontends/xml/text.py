@@ -16,6 +16,7 @@ _REAL = re.compile(
     r"-?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?|inf(?:inity)?|nan)",
     re.ASCII | re.IGNORECASE,
 )
+_BARE_COMMA = re.compile(r"(?<!\\),")
 _SPACES = " \t\r\n"
 _MAX_LIST = 1_000_000
 
@@ -134,13 +135,8 @@ def name_set(text: str) -> frozenset[str]:
     r"""Tensor names: separated by commas, where `\,` is a comma inside a name."""
     if not text:
         return _NO_NAMES
-    names: list[str] = []
-    for part in text.split(","):
-        if names and names[-1].endswith("\\"):
-            names[-1] = names[-1][:-1] + "," + part
-        else:
-            names.append(part)
-    return frozenset(name for name in names if name)
+    parts = _BARE_COMMA.split(text)
+    return frozenset(part.replace("\\,", ",") for part in parts if part)
 
 
 def short(text: str, limit: int = 80) -> str:

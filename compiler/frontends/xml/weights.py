@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from .text import BadText, short
 _OWN_TYPES = {t.value: t for t in DType if not t.in_openvino}
 
 
+# What the constants of a small file may need beyond eight times its size.
+_SLACK = 64 << 20
+
+
 @dataclass
 class Weights:
     """The .bin of a model, loaded when the first constant needs it.
@@ -34,12 +38,42 @@ class Weights:
     load: Callable[[], Array]
     max_memory: int | None = None
     _data: Array | None = None
+    _copied: int = 0
+    _decoded: dict[tuple[DType, int, int], Array] = field(
+        default_factory=dict[tuple[DType, int, int], Array]
+    )
 
     def bytes(self) -> Array:
         """All bytes of the file, read-only."""
         if self._data is None:
             self._data = self.load()
         return self._data
+
+    def once(
+        self, key: tuple[DType, int, int], size: int, layer: Layer, decode: Callable[[], Array]
+    ) -> Array:
+        """A constant that needs `size` bytes of its own; equal ones (by `key`) share them.
+
+        Constants of honest files do not overlap, and unpacking makes at most eight bytes of one.
+        So a small file cannot ask for much memory: MemoryLimitError.
+        """
+        found = self._decoded.get(key)
+        if found is not None:
+            return found
+        self._copied += size
+        limit = 8 * (0 if self._data is None else self._data.size) + _SLACK
+        if self.max_memory is not None:
+            limit = min(limit, self.max_memory)
+        if self._copied > limit:
+            raise MemoryLimitError(
+                "the constants need more memory than max_memory or the size of the weights allows",
+                where=layer.where,
+                got=f"{self._copied} bytes",
+                expected=f"at most {limit} bytes",
+            )
+        array = self._decoded[key] = decode()
+        array.flags.writeable = False
+        return array
 
 
 def element_type(text: str) -> DType:
@@ -63,11 +97,11 @@ def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
     if dtype is DType.dynamic:
         raise layer.error("a Const has to have an element type", got="dynamic")
     count = math.prod(shape)
-    raw = _raw_bytes(layer, weights)
+    offset, raw = _raw_bytes(layer, weights)
+    key = dtype, offset, count
     if dtype is DType.string:
-        texts = _strings(layer, raw, count).reshape(shape)
-        texts.flags.writeable = False
-        return dtype, texts
+        texts = weights.once(key, raw.size, layer, lambda: _strings(layer, raw, count))
+        return dtype, texts.reshape(shape)
     needed = packed_bytes(dtype, count)
     if raw.size < needed:
         raise layer.error(
@@ -75,36 +109,29 @@ def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
             got=f"size {raw.size}",
             expected=f"at least {needed} bytes for {dtype}[{_shown(shape)}]",
         )
-    if weights.max_memory is not None and count * dtype.numpy.itemsize > weights.max_memory:
-        raise MemoryLimitError(
-            "a constant is larger than max_memory allows",
-            where=layer.where,
-            got=f"{count * dtype.numpy.itemsize} bytes",
-            expected=f"at most {weights.max_memory} bytes",
-        )
+    raw = raw[:needed]
     if is_packed(dtype):
-        array = unpack(dtype, raw[:needed], count)
+        array = weights.once(key, count, layer, lambda: unpack(dtype, raw, count))
     elif dtype is DType.boolean:
         # A byte that is neither 0 nor 1 is no valid bool of NumPy: any other value means true.
-        array = raw[:needed] != 0
+        array = weights.once(key, count, layer, lambda: raw != 0)
     else:
-        array = raw[:needed].view(dtype.numpy.newbyteorder("<"))
-        if not array.flags.aligned:
-            array = array.copy()
-        array = array.astype(dtype.numpy, copy=False)
-    array = array.reshape(shape)
-    array.flags.writeable = False
-    return dtype, array
+        array = raw.view(dtype.numpy.newbyteorder("<"))
+        if not array.flags.aligned or not array.dtype.isnative:
+            stored = array
+            array = weights.once(key, stored.nbytes, layer, lambda: stored.astype(dtype.numpy))
+    return dtype, array.reshape(shape)
 
 
 def _shown(shape: tuple[int, ...]) -> str:
     return ", ".join(map(str, shape))
 
 
-def _raw_bytes(layer: Layer, weights: Weights) -> Array:
+def _raw_bytes(layer: Layer, weights: Weights) -> tuple[int, Array]:
+    """Where a constant begins (-1 - line for one written in the XML), and its bytes."""
     data = layer.data
     if "value" in data:
-        return np.frombuffer(data["value"].encode(), dtype=np.uint8)
+        return -1 - layer.line, np.frombuffer(data["value"].encode(), dtype=np.uint8)
     for name in ("offset", "size"):
         if name not in data:
             raise layer.error(f"Const has no attribute {name!r}")
@@ -123,7 +150,7 @@ def _raw_bytes(layer: Layer, weights: Weights) -> Array:
             expected=f"offset + size at most {held.size}",
             fix="check that the .bin belongs to this .xml and was copied in full",
         )
-    return held[offset : offset + size]
+    return offset, held[offset : offset + size]
 
 
 def _strings(layer: Layer, raw: Array, count: int) -> Array:

@@ -1,4 +1,4 @@
-"""Matrix products: tiling (sizes), packing (copies), micro (the register tile), loops (the rest)."""
+"""Matrix products: tiling (sizes), packing (copies), micro (register tiles), loops (the rest)."""
 
 from __future__ import annotations
 

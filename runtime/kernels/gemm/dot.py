@@ -11,7 +11,7 @@ from ....ir.specs import Size
 from ...codegen.emit import Function
 from ...codegen.values import ELEMENT, I64, Value, integer, is_float, vec
 from ..walk import Part, load_part, part_of
-from .epilogue import Place, apply_epilogue, gather
+from .epilogue import finish_function, gather
 from .micro import Context
 
 # Accumulators per row, and rows that share the loads of the vector: 16 chains fill any core.
@@ -20,23 +20,28 @@ ROWS = 4
 
 
 def dot_function(g: Context, rows: int) -> Function:
-    """dot(frame, a, b, m, k): out[m .. m + rows, 0] from rows of A at `a` and the vector at `b`."""
-    t, spec = g.tiling, g.spec
+    """dot(frame, a, b, m, count, k): out[m .. m + count, 0] for 1 <= count <= rows, from the rows
+    of A at `a` and the vector at `b`."""
+    spec, lanes = g.spec, g.tiling.lanes
     f = g.module.function(
-        f"dot_{rows}",
+        g.module.unique("dot"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
-        + [(I64, "m"), (I64, "k")],
+        + [(I64, "m"), (I64, "count"), (I64, "k")],
+        attributes="nounwind noinline",
         linkage="internal",
     )
     p = f.params
-    lanes = g.target.lanes(spec.acc.bits)
-    kind = vec(g.acc, lanes)
     row, a_step = (g.size(f, p["frame"], s) for s in spec.a.strides[-2:])
-    # A packed panel is a vector with a stride.
+    # The column of a packed panel is a vector with a stride.
     b_stride: Size = spec.packed.nr if spec.packed else spec.b.strides[-2]
     b_step = g.size(f, p["frame"], b_stride)
-    places = [f.at(p["a"], f.mul(row, i), ELEMENT[spec.a.dtype.value]) for i in range(rows)]
-    sums = [[f.var(kind, 0) for _ in range(_SUMS)] for _ in range(rows)]
+    # Rows that are not there repeat the last one; their sums are not stored.
+    last = f.sub(p["count"], 1)
+    places = [
+        f.at(p["a"], f.mul(row, f.smin(i, last) if i else 0), ELEMENT[spec.a.dtype.value])
+        for i in range(rows)
+    ]
+    sums = [[f.var(g.vector, 0) for _ in range(_SUMS)] for _ in range(rows)]
 
     def load(place: Value, k: Value, step: Value, dtype: DType, part: Part | None) -> Value:
         element = ELEMENT[dtype.value]
@@ -47,29 +52,31 @@ def dot_function(g: Context, rows: int) -> Function:
             x = gather(f, element, lanes, at, step, part)
         return g.widen(f, x, dtype)
 
-    def turn(k: Value, left: Value | None) -> None:
-        for u in range(_SUMS):
-            at = f.add(k, u * lanes)
-            part = None if left is None else part_of(f, lanes, f.sub(left, u * lanes))
-            b = load(p["b"], at, b_step, spec.b.dtype, part)
-            for place, row_sums in zip(places, sums, strict=True):
-                a = load(place, at, a_step, spec.a.dtype, part)
-                row_sums[u].set(g.multiply_add(f, a, b, row_sums[u].get()))
+    def turn(k: Value, u: int, part: Part | None) -> None:
+        b = load(p["b"], k, b_step, spec.b.dtype, part)
+        for place, row_sums in zip(places, sums, strict=True):
+            a = load(place, k, a_step, spec.a.dtype, part)
+            row_sums[u].set(g.multiply_add(f, a, b, row_sums[u].get()))
 
     depth = integer(spec.k) if isinstance(spec.k, int) else p["k"]
     step = _SUMS * lanes
     whole = f.mul(f.udiv(depth, step), step)
     with f.range(0, whole, step, unroll=1) as k:
-        turn(k, None)
-    with f.if_(f.icmp("slt", whole, depth)):
-        turn(whole, f.sub(depth, whole))
+        for u in range(_SUMS):
+            turn(f.add(k, u * lanes), u, None)
+    for u in range(_SUMS):
+        k = f.add(whole, u * lanes)
+        left = f.sub(depth, k)
+        with f.if_(f.icmp("sgt", left, 0)):
+            turn(k, u, part_of(f, lanes, left))
+    word = "fadd" if is_float(g.acc) else "add"
     add = f.fadd if is_float(g.acc) else f.add
-    found: list[list[Value]] = []
-    for row_sums in sums:
+    buffer = f.stack(rows * g.bytes)
+    for i, row_sums in enumerate(sums):
         parts = [s.get() for s in row_sums]
         while len(parts) > 1:
             parts = [add(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
-        found.append([f.reduce("fadd" if is_float(g.acc) else "add", parts[0])])
-    place = Place(p["frame"], p["m"], integer(0), integer(rows), None, (0,))
-    apply_epilogue(g, f, place, found)
+        f.store(f.reduce(word, parts[0]), f.at(buffer, i, g.acc))
+    finish = finish_function(g, 1, 1)
+    f.call_function(finish, p["frame"], buffer, p["m"], integer(0), p["count"], integer(1))
     return f

@@ -1,8 +1,8 @@
-"""The epilogue of a register tile: program, extras, and the stores of what it gives.
+"""The epilogue of register tiles: program, extras, and the stores of what it gives.
 
-A short program is applied to the accumulators in their registers. A long one (erf, tanh) would be
-repeated for every register: the tile then goes through a buffer on the stack, and a loop applies
-the program to one vector at a time.
+A short program is applied to the accumulators in their registers. Elsewhere (a long program, sizes
+of run time, sums that wait between blocks of K) sums go through a buffer, and one function that
+all tiles share applies the program to it row by row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..walk import Part, load_part, part_of, store_part
 if TYPE_CHECKING:
     from .micro import Context
 
-# Instructions that take a polynomial or a loop of their own.
+# Instructions that take a polynomial, a loop, or many cycles.
 _LONG = frozenset(
     "exp expm1 log log1p tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh "
     "softplus pow mod floormod atan2 div sqrt rsqrt recip".split()
@@ -48,119 +48,122 @@ def is_short(program: Program) -> bool:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a tile's values belong: `m`, `n` of its first element, how many rows and columns are
-    stored (cols None: all), and the first column of every vector."""
+class Spot:
+    """Row and column of lane 0 of a vector, and which of its lanes exist (None: all)."""
 
-    frame: Value
     m: Value
     n: Value
-    rows: Value
-    cols: Value | None
-    columns: tuple[int, ...]
+    part: Part | None
 
 
-def apply_epilogue(g: Context, f: Function, place: Place, sums: Sequence[Sequence[Value]]) -> None:
-    """Apply the spec's epilogue to a tile of accumulators, row after row, and store it."""
-    walk = Walk(g, f, place.frame, sums[0][0].lanes)
-    if is_short(g.spec.epilogue):
-        _in_registers(f, walk, place, sums)
-    else:
-        _through_stack(f, walk, place, sums)
-
-
-class Walk:
-    """Extras and out at `lanes` neighbouring columns of one row."""
+class Epilogue:
+    """The program on vectors of `lanes` neighbouring columns of one row."""
 
     def __init__(self, g: Context, f: Function, frame: Value, lanes: int) -> None:
         self.f, self.lanes, self.program = f, lanes, g.spec.epilogue
         self.operands = g.walked
         self.bases = [g.base(f, frame, i) for i in range(len(g.walked))]
         self.strides = [[g.size(f, frame, s) for s in o.strides[-2:]] for o in g.walked]
-        self.extras = range(len(g.spec.extras))
 
-    def load(self, index: int, m: Value, n: Value, part: Part | None) -> Value:
-        f, column, dtype = self.f, self.strides[index][1], self.operands[index].dtype
-        element, place = ELEMENT[dtype.value], self._place(index, m, n)
-        if column.known == 0:
-            bits = f"i{bits_of(element)}"
-            value = f.bitcast(f.splat(f.load(bits, place), self.lanes), vec(element, self.lanes))
-        elif column.known == 1 or self.lanes == 1:
-            value = load_part(f, vec(element, self.lanes), place, part)
+    def extras(self, spot: Spot, *, shared: bool) -> list[Value | None]:
+        """The extras there: those that all rows share, or (None among them) the others."""
+        found: list[Value | None] = []
+        for i, (row, _) in enumerate(self.strides[:-1]):
+            found.append(self._load(i, spot) if shared == (row.known == 0) else None)
+        return found
+
+    def finish(self, value: Value, shared: Sequence[Value | None], spot: Spot) -> None:
+        """Store what the program makes of an accumulator and its extras."""
+        f, last = self.f, len(self.operands) - 1
+        own = self.extras(spot, shared=False)
+        inputs = [value, *(a if a is not None else b for a, b in zip(shared, own, strict=True))]
+        (result,) = emit_program(f, self.program, inputs, lanes=self.lanes)
+        result = to_memory(f, result, self.operands[last].dtype)
+        place, column = self._place(last, spot), self.strides[last][1]
+        if column.known == 1 or self.lanes == 1:
+            store_part(f, result, place, spot.part)
         else:
-            value = gather(f, element, self.lanes, place, column, part)
+            scatter(f, result, place, column, spot.part)
+
+    def _load(self, index: int, spot: Spot) -> Value:
+        f, column, dtype = self.f, self.strides[index][1], self.operands[index].dtype
+        element, place = ELEMENT[dtype.value], self._place(index, spot)
+        kind = vec(element, self.lanes)
+        if column.known == 0:
+            # As an integer: not every instruction set has scalar halves.
+            one = f.load(f"i{bits_of(element)}", place)
+            value = f.bitcast(f.splat(one, self.lanes), kind)
+        elif column.known == 1 or self.lanes == 1:
+            value = load_part(f, kind, place, spot.part)
+        else:
+            value = gather(f, element, self.lanes, place, column, spot.part)
         return from_memory(f, value, dtype)
 
-    def finish(
-        self, value: Value, extras: Sequence[Value], m: Value, n: Value, part: Part | None
-    ) -> None:
-        """Store what the program makes of an accumulator and its extras."""
-        f, index = self.f, len(self.operands) - 1
-        column = self.strides[index][1]
-        (result,) = emit_program(f, self.program, [value, *extras], lanes=self.lanes)
-        result = to_memory(f, result, self.operands[index].dtype)
-        place = self._place(index, m, n)
-        if column.known == 1 or self.lanes == 1:
-            store_part(f, result, place, part)
-        else:
-            scatter(f, result, place, column, part)
-
-    def _place(self, index: int, m: Value, n: Value) -> Value:
+    def _place(self, index: int, spot: Spot) -> Value:
         f, (row, column) = self.f, self.strides[index]
-        at = f.add(f.mul(m, row), f.mul(n, column))
+        at = f.add(f.mul(spot.m, row), f.mul(spot.n, column))
         return f.at(self.bases[index], at, ELEMENT[self.operands[index].dtype.value])
 
 
-def _in_registers(f: Function, walk: Walk, place: Place, sums: Sequence[Sequence[Value]]) -> None:
-    ns = [f.add(place.n, c) for c in place.columns]
-    parts = [_part(f, walk.lanes, place.cols, integer(c)) for c in place.columns]
-    # Extras that all rows share are loaded once.
-    shared = [
-        [
-            walk.load(e, place.m, n, k) if walk.strides[e][0].known == 0 else None
-            for e in walk.extras
-        ]
-        for n, k in zip(ns, parts, strict=True)
-    ]
+def finish_registers(
+    g: Context,
+    f: Function,
+    columns: Sequence[int],
+    sums: Sequence[Sequence[Value]],
+    *,
+    edge: bool,
+) -> None:
+    """Apply the epilogue to a tile's accumulators: rows of vectors that begin at `columns`.
+
+    The tile stands at parameters m and n of `f`; at an edge it has `cols` columns.
+    """
+    p, lanes = f.params, g.tiling.lanes
+    epilogue = Epilogue(g, f, p["frame"], lanes)
+    ns = [f.add(p["n"], c) for c in columns]
+    parts = [part_of(f, lanes, f.sub(p["cols"], c)) if edge else None for c in columns]
+    spots = [Spot(p["m"], n, part) for n, part in zip(ns, parts, strict=True)]
+    shared = [epilogue.extras(spot, shared=True) for spot in spots]
     for i, row in enumerate(sums):
-        with f.if_(f.icmp("slt", integer(i), place.rows)):
-            m = f.add(place.m, i)
-            for q, value in enumerate(row):
-                extras = [
-                    walk.load(e, m, ns[q], parts[q]) if x is None else x
-                    for e, x in enumerate(shared[q])
-                ]
-                walk.finish(value, extras, m, ns[q], parts[q])
+        m = f.add(p["m"], i)
+        for value, alike, spot in zip(row, shared, spots, strict=True):
+            epilogue.finish(value, alike, Spot(m, spot.n, spot.part))
 
 
-def _through_stack(f: Function, walk: Walk, place: Place, sums: Sequence[Sequence[Value]]) -> None:
-    kind, width = sums[0][0].type, len(place.columns)
-    size = walk.lanes * bits_of(kind) // 8
-    buffer = f.stack(len(sums) * width * size)
-    for i, row in enumerate(sums):
-        for q, value in enumerate(row):
-            f.store(value, f.offset(buffer, (i * width + q) * size), size)
-    first = f.stack(8 * width, 8)
-    for q, c in enumerate(place.columns):
-        f.store(integer(c), f.at(first, q, I64))
-    with f.range(0, place.rows, unroll=1) as i, f.range(0, width, unroll=1) as q:
-        c = f.load(I64, f.at(first, q, I64))
-        at = f.mul(f.add(f.mul(i, width), q), size)
-        value = f.load(kind, f.offset(buffer, at), size)
-        m, n = f.add(place.m, i), f.add(place.n, c)
-        part = _part(f, walk.lanes, place.cols, c)
-        walk.finish(value, [walk.load(e, m, n, part) for e in walk.extras], m, n, part)
+def finish_function(g: Context, lanes: int, row: int) -> Function:
+    """finish(frame, buffer, m, n, rows, cols): the epilogue of sums in a buffer whose rows are
+    `row` elements apart, `lanes` columns at a time."""
+    f = g.module.function(
+        g.module.unique("finish"),
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "buffer")]
+        + [(I64, n) for n in ("m", "n", "rows", "cols")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p, kind = f.params, vec(g.acc, lanes)
+    epilogue = Epilogue(g, f, p["frame"], lanes)
+    whole = f.mul(f.udiv(p["cols"], lanes), lanes)
 
+    def column(c: Value, part: Part | None) -> None:
+        n = f.add(p["n"], c)
+        shared = epilogue.extras(Spot(p["m"], n, part), shared=True)
+        with f.range(0, p["rows"], unroll=1) as i:
+            at = f.at(p["buffer"], f.add(f.mul(i, row), c), g.acc)
+            value = f.load(kind, at, lanes * g.bytes)
+            epilogue.finish(value, shared, Spot(f.add(p["m"], i), n, part))
 
-def _part(f: Function, lanes: int, cols: Value | None, column: Value) -> Part | None:
-    return None if cols is None else part_of(f, lanes, f.sub(cols, column))
+    with f.range(0, whole, lanes, unroll=1) as c:
+        column(c, None)
+    if lanes > 1:
+        with f.if_(f.icmp("slt", whole, p["cols"])):
+            column(whole, part_of(f, lanes, f.sub(p["cols"], whole)))
+    return f
 
 
 def gather(
     f: Function, element: str, lanes: int, place: Value, stride: Value, part: Part | None
 ) -> Value:
     """Lanes at place + lane * stride elements; lanes outside `part` are not read and are zero."""
-    if element in (F16, BF16):  # moved as integers: not every instruction set has such scalars
+    if element in (F16, BF16):
         return f.bitcast(gather(f, I16, lanes, place, stride, part), vec(element, lanes))
     kind = vec(element, lanes)
     name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
@@ -22,9 +22,15 @@ from ...codegen.values import ELEMENT, Value, integer
 from ..contract import Kernel
 from ..walk import Space, coalesce
 from .dot import ROWS, dot_function
+from .epilogue import finish_function
 from .micro import Context, Shape
 from .packing import pack_a_function, pack_b_function
 from .tiling import choose
+
+Bounds = tuple[Value, Value]
+
+# Bytes between what a streaming tile reads and what it fetches: about a memory latency's worth.
+_AHEAD = 2048
 
 
 def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
@@ -53,9 +59,9 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
 class Ranges:
     """One worker's share: matrices, tiles of rows, panels, each [lo, hi)."""
 
-    batch: tuple[Value, Value]
-    tiles: tuple[Value, Value]
-    panels: tuple[Value, Value]
+    batch: Bounds
+    tiles: Bounds
+    panels: Bounds
 
 
 class Loops:
@@ -126,65 +132,50 @@ class Loops:
         groups = f.ceil_div(self.m, rows)
         total = f.mul(self.product(self.space.axes), groups)
         lo, hi = share(f, total, self.entry.worker, self.entry.workers)
-        wide = dot_function(g, rows)
-        single = wide if rows == 1 else dot_function(g, 1)
-        element = ELEMENT[g.spec.a.dtype.value]
-        stride = self.size(g.spec.a.strides[-2])
+        dot = dot_function(g, rows)
         with f.range(lo, hi, unroll=1) as unit:
-            index, group = f.udiv(unit, groups), f.urem(unit, groups)
-            a, b = self.matrix(index)
-            m0 = f.mul(group, rows)
-
-            def call(function: Function, m: Value, a: Value = a, b: Value = b) -> None:
-                at = f.at(a, f.mul(m, stride), element)
-                f.call_function(function, self.frame, at, b, m, self.k)
-
-            with f.if_(f.icmp("sle", f.add(m0, rows), self.m)) as branch:
-                call(wide, m0)
-                branch.else_()
-                with f.range(m0, self.m, unroll=1) as m:
-                    call(single, m)
+            a, b = self.matrix(f.udiv(unit, groups))
+            m = f.mul(f.urem(unit, groups), rows)
+            at = f.at(a, f.mul(m, self.size(g.spec.a.strides[-2])), ELEMENT[g.spec.a.dtype.value])
+            count = f.smin(f.sub(self.m, m), rows)
+            f.call_function(dot, self.frame, at, b, m, count, self.k)
 
     # -- tiles --------------------------------------------------------------------------------
 
     def tiles(self) -> None:
         f, g, t = self.f, self.g, self.g.tiling
-        count = self.tile_count()
+        count = f.ceil_div(self.m, t.mr)
         panels = f.ceil_div(self.n, t.nr)
-        batch = self.product(self.space.axes)
         a_scratch = self.reserve(t.mc * t.strip if t.pack_a != "no" else 0)
         b_scratch = self.reserve(t.nc * t.kc * t.nr if t.pack_b else 0)
-        partial = self.reserve(t.mc * t.mr * t.nc * t.nr if t.blocked else 0)
-        mine = split(f, (batch, count, panels), self.entry, t.mr, t.nr * g.bytes)
+        # One tile's sums, or, if they wait between blocks of K, those of a whole block.
+        waiting = t.mc * t.nc if t.blocked else t.panels
+        buffer = self.reserve(waiting * t.mr * t.nr if t.buffered else 0)
+        counts = (self.product(self.space.axes), count, panels)
+        mine = split(f, counts, self.entry, t.mr, t.nr * g.bytes)
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
         pack_b = pack_b_function(g) if t.pack_b else None
+        finish = finish_function(g, t.lanes, t.panels * t.nr) if t.buffered else None
         blocks = f.smax(f.ceil_div(self.k, t.kc), 1) if t.blocked else integer(1)
-
         with f.range(*mine.batch, unroll=1) as index:
             a, b = self.matrix(index)
-            with self.chunks(mine.panels, t.nc, panels) as (j0, j1):
+            with self.chunks(mine.panels, t.nc, panels) as js:
                 if pack_b and not t.blocked:
-                    self.pack_b(pack_b, b, b_scratch, j0, j1, integer(0), self.k)
+                    self.pack_b(pack_b, b, b_scratch, js, integer(0), self.k)
                 with (
-                    self.chunks(mine.tiles, t.mc, count) as (t0, t1),
+                    self.chunks(mine.tiles, t.mc, count) as ts,
                     f.range(0, blocks, unroll=1) as block,
                 ):
                     k0 = f.mul(block, t.kc)
                     depth = f.smin(f.sub(self.k, k0), t.kc) if t.blocked else self.k
+                    if pack_b and t.blocked:
+                        self.pack_b(pack_b, b, b_scratch, js, k0, depth)
+                    if pack_a:
+                        self.pack_a(pack_a, a, a_scratch, ts, k0, depth)
                     first = f.icmp("eq", block, 0)
                     last = f.icmp("eq", f.add(block, 1), blocks)
-                    if pack_b and t.blocked:
-                        self.pack_b(pack_b, b, b_scratch, j0, j1, k0, depth)
-                    if pack_a:
-                        self.pack_a(pack_a, a, a_scratch, t0, t1, k0, depth)
-                    inner = Inner(
-                        self, (t0, t1), (j0, j1), a, b, a_scratch, b_scratch, partial,
-                        k0, depth, first, last,
-                    )  # fmt: skip
-                    inner.panels()
-
-    def tile_count(self) -> Value:
-        return self.f.ceil_div(self.m, self.g.tiling.mr)
+                    places = (a_scratch if pack_a else a, b_scratch if pack_b else b, buffer)
+                    Block(self, ts, js, *places, k0, depth, first, last, finish).run()
 
     def tile_start(self, tile: Value) -> Value:
         """The first row of a tile: of a known M, the first `longer` tiles are one row taller."""
@@ -201,9 +192,7 @@ class Loops:
         return m - t.heights[-1] * -(-m // t.mr) if len(t.heights) > 1 else 0
 
     @contextmanager
-    def chunks(
-        self, bounds: tuple[Value, Value], step: int, total: Value
-    ) -> Iterator[tuple[Value, Value]]:
+    def chunks(self, bounds: Bounds, step: int, total: Value) -> Iterator[Bounds]:
         """[lo, hi) in pieces of `step`; one piece, without a loop, where `total` is no more."""
         f, (lo, hi) = self.f, bounds
         if total.known is not None and total.known <= step:
@@ -213,97 +202,106 @@ class Loops:
             yield at, f.smin(f.add(at, step), hi)
 
     def pack_a(
-        self, pack: Function, a: Value, to: Value, t0: Value, t1: Value, k0: Value, depth: Value
+        self, pack: Function, a: Value, to: Value, ts: Bounds, k0: Value, depth: Value
     ) -> None:
+        """Copy the strips of A of some tiles, from k0 on."""
         f, g, t = self.f, self.g, self.g.tiling
         row, step = (self.size(s) for s in g.spec.a.strides[-2:])
-        with f.range(t0, t1, unroll=1) as tile:
+        with f.range(*ts, unroll=1) as tile:
             m = self.tile_start(tile)
-            rows = f.smin(f.sub(self.tile_start(f.add(tile, 1)), m), f.sub(self.m, m))
+            rows = f.sub(f.smin(self.tile_start(f.add(tile, 1)), self.m), m)
             at = f.at(a, f.add(f.mul(m, row), f.mul(k0, step)), ELEMENT[g.spec.a.dtype.value])
-            place = f.at(to, f.mul(f.sub(tile, t0), t.strip), g.acc)
+            place = f.at(to, f.mul(f.sub(tile, ts[0]), t.strip), g.acc)
             f.call_function(pack, self.frame, at, place, rows, depth)
 
     def pack_b(
-        self, pack: Function, b: Value, to: Value, j0: Value, j1: Value, k0: Value, depth: Value
+        self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value
     ) -> None:
+        """Copy some panels of B, from k0 on."""
         f, g, t = self.f, self.g, self.g.tiling
         row, column = (self.size(s) for s in g.spec.b.strides[-2:])
-        with f.range(j0, j1, unroll=1) as j:
+        with f.range(*js, unroll=1) as j:
             n = f.mul(j, t.nr)
             at = f.at(b, f.add(f.mul(n, column), f.mul(k0, row)), ELEMENT[g.spec.b.dtype.value])
-            place = f.at(to, f.mul(f.sub(j, j0), t.kc * t.nr), g.acc)
+            place = f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), g.acc)
             f.call_function(pack, self.frame, at, place, f.sub(self.n, n), depth)
 
 
 @dataclass(frozen=True)
-class Inner:
-    """The two innermost loops, over one block of A and some panels of B."""
+class Block:
+    """The two innermost loops: tiles `ts` times panels `js`, one block of K deep.
+
+    `a` and `b` are the packed copies, or the matrices themselves. `buffer` receives sums, `finish`
+    (None: tiles finish their own) applies the epilogue to it.
+    """
 
     loops: Loops
-    rows: tuple[Value, Value]
-    columns: tuple[Value, Value]
+    ts: Bounds
+    js: Bounds
     a: Value
     b: Value
-    a_scratch: Value
-    b_scratch: Value
-    partial: Value
+    buffer: Value
     k0: Value
     depth: Value
     first: Value
     last: Value
+    finish: Function | None
 
-    def panels(self) -> None:
-        """Groups of full panels, single full panels, and the edge."""
+    def run(self) -> None:
+        """Groups of panels, single panels, and the edge: panels outside, tiles of rows inside."""
         loops, t = self.loops, self.loops.g.tiling
-        f, (j0, j1) = loops.f, self.columns
-        full = f.smin(f.udiv(loops.n, t.nr), j1)
-        whole = t.nr // t.lanes
+        f, (j0, j1) = loops.f, self.js
+        rest = f.urem(loops.n, t.nr)
+        whole = t.vectors
+        edge = Shape(0, whole, 1, edge=True)
+        if rest.known is not None:
+            vectors = -(-rest.known // t.lanes)
+            edge = Shape(0, vectors, 1, edge=rest.known % t.lanes != 0)
+        if t.buffered and (loops.g.spec.packed or t.pack_b):
+            # Panels are padded, and `finish` knows where the columns end: no masks in tiles.
+            edge = Shape(0, edge.vectors, 1, edge=False)
+        plain = rest.known == 0 or edge == Shape(0, whole, 1, edge=False)
+        full = j1 if plain else f.smin(f.udiv(loops.n, t.nr), j1)
         singles = j0
         if full.known != 0:
             if t.panels > 1:
-                groups = f.mul(f.udiv(f.smax(f.sub(full, j0), 0), t.panels), t.panels)
-                singles = f.add(j0, groups)
+                groups = f.udiv(f.smax(f.sub(full, j0), 0), t.panels)
+                singles = f.add(j0, f.mul(groups, t.panels))
                 with f.range(j0, singles, t.panels, unroll=1) as j:
-                    self.column(j, t.panels, whole, edge=False)
+                    self.panel(j, Shape(0, whole, t.panels, edge=False))
             with f.range(singles, full, unroll=1) as j:
-                self.column(j, 1, whole, edge=False)
-        rest = f.urem(loops.n, t.nr)
-        if rest.known == 0:
-            return
-        vectors, edge = whole, True
-        if rest.known is not None:
-            vectors, edge = -(-rest.known // t.lanes), rest.known % t.lanes != 0
-        # At most one edge panel, and only the worker that has the last panel has it.
-        with f.range(f.smax(full, j0), j1, unroll=1) as j:
-            self.column(j, 1, vectors, edge=edge)
+                self.panel(j, Shape(0, whole, 1, edge=False))
+        if not plain:
+            # At most one edge panel, and only the worker that has the last panel has it.
+            with f.range(f.smax(full, j0), j1, unroll=1) as j:
+                self.panel(j, edge)
 
-    def column(self, j: Value, panels: int, vectors: int, *, edge: bool) -> None:
-        """All tiles of rows of one panel (or group of panels)."""
+    def panel(self, j: Value, shape: Shape) -> None:
+        """All tiles of rows of one panel (or group of panels); the shape's rows are open."""
         loops, t = self.loops, self.loops.g.tiling
-        f, (t0, t1) = loops.f, self.rows
+        f, (t0, t1) = loops.f, self.ts
 
         def call(height: int, tile: Value, rows: Value) -> None:
-            self.tile(Shape(height, vectors, panels, edge), j, tile, rows)
+            self.tile(replace(shape, rows=height), j, tile, rows)
 
         if not t.guarded:
-            longer = loops.longer()
+            longer, low = loops.longer(), t.heights[-1]
             if longer:
                 with f.range(t0, f.smin(t1, longer), unroll=1) as tile:
-                    call(t.heights[0], tile, integer(t.heights[0]))
+                    call(t.mr, tile, integer(t.mr))
                 t0 = f.smax(t0, longer)
             with f.range(t0, t1, unroll=1) as tile:
-                call(t.heights[-1], tile, integer(t.heights[-1]))
+                call(low, tile, integer(low))
             return
         full = f.smin(f.udiv(loops.m, t.mr), t1)
         with f.range(t0, full, unroll=1) as tile:
             call(t.mr, tile, integer(t.mr))
         with f.range(f.smax(full, t0), t1, unroll=1) as tile:
             rows = f.sub(loops.m, loops.tile_start(tile))
-            self.shorter(list(t.heights), rows, lambda height: call(height, tile, rows))
+            self.shortest(t.heights, rows, lambda height: call(height, tile, rows))
 
-    def shorter(self, heights: list[int], rows: Value, call: Callable[[int], None]) -> None:
-        """Call with the shortest tile that holds `rows`."""
+    def shortest(self, heights: Sequence[int], rows: Value, call: Callable[[int], None]) -> None:
+        """Call with the shortest height that holds `rows`."""
         f = self.loops.f
         if len(heights) == 1:
             call(heights[0])
@@ -311,43 +309,56 @@ class Inner:
         with f.if_(f.icmp("sgt", rows, heights[1])) as branch:
             call(heights[0])
             branch.else_()
-            self.shorter(heights[1:], rows, call)
+            self.shortest(heights[1:], rows, call)
 
     def tile(self, shape: Shape, j: Value, tile: Value, rows: Value) -> None:
         loops, g = self.loops, self.loops.g
-        f, t, spec = loops.f, g.tiling, g.spec
+        f, t = loops.f, g.tiling
         m, n = loops.tile_start(tile), f.mul(j, t.nr)
-        down, right = f.sub(tile, self.rows[0]), f.sub(j, self.columns[0])
+        down, right = f.sub(tile, self.ts[0]), f.sub(j, self.js[0])
+        a, b = g.a_access(), g.b_access()
+        a_across, b_across, a_step, b_step = (
+            loops.size(s) for s in (a.across, b.across, a.step, b.step)
+        )
         if t.pack_a != "no":
-            a = f.at(self.a_scratch, f.mul(down, t.strip), g.acc)
+            a_at = f.mul(down, t.strip)
         else:
-            row, step = (loops.size(s) for s in spec.a.strides[-2:])
-            at = f.add(f.mul(m, row), f.mul(self.k0, step))
-            a = f.at(self.a, at, ELEMENT[spec.a.dtype.value])
-        if spec.packed:
-            at = f.add(f.mul(j, f.mul(loops.k, t.nr)), f.mul(self.k0, t.nr))
-            b = f.at(self.b, at, ELEMENT[spec.b.dtype.value])
-        elif t.pack_b:
-            b = f.at(self.b_scratch, f.mul(right, t.kc * t.nr), g.acc)
+            a_at = f.add(f.mul(m, a_across), f.mul(self.k0, a_step))
+        if t.pack_b:
+            b_at = f.mul(right, b_across)
         else:
-            at = f.add(n, f.mul(self.k0, loops.size(spec.b.strides[-2])))
-            b = f.at(self.b, at, ELEMENT[spec.b.dtype.value])
-        slot = f.add(f.mul(right, t.mc), down)
-        partial = f.at(self.partial, f.mul(slot, t.mr * t.nr), g.acc)
+            b_at = f.add(f.mul(j, b_across), f.mul(self.k0, b_step))
+        a_place = f.at(self.a, a_at, ELEMENT[a.dtype.value])
+        b_place = f.at(self.b, b_at, ELEMENT[b.dtype.value])
+        slot = f.mul(f.add(f.mul(right, t.mc), down) if t.blocked else integer(0), t.mr * t.nr)
+        buffer = f.at(self.buffer, slot, g.acc)
+        cols = f.sub(loops.n, n)
+        soon, pace = self.soon(b_place, down)
         f.call_function(
-            g.tile(shape), loops.frame, a, b, m, n, rows, f.sub(loops.n, n),
-            self.depth, self.first, self.last, partial, *self.soon(b, down),
+            g.tile(shape), loops.frame, a_place, b_place, m, n, cols,
+            self.depth, self.first, buffer, soon, pace,
         )  # fmt: skip
+        if self.finish:
+            with f.if_(self.last):
+                cols = f.smin(cols, shape.panels * t.nr)
+                f.call_function(self.finish, loops.frame, buffer, m, n, rows, cols)
 
     def soon(self, b: Value, down: Value) -> tuple[Value, Value]:
-        """What a tile prefetches: its part of the next panel, and bytes per step of K."""
+        """What a tile fetches ahead: its piece of the next panel, or, where tiles of a panel are
+        one, what the tile itself reads a little later. And bytes per step of K."""
         f, g, t = self.loops.f, self.loops.g, self.loops.g.tiling
-        if t.prefetch != "next":
+        if not t.fetch:
             return b, integer(0)
-        tiles = f.smax(f.sub(self.rows[1], self.rows[0]), 1)
-        pace = f.udiv(integer(t.nr * g.bytes), tiles)
-        panel = f.mul(self.loops.k, t.nr * g.bytes)
-        return f.offset(b, f.add(panel, f.mul(f.mul(down, self.depth), pace))), pace
+        size = g.spec.b.dtype.bits // 8
+        row = integer(t.nr * size)
+        own = f.offset(b, _AHEAD)
+        if t.streams:
+            return own, row
+        tiles = f.sub(self.ts[1], self.ts[0])
+        single = f.icmp("sle", tiles, 1)
+        pace = f.udiv(row, f.smax(tiles, 1))
+        following = f.add(f.mul(self.loops.k, row), f.mul(f.mul(down, self.depth), pace))
+        return f.select(single, own, f.offset(b, following)), pace
 
 
 def split(

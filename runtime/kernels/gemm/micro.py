@@ -1,4 +1,4 @@
-"""The register tile: a function that computes rows x columns of one product, and its epilogue.
+"""The register tile: rows x columns of one product, summed along K in vector registers.
 
 One generator serves every element type and instruction set: a tile is `rows * vectors` variables
 that LLVM keeps in registers, and per step of K one load per vector of B, one broadcast per row of
@@ -13,16 +13,11 @@ from dataclasses import dataclass
 from ....ir.dtype import DType
 from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
-from ...codegen.emit import Function, Module
+from ...codegen.emit import Function, Module, Variable
 from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, is_float, vec
 from ..walk import load_part, part_of
-from .epilogue import Place, apply_epilogue
+from .epilogue import finish_registers
 from .tiling import Tiling
-
-Int = Value | int
-
-# Bytes between what a streaming tile reads and what it fetches: about a memory latency's worth.
-_AHEAD = 2048
 
 
 @dataclass(frozen=True)
@@ -37,12 +32,12 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Strip:
-    """Where a tile finds A: element (row, k) at row * `row` + k * `step`, in elements of `dtype`.
-    And B: element (k, column) at k * `step` + column, panels `panel` elements apart."""
+class Access:
+    """How a tile walks an operand, in elements of `dtype`. A: element (i, k) at i * `across` +
+    k * `step`. B: element (k, column) at k * `step` + column, panels `across` apart."""
 
     dtype: DType
-    row: Size
+    across: Size
     step: Size
 
 
@@ -50,7 +45,7 @@ class Context:
     """What all parts of one kernel share: the spec, its tiling, and the frame.
 
     The frame is a record on the stack with the addresses of extras and out for the matrix at hand,
-    and with the run-time sizes: tile functions take it instead of a dozen arguments.
+    and with the run-time sizes: functions take it instead of a dozen arguments.
     """
 
     def __init__(self, spec: GemmSpec, target: Target, module: Module, tiling: Tiling) -> None:
@@ -69,19 +64,19 @@ class Context:
         return 8 * (len(self.walked) + self.spec.dim_args)
 
     def set_base(self, f: Function, frame: Value, index: int, pointer: Value) -> None:
-        f.store(pointer, f.offset(frame, 8 * index), 8)
+        f.store(pointer, f.offset(frame, 8 * index))
 
     def base(self, f: Function, frame: Value, index: int) -> Value:
         """The address of element (0, 0) of extra `index` (out comes last) in this matrix."""
-        return f.load(PTR, f.offset(frame, 8 * index), 8)
+        return f.load(PTR, f.offset(frame, 8 * index))
 
     def set_dim(self, f: Function, frame: Value, index: int, value: Value) -> None:
-        f.store(value, f.offset(frame, 8 * (len(self.walked) + index)), 8)
+        f.store(value, f.offset(frame, 8 * (len(self.walked) + index)))
 
     def size(self, f: Function, frame: Value, size: Size) -> Value:
         if isinstance(size, int):
             return integer(size)
-        return f.load(I64, f.offset(frame, 8 * (len(self.walked) + size.index)), 8)
+        return f.load(I64, f.offset(frame, 8 * (len(self.walked) + size.index)))
 
     # -- arithmetic ---------------------------------------------------------------------------
 
@@ -93,32 +88,34 @@ class Context:
         """a * b + c; integers wrap."""
         return f.fma(a, b, c) if is_float(self.acc) else f.add(f.mul(a, b), c)
 
-    # -- tiles --------------------------------------------------------------------------------
+    # -- operands as tiles see them -----------------------------------------------------------
 
-    def a_strip(self) -> Strip:
+    def a_access(self) -> Access:
         t, a = self.tiling, self.spec.a
         if t.pack_a == "rows":
-            return Strip(self.spec.acc, t.a_row, 1)
+            return Access(self.spec.acc, t.a_row, 1)
         if t.pack_a == "columns":
-            return Strip(self.spec.acc, 1, t.a_row)
-        return Strip(a.dtype, a.strides[-2], a.strides[-1])
+            return Access(self.spec.acc, 1, t.a_row)
+        return Access(a.dtype, a.strides[-2], a.strides[-1])
 
-    def b_panel(self) -> Strip:
-        """`row` is the distance between panels."""
+    def b_access(self) -> Access:
         t, spec = self.tiling, self.spec
         if spec.packed:
             assert isinstance(spec.k, int)
-            return Strip(spec.b.dtype, spec.k * t.nr, t.nr)
+            return Access(spec.b.dtype, spec.k * t.nr, t.nr)
         if t.pack_b:
-            return Strip(spec.acc, t.kc * t.nr, t.nr)
-        return Strip(spec.b.dtype, t.nr, spec.b.strides[-2])
+            return Access(spec.acc, t.kc * t.nr, t.nr)
+        return Access(spec.b.dtype, t.nr, spec.b.strides[-2])
+
+    # -- tiles --------------------------------------------------------------------------------
 
     def tile(self, shape: Shape) -> Function:
-        """The function of that tile, made at first use.
+        """The function of a tile, made at first use. Arguments:
 
-        Arguments: frame, a, b (addresses of the strip and of the panel), m, n (the tile's first
-        row and column), rows, cols (what is left of them), k (depth), first, last (whether the
-        sum starts and ends here), partial (where it is kept in between).
+        frame, a, b (the tile's first elements), m, n (its place in the product), cols (columns
+        left, for an edge), k (depth of this block), first (the sums start here), buffer (where
+        they go, unless registers are finished), soon, pace (what to fetch: address at the first
+        step, bytes per step).
         """
         if shape not in self._tiles:
             self._tiles[shape] = self._make_tile(shape)
@@ -126,107 +123,88 @@ class Context:
 
     def _make_tile(self, shape: Shape) -> Function:
         t = self.tiling
+        edge = "edge_" if shape.edge else ""
         f = self.module.function(
-            self.module.unique(
-                f"tile_{shape.rows}x{shape.panels}x{shape.vectors}{'e' if shape.edge else ''}"
-            ),
+            self.module.unique(f"tile_{edge}{shape.rows}x{shape.panels}x{shape.vectors}"),
             [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
-            + [(I64, n) for n in ("m", "n", "rows", "cols", "k")]
-            + [(I1, "first"), (I1, "last"), ("ptr noalias", "partial"), ("ptr", "soon"), (I64, "pace")],
+            + [(I64, "m"), (I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first")]
+            + [("ptr noalias", "buffer"), (PTR, "soon"), (I64, "pace")],
             attributes="nounwind noinline",
             linkage="internal",
         )
-        p = f.params
         columns = [
-            panel * t.nr + v * t.lanes
-            for panel in range(shape.panels)
-            for v in range(shape.vectors)
+            p * t.nr + v * t.lanes for p in range(shape.panels) for v in range(shape.vectors)
         ]
-        sums = [[f.var(self.vector) for _ in columns] for _ in range(shape.rows)]
-        slots = [
-            [
-                f.offset(p["partial"], (i * len(columns) + q) * t.lanes * self.bytes)
-                for q in range(len(columns))
-            ]
+        sums = [[f.var(self.vector, 0) for _ in columns] for _ in range(shape.rows)]
+        places = [
+            [f.at(f.params["buffer"], i * t.panels * t.nr + c, self.acc) for c in columns]
             for i in range(shape.rows)
         ]
-        self._start(f, sums, slots, p["first"])
-        depth = self.spec.k if isinstance(self.spec.k, int) and not t.blocked else p["k"]
-        self._accumulate(f, shape, columns, sums, depth)
-
-        def finish() -> None:
-            rows = p["rows"] if t.guarded else integer(shape.rows)
-            cols = p["cols"] if shape.edge else None
-            place = Place(p["frame"], p["m"], p["n"], rows, cols, tuple(columns))
-            apply_epilogue(self, f, place, [[s.get() for s in row] for row in sums])
-
-        if not t.blocked:
-            finish()
-            return f
-        with f.if_(p["last"]) as branch:
-            finish()
-            branch.else_()
-            for row, places in zip(sums, slots, strict=True):
-                for s, place in zip(row, places, strict=True):
-                    f.store(s.get(), place, self.align)
+        slots = [
+            (s, place)
+            for row, row_places in zip(sums, places, strict=True)
+            for s, place in zip(row, row_places, strict=True)
+        ]
+        if t.blocked:
+            with f.if_(f.xor(f.params["first"], 1)):
+                for s, place in slots:
+                    s.set(f.load(self.vector, place, self.align))
+        self._accumulate(f, shape, columns, sums)
+        if t.buffered:
+            for s, place in slots:
+                f.store(s.get(), place, self.align)
+        else:
+            values = [[s.get() for s in row] for row in sums]
+            finish_registers(self, f, columns, values, edge=shape.edge)
         return f
 
-    def _start(self, f: Function, sums: list[list], slots: list[list[Value]], first: Value) -> None:
-        if not self.tiling.blocked:
-            for row in sums:
-                for s in row:
-                    s.set(0)
-            return
-        with f.if_(first) as branch:
-            for row in sums:
-                for s in row:
-                    s.set(0)
-            branch.else_()
-            for row, places in zip(sums, slots, strict=True):
-                for s, place in zip(row, places, strict=True):
-                    s.set(f.load(self.vector, place, self.align))
-
     def _accumulate(
-        self, f: Function, shape: Shape, columns: Sequence[int], sums: list[list], depth: Int
+        self, f: Function, shape: Shape, columns: Sequence[int], sums: list[list[Variable]]
     ) -> None:
         t, p = self.tiling, f.params
-        a, b = self.a_strip(), self.b_panel()
-        a_row, a_step = (self.size(f, p["frame"], s) for s in (a.row, a.step))
-        b_step = self.size(f, p["frame"], b.step)
+        a, b = self.a_access(), self.b_access()
         a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
+        across, panel = (self.size(f, p["frame"], x.across) for x in (a, b))
+        a_step, b_step = (self.size(f, p["frame"], x.step) for x in (a, b))
         parts = None
         if shape.edge and not (self.spec.packed or t.pack_b):
             parts = [part_of(f, t.lanes, f.sub(p["cols"], c)) for c in columns]
-        panel = self.size(f, p["frame"], b.row)
+        b_vector = vec(b_type, t.lanes)
 
         def step(k: Value) -> None:
-            if t.prefetch == "next":
-                f.prefetch(f.offset(p["soon"], f.mul(k, p["pace"])), locality=2)
+            self._fetch(f, shape, k, f.mul(panel, bits_of(b_type) // 8))
             row = f.at(p["b"], f.mul(k, b_step), b_type)
-            bs: list[Value] = []
+            right: list[Value] = []
             for q, c in enumerate(columns):
                 which, within = divmod(c, t.nr)
                 place = f.at(row, f.add(f.mul(panel, which), within), b_type)
-                if t.prefetch == "stream" and within * self.bytes % 64 == 0:
-                    f.prefetch(f.offset(place, _AHEAD))
-                kind = vec(b_type, t.lanes)
-                x = load_part(f, kind, place, parts[q] if parts else None)
-                bs.append(self.widen(f, x, b.dtype))
+                x = load_part(f, b_vector, place, parts[q] if parts else None)
+                right.append(self.widen(f, x, b.dtype))
             column = f.at(p["a"], f.mul(k, a_step), a_type)
             for i, row_sums in enumerate(sums):
-                x = f.load(a_type, f.at(column, f.mul(a_row, i), a_type))
+                x = f.load(a_type, f.at(column, f.mul(across, i), a_type))
                 x = f.splat(self.widen(f, x, a.dtype), t.lanes)
-                for b_value, s in zip(bs, row_sums, strict=True):
-                    s.set(self.multiply_add(f, x, b_value, s.get()))
+                for y, s in zip(right, row_sums, strict=True):
+                    s.set(self.multiply_add(f, x, y, s.get()))
 
-        count = f.as_value(depth, I64)
-        whole = f.mul(f.udiv(count, t.unroll), t.unroll)
+        known = isinstance(self.spec.k, int) and not t.blocked
+        depth = integer(t.kc if self.spec.k else 0) if known else p["k"]
+        whole = f.mul(f.udiv(depth, t.unroll), t.unroll)
         with f.range(0, whole, t.unroll, unroll=1) as k:
             for u in range(t.unroll):
                 step(f.add(k, u))
-        if count.known is not None and whole.known is not None:
-            for k in range(whole.known, count.known):
+        if depth.known is not None and whole.known is not None:
+            for k in range(whole.known, depth.known):
                 step(integer(k))
         elif t.unroll > 1:
-            with f.range(whole, count, unroll=1) as k:
+            with f.range(whole, depth, unroll=1) as k:
                 step(k)
+
+    def _fetch(self, f: Function, shape: Shape, k: Value, panel_bytes: Value) -> None:
+        """Ask for lines of B that will be needed later: into L1 if soon by this tile itself, into
+        L2 if by the tiles of the next panel."""
+        t, p = self.tiling, f.params
+        for which in range(shape.panels if t.fetch else 0):
+            at = f.offset(p["soon"], f.add(f.mul(k, p["pace"]), f.mul(panel_bytes, which)))
+            for line in range(t.fetch):
+                f.prefetch(f.offset(at, 64 * line), locality=3 if t.streams else 2)

@@ -1,63 +1,62 @@
 """Sizes of everything a product is cut into: a pure function of (GemmSpec, Target).
 
-The loops are Goto and van de Geijn's ("Anatomy of High-Performance Matrix Multiplication", ACM
-TOMS 34(3), 2008) in BLIS's refinement (Van Zee and van de Geijn, ACM TOMS 41(3), 2015), and sizes
-are derived as in Low et al., "Analytical Modeling Is Enough" (ACM TOMS 43(2), 2016):
+The loops are those of Goto and van de Geijn ("Anatomy of High-Performance Matrix Multiplication",
+ACM TOMS 34(3), 2008), refined by BLIS (Van Zee and van de Geijn, ACM TOMS 41(3), 2015); sizes are
+derived as in Low et al., "Analytical Modeling Is Enough" (ACM TOMS 43(2), 2016):
 
-    register tile   rows x vectors accumulators, one B vector per column and one broadcast of A
-    KC              a panel of B (KC x nr) stays in L1 while the rows of a block pass by
-    MC              a block of A (MC x KC) and the block's partial sums stay in L2
-    NC              columns of B packed at once, and how far a block's partial sums reach
+    register tile   rows x vectors accumulators, one B vector per column, one broadcast of A
+    KC              how deep a panel of B is read before the next one's turn
+    MC              tiles of rows whose part of A stays in L2 while the panels pass by
+    NC              panels of B packed at once, and how far a block's partial sums reach
 
 No size changes the order of additions: every element is one ascending chain over K, and a block of
-K resumes the stored partial sum. So a tiling is free to be wrong about a machine; only time is lost.
+K resumes the stored partial sum. So a tiling may be wrong about a machine; only time is lost.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
 from ....ir.tiles import panel_width
+from .epilogue import is_short
 
 # How rows of A reach the register tile: where they lie, copied row after row, or copied so that
 # the rows of one column lie side by side (for an A whose rows are adjacent in memory).
 PackA = Literal["no", "rows", "columns"]
 
-# What tiles fetch ahead of time from a packed constant B: nothing, a piece each of the next panel,
-# or, where a panel serves one tile only, what the tile itself will read a little later.
-Prefetch = Literal["no", "next", "stream"]
-
-# Two multiply-adds of four cycles latency can start per cycle on all cores of interest. A tile with
-# fewer than half as many chains would wait even for the weights that it streams.
-_CHAINS = 4
-_MOST_ROWS = 16
+# Two multiply-adds of four cycles latency can start per cycle on all cores of interest. A tile
+# with fewer than half as many chains would wait even for the weights that it streams.
+_CHAINS: Final = 4
+_MOST_ROWS: Final = 16
+_LINE: Final = 64
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a product is cut. Counts of rows and columns are elements, `mc` and `nc` are counts of
-    register tiles and of panels."""
+    """How a product is cut; `mc` counts tiles of rows, `nc` counts panels, the rest elements."""
 
     lanes: int  # accumulators per vector register
     nr: int  # columns of a panel
-    vectors: int  # vector registers that a tile of one panel computes
+    vectors: int  # vector registers across a tile of one panel
     mr: int  # rows of the tallest tile
     heights: tuple[int, ...]  # tile heights that are compiled, tallest first
     guarded: bool  # tiles may be taller than the rows that are left (M is read at run time)
+    buffered: bool  # sums are stored in a buffer, which the epilogue reads, and not kept
     panels: int  # panels side by side in one tile, where one panel has too few chains
     kc: int
-    blocked: bool  # K may take more than one block: partial sums are stored between them
+    blocked: bool  # K may take more than one block: sums wait in the buffer between them
     mc: int
     nc: int
     pack_a: PackA
     a_row: int  # elements between rows (columns) of a packed strip of A
     pack_b: bool
+    fetch: int  # cache lines of B that a tile fetches ahead per panel and step of K
+    streams: bool  # ... of its own panel, not of the next one
     unroll: int
-    prefetch: Prefetch
 
     @property
     def strip(self) -> int:
@@ -73,28 +72,26 @@ def tile_rows(target: Target, vectors: int) -> int:
 
 
 def choose(spec: GemmSpec, target: Target) -> Tiling:
-    """The tiling of a product with N != 1. The spec's N may be a run-time size."""
-    lanes = target.lanes(spec.acc.bits)
+    """The tiling of a product with N != 1, or with an N of run time."""
+    lanes, size = target.lanes(spec.acc.bits), spec.acc.bits // 8
     nr = spec.packed.nr if spec.packed else panel_width(target, spec.acc.bits)
     vectors = nr // lanes
     if isinstance(spec.n, int):
         vectors = max(1, min(vectors, -(-spec.n // lanes)))
-    mr, heights, guarded = _heights(spec.m, tile_rows(target, vectors))
+    heights = _heights(spec.m, tile_rows(target, vectors))
+    mr, guarded = heights[0], not isinstance(spec.m, int)
     panels = _panels(spec, target, mr, vectors, nr)
-    bytes_ = spec.acc.bits // 8
-    kc, blocked = _depth(spec, target, nr * panels * bytes_, mr)
-    pack_a = _pack_a(spec, mr, nr, target)
+    kc, blocked = _depth(spec, target, nr * size, mr)
+    pack_a = _pack_a(spec, target, mr, nr)
+    pack_b = spec.packed is None and _packs_b(spec, target, mr)
+    mc, nc = _blocks(spec, target, (mr, nr, kc), blocked, pack_b)
     if pack_a == "columns":
         a_row = -(-mr // lanes) * lanes
     else:
-        # One line more than the rows are long: rows of a power of two would share cache sets.
-        line = 64 // bytes_
-        a_row = -(-kc // line) * line + line
-    pack_b = spec.packed is None and _packs_b(spec, mr, nr, target)
-    mc, nc = _blocks(spec, target, mr, nr, kc, blocked, pack_a != "no", pack_b)
-    nc = max(nc, panels)
-    # Several tiles share the panel at hand, so each can fetch a piece of the next one in time.
-    prefetch: Prefetch = "no" if spec.packed is None else "next" if mc > 1 else "stream"
+        # A line more than the rows are long: rows a power of two apart would share cache sets.
+        a_row = -(-kc // (_LINE // size)) * (_LINE // size) + _LINE // size
+    streams = mc == 1 and not guarded
+    lines = max(1, nr * size // _LINE)
     return Tiling(
         lanes=lanes,
         nr=nr,
@@ -102,48 +99,47 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
         mr=mr,
         heights=heights,
         guarded=guarded,
+        buffered=blocked or guarded or not isinstance(spec.n, int) or not is_short(spec.epilogue),
         panels=panels,
         kc=kc,
         blocked=blocked,
         mc=mc,
-        nc=nc,
+        nc=max(nc, panels),
         pack_a=pack_a,
         a_row=a_row,
         pack_b=pack_b,
-        prefetch=prefetch,
+        # Several tiles share a panel, so each fetches a piece of the next one: a line is enough.
+        fetch=0 if spec.packed is None else lines if streams or guarded else 1,
+        streams=streams,
+        # Small tiles have few instructions between a loop's own: 24 multiply-adds hide them.
         unroll=max(1, min(8, 24 // (mr * vectors * panels) + 1)),
     )
 
 
-def _heights(m: Size, most: int) -> tuple[int, tuple[int, ...], bool]:
-    """Tallest tile, tile heights, and whether tiles must look how many rows are left.
+def _heights(m: Size, most: int) -> tuple[int, ...]:
+    """Tile heights, tallest first.
 
     A known M is cut evenly, so that heights differ by one at most: 64 rows are 13+13+13+13+12 and
-    not 14+14+14+14+8. An M of run time takes the tallest tile and a ladder of shorter ones for the
-    rest: heights for every rest would cost compile time and win little.
+    not 14+14+14+14+8. An M of run time takes the tallest tile and for the rest a ladder of shorter
+    ones: a height for every rest would cost compile time and win little.
     """
     if isinstance(m, int):
-        tiles = max(1, -(-m // most))
-        low, longer = divmod(m, tiles)
-        return (
-            (low + 1, (low + 1, low), False)
-            if longer and low
-            else (m // tiles or 1, (m // tiles or 1,), False)
-        )
+        low, longer = divmod(m, max(1, -(-m // most)))
+        return (low + 1, low) if longer and low else (max(1, low),)
     ladder = [most]
     while ladder[-1] > 1:
-        ladder.append(ladder[-1] // 2 if ladder[-1] > 3 else ladder[-1] - 1)
-    return most, tuple(ladder), True
+        ladder.append(max(1, ladder[-1] * 5 // 8))
+    return tuple(ladder)
 
 
 def _panels(spec: GemmSpec, target: Target, rows: int, vectors: int, nr: int) -> int:
     """Panels side by side, until a tile has enough independent chains."""
     if not isinstance(spec.n, int) or not isinstance(spec.m, int):
         return 1
-    wanted = -(-_CHAINS // (rows * vectors))
+    wanted = min(-(-_CHAINS // (rows * vectors)), max(1, spec.n // nr))
     while wanted > 1 and rows > tile_rows(target, vectors * wanted):
         wanted -= 1
-    return max(1, min(wanted, spec.n // nr))
+    return wanted
 
 
 def _depth(spec: GemmSpec, target: Target, row_bytes: int, rows: int) -> tuple[int, bool]:
@@ -163,29 +159,26 @@ def _depth(spec: GemmSpec, target: Target, row_bytes: int, rows: int) -> tuple[i
     return -(-spec.k // -(-spec.k // block) // 16) * 16, True
 
 
-def _pack_a(spec: GemmSpec, rows: int, nr: int, target: Target) -> PackA:
+def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
     """Whether strips of A are copied before use.
 
-    Copying an element costs about as much as two multiply-add instructions, and an element takes
-    part in one such instruction per vector of columns; it pays where it makes rows addressable by
-    constants, converts types once, or moves rows apart that share cache sets.
+    A copied element costs about two multiply-adds and is used by one per vector of columns. That
+    pays where it makes rows addressable by constants, converts their type once, or moves rows
+    apart that would push each other out of the cache.
     """
     row, step = spec.a.strides[-2:]
-    if spec.a.dtype is not spec.acc:
-        return "columns" if row == 1 and step != 1 else "rows"
-    if isinstance(spec.m, int) and spec.m == 1 and isinstance(step, int):
+    copied: PackA = "columns" if row == 1 and step != 1 else "rows"
+    if spec.a.dtype is not spec.acc or not isinstance(step, int):
+        return copied
+    if spec.m == 1:
         return "no"
-    if step == 1 and isinstance(row, int) and isinstance(spec.m, int):
-        few = isinstance(spec.n, int) and spec.n <= 2 * nr
-        crowded = _crowded(row * spec.a.dtype.bits // 8, rows, target)
-        return "rows" if crowded and not few else "no"
-    if row == 1 and isinstance(step, int) and isinstance(spec.m, int) and _few(spec.n, 2 * nr):
+    if not isinstance(spec.m, int) or not isinstance(row, int):
+        return copied
+    if isinstance(spec.n, int) and spec.n <= 2 * nr:
         return "no"
-    return "columns" if row == 1 else "rows"
-
-
-def _few(size: Size, limit: int) -> bool:
-    return isinstance(size, int) and size <= limit
+    if step == 1 and not _crowded(row * spec.acc.bits // 8, rows, target):
+        return "no"
+    return copied
 
 
 def _crowded(row_bytes: int, rows: int, target: Target) -> bool:
@@ -195,52 +188,42 @@ def _crowded(row_bytes: int, rows: int, target: Target) -> bool:
     in one set when their distance is a multiple of it. A third of the ways is left to B.
     """
     way = 4096
-    ways = max(1, target.l1 // way)
-    sets_used = way // math.gcd(row_bytes, way)
-    return -(-rows // sets_used) > ways * 2 // 3
+    sets = way // math.gcd(row_bytes, way)
+    return -(-rows // sets) > max(1, target.l1 // way) * 2 // 3
 
 
-def _packs_b(spec: GemmSpec, rows: int, nr: int, target: Target) -> bool:
+def _packs_b(spec: GemmSpec, target: Target, rows: int) -> bool:
     """Whether a right operand that is not a constant is copied into panels.
 
-    Rows of contiguous columns may be read where they lie: by a single row of tiles, or if the
-    matrix is so small that it stays in L1.
+    Rows of contiguous columns may be read where they lie: by one or two rows of tiles, or if the
+    whole matrix stays in L1 anyway.
     """
     step, column = spec.b.strides[-2:]
     if column != 1 or spec.b.dtype is not spec.acc or not isinstance(step, int):
         return True
     if isinstance(spec.m, int) and spec.m <= 2 * rows:
         return False
-    bytes_ = spec.acc.bits // 8
-    return not (isinstance(spec.k, int) and spec.k * step * bytes_ <= target.l1 // 2)
+    return not isinstance(spec.k, int) or spec.k * step * spec.acc.bits // 8 > target.l1 // 2
 
 
 def _blocks(
-    spec: GemmSpec,
-    target: Target,
-    mr: int,
-    nr: int,
-    kc: int,
-    blocked: bool,
-    pack_a: bool,
-    pack_b: bool,
+    spec: GemmSpec, target: Target, tile: tuple[int, int, int], blocked: bool, pack_b: bool
 ) -> tuple[int, int]:
-    """MC in tiles and NC in panels: a block of A takes a third of L2, and so do partial sums.
+    """MC in tiles and NC in panels: a block of A takes a third of L2, and so do its partial sums.
 
-    Where K is not split there are no partial sums; where B is packed, NC bounds its scratch.
+    Where K is not split there are none, and NC matters only as the scratch of a packed B.
     """
-    bytes_ = spec.acc.bits // 8
-    l2 = max(target.l2, 256 << 10)
-    mc = max(1, l2 // 3 // (mr * kc * bytes_))
+    (mr, nr, kc), size = tile, spec.acc.bits // 8
+    third = max(target.l2, 256 << 10) // 3
+    mc, nc = max(1, third // (mr * kc * size)), 1 << 20
     if isinstance(spec.m, int):
         tiles = max(1, -(-spec.m // mr))
         mc = -(-tiles // -(-tiles // mc))
-    nc = 1 << 20
     if blocked:
         mc = min(mc, 16)
-        nc = max(1, l2 // 3 // (mc * mr * nr * bytes_))
+        nc = max(1, third // (mc * mr * nr * size))
     if pack_b:
-        nc = min(nc, max(1, (1 << 20) // (kc * nr * bytes_)))
+        nc = min(nc, max(1, 3 * third // (kc * nr * size)))
     if isinstance(spec.n, int):
         panels = max(1, -(-spec.n // nr))
         nc = -(-panels // -(-panels // nc))

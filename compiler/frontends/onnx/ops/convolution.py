@@ -48,16 +48,14 @@ def spatial_attributes(n: OnnxNode) -> dict[str, Any]:
     }
 
 
-def _checked_filters(n: OnnxNode) -> Value:
-    filters, declared = n.input(1), n.optional_integers("kernel_shape")
-    shape = n.shape(filters)
+def _check_filters(n: OnnxNode, filters: Value) -> None:
+    declared, shape = n.optional_integers("kernel_shape"), n.shape(filters)
     if shape is None:
         raise n.unsupported("filters of unknown rank")
     if declared is not None and any(
         isinstance(d, int) and d != k for d, k in zip(shape[2:], declared, strict=False)
     ):
         raise n.misfit("kernel_shape contradicts the filters", got=declared, expected=shape[2:])
-    return filters
 
 
 def _grouped(n: OnnxNode, filters: Value, groups: int) -> Value:
@@ -81,19 +79,23 @@ def _biased(n: OnnxNode, result: Value, bias: Value | None, rank: int) -> Value:
     return n.add(Add(), result, unsqueezed(n, bias, [0, *range(2, rank)]))
 
 
-def conv(n: OnnxNode) -> Value:
-    filters, groups, attributes = _checked_filters(n), n.integer("group", 1), spatial_attributes(n)
-    rank = n.rank(filters)
+def convolved(n: OnnxNode, x: Value, filters: Value) -> Value:
+    """The convolution that the node's attributes describe."""
+    _check_filters(n, filters)
+    groups, attributes = n.integer("group", 1), spatial_attributes(n)
     if groups == 1:
-        result = n.add(Convolution(**attributes), n.input(0), filters)
-    else:
-        op = GroupConvolution(**attributes)
-        result = n.add(op, n.input(0), _grouped(n, filters, groups))
-    return _biased(n, result, n.optional(2), rank)
+        return n.add(Convolution(**attributes), x, filters)
+    return n.add(GroupConvolution(**attributes), x, _grouped(n, filters, groups))
+
+
+def conv(n: OnnxNode) -> Value:
+    filters = n.input(1)
+    return _biased(n, convolved(n, n.input(0), filters), n.optional(2), n.rank(filters))
 
 
 def conv_transpose(n: OnnxNode) -> Value:
-    filters, groups, attributes = _checked_filters(n), n.integer("group", 1), spatial_attributes(n)
+    filters, groups, attributes = n.input(1), n.integer("group", 1), spatial_attributes(n)
+    _check_filters(n, filters)
     rank = n.rank(filters)
     attributes["output_padding"] = tuple(n.integers("output_padding", []))
     target, shape = n.optional_integers("output_shape"), None

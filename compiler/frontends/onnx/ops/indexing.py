@@ -1,14 +1,25 @@
-"""Elements picked by index."""
+"""Elements picked by index or written to an index."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from .....ir.graph import Value
-from .....ir.ops import Gather, GatherElements, GatherND
+from .....ir.ops import (
+    Gather,
+    GatherElements,
+    GatherND,
+    NonZero,
+    Reshape,
+    ScatterElementsUpdate,
+    ScatterNDUpdate,
+    Squeeze,
+)
 
 if TYPE_CHECKING:
     from ..node import ImportFunction, OnnxNode
+
+_REDUCTIONS = {"none": "none", "add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
 def gather(n: OnnxNode) -> Value:
@@ -25,8 +36,39 @@ def gather_nd(n: OnnxNode) -> Value:
     return n.add(GatherND(n.integer("batch_dims", 0)), n.input(0), n.input(1))
 
 
+def _reduction(n: OnnxNode) -> str:
+    name = n.text("reduction", "none")
+    if name not in _REDUCTIONS:
+        raise n.error("unknown reduction", got=name, expected=", ".join(_REDUCTIONS))
+    return _REDUCTIONS[name]
+
+
+def scatter_elements(n: OnnxNode) -> Value:
+    op = ScatterElementsUpdate(_reduction(n))
+    axis = n.int_value(n.integer("axis", 0))
+    return n.add(op, n.input(0), n.input(1), n.input(2), axis)
+
+
+def scatter_nd(n: OnnxNode) -> Value:
+    return n.add(ScatterNDUpdate(_reduction(n)), n.input(0), n.input(1), n.input(2))
+
+
+def compress(n: OnnxNode) -> Value:
+    """Elements (or slices along an axis) whose condition holds."""
+    x, axis = n.input(0), n.integer("axis", 0)
+    if not n.has("axis"):
+        x = n.add(Reshape(), x, n.ints_value([-1]))
+    picks = n.add(Squeeze(), n.add(NonZero(), n.input(1)), n.ints_value([0]))
+    return n.add(Gather(out_of_range="error"), x, picks, n.int_value(axis))
+
+
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "Gather": {1: gather},
     "GatherElements": {11: gather_elements},
     "GatherND": {11: gather_nd},
+    "Scatter": {9: scatter_elements},
+    "ScatterElements": {11: scatter_elements},
+    "ScatterND": {11: scatter_nd},
+    "NonZero": {9: lambda n: n.add(NonZero(), n.input(0))},
+    "Compress": {9: compress},
 }

@@ -58,14 +58,34 @@ def rms_normalization(n: OnnxNode) -> Value:
 
 def batch_normalization(n: OnnxNode) -> Imported:
     x, *parameters = (n.input(i) for i in range(5))
-    training = n.version < 7 and not n.flag("is_test")
-    if training or n.flag("training_mode") or any(n.wants(i) for i in range(1, 5)):
-        raise n.unsupported("BatchNormalization in training mode")
     if n.version < 9 and not n.flag("spatial", True):
         raise n.unsupported("BatchNormalization with spatial=0")
+    if n.flag("training_mode"):
+        return _trained_normalization(n)
+    if (n.version < 7 and not n.flag("is_test")) or any(n.wants(i) for i in range(1, 5)):
+        raise n.unsupported("BatchNormalization in training mode")
     n.has("momentum")
     op = BatchNormInference(n.number("epsilon", 1e-5))
     return n.add(op, x, *(converted(n, p, n.dtype(x)) for p in parameters))
+
+
+def _trained_normalization(n: OnnxNode) -> Imported:
+    """Mean and variance of the batch itself, and their running averages."""
+    x, scale, bias, *running = (n.input(i) for i in range(5))
+    momentum, own = n.number("momentum", 0.9), n.dtype(running[0])
+    axes = n.ints_value(i for i in range(n.rank(x)) if i != 1)
+    mean = n.add(ReduceMean(), x, axes)
+    centred = n.add(Subtract(), x, n.add(ReduceMean(keep_dims=True), x, axes))
+    variance = n.add(ReduceMean(), n.add(Multiply(), centred, centred), axes)
+    parameters = [converted(n, v, n.dtype(x)) for v in (scale, bias)]
+    op = BatchNormInference(n.number("epsilon", 1e-5))
+    result = n.add(op, x, *parameters, mean, variance)
+    averages: list[Value] = []
+    for before, now in zip(running, (mean, variance), strict=True):
+        kept = n.add(Multiply(), before, n.like(before, momentum))
+        fresh = n.add(Multiply(), converted(n, now, own), n.like(before, 1 - momentum))
+        averages.append(n.add(Add(), kept, fresh))
+    return [result, *averages]
 
 
 def instance_normalization(n: OnnxNode) -> Value:

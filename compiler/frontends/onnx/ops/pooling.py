@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from .....ir.graph import Value
-from .....ir.ops import AvgPool, MaxPool, ReduceMax, ReduceMean
+from .....ir.ops import Abs, AvgPool, MaxPool, Multiply, Power, ReduceMax, ReduceMean, ReduceSum
 from .convolution import spatial_attributes
 
 if TYPE_CHECKING:
@@ -36,6 +37,29 @@ def average_pool(n: OnnxNode) -> Value:
     return n.add(op, n.input(0))
 
 
+def lp_pool(n: OnnxNode) -> Value:
+    """The p-norm of each window; padding adds nothing."""
+    kernel = tuple(n.integers("kernel_shape"))
+    if n.flag("ceil_mode"):
+        raise n.unsupported("LpPool with ceil_mode")
+    op = AvgPool(kernel=kernel, **spatial_attributes(n))
+    x, p = n.input(0), n.integer("p", 2)
+    power = n.like(x, p)
+    mean = n.add(op, n.add(Power(), n.add(Abs(), x), power))
+    return _root(n, n.add(Multiply(), mean, n.like(x, math.prod(kernel))), p)
+
+
+def _root(n: OnnxNode, value: Value, p: int) -> Value:
+    return n.add(Power(), value, n.like(value, 1 / p))
+
+
+def global_lp_pool(n: OnnxNode) -> Value:
+    x, p = n.input(0), n.integer("p", 2)
+    axes = n.ints_value(range(2, n.rank(x)))
+    powers = n.add(Power(), n.add(Abs(), x), n.like(x, p))
+    return _root(n, n.add(ReduceSum(keep_dims=True), powers, axes), p)
+
+
 def _rounding(n: OnnxNode) -> str:
     """No window begins in the padding at the end."""
     return "ceil_torch" if n.flag("ceil_mode") else "floor"
@@ -43,7 +67,7 @@ def _rounding(n: OnnxNode) -> str:
 
 def global_pool(cls: type[ReduceMean | ReduceMax]) -> ImportFunction:
     def load(n: OnnxNode) -> Value:
-        axes = n.ints_value(list(range(2, n.rank(n.input(0)))))
+        axes = n.ints_value(range(2, n.rank(n.input(0))))
         return n.add(cls(keep_dims=True), n.input(0), axes)
 
     return load
@@ -54,4 +78,6 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "AveragePool": {1: average_pool},
     "GlobalAveragePool": {1: global_pool(ReduceMean)},
     "GlobalMaxPool": {1: global_pool(ReduceMax)},
+    "LpPool": {2: lp_pool},
+    "GlobalLpPool": {2: global_lp_pool},
 }

@@ -89,7 +89,7 @@ def _by_input(rule: _Rule) -> ImportFunction:
 def _all_axes(n: OnnxNode, x: Value) -> Value:
     shape = n.shape(x)
     if shape is not None:
-        return n.ints_value(list(range(len(shape))))
+        return n.ints_value(range(len(shape)))
     rank = n.add(Squeeze(), sizes_of(n, sizes_of(n, x)), n.ints_value([0]))
     return n.add(Range(DType.i64), n.int_value(0), rank, n.int_value(1))
 

@@ -1,0 +1,205 @@
+"""Quantised values and products, written with plain operations (docs/numerics.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .....ir.dtype import DType
+from .....ir.graph import Value
+from .....ir.ops import (
+    Add,
+    Convert,
+    Divide,
+    Gather,
+    IsNaN,
+    MatMul,
+    Multiply,
+    Range,
+    Round,
+    Select,
+    Subtract,
+    Unsqueeze,
+)
+from ..tensors import element_type
+from .convolution import convolved
+from .plain import converted, size_of, unsqueezed
+
+if TYPE_CHECKING:
+    from ..node import ImportFunction, OnnxNode
+
+_FLOAT8 = (DType.f8e4m3, DType.f8e4m3fnuz, DType.f8e5m2, DType.f8e5m2fnuz)
+
+
+def _spread(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Value:
+    """A scale or zero point that broadcasts to x: one value, one per element of an axis, or one
+    per block of an axis."""
+    rank, own = n.rank(x), n.rank(value)
+    if block:
+        place = n.axis(axis, rank)
+        return _repeated(n, value, x, place, block)
+    if own == 0 or n.shape(value) == (1,):
+        return value
+    if own != 1:
+        raise n.misfit("a scale has rank 0 or 1", got=n.fact(value).type)
+    place = n.axis(axis, rank)
+    return unsqueezed(n, value, [i for i in range(rank) if i != place])
+
+
+def _repeated(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Value:
+    """Each element along an axis as often as a block is long, cut to the size of x."""
+    shape = n.shape(x)
+    size = None if shape is None else shape[axis]
+    if isinstance(size, int):
+        picks = n.ints_value(i // block for i in range(size))
+    else:
+        stop = n.add(Gather(), size_of(n, x, axis), n.int_value(0), n.int_value(0))
+        every = n.add(Range(DType.i64), n.int_value(0), stop, n.int_value(1))
+        picks = n.add(Divide(), every, n.int_value(block))
+    return n.add(Gather(out_of_range="error"), value, picks, n.int_value(axis))
+
+
+def quantize_linear(n: OnnxNode) -> Value:
+    """saturate(round(x / scale) + zero point); NaN gives the zero point."""
+    x, scale, zero = n.input(0), n.input(1), n.optional(2)
+    axis, block = n.integer("axis", 1), n.integer("block_size", 0)
+    target = element_type(n.integer("output_dtype", 0) or 2, n.origin)
+    if zero is not None:
+        target = n.dtype(zero)
+    precision = n.integer("precision", 0)
+    wide = element_type(precision, n.origin) if precision else n.dtype(scale)
+    wide = DType.f32 if wide is DType.f8e8m0 else wide
+    saturate = n.flag("saturate", True)
+    if target in _FLOAT8 and not saturate:
+        raise n.unsupported("QuantizeLinear to float8 without saturation")
+    ratio = _ratio(n, x, _spread(n, scale, x, axis, block), wide)
+    spread = None if zero is None else _spread(n, zero, x, axis, block)
+    return quantized(n, ratio, spread, target)
+
+
+def _ratio(n: OnnxNode, x: Value, scale: Value, wide: DType) -> Value:
+    """x / scale, rounded to `wide`, in f32."""
+    ratio = n.add(Divide(), converted(n, x, wide), converted(n, scale, wide))
+    return ratio if wide is DType.f64 else converted(n, ratio, DType.f32)
+
+
+def quantized(n: OnnxNode, ratio: Value, zero: Value | None, target: DType) -> Value:
+    """A float as a quantised type: rounded to nearest even (integers), shifted, saturated."""
+    integer = target.is_int
+    value = n.add(Round("half_to_even"), ratio) if integer else ratio
+    known = None if zero is None else n.constant_of(zero)
+    if zero is None or (known is not None and not np.any(known.astype(np.float32))):
+        return n.add(Convert(target), value)
+    shift = converted(n, zero, n.dtype(ratio))
+    shifted = n.add(Add(), value, shift)
+    if integer:
+        shifted = n.add(Select(), n.add(IsNaN(), ratio), shift, shifted)
+    return n.add(Convert(target), shifted)
+
+
+def dequantize_linear(n: OnnxNode) -> Value:
+    """(x - zero point) * scale, in the scale's type or that of `output_dtype`."""
+    x, scale, zero = n.input(0), n.input(1), n.optional(2)
+    axis, block = n.integer("axis", 1), n.integer("block_size", 0)
+    asked = n.integer("output_dtype", 0)
+    target = element_type(asked, n.origin) if asked else n.dtype(scale)
+    # What half-precision types can't hold exactly is subtracted and scaled in f32.
+    exact = n.dtype(x).bits <= 8 and n.dtype(scale) is target
+    wide = target if exact or target is DType.f64 else DType.f32
+    value = converted(n, x, wide)
+    if zero is not None:
+        shift = _spread(n, converted(n, zero, wide), x, axis, block)
+        value = n.add(Subtract(), value, shift)
+    factor = _spread(n, converted(n, scale, wide), x, axis, block)
+    return converted(n, n.add(Multiply(), value, factor), target)
+
+
+def _centred(n: OnnxNode, value: Value, zero: Value | None, wide: DType, column: bool) -> Value:
+    """Value - zero point in a wider type; a vector stands for rows, or for columns."""
+    x = converted(n, value, wide)
+    if zero is None:
+        return x
+    known = n.constant_of(zero)
+    if known is not None and not np.any(known.astype(np.float32)):
+        return x
+    return n.add(Subtract(), x, converted(n, _per_row(n, zero, value, column), wide))
+
+
+def _per_row(n: OnnxNode, value: Value, matrix: Value, column: bool) -> Value:
+    """A vector of one value per row of a matrix, as a column. (Per column it broadcasts.)"""
+    shape = n.shape(value)
+    if column or shape is None or len(shape) != 1 or shape == (1,) or n.rank(matrix) < 2:
+        return value
+    return n.add(Unsqueeze(), value, n.ints_value([1]))
+
+
+def matmul_integer(n: OnnxNode) -> Value:
+    """A product of 8-bit integers in 32 bits, which wrap."""
+    a = _centred(n, n.input(0), n.optional(2), DType.i32, column=False)
+    b = _centred(n, n.input(1), n.optional(3), DType.i32, column=True)
+    return n.add(MatMul(), a, b)
+
+
+def qlinear_matmul(n: OnnxNode) -> Value:
+    """m = (a_scale * b_scale) / y_scale; y = saturate(round(product * m) + y_zero_point)."""
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n.input(i) for i in range(8))
+    target = n.dtype(y_zero)
+    integers = n.dtype(a).is_int and n.dtype(b).is_int
+    wide = DType.i32 if integers else DType.f32
+    product = n.add(
+        MatMul(),
+        _centred(n, a, a_zero, wide, column=False),
+        _centred(n, b, b_zero, wide, column=True),
+    )
+    rows = converted(n, _per_row(n, a_scale, a, False), DType.f32)
+    scale = n.add(Multiply(), rows, converted(n, b_scale, DType.f32))
+    y_rows = converted(n, _per_row(n, y_scale, a, False), DType.f32)
+    factor = n.add(Divide(), scale, y_rows)
+    value = n.add(Multiply(), converted(n, product, DType.f32), factor)
+    return quantized(n, value, _per_row(n, y_zero, a, False), target)
+
+
+def _per_channel(n: OnnxNode, value: Value, rank: int, axis: int) -> Value:
+    """A vector with one value per channel, on an axis of a tensor of that rank."""
+    if n.shape(value) in ((), (1,)):
+        return value
+    return unsqueezed(n, value, [i for i in range(rank) if i != axis])
+
+
+def _integer_convolution(n: OnnxNode, x: int, x_zero: int, w: int, w_zero: int) -> Value:
+    """A convolution of 8-bit integers in 32 bits; padding stands for the zero point."""
+    data = _centred(n, n.input(x), n.optional(x_zero), DType.i32, column=True)
+    filters, zero = n.input(w), n.optional(w_zero)
+    shape = n.shape(filters)
+    if zero is not None:
+        zero = _per_channel(n, zero, n.rank(filters), 0)
+    filters = _centred(n, filters, zero, DType.i32, column=True)
+    assert shape is None or n.shape(filters) == shape
+    return convolved(n, data, filters)
+
+
+def conv_integer(n: OnnxNode) -> Value:
+    return _integer_convolution(n, 0, 2, 1, 3)
+
+
+def qlinear_conv(n: OnnxNode) -> Value:
+    """As QLinearMatMul, with one scale and zero point of the filters per output channel."""
+    product, rank = _integer_convolution(n, 0, 2, 3, 5), n.rank(n.input(3))
+    bias = n.optional(8)
+    if bias is not None:
+        product = n.add(Add(), product, unsqueezed(n, bias, [0, *range(2, rank)]))
+    scale = n.add(Multiply(), n.input(1), _per_channel(n, n.input(4), rank, 1))
+    factor = n.add(Divide(), scale, n.input(6))
+    value = n.add(Multiply(), converted(n, product, DType.f32), factor)
+    return quantized(n, value, n.input(7), n.dtype(n.input(7)))
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    "QuantizeLinear": {10: quantize_linear},
+    "DequantizeLinear": {10: dequantize_linear},
+    "MatMulInteger": {10: matmul_integer},
+    "QLinearMatMul": {10: qlinear_matmul},
+    "ConvInteger": {10: conv_integer},
+    "QLinearConv": {10: qlinear_conv},
+}

@@ -1,0 +1,182 @@
+"""RNN, GRU and LSTM: ONNX's layouts and gate orders to OpenVINO's sequences.
+
+ONNX has time first, [T, N, I], states [D, N, H], gates i o f c (LSTM) and z r h (GRU), and two
+biases; ours have the batch first, gates f i c o and z r h, and one bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .....ir.graph import Value
+from .....ir.ops import (
+    Add,
+    Broadcast,
+    Concat,
+    Gather,
+    GRUSequence,
+    LSTMSequence,
+    RNNSequence,
+    Split,
+    Transpose,
+)
+from .plain import size_of
+
+if TYPE_CHECKING:
+    from ..node import Imported, ImportFunction, OnnxNode
+
+_DIRECTIONS = ("forward", "reverse", "bidirectional")
+# ONNX's names in lower case to ours, and the parameters each has by default (alpha, beta).
+_ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "tanh": ("tanh", ()),
+    "relu": ("relu", ()),
+    "sigmoid": ("sigmoid", ()),
+    "softsign": ("softsign", ()),
+    "softplus": ("softplus", ()),
+    "hardsigmoid": ("hardsigmoid", (0.2, 0.5)),
+    "leakyrelu": ("leakyrelu", (0.01,)),
+    "elu": ("elu", (1.0,)),
+}
+
+
+class _Recurrent:
+    """What the three operators share: attributes, layouts, states."""
+
+    def __init__(self, n: OnnxNode, defaults: Sequence[str]) -> None:
+        self.n = n
+        self.direction = n.text("direction", "forward").lower()
+        if self.direction not in _DIRECTIONS:
+            raise n.error("unknown direction", got=self.direction, expected=", ".join(_DIRECTIONS))
+        self.batch_first = n.flag("layout")
+        self.count = 2 if self.direction == "bidirectional" else 1
+        recurrence = n.shape(n.input(2))
+        hidden = n.integer("hidden_size", 0) or (recurrence[-1] if recurrence else None)
+        if not isinstance(hidden, int):
+            raise n.unsupported("a recurrent operator of unknown hidden size")
+        self.hidden = hidden
+        self.attributes: dict[str, Any] = {
+            "hidden_size": hidden,
+            "direction": self.direction,
+            "clip": n.number("clip", 0.0),
+            **self._activations(defaults),
+        }
+        x = n.input(0)
+        self.x = x if self.batch_first else self.swapped(x)
+        self.batch = size_of(n, self.x, 0)
+
+    def _activations(self, defaults: Sequence[str]) -> dict[str, Any]:
+        n, size = self.n, len(defaults)
+        names = [name.lower() for name in n.texts("activations", [])] or list(defaults)
+        if len(names) == size * self.count and names[:size] == names[-size:]:
+            names = names[:size]
+        if len(names) != size:
+            raise n.unsupported("activations that differ by direction")
+        unknown = [name for name in names if name not in _ACTIVATIONS]
+        if unknown:
+            raise n.unsupported(f"the activation {unknown[0]}")
+        given = [n.numbers("activation_alpha", []), n.numbers("activation_beta", [])]
+        if not any(given) and not any(_ACTIVATIONS[name][1] for name in names):
+            return {"activations": tuple(_ACTIVATIONS[name][0] for name in names)}
+        lists: list[list[float]] = [[], []]
+        for name in names:
+            _, standard = _ACTIVATIONS[name]
+            for i, values in enumerate(given):
+                # Only activations that have the parameter take one from the list.
+                wants = len(standard) > i
+                number = values.pop(0) if wants and values else 0.0
+                lists[i].append(number if not wants or values or number else standard[i])
+        return {
+            "activations": tuple(_ACTIVATIONS[name][0] for name in names),
+            "activations_alpha": tuple(lists[0]),
+            "activations_beta": tuple(lists[1]),
+        }
+
+    def swapped(self, value: Value) -> Value:
+        """The first two of three axes swapped."""
+        return self.n.add(Transpose(), value, self.n.ints_value([1, 0, 2]))
+
+    def state(self, i: int) -> Value:
+        """An initial state as [N, D, H]: input i, or zeros."""
+        n, value = self.n, self.n.optional(i)
+        if value is not None:
+            return value if self.batch_first else self.swapped(value)
+        sizes = n.add(Concat(0), self.batch, n.ints_value([self.count, self.hidden]))
+        return n.add(Broadcast(), n.like(n.input(0), 0), sizes)
+
+    def lengths(self) -> Value:
+        """Lengths of the sequences, all of them whole where they are absent."""
+        n, value = self.n, self.n.optional(4)
+        if value is not None:
+            return value
+        time = n.add(Gather(), size_of(n, self.x, 1), n.int_value(0), n.int_value(0))
+        return n.add(Broadcast(), time, self.batch)
+
+    def gates(self, value: Value, order: Sequence[int]) -> list[Value]:
+        """The parts of a weight or bias [D, G * H, ...] along axis 1, in an order."""
+        parts = self.n.add_all(Split(len(order)), value, self.n.int_value(1))
+        return [parts[i] for i in order]
+
+    def weight(self, i: int, order: Sequence[int]) -> Value:
+        """A weight with its gates in our order."""
+        if list(order) == sorted(order):
+            return self.n.input(i)
+        return self.n.add(Concat(1), *self.gates(self.n.input(i), order))
+
+    def bias(self, order: Sequence[int], *, apart: bool = False) -> Value | None:
+        """The sum of the two biases; with `apart`, those of the last gate stay two."""
+        n, value = self.n, self.n.optional(3)
+        if value is None:
+            return None
+        of_input, of_state = n.add_all(Split(2), value, n.int_value(1))
+        first, second = self.gates(of_input, order), self.gates(of_state, order)
+        tail = [first.pop(), second.pop()] if apart else []
+        sums = [n.add(Add(), a, b) for a, b in zip(first, second, strict=True)]
+        listed = [*sums, *tail]
+        return listed[0] if len(listed) == 1 else n.add(Concat(1), *listed)
+
+    def outputs(self, results: list[Value]) -> list[Value]:
+        """Y [N, D, T, H] and states [N, D, H] in ONNX's layout."""
+        n, (every, *states) = self.n, results
+        order = [0, 2, 1, 3] if self.batch_first else [2, 1, 0, 3]
+        last = states if self.batch_first else [self.swapped(s) for s in states]
+        return [n.add(Transpose(), every, n.ints_value(order)), *last]
+
+
+def rnn(n: OnnxNode) -> Imported:
+    r = _Recurrent(n, ["tanh"])
+    op = RNNSequence(**r.attributes)
+    weights = (r.weight(1, [0]), r.weight(2, [0]), r.bias([0]))
+    return r.outputs(n.add_all(op, r.x, r.state(5), r.lengths(), *weights))
+
+
+def gru(n: OnnxNode) -> Imported:
+    r = _Recurrent(n, ["sigmoid", "tanh"])
+    linear = n.flag("linear_before_reset")
+    op = GRUSequence(linear_before_reset=linear, **r.attributes)
+    order = [0, 1, 2]
+    weights = (r.weight(1, order), r.weight(2, order), r.bias(order, apart=linear))
+    return r.outputs(n.add_all(op, r.x, r.state(5), r.lengths(), *weights))
+
+
+def lstm(n: OnnxNode) -> Imported:
+    peepholes = n.optional(7)
+    known = None if peepholes is None else n.constant_of(peepholes)
+    if peepholes is not None and (known is None or np.any(known != 0)):
+        raise n.unsupported("LSTM with peepholes")
+    if n.flag("input_forget"):
+        raise n.unsupported("LSTM with coupled input and forget gates")
+    r = _Recurrent(n, ["sigmoid", "tanh", "tanh"])
+    op = LSTMSequence(**r.attributes)
+    order = [2, 0, 3, 1]
+    weights = (r.weight(1, order), r.weight(2, order), r.bias(order))
+    return r.outputs(n.add_all(op, r.x, r.state(5), r.state(6), r.lengths(), *weights))
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    "RNN": {7: rnn},
+    "GRU": {7: gru},
+    "LSTM": {7: lstm},
+}

@@ -1,0 +1,216 @@
+"""A Plan as JSON and back: what an artefact stores, what `Plan` comparisons and goldens print.
+
+Specs and size expressions stand in tables of their own, each once, because equal layers repeat
+them; a step is a short list. Reading trusts nothing: VerificationError for whatever is not the
+text of a plan. A plan that was read has well-formed parts, no more: `verify_specs` and
+`verify_plan` say whether it may run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from .codec import broken, decode, decoder, encode
+from .dim import Dim, Expr, from_json, to_json
+from .dtype import DType
+from .op import Op
+from .plan import (
+    Buffer,
+    Constant,
+    HostStep,
+    KernelStep,
+    Plan,
+    PlanPort,
+    Region,
+    Step,
+    SymbolSource,
+    Terminal,
+)
+from .specs import SPECS, DimArg, Instr, Operand, PackedB, Program, Spec
+from .target import Target
+from .types import Type
+
+Json = Any
+
+# Fields of a plan that the generic codec reads; regions are written here.
+_PLAN: Mapping[str, Any] = {
+    "name": str,
+    "target_key": str,
+    "precision": str,
+    "inputs": tuple[PlanPort, ...],
+    "outputs": tuple[PlanPort, ...],
+    "slots": tuple[Type, ...],
+    "constants": tuple[Constant, ...],
+    "constant_slots": tuple[tuple[int, int], ...],
+}
+_REGION: Mapping[str, Any] = {
+    "inputs": tuple[int, ...],
+    "outputs": tuple[int, ...],
+    "symbols": tuple[SymbolSource, ...],
+    "terminal": Terminal | None,
+}
+_ints: Callable[[Any], tuple[int, ...]] = decoder(tuple[int, ...])
+_words: Callable[[Any], tuple[str, ...]] = decoder(tuple[str, ...])
+_str: Callable[[Any], str] = decoder(str)
+_int: Callable[[Any], int] = decoder(int)
+_dtype: Callable[[Any], DType] = decoder(DType)
+_maybe_int: Callable[[Any], int | None] = decoder(int | None)
+_slots: Callable[[Any], tuple[int | None, ...]] = decoder(tuple[int | None, ...])
+
+
+def vocabulary() -> str:
+    """16 hex digits that change with any field of anything a plan consists of: a plan that another
+    vocabulary wrote is not read but made again."""
+    parts = (Plan, Region, Buffer, Constant, KernelStep, HostStep, Terminal, SymbolSource, PlanPort)
+    leaves = (Operand, Instr, Program, PackedB, DimArg, Target)
+    text = [
+        f"{c.__name__}({', '.join(f'{f.name}: {f.type}' for f in dataclasses.fields(c))})"
+        for c in (*parts, *leaves, *SPECS.values())
+    ]
+    return hashlib.sha256("\n".join(text).encode()).hexdigest()[:16]
+
+
+# Writing ----------------------------------------------------------------------------------------
+
+
+class _Tables:
+    def __init__(self) -> None:
+        self.specs: dict[Spec, int] = {}
+        self.dims: dict[Expr, int] = {}
+
+    def dim(self, d: Dim) -> Json:
+        """An int as it is, an expression as [its number]."""
+        return [self.dims.setdefault(d, len(self.dims))] if isinstance(d, Expr) else d
+
+    def spec(self, spec: Spec) -> int:
+        return self.specs.setdefault(spec, len(self.specs))
+
+
+def encode_plan(plan: Plan) -> Json:
+    """JSON that decode_plan reads. VerificationError where an operation holds what is no data
+    (a graph: control flow)."""
+    tables = _Tables()
+    regions = [_encode_region(r, tables) for r in plan.regions]
+    return {
+        **{name: encode(getattr(plan, name)) for name in _PLAN},
+        "regions": regions,
+        "specs": [encode(s) for s in tables.specs],
+        "dims": [to_json(d) for d in tables.dims],
+    }
+
+
+def _encode_region(region: Region, tables: _Tables) -> Json:
+    return {
+        **{name: encode(getattr(region, name)) for name in _REGION},
+        "dims": [tables.dim(d) for d in region.dims],
+        "buffers": [_encode_buffer(b, tables) for b in region.buffers],
+        "steps": [_encode_step(s, tables) for s in region.steps],
+    }
+
+
+def _encode_buffer(b: Buffer, tables: _Tables) -> Json:
+    shape = [tables.dim(d) for d in b.shape]
+    place = [b.inside, tables.dim(b.inside_offset)]
+    return [b.kind, b.dtype.value, shape, b.index, b.first, b.last, *place, b.name]
+
+
+def _encode_step(step: Step, tables: _Tables) -> Json:
+    if isinstance(step, HostStep):
+        parts = [encode(step.op), encode(step.inputs), list(step.outputs)]
+        return ["host", *parts, step.name, step.reason, list(step.sources)]
+    parts = [tables.spec(step.spec), list(step.buffers), list(step.dims), tables.dim(step.work)]
+    return ["kernel", *parts, step.name, list(step.sources)]
+
+
+# Reading ----------------------------------------------------------------------------------------
+
+
+def decode_plan(data: Json) -> Plan:
+    """The plan that encode_plan wrote. VerificationError for anything else."""
+    fields = _fields(data, {*_PLAN, "regions", "specs", "dims"}, "a plan")
+    specs: tuple[Spec, ...] = decode(tuple[Spec, ...], fields["specs"])
+    reader = _Reader(specs, [_read_dim(d) for d in _list(fields["dims"])])
+    plain = {name: decode(kind, fields[name]) for name, kind in _PLAN.items()}
+    return Plan(**plain, regions=tuple([reader.region(r) for r in _list(fields["regions"])]))
+
+
+def _fields(data: Json, names: set[str], what: str) -> dict[str, Any]:
+    if type(data) is not dict or set(cast("dict[str, Any]", data)) != names:
+        raise broken(data, f"{what}: {', '.join(sorted(names))}")
+    return cast("dict[str, Any]", data)
+
+
+def _list(data: Json) -> list[Any]:
+    if type(data) is not list:
+        raise broken(data, "a list")
+    return cast("list[Any]", data)
+
+
+def _read_dim(data: Json) -> Expr:
+    found = from_json(data)
+    if not isinstance(found, Expr):
+        raise broken(data, "a size with symbols")
+    return found
+
+
+class _Reader:
+    """Reads regions, whose steps and sizes name entries of the tables."""
+
+    def __init__(self, specs: Sequence[Spec], dims: Sequence[Expr]) -> None:
+        self.specs, self.exprs = specs, dims
+
+    def region(self, data: Json) -> Region:
+        fields = _fields(data, {*_REGION, "dims", "buffers", "steps"}, "a region")
+        plain = {name: decode(kind, fields[name]) for name, kind in _REGION.items()}
+        return Region(
+            **plain,
+            dims=self.dims(fields["dims"]),
+            buffers=tuple([self.buffer(b) for b in _list(fields["buffers"])]),
+            steps=tuple([self.step(s) for s in _list(fields["steps"])]),
+        )
+
+    def dims(self, data: Json) -> tuple[Dim, ...]:
+        return tuple([self.dim(d) for d in _list(data)])
+
+    def dim(self, data: Json) -> Dim:
+        if type(data) is not list:
+            return _int(data)
+        listed = cast("list[Any]", data)
+        return _entry(self.exprs, listed[0] if len(listed) == 1 else None, "a size's number")
+
+    def buffer(self, data: Json) -> Buffer:
+        if len(_list(data)) != 9:
+            raise broken(data, "a buffer's 9 parts")
+        kind, dtype, shape, index, first, last, inside, offset, name = _list(data)
+        return Buffer(
+            _str(kind),
+            _dtype(dtype),
+            self.dims(shape),
+            _int(index),
+            _int(first),
+            _int(last),
+            _maybe_int(inside),
+            self.dim(offset),
+            _str(name),
+        )
+
+    def step(self, data: Json) -> Step:
+        if len(_list(data)) != 7 or _list(data)[0] not in ("host", "kernel"):
+            raise broken(data, "a step's 7 parts")
+        mark, first, second, third, fourth, fifth, sources = _list(data)
+        if mark == "host":
+            op = cast(Op, decode(Op, first))
+            ends = _slots(second), _ints(third)
+            return HostStep(op, *ends, _str(fourth), _str(fifth), _words(sources))
+        spec = _entry(self.specs, first, "a spec's number")
+        tables = _ints(second), _ints(third)
+        return KernelStep(spec, *tables, self.dim(fourth), _str(fifth), _words(sources))
+
+
+def _entry(table: Sequence[Any], number: Any, expected: str) -> Any:
+    if type(number) is not int or not 0 <= number < len(table):
+        raise broken(number, expected)
+    return table[number]

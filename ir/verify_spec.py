@@ -1,0 +1,185 @@
+"""What a kernel generator may rely on, checked spec by spec: programs, types, kinds, panel widths.
+
+`verify_plan` and `RegionTables` keep a step's operands inside their buffers. A generator trusts
+more than that: that a program's instructions are well-formed and typed, that what it stores has
+the type of the operand it stores to, and that packed panels have the Target's width. Lowering
+writes specs for which all of it holds; a spec from a file is believed only after this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from .dtype import DType
+from .errors import VerificationError
+from .scalar import Builder
+from .specs import (
+    SCALAR_OPS,
+    ElementwiseSpec,
+    GatherSpec,
+    GemmSpec,
+    Instr,
+    NormSpec,
+    Operand,
+    Program,
+    ReduceSpec,
+    SoftmaxSpec,
+    Spec,
+)
+from .target import Target
+from .tiles import panel_width
+from .types import MAX_RANK
+from .verify_plan import walks
+
+# Beyond these a spec is no work of lowering, and compiling it would take minutes.
+MAX_INSTRUCTIONS: Final = 4096
+MAX_OPERANDS: Final = 256
+_REDUCTIONS: Final = ("sum", "max", "min", "prod", "any", "all")
+
+
+def verify_specs(specs: Sequence[Spec], target: Target) -> None:
+    """VerificationError where a generator for `target` could be misled."""
+    for spec in specs:
+        where = f"{spec.family} kernel"
+        operands = spec.operands()
+        if len(operands) > MAX_OPERANDS:
+            raise _broken("a kernel has too many operands", where, len(operands), MAX_OPERANDS)
+        if any(len(walk) > MAX_RANK for walk in walks(spec)):
+            raise _broken("a kernel has too many axes", where, "", MAX_RANK)
+        check = _CHECKS.get(type(spec))
+        if check is not None:
+            check(spec, target, where)
+
+
+def _elementwise(s: ElementwiseSpec, _: Target, where: str) -> None:
+    given = _types(s.inputs)
+    _stored(verify_program(s.program, given, where), _types(s.outs), where)
+
+
+def _gemm(s: GemmSpec, target: Target, where: str) -> None:
+    if s.packed is not None and s.packed.nr != (nr := panel_width(target, s.acc.bits)):
+        raise _broken("packed panels have another width", where, s.packed.nr, nr)
+    for operand in (s.a, s.b):
+        fits = operand.dtype.is_float is s.acc.is_float and operand.dtype.bits <= s.acc.bits
+        if not fits or not (operand.dtype.is_float or operand.dtype.is_int):
+            raise _broken("a product's types do not fit", where, operand.dtype, s.acc)
+    results = verify_program(s.epilogue, [s.acc, *_types(s.extras)], where)
+    _stored(results, [s.out.dtype], where)
+
+
+def _reduce(s: ReduceSpec, _: Target, where: str) -> None:
+    if s.kind not in _REDUCTIONS:
+        raise _broken("a reduction of an unknown kind", where, s.kind, ", ".join(_REDUCTIONS))
+    held = verify_program(s.prologue, _types(s.inputs), where)
+    _count(held, 1, where)
+    if s.kind in ("any", "all") and held[0] is not DType.boolean:
+        raise _broken("a reduction's type does not fit its kind", where, held[0], DType.boolean)
+    _stored(verify_program(s.epilogue, [held[0], held[0]], where), [s.out.dtype], where)
+
+
+def _softmax(s: SoftmaxSpec, _: Target, where: str) -> None:
+    held = verify_program(s.prologue, _types(s.inputs), where)
+    _count(held, 1, where)
+    _floats([*held, s.out.dtype], where)
+
+
+def _norm(s: NormSpec, _: Target, where: str) -> None:
+    held = verify_program(s.prologue, _types(s.inputs), where)
+    _count(held, 1, where)
+    made = verify_program(s.epilogue, [held[0], *_types(s.extras)], where)
+    _count(made, 1, where)
+    if len(s.outs) not in (1, 2):
+        raise _broken("a normalisation has too many outputs", where, len(s.outs), "1 or 2")
+    _floats([*held, *made, *_types(s.outs)], where)
+
+
+def _gather(s: GatherSpec, _: Target, where: str) -> None:
+    if s.out_of_range not in ("error", "zeros"):
+        raise _broken("no rule for indices out of range", where, s.out_of_range, "error, zeros")
+    if not s.index.dtype.is_int or s.index.dtype.bits < 8:
+        raise _broken("an index is no whole number", where, s.index.dtype, "an integer type")
+    _stored([s.data.dtype], [s.out.dtype], where)
+
+
+# What each family's generator relies on. Families that are not listed rely on walks() alone.
+_CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
+    ElementwiseSpec: _elementwise,
+    GemmSpec: _gemm,
+    ReduceSpec: _reduce,
+    SoftmaxSpec: _softmax,
+    NormSpec: _norm,
+    GatherSpec: _gather,
+}
+
+
+def verify_program(program: Program, inputs: Sequence[DType], where: str) -> list[DType]:
+    """The types of a program's results, its instructions checked one by one."""
+    count = len(program.instrs)
+    if count > MAX_INSTRUCTIONS or len(program.results) > MAX_OPERANDS:
+        raise _broken("a scalar program is too long", where, count, MAX_INSTRUCTIONS)
+    found: list[DType] = []
+    for instr in program.instrs:
+        made = _instruction(instr, found, inputs, where)
+        if made is not instr.dtype:
+            got = f"{instr.op}: {instr.dtype}"
+            raise _broken("an instruction has another type", where, got, made)
+        found.append(made)
+    for r in program.results:
+        if not 0 <= r < count:
+            raise _broken("a program's result is no instruction", where, r, f"0..{count - 1}")
+    return [found[r] for r in program.results]
+
+
+def _instruction(
+    instr: Instr, found: Sequence[DType], inputs: Sequence[DType], where: str
+) -> DType:
+    """The type an instruction's value has."""
+    wanted = 1 if instr.op == "input" else SCALAR_OPS.get(instr.op)
+    if wanted is None or len(instr.args) != wanted:
+        raise _broken("no such scalar operation", where, f"{instr.op} of {len(instr.args)}", None)
+    known = inputs if instr.op == "input" else found
+    for a in instr.args:
+        if not 0 <= a < len(known):
+            got = f"{instr.op} of number {a}"
+            raise _broken("an instruction reads what there is not", where, got, len(known))
+    if instr.op == "input":
+        return inputs[instr.args[0]]
+    if instr.dtype in (DType.dynamic, DType.string) or instr.dtype.is_complex:
+        raise _broken("a scalar program cannot hold this type", where, instr.dtype, None)
+    if instr.op == "const":
+        if not isinstance(instr.value, bool | int | float):
+            raise _broken("a constant without a value", where, instr.value, instr.dtype)
+        if not instr.dtype.is_float and isinstance(instr.value, float):
+            raise _broken("a constant of another type", where, instr.value, instr.dtype)
+        return instr.dtype
+    if instr.op == "cast":
+        return instr.dtype
+    builder = Builder()
+    args = [builder.input(n, found[a]) for n, a in enumerate(instr.args)]
+    return builder.op(instr.op, *args).dtype
+
+
+def _types(operands: Sequence[Operand]) -> list[DType]:
+    return [o.dtype for o in operands]
+
+
+def _stored(results: Sequence[DType], outs: Sequence[DType], where: str) -> None:
+    """What is stored has the type of where it is stored."""
+    if list(results) != list(outs):
+        got, expected = (", ".join(map(str, t)) for t in (results, outs))
+        raise _broken("a kernel stores other types than its outputs have", where, got, expected)
+
+
+def _count(results: Sequence[DType], count: int, where: str) -> None:
+    if len(results) != count:
+        raise _broken("a program has not as many results as it needs", where, len(results), count)
+
+
+def _floats(types: Sequence[DType], where: str) -> None:
+    if not all(t.is_float for t in types):
+        raise _broken("a kernel of floats has another type", where, ", ".join(map(str, types)), "")
+
+
+def _broken(what: str, where: str, got: object, expected: object) -> VerificationError:
+    return VerificationError(what, where=where, got=str(got)[:200], expected=expected)

@@ -1,0 +1,279 @@
+"""The artefact (.irc): a portable graph, its weights once, and plans for machines that ran it.
+
+Sections of the container (container.py): "weights" is the content of the graph's .bin, "graph" its
+XML text, "derived" holds arrays that passes made of weights, and each "plan" is JSON: a Plan and,
+per weight source, which bytes of which section it is. The manifest says for which options and
+which Target each plan was made; options are data that this module compares and never reads.
+
+A plan is used where options, Target, irc's version and the plan's vocabulary are those at hand;
+otherwise the caller makes one again from the graph. Nothing is executed from a file, and nothing
+in it is believed: every field is checked, then specs and plan are verified as if forged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import math
+import mmap
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ir.codec import broken, decode
+from ..ir.dtype import DType
+from ..ir.errors import ArtifactError, Error, MemoryLimitError, VerificationError
+from ..ir.plan import Plan
+from ..ir.plan_codec import decode_plan, vocabulary
+from ..ir.target import Target
+from ..ir.types import MAX_RANK
+from ..ir.verify_plan import verify_plan
+from ..ir.verify_spec import verify_specs
+from .container import Bytes
+from .container_reader import Container, Piece
+from .memory import aligned_bytes, default_max_memory, human
+
+Array = npt.NDArray[Any]
+Options = Mapping[str, Any]
+
+WEIGHTS: Final = "weights"
+GRAPH: Final = "graph"
+DERIVED: Final = "derived"
+PLAN: Final = "plan"
+# From this size on an array has pages of its own, which go back to the system with it.
+_OWN_PAGES: Final = 1 << 20
+_MAX_ELEMENTS: Final = 1 << 47
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an array lies: `offset` bytes into a section."""
+
+    section: int
+    offset: int
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.numpy.itemsize
+
+
+@functools.cache
+def version() -> str:
+    """irc's version and the vocabulary of its plans: a plan of another one is made again."""
+    try:
+        number = importlib.metadata.version("irc-compiler")
+    except importlib.metadata.PackageNotFoundError:
+        number = "unknown"
+    return f"{number} {vocabulary()}"
+
+
+@dataclass(frozen=True, eq=False)
+class PlanEntry:
+    """A plan that the manifest lists: what it was made for, and its section."""
+
+    options: Options
+    target: Target
+    section: int
+
+
+class Artifact:
+    """An open artefact. Everything it returns was checked against its digest first.
+
+    options: those of the net that was exported. plans: the plans that this irc can use (made by
+    the same version), for whatever Target. All damage is an ArtifactError; MemoryLimitError where
+    arrays would take more than `max_memory` bytes. It stays readable when its file is replaced.
+    """
+
+    def __init__(
+        self, source: str | os.PathLike[str] | Bytes, *, max_memory: int | None = None
+    ) -> None:
+        self._file = Container(source)
+        self.max_memory = default_max_memory() if max_memory is None else max_memory
+        self.name = self._file.name
+        content = self._file.content
+        self.options = self._options(content)
+        self._graph = self._section(content, "graph", GRAPH)
+        self._weights = self._section(content, "weights", WEIGHTS)
+        listed = content.get("plans")
+        if not isinstance(listed, list):
+            raise self._file.fail("the manifest lists no plans", repr(listed)[:80], "a list")
+        self.plans = [p for entry in listed if (p := self._entry(entry)) is not None]
+
+    def _options(self, entry: dict[str, Any]) -> Options:
+        found = entry.get("options")
+        if not isinstance(found, dict):
+            raise self._file.fail("the manifest has no options", repr(found)[:80], "an object")
+        return found
+
+    def _section(self, entry: dict[str, Any], name: str, kind: str) -> int:
+        number, sections = entry.get(name), self._file.sections
+        known = type(number) is int and 0 <= number < len(sections)
+        if not known or sections[cast(int, number)].kind != kind:
+            expected = f"the number of a section of kind {kind!r}"
+            raise self._file.fail(f"the manifest's {name} is wrong", repr(number)[:80], expected)
+        return cast(int, number)
+
+    def _entry(self, entry: Any) -> PlanEntry | None:
+        if not isinstance(entry, dict) or not isinstance(entry.get("version"), str):
+            raise self._file.fail("the manifest lists a bad plan", repr(entry)[:80])
+        if entry["version"] != version():
+            return None
+        with self.blamed("the manifest lists a bad plan"):
+            target = Target.from_dict(entry.get("target"))
+        return PlanEntry(self._options(entry), target, self._section(entry, "section", PLAN))
+
+    def find(self, options: Options, target: Target) -> PlanEntry | None:
+        """The plan for these options and this Target."""
+        fitting = (p for p in self.plans if p.target == target and p.options == options)
+        return next(fitting, None)
+
+    @contextlib.contextmanager
+    def blamed(self, what: str, section: int | None = None) -> Iterator[None]:
+        """Errors inside the block are the file's fault: ArtifactErrors that say so."""
+        try:
+            yield
+        except (ArtifactError, MemoryLimitError, MemoryError):
+            raise
+        except Error as error:
+            parts = [f"{k} {v}" for k, v in (("got", error.got), ("at", error.where)) if v]
+            got = "; ".join([error.what, *parts])
+            raise self._file.fail(what, got[:500], error.expected, section=section) from error
+        except Exception as error:
+            # What a generator or an operation makes of data that only looks right.
+            got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+            raise self._file.fail(what, got, section=section) from error
+
+    def read_graph(self) -> tuple[bytes, Array]:
+        """The graph's XML text and the content of its .bin, after a check of the whole file."""
+        text, weights = (self._file.sections[n] for n in (self._graph, self._weights))
+        self._check_memory(text.size + weights.size)
+        memory, data = bytearray(text.size), _memory(weights.size)
+        pieces = [Piece(text.offset, memoryview(memory)), Piece(weights.offset, data.data)]
+        self._file.read_all(pieces)
+        data.flags.writeable = False
+        return bytes(memory), data
+
+    def read_plan(self, entry: PlanEntry) -> tuple[Plan, Mapping[int, Array]]:
+        """A verified plan and the arrays behind its constants, after a check of the whole file.
+
+        The mapping gives each array away with the plan's last constant that is made from it: one
+        that is packed needs its memory no longer.
+        """
+        data = self._file.parse(self._file.read(entry.section), "plan")
+        with self.blamed("a stored plan is broken", entry.section):
+            if set(data) != {"plan", "weights"}:
+                raise broken(sorted(data)[:9], "plan, weights")
+            plan = decode_plan(data["plan"])
+            if plan.target_key != entry.target.key():
+                got, wanted = plan.target_key, entry.target.key()
+                raise VerificationError("the plan is for another Target", got=got, expected=wanted)
+            verify_specs(plan.specs(), entry.target)
+            verify_plan(plan)
+            places = self._places(plan, data["weights"])
+        return plan, _Weights(plan, self._arrays(places))
+
+    def _places(self, plan: Plan, table: Any) -> list[_Place]:
+        """The places of all weight sources. No two overlap unless they are the same bytes."""
+        if not isinstance(table, list):
+            raise broken(table, "a table of weights")
+        listed = [decode(tuple[int, int, DType, tuple[int, ...]], e) for e in table]
+        places = [_Place(*e) for e in listed]
+        for p in places:
+            self._check_place(p)
+        for c in plan.constants:
+            if not 0 <= c.source < len(places):
+                raise broken(c.source, f"a weight's number, below {len(places)}")
+            if c.dtype is not places[c.source].dtype or c.shape != places[c.source].shape:
+                raise broken(places[c.source], f"{c.dtype}{list(c.shape)}")
+        ranges = sorted({(p.section, p.offset, p.nbytes) for p in places if p.nbytes})
+        for (section, offset, size), after in zip(ranges, ranges[1:], strict=False):
+            if section == after[0] and offset + size > after[1]:
+                raise broken(after, "arrays that do not overlap")
+        return places
+
+    def _check_place(self, p: _Place) -> None:
+        sections = self._file.sections
+        good = 0 <= p.section < len(sections) and sections[p.section].kind in (WEIGHTS, DERIVED)
+        if not good or len(p.shape) > MAX_RANK or any(d < 0 for d in p.shape):
+            raise broken(p, "an array of the weights")
+        if p.dtype in (DType.dynamic, DType.string) or math.prod(p.shape) > _MAX_ELEMENTS:
+            raise broken(p, "an array of numbers")
+        size = sections[p.section].size
+        if p.offset < 0 or p.offset + p.nbytes > size:
+            raise broken(p, f"an array within the section's {size} bytes")
+
+    def _arrays(self, places: Sequence[_Place]) -> dict[int, Array]:
+        """The arrays, each in memory of its own; equal bytes are one array's."""
+        sections = self._file.sections
+        sizes = {(p.section, p.offset): p.nbytes for p in places if p.nbytes}
+        self._check_memory(sum(sizes.values()))
+        held = {key: _memory(size) for key, size in sizes.items()}
+        pieces = [Piece(sections[s].offset + at, m.data) for (s, at), m in held.items()]
+        self._file.read_all(pieces)
+        arrays: dict[int, Array] = {}
+        for n, p in enumerate(places):
+            raw = held[p.section, p.offset] if p.nbytes else np.empty(0, np.uint8)
+            if p.dtype is DType.boolean:
+                raw = (raw != 0).view(np.uint8)  # any byte but 0 is true; NumPy knows 0 and 1
+            arrays[n] = raw.view(p.dtype.numpy).reshape(p.shape)
+            arrays[n].flags.writeable = False
+        return arrays
+
+    def _check_memory(self, size: int) -> None:
+        if size > self.max_memory:
+            raise MemoryLimitError(
+                "the artefact's weights do not fit into the memory allowed",
+                where=self.name,
+                got=human(size),
+                expected=f"at most {human(self.max_memory)} (max_memory)",
+                fix="raise max_memory",
+            )
+
+    def copy_to(self, stream: BinaryIO) -> None:
+        """Write the whole artefact again, after a check of all of it."""
+        self._file.copy_to(stream)
+
+
+def _memory(size: int) -> Array:
+    """Bytes of our own, aligned. Large ones are pages that go back when they are dropped (the C
+    library would keep them for later)."""
+    if size < _OWN_PAGES:
+        return aligned_bytes(size)
+    try:
+        pages = mmap.mmap(-1, size)
+    except (OSError, MemoryError) as error:
+        raise MemoryLimitError("no memory for the artefact's weights", got=human(size)) from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
+
+
+class _Weights(Mapping[int, Array]):
+    """The arrays of a plan, each given away with the last constant that is made from it."""
+
+    def __init__(self, plan: Plan, arrays: dict[int, Array]) -> None:
+        self._arrays = arrays
+        self._left = dict.fromkeys(arrays, 0)
+        for c in plan.constants:
+            self._left[c.source] += 1
+
+    def __getitem__(self, source: int) -> Array:
+        found = self._arrays[source]
+        self._left[source] -= 1
+        if self._left[source] <= 0:
+            del self._arrays[source]
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)

@@ -1,0 +1,74 @@
+"""Bound calls: fixed input and output arrays, nothing allocated or checked per call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .context import Context
+from .frames import Stretch
+from .threads import watch_forks
+from .words import CALL_BUSY
+
+if TYPE_CHECKING:
+    from .session import Session
+
+Array = npt.NDArray[Any]
+
+
+class BoundCall:
+    """`call()` runs on the bound inputs and returns `result` (the list of outputs; it may be
+    replaced by any object that shows them). One thread at a time."""
+
+    def __init__(self, session: Session, inputs: list[Any]) -> None:
+        self._session, self._inputs = session, inputs
+        self._context = Context(session)
+        self._copies: list[tuple[Array, Array]] = []
+        self._slow = True
+        if session.order is not None:
+            session.admit(inputs)
+            pick, order = session.order
+            arrays = [inputs[n] for n in pick]
+            frame = self._context.frame(0, tuple([a.shape for a in arrays]))
+            session.compare(0, frame, arrays)
+            self._copies, outputs = frame.fix(arrays)
+            self.outputs = [outputs[n] for n in order]
+            self._frame = frame
+            stretch = frame.stretches[0]
+            assert isinstance(stretch, Stretch)
+            self._stretch = stretch
+            self._native, self._argument = stretch.native, stretch.argument
+            self._slow = bool(self._copies)
+            watch_forks(self)
+        else:
+            self.outputs = session.run_regions(self._context, inputs)
+        self.result: Any = self.outputs
+
+    def __call__(self) -> Any:
+        if self._slow:
+            return self._call_slowly()
+        status = self._native(self._argument)
+        if status:
+            self._stretch.resume(status)
+        return self.result
+
+    def _call_slowly(self) -> Any:
+        if self._copies:
+            for mine, array in self._copies:
+                mine[...] = array
+            self._stretch.run()
+            return self.result
+        fresh = self._session.run_regions(self._context, self._inputs)
+        for n, value in enumerate(fresh):
+            old = self.outputs[n]
+            if isinstance(old, np.ndarray) and old.shape == value.shape:
+                old[...] = value
+            else:
+                self.outputs[n] = value
+        return self.result
+
+    def after_fork(self) -> None:
+        """In a child no other thread is running this call."""
+        self._stretch.call[CALL_BUSY] = 0

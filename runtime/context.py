@@ -1,0 +1,68 @@
+"""Contexts: what one run at a time needs, beside code and constants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy.typing as npt
+
+from .frames import Frame
+from .memory import aligned_bytes, round_up
+from .regions import Layout
+
+if TYPE_CHECKING:
+    from .session import Session
+
+Array = npt.NDArray[Any]
+Shapes = tuple[tuple[int, ...], ...]
+
+# Shapes whose tables a context keeps (the oldest goes).
+_FRAMES: Final = 64
+
+
+def remember(table: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
+    """Keep at most `limit` entries, the oldest go; other threads may be at it too."""
+    try:
+        while len(table) >= limit:
+            table.pop(next(iter(table)), None)
+    except (RuntimeError, StopIteration):
+        pass
+    table[key] = value
+
+
+class Context:
+    """One run at a time: the arena, scratch, and frames per (region, shapes)."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.arena: Array = aligned_bytes(0)
+        # Workers' scratch areas must not share a cache line.
+        self.stride = int(round_up(session.program.scratch)) + 64
+        self.scratch = aligned_bytes(self.stride * session.limits.threads)
+        self.frames: dict[tuple[int, Shapes], Frame] = {}
+        self.last: Frame | None = None  # of the last simple run
+
+    def frame(self, number: int, shapes: Shapes) -> Frame:
+        """The region's tables for these shapes, with the arena large enough."""
+        key = (number, shapes)
+        found = self.frames.pop(key, None)
+        if found is None:
+            code = self.session.codes[number]
+            layout = self.session.layout(number, shapes)
+            self._reserve(layout)
+            gang = self.session.gang_address
+            found = Frame(code, layout, self.arena, self.scratch, self.stride, gang)
+            while len(self.frames) >= _FRAMES:
+                del self.frames[next(iter(self.frames))]
+        self.frames[key] = found
+        return found
+
+    def _reserve(self, layout: Layout) -> None:
+        need = layout.placement.peak
+        if need > len(self.arena):
+            # Pages that are never touched cost nothing: room for shapes that grow.
+            room = need if self.session.static else need + (need >> 2)
+            # Frames hold addresses in the old arena: with them it can go.
+            self.frames.clear()
+            self.last = None
+            self.arena = aligned_bytes(min(room, max(need, self.session.limits.max_memory)))

@@ -1,0 +1,143 @@
+"""The command line: results, messages, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from models.oracles import run_onnxruntime
+
+import irc
+from irc.cli.main import main
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DIGITS = ROOT / "samples" / "digits"
+
+
+def irc_command(
+    *words: str, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "irc", *words],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copy(DIGITS / "digits.onnx", tmp_path / "model.onnx")
+    images = np.load(DIGITS / "held_out.npz")["images"]
+    np.save(tmp_path / "batch.npy", (images[:9].reshape(9, 64) / 16).astype(np.float32))
+    return tmp_path
+
+
+def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert "97.78% of 360 images" in out and "same digits" in out
+    assert "says 7, is 3" in out
+    plan = out.split("the fused plan\n")[1].splitlines()
+    assert [line.split()[1] for line in plan] == ["gemm"] * 4 + ["softmax"]
+
+
+def test_convert_compile_run(folder: Path) -> None:
+    assert irc_command("convert", "model.onnx", "-o", "m.xml", cwd=folder).returncode == 0
+    compiled = irc_command("compile", "m.xml", "-o", "m.irc", cwd=folder)
+    assert compiled.returncode == 0
+    assert "precision  f32" in compiled.stdout and "0 in Python" in compiled.stdout
+    x = np.load(folder / "batch.npy")
+    wanted = run_onnxruntime(DIGITS / "digits.onnx", {"image": x})["probabilities"]
+    for model in ("model.onnx", "m.xml", "m.irc"):
+        done = irc_command("run", model, "--input", "image=batch.npy", "-o", "y.npz", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("probabilities  float32[9, 10]")
+        got = np.load(folder / "y.npz")["probabilities"]
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+        (folder / "y.npz").unlink()
+
+
+def test_inspect_says_what_a_model_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(DIGITS / "digits.onnx"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == 1
+    assert found["inputs"] == [{"name": "image", "dtype": "f32", "shape": ["N", 64]}]
+    layers = [(64, 64), (64, 64), (64, 32), (32, 10)]
+    assert found["parameters"] == sum(k * n + n for k, n in layers)
+    products = sum(2 * k * n for k, n in layers)
+    # Per row: the products, one addition of a bias and one Relu per element.
+    assert found["flops"].endswith("*N") and int(found["flops"][:-2]) >= products
+    assert found["operations_after"] == {"Gemm": 4, "Softmax": 1}
+
+
+BAD = {
+    "no verb": ([], 2, "usage: irc VERB"),
+    "unknown verb": (["fly"], 2, "unknown verb 'fly'"),
+    "unknown option": (["inspect", "model.onnx", "--fast"], 2, "--fast"),
+    "missing file": (["inspect", "none.onnx"], 3, "none.onnx"),
+    "unknown kind": (["inspect", "batch.npy"], 3, ".onnx or .xml"),
+    "wrong output": (["convert", "model.onnx", "-o", "m.txt"], 2, "*.xml"),
+    "unknown input": (["run", "model.onnx", "--input", "z=batch.npy"], 5, "image"),
+    "missing input": (["run", "model.onnx"], 5, "image"),
+    "pickled input": (["run", "model.onnx", "--input", "image=objects.npy"], 5, "objects.npy"),
+    "unreadable shape": (["run", "model.onnx", "--shape", "image=1;2"], 2, "1;2"),
+    "wrong size": (["compile", "model.onnx", "-o", "m.irc", "--shape", "image=4,63"], 2, "63"),
+    "unsupported": (["inspect", "strange.onnx"], 4, "Strange"),
+    "garbage": (["inspect", "garbage.onnx"], 3, "garbage.onnx"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_usage(
+    name: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from onnx import TensorProto, helper, save
+
+    np.save(folder / "objects.npy", np.array([{}, 1], dtype=object), allow_pickle=True)
+    (folder / "garbage.onnx").write_bytes(b"\xff" * 100)
+    node = helper.make_node("Strange", ["x"], ["y"], domain="nobody")
+    value = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in "xy"]
+    graph = helper.make_graph([node], "g", value[:1], value[1:])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("nobody", 1)]
+    save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "strange.onnx")
+
+    words, code, text = BAD[name]
+    before = sorted(p.name for p in folder.iterdir())
+    monkeypatch.chdir(folder)
+    assert main(words) == code
+    done = capsys.readouterr()
+    assert text in done.err
+    assert "internal error" not in done.err and done.out == ""
+    assert sorted(p.name for p in folder.iterdir()) == before
+
+
+def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    from irc.cli.main import VERBS
+
+    for name, verb in VERBS.items():
+        assert main([name, "--help"]) == 0
+        assert verb.example in capsys.readouterr().out
+
+
+def test_a_closed_pipe_is_no_error(folder: Path) -> None:
+    script = f"{sys.executable} -m irc inspect model.onnx | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "0" and done.stderr == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"irc {irc.__version__}\n"

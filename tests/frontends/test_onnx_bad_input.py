@@ -1,0 +1,399 @@
+"""Broken and hostile ONNX files: one error that says what, where, got and expected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from irc.compiler.frontends.onnx.reader import read_onnx
+from irc.ir.errors import (
+    Error,
+    MemoryLimitError,
+    ModelFormatError,
+    ShapeError,
+    UnsupportedOperationError,
+)
+from models import small
+from onnx import TensorProto, helper, numpy_helper
+
+F32 = np.float32
+FLOAT = TensorProto.FLOAT
+
+
+def model_of(
+    nodes: list[onnx.NodeProto],
+    outputs: list[str],
+    initializers: list[TensorProto] | None = None,
+    opset: int = 17,
+    **graph_parts: Any,
+) -> onnx.ModelProto:
+    """A model with the input x, f32 [2, 3], and outputs of unknown shape."""
+    ports = [helper.make_tensor_value_info("x", FLOAT, [2, 3])]
+    ends = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph(nodes, "g", ports, ends, initializers or [], **graph_parts)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def node(op_type: str, inputs: list[str], outputs: list[str], **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(op_type, inputs, outputs, **attributes)
+
+
+def refused(source: Any, kind: type[Error], *parts: str, **options: Any) -> Error:
+    """Read a model that has to be refused, quickly, with these parts in the message."""
+    start = time.monotonic()
+    with pytest.raises(kind) as caught:
+        read_onnx(source, **options)
+    assert time.monotonic() - start < 5
+    text = str(caught.value)
+    for part in parts:
+        assert part in text, text
+    assert caught.value.where is not None
+    return caught.value
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"", "empty"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+        (b"<?xml version='1.0'?><net/>", "no ONNX model"),
+        (b"\x00\xff" * 500, "no ONNX model"),
+        (b"PK\x03\x04" + bytes(3000), "no ONNX model"),
+        (b"\x08\x08", "without a graph"),
+    ],
+)
+def test_files_that_are_no_model(tmp_path: Path, content: bytes, part: str) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    refused(path, ModelFormatError, part, str(path))
+    refused(content, ModelFormatError, part, "<bytes>")
+
+
+def test_a_model_cut_short_at_any_length() -> None:
+    text = small.mlp((64, 40, 3), 2).SerializeToString()
+    for size in [*range(0, 400, 7), *range(400, len(text), 611)]:
+        with pytest.raises(ModelFormatError):
+            read_onnx(text[:size])
+
+
+def test_any_byte_changed_gives_an_error_or_a_graph() -> None:
+    text = bytearray(small.mlp((3, 4), 2, dense="Gemm").SerializeToString())
+    for position in range(len(text)):
+        for flip in (0x01, 0x80, 0xFF):
+            changed = bytearray(text)
+            changed[position] ^= flip
+            try:
+                read_onnx(bytes(changed), max_memory=1 << 28)
+            except Error:
+                pass
+
+
+def test_paths_that_are_no_file(tmp_path: Path) -> None:
+    refused(tmp_path / "none.onnx", ModelFormatError, "cannot open")
+    refused(tmp_path, ModelFormatError, "directory")
+    with pytest.raises(ModelFormatError, match="no ONNX model"):
+        read_onnx(3)  # type: ignore[arg-type]
+
+
+def test_memory_limit_of_files_and_tensors(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(small.mlp((64, 64), 2), path)
+    refused(path, MemoryLimitError, "max_memory", max_memory=1000)
+    bomb = TensorProto(name="w", data_type=FLOAT, dims=[2**20, 2**20, 2**20])
+    model = model_of([node("Add", ["x", "w"], ["y"])], ["y"], [bomb])
+    refused(model, MemoryLimitError, "'w'".replace("'", '"'), max_memory=1 << 30)
+    refused(model, ModelFormatError, "no data")
+
+
+# Model and graph --------------------------------------------------------------------------------
+
+
+def edited(change: Callable[[onnx.ModelProto], Any]) -> onnx.ModelProto:
+    model = model_of(
+        [node("Relu", ["x"], ["a"], name="first"), node("Add", ["a", "w"], ["y"], name="second")],
+        ["y"],
+        [numpy_helper.from_array(np.ones(3, F32), "w")],
+    )
+    change(model)
+    return model
+
+
+def _extend(field: Any, value: Any) -> None:
+    field.extend([value])
+
+
+PORT = helper.make_tensor_value_info("x", FLOAT, [2, 3])
+BROKEN_GRAPHS: dict[str, tuple[Callable[[onnx.ModelProto], Any], tuple[str, ...]]] = {
+    "no graph": (lambda m: m.ClearField("graph"), ("without a graph",)),
+    "no IR version": (lambda m: m.ClearField("ir_version"), ("IR version",)),
+    "no outputs": (lambda m: m.graph.ClearField("output"), ("no outputs",)),
+    "no opset": (lambda m: m.ClearField("opset_import"), ("imports no operator set",)),
+    "two opsets": (
+        lambda m: m.opset_import.add(domain="ai.onnx", version=11),
+        ("two versions", "17 and 11"),
+    ),
+    "opset 0": (lambda m: setattr(m.opset_import[0], "version", 0), ("does not exist",)),
+    "two inputs": (lambda m: _extend(m.graph.input, PORT), ("two inputs", '"x"')),
+    "unnamed input": (lambda m: setattr(m.graph.input[0], "name", ""), ("no name", "input 0")),
+    "untyped input": (lambda m: m.graph.input[0].ClearField("type"), ("no type", '"x"')),
+    "unknown type": (
+        lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 77),
+        ("unknown element type", "77"),
+    ),
+    "negative size": (
+        lambda m: setattr(m.graph.input[0].type.tensor_type.shape.dim[1], "dim_value", -3),
+        ("negative size", "axis 1"),
+    ),
+    "bad symbol": (
+        lambda m: setattr(m.graph.input[0].type.tensor_type.shape.dim[1], "dim_param", "a\nb"),
+        ("unusable name",),
+    ),
+    "two initialisers": (
+        lambda m: _extend(m.graph.initializer, m.graph.initializer[0]),
+        ("two initialisers", '"w"'),
+    ),
+    "unnamed initialiser": (
+        lambda m: setattr(m.graph.initializer[0], "name", ""),
+        ("no name", "initialiser 0"),
+    ),
+    "two outputs": (lambda m: _extend(m.graph.output, m.graph.output[0]), ("two outputs", '"y"')),
+    "unknown output": (
+        lambda m: setattr(m.graph.output[0], "name", "yy"),
+        ("nothing defines", '"yy"', 'nearest name is "y"'),
+    ),
+    "unknown input": (
+        lambda m: m.graph.node[1].input.__setitem__(0, "b"),
+        ("nothing defines", '"b"', 'node "second" (Add)'),
+    ),
+    "name defined twice": (
+        lambda m: m.graph.node[1].output.__setitem__(0, "a"),
+        ("defined twice", '"a"', '"first"', '"second"'),
+    ),
+    "input defined again": (
+        lambda m: m.graph.node[1].output.__setitem__(0, "w"),
+        ("defined twice", '"w"', "initialiser"),
+    ),
+    "cycle": (
+        lambda m: m.graph.node[0].input.__setitem__(0, "y"),
+        ("cycle", '"first"', '"second"', "->"),
+    ),
+    "missing input": (
+        lambda m: m.graph.node[1].input.__setitem__(1, ""),
+        ("second", "wrong number of inputs", "expected: 2"),
+    ),
+    "missing first input": (
+        lambda m: m.graph.node[1].input.__setitem__(0, ""),
+        ("second", "input 0", "missing"),
+    ),
+    "too many inputs": (
+        lambda m: m.graph.node[0].input.append("w"),
+        ("first", "wrong number of inputs", "expected: 1"),
+    ),
+    "too many outputs": (
+        lambda m: m.graph.node[0].output.append("z"),
+        ("first", "wrong number of outputs"),
+    ),
+    "unknown attribute": (
+        lambda m: m.graph.node[0].attribute.extend([helper.make_attribute("alpha", 1.0)]),
+        ("first", "alpha", "no attributes"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_GRAPHS)
+def test_broken_graphs(name: str) -> None:
+    change, parts = BROKEN_GRAPHS[name]
+    refused(edited(change), ModelFormatError, "<ModelProto>", *parts)
+
+
+# Nodes ------------------------------------------------------------------------------------------
+
+W34, I64 = np.ones((3, 4), F32), np.int64
+BROKEN_NODES: dict[str, tuple[onnx.ModelProto, type[Error], tuple[str, ...]]] = {
+    "inner sizes": (
+        small.op_model("MatMul", {"x": ((2, 5), F32), "w": W34}, check=False),
+        ShapeError,
+        ("MatMul", "5", "3"),
+    ),
+    "element type": (
+        small.op_model("Relu", {"x": ((2,), np.uint8)}, {"y": ((2,), np.uint8)}, check=False),
+        ShapeError,
+        ("Relu", "u8", "f32", "since 14"),
+    ),
+    "element type of an old version": (
+        small.op_model("Gemm", {"a": ((2, 3), I64), "b": ((3, 2), I64), "c": ((2,), I64)},
+            {"y": ((2, 2), I64)}, 7, check=False),
+        ShapeError,
+        ("Gemm", "i64", "since 7", "f16, f32, f64"),
+    ),
+    "mixed types": (
+        small.op_model("Add", {"x": ((2,), F32), "z": ((2,), I64)}, {"y": ((2,), F32)},
+            check=False),
+        ShapeError,
+        ("one element type", "f32, i64"),
+    ),
+    "broadcast": (
+        small.op_model("Add", {"x": ((2, 3), F32), "z": ((4,), F32)}, {"y": ((2,), F32)},
+            check=False),
+        ShapeError,
+        ("broadcast", "/Add"),
+    ),
+    "Gemm of rank 3": (
+        small.op_model("Gemm", {"a": ((1, 2, 3), F32), "b": W34}, {"y": ((1,), F32)}, check=False),
+        ShapeError,
+        ("no matrix", "rank 2"),
+    ),
+    "C that broadcasts up": (
+        small.op_model("Gemm", {"a": ((1, 3), F32), "b": W34, "c": np.ones((2, 4), F32)},
+            {"y": ((2, 4), F32)}, check=False),
+        ShapeError,
+        ("C does not broadcast",),
+    ),
+    "axis": (
+        small.op_model("Softmax", {"x": ((2, 3), F32)}, {"y": ((2, 3), F32)}, axis=2, check=False),
+        ShapeError,
+        ("axis", "-2..1"),
+    ),
+    "attribute type": (
+        small.op_model("Softmax", {"x": ((2,), F32)}, {"y": ((2,), F32)}, axis="1", check=False),
+        ModelFormatError,
+        ("'axis'", "a string", "an int"),
+    ),
+    "attribute missing": (
+        small.op_model("Cast", {"x": ((2,), F32)}, {"y": ((2,), F32)}, check=False),
+        ModelFormatError,
+        ("'to'", "missing"),
+    ),
+    "cast to nothing": (
+        small.op_model("Cast", {"x": ((2,), F32)}, {"y": ((2,), F32)}, to=99, check=False),
+        ModelFormatError,
+        ("unknown element type", "99"),
+    ),
+    "perm": (
+        small.op_model("Transpose", {"x": ((2, 3), F32)}, {"y": ((2, 3), F32)}, perm=[0, 0],
+            check=False),
+        ShapeError,
+        ("perm", "every axis"),
+    ),
+    "reshape": (
+        small.op_model("Reshape", {"x": ((2, 3), F32), "s": np.array([4, -1])},
+            {"y": ((4, 1), F32)}, check=False),
+        ShapeError,
+        ("Reshape", "whole number"),
+    ),
+    "output type": (
+        small.op_model("Shape", {"x": ((2, 3), F32)}, {"y": ((2,), F32)}, check=False),
+        ShapeError,
+        ('output "y"', "f32", "i64[2]"),
+    ),
+    "output shape": (
+        small.op_model("Relu", {"x": ((2, 3), F32)}, {"y": ((2, 4), F32)}, check=False),
+        ShapeError,
+        ('output "y"', "f32[2, 4]", "f32[2, 3]", 'declared_shapes="ignore"'),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN_NODES)
+def test_broken_nodes(name: str) -> None:
+    model, kind, parts = BROKEN_NODES[name]
+    refused(model, kind, *parts)
+
+
+def test_declared_shapes_can_be_ignored() -> None:
+    model = BROKEN_NODES["output shape"][0]
+    graph = read_onnx(model, declared_shapes="ignore")
+    assert str(graph.node(graph.results[0]).types[0]) == "f32[2, 3]"
+
+
+def test_an_attribute_given_twice() -> None:
+    twice = node("Softmax", ["x"], ["y"], axis=0, name="s")
+    twice.attribute.extend([helper.make_attribute("axis", 1)])
+    refused(model_of([twice], ["y"]), ModelFormatError, "given twice", "axis", '"s"')
+
+
+# Unsupported ------------------------------------------------------------------------------------
+
+
+def test_all_unsupported_operations_come_in_one_error() -> None:
+    nodes = [
+        node("Relu", ["x"], ["a"]),
+        node("NoSuch", ["a"], ["b"], name="n1"),
+        node("NoSuch", ["b"], ["c"], name="n2"),
+        node("Other", ["x", "i"], ["d"], domain="some.where", name="o"),
+        node("Add", ["c", "d"], ["e"]),
+        node("Custom", ["e"], ["y"], domain="not.imported", name="p"),
+    ]
+    model = model_of(nodes, ["y"], [numpy_helper.from_array(np.ones(2, np.int8), "i")])
+    model.opset_import.append(helper.make_opsetid("some.where", 3))
+    error = refused(model, UnsupportedOperationError, "4 nodes")
+    assert error.exit_code == 4
+    lines = str(error.got).strip().splitlines()
+    assert [line.strip().partition(":")[0] for line in lines] == [
+        "NoSuch of ai.onnx 17",
+        "Custom of not.imported (not imported)",
+        "Other of some.where 3",
+    ]
+    assert "2 x" in lines[0] and '"n1"' in lines[0] and '"n2"' in lines[0] and "[f32]" in lines[0]
+    assert "[f32, i8]" in lines[2]
+
+
+def test_a_newer_operator_set_is_refused() -> None:
+    model = model_of([node("Relu", ["x"], ["y"])], ["y"])
+    model.opset_import[0].version = 1000
+    refused(model, UnsupportedOperationError, "ai.onnx 1000", "upgrade the onnx package")
+
+
+# Tensors ----------------------------------------------------------------------------------------
+
+
+def tensor(**fields: Any) -> TensorProto:
+    made = TensorProto(name="w", data_type=FLOAT, dims=[2, 3])
+    for name, value in fields.items():
+        if isinstance(value, list):
+            made.ClearField(name)
+            getattr(made, name).extend(value)
+        else:
+            setattr(made, name, value)
+    return made
+
+
+BROKEN_TENSORS: dict[str, tuple[TensorProto, str]] = {
+    "no data": (tensor(), "no data"),
+    "short": (tensor(raw_data=bytes(20)), "20 bytes"),
+    "long": (tensor(raw_data=bytes(25)), "24 bytes"),
+    "short field": (tensor(float_data=[1.0] * 5), "5 values"),
+    "two payloads": (tensor(raw_data=bytes(24), float_data=[1.0] * 6), "twice"),
+    "wrong field": (tensor(int64_data=[1] * 6), "field of another type"),
+    "negative size": (tensor(dims=[-2, -3], raw_data=bytes(24)), "negative size"),
+    "overflow": (tensor(dims=[2**40, 2**40], raw_data=bytes(24)), "24 bytes"),
+    "many axes": (tensor(dims=[1] * 70, raw_data=bytes(4)), "too many axes"),
+    "unknown type": (tensor(data_type=99, raw_data=bytes(24)), "unknown element type"),
+    "no type": (tensor(data_type=0, raw_data=bytes(24)), "unknown element type"),
+    "strings as bytes": (tensor(data_type=8, raw_data=bytes(24)), "string_data"),
+    "not UTF-8": (tensor(data_type=8, dims=[1], string_data=[b"\xff"]), "UTF-8"),
+    "f16 bits": (tensor(data_type=10, dims=[1], int32_data=[70000]), "out of range"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_TENSORS)
+def test_broken_tensors(name: str) -> None:
+    broken, part = BROKEN_TENSORS[name]
+    model = model_of([node("Add", ["x", "w"], ["y"])], ["y"], [broken])
+    refused(model, ModelFormatError, part, 'initialiser "w"')
+    inside = model_of([node("Constant", [], ["y"], value=broken, name="c")], ["y"])
+    refused(inside, ModelFormatError, part, '"c"', "'value'")
+
+
+def test_a_constant_has_one_value() -> None:
+    two = node("Constant", [], ["y"], value_int=1, value_float=1.0)
+    refused(model_of([two], ["y"]), ModelFormatError, "value_float, value_int")
+    refused(model_of([node("Constant", [], ["y"])], ["y"]), ModelFormatError, "none")

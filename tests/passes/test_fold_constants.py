@@ -1,0 +1,224 @@
+"""What is known at compile time becomes constants; equal work is done once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from irc.compiler.options import Options
+from irc.compiler.passes.fold_constants import fold_constants
+from irc.compiler.passes.share_subexpressions import share_subexpressions
+from irc.compiler.rewrite import run_pass
+from irc.compiler.trace import Trace
+from irc.ir.ops import Constant
+from rewriting import CHECKED, becomes, graph, run, stays, traced
+
+
+def test_arithmetic_of_constants() -> None:
+    becomes(
+        """
+%0 = Input(f32[N])
+%1 = Const(f32[3] = 1, 2, 3)
+%2 = Const(f32[] = 2)
+%3 = Multiply.1(%1, %2)
+%4 = Sqrt.1(%3)
+%5 = Power.1(%4, %2) "folded" names=c
+%6 = Add.1(%0, %5)
+%7 = Result.1(%6)
+""",
+        fold_constants,
+        """
+%0 = Input(f32[N])
+%5 = Const(f32[3] = 1.9999999, 4, 6.0000005) "folded" names=c
+%6 = Add.1(%0, %5)
+%7 = Result.1(%6)
+""",
+    )
+
+
+def test_the_shape_arithmetic_of_exporters() -> None:
+    becomes(
+        """
+%0 = Input(f32[2, 12, 64])
+%1 = ShapeOf.3(%0)
+%2 = Const(i64[] = 0)
+%3 = Const(i64[1] = 1)
+%4 = Gather.8(%1, %3, %2)
+%5 = Const(i64[1] = -1)
+%6 = Concat.1(%5, %4) {axis=0}
+%7 = Reshape.1(%0, %6) "view"
+%8 = Result.1(%7)
+""",
+        fold_constants,
+        """
+%0 = Input(f32[2, 12, 64])
+%6 = Const(i64[2] = -1, 12)
+%7 = Reshape.1(%0, %6) "view"
+%8 = Result.1(%7)
+""",
+    )
+
+
+def test_symbolic_sizes_stay() -> None:
+    """The values are known to inference, but they are no constants."""
+    text = """
+%0 = Input(f32[N, 12, 64])
+%1 = ShapeOf.3(%0)
+%2 = Const(i64[1] = 2)
+%3 = Multiply.1(%1, %2)
+%4 = Result.1(%3)
+"""
+    stays(text, fold_constants, None)
+    known = graph(text)
+    assert [str(d) for d in known.known(known.input(known.results[0], 0))] == ["2*N", "24", "128"]
+
+
+def test_every_output_of_a_split() -> None:
+    becomes(
+        """
+%0 = Const(f32[4] = 1, 2, 3, 4)
+%1 = Const(i64[] = 0)
+%2 = Split.1(%0, %1) {num_splits=2} "s" names=a|b
+%3 = Result.1(%2)
+%4 = Result.1(%2:1)
+""",
+        fold_constants,
+        """
+%2 = Const(f32[2] = 1, 2) "s" names=a
+%3 = Result.1(%2)
+%5 = Const(f32[2] = 3, 4) "s" names=b
+%4 = Result.1(%5)
+""",
+    )
+
+
+GROWING = """
+%0 = Const(f32[1] = 1)
+%1 = Const(i64[2] = 100, 100)
+%2 = Broadcast.3(%0, %1)
+%3 = Result.1(%2)
+"""
+
+
+def test_the_memory_cap() -> None:
+    small = Options(fold_limit=39_000, verify=True)
+    found, trace = traced(GROWING, fold_constants, small)
+    reason = "folding adds 39980 bytes where 39000 are left"
+    assert [e.refused for e in trace.refusals()] == [reason]
+    assert not any(
+        isinstance(found.op(n), Constant) and found.op(n).data.size > 2 for n in found.ids()
+    )
+    assert len(run(GROWING, fold_constants)) == 2
+
+
+def test_the_cap_is_for_all_folds_of_a_run() -> None:
+    twice = GROWING + "%4 = Const(f32[1] = 2)\n%5 = Broadcast.3(%4, %1)\n%6 = Result.1(%5)"
+    trace = Trace()
+    run_pass(graph(twice), fold_constants, Options(fold_limit=60_000), trace)
+    assert trace.hits()["fold"] == 1 and len(trace.refusals()) == 1
+
+
+def test_large_weights_are_left_to_their_reader() -> None:
+    """A stored fp16 weight is widened, and a weight is transposed, by the product that reads it."""
+    text = """
+%0 = Input(f32[N, 256])
+%1 = Const(f16[256, 256] = ~1)
+%2 = Convert.1(%1) {destination_type=f32}
+%3 = MatMul.1(%0, %2)
+%4 = Result.1(%3)
+"""
+    stays(text, fold_constants, "a large weight is converted by its reader")
+    becomes(
+        text.replace("256", "2"),
+        fold_constants,
+        "%0 = Input(f32[N, 2])\n%2 = Const(f32[2, 2] = ~1)\n%3 = MatMul.1(%0, %2)\n%4 = Result.1(%3)",
+    )
+    transposed = """
+%0 = Input(f32[N, 256])
+%1 = Const(f32[256, 256] = ~1)
+%5 = Const(i64[2] = 1, 0)
+%2 = Transpose.1(%1, %5)
+%3 = MatMul.1(%0, %2)
+%4 = Result.1(%3)
+"""
+    stays(transposed, fold_constants, "a large weight is transposed by the product that reads it")
+    other = transposed.replace("MatMul", "Add").replace("N, 256", "256, 256")
+    assert len(run(other, fold_constants)) == 4
+
+
+def test_what_fails_is_left_to_the_run() -> None:
+    text = """
+%0 = Const(i32[2] = 1, 2)
+%1 = Const(i32[2] = 1, 0)
+%2 = Divide.1(%0, %1)
+%3 = Result.1(%2)
+"""
+    stays(text, fold_constants, "evaluation fails: an integer is divided by zero")
+
+
+# Sharing -----------------------------------------------------------------------------------------
+
+
+def test_equal_work_is_shared() -> None:
+    becomes(
+        """
+%0 = Input(f32[N])
+%1 = Const(f32[2] = 1, 2)
+%2 = Const(f32[2] = 1, 2)
+%3 = Input(f32[2])
+%4 = Add.1(%3, %1) "a" names=one
+%5 = Add.1(%2, %3) "b" names=two
+%6 = Exp.1(%4)
+%7 = Exp.1(%5)
+%8 = Result.1(%6)
+%9 = Result.1(%7)
+%10 = Result.1(%0)
+""",
+        share_subexpressions,
+        """
+%0 = Input(f32[N])
+%3 = Input(f32[2])
+%1 = Const(f32[2] = 1, 2)
+%4 = Add.1(%3, %1) "a" names=one,two
+%6 = Exp.1(%4)
+%8 = Result.1(%6)
+%9 = Result.1(%6)
+%10 = Result.1(%0)
+""",
+    )
+
+
+DIFFERENT = {
+    "attributes": ("Clamp.1(%0) {min=0.0, max=1.0}", "Clamp.1(%0) {min=0.0, max=2.0}"),
+    "operations": ("Exp.1(%0)", "Log.1(%0)"),
+    "order of operands": ("Subtract.1(%0, %1)", "Subtract.1(%1, %0)"),
+    "zeros of two signs": ("Const(f32[] = 0.0)", "Const(f32[] = -0.0)"),
+    "shapes": ("Const(f32[2, 1] = 1, 2)", "Const(f32[1, 2] = 1, 2)"),
+    "types": ("Const(f32[] = 0)", "Const(i32[] = 0)"),
+}
+
+
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_what_differs_is_not_shared(case: str) -> None:
+    a, b = DIFFERENT[case]
+    text = f"""
+%0 = Input(f32[N])
+%1 = Input(f32[N])
+%2 = {a}
+%3 = {b}
+%4 = Result.1(%2)
+%5 = Result.1(%3)
+"""
+    stays(text, share_subexpressions, None)
+
+
+def test_large_constants_are_shared_by_identity_only() -> None:
+    made = graph(
+        "%0 = Const(f32[200, 100] = ~1)\n%1 = Const(f32[200, 100] = ~1)\n"
+        "%2 = Result.1(%0)\n%3 = Result.1(%1)"
+    )
+    assert len(run(made, share_subexpressions, CHECKED)) == 4
+    one, two = (made.input(r, 0).node for r in made.results)
+    first = made.op(one)
+    assert isinstance(first, Constant)
+    made.node(two).op = Constant(np.asarray(first.data), first.dtype, first.shape)
+    assert len(run(made, share_subexpressions, CHECKED)) == 3
