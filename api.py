@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from .compiler.model import Model, PortInfo, Source, describe_port, read_model, save_model
 from .compiler.options import PRECISIONS, Options, Shapes, from_recipe, to_recipe
-from .ir.dim import Dim
-from .ir.errors import InputError, ModelFormatError, UsageError
-from .ir.types import TensorType
+from .ir.errors import InputError, UsageError
+
+__all__ = [
+    "BoundCall",
+    "CompiledModel",
+    "Model",
+    "Outputs",
+    "PortInfo",
+    "compile_model",
+    "read_model",
+    "save_model",
+]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,112 +36,6 @@ if TYPE_CHECKING:
     from .ir.plan import Plan, PlanPort
     from .runtime.artifact import Artifact, PlanEntry
     from .runtime.program import Program
-
-    # A path, bytes, or an onnx.ModelProto (a class that is not imported for its name alone).
-    Source = str | os.PathLike[str] | bytes | Any
-
-
-@dataclass(frozen=True)
-class PortInfo:
-    """One input or output of a model: `shape` holds an int or a symbol's text per axis, None for
-    an unknown rank; `dtype` is OpenVINO's element name ("f32", "i64", ...)."""
-
-    name: str
-    names: tuple[str, ...]
-    shape: tuple[int | str, ...] | None
-    dtype: str
-
-
-def _port(name: str, names: Sequence[str], type_: Any) -> PortInfo:
-    if not isinstance(type_, TensorType):
-        return PortInfo(name, tuple(names), None, str(type_))
-    shape = None if type_.shape is None else tuple(_size(d) for d in type_.shape)
-    return PortInfo(name, tuple(names), shape, type_.dtype.value)
-
-
-def _size(dim: Dim) -> int | str:
-    return dim if isinstance(dim, int) else str(dim)
-
-
-class Model:
-    """A model as read: its portable graph, inferred. `graph` may be inspected, not changed."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-
-    @property
-    def name(self) -> str:
-        """The model's own name."""
-        return self.graph.name
-
-    @property
-    def inputs(self) -> tuple[PortInfo, ...]:
-        """The inputs in the order in which a call takes them."""
-        return tuple(self._info(n) for n in self.graph.parameters)
-
-    @property
-    def outputs(self) -> tuple[PortInfo, ...]:
-        """The outputs in the order in which a call returns them."""
-        return tuple(self._info(n) for n in self.graph.results)
-
-    def _info(self, node: int) -> PortInfo:
-        record = self.graph.node(node)
-        names = sorted(record.names[0]) if record.names else []
-        return _port(names[0] if names else record.name, names, record.types[0])
-
-    def __repr__(self) -> str:
-        return f"<irc.Model {self.name!r}: {len(self.graph)} operations>"
-
-
-def read_model(
-    source: Source,
-    weights: str | os.PathLike[str] | bytes | None = None,
-    *,
-    declared_shapes: Literal["check", "ignore"] = "check",
-) -> Model:
-    """Read a model: a path (.onnx, .xml), the bytes of either, or an onnx.ModelProto.
-
-    weights: the .bin of an XML file that does not lie beside it. declared_shapes "ignore" accepts
-    XML whose declared shapes or types contradict inference.
-    Raises ModelFormatError, ShapeError or UnsupportedOperationError.
-    """
-    if _is_xml(source):
-        from .compiler.frontends.xml.reader import read_xml
-
-        return Model(read_xml(source, weights, declared_shapes=declared_shapes))  # type: ignore[arg-type]
-    from .compiler.frontends.onnx.reader import read_onnx
-
-    return Model(read_onnx(source))
-
-
-def _is_xml(source: Source) -> bool:
-    if isinstance(source, bytes | bytearray | memoryview):
-        return bytes(source[:256]).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
-    if not isinstance(source, str | os.PathLike):
-        return False
-    suffix = Path(source).suffix.lower()
-    if suffix not in (".xml", ".onnx"):
-        raise ModelFormatError(
-            "the file's name does not say what it is",
-            where=str(source),
-            got=suffix or "no suffix",
-            expected=".onnx or .xml" + (" (a .irc file is compiled already)" * (suffix == ".irc")),
-        )
-    return suffix == ".xml"
-
-
-def save_model(
-    model: Model | Source, path: str | os.PathLike[str], *, compress_to_fp16: bool = False
-) -> None:
-    """Write IR version 11 (`path` and the .bin beside it) in standard operation sets.
-
-    compress_to_fp16 stores f32 weights as f16 with a decompressing conversion. Both files appear
-    whole or not at all.
-    """
-    from .compiler.export.xml import write_xml
-
-    held = model if isinstance(model, Model) else read_model(model)
-    write_xml(held.graph, path, compress_to_fp16=compress_to_fp16)
 
 
 def compile_model(
@@ -230,7 +134,9 @@ class CompiledModel:
 
         self.options, self._shapes = options, shapes or {}
         self._model: Model | None = model
-        self._stored: tuple[Artifact, PlanEntry] | None = None
+        # Where the net was loaded from, and the plan there that it uses.
+        self._stored: Artifact | None = None
+        self._entry: PlanEntry | None = None
         self.trace: Trace | None = None
         plan, self._weights = lower(self.graph, host_target(), options)
         self._start(plan, self._weights, num_threads, max_memory)
@@ -262,7 +168,7 @@ class CompiledModel:
         """The model that was compiled; of an artefact, its portable graph, read when asked for."""
         if self._model is None:
             assert self._stored is not None
-            self._model = _stored_model(self._stored[0])
+            self._model = _stored_model(self._stored)
         return self._model
 
     @cached_property
@@ -287,7 +193,7 @@ class CompiledModel:
 
     @staticmethod
     def _info(port: PlanPort) -> PortInfo:
-        return _port(port.name, port.names, port.type)
+        return describe_port(port.name, port.names, port.type)
 
     def __call__(self, inputs: Any = None, /, **named: Any) -> Outputs:
         """Run. `inputs`: one array, a list in order, or a mapping by name; or keyword arguments.
@@ -344,11 +250,17 @@ class CompiledModel:
         from .runtime.machine import host_target
 
         with replacing(Path(path)) as (stream,):
-            if self._stored is not None and not also:
-                self._stored[0].copy_to(stream)
+            if self._entry is not None and self._stored is not None and not also:
+                self._stored.copy_to(stream)
                 return
-            nets = [self, *also]
-            plans = [StoredPlan(n._recipe, host_target(), n.plan, n._arrays()) for n in nets]
+            plans = [
+                StoredPlan(n._recipe, host_target(), n.plan, n._arrays()) for n in (self, *also)
+            ]
+            known = [(p.options, p.target) for p in plans]
+            for entry in self._stored.plans if self._stored is not None else ():
+                if (entry.options, entry.target) not in known:
+                    read = self._stored.read_plan(entry)
+                    plans.append(StoredPlan(entry.options, entry.target, *read))
 
             def write_graph(to: BinaryIO) -> tuple[str, Any]:
                 text, weights = write_net(self.model.graph, to, dialect=True)
@@ -362,7 +274,9 @@ class CompiledModel:
 
     def _arrays(self) -> Mapping[int, np.ndarray[Any, Any]]:
         """The arrays behind the plan's constants."""
-        return self._weights if self._stored is None else self._stored[0].read_arrays(...)
+        if self._stored is not None and self._entry is not None:
+            return self._stored.read_plan(self._entry)[1]
+        return self._weights
 
     @classmethod
     def load(
@@ -391,10 +305,12 @@ class CompiledModel:
         entry = stored.find(to_recipe(options, fixed), host_target())
         if entry is None:
             model = _stored_model(stored)
-            return cls(model, options, num_threads, shapes=fixed, max_memory=max_memory)
+            net = cls(model, options, num_threads, shapes=fixed, max_memory=max_memory)
+            net._stored = stored
+            return net
         net = cls.__new__(cls)
         net.options, net._shapes, net.trace = options, fixed, None
-        net._model, net._stored = None, (stored, entry)
+        net._model, net._stored, net._entry = None, stored, entry
         plan, weights = stored.read_plan(entry)
         with stored.blamed("a stored plan cannot be used", entry.section):
             net._start(plan, weights, num_threads, max_memory)

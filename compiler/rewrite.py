@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..ir.errors import Error, VerificationError
-from ..ir.graph import Graph, Value
+from ..ir.graph import Graph, Node, Value
 from ..ir.infer import infer_node
 from ..ir.op import Effects
 from ..ir.patch import Patch, Refusal
@@ -155,8 +155,26 @@ def apply_patch(graph: Graph, patch: Patch, at: int) -> list[int]:
         assert new_value is not None
         touched.update(dict.fromkeys(_replace(graph, old, new_value, frozenset(created))))
         replaced.append(old.node)
-    touched.update(dict.fromkeys(remove_dead(graph, [*replaced, *created])))
+    gone: list[Node] = []
+    touched.update(dict.fromkeys(remove_dead(graph, [*replaced, *created], gone)))
+    _hand_on_sources(graph, created, gone)
     return [n for n in touched if n in graph]
+
+
+def _hand_on_sources(graph: Graph, created: Sequence[int], gone: Sequence[Node]) -> None:
+    """New nodes compute what the removed ones did; reports name them by the model's names."""
+    names = [n for record in reversed(gone) if _computes(record) for n in _sources(record)]
+    for node in created:
+        if node in graph and _computes(graph.node(node)):
+            graph.node(node).sources = tuple(dict.fromkeys(names))
+
+
+def _computes(record: Node) -> bool:
+    return record.op.kind != "Constant"
+
+
+def _sources(record: Node) -> tuple[str, ...]:
+    return record.sources or ((record.name,) if record.name else ())
 
 
 def _replace(graph: Graph, old: Value, new: Value, created: frozenset[int]) -> list[int]:
@@ -206,9 +224,12 @@ def _facts(graph: Graph, node: int) -> list[object]:
     return [*record.types, *(k is not None for k in record.known)]
 
 
-def remove_dead(graph: Graph, candidates: Sequence[int]) -> list[int]:
+def remove_dead(
+    graph: Graph, candidates: Sequence[int], gone: list[Node] | None = None
+) -> list[int]:
     """Remove candidates that nobody reads, and what only they read; returns the producers that
-    lost a reader. Parameters, results and nodes with effects stay."""
+    lost a reader. Parameters, results and nodes with effects stay. `gone` collects the records of
+    what was removed, readers first."""
     pending, losers = list(candidates), dict[int, None]()
     while pending:
         node = pending.pop()
@@ -217,6 +238,8 @@ def remove_dead(graph: Graph, candidates: Sequence[int]) -> list[int]:
         op = graph.op(node)
         if op.kind in _INTERFACE or op.effects is not Effects.NONE:
             continue
+        if gone is not None:
+            gone.append(graph.node(node))
         producers = graph.producers(node)
         graph.remove(node)
         pending.extend(producers)

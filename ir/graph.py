@@ -45,6 +45,8 @@ class Node:
     types: list[Type] = field(default_factory=list[Type])
     known: list[Array | None] = field(default_factory=list["Array | None"])
     names: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
+    # Names of the model's operations that this node computes, where rewrites merged several.
+    sources: tuple[str, ...] = ()
     # rt_info of the XML layer, kept for the writer: (attribute name, version) -> other pairs.
     rt_info: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
 
@@ -232,7 +234,7 @@ class Graph:
         for i, data in self._g.nodes(data=True):
             n: Node = data["node"]
             twin = Node(n.op, n.name, n.origin, list(n.types), list(n.known), list(n.names))
-            twin.rt_info = dict(n.rt_info)
+            twin.rt_info, twin.sources = dict(n.rt_info), n.sources
             other._g.add_node(i, node=twin)
         other._g.add_edges_from(
             (u, v, k, dict(d)) for u, v, k, d in self._g.edges(keys=True, data=True)

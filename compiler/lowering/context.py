@@ -62,8 +62,11 @@ class Lowering:
         return record.name or f"{record.op.kind}_{node}"
 
     def sources(self, *nodes: int) -> tuple[str, ...]:
-        """Names of several nodes."""
-        return tuple(self.name(n) for n in nodes)
+        """Names of the model's operations that these nodes compute."""
+        found: dict[str, None] = {}
+        for node in nodes:
+            found.update(dict.fromkeys(self.graph.node(node).sources or (self.name(node),)))
+        return tuple(found)
 
     def vectors(self, shape: Sequence[Dim], dtype: DType) -> Dim:
         """The work of touching every element once, in vector operations."""

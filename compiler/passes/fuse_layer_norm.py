@@ -168,8 +168,10 @@ def _join(graph: Graph, node: int, port: int) -> Patch | Refusal | None:
         if found is None:
             continue
         op, inputs = found
-        if any(v is not None for v in inputs[port:]):
-            refused = Refusal("the normalisation has one already")
+        if inputs[2] is not None:
+            continue  # it is complete: a residual sum, say
+        if inputs[port] is not None:
+            refused = Refusal("the normalisation has a scale already")
         elif not sole_use(graph, value):
             refused = Refusal("the normalised value has other readers")
         elif not _has_normalised_shape(graph, value, other, -op.axis):

@@ -13,7 +13,7 @@ from ..codegen.emit import Function, Module
 from ..codegen.kernel import Buffer, open_kernel, share
 from ..codegen.values import I64, Value, integer, number, vec
 from .contract import Kernel
-from .scalar import memory_type
+from .convert import memory_type
 from .walk import Sizes, load_part, part_of, store_part
 
 _GRAIN = 64

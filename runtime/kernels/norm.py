@@ -13,6 +13,7 @@ from ...ir.specs import NormSpec
 from ...ir.target import Target
 from ..codegen.values import Value, number, vec
 from .contract import Kernel
+from .convert import cast
 from .rowwise import (
     Accumulators,
     RowKernel,
@@ -22,7 +23,7 @@ from .rowwise import (
     open_rows,
     prologue,
 )
-from .scalar import cast, emit_program, program_types
+from .scalar import emit_program, program_types
 from .walk import Part, load_part, store_part
 
 _SCRATCH = 65536

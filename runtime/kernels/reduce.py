@@ -19,8 +19,9 @@ from ..codegen.emit import Function, Module, Variable
 from ..codegen.kernel import Buffer, open_kernel, share
 from ..codegen.values import Value, number, vec
 from .contract import Kernel
+from .convert import cast, element_type
 from .rowwise import UNROLL, sweep
-from .scalar import cast, element_type, emit_program, program_types
+from .scalar import emit_program, program_types
 from .walk import Lane, Part, Rows, Sizes, Space, base_pointer, coalesce, part_of
 
 _WORD = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}

@@ -18,7 +18,8 @@ from ..codegen.emit import Function, Module, Variable
 from ..codegen.kernel import Buffer, open_kernel, share
 from ..codegen.values import F32, F64, Value, integer, number, vec
 from .contract import Kernel
-from .scalar import cast, emit_program, program_types
+from .convert import cast
+from .scalar import emit_program, program_types
 from .walk import Lane, Part, Rows, Sizes, base_pointer, coalesce, part_of
 
 UNROLL = 4

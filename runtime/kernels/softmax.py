@@ -14,6 +14,7 @@ from ...ir.target import Target
 from ..codegen import math
 from ..codegen.values import Value, vec
 from .contract import Kernel
+from .convert import cast
 from .rowwise import (
     Accumulators,
     RowKernel,
@@ -24,7 +25,6 @@ from .rowwise import (
     open_rows,
     prologue,
 )
-from .scalar import cast
 from .walk import Part, load_part, store_part
 
 # Rows of known length up to this many bytes may use scratch memory between sweeps.

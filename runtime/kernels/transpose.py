@@ -15,7 +15,8 @@ from ...ir.target import Target
 from ..codegen.emit import Function
 from ..codegen.kernel import share
 from ..codegen.values import Value, bits_of, vec
-from .scalar import emit_program, from_memory, memory_type, to_memory
+from .convert import from_memory, memory_type, to_memory
+from .scalar import emit_program
 from .walk import Rows, Sizes, Space
 
 # Tiles along the output's contiguous axis that one task takes.

@@ -30,7 +30,7 @@ from ..codegen.values import (
     suffix,
     vec,
 )
-from .scalar import from_memory, memory_type, to_memory
+from .convert import from_memory, memory_type, to_memory
 
 # Types (bits) whose masked loads and stores are instructions.
 _MASKED = {"avx512": (8, 16, 32, 64), "avx2": (32, 64), "neon": (), "plain": ()}

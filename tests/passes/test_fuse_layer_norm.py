@@ -204,9 +204,9 @@ REFUSED = [
         "the normalised value has other readers",
     ),
     (
-        "%0 = Input(f32[N, 4])\n%1 = Input(f32[4])\n%2 = LayerNorm.0(%0, %1, %1)\n",
+        "%0 = Input(f32[N, 4])\n%1 = Input(f32[4])\n%2 = LayerNorm.0(%0, %1)\n",
         "%4 = Multiply.1(%2, %1)\n%5 = Result.1(%4)",
-        "the normalisation has one already",
+        "the normalisation has a scale already",
     ),
 ]
 

@@ -432,3 +432,25 @@ def test_shapes_that_an_expression_forbids() -> None:
         session.run(list(data(41)))
     assert "can't run at these shapes" in str(e.value) and "in0 [41]" in str(e.value)
     session.run(list(data(39)))
+
+
+def test_one_value_as_two_outputs() -> None:
+    m = Maker()
+    a = m.input()
+    m.op("add", a, a, output=True)
+    t = TensorType(f32, (N,))
+    plan = make_plan([t, t], (0,), (1, 1), (m.region((0,), (1,)),))
+    session = Session(compile_plan(plan), num_threads=1)
+    for n in (4, 30_000):
+        x, _ = data(n)
+        one, two = session.run([x])
+        assert (one == 2 * x).all() and (two == one).all() and not np.may_share_memory(one, two)
+
+
+def test_an_outgrown_arena_is_given_back() -> None:
+    session = Session(chain().compile(), num_threads=1)
+    for n in (10, 1000, 50_000, 10, 200_000):
+        a, b = data(n)
+        assert (session.run([a, b])[0] == chain_answer(a, b)).all()
+        context = session._pool[-1]
+        assert all(f.arena is context.arena for f in context.frames.values())

@@ -187,8 +187,9 @@ def _equal(a: AttributeProto, b: AttributeProto) -> bool:
 def attribute_defaults(op_type: str, domain: str, opset: int) -> dict[str, AttributeProto]:
     """The default values of an operator's attributes; those without one are left out."""
     found = signature(op_type, domain, opset)
-    attributes = {} if found is None else found.attributes
-    return {name: value for name, value in attributes.items() if value is not None}
+    if found is None:
+        return {}
+    return {name: value for name, value in found.attributes.items() if value is not None}
 
 
 def has_function(op_type: str, domain: str, opset: int) -> bool:

@@ -175,7 +175,9 @@ class _Builder:
                 tag: self.build(body, wire(body, body=True)) for tag, body in layer.bodies.items()
             }
             return read_control(layer, cls, bodies)
-        return read_op(layer, cls)
+        # Some operations have as many outputs as the layer declares: no attribute says so.
+        counted = getattr(cls, "counted_by", None)
+        return read_op(layer, cls, **({counted: len(layer.outputs)} if counted else {}))
 
 
 def _spread(layer: Layer, given: list[Value]) -> list[Value | None]:

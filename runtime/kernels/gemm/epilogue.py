@@ -27,7 +27,8 @@ from ...codegen.values import (
     suffix,
     vec,
 )
-from ..scalar import emit_program, from_memory, to_memory
+from ..convert import from_memory, to_memory
+from ..scalar import emit_program
 from ..walk import Part, load_part, part_of, store_part
 
 if TYPE_CHECKING:
