@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -147,6 +147,7 @@ class CompiledModel:
         weights: Mapping[int, np.ndarray[Any, Any]],
         num_threads: int | None,
         max_memory: int | None,
+        constants: Sequence[np.ndarray[Any, Any]] | None = None,
     ) -> None:
         from .runtime.cache import default_cache
         from .runtime.machine import host_target
@@ -155,7 +156,7 @@ class CompiledModel:
 
         self.plan: Plan = plan
         self.program: Program = build_program(
-            plan, weights, host_target(), code_cache=default_cache()
+            plan, weights, host_target(), code_cache=default_cache(), constants=constants
         )
         self.session = Session(self.program, num_threads=num_threads, max_memory=max_memory)
         self._inputs = {n: i for i, p in enumerate(plan.inputs) for n in (p.name, *p.names)}
@@ -260,7 +261,7 @@ class CompiledModel:
             for entry in self._stored.plans if self._stored is not None else ():
                 if (entry.options, entry.target) not in known:
                     read = self._stored.read_plan(entry)
-                    plans.append(StoredPlan(entry.options, entry.target, *read))
+                    plans.append(StoredPlan(entry.options, entry.target, read.plan, read.arrays()))
 
             def write_graph(to: BinaryIO) -> tuple[str, Any]:
                 text, weights = write_net(self.model.graph, to, dialect=True)
@@ -275,7 +276,7 @@ class CompiledModel:
     def _arrays(self) -> Mapping[int, np.ndarray[Any, Any]]:
         """The arrays behind the plan's constants."""
         if self._stored is not None and self._entry is not None:
-            return self._stored.read_plan(self._entry)[1]
+            return self._stored.read_plan(self._entry).arrays()
         return self._weights
 
     @classmethod
@@ -296,6 +297,7 @@ class CompiledModel:
         """
         from .runtime.artifact import Artifact
         from .runtime.machine import host_target
+        from .runtime.program import make_constant
 
         stored = Artifact(source, max_memory=max_memory)
         with stored.blamed("the artefact's options are broken"):
@@ -311,9 +313,10 @@ class CompiledModel:
         net = cls.__new__(cls)
         net.options, net._shapes, net.trace = options, fixed, None
         net._model, net._stored, net._entry = None, stored, entry
-        plan, weights = stored.read_plan(entry)
+        read = stored.read_plan(entry)
         with stored.blamed("a stored plan cannot be used", entry.section):
-            net._start(plan, weights, num_threads, max_memory)
+            constants = read.constants(partial(make_constant, threads=1))
+            net._start(read.plan, {}, num_threads, max_memory, constants)
         return net
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
         if array.size <= 16:
             print("  " + np.array2string(array, separator=", ", threshold=16).replace("\n", "\n  "))
     if suffix == ".npz":
-        np.savez(args.output, **dict(zip(names, outputs, strict=True)))
+        arrays: dict[str, Any] = dict(zip(names, outputs, strict=True))
+        np.savez(str(args.output), **arrays)
     elif suffix == ".npy":
-        np.save(args.output, outputs[0])
+        np.save(str(args.output), outputs[0])
     return 0

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..ir.dim import Dim
 from ..ir.errors import ModelFormatError
@@ -88,21 +88,22 @@ def read_model(
         from .frontends.xml.reader import read_xml
 
         return Model(read_xml(source, weights, declared_shapes=declared_shapes))  # type: ignore[arg-type]
-    from .frontends.onnx.reader import read_onnx
+    from .frontends.onnx.reader import read_onnx  # pyright: ignore[reportUnknownVariableType]
 
     return Model(read_onnx(source))
 
 
-def _is_xml(source: Source) -> bool:
-    if isinstance(source, bytes | bytearray | memoryview):
+def _is_xml(source: Any) -> bool:
+    if type(source) in (bytes, bytearray, memoryview):
         return bytes(source[:256]).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+    path: Any = source
     if not isinstance(source, str | os.PathLike):
         return False
-    suffix = Path(source).suffix.lower()
+    suffix = Path(path).suffix.lower()
     if suffix not in (".xml", ".onnx"):
         raise ModelFormatError(
             "the file's name does not say what it is",
-            where=str(source),
+            where=str(path),
             got=suffix or "no suffix",
             expected=".onnx or .xml" + (" (a .irc file is compiled already)" * (suffix == ".irc")),
         )

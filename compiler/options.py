@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ..ir.codec import broken, decode, encode
-
 # Constant folding may make a model's constants grow by at most this much (docs/architecture.md).
 FOLDING_LIMIT = 64 * 2**20
 PRECISIONS = ("f32", "bf16")
@@ -33,12 +31,16 @@ Shapes = Mapping[str, Sequence[int | str | None]]
 
 def to_recipe(options: Options, shapes: Shapes) -> dict[str, Any]:
     """What decides a plan, beside model and Target, as JSON: equal recipes give equal plans."""
+    from ..ir.codec import encode
+
     plain = encode(replace(options, verify=False))
     return {"options": plain, "shapes": {n: list(s) for n, s in sorted(shapes.items())}}
 
 
 def from_recipe(recipe: Any) -> tuple[Options, Shapes]:
     """What to_recipe wrote. VerificationError for anything else."""
+    from ..ir.codec import broken, decode
+
     given = cast("dict[str, Any]", recipe) if isinstance(recipe, dict) else {}
     if set(given) != {"options", "shapes"} or not isinstance(given["shapes"], dict):
         raise broken(recipe, "options, and shapes by name")

@@ -19,6 +19,8 @@ import networkx as nx
 from .op import Array, Fact, Op
 from .types import Type
 
+_find_cycle: Any = nx.find_cycle  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
 
 class Value(NamedTuple):
     """One output of one node."""
@@ -223,9 +225,10 @@ class Graph:
     def find_cycle(self) -> list[int]:
         """The nodes of one cycle in order, or an empty list."""
         try:
-            return [edge[0] for edge in nx.find_cycle(self._g)]
+            edges: list[tuple[int, int, int]] = list(_find_cycle(self._g))
         except nx.NetworkXNoCycle:
             return []
+        return [edge[0] for edge in edges]
 
     def copy(self) -> Graph:
         """A graph of its own that shares operations, types and constant data."""

@@ -70,16 +70,20 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
         return nothing
     if not all(_integral(f.value) for f in facts if f is not None and f.value is not None):
         return nothing
-    arrays = [
-        tuple(f.value for f in slot) if isinstance(slot, tuple) else slot and slot.value
-        for slot in slots
-    ]
+    arrays = [_values(slot) for slot in slots]
     try:
         outputs = op.evaluate(*arrays)
     except (TypeError, ValueError, IndexError, Error):
         # Symbolic dims do not support the operation (a comparison, say): the value is unknown.
         return nothing
     return [_tidy(np.asarray(o), t) for o, t in zip(outputs, record.types, strict=True)]
+
+
+def _values(slot: Fact | tuple[Fact, ...] | None) -> Any:
+    """The known value of a slot, by port as `evaluate` takes it."""
+    if isinstance(slot, tuple):
+        return tuple(f.value for f in slot)
+    return None if slot is None else slot.value
 
 
 def _small(type_: Any) -> bool:

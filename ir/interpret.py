@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .dim import Dim, Expr, Symbol, eq
+from .dtype import DType
 from .errors import Error, ExecutionError, InputError
 from .graph import Graph, Node, Value
 from .types import TensorType
@@ -94,7 +95,7 @@ def _checked(record: Node, array: Any, sizes: dict[Symbol, int]) -> Any:
     array = np.asarray(array)
     name = min(record.names[0] or {record.name})
     got = TensorType(type_.dtype, array.shape)
-    if array.dtype != type_.dtype.numpy:
+    if type_.dtype is not DType.dynamic and array.dtype != type_.dtype.numpy:
         raise InputError(f"input {name!r} has the wrong type", got=array.dtype, expected=type_)
     if type_.shape is None:
         return array

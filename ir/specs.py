@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, cast
 
 from .dtype import DType
 
@@ -285,7 +285,7 @@ def _dim_args(value: object) -> list[DimArg]:
     if isinstance(value, DimArg):
         return [value]
     if isinstance(value, tuple):
-        return [d for item in value for d in _dim_args(item)]
+        return [d for item in cast("tuple[object, ...]", value) for d in _dim_args(item)]
     if isinstance(value, Spec | Operand):
         return [d for f in dataclasses.fields(value) for d in _dim_args(getattr(value, f.name))]
     return []

@@ -108,8 +108,11 @@ def verify_plan(plan: Plan) -> None:
     for slot, constant in plan.constant_slots:
         _slot(plan, slot, "constant slots")
         _index(constant, len(plan.constants), "constant slots", "constant")
-        if plan.constants[constant].layout is not None:
+        made, t = plan.constants[constant], plan.slots[slot]
+        if made.layout is not None:
             raise _broken("a packed constant is a result", "constant slots", constant)
+        if not isinstance(t, TensorType) or t.dtype is not made.dtype:
+            raise _broken("a constant and its slot differ in type", "constant slots", str(t))
         defined.add(slot)
     for constant in plan.constants:
         _verify_constant(constant)
@@ -131,7 +134,10 @@ def verify_plan(plan: Plan) -> None:
 
 
 def _agree(plan: Plan, region: Region, where: str) -> None:
-    """Element types of buffers and of the slots they stand for are the same."""
+    """Region inputs are tensors; buffers have the element types of the slots they stand for."""
+    for slot in region.inputs:
+        if not isinstance(plan.slots[slot], TensorType):
+            raise _broken("a region reads what is no tensor", where, str(plan.slots[slot]))
     for b in region.buffers:
         if b.kind in (INPUT, OUTPUT) and b.inside is None:
             slot = (region.inputs if b.kind == INPUT else region.outputs)[b.index]

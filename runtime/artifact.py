@@ -16,14 +16,10 @@ import contextlib
 import functools
 import importlib.metadata
 import math
-import mmap
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
-
-import numpy as np
-import numpy.typing as npt
 
 from ..ir.codec import broken, decode
 from ..ir.dtype import DType
@@ -36,32 +32,16 @@ from ..ir.verify_plan import verify_plan
 from ..ir.verify_spec import verify_specs
 from .container import Bytes
 from .container_reader import Container, Piece
-from .memory import aligned_bytes, default_max_memory, human
+from .memory import default_max_memory, human
+from .stored_weights import Array, Place, PlanReader, page_memory
 
-Array = npt.NDArray[Any]
 Options = Mapping[str, Any]
 
 WEIGHTS: Final = "weights"
 GRAPH: Final = "graph"
 DERIVED: Final = "derived"
 PLAN: Final = "plan"
-# From this size on an array has pages of its own, which go back to the system with it.
-_OWN_PAGES: Final = 1 << 20
 _MAX_ELEMENTS: Final = 1 << 47
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where an array lies: `offset` bytes into a section."""
-
-    section: int
-    offset: int
-    dtype: DType
-    shape: tuple[int, ...]
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.numpy.itemsize
 
 
 @functools.cache
@@ -154,18 +134,13 @@ class Artifact:
         """The graph's XML text and the content of its .bin, after a check of the whole file."""
         text, weights = (self._file.sections[n] for n in (self._graph, self._weights))
         self._check_memory(text.size + weights.size)
-        memory, data = bytearray(text.size), _memory(weights.size)
-        pieces = [Piece(text.offset, memoryview(memory)), Piece(weights.offset, data.data)]
-        self._file.read_all(pieces)
+        memory, data = bytearray(text.size), page_memory(weights.size)
+        self._file.fill([Piece(text.offset, memoryview(memory)), Piece(weights.offset, data.data)])
         data.flags.writeable = False
         return bytes(memory), data
 
-    def read_plan(self, entry: PlanEntry) -> tuple[Plan, Mapping[int, Array]]:
-        """A verified plan and the arrays behind its constants, after a check of the whole file.
-
-        The mapping gives each array away with the plan's last constant that is made from it: one
-        that is packed needs its memory no longer.
-        """
+    def read_plan(self, entry: PlanEntry) -> PlanReader:
+        """A verified plan; its arrays are read on demand."""
         data = self._file.parse(self._file.read(entry.section), "plan")
         with self.blamed("a stored plan is broken", entry.section):
             if set(data) != {"plan", "weights"}:
@@ -177,14 +152,14 @@ class Artifact:
             verify_specs(plan.specs(), entry.target)
             verify_plan(plan)
             places = self._places(plan, data["weights"])
-        return plan, _Weights(plan, self._arrays(places))
+        return PlanReader(plan, places, self._file)
 
-    def _places(self, plan: Plan, table: Any) -> list[_Place]:
+    def _places(self, plan: Plan, table: Any) -> list[Place]:
         """The places of all weight sources. No two overlap unless they are the same bytes."""
         if not isinstance(table, list):
             raise broken(table, "a table of weights")
         listed = [decode(tuple[int, int, DType, tuple[int, ...]], e) for e in table]
-        places = [_Place(*e) for e in listed]
+        places = [Place(*e) for e in listed]
         for p in places:
             self._check_place(p)
         for c in plan.constants:
@@ -196,9 +171,10 @@ class Artifact:
         for (section, offset, size), after in zip(ranges, ranges[1:], strict=False):
             if section == after[0] and offset + size > after[1]:
                 raise broken(after, "arrays that do not overlap")
+        self._check_memory(sum(size for _, _, size in ranges))
         return places
 
-    def _check_place(self, p: _Place) -> None:
+    def _check_place(self, p: Place) -> None:
         sections = self._file.sections
         good = 0 <= p.section < len(sections) and sections[p.section].kind in (WEIGHTS, DERIVED)
         if not good or len(p.shape) > MAX_RANK or any(d < 0 for d in p.shape):
@@ -208,23 +184,6 @@ class Artifact:
         size = sections[p.section].size
         if p.offset < 0 or p.offset + p.nbytes > size:
             raise broken(p, f"an array within the section's {size} bytes")
-
-    def _arrays(self, places: Sequence[_Place]) -> dict[int, Array]:
-        """The arrays, each in memory of its own; equal bytes are one array's."""
-        sections = self._file.sections
-        sizes = {(p.section, p.offset): p.nbytes for p in places if p.nbytes}
-        self._check_memory(sum(sizes.values()))
-        held = {key: _memory(size) for key, size in sizes.items()}
-        pieces = [Piece(sections[s].offset + at, m.data) for (s, at), m in held.items()]
-        self._file.read_all(pieces)
-        arrays: dict[int, Array] = {}
-        for n, p in enumerate(places):
-            raw = held[p.section, p.offset] if p.nbytes else np.empty(0, np.uint8)
-            if p.dtype is DType.boolean:
-                raw = (raw != 0).view(np.uint8)  # any byte but 0 is true; NumPy knows 0 and 1
-            arrays[n] = raw.view(p.dtype.numpy).reshape(p.shape)
-            arrays[n].flags.writeable = False
-        return arrays
 
     def _check_memory(self, size: int) -> None:
         if size > self.max_memory:
@@ -239,41 +198,3 @@ class Artifact:
     def copy_to(self, stream: BinaryIO) -> None:
         """Write the whole artefact again, after a check of all of it."""
         self._file.copy_to(stream)
-
-
-def _memory(size: int) -> Array:
-    """Bytes of our own, aligned. Large ones are pages that go back when they are dropped (the C
-    library would keep them for later)."""
-    if size < _OWN_PAGES:
-        return aligned_bytes(size)
-    try:
-        pages = mmap.mmap(-1, size)
-    except (OSError, MemoryError) as error:
-        raise MemoryLimitError("no memory for the artefact's weights", got=human(size)) from error
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):
-            pages.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(pages, np.uint8)
-
-
-class _Weights(Mapping[int, Array]):
-    """The arrays of a plan, each given away with the last constant that is made from it."""
-
-    def __init__(self, plan: Plan, arrays: dict[int, Array]) -> None:
-        self._arrays = arrays
-        self._left = dict.fromkeys(arrays, 0)
-        for c in plan.constants:
-            self._left[c.source] += 1
-
-    def __getitem__(self, source: int) -> Array:
-        found = self._arrays[source]
-        self._left[source] -= 1
-        if self._left[source] <= 0:
-            del self._arrays[source]
-        return found
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)

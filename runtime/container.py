@@ -3,8 +3,11 @@
     0     header of 128 bytes: magic, format version, the file's size, where the manifest lies and
           its SHA-256; the rest is zero
     128   the body: sections, each at a multiple of 64 bytes, zeros between them
-    ...   the manifest, to the end of the file. It lists the sections and the SHA-256 of each
-          chunk of the body (chunk i is what of it lies in bytes i*4 MiB to (i+1)*4 MiB)
+    ...   the manifest, to the end of the file. It lists the sections and the body's chunks, of at
+          most 4 MiB each: size and SHA-256
+
+What is written in one piece of 1 MiB or more, a large weight, begins and ends a chunk, so that it
+can be read, checked and packed on its own.
 
 Every byte is covered by a digest or can have one value only, so damage is always noticed. A
 digest says that the file is as it was written, not that it can be trusted.
@@ -22,6 +25,8 @@ from typing import Any, BinaryIO, Final
 MAGIC: Final = b"\x89IRC\r\n\x1a\n"
 FORMAT: Final = 1
 CHUNK: Final = 4 << 20
+# What is written in one piece of at least this size has chunks of its own.
+CUT: Final = 1 << 20
 ALIGN: Final = 64
 HEADER: Final = 128
 FIELDS: Final = struct.Struct("<8sIIQQQ32s")
@@ -44,8 +49,8 @@ class Writer:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._end = stream, HEADER
-        self._chunk = hashlib.sha256()
-        self._digests: list[str] = []
+        self._chunk, self._chunk_start = hashlib.sha256(), HEADER
+        self._chunks: list[tuple[int, str]] = []
         self._sections: list[Section] = []
         stream.write(bytes(HEADER))
 
@@ -59,24 +64,27 @@ class Writer:
     def write(self, data: Bytes) -> int:
         """Append bytes, as a stream does."""
         view = memoryview(data).cast("B")
+        if len(view) >= CUT:
+            self._close_chunk()
         done = 0
         while done < len(view):
-            part = view[done : done + CHUNK - self._end % CHUNK]
+            part = view[done : done + CHUNK - (self._end - self._chunk_start)]
             self._chunk.update(part)
             self._end += len(part)
             done += len(part)
-            if self._end % CHUNK == 0:
+            if self._end - self._chunk_start == CHUNK:
                 self._close_chunk()
+        if len(view) >= CUT:
+            self._close_chunk()
         self._stream.write(view)
         return len(view)
 
     def finish(self, content: Mapping[str, Any]) -> None:
         """Write the manifest, `content` and what the container adds to it, and the header."""
         self._close_section()
-        if self._end % CHUNK:
-            self._close_chunk()
+        self._close_chunk()
         sections = [[s.kind, s.offset, s.size] for s in self._sections]
-        whole = {**content, "chunk": CHUNK, "digests": self._digests, "sections": sections}
+        whole = {**content, "chunks": self._chunks, "sections": sections}
         text = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
         self._stream.write(text)
         size, digest = self._end + len(text), hashlib.sha256(text).digest()
@@ -89,5 +97,7 @@ class Writer:
             self._sections[-1] = Section(last.kind, last.offset, self._end - last.offset)
 
     def _close_chunk(self) -> None:
-        self._digests.append(self._chunk.hexdigest())
-        self._chunk = hashlib.sha256()
+        size = self._end - self._chunk_start
+        if size:
+            self._chunks.append((size, self._chunk.hexdigest()))
+            self._chunk, self._chunk_start = hashlib.sha256(), self._end

@@ -25,8 +25,8 @@ from ..ir.errors import ArtifactError
 from .container import ALIGN, CHUNK, FIELDS, FORMAT, HEADER, MAGIC, Bytes, Section
 from .machine import usable_cores
 
-_MAX_MANIFEST: Final = 256 << 20
-_MAX_SECTIONS: Final = 100_000
+# What parsing JSON may take, estimated before it is parsed: room for some 70 000 steps.
+_MAX_PARSED: Final = 256 << 20
 # A system call fills at most 1024 pieces of memory (IOV_MAX on Linux and macOS).
 _MOST_PIECES: Final = 512
 _COPY_AGAIN: Final = "copy the file again, or compile the model again"
@@ -41,7 +41,8 @@ class Piece:
 
 
 class Container:
-    """An open container. `content` is its manifest, `sections` are in the order of the file.
+    """An open container. `content` is its manifest, `sections` are in the order of the file,
+    `digest` covers every byte: files with equal digests are equal.
 
     source: a path, or the content of a file. Header and manifest are checked at once, sections as
     they are read. ArtifactError for all damage; one that is open may be read in any thread.
@@ -55,7 +56,7 @@ class Container:
         self._scratch = threading.local()
         self.content = self._read_manifest()
         self.sections = self._read_sections()
-        self._digests = self._read_digests()
+        self._digests, self._starts = self._read_chunks()
 
     def fail(
         self, what: str, got: object = None, expected: object = None, *, section: int | None = None
@@ -95,7 +96,7 @@ class Container:
             self._cut_short(f"{size} bytes")
         if self.size != size or zero or any(head[FIELDS.size :]):
             raise self.fail("the artefact's header is damaged", f"{self.size} bytes", size)
-        if not HEADER <= offset <= size or offset + length != size or length > _MAX_MANIFEST:
+        if not HEADER <= offset <= size or offset + length != size:
             raise self.fail("the artefact's header is damaged", f"manifest at {offset}, {length}")
         text = bytearray(length)
         self._read_into(offset, [memoryview(text)])
@@ -103,11 +104,14 @@ class Container:
         if (found := hashlib.sha256(text)).digest() != digest:
             got, expected = found.hexdigest(), digest.hex()
             raise self.fail(f"the artefact's manifest (offset {offset}) is damaged", got, expected)
-        self._end = offset
+        self._end, self.digest = offset, digest
         return self.parse(bytes(text), "manifest")
 
     def parse(self, text: bytes, what: str) -> dict[str, Any]:
         """A JSON object of the file. ArtifactError where it is none."""
+        need = 88 * (text.count(b"[") + text.count(b"{")) + 48 * text.count(b",") + len(text)
+        if need > _MAX_PARSED:
+            raise self.fail(f"the artefact's {what} is too large", f"about {need} bytes parsed")
         try:
             found: object = json.loads(text, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
@@ -118,7 +122,7 @@ class Container:
 
     def _read_sections(self) -> tuple[Section, ...]:
         listed = self.content.get("sections")
-        if not isinstance(listed, list) or len(listed) > _MAX_SECTIONS:
+        if not isinstance(listed, list):
             raise self.fail("the manifest lists no sections", repr(listed)[:80])
         sections: list[Section] = []
         at = HEADER
@@ -132,67 +136,82 @@ class Container:
             at = entry[1] + entry[2]
         return tuple(sections)
 
-    def _read_digests(self) -> list[str]:
-        listed, chunk = self.content.get("digests"), self.content.get("chunk")
-        count = -(-self._end // CHUNK) if self._end > HEADER else 0
-        if type(chunk) is not int or chunk != CHUNK:
-            raise self.fail("the manifest has chunks of another size", repr(chunk)[:80], CHUNK)
-        if not isinstance(listed, list) or len(listed) != count:
-            got = len(listed) if isinstance(listed, list) else repr(listed)[:80]
-            raise self.fail("the manifest has not one digest per chunk", got, count)
-        return listed
+    def _read_chunks(self) -> tuple[list[str], list[int]]:
+        """Each chunk's digest, and where it begins; at last where the body ends."""
+        listed = self.content.get("chunks")
+        if not isinstance(listed, list):
+            raise self.fail("the manifest lists no chunks", repr(listed)[:80], "a list")
+        digests: list[str] = []
+        starts = [HEADER]
+        for entry in listed:
+            kinds = [type(e) for e in entry] if isinstance(entry, list) else []
+            if kinds != [int, str] or not 0 < entry[0] <= CHUNK:
+                raise self.fail("the manifest lists a bad chunk", repr(entry)[:80])
+            digests.append(entry[1])
+            starts.append(starts[-1] + entry[0])
+        if starts[-1] != self._end:
+            raise self.fail("the chunks are not the whole body", starts[-1], self._end)
+        return digests, starts
 
     def _cut_short(self, expected: str) -> NoReturn:
         raise self.fail("the artefact is cut short", f"{self.size} bytes", expected)
 
     # Reading ----------------------------------------------------------------------------------
 
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return len(self._digests)
+
+    def chunks_of(self, offset: int, size: int) -> range:
+        """The chunks that hold some of these bytes of the body."""
+        if not size:
+            return range(0)
+        first = bisect.bisect_right(self._starts, offset) - 1
+        return range(first, bisect.bisect_left(self._starts, offset + size))
+
     def read(self, section: int) -> bytes:
-        """A section's content, its digests checked."""
+        """A section's content, checked."""
         s = self.sections[section]
         memory = bytearray(s.size)
-        if s.size:
-            last = (s.offset + s.size - 1) // CHUNK
-            self._fill(range(s.offset // CHUNK, last + 1), [Piece(s.offset, memoryview(memory))])
+        self.fill([Piece(s.offset, memoryview(memory))], self.chunks_of(s.offset, s.size))
         return bytes(memory)
 
-    def read_all(self, pieces: Sequence[Piece]) -> None:
-        """Fill the pieces, which do not overlap, and check every digest of the file.
+    def fill(self, pieces: Sequence[Piece], chunks: Sequence[int] | None = None) -> None:
+        """Check chunks (None: all, the whole file) and put their bytes into the pieces.
 
-        All usable CPUs take part. After an ArtifactError the pieces hold nothing of use.
+        Pieces do not overlap; what of them lies in other chunks is left alone. All usable CPUs
+        take part. After an ArtifactError the pieces hold nothing of use.
         """
-        self._fill(range(len(self._digests)), sorted(pieces, key=lambda p: p.offset))
+        ordered = sorted((p for p in pieces if len(p.memory)), key=lambda p: p.offset)
+        starts = [p.offset for p in ordered]
+        wanted = range(len(self._digests)) if chunks is None else chunks
+        if len(wanted) < 2:
+            for chunk in wanted:
+                self._check_chunk(chunk, ordered, starts)
+            return
+        with ThreadPoolExecutor(min(usable_cores(), len(wanted)), "irc-load") as pool:
+            for _ in pool.map(lambda chunk: self._check_chunk(chunk, ordered, starts), wanted):
+                pass
+
+    def read_at(self, piece: Piece) -> None:
+        """Fill one piece, in the calling thread alone."""
+        for chunk in self.chunks_of(piece.offset, len(piece.memory)):
+            self._check_chunk(chunk, [piece], [piece.offset])
 
     def copy_to(self, stream: BinaryIO) -> None:
         """Write the whole file again, every digest checked."""
         stream.write(self._head)
         for chunk in range(len(self._digests)):
-            begin, end = self._bounds(chunk)
+            begin, end = self._starts[chunk : chunk + 2]
             memory = memoryview(bytearray(end - begin))
             self._check_chunk(chunk, [Piece(begin, memory)], [begin])
             stream.write(memory)
         stream.write(self._text)
 
-    def _bounds(self, chunk: int) -> tuple[int, int]:
-        return max(HEADER, chunk * CHUNK), min((chunk + 1) * CHUNK, self._end)
-
-    def _fill(self, chunks: range, pieces: Sequence[Piece]) -> None:
-        starts = [p.offset for p in pieces]
-
-        def one(chunk: int) -> None:
-            self._check_chunk(chunk, pieces, starts)
-
-        if len(chunks) < 2:
-            for chunk in chunks:
-                one(chunk)
-            return
-        with ThreadPoolExecutor(min(usable_cores(), len(chunks)), "irc-load") as pool:
-            for _ in pool.map(one, chunks):
-                pass
-
     def _check_chunk(self, chunk: int, pieces: Sequence[Piece], starts: Sequence[int]) -> None:
         """Read a chunk, into pieces where they want it, and compare its digest."""
-        begin, end = self._bounds(chunk)
+        begin, end = self._starts[chunk : chunk + 2]
         at, digest = begin, hashlib.sha256()
         n = max(0, bisect.bisect_right(starts, at) - 1)
         listed: list[memoryview] = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy.typing as npt
 
-from .frames import Frame
-from .memory import aligned_bytes, round_up
+from .frames import SMALL, Frame, Workspace
+from .memory import ALIGN, aligned_bytes, round_up
 from .regions import Layout
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ Array = npt.NDArray[Any]
 Shapes = tuple[tuple[int, ...], ...]
 
 # Shapes whose tables a context keeps (the oldest goes).
-_FRAMES: Final = 64
+_FRAMES: Final = 32
 
 
 def remember(table: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
@@ -35,10 +36,17 @@ class Context:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.arena: Array = aligned_bytes(0)
+        regions = session.program.plan.regions
+        ports = max((len(r.inputs) + len(r.outputs) for r in regions), default=0)
         # Workers' scratch areas must not share a cache line.
-        self.stride = int(round_up(session.program.scratch)) + 64
-        self.scratch = aligned_bytes(self.stride * session.limits.threads)
+        stride = int(round_up(session.program.scratch)) + ALIGN
+        self.space = Workspace(
+            arena=aligned_bytes(0),
+            small=aligned_bytes(ports * SMALL),
+            scratch=aligned_bytes(stride * session.limits.threads),
+            stride=stride,
+            gang=session.gang_address,
+        )
         self.frames: dict[tuple[int, Shapes], Frame] = {}
         self.last: Frame | None = None  # of the last simple run
 
@@ -50,8 +58,7 @@ class Context:
             code = self.session.codes[number]
             layout = self.session.layout(number, shapes)
             self._reserve(layout)
-            gang = self.session.gang_address
-            found = Frame(code, layout, self.arena, self.scratch, self.stride, gang)
+            found = Frame(code, layout, self.space)
             while len(self.frames) >= _FRAMES:
                 del self.frames[next(iter(self.frames))]
         self.frames[key] = found
@@ -59,10 +66,11 @@ class Context:
 
     def _reserve(self, layout: Layout) -> None:
         need = layout.placement.peak
-        if need > len(self.arena):
+        if need > len(self.space.arena):
             # Pages that are never touched cost nothing: room for shapes that grow.
             room = need if self.session.static else need + (need >> 2)
             # Frames hold addresses in the old arena: with them it can go.
             self.frames.clear()
             self.last = None
-            self.arena = aligned_bytes(min(room, max(need, self.session.limits.max_memory)))
+            limit = max(need, self.session.limits.max_memory)
+            self.space = replace(self.space, arena=aligned_bytes(min(room, limit)))

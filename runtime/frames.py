@@ -6,7 +6,9 @@ Between native stretches of a region stand its host steps, evaluated on views of
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -29,22 +31,26 @@ ndarray, empty = np.ndarray, np.empty
 SMALL: Final = 16 << 10
 
 
+@dataclass(frozen=True, eq=False)
+class Workspace:
+    """A context's memory: the arena, SMALL bytes per input and output of any region, the workers'
+    scratch areas (`stride` bytes each); and the gang's address, 0 for none."""
+
+    arena: Array
+    small: Array
+    scratch: Array
+    stride: int
+    gang: int
+
+
 class Frame:
     """A region at addresses: its tables, for one context and one set of shapes.
 
-    Not for two threads at once. `arena`, `scratch`: address-stable arrays of the context.
+    Not for two threads at once, nor for two frames of one workspace.
     """
 
-    def __init__(
-        self,
-        code: RegionCode,
-        layout: Layout,
-        arena: Array,
-        scratch: Array,
-        stride: int,
-        team: int,
-    ) -> None:
-        self.code, self.layout = code, layout
+    def __init__(self, code: RegionCode, layout: Layout, space: Workspace) -> None:
+        self.code, self.layout, self.space = code, layout, space
         tables, region = code.tables, code.region
         self._base = np.zeros(len(region.buffers), np.int64)
         for b, array in code.constants.items():
@@ -59,13 +65,14 @@ class Frame:
         self.table[:, 3] = layout.flags
         self._inner = layout.sizes.inner[tables.operand_buffer]
         inner = self._inner
-        self._where = {b: [(p, int(inner[p])) for p in at] for b, at in code.positions.items()}
-        self.arena, self._scratch, self._stride = arena, scratch, stride
+        self._where = {
+            b: list(zip(at, inner[at].tolist(), strict=True)) for b, at in code.positions.items()
+        }
         driver = code.program.driver
         hold = layout.work < HOLD_WORK and not layout.shares
         self.native = driver.run_held if hold else driver.run
         self.stretches: list[Stretch | int] = [
-            Stretch(self, s, team if layout.shares else 0) if isinstance(s, range) else s
+            Stretch(self, s, space.gang if layout.shares else 0) if isinstance(s, range) else s
             for s in code.segments
         ]
         self._in: list[Any] = [None] * len(region.inputs)
@@ -74,31 +81,35 @@ class Frame:
         self._far: list[int] = []  # inputs used in place
         self._make: list[tuple[int, tuple[int, ...], Any]] = []  # outputs made afresh
         self._small_out: list[tuple[int, Array]] = []
-        self._base[code.arena] = address_of(arena) + layout.placement.offsets
+        self._base[code.arena] = address_of(space.arena) + layout.placement.offsets
         self.pointers[:] = self._base[tables.root[tables.operand_buffer]] + self._inner
         self._set_up()
 
     def _set_up(self) -> None:
-        buffers, sizes = self.code.region.buffers, self.layout.sizes
+        dtypes, sizes = self.code.dtypes, self.layout.sizes
         for n, b in enumerate(self.code.places[INPUT]):
             if b < 0:
                 continue
             if sizes.nbytes[b] <= SMALL:
-                self._in[n] = np.empty(self.layout.inputs[n], buffers[b].dtype.numpy)
+                self._in[n] = self._small(n, self.layout.inputs[n], dtypes[b])
                 self._own.append((n, self._in[n]))
                 self._point(b, self._in[n])
             else:
                 self._far.append(n)
         for n, b in enumerate(self.code.places[OUTPUT]):
-            shape, dtype = self.layout.outputs[n], buffers[b].dtype.numpy
+            shape, dtype = self.layout.outputs[n], dtypes[b]
             if sizes.nbytes[b] <= SMALL:
-                self._out[n] = np.empty(shape, dtype)
+                self._out[n] = self._small(len(self._in) + n, shape, dtype)
                 self._small_out.append((n, self._out[n]))
                 self._point(b, self._out[n])
             else:
                 self._make.append((n, shape, dtype))
-
         self._set_up_quick()
+
+    def _small(self, n: int, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Our array for the n-th small input or output: the context's, shared by its frames."""
+        size = math.prod(shape) * dtype.itemsize
+        return self.space.small[n * SMALL : n * SMALL + size].view(dtype).reshape(shape)
 
     def _set_up_quick(self) -> None:
         """The way without a detour, if the region is one stretch of kernels that reads all its
@@ -109,13 +120,13 @@ class Frame:
         if not isinstance(first, Stretch) or -1 in self.code.places[INPUT]:
             return
         self._only = first
-        buffers, layout = self.code.region.buffers, self.layout
+        dtypes, layout = self.code.dtypes, self.layout
         for kind, ours, shapes, entries in (
             (INPUT, self._in, layout.inputs, self.quick),
             (OUTPUT, self._out, layout.outputs, self._results),
         ):
             for b, mine, shape in zip(self.code.places[kind], ours, shapes, strict=True):
-                entries.append((mine, shape, buffers[b].dtype.numpy, self._where[b]))
+                entries.append((mine, shape, dtypes[b], self._where[b]))
 
     def _point(self, b: int, array: Array) -> None:
         """Input or output buffer b is `array` from now on."""
@@ -239,14 +250,14 @@ class Frame:
         code, sizes = self.code, self.layout.sizes
         root = int(code.tables.root[b])
         buffer = code.region.buffers[root]
-        shape, dtype = code.tables.shape(sizes, b), code.region.buffers[b].dtype.numpy
+        shape, dtype = code.tables.shape(sizes, b), code.dtypes[b]
         if buffer.kind == CONSTANT:
             return code.constants[root].view()
         begin, size = int(sizes.inner[b]), int(sizes.nbytes[b])
         if buffer.kind == ARENA:
             at = int(np.flatnonzero(code.arena == root)[0])
             begin += int(self.layout.placement.offsets[at])
-            whole = self.arena
+            whole = self.space.arena
         else:
             whole = (self._in if buffer.kind == INPUT else self._out)[buffer.index]
             if root == b:
@@ -264,8 +275,8 @@ class Stretch:
         self.call = np.zeros(words.CALL_WORDS, np.int64)
         self.call[words.CALL_STEPS] = address_of(frame.table) + 8 * words.STEP_WORDS * kernels[0]
         self.call[words.CALL_COUNT] = len(kernels)
-        self.call[words.CALL_SCRATCH] = address_of(frame._scratch)
-        self.call[words.CALL_STRIDE] = frame._stride
+        self.call[words.CALL_SCRATCH] = address_of(frame.space.scratch)
+        self.call[words.CALL_STRIDE] = frame.space.stride
         self.call[words.CALL_PARTS] = limits.threads if team else 1
         self.call[words.CALL_GANG] = team
         self.call[words.CALL_WAKE] = int(frame.layout.wake)
@@ -297,7 +308,7 @@ class Stretch:
         number = frame.code.tables.kernels[self.kernels[int(self.call[words.CALL_STEP])]]
         step = frame.code.region.steps[number]
         part = int(self.call[words.CALL_PART])
-        element = int(frame._scratch[part * frame._stride :][:8].view(np.int64)[0])
+        element = int(frame.space.scratch[part * frame.space.stride :][:8].view(np.int64)[0])
         sources = f" (from {', '.join(step.sources)})" if step.sources else ""
         return ExecutionError(
             STATUS_TEXT.get(status, f"a kernel gave status {status}"),

@@ -28,6 +28,7 @@ from ..ir.target import Target
 from ..ir.verify_plan import verify_plan
 from .driver import CodeCache, Driver, load_driver
 from .kernels.contract import Kernel
+from .threads import reset_in_child
 
 Array = npt.NDArray[Any]
 Generate = Callable[[Spec, Target, str], Kernel]
@@ -95,6 +96,9 @@ def reset_lock() -> None:
     _lock = threading.Lock()
 
 
+reset_in_child(reset_lock)
+
+
 def build_program(
     plan: Plan,
     weights: Mapping[int, Array],
@@ -103,12 +107,14 @@ def build_program(
     code_cache: CodeCache | None = None,
     generate: Generate | None = None,
     threads: int | None = None,
+    constants: Sequence[Array] | None = None,
 ) -> Program:
     """Compile what is not compiled yet, load it, and pack the constants.
 
     weights: the arrays behind `Constant.source`; read only, and kept only where a constant can
     use the array itself. threads: for compiling (None: all usable). generate: another source of
-    kernels, for tests; its code is shared with nobody. VerificationError for a bad plan.
+    kernels, for tests; its code is shared with nobody. constants: the plan's, as make_constant
+    makes them, where the caller has made them. VerificationError for a bad plan.
     """
     if plan.target_key != target.key():
         raise VerificationError(
@@ -120,7 +126,8 @@ def build_program(
     verify_plan(plan)
     driver = load_driver(code_cache)
     kernels, compiled = _load_kernels(plan.specs(), target, code_cache, generate, threads)
-    constants = [_constant(c, weights) for c in plan.constants]
+    if constants is None:
+        constants = [_constant(c, weights) for c in plan.constants]
     return Program(plan, target, kernels, constants, compiled, driver)
 
 
@@ -211,10 +218,18 @@ def _generator() -> Generate:
 
 
 def _constant(c: Constant, weights: Mapping[int, Array]) -> Array:
-    """The constant in its reader's layout: aligned, contiguous, native byte order, shared."""
     source = weights.get(c.source)
     if source is None:
         raise VerificationError("a plan's weight is missing", got=c.source)
+    return make_constant(c, source)
+
+
+def make_constant(c: Constant, source: Array, *, threads: int | None = None) -> Array:
+    """The constant in its reader's layout: aligned, contiguous, native byte order, shared.
+
+    It is the source itself where that is so already and `c` has no layout; a packed one keeps
+    nothing of the source. threads: for packing (None: all usable).
+    """
     wanted = c.dtype.numpy
     if source.dtype.newbyteorder("=") != wanted or source.shape != c.shape:
         raise VerificationError(
@@ -227,13 +242,13 @@ def _constant(c: Constant, weights: Mapping[int, Array]) -> Array:
         if source.flags.c_contiguous and source.flags.aligned and source.dtype.isnative:
             return source
         return _share(c, source, lambda: np.require(source, wanted, ["C", "A"]))
-    return _share(c, source, lambda: _pack(c, source))
+    return _share(c, source, lambda: _pack(c, source, threads))
 
 
-def _pack(c: Constant, source: Array) -> Array:
+def _pack(c: Constant, source: Array, threads: int | None) -> Array:
     from .kernels.gemm.packing import pack
 
-    return pack(source, c)
+    return pack(source, c, threads=threads)
 
 
 def _share(c: Constant, source: Array, make: Callable[[], Array]) -> Array:

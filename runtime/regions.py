@@ -71,6 +71,7 @@ class RegionCode:
         self.addresses = np.array([k.address for k in kernels], np.int64)
         self.scratch = max((k.scratch for k in kernels), default=64)
         buffers = self.region.buffers
+        self.dtypes = [b.dtype.numpy for b in buffers]
         roots = tables.root[tables.operand_buffer]
         self.places: dict[str, list[int]] = {INPUT: [], OUTPUT: []}
         for kind, slots in ((INPUT, self.region.inputs), (OUTPUT, self.region.outputs)):

@@ -7,6 +7,7 @@ expressions and places the arena: no pass, no LLVM.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +29,7 @@ from .regions import Evaluate, Layout, Limits, RegionCode
 Array = npt.NDArray[Any]
 
 # Shapes whose layouts a session keeps (the oldest goes).
-_LAYOUTS: Final = 256
+_LAYOUTS: Final = 128
 
 
 def fixed_dtype(type_: Type) -> np.dtype[Any] | None:
@@ -36,6 +37,21 @@ def fixed_dtype(type_: Type) -> np.dtype[Any] | None:
     if not isinstance(type_, TensorType) or type_.dtype in (DType.dynamic, DType.string):
         return None
     return type_.dtype.numpy
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Figures of a session: threads a call may use, idle contexts and the bytes of their arenas
+    (constants' bytes are shared by all), kernels and how many of them LLVM compiled for this
+    program, shapes whose layouts are known."""
+
+    threads: int
+    contexts: int
+    arena_bytes: int
+    constant_bytes: int
+    kernels: int
+    compiled: int
+    shapes: int
 
 
 class Session:
@@ -299,6 +315,19 @@ class Session:
         context, times = Context(self), list[StepTime]()
         self.run_regions(context, inputs, times)
         return times
+
+    def stats(self) -> Stats:
+        """What the session holds; contexts that are running now are not counted."""
+        contexts = list(self._pool)
+        return Stats(
+            threads=self.num_threads,
+            contexts=len(contexts),
+            arena_bytes=sum(len(c.space.arena) for c in contexts),
+            constant_bytes=self.program.constant_bytes,
+            kernels=len(self.program.kernels),
+            compiled=self.program.compiled,
+            shapes=len(self._layouts),
+        )
 
     def close(self) -> None:
         """Give memory back; later calls raise ExecutionError. Calls that run go on."""

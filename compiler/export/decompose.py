@@ -47,6 +47,7 @@ def decompose(graph: Graph) -> Graph:
         record = graph.node(node)
         inputs = [None if v is None else places[v] for v in graph.inputs(node)]
         if record.op.version:
+            inputs = _filled(out, record, inputs)
             made = _copied(out, record, inputs)
         else:
             build = Build(out, record.name, record.origin)
@@ -75,6 +76,20 @@ def _copied(graph: Graph, record: Node, inputs: Sequence[Value | None]) -> list[
     twin.types, twin.known = list(record.types), list(record.known)
     twin.rt_info = dict(record.rt_info)
     return list(graph.values(node))
+
+
+def _filled(graph: Graph, record: Node, inputs: list[Value | None]) -> list[Value | None]:
+    """Inputs left out before others as constants that mean the same: IR has no such gaps."""
+    if all(value is not None for value in inputs):
+        return inputs
+    absent = _ABSENT.get(record.op.kind, {})
+    build = Build(graph, record.name, record.origin)
+    filled = list(inputs)
+    for port, value in enumerate(inputs):
+        if value is None and port in absent:
+            dtype = absent[port] or build.dtype(next(v for v in inputs if v is not None))
+            filled[port] = build.number(0, dtype)
+    return filled
 
 
 def _expansion(record: Node) -> Expansion:
@@ -179,4 +194,10 @@ EXPANSIONS: dict[str, Expansion] = {
     "Group": _group,
     "LayerNorm": _layer_norm,
     "RMSNorm": _rms_norm,
+}
+
+# Inputs that mean the same where they are 0: port -> element type (None: the first input's).
+_ABSENT: dict[str, dict[int, DType | None]] = {
+    "ScaledDotProductAttention": {3: None},
+    "NonMaxSuppression": {2: DType.i64, 3: DType.f32, 4: DType.f32},
 }

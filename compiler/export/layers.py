@@ -25,27 +25,31 @@ _EXTRA_ATTRIBUTES = {"Gather": ("out_of_range",)}
 Pairs = dict[str, str]
 
 
+Sources = list[Value | None]
+
+
 @dataclass
 class Numbering:
-    """The layer ids of one net, in the order of writing."""
+    """The layer ids of one net, in the order of writing, and what each layer reads."""
 
     order: list[int]
     ids: dict[int, int]
+    sources: dict[int, Sources]
 
 
 def number_layers(graph: Graph) -> Numbering:
     """Parameters, what results and sinks need, sinks, results: as OpenVINO orders layers."""
-    needed: set[int] = set()
+    sources: dict[int, Sources] = {parameter: [] for parameter in graph.parameters}
     pending = [*graph.results, *graph.sinks]
     while pending:
         node = pending.pop()
-        if node not in needed:
-            needed.add(node)
-            pending.extend(graph.producers(node))
+        if node not in sources:
+            sources[node] = graph.inputs(node)
+            pending.extend(value.node for value in sources[node] if value is not None)
     ends = {*graph.parameters, *graph.results, *graph.sinks}
-    middle = [node for node in graph.order() if node in needed and node not in ends]
+    middle = [node for node in graph.order() if node in sources and node not in ends]
     order = [*graph.parameters, *middle, *graph.sinks, *graph.results]
-    return Numbering(order, {node: i for i, node in enumerate(order)})
+    return Numbering(order, {node: i for i, node in enumerate(order)}, sources)
 
 
 def _layer_ids(graph: Graph) -> dict[int, int]:
@@ -82,33 +86,23 @@ class NetWriter:
         numbering = number_layers(graph)
         self.open("layers")
         for node in numbering.order:
-            self._layer(graph, node, numbering.ids[node])
+            self._layer(graph, node, numbering)
         self.close("layers")
         self.open("edges")
-        for producer in numbering.order:
-            outputs = graph.op(producer).output_count()
-            first = _input_count(graph, producer)
-            uses = sorted(
-                (numbering.ids[use.node], _port_at(graph, use.node, use.port), port)
-                for port in range(outputs)
-                for use in graph.uses(Value(producer, port))
-                if use.node in numbering.ids
-            )
-            for layer, to_port, port in uses:
-                ends = (numbering.ids[producer], first + port, layer, to_port)
-                names = ("from-layer", "from-port", "to-layer", "to-port")
-                self.element("edge", dict(zip(names, map(str, ends), strict=True)))
+        names = ("from-layer", "from-port", "to-layer", "to-port")
+        for edge in _edges(numbering):
+            self.element("edge", dict(zip(names, map(str, edge), strict=True)))
         self.close("edges")
         return numbering
 
-    def _layer(self, graph: Graph, node: int, number: int) -> None:
-        record = graph.node(node)
+    def _layer(self, graph: Graph, node: int, numbering: Numbering) -> None:
+        record, sources = graph.node(node), numbering.sources[node]
         op = record.op
         version = f"opset{op.version}" if op.version else DIALECT
         if not op.version and not self.dialect:
             raise _not_standard(record)
         head = {
-            "id": str(number),
+            "id": str(numbering.ids[node]),
             "name": record.name,
             "type": XML_NAMES.get(op.kind, op.kind),
             "version": version,
@@ -118,13 +112,13 @@ class NetWriter:
             head |= {"output_names": names_text(names)} if names else {}
         self.open("layer", head)
         self._data(op)
-        for tag, entries in port_maps(op, _input_count(graph, node), _layer_ids):
+        for tag, entries in port_maps(op, _present(sources), _layer_ids):
             self.open(tag)
             for name, pairs in entries:
                 self.element(name, pairs)
             self.close(tag)
-        self._rt_info(_layer_info(graph, node))
-        self._ports(graph, node)
+        self._rt_info(_layer_info(record, sources))
+        self._ports(graph, record, [value for value in sources if value is not None])
         for tag, body in named_bodies(op):
             self.open(tag)
             self.net(body)
@@ -158,9 +152,7 @@ class NetWriter:
             self.element("attribute", {"name": name, "version": version} | rest)
         self.close("rt_info")
 
-    def _ports(self, graph: Graph, node: int) -> None:
-        record = graph.node(node)
-        sources = [value for value in graph.inputs(node) if value is not None]
+    def _ports(self, graph: Graph, record: Node, sources: list[Value]) -> None:
         if sources:
             self.open("input")
             for port, value in enumerate(sources):
@@ -210,7 +202,9 @@ class NetWriter:
 
 
 def _head(tag: str, attributes: Pairs | None) -> str:
-    return tag + "".join(f' {k}="{escape(v)}"' for k, v in (attributes or {}).items())
+    if not attributes:
+        return tag
+    return tag + "".join([f' {k}="{escape(v)}"' for k, v in attributes.items()])
 
 
 def _attributes(op: Op, *, extra: bool) -> Pairs:
@@ -229,12 +223,11 @@ def _attributes(op: Op, *, extra: bool) -> Pairs:
     return out
 
 
-def _layer_info(graph: Graph, node: int) -> dict[str, Pairs]:
+def _layer_info(record: Node, sources: Sources) -> dict[str, Pairs]:
     """rt_info of the layer, with what only irc knows in one entry of its own."""
-    record = graph.node(node)
     info = {name: pairs for name, pairs in record.rt_info.items() if "/" not in name}
     own = _attributes(record.op, extra=True)
-    absent = [i for i, value in enumerate(graph.inputs(node)) if value is None]
+    absent = [i for i, value in enumerate(sources) if value is None]
     if absent:
         if record.op.version:
             raise UnsupportedOperationError(
@@ -259,6 +252,8 @@ def _sizes(op: Parameter) -> Pairs:
 
 
 def _port_info(record: Node, side: str, port: int) -> dict[str, Pairs]:
+    if not record.rt_info:
+        return {}
     prefix = f"{side}:{port}/"
     return {
         name.removeprefix(prefix): pairs
@@ -267,13 +262,20 @@ def _port_info(record: Node, side: str, port: int) -> dict[str, Pairs]:
     }
 
 
-def _input_count(graph: Graph, node: int) -> int:
-    return sum(value is not None for value in graph.inputs(node))
+def _present(sources: Sources) -> int:
+    return sum(value is not None for value in sources)
 
 
-def _port_at(graph: Graph, node: int, port: int) -> int:
-    """The port id of an input: its place among those that are present."""
-    return sum(value is not None for value in graph.inputs(node)[:port])
+def _edges(numbering: Numbering) -> list[tuple[int, int, int, int]]:
+    """From layer and port, to layer and port; outputs are numbered after the inputs present."""
+    edges: list[tuple[int, int, int, int]] = []
+    for node in numbering.order:
+        present = [value for value in numbering.sources[node] if value is not None]
+        for port, value in enumerate(present):
+            first = _present(numbering.sources[value.node])
+            ends = numbering.ids[value.node], first + value.port, numbering.ids[node], port
+            edges.append(ends)
+    return sorted(edges, key=lambda edge: (edge[0], edge[2], edge[3]))
 
 
 def _result_names(graph: Graph, node: int) -> frozenset[str]:

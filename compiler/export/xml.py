@@ -15,7 +15,6 @@ from .constants import Weights
 from .decompose import decompose
 from .files import replacing
 from .layers import NetWriter
-from .spelling import escape
 
 _TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
 
@@ -76,22 +75,19 @@ def write_net(
 
 def write_tree(writer: NetWriter, tag: str, tree: dict[str, Any]) -> None:
     """A tree of rt_info: leaves have a value; a key that is no legal tag is an `info` element."""
+    _write_element(writer, tag, {}, tree)
+
+
+def _write_element(writer: NetWriter, tag: str, head: dict[str, str], tree: dict[str, Any]) -> None:
     if not tree:
-        writer.element(tag)
+        writer.element(tag, head)
         return
-    writer.open(tag)
+    writer.open(tag, head)
     for key, value in tree.items():
         legal = _TAG.fullmatch(key) is not None and key != "info"
-        head = {} if legal else {"name": key}
-        name = key if legal else "info"
-        if not isinstance(value, dict):
-            writer.element(name, head | {"value": str(value)})
-        elif legal:
-            write_tree(writer, key, cast("dict[str, Any]", value))
+        inner_tag, inner = (key, {}) if legal else ("info", {"name": key})
+        if isinstance(value, dict):
+            _write_element(writer, inner_tag, inner, cast("dict[str, Any]", value))
         else:
-            writer.lines.append("\t" * writer.indent + f'<info name="{escape(key)}">')
-            writer.indent += 1
-            for inner, held in cast("dict[str, Any]", value).items():
-                write_tree(writer, inner, {inner: held})
-            writer.close("info")
+            writer.element(inner_tag, inner | {"value": str(value)})
     writer.close(tag)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...ir.graph import Value
 from ...ir.ops import Group
 from ...ir.ops.elementwise import Elementwise
-from ...ir.scalar import Builder
+from ...ir.scalar import Builder, Ref
 from .context import Lowering, Operands
 from .programs import node_program
 from .view import View, reshape
@@ -24,7 +24,7 @@ def lower_elementwise(low: Lowering, node: int) -> None:
         shapes = op.operand_shapes(*(low.shape(v) for v in values))
     else:
         shapes = tuple(low.shape(v) for v in values)
-    args = []
+    args: list[Ref] = []
     for value, shape in zip(values, shapes, strict=True):
         if shape is not None and shape != low.shape(value):
             view = moved(low, low.view(value), shape)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...ir import ops
+from ...ir.dim import Expr
 from ...ir.graph import Graph, Value
 from ...ir.op import Op
 from ...ir.ops.elementwise import Elementwise
@@ -101,10 +102,9 @@ def _refuse_broadcast(graph: Graph, node: int) -> str | None:
 
 def _refuse_slice(graph: Graph, node: int) -> str | None:
     found = needs(1, 3, 4)(graph, node)
-    steps = known_list(graph, node, 3)
-    if found is None and steps is not None and not all(isinstance(int(s), int) for s in steps):
-        return "symbolic steps"
-    return found
+    steps = known_list(graph, node, 3) or []
+    symbolic = any(isinstance(s, Expr) for s in steps)
+    return found or ("symbolic steps" if symbolic else None)
 
 
 def _refuse_tile(graph: Graph, node: int) -> str | None:

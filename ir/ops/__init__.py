@@ -24,7 +24,7 @@ from .constants import Constant, Parameter, Result, TypedParameter
 from .arranging import BatchToSpace, DepthToSpace, ShuffleChannels, SpaceToBatch, SpaceToDepth
 from .attention import ScaledDotProductAttention
 from .control import If
-from .convert import Convert, ConvertLike, Select
+from .convert import Convert, ConvertE8M0, ConvertLike, Select
 from .convolution import (
     Convolution, ConvolutionBackpropData, GroupConvolution, GroupConvolutionBackpropData,
 )  # fmt: skip
@@ -78,7 +78,8 @@ ALL_OPS: tuple[type[Op], ...] = (
     Add, Subtract, Multiply, Divide, FloorMod, Mod, Power, Maximum, Minimum, SquaredDifference,
     BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitwiseLeftShift, BitwiseRightShift,
     Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual,
-    LogicalAnd, LogicalOr, LogicalXor, LogicalNot, Select, Convert, ConvertLike, Identity,
+    LogicalAnd, LogicalOr, LogicalXor, LogicalNot, Select, Convert, ConvertLike, ConvertE8M0,
+    Identity,
     Abs, Negative, Sign, Ceiling, Floor, Round, Sqrt, Exp, Log, Erf, IsNaN, IsInf, IsFinite,
     Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh,
     Relu, PRelu, Clamp, Sigmoid, Tanh, Elu, Selu, Gelu2, Gelu, HardSigmoid, HSigmoid, HSwish,

@@ -12,7 +12,7 @@ from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
 from ..scalar import Builder, Ref, cast_array
 from ..types import TensorType, Type
-from .elementwise import BOOLEAN, Elementwise, Unary, holds_sizes
+from .elementwise import BOOLEAN, FLOATS, Elementwise, Unary, holds_sizes
 from .rules import require_dtype
 
 # Held as codes of another type, so that their arrays cannot be told from that type's.
@@ -21,7 +21,7 @@ _CODES = frozenset([DType.nf4])
 
 def _check(source: DType, target: DType) -> None:
     for dtype in (source, target):
-        if dtype in _CODES or dtype is DType.dynamic:
+        if dtype in _CODES:
             raise UnsupportedOperationError(
                 "a conversion with this element type", got=f"{source} to {target}"
             )
@@ -87,6 +87,38 @@ class ConvertLike(Op):
 
     def evaluate(self, data: Array, like: Array) -> tuple[Array, ...]:
         return (converted(data, DType.from_numpy(like.dtype)),)
+
+
+@dataclass(frozen=True)
+class ConvertE8M0(Op):
+    """Convert to f8e8m0, a power of two: the exponent of |x| rounded up, down or to the nearest.
+
+    Dialect. Not finite gives NaN; so does an overflow, unless `saturate`. Source: ONNX Cast.
+    """
+
+    kind: ClassVar[str] = "ConvertE8M0"
+    version: ClassVar[int] = 0
+    inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
+    round_mode: str = "up"
+    saturate: bool = True
+
+    def infer(self, data: Fact) -> tuple[Type, ...]:
+        require_dtype(data, "data", FLOATS, "a float type")
+        if self.round_mode not in ("up", "down", "nearest"):
+            raise UnsupportedOperationError("a cast with this round_mode", got=self.round_mode)
+        return (TensorType(DType.f8e8m0, data.tensor.shape),)
+
+    def evaluate(self, data: Array) -> tuple[Array, ...]:
+        bits = np.ascontiguousarray(data.astype(np.float32)).reshape(-1).view(np.uint32)
+        exponent, part = (bits >> 23 & 0xFF).astype(np.int64), bits & 0x7FFFFF
+        up = part > 0
+        if self.round_mode == "nearest":
+            # A tie goes up, but in the lowest place, which has no implicit one before its point.
+            up = (part > 0x400000) | ((part == 0x400000) & (exponent > 0))
+        rounded = exponent + (up if self.round_mode != "down" else 0)
+        rounded = np.minimum(rounded, 254 if self.saturate else 255)
+        codes = np.where(exponent == 255, 255, rounded).astype(np.uint8)
+        return (codes.view(DType.f8e8m0.numpy).reshape(data.shape),)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ..op import Array, Fact, Op, Port
 from ..types import TensorType, Type
 from .elementwise import NUMBERS
 from .precision import narrowed, widened
-from .rules import one_dtype
+from .rules import fits, one_dtype
 
 _DOTS = "..."
 
@@ -46,7 +46,7 @@ class Einsum(Op):
 
     def infer(self, facts: tuple[Fact, ...]) -> tuple[Type, ...]:
         dtype = one_dtype(*facts)
-        if dtype not in NUMBERS:
+        if not fits(dtype, NUMBERS):
             raise ShapeError("Einsum needs numbers", got=dtype)
         inputs, output = self.terms()
         if len(inputs) != len(facts):

@@ -23,7 +23,7 @@ from ..scalar import Builder, Ref, evaluate_program
 from ..specs import Program
 from ..types import TensorType, Type, broadcast_shapes
 from .precision import computing_dtype
-from .rules import Shape, one_dtype
+from .rules import Shape, fits, one_dtype
 
 NUMBERS = frozenset(t for t in DType if t.is_int or t.is_float)
 FLOATS = frozenset(t for t in DType if t.is_float)
@@ -57,7 +57,7 @@ class Elementwise(Op):
     def check_dtypes(self, *facts: Fact | None) -> None:
         """Refuse element types that the operation does not take."""
         dtype = one_dtype(*facts)
-        if dtype not in self.allowed:
+        if not fits(dtype, self.allowed):
             raise ShapeError(
                 f"{self.kind} does not take this element type", got=dtype, expected=self.rule
             )
@@ -119,6 +119,8 @@ def program_of(op: Elementwise, dtypes: Sequence[DType | None]) -> Program:
             continue
         number = sum(r is not None for r in refs)
         refs.append(b.cast(b.input(number, dtype), computing_dtype(dtype)))
+    # A graph does not say that trailing inputs are absent.
+    refs += [None] * (len(op.inputs) - len(refs))
     return b.finish(b.cast(op.program(b, *refs), op.output_dtype(*dtypes)))
 
 

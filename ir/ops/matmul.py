@@ -16,14 +16,14 @@ from ..specs import Program
 from ..types import Type, broadcast_shapes
 from .activation_table import apply_activation, check_activation
 from .precision import computing_dtype, multiply_matrices, narrowed, widened
-from .rules import Shape, one_dtype, same_size, tensor
+from .rules import Shape, fits, one_dtype, same_size, tensor
 
 _NUMBERS = frozenset(t for t in DType if t.is_int or t.is_float)
 
 
 def _numeric(*facts: Fact | None) -> DType:
     dtype = one_dtype(*facts)
-    if dtype not in _NUMBERS:
+    if not fits(dtype, _NUMBERS):
         raise ShapeError("a matrix product needs numbers", got=dtype, expected="a numeric type")
     return dtype
 

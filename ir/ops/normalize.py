@@ -21,6 +21,7 @@ from .elementwise import FLOATS
 from .rules import (
     Shape,
     axes_in,
+    fits,
     ints_of,
     one_dtype,
     require_dtype,
@@ -33,7 +34,7 @@ from .rules import (
 
 def _float(*facts: Fact | None) -> DType:
     dtype = one_dtype(*facts)
-    if dtype not in FLOATS:
+    if not fits(dtype, FLOATS):
         raise ShapeError("a normalisation needs floats", got=dtype, expected="a float type")
     return dtype
 

@@ -59,8 +59,10 @@ def unknown_shape(op: Op, rank: int) -> Shape:
 
 
 def one_dtype(*facts: Fact | None) -> DType:
-    """The element type that all given inputs share."""
-    found = [f.tensor.dtype for f in facts if f is not None]
+    """The element type that all given inputs share; `dynamic` (in bodies of control flow, before
+    they are joined with what is outside) goes with any."""
+    given = [f.tensor.dtype for f in facts if f is not None]
+    found = [d for d in given if d is not DType.dynamic] or given
     if any(d != found[0] for d in found):
         raise ShapeError(
             "the inputs must have one element type",
@@ -71,9 +73,14 @@ def one_dtype(*facts: Fact | None) -> DType:
     return found[0]
 
 
+def fits(dtype: DType, kinds: Iterable[DType]) -> bool:
+    """Whether an element type is one of `kinds`, or not known."""
+    return dtype is DType.dynamic or dtype in kinds
+
+
 def require_dtype(fact: Fact | None, name: str, kinds: Iterable[DType], rule: str) -> None:
     """Refuse an input whose element type is not one of `kinds`; `rule` says them in words."""
-    if fact is not None and fact.tensor.dtype not in kinds:
+    if fact is not None and not fits(fact.tensor.dtype, kinds):
         raise ShapeError(
             f"input {name!r} has an element type that is not allowed",
             got=fact.tensor.dtype,

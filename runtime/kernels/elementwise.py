@@ -41,7 +41,7 @@ def generate(spec: ElementwiseSpec, target: Target, symbol: str) -> Kernel:
         f.ret(0)
         return Kernel(symbol, module.text())
     pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
-    turned = transposed_axis(spec, space)
+    turned = transposed_axis(spec, space, target)
     if turned is not None:
         emit_transpose(f, spec, sizes, space, turned, pointers, k.worker, k.workers)
         f.ret(0)
@@ -146,7 +146,7 @@ class _Row:
         self.f, self.program, self.lanes, self.scratch = f, program, lanes, scratch
         self.ins, self.outs = line[:inputs], line[inputs:]
         self.masked = all(
-            x.kind != "vector" or has_masks(f, f"<{lanes} x {x.element}>") for x in line
+            x.kind != "vector" or has_masks(f.target, f"<{lanes} x {x.element}>") for x in line
         )
         self.base: Value = integer(0)
 

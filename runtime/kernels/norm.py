@@ -2,7 +2,8 @@
 
 The variance is taken about the mean, so the row is swept three times (twice without centring). It
 lies in L1 after the first: the value before normalisation is computed again where that is cheap,
-else read back from the second output or from scratch.
+else read back from the second output or from scratch. Outputs may be written over an input that
+walks memory alike; the second one only where it has the computing type (f32, f64).
 """
 
 from __future__ import annotations
@@ -58,11 +59,12 @@ class _Norm:
 
     def _memory(self) -> str | None:
         """Where x is read back from; None: it is computed again."""
-        if is_cheap(self.spec.prologue, self.ins) and len(self.ins) == 1:
-            return None
         if len(self.outs) == 2 and self.outs[1].dtype is self.compute:
+            # Also where x is cheap: the second output may be written over an input.
             if self.outs[1].kind == "vector":
                 return "second"
+        elif is_cheap(self.spec.prologue, self.ins) and len(self.ins) == 1:
+            return None
         n = self.k.n.known
         size = 0 if n is None else n * self.compute.bits // 8
         if n is not None and size <= _SCRATCH:

@@ -80,7 +80,8 @@ def open_rows(
     space = coalesce(axes[:-1], [o.strides[:-1] for o in operands])
     pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
     rows = Rows(f, sizes, space.axes, pointers, [o.dtype for o in operands], space.strides)
-    lanes = row_lanes(target, compute, axes[-1])
+    # One register of the computing type whatever the row's length: sums keep their order.
+    lanes = target.lanes(compute.bits)
     line = [_lane(f, sizes, o, lanes) for o in operands]
     return RowKernel(
         symbol,
@@ -99,11 +100,6 @@ def open_rows(
 
 def _lane(f: Function, sizes: Sizes, operand: Operand, lanes: int) -> Lane:
     return Lane(f, sizes, operand.dtype, operand.strides[-1], lanes)
-
-
-def row_lanes(target: Target, compute: DType, n: Size) -> int:
-    """One register of the computing type, whatever the row's length: sums keep their order."""
-    return target.lanes(compute.bits)
 
 
 def compute_type(program: Program) -> DType:

@@ -1,6 +1,7 @@
 """Scalar programs as LLVM: one instruction of a Program becomes a few words on vectors.
 
-Inside a program a boolean is an i1 vector, every other type its own LLVM element. Meaning: ir/scalar_ops.py, to which the tests compare every operation.
+Inside a program a boolean is an i1 vector, every other type its own LLVM element. Meaning:
+ir/scalar_ops.py, to which the tests compare every operation.
 """
 
 from __future__ import annotations

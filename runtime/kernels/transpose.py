@@ -1,8 +1,9 @@
-"""Transposing copies: an elementwise program whose one input is contiguous along another axis
-than the output. Square tiles are loaded by rows, transposed in registers and stored by rows.
+"""Transposing kernels: elementwise programs some of whose inputs are contiguous along another axis
+than the outputs. Square tiles of those inputs are loaded by rows and transposed in registers.
 
-A tile that would stick out is moved back inside instead: its overlap is written twice with the
-same values, by one worker or two. Where an axis is shorter than a tile, elements go one by one.
+A tile that would stick out is moved back inside. A program of one input then writes the overlap
+twice, with the same values; one of several inputs, which may be updating an input in place, masks
+the overlap off. Where an axis is shorter than a tile, elements go one by one.
 """
 
 from __future__ import annotations
@@ -10,47 +11,66 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.specs import ElementwiseSpec, Size
+from ...ir.specs import ElementwiseSpec, Operand, Size
 from ...ir.target import Target
 from ..codegen.emit import Function
 from ..codegen.kernel import share
-from ..codegen.values import Value, bits_of, vec
+from ..codegen.values import I64, Value, bits_of, bytes_of, constants, integer, vec
 from .convert import from_memory, memory_type, to_memory
 from .scalar import emit_program
-from .walk import Rows, Sizes, Space
+from .walk import Rows, Sizes, Space, has_masks
 
-# Tiles along the output's contiguous axis that one task takes.
+# Tiles along the outputs' contiguous axis that one task takes.
 _TASK = 16
-
-
-def transposed_axis(spec: ElementwiseSpec, space: Space) -> int | None:
-    """The axis along which the one input is contiguous while the output is along the last."""
-    if len(spec.inputs) != 1 or len(spec.outs) != 1 or len(space.axes) < 2:
-        return None
-    source, out = space.strides
-    if out[-1] != 1 or source[-1] in (0, 1) or any(i.op in _GUARDED for i in spec.program.instrs):
-        return None
-    found = [i for i, s in enumerate(source[:-1]) if s == 1]
-    return found[0] if found else None
-
-
 _GUARDED = frozenset("div mod floormod".split())
+# Programs of more instructions than this are written once per tile, in a loop, not once per row.
+_LIGHT = 4
 
 
-def tile_side(target: Target, bits: int) -> int:
-    """Rows of a tile, and its columns: a register of 4-byte elements and wider; of narrower ones
-    no more rows than there are registers to hold them."""
-    return min(target.lanes(bits), 16, target.registers)
+def transposed_axis(spec: ElementwiseSpec, space: Space, target: Target) -> int | None:
+    """The axis along which some inputs are contiguous while all else is along the last axis.
+
+    None where the program is better walked in plain vectors.
+    """
+    count = len(spec.inputs)
+    ins, outs = space.strides[:count], space.strides[count:]
+    if len(space.axes) < 2 or any(s[-1] != 1 for s in outs):
+        return None
+    if any(i.op in _GUARDED for i in spec.program.instrs):
+        return None
+    strided = [s for s in ins if s[-1] not in (0, 1)]
+    for axis in range(len(space.axes) - 1):
+        if strided and all(s[axis] == 1 for s in strided):
+            return axis if _is_single(spec) or _can_mask(spec, target) else None
+    return None
+
+
+def _is_single(spec: ElementwiseSpec) -> bool:
+    return len(spec.inputs) == len(spec.outs) == 1
+
+
+def _can_mask(spec: ElementwiseSpec, target: Target) -> bool:
+    side = tile_side(spec, target)
+    return all(has_masks(target, vec(memory_type(o.dtype), side)) for o in spec.outs)
+
+
+def tile_side(spec: ElementwiseSpec, target: Target) -> int:
+    """Rows of a tile, and its columns: a register of the widest elements; of narrow ones no more
+    rows than there are registers to hold them."""
+    widest = max(bits_of(memory_type(o.dtype)) for o in spec.operands())
+    return min(target.lanes(widest), 16)
 
 
 @dataclass(frozen=True)
 class Plane:
-    """The two axes of a transposition: input contiguous along q, output along p."""
+    """The two axes of a transposition: outputs contiguous along p, `turned` inputs along q; each
+    operand's steps (in elements) along both."""
 
     p: Value
     q: Value
-    source_step: Value  # of p in the input
-    out_step: Value  # of q in the output
+    steps_p: tuple[Value, ...]
+    steps_q: tuple[Value, ...]
+    turned: tuple[bool, ...]
 
 
 def emit_transpose(
@@ -64,31 +84,23 @@ def emit_transpose(
     workers: Value,
 ) -> None:
     """This worker's share of the transposition."""
-    source, out = spec.inputs[0], spec.outs[0]
-    element = memory_type(source.dtype)
-    side = tile_side(f.target, max(bits_of(element), bits_of(memory_type(out.dtype))))
-    side = min(side, tile_side(f.target, bits_of(element)))
+    operands = spec.operands()
+    side = tile_side(spec, f.target)
     rest = [i for i in range(len(space.axes) - 1) if i != axis]
     outer: list[Size] = [space.axes[i] for i in rest]
-    rows = Rows(
-        f,
-        sizes,
-        outer,
-        pointers,
-        [source.dtype, out.dtype],
-        [[s[i] for i in rest] for s in space.strides],
-    )
+    strides = [[s[i] for i in rest] for s in space.strides]
+    rows = Rows(f, sizes, outer, pointers, [o.dtype for o in operands], strides)
     plane = Plane(
         sizes.value(space.axes[-1]),
         sizes.value(space.axes[axis]),
-        sizes.value(space.strides[0][-1]),
-        sizes.value(space.strides[1][axis]),
+        tuple(sizes.value(s[-1]) for s in space.strides),
+        tuple(sizes.value(s[axis]) for s in space.strides),
+        tuple(s[-1] not in (0, 1) for s in space.strides),
     )
     tiles_q = f.ceil_div(plane.q, side)
     chunks_p = f.ceil_div(plane.p, side * _TASK)
     per_row = f.mul(tiles_q, chunks_p)
     lo, hi = share(f, f.mul(sizes.product(outer), per_row), worker, workers)
-    tile = _Tile(f, spec, plane, side)
     fits = f.icmp("sge", f.smin(plane.p, plane.q), side)
     with f.if_(f.icmp("slt", lo, hi)):
         with f.range(lo, hi, unroll=1) as task:
@@ -97,57 +109,116 @@ def emit_transpose(
             q = f.udiv(inside, chunks_p)
             chunk = f.sub(inside, f.mul(q, chunks_p))
             rows.seek(row)
-            at = rows.pointers()
+            tile = _Tile(f, spec, plane, side, rows.pointers())
             q0, p0 = f.mul(q, side), f.mul(chunk, side * _TASK)
             p1 = f.smin(f.add(p0, side * _TASK), plane.p)
             with f.if_(fits) as branch:
-                inside_q = f.smin(q0, f.sub(plane.q, side))
-                with f.range(p0, p1, side, unroll=1) as p:
-                    tile.move(at, f.smin(p, f.sub(plane.p, side)), inside_q)
+                tile.strip(p0, p1, q0)
                 branch.else_()
-                q1 = f.smin(f.add(q0, side), plane.q)
-                tile.single(at, p0, p1, q0, q1)
+                tile.single(p0, p1, q0, f.smin(f.add(q0, side), plane.q))
 
 
 class _Tile:
-    def __init__(self, f: Function, spec: ElementwiseSpec, plane: Plane, side: int) -> None:
-        self.f, self.spec, self.plane, self.side = f, spec, plane, side
-        self.source = memory_type(spec.inputs[0].dtype)
-        self.out = memory_type(spec.outs[0].dtype)
-        self.bits = f"i{bits_of(self.source)}"
+    def __init__(
+        self, f: Function, spec: ElementwiseSpec, plane: Plane, side: int, at: list[Value]
+    ) -> None:
+        self.f, self.spec, self.plane, self.side, self.at = f, spec, plane, side, at
+        self.operands = spec.operands()
+        self.inputs = len(spec.inputs)
 
-    def move(self, at: Sequence[Value], p: Value, q: Value) -> None:
-        """The whole tile at (p, q)."""
-        f, side = self.f, self.side
-        begin = f.at(at[0], f.add(f.mul(p, self.plane.source_step), q), self.source)
-        lines = [
-            f.load(vec(self.bits, side), f.at(begin, self._times(i, "source"), self.source))
-            for i in range(side)
-        ]
-        to = f.at(at[1], f.add(f.mul(q, self.plane.out_step), p), self.out)
-        for i, line in enumerate(transpose(f, lines)):
-            self.store(line, f.at(to, self._times(i, "out"), self.out))
+    def strip(self, p0: Value, p1: Value, q0: Value) -> None:
+        """Tiles at q0 from p0 to p1."""
+        f, side, plane = self.f, self.side, self.plane
+        last_p, last_q = f.sub(plane.p, side), f.sub(plane.q, side)
+        q = f.smin(q0, last_q)
+        with f.range(p0, p1, side, unroll=1) as at:
+            p = f.smin(at, last_p)
+            moved = f.or_(f.icmp("ne", p, at), f.icmp("ne", q, q0))
+            with f.if_(integer(0, "i1") if _is_single(self.spec) else moved) as branch:
+                self.move(p, q, (f.sub(at, p), f.sub(q0, q)))
+                branch.else_()
+                self.move(p, q, None)
 
-    def _times(self, i: int, which: str) -> Value:
-        step = self.plane.source_step if which == "source" else self.plane.out_step
-        return self.f.mul(step, i)
-
-    def store(self, bits: Value, to: Value) -> None:
-        f, spec = self.f, self.spec
-        dtype = spec.inputs[0].dtype
-        value = from_memory(f, f.bitcast(bits, vec(self.source, bits.lanes)), dtype)
-        (result,) = emit_program(f, spec.program, [value], lanes=bits.lanes)
-        f.store(to_memory(f, result, spec.outs[0].dtype), to)
-
-    def single(self, at: Sequence[Value], p0: Value, p1: Value, q0: Value, q1: Value) -> None:
-        """Elements [p0, p1) x [q0, q1) one by one."""
+    def address(self, k: int, p: Value, q: Value) -> Value:
+        """Operand k's element at (p, q)."""
         f, plane = self.f, self.plane
+        place = f.add(f.mul(p, plane.steps_p[k]), f.mul(q, plane.steps_q[k]))
+        return f.at(self.at[k], place, memory_type(self.operands[k].dtype))
+
+    def move(self, p: Value, q: Value, skip: tuple[Value, Value] | None) -> None:
+        """The tile at (p, q) without its first `skip` columns and rows."""
+        f, side = self.f, self.side
+        lines = {k: self.turn(k, p, q) for k in range(self.inputs) if self.plane.turned[k]}
+        keep: Value | None = None
+        if skip is not None:
+            ramp = constants(range(side), I64)
+            keep = f.icmp("sge", ramp, f.splat(skip[0], side))
+        if len(self.spec.program.instrs) <= _LIGHT and skip is None:
+            for i in range(side):
+                self.line(p, f.add(q, i), {k: v[i] for k, v in lines.items()}, None)
+            return
+        # Lines wait in memory, so that the program is written once.
+        waiting = {k: self.spill(v) for k, v in lines.items()}
+        with f.range(skip[1] if skip is not None else 0, side, unroll=1) as i:
+            found = {
+                k: f.load(v[0].type, f.offset(buffer, f.mul(i, bytes_of(v[0].type))))
+                for (k, buffer), v in zip(waiting.items(), lines.values(), strict=True)
+            }
+            self.line(p, f.add(q, i), found, keep)
+
+    def spill(self, lines: Sequence[Value]) -> Value:
+        f, size = self.f, bytes_of(lines[0].type)
+        buffer = f.stack(size * len(lines))
+        for i, line in enumerate(lines):
+            f.store(line, f.offset(buffer, i * size))
+        return buffer
+
+    def turn(self, k: int, p: Value, q: Value) -> list[Value]:
+        """Input k's tile as one vector along p per q; bits of the elements."""
+        f, side = self.f, self.side
+        element = memory_type(self.operands[k].dtype)
+        type_ = vec(f"i{bits_of(element)}", side)
+        return transpose(f, [f.load(type_, self.address(k, f.add(p, i), q)) for i in range(side)])
+
+    def line(self, p: Value, q: Value, lines: dict[int, Value], keep: Value | None) -> None:
+        """The program along p at one q, stored where `keep` says."""
+        f, side = self.f, self.side
+        values: list[Value] = []
+        for k, operand in enumerate(self.spec.inputs):
+            element = memory_type(operand.dtype)
+            if k in lines:
+                value = f.bitcast(lines[k], vec(element, side))
+            elif self.plane.steps_p[k].known == 0:
+                value = f.splat(f.load(element, self.address(k, p, q)), side)
+            else:
+                value = f.load(vec(element, side), self.address(k, p, q))
+            values.append(from_memory(f, value, operand.dtype))
+        results = emit_program(f, self.spec.program, values, lanes=side)
+        for k, (operand, result) in enumerate(zip(self.spec.outs, results, strict=True)):
+            value, to = to_memory(f, result, operand.dtype), self.address(self.inputs + k, p, q)
+            if keep is None:
+                f.store(value, to)
+            else:
+                self.store_kept(operand, value, to, keep)
+
+    def store_kept(self, operand: Operand, value: Value, to: Value, keep: Value) -> None:
+        f = self.f
+        bits = bits_of(memory_type(operand.dtype))  # masks of halves are for integers only
+        f.store_masked(f.bitcast(value, vec(f"i{bits}", value.lanes)), to, keep)
+
+    def single(self, p0: Value, p1: Value, q0: Value, q1: Value) -> None:
+        """Elements [p0, p1) x [q0, q1) one by one."""
+        f = self.f
+        one = _Tile(f, self.spec, self.plane, 1, self.at)
         with f.range(q0, q1, unroll=1) as q:
             with f.range(p0, p1, unroll=1) as p:
-                place = f.add(f.mul(p, plane.source_step), q)
-                bits = f.load(self.bits, f.at(at[0], place, self.source))
-                to = f.at(at[1], f.add(f.mul(q, plane.out_step), p), self.out)
-                self.store(bits, to)
+                lines = {k: one.bits(k, p, q) for k in range(self.inputs) if self.plane.turned[k]}
+                one.line(p, q, lines, None)
+
+    def bits(self, k: int, p: Value, q: Value) -> Value:
+        """One element of input k."""
+        element = memory_type(self.operands[k].dtype)
+        return self.f.load(f"i{bits_of(element)}", self.address(k, p, q))
 
 
 def transpose(f: Function, lines: Sequence[Value]) -> list[Value]:

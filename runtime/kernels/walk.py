@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ...ir.dtype import DType
 from ...ir.specs import DimArg, Operand, Size
+from ...ir.target import Target
 from ..codegen.emit import Function
 from ..codegen.values import (
     I16,
@@ -292,7 +293,7 @@ def load_part(f: Function, type_: str, pointer: Value, part: Part | None) -> Val
         return f.load(type_, pointer)
     if bits_of(type_) == 16 and is_float(type_):  # masks of halves are instructions on integers
         return f.bitcast(load_part(f, vec(I16, lanes_of(type_)), pointer, part), type_)
-    if has_masks(f, type_):
+    if has_masks(f.target, type_):
         return f.load_masked(type_, pointer, part.mask)
     buffer = f.stack(bytes_of(type_))
     f.store(Value(type_, "zeroinitializer"), buffer)
@@ -305,7 +306,7 @@ def store_part(f: Function, value: Value, pointer: Value, part: Part | None) -> 
         value = f.bitcast(value, vec(I16, value.lanes))
     if part is None:
         f.store(value, pointer)
-    elif has_masks(f, value.type):
+    elif has_masks(f.target, value.type):
         f.store_masked(value, pointer, part.mask)
     else:
         buffer = f.stack(bytes_of(value.type))
@@ -313,9 +314,9 @@ def store_part(f: Function, value: Value, pointer: Value, part: Part | None) -> 
         copy_elements(f, value.type, buffer, pointer, part.count)
 
 
-def has_masks(f: Function, type_: str) -> bool:
+def has_masks(target: Target, type_: str) -> bool:
     """Are masked loads and stores of this type instructions?"""
-    return lanes_of(type_) > 1 and max(8, bits_of(type_)) in _MASKED[f.target.isa]
+    return lanes_of(type_) > 1 and max(8, bits_of(type_)) in _MASKED[target.isa]
 
 
 def copy_elements(f: Function, type_: str, source: Value, to: Value, count: Value) -> None:

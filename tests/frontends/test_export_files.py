@@ -33,6 +33,7 @@ from irc.ir.ops import (
     MatMul,
     Parameter,
     Result,
+    ScaledDotProductAttention,
     TypedParameter,
 )
 from irc.ir.scalar import Builder
@@ -207,7 +208,8 @@ def test_rt_info_of_layers_ports_and_net_is_written_back() -> None:
         b'<port id="1" precision="FP32"/>',
         f'<port id="1" precision="FP32">{port_info}</port>'.encode(),
     )
-    tree = '<rt_info><a value="1"/><b><info name="2 c" value="x"/><d/></b></rt_info>'
+    tree = '<rt_info><a value="1"/><b><info name="2 c" value="x"/><d/></b>'
+    tree += '<info name="e f"><g value="2"/></info></rt_info>'
     source = source.replace(b"</net>", tree.encode() + b"</net>")
     graph = read_xml(source)
     (node,) = [n for n in graph.ids() if graph.op(n).kind == "Abs"]
@@ -215,7 +217,7 @@ def test_rt_info_of_layers_ports_and_net_is_written_back() -> None:
         "fused_names": {"version": "0", "value": "a,b"},
         "out:0/layout": {"version": "0", "layout": "[N,C]"},
     }
-    assert graph.rt_info == {"a": "1", "b": {"2 c": "x", "d": {}}}
+    assert graph.rt_info == {"a": "1", "b": {"2 c": "x", "d": {}}, "e f": {"g": "2"}}
     again = read_xml(to_xml_text(graph)[0].encode())
     assert again.rt_info == graph.rt_info
     (node,) = [n for n in again.ids() if again.op(n).kind == "Abs"]
@@ -338,7 +340,7 @@ def test_interrupts_leave_no_litter(
     def interrupt(*_: Any, **__: Any) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(export, "_text", interrupt)
+    monkeypatch.setattr(export, "write_net", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write_xml(graph, tmp_path / "m.xml")
     assert listing(tmp_path) == {}
@@ -399,3 +401,24 @@ def test_broken_dialect_attributes(text: str) -> None:
 def _identity() -> Program:
     b = Builder()
     return b.finish(b.op("neg", b.input(0, DType.f32)))
+
+
+def test_inputs_left_out_before_others_get_their_neutral_value() -> None:
+    graph = Graph("g")
+    values = [Value(graph.add(Parameter(DType.f32, (1, 2, 3, 4)), name=f"p{i}")) for i in range(3)]
+    scale = Value(graph.add(constant(0.25), name="scale"))
+    attention = graph.add(ScaledDotProductAttention(), [*values, None, scale], name="attention")
+    graph.add(Result(), [Value(attention)], name="y")
+    infer_graph(graph)
+    text, weights = to_xml_text(graph)
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal((1, 2, 3, 4)).astype(np.float32) for _ in range(3)]
+    (expected,) = interpret(graph, inputs)
+    (found,) = interpret(read_xml(text.encode(), weights), inputs)
+    np.testing.assert_array_equal(found, expected)
+    import openvino as ov
+
+    core = ov.Core()
+    model = core.read_model(text.encode(), ov.Tensor(np.frombuffer(weights, np.uint8)))
+    compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    np.testing.assert_allclose(compiled(inputs)[0], expected, rtol=1e-5, atol=1e-6)

@@ -286,11 +286,11 @@ def test_scan_sums_along_an_axis(axis: int, backwards: int) -> None:
 
 
 def test_deep_nesting_is_refused() -> None:
-    inner = body([node("Relu", ["x"], ["a0"])], [], ["a0"])
+    leaf = inner = body([node("Relu", ["x"], ["a0"])], [], ["a0"])
     for i in range(1, 24):
-        branch = node("If", ["c"], [f"a{i}"], then_branch=inner, else_branch=inner)
+        branch = node("If", ["c"], [f"a{i}"], then_branch=inner, else_branch=leaf)
         inner = body([branch], [], [f"a{i}"])
-    top = node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
+    top = node("If", ["c"], ["y"], then_branch=inner, else_branch=leaf)
     model = model_of([top], ["y"], inputs=[("c", BOOL, []), ("x", FLOAT, [2, 3])])
     start = time.monotonic()
     with pytest.raises(ModelFormatError, match="nested too deeply"):

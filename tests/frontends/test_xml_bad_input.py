@@ -301,6 +301,12 @@ CASES: dict[str, tuple[bytes, bytes | None, type[Exception], list[str]]] = {
         FORMAT,
         ["outside", "offset 4, size 24", "27 bytes", "layer 0"],
     ),
+    "bin is a git-lfs pointer": (
+        constant_net("f32", "500", 0, 2000),
+        b"version https://git-lfs.github.com/spec/v1\noid",
+        FORMAT,
+        ["outside", "git-lfs pointer"],
+    ),
     "offset past end": (
         constant_net("f32", "", 29, 4),
         b"x" * 28,
@@ -568,6 +574,34 @@ def test_bodies_may_not_nest_without_end() -> None:
         inner = f"<layers>{layer(0, 'If', more=f'<then_body>{inner}</then_body>')}</layers>"
     with pytest.raises(FORMAT, match="nested too deeply"):
         read_xml(f'<net version="11">{inner}</net>'.encode())
+
+
+def test_a_file_that_shrinks_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "m.xml"
+    model.write_bytes(GOOD)
+    real = os.fstat
+
+    def larger(handle: int) -> os.stat_result:
+        status = list(real(handle))
+        status[6] += 10  # st_size
+        return os.stat_result(status)
+
+    monkeypatch.setattr(os, "fstat", larger)
+    with pytest.raises(FORMAT, match="became shorter") as caught:
+        read_xml(model)
+    assert f"{len(GOOD)} bytes" in str(caught.value)
+
+
+def test_a_long_chain_loads() -> None:
+    count = 50_000
+    layers = [
+        layer(i, "ReLU", name="", inputs=port(0), outputs=port(1, (2, 3))) for i in range(1, count)
+    ]
+    edges = [edge(i, int(i > 0), i + 1, 0) for i in range(count)]
+    graph = read_xml(net([parameter(0), *layers, result(count)], edges))
+    assert len(graph) == count + 1
 
 
 def test_weights_of_a_dead_constant_are_not_needed() -> None:

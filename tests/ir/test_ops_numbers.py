@@ -172,6 +172,18 @@ def test_convert_saturates() -> None:
     assert run(o.Convert(DType.i8), np.array([300, -129])).tolist() == [44, 127]
 
 
+@pytest.mark.parametrize("mode", ["up", "down", "nearest"])
+@pytest.mark.parametrize("saturate", [True, False])
+def test_conversion_to_powers_of_two(mode: str, saturate: bool) -> None:
+    from onnx.numpy_helper import to_float8e8m0
+
+    x = np.random.default_rng(0).standard_normal(500) * np.logspace(-46, 38, 500)
+    listed = [0, 1, 1.5, 1.4, 1.6, 3.4e38, np.inf, np.nan, -2, 2.0**-127, 1e-45, 2.0**127]
+    a = np.concatenate([x, listed]).astype(np.float32)
+    expected = to_float8e8m0(a, saturate, mode).view(np.uint8)
+    np.testing.assert_array_equal(run(o.ConvertE8M0(mode, saturate), a).view(np.uint8), expected)
+
+
 def test_integer_division() -> None:
     a, b = np.array([7, -7, 7, -7]), np.array([2, 2, -2, -2])
     assert run(o.Divide(), a, b).tolist() == [3, -4, -4, 3]

@@ -135,6 +135,13 @@ def test_reshape_of_symbolic_sizes(target: list[Any], out: str) -> None:
     assert shape_of(o.Reshape(True), fact("f32[N, S, 64]"), known(target)) == out
 
 
+def test_reshape_of_a_size_that_may_be_zero() -> None:
+    batch = symbol("M")
+    data = Fact(TensorType(DType.f32, (batch, 32)))
+    assert shape_of(o.Reshape(), data, known([batch, 8, -1])) == "f32[M, 8, 4]"
+    assert shape_of(o.Reshape(), fact("f32[0, 3]"), known([0, -1])) == "f32[0, 0]"
+
+
 def test_reshape_with_unknown_parts() -> None:
     assert shape_of(o.Reshape(), fact("f32[N, 4]"), fact("i64[1]")) == "f32[4*N]"
     assert shape_of(o.Reshape(), fact("f32[N, 4]"), fact("i64[N]")) == "f32[...]"
@@ -149,6 +156,7 @@ def test_unknown_sizes_are_fresh_and_named_by_scope() -> None:
         return [str(d) for d in type_.shape or ()]
 
     assert sizes() == sizes() == ["_7_0", "_7_1", "_7_2"]
+    assert o.unknown_dim(o.NonZero(), 3, 3) == 3
     first, second = (o.NonZero().infer(fact("f32[N]"))[0] for _ in range(2))
     assert eq(first.shape[1], second.shape[1]) is None  # type: ignore[index]
 

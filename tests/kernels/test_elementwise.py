@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from harness import ISAS, compile_spec, guarded, run, same_bits, strides_of, target_of
+from harness import ISAS, compile_spec, guard_copy, guarded, run, same_bits, strides_of, target_of
 from irc.ir.dtype import DType
 from irc.ir.scalar import Builder, evaluate_program, identity
 from irc.ir.specs import DimArg, ElementwiseSpec, Operand, Program, Size
@@ -246,3 +246,36 @@ def test_generation_is_pure() -> None:
     target = target_of(ISAS[0])
     assert generate(spec, target, "k") == generate(spec, target, "k")
     assert "@k9(" in generate(spec, target, "k9").text
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_some_inputs_transposed(isa: str, dynamic: bool) -> None:
+    """x + y.T + column, light and long, also in place of x, at sizes with and without edges."""
+    for long in (False, True):
+        b = Builder()
+        x, y, c = (b.input(i, F32) for i in range(3))
+        z = b.op("add", x, b.op("add", y, c))
+        for _ in range(3 if long else 0):
+            z = b.op("sub", b.op("mul", z, b.const(2.0, F32)), b.op("neg", x))
+        program = b.finish(z, b.cast(b.op("lt", x, y), DType.f16))
+        for r, n in ((16, 32), (21, 19), (40, 5), (3, 50), (64, 17)):
+            d: list[Size] = [DimArg(0), DimArg(1)] if dynamic else [r, n]
+            line, turned, column = (
+                Operand(F32, (d[1], 1)),
+                Operand(F32, (1, d[0])),
+                Operand(F32, (1, 0)),
+            )
+            outs = (line, Operand(DType.f16, (d[1], 1)))
+            spec = ElementwiseSpec((d[0], d[1]), (line, turned, column), outs, program)
+            given = [numbers((r, n)), numbers((n, r), seed=1), numbers((r,), seed=2)]
+            views = [given[0], given[1].T, np.broadcast_to(given[2][:, None], (r, n))]
+            wanted = evaluate_program(program, views)
+            for workers in (1, 2, 3):
+                found = run(spec, given, [(r, n)] * 2, isa=isa, workers=workers, dims=(r, n))
+                assert all(same_bits(g, w) for g, w in zip(found.outs, wanted, strict=True))
+                inputs = [guard_copy(g) for g in given]
+                other = guarded(r * n * 2).view(np.float16)
+                status = compile_spec(spec, isa)([*inputs, inputs[0], other], (r, n), workers)
+                assert status == (0, 0)
+                assert same_bits(inputs[0].copy(), wanted[0]), (r, n, workers)

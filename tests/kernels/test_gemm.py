@@ -6,20 +6,33 @@ every partial sum of small integers is exact in the accumulator.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from harness import ISAS, compile_spec, guard_copy, run, same_bits, strides_of, target_of, unwritten
-
+from harness import (
+    ISAS,
+    Compiled,
+    compile_spec,
+    guard_copy,
+    run,
+    same_bits,
+    strides_of,
+    target_of,
+    unwritten,
+)
 from irc.ir.dtype import DType
 from irc.ir.plan import Constant
 from irc.ir.scalar import Builder, evaluate_program, identity
 from irc.ir.specs import DimArg, GemmSpec, Operand, PackedB, Program, Size
+from irc.ir.target import generic
 from irc.ir.tiles import accumulator, packed_layout, packed_size, panel_width
-from irc.runtime.kernels.gemm import pack, unpack
+from irc.runtime.codegen.llvm import emit_assembly
+from irc.runtime.kernels.gemm import generate, pack, unpack
+from irc.runtime.kernels.gemm.tiling import choose, tile_rows
 
 F32 = DType.f32
 
@@ -171,11 +184,15 @@ def extract(buffer: np.ndarray, layout: str, shape: Sequence[int]) -> np.ndarray
     return buffer.reshape(shape)
 
 
-def check(case: Case, isa: str, workers: int = 1, at: str = "end") -> None:
+def run_case(case: Case, isa: str, workers: int = 1, at: str = "end") -> np.ndarray:
     spec, inputs, dims, out_memory, expected = make(case, isa)
     result = run(spec, inputs, [out_memory.shape], isa=isa, dims=dims, workers=workers, at=at)
     assert result.status == 0
-    found = extract(result.outs[0], case.out, expected.shape)
+    return extract(result.outs[0], case.out, expected.shape)
+
+
+def check(case: Case, isa: str, workers: int = 1, at: str = "end") -> None:
+    found, expected = run_case(case, isa, workers, at), make(case, isa)[-1]
     if case.epilogue == "gelu":
         limit = 2e-2 if case.dtype.bits == 16 else 1e-5
         np.testing.assert_allclose(
@@ -183,13 +200,6 @@ def check(case: Case, isa: str, workers: int = 1, at: str = "end") -> None:
         )
     else:
         np.testing.assert_array_equal(found, expected)
-
-
-def sizes_around(isa: str, dtype: DType) -> tuple[list[int], list[int]]:
-    """Rows and columns at the register tile, one less and one more."""
-    nr = panel_width(target_of(isa), accumulator(dtype).bits)
-    mr = 14 if isa == "avx512" else 6
-    return [mr - 1, mr, mr + 1, 2 * mr + 1], [nr // 2, nr - 1, nr, nr + 1, 2 * nr]
 
 
 OPTIONS: dict[str, list] = {
@@ -218,9 +228,201 @@ def random_case(rng: random.Random, isa: str) -> Case:
     return case
 
 
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("number", range(24))
+each_isa = pytest.mark.parametrize("isa", ISAS)
+
+
+@each_isa
+@pytest.mark.parametrize("number", range(12))
 def test_random_products_are_exact(isa: str, number: int) -> None:
     rng = random.Random(f"{isa} {number}")
     case = random_case(rng, isa)
     check(case, isa, workers=rng.choice([1, 1, 2, 3, 5]), at=rng.choice(["start", "end"]))
+
+
+@each_isa
+def test_every_size_around_the_register_tile(isa: str) -> None:
+    """One kernel whose sizes are read at run time computes them all."""
+    nr, mr = panel_width(target_of(isa), 32), tile_rows(target_of(isa), 2)
+    for n in (1, 2, nr // 2, nr - 1, nr, nr + 1, 2 * nr + 3):
+        for m in (1, 2, 3, mr - 1, mr, mr + 1, 2 * mr + 1):
+            for k in (0, 1, 7, 33):
+                check(Case(m, k, n, b="rows", epilogue="relu", dynamic="mnkabc"), isa)
+
+
+@each_isa
+@pytest.mark.parametrize("m, n", [(1, 70), (2, 33), (5, 16), (14, 64), (15, 7), (29, 65)])
+def test_known_sizes(isa: str, m: int, n: int) -> None:
+    check(Case(m, 37, n, epilogue="relu"), isa)
+    check(Case(m, 37, n, epilogue="relu", b="rows"), isa)
+
+
+@each_isa
+@pytest.mark.parametrize("dynamic", ["", "mnkqabc"])
+@pytest.mark.parametrize("zero", ["m", "k", "n", "batch"])
+def test_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
+    sizes = {"m": 3, "k": 5, "n": 17, **({zero: 0} if zero != "batch" else {})}
+    batch = (0,) if zero == "batch" else (2,)
+    check(Case(**sizes, batch=batch, b="rows", epilogue="relu", dynamic=dynamic), isa)
+
+
+@each_isa
+@pytest.mark.parametrize("a", ["rows", "columns", "gaps"])
+@pytest.mark.parametrize("b", ["rows", "columns", "gaps"])
+def test_matrix_times_vector(isa: str, a: str, b: str) -> None:
+    """N = 1 has an order over K of its own, which no layout and no number of rows changes."""
+    case = Case(9, 150, 1, a=a, b=b, epilogue="bias")
+    check(case, isa, workers=3)
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_normal((9, 150)), rng.standard_normal((150, 1))
+    plain = product(x, y, isa)
+    assert same_bits(product(x, y, isa, a=a, b=b), plain)
+    assert same_bits(product(x[4:5], y, isa, a=a, b=b), plain[4:5])
+
+
+def product(left: np.ndarray, right: np.ndarray, isa: str, **case: object) -> np.ndarray:
+    """left @ right of floats in f32, for any layout; `case` are fields of Case."""
+    workers, target = case.pop("workers", 1), case.pop("target", None)
+    c = Case(left.shape[-2], left.shape[-1], right.shape[-1], batch=left.shape[:-2], **case)  # type: ignore
+    spec, inputs, dims, out_memory, expected = make(c, isa)
+    left, right = left.astype(np.float32), right.astype(np.float32)
+    inputs[0] = lay_out(left, c.a)[0]
+    inputs[1] = lay_out(right, "rows" if c.b == "packed" else c.b)[0]
+    if spec.packed:
+        inputs[1] = pack(right, Constant(0, F32, right.shape, spec.packed))
+    if target is not None:
+        out = unwritten(out_memory.shape, np.float32)
+        Compiled(spec, target)([*map(guard_copy, inputs), out], dims)  # type: ignore[arg-type]
+        return out.reshape(expected.shape)
+    result = run(spec, inputs, [out_memory.shape], isa=isa, dims=dims, workers=int(str(workers)))
+    return extract(result.outs[0], c.out, expected.shape)
+
+
+@pytest.fixture(scope="module")
+def floats() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(11)
+    return rng.standard_normal((37, 300)), rng.standard_normal((300, 75))
+
+
+@each_isa
+def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str, floats) -> None:
+    a, b = floats
+    expected = product(a, b, isa)
+    for workers in (2, 3, 4):
+        assert same_bits(product(a, b, isa, workers=workers), expected)
+    for dynamic in ("m", "mnkabc"):
+        assert same_bits(product(a, b, isa, dynamic=dynamic, workers=2), expected)
+    for m in (1, 2, 15):
+        assert same_bits(product(a[3 : 3 + m], b, isa), expected[3 : 3 + m])
+    for layout in ("rows", "columns", "gaps"):
+        assert same_bits(product(a, b, isa, a=layout, b=layout), expected)
+    batch = product(np.stack([a, a[::-1]]), np.stack([b, b]), isa)
+    assert same_bits(batch[0], expected)
+    assert same_bits(np.ascontiguousarray(batch[1][::-1]), expected)
+
+
+@each_isa
+@pytest.mark.parametrize("b", ["packed", "columns"])
+def test_blocks_of_k_resume_the_same_chain(isa: str, b: str, floats) -> None:
+    x, y = floats
+    small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
+    case = Case(*x.shape, y.shape[1], b=b)
+    tiling = choose(make(case, isa)[0], small)
+    assert tiling.blocked and tiling.kc < 150 and tiling.mc < 3
+    assert same_bits(product(x, y, isa, b=b, target=small), product(x, y, isa, b=b))
+
+
+@each_isa
+def test_error_on_random_data(isa: str) -> None:
+    """numerics.md: at most 5 units of 2**-24 * sum |a||b|."""
+    rng = np.random.default_rng(2)
+    for n in (1, 40):
+        a, b = rng.standard_normal((20, 2000)), rng.standard_normal((2000, n))
+        a, b = a.astype(np.float32).astype(np.float64), b.astype(np.float32).astype(np.float64)
+        unit = 2.0**-24 * (np.abs(a) @ np.abs(b))
+        assert np.max(np.abs(product(a, b, isa) - a @ b) / unit) <= 5
+
+
+@each_isa
+def test_nan_and_infinity_stay_in_their_rows_and_columns(isa: str) -> None:
+    a, b = np.ones((5, 9)), np.ones((9, 19))
+    a[1, 2], a[3, 4], b[5, 18] = np.nan, np.inf, -np.inf
+    b[4, 0] = 0
+    with np.errstate(invalid="ignore"):
+        expected = (a @ b).astype(np.float32)
+    for case in ({}, {"b": "columns"}, {"dynamic": "mnkabc"}):
+        np.testing.assert_array_equal(product(a, b, isa, **case), expected)
+
+
+@each_isa
+@pytest.mark.parametrize("dtype", [DType.i32, DType.u32, DType.i64, DType.u64])
+def test_integers_wrap(isa: str, dtype: DType) -> None:
+    rng = np.random.default_rng(3)
+    low, high = int(dtype.min), int(dtype.max)
+    a = rng.integers(low, high, (7, 40), dtype.numpy, endpoint=True)
+    b = rng.integers(low, high, (40, 35), dtype.numpy, endpoint=True)
+    packed = packed_layout(40, 35, dtype, target_of(isa))
+    spec = GemmSpec(
+        (), 7, 35, 40, Operand(dtype, (40, 1)), Operand(dtype, (0, 0)), Operand(dtype, (35, 1)),
+        dtype, packed, identity(dtype),
+    )  # fmt: skip
+    inputs = [a, pack(b, Constant(0, dtype, b.shape, packed))]
+    np.testing.assert_array_equal(run(spec, inputs, [(7, 35)], isa=isa).outs[0], a @ b)
+
+
+@each_isa
+def test_a_residual_may_be_overwritten(isa: str) -> None:
+    """out and an extra may be one buffer: every element is read before it is written."""
+    case = Case(20, 30, 40, epilogue="residual")
+    spec, inputs, dims, _, expected = make(case, isa)
+    a, b, residual, column = map(guard_copy, inputs)
+    compile_spec(spec, isa)([a, b, residual, column, residual], dims, workers=2)
+    np.testing.assert_array_equal(residual, expected)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 33), (64, 31), (2, 3, 7, 40), (700, 500)])
+def test_pack_and_unpack(shape: tuple[int, ...], transposed: bool) -> None:
+    array = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    constant = Constant(0, F32, shape, PackedB(32), transposed)
+    packed = pack(array, constant)
+    k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
+    assert packed.size == packed_size(k, n, 32) * int(np.prod(shape[:-2]))
+    assert packed.ctypes.data % 64 == 0
+    matrix = (array.swapaxes(-1, -2) if transposed else array).reshape(-1, k, n)[0]
+    assert packed[(k - 1) * 32 + min(n, 32) - 1] == matrix[k - 1, min(n, 32) - 1]
+    np.testing.assert_array_equal(unpack(packed, constant), array)
+
+
+def test_constants_without_a_layout_stay_as_they_are() -> None:
+    array = np.arange(6, dtype=np.int32).reshape(2, 3)
+    constant = Constant(0, DType.i32, (2, 3))
+    assert pack(array, constant).tolist() == [0, 1, 2, 3, 4, 5]
+    np.testing.assert_array_equal(unpack(pack(array, constant), constant), array)
+
+
+def test_tiles_fill_the_register_file() -> None:
+    shapes = {isa: (tile_rows(generic(isa), v), panel_width(generic(isa), 32)) for isa, v in
+              {"avx512": 2, "avx2": 2, "neon": 4, "plain": 2}.items()}  # fmt: skip
+    assert shapes == {"avx512": (14, 32), "avx2": (6, 16), "neon": (6, 16), "plain": (6, 8)}
+    assert packed_layout(5, 1, F32, generic("avx512")) is None
+    assert packed_layout(5, 2, DType.f64, generic("avx512")) == PackedB(16)
+    assert packed_layout(5, 2, DType.f16, generic("avx512")) == PackedB(32)
+
+
+def test_a_known_m_is_cut_evenly() -> None:
+    heights = {m: choose(make(Case(m, 8, 64), "plain")[0], generic("avx512")).heights
+               for m in (1, 14, 15, 64, 128)}  # fmt: skip
+    assert heights == {1: (1,), 14: (14,), 15: (8, 7), 64: (13, 12), 128: (13, 12)}
+
+
+def test_code_for_neon() -> None:
+    """No machine here runs it; LLVM generates it, with its multiply-add."""
+    spec = make(Case(8, 16, 20, b="rows", epilogue="relu"), "plain")[0]
+    assembly = emit_assembly(generate(spec, generic("neon"), "k").text, generic("neon"))
+    assert assembly.count("fmla") >= 24
+
+
+def test_the_kernel_holds_no_name_of_the_model_and_is_a_pure_function() -> None:
+    spec = make(Case(20, 16, 20), "plain")[0]
+    first, second = (generate(spec, target_of("plain"), "k7") for _ in range(2))
+    assert first == second and "define i32 @k7(" in first.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import ISAS, run, same_bits
+from harness import ISAS, compile_spec, guard_copy, run, same_bits
 from irc.ir.dtype import DType
 from irc.ir.scalar import Builder, identity
 from irc.ir.specs import DimArg, NormSpec, Operand, Program, Size
@@ -148,3 +148,19 @@ def test_the_mean_is_taken_out_before_squaring(isa: str) -> None:
     found = run(spec, [x, g, b], [(4, 256)], isa=isa).outs[0]
     np.testing.assert_allclose(found, normalised(x), rtol=2e-2, atol=2e-2)
     assert abs(float(found.std()) - 1) < 0.06
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("n", [20, 300])
+def test_outputs_may_be_inputs(isa: str, n: int) -> None:
+    b = Builder()
+    double = b.finish(b.op("add", b.input(0, F32), b.input(0, F32)))
+    line = Operand(F32, (n, 1))
+    x = values((4, n))
+    for outs in ((line,), (line, line)):
+        spec = NormSpec((4, n), (line,), (), outs, double, identity(F32), EPS)
+        want = run(spec, [x], [(4, n)] * len(outs), isa=isa).outs
+        memory, other = guard_copy(x), guard_copy(x)
+        written = [memory] if len(outs) == 1 else [other, memory]
+        assert compile_spec(spec, isa)([memory, *written], (), 2) == (0, 0)
+        assert all(same_bits(g.copy(), w) for g, w in zip(written, want, strict=True))

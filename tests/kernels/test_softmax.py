@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import ISAS, run, same_bits
+from harness import ISAS, compile_spec, guard_copy, run, same_bits
 from irc.ir.dtype import DType
 from irc.ir.scalar import Builder, identity
 from irc.ir.specs import DimArg, Operand, Program, Size, SoftmaxSpec
@@ -119,8 +119,6 @@ def test_strided_output_and_doubles(isa: str) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("n", [17, 800])
 def test_output_may_be_its_input(isa: str, n: int) -> None:
-    from harness import compile_spec, guard_copy
-
     x = logits((6, n))
     spec = spec_of(6, n)
     want = run(spec, [x], [(6, n)], isa=isa).outs[0]

@@ -61,7 +61,9 @@ def test_targets(have: str, out: str, target: list[int] | None) -> None:
 def test_what_cannot_be_settled() -> None:
     data = "%0 = Input(f32[N, 4])\n%1 = Input(i64[2])\n%2 = Reshape.1(%0, %1)\n%3 = Result.1(%2)"
     stays(data, settle_shapes, "the target is not known")
-    unranked = COMPUTED.replace("Reshape.1(%0", "Reshape.1(%9").replace("%1 =", "%9 = Input(f32[...])\n%1 =")
+    unranked = COMPUTED.replace("Reshape.1(%0", "Reshape.1(%9").replace(
+        "%1 =", "%9 = Input(f32[...])\n%1 ="
+    )
     stays(unranked, settle_shapes, "the rank of the input is unknown")
     swapped = COMPUTED.replace("= 0, 1)", "= 1, 0)")
     stays(swapped, settle_shapes, "more than one size can be neither copied nor left out")

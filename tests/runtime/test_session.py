@@ -91,10 +91,11 @@ def test_memory_stays_flat_over_many_shapes(session: Session) -> None:
     a, b = data(70_000)
     session.run([a, b])
     context = session._pool[-1]
-    arena = context.arena
+    arena = context.space.arena
     for n in range(1, 1000):
         session.run([a[:n], b[:n]])
-    assert context.arena is arena and len(context.frames) <= 64 and len(session._layouts) <= 256
+    assert context.space.arena is arena
+    assert len(context.frames) <= 32 and len(session._layouts) <= 128
 
 
 def test_a_growing_shape_rarely_moves_the_arena() -> None:
@@ -103,7 +104,7 @@ def test_a_growing_shape_rarely_moves_the_arena() -> None:
     for n in range(500_000, 500_400):
         a = np.ones(n, np.float32)
         assert session.run([a, a])[0][-1] == 3
-        arenas.add(id(session._pool[-1].arena))
+        arenas.add(id(session._pool[-1].space.arena))
     assert len(arenas) <= 3
 
 
@@ -218,7 +219,7 @@ def test_too_large_is_refused_before_anything_is_allocated() -> None:
         session.run([big, big])
     assert "max_memory" in str(e.value) and "temporary [200000]" in str(e.value)
     assert session.run([a, a])[0][0] == 3
-    assert len(session._pool[-1].arena) <= 1 << 20
+    assert len(session._pool[-1].space.arena) <= 1 << 20
 
 
 def host_plan() -> Maker:
@@ -453,4 +454,13 @@ def test_an_outgrown_arena_is_given_back() -> None:
         a, b = data(n)
         assert (session.run([a, b])[0] == chain_answer(a, b)).all()
         context = session._pool[-1]
-        assert all(f.arena is context.arena for f in context.frames.values())
+        assert all(f.space is context.space for f in context.frames.values())
+
+
+def test_stats() -> None:
+    session = Session(chain().compile(), num_threads=1)
+    session.run(list(data(1000)))
+    session.run(list(data(20)))
+    stats = session.stats()
+    assert (stats.threads, stats.contexts, stats.shapes, stats.kernels) == (1, 1, 2, 2)
+    assert stats.arena_bytes >= 8000 and stats.constant_bytes == 0

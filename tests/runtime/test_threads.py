@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -286,3 +287,27 @@ def test_long_steps_wake_again() -> None:
     flags = [session.layout(0, ((n,),)).flags.tolist() for n in (99, 100, 500, 1000)]
     shared, waking = words.SHARED, words.SHARED | words.WAKE
     assert flags == [[0, 0], [shared, shared], [waking, shared], [waking, waking]]
+
+
+@linux
+def test_locks_that_are_held_at_a_fork_are_free_in_the_child() -> None:
+    from irc.runtime import driver, program, threads
+
+    locks = [driver._lock, program._lock, threads._lock, gang(load_driver())._lock]
+    a, b = data(2000)
+    for lock in locks:
+        lock.acquire()
+    try:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                signal.alarm(20)  # a lock that is not free is a hang
+                session = team(3, chain(length=4).compile())
+                code = 0 if (session.run([a, b])[0] == chain_answer(a, b, 4)).all() else 2
+            finally:
+                os._exit(code)
+    finally:
+        for lock in locks:
+            lock.release()
+    assert os.waitpid(child, 0)[1] == 0

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from irc.ir import dim
+from irc.ir.dtype import DType
 from irc.ir.errors import Error, MemoryLimitError, VerificationError
 from irc.ir.plan import (
     ARENA,
@@ -36,7 +37,7 @@ from irc.ir.specs import (
     Program,
     Spec,
 )
-from irc.ir.types import TensorType
+from irc.ir.types import SequenceType, TensorType
 from irc.ir.verify_plan import verify_plan
 from irc.runtime.session import Session
 from tiny_plans import (
@@ -129,6 +130,19 @@ STATIC: dict[str, tuple[Plan, str]] = {
     "input slot": (
         dataclasses.replace(PLAN, inputs=(dataclasses.replace(PLAN.inputs[0], slot=-1),)),
         "there is not",
+    ),
+    "input that is no tensor": (
+        dataclasses.replace(PLAN, slots=(SequenceType(TensorType(f32, (N,))), *PLAN.slots[1:])),
+        "no tensor",
+    ),
+    "type of a constant slot": (
+        dataclasses.replace(
+            PLAN,
+            slots=(*PLAN.slots, TensorType(f32, (3,))),
+            constants=(Constant(0, DType.f64, (3,)),),
+            constant_slots=((3, 0),),
+        ),
+        "differ in type",
     ),
     "constant slot": (dataclasses.replace(PLAN, constant_slots=((2, 0),)), "there is not"),
     "host writes an input": (

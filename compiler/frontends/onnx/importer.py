@@ -141,7 +141,7 @@ class Importer:
         domain = canonical_domain(proto.domain)
         version = frame.opsets.get(domain)
         origin = frame.prefix + node_label(proto, position)
-        proto = resolved(proto, frame.bound) if frame.bound else proto
+        proto = resolved(proto, frame.bound)
         lost = [name for name in proto.input if frame.is_lost(name)]
         inputs = [None if name in lost else self.value(frame, name) for name in proto.input]
         types = [None if v is None else frame.graph.type(v) for v in inputs]

@@ -7,6 +7,8 @@ cannot know is compatible with everything.
 
 from __future__ import annotations
 
+import functools
+
 from ....ir.dim import eq
 from ....ir.dtype import DType, parse_precision
 from ....ir.errors import ShapeError
@@ -27,16 +29,19 @@ def check_precision_names(layer: Layer) -> None:
 def precision(layer: Layer, port: Port) -> DType:
     """The declared element type of an output port."""
     text = port.precision or ""
-    if text in _OWN_TYPES:
-        return _OWN_TYPES[text]
     try:
-        return parse_precision(text)
+        return _parse(text)
     except ValueError as error:
         raise layer.error(
             f"output port {port.id} has an unknown precision",
             got=repr(text[:40]),
             expected=str(error).partition("; allowed: ")[2] or None,
         ) from None
+
+
+@functools.lru_cache(256)
+def _parse(text: str) -> DType:
+    return _OWN_TYPES[text] if text in _OWN_TYPES else parse_precision(text)
 
 
 def dims_agree(declared: tuple[int, ...], type_: Type) -> bool:

@@ -197,5 +197,6 @@ def _kept(layer: Layer) -> dict[str, dict[str, str]]:
     kept = {name: dict(pairs) for name, pairs in layer.rt_info.items() if name != EXTRA}
     for side, ports in (("in", layer.inputs), ("out", layer.outputs)):
         for n, port in enumerate(ports):
-            kept.update({f"{side}:{n}/{name}": dict(v) for name, v in port.rt_info.items()})
+            if port.rt_info:
+                kept.update({f"{side}:{n}/{name}": dict(v) for name, v in port.rt_info.items()})
     return kept

@@ -24,6 +24,9 @@ from .text import BadText, short
 _OWN_TYPES = {t.value: t for t in DType if not t.in_openvino}
 
 
+_LFS_HEAD = b"version https://git-lfs"
+_LFS = "the .bin is a git-lfs pointer: fetch the file itself"
+_COPY = "check that the .bin belongs to this .xml and was copied in full"
 # What the constants of a small file may need beyond eight times its size.
 _SLACK = 64 << 20
 
@@ -148,7 +151,7 @@ def _raw_bytes(layer: Layer, weights: Weights) -> tuple[int, Array]:
             "a constant lies outside the weights (.bin)",
             got=f"offset {offset}, size {size}, weights of {held.size} bytes",
             expected=f"offset + size at most {held.size}",
-            fix="check that the .bin belongs to this .xml and was copied in full",
+            fix=_LFS if held[:23].tobytes() == _LFS_HEAD else _COPY,
         )
     return offset, held[offset : offset + size]
 

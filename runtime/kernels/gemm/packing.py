@@ -28,11 +28,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _WORTH_THREADS = 1 << 20
 
 
-def pack(array: Array, constant: Constant) -> Array:
+def pack(array: Array, constant: Constant, *, threads: int | None = None) -> Array:
     """The array (of `constant.shape`) in the constant's layout: flat, C-contiguous.
 
     Without a layout that is the array itself. PackedB: per matrix of the leading axes, panels of
     the last two axes (K, N), or (N, K) where `transposed`; packed_size() elements each.
+    threads: None for the CPUs this process may use.
     """
     array = np.asarray(array).reshape(constant.shape)
     if constant.layout is None:
@@ -53,7 +54,8 @@ def pack(array: Array, constant: Constant) -> Array:
         out[b, j, :, : columns.shape[1]] = columns
         out[b, j, :, columns.shape[1] :] = 0
 
-    _for_each([(b, j) for b in range(len(matrices)) for j in range(panels)], one, out.nbytes)
+    jobs = [(b, j) for b in range(len(matrices)) for j in range(panels)]
+    _for_each(jobs, one, out.nbytes, threads)
     return flat
 
 
@@ -71,9 +73,13 @@ def unpack(packed: Array, constant: Constant) -> Array:
 
 
 def _for_each(
-    jobs: list[tuple[int, int]], one: Callable[[tuple[int, int]], None], nbytes: int
+    jobs: list[tuple[int, int]],
+    one: Callable[[tuple[int, int]], None],
+    nbytes: int,
+    threads: int | None,
 ) -> None:
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if threads is None:
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if nbytes < _WORTH_THREADS or threads == 1:
         for job in jobs:
             one(job)

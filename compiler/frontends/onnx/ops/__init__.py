@@ -13,6 +13,7 @@ from . import (
     activation,
     arithmetic,
     constant,
+    contrib,
     control,
     convolution,
     indexing,
@@ -26,6 +27,8 @@ from . import (
     recurrent,
     reduction,
     reshaping,
+    sampling,
+    signals,
     slicing,
 )
 
@@ -39,6 +42,7 @@ _FAMILIES: tuple[Table, ...] = (
     arithmetic.IMPORTERS,
     constant.IMPORTERS,
     control.IMPORTERS,
+    contrib.IMPORTERS,
     convolution.IMPORTERS,
     indexing.IMPORTERS,
     logic.IMPORTERS,
@@ -51,6 +55,8 @@ _FAMILIES: tuple[Table, ...] = (
     recurrent.IMPORTERS,
     reduction.IMPORTERS,
     reshaping.IMPORTERS,
+    sampling.IMPORTERS,
+    signals.IMPORTERS,
     slicing.IMPORTERS,
 )
 IMPORTERS: dict[str, Mapping[int, ImportFunction]] = {

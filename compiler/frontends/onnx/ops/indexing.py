@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
+    Add,
+    Broadcast,
+    FloorMod,
     Gather,
     GatherElements,
     GatherND,
     NonZero,
+    Range,
     Reshape,
     ScatterElementsUpdate,
     ScatterNDUpdate,
     Squeeze,
 )
+from .plain import size_of, sizes_of, unsqueezed
 
 if TYPE_CHECKING:
     from ..node import ImportFunction, OnnxNode
@@ -53,6 +59,27 @@ def scatter_nd(n: OnnxNode) -> Value:
     return n.add(ScatterNDUpdate(_reduction(n)), n.input(0), n.input(1), n.input(2))
 
 
+def tensor_scatter(n: OnnxNode) -> Value:
+    """A cache with updates written along an axis, from the index of each batch on (default 0)."""
+    cache, update, start = n.input(0), n.input(1), n.optional(2)
+    mode = n.text("mode", "linear")
+    if mode not in ("linear", "circular"):
+        raise n.error("unknown mode of TensorScatter", got=mode, expected="linear or circular")
+    rank = n.rank(cache)
+    axis = n.axis(n.integer("axis", -2), rank)
+    if axis == 0:
+        raise n.misfit("TensorScatter does not write along the batch")
+    length = n.add(Reshape(), size_of(n, update, axis), n.ints_value([]))
+    places = n.add(Range(DType.i64), n.int_value(0), length, n.int_value(1))
+    places = unsqueezed(n, places, [i for i in range(rank) if i != axis])
+    if start is not None:
+        places = n.add(Add(), places, unsqueezed(n, start, range(1, rank)))
+    if mode == "circular":
+        places = n.add(FloorMod(), places, size_of(n, cache, axis))
+    places = n.add(Broadcast("bidirectional"), places, sizes_of(n, update))
+    return n.add(ScatterElementsUpdate(), cache, places, update, n.int_value(axis))
+
+
 def compress(n: OnnxNode) -> Value:
     """Elements (or slices along an axis) whose condition holds."""
     x, axis = n.input(0), n.integer("axis", 0)
@@ -71,4 +98,5 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "ScatterND": {11: scatter_nd},
     "NonZero": {9: lambda n: n.add(NonZero(), n.input(0))},
     "Compress": {9: compress},
+    "TensorScatter": {24: tensor_scatter},
 }

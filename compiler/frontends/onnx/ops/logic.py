@@ -11,6 +11,7 @@ from .....ir.graph import Value
 from .....ir.ops import (
     Abs,
     Convert,
+    ConvertE8M0,
     Equal,
     Greater,
     GreaterEqual,
@@ -59,11 +60,11 @@ def cast_like(n: OnnxNode) -> Value:
 def _cast(n: OnnxNode, to: DType) -> Value:
     x = n.input(0)
     saturate, mode = n.flag("saturate", True), n.text("round_mode", "up")
-    if to is DType.f8e8m0 and (mode != "nearest" or not saturate):
-        raise n.unsupported(f"a cast to {to} with round_mode {mode}, saturate {int(saturate)}")
     source = n.dtype(x)
     if to is source:
         return n.add(Identity(), x)
+    if to is DType.f8e8m0 and source.is_float:
+        return n.add(ConvertE8M0(mode, saturate), x)
     if source.is_float and to in _NARROW:
         # As ONNX's reference: to a wider integer, whose low bits are the result.
         x = n.add(Convert(DType.i32), x)

@@ -1,0 +1,96 @@
+"""onnxruntime's own operators (domain com.microsoft), which models that it optimised contain.
+
+Source: docs/ContribOperators.md of onnxruntime.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .....ir.graph import Value
+from .....ir.ops import Add, Gelu, Gemm, LayerNorm, MatMul, Multiply, Swish, Transpose
+from .plain import unary
+
+if TYPE_CHECKING:
+    from ..node import Imported, ImportFunction, OnnxNode
+
+# FusedGemm's activations and the names of their parameters, in our order.
+_ACTIVATIONS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
+    "Relu": ("relu", ()),
+    "Sigmoid": ("sigmoid", ()),
+    "Tanh": ("tanh", ()),
+    "Softsign": ("softsign", ()),
+    "Softplus": ("softplus", ()),
+    "LeakyRelu": ("leaky_relu", (("activation_alpha", 0.01),)),
+    "Elu": ("elu", (("activation_alpha", 1.0),)),
+    "ThresholdedRelu": ("thresholded_relu", (("activation_alpha", 1.0),)),
+    "HardSigmoid": ("hard_sigmoid", (("activation_alpha", 0.2), ("activation_beta", 0.5))),
+}
+
+
+def fused_matmul(n: OnnxNode) -> Value:
+    """alpha * A' x B'; the batch flags move axis 0 to the last place but one."""
+    a, b = n.input(0), n.input(1)
+    values: list[Value] = []
+    for name, value in (("A", a), ("B", b)):
+        if n.flag(f"transBatch{name}"):
+            rank = n.rank(value)
+            value = n.add(Transpose(), value, n.ints_value([*range(1, rank - 1), 0, rank - 1]))
+        values.append(value)
+    product = n.add(MatMul(n.flag("transA"), n.flag("transB")), *values)
+    alpha = n.number("alpha", 1.0)
+    return product if alpha == 1 else n.add(Multiply(), product, n.like(product, alpha))
+
+
+def fused_gemm(n: OnnxNode) -> Value:
+    name = n.text("activation", "")
+    if name and name not in _ACTIVATIONS:
+        raise n.unsupported(f"FusedGemm with activation {name[:40]}")
+    function, parameters = _ACTIVATIONS[name] if name else ("identity", ())
+    op = Gemm(
+        alpha=n.number("alpha", 1.0),
+        beta=n.number("beta", 1.0),
+        transpose_a=n.flag("transA"),
+        transpose_b=n.flag("transB"),
+        activation=function,
+        activation_params=tuple(n.number(key, default) for key, default in parameters),
+    )
+    return n.add(op, n.input(0), n.input(1), n.optional(2))
+
+
+def fast_gelu(n: OnnxNode) -> Value:
+    """The tanh form of x, or of x + bias."""
+    x, bias = n.input(0), n.optional(1)
+    return n.add(Gelu("TANH"), x if bias is None else n.add(Add(), x, bias))
+
+
+def bias_gelu(n: OnnxNode) -> Value:
+    return n.add(Gelu("ERF"), n.add(Add(), n.input(0), n.input(1)))
+
+
+def quick_gelu(n: OnnxNode) -> Value:
+    x = n.input(0)
+    return n.add(Swish(), x, n.like(x, n.number("alpha", 1.702)))
+
+
+def skip_layer_normalization(n: OnnxNode) -> Imported:
+    """Normalises input + skip + bias; that sum is output 3."""
+    total = n.add(Add(), n.input(0), n.input(1))
+    bias = n.optional(4)
+    total = total if bias is None else n.add(Add(), total, bias)
+    if n.wants(1) or n.wants(2):
+        raise n.unsupported("SkipLayerNormalization with mean or deviation as output")
+    op = LayerNorm(-1, n.number("epsilon", 1e-12))
+    return [n.add(op, total, n.input(2), n.optional(3)), None, None, total]
+
+
+_MS = "com.microsoft::"
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    f"{_MS}FusedMatMul": {1: fused_matmul},
+    f"{_MS}FusedGemm": {1: fused_gemm},
+    f"{_MS}Gelu": {1: unary(Gelu)},
+    f"{_MS}FastGelu": {1: fast_gelu},
+    f"{_MS}BiasGelu": {1: bias_gelu},
+    f"{_MS}QuickGelu": {1: quick_gelu},
+    f"{_MS}SkipLayerNormalization": {1: skip_layer_normalization},
+}

@@ -1,0 +1,176 @@
+"""Images resized, sampled and pooled by regions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .....ir.dtype import DType
+from .....ir.graph import Value
+from .....ir.ops import (
+    Add,
+    Col2Im,
+    Convert,
+    Divide,
+    Floor,
+    Gather,
+    GridSample,
+    Interpolate,
+    Multiply,
+    ReduceMax,
+    ReduceMin,
+    ROIAlign,
+)
+from .plain import converted, sizes_of
+
+if TYPE_CHECKING:
+    from ..node import ImportFunction, OnnxNode
+
+_MODES = {"nearest": "nearest", "linear": "linear_onnx", "bilinear": "linear_onnx"}
+_PLACES = (
+    "half_pixel",
+    "pytorch_half_pixel",
+    "asymmetric",
+    "align_corners",
+    "tf_half_pixel_for_nn",
+)
+_NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def _mode(n: OnnxNode) -> str:
+    mode = n.text("mode", "nearest")
+    if mode == "cubic":
+        return mode
+    if mode not in _MODES:
+        raise n.error("unknown mode of resizing", got=mode, expected="nearest, linear or cubic")
+    return _MODES[mode]
+
+
+def _by_scales(n: OnnxNode, scales: Value) -> Value:
+    """Before version 11: all axes by scales, places floored."""
+    op = Interpolate(_mode(n), "scales", "asymmetric", "floor")
+    return n.add(op, n.input(0), scales)
+
+
+def upsample_attribute(n: OnnxNode) -> Value:
+    scales = np.array(n.numbers("scales"), np.float32)
+    return _by_scales(n, n.constant(scales, DType.f32))
+
+
+def upsample(n: OnnxNode) -> Value:
+    return _by_scales(n, n.input(1))
+
+
+def resize(n: OnnxNode) -> Value:
+    """By scales or sizes, of all axes or of those listed."""
+    x, scales, sizes = n.input(0), n.optional(2), n.optional(3)
+    if scales is not None and n.shape(scales) == (0,):
+        scales = None
+    if (scales is None) == (sizes is None):
+        raise n.error("Resize takes either scales or sizes")
+    mode, places = _mode(n), n.text("coordinate_transformation_mode", "half_pixel")
+    nearest = n.text("nearest_mode", "round_prefer_floor")
+    if places not in _PLACES:
+        raise n.unsupported(f"coordinate_transformation_mode {places}")
+    if nearest not in _NEAREST:
+        raise n.error("unknown nearest_mode", got=nearest, expected=", ".join(_NEAREST))
+    if mode == "cubic" and n.flag("exclude_outside"):
+        raise n.unsupported("exclude_outside")
+    n.has("exclude_outside")
+    n.has("extrapolation_value")
+    if n.flag("antialias") and mode != "nearest":
+        raise n.unsupported("antialias")
+    if places == "align_corners" and scales is not None and not _whole(n, x, scales):
+        # OpenVINO rounds sizes before it aligns corners; ONNX does not.
+        raise n.unsupported("align_corners with scales that give fractions of sizes")
+    axes = n.optional_integers("axes")
+    policy = n.text("keep_aspect_ratio_policy", "stretch")
+    if sizes is not None and policy != "stretch":
+        sizes = _in_proportion(n, sizes, axes, policy)
+    op = Interpolate(
+        mode,
+        "sizes" if scales is None else "scales",
+        places,
+        nearest,
+        cube_coeff=n.number("cubic_coeff_a", -0.75),
+    )
+    listed = None if axes is None else n.ints_value(axes)
+    return n.add(op, x, sizes if scales is None else scales, listed)
+
+
+def _in_proportion(n: OnnxNode, sizes: Value, axes: list[int] | None, policy: str) -> Value:
+    """Sizes that keep the image's proportions: as large as fits, or as covers."""
+    if policy not in ("not_larger", "not_smaller"):
+        raise n.error("unknown keep_aspect_ratio_policy", got=policy)
+    x = n.input(0)
+    listed = n.ints_value(range(n.rank(x)) if axes is None else axes)
+    have = n.add(Gather(), sizes_of(n, x), listed, n.int_value(0))
+    floats = [n.add(Convert(DType.f32), v) for v in (sizes, have)]
+    choose = ReduceMin() if policy == "not_larger" else ReduceMax()
+    scale = n.add(choose, n.add(Divide(), *floats), n.ints_value([0]))
+    half = n.constant(0.5, DType.f32)
+    rounded = n.add(Floor(), n.add(Add(), n.add(Multiply(), floats[1], scale), half))
+    return n.add(Convert(DType.i64), rounded)
+
+
+def _whole(n: OnnxNode, x: Value, scales: Value) -> bool:
+    """Whether scales are known to give whole sizes."""
+    shape, known = n.shape(x), n.constant_of(scales)
+    if shape is None or known is None:
+        return False
+    numbers = [float(v) for v in known.reshape(-1)]
+    return all(s.is_integer() for s in numbers) or all(
+        isinstance(d, int) and (d * s).is_integer()
+        for d, s in zip(shape, numbers, strict=len(shape) == len(numbers))
+    )
+
+
+def grid_sample(n: OnnxNode) -> Value:
+    mode = n.text("mode", "bilinear" if n.version < 20 else "linear")
+    names = {"linear": "bilinear", "cubic": "bicubic"}
+    padding = n.text("padding_mode", "zeros")
+    op = GridSample(n.flag("align_corners"), names.get(mode, mode), padding)
+    if n.rank(n.input(0)) != 4:
+        raise n.unsupported("GridSample of volumes")
+    return n.add(op, n.input(0), n.input(1))
+
+
+def roi_align(n: OnnxNode) -> Value:
+    """Since version 16 places are shifted by half a pixel by default."""
+    standard = "half_pixel" if n.version >= 16 else "output_half_pixel"
+    places = n.text("coordinate_transformation_mode", standard)
+    modes = {"half_pixel": "half_pixel_for_nn", "output_half_pixel": "asymmetric"}
+    if places not in modes:
+        raise n.error("unknown coordinate_transformation_mode", got=places)
+    op = ROIAlign(
+        n.integer("output_height", 1),
+        n.integer("output_width", 1),
+        n.integer("sampling_ratio", 0),
+        n.number("spatial_scale", 1.0),
+        n.text("mode", "avg"),
+        modes[places],
+    )
+    return n.add(op, n.input(0), n.input(1), converted(n, n.input(2), DType.i64))
+
+
+def col2im(n: OnnxNode) -> Value:
+    if n.shape(n.input(2)) != (2,):
+        raise n.unsupported("Col2Im of other than images")
+    pads = n.integers("pads", [0, 0, 0, 0])
+    op = Col2Im(
+        tuple(n.integers("strides", [1, 1])),
+        tuple(n.integers("dilations", [1, 1])),
+        tuple(pads[:2]),
+        tuple(pads[2:]),
+    )
+    return n.add(op, n.input(0), n.input(1), n.input(2))
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    "Upsample": {7: upsample_attribute, 9: upsample},
+    "Resize": {10: upsample, 11: resize},
+    "GridSample": {16: grid_sample},
+    "RoiAlign": {10: roi_align},
+    "Col2Im": {18: col2im},
+}

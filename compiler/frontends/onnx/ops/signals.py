@@ -1,0 +1,107 @@
+"""Transforms, sums of products over named axes, boxes, random values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .....ir.dtype import DType
+from .....ir.graph import Value
+from .....ir.ops import (
+    DFT,
+    IDFT,
+    IRDFT,
+    RDFT,
+    Concat,
+    Einsum,
+    FloorMod,
+    Multiply,
+    NonMaxSuppression,
+    RandomUniform,
+    Reshape,
+    Squeeze,
+)
+from ..tensors import element_type
+from .plain import sizes_of
+
+if TYPE_CHECKING:
+    from ..node import ImportFunction, OnnxNode
+
+
+def dft_attribute(n: OnnxNode) -> Value:
+    return _dft(n, n.ints_value([n.axis(n.integer("axis", 1), n.rank(n.input(0)))]))
+
+
+def dft(n: OnnxNode) -> Value:
+    """The axis is an input, the last but one by default."""
+    axis = n.optional(2)
+    known = [-2] if axis is None else n.known(axis)
+    if known is not None:
+        return _dft(n, n.ints_value([n.axis(known[0], n.rank(n.input(0)))]))
+    assert axis is not None
+    counted = n.add(FloorMod(), axis, n.constant(n.rank(n.input(0)), n.dtype(axis)))
+    return _dft(n, n.add(Reshape(), counted, n.ints_value([1])))
+
+
+def _dft(n: OnnxNode, place: Value) -> Value:
+    """Real or complex numbers stand as 1 or 2 values on the last axis."""
+    x, length = n.input(0), n.optional(1)
+    shape = n.shape(x)
+    if shape is None or shape[-1] not in (1, 2):
+        raise n.unsupported("DFT of values that may be real or complex")
+    real = shape[-1] == 1
+    size = None if length is None else n.add(Reshape(), length, n.ints_value([1]))
+    inverse, onesided = n.flag("inverse"), n.flag("onesided")
+    if onesided and inverse:
+        return _column(n, n.add(IRDFT(), x, place, size))
+    if onesided:
+        if not real:
+            raise n.misfit("a one-sided DFT takes real numbers", got=n.fact(x).type)
+        return n.add(RDFT(), n.add(Squeeze(), x, n.ints_value([-1])), place, size)
+    if real:
+        x = n.add(Concat(-1), x, n.add(Multiply(), x, n.like(x, 0)))
+    return n.add(IDFT() if inverse else DFT(), x, place, size)
+
+
+def _column(n: OnnxNode, value: Value) -> Value:
+    """Real numbers with their axis of size 1."""
+    sizes = n.add(Concat(0), sizes_of(n, value), n.ints_value([1]))
+    return n.add(Reshape(), value, sizes)
+
+
+def einsum(n: OnnxNode) -> Value:
+    return n.add(Einsum(n.text("equation")), *n.given())
+
+
+def non_max_suppression(n: OnnxNode) -> Value:
+    """Results come class by class; without a limit no box is chosen."""
+    corners = not n.flag("center_point_box")
+    op = NonMaxSuppression("corner" if corners else "center", sort_result_descending=False)
+    limit = n.optional(2) or n.int_value(0)
+    return n.add(op, n.input(0), n.input(1), limit, n.optional(3), n.optional(4))
+
+
+def random_uniform(n: OnnxNode) -> Value:
+    dtype = element_type(n.integer("dtype", 1), n.origin)
+    return _random(n, n.ints_value(n.integers("shape")), dtype)
+
+
+def random_uniform_like(n: OnnxNode) -> Value:
+    x = n.input(0)
+    dtype = element_type(n.integer("dtype"), n.origin) if n.has("dtype") else n.dtype(x)
+    return _random(n, sizes_of(n, x), dtype)
+
+
+def _random(n: OnnxNode, shape: Value, dtype: DType) -> Value:
+    """Without a seed other values every time."""
+    low, high = (n.constant(n.number(name, d), dtype) for name, d in (("low", 0.0), ("high", 1.0)))
+    seed = abs(int(n.number("seed", 0.0))) & 0x7FFFFFFF if n.has("seed") else 0
+    return n.add(RandomUniform(dtype, 0, seed), shape, low, high)
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    "DFT": {17: dft_attribute, 20: dft},
+    "Einsum": {12: einsum},
+    "NonMaxSuppression": {10: non_max_suppression},
+    "RandomUniform": {1: random_uniform},
+    "RandomUniformLike": {1: random_uniform_like},
+}
