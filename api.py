@@ -250,18 +250,19 @@ class CompiledModel:
         from .runtime.artifact_writer import StoredPlan, write_artifact
         from .runtime.machine import host_target
 
+        stored = self._stored
         with replacing(Path(path)) as (stream,):
-            if self._entry is not None and self._stored is not None and not also:
-                self._stored.copy_to(stream)
+            if stored is not None and self._entry is not None and not also:
+                stored.copy_to(stream)
                 return
             plans = [
                 StoredPlan(n._recipe, host_target(), n.plan, n._arrays()) for n in (self, *also)
             ]
             known = [(p.options, p.target) for p in plans]
-            for entry in self._stored.plans if self._stored is not None else ():
-                if (entry.options, entry.target) not in known:
-                    read = self._stored.read_plan(entry)
-                    plans.append(StoredPlan(entry.options, entry.target, read.plan, read.arrays()))
+            if stored is not None:  # plans for other machines and options stay with the model
+                for entry in stored.plans:
+                    if (entry.options, entry.target) not in known:
+                        plans.append(entry.read(stored))
 
             def write_graph(to: BinaryIO) -> tuple[str, Any]:
                 text, weights = write_net(self.model.graph, to, dialect=True)

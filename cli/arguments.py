@@ -22,7 +22,11 @@ def add_model(parser: argparse.ArgumentParser, kinds: str = ".onnx, .xml") -> No
 
 def add_compilation(parser: argparse.ArgumentParser) -> None:
     """Options of compilation."""
-    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32")
+    parser.add_argument(
+        "--precision",
+        choices=("f32", "bf16"),
+        help="of matrix products (default: f32, or what a .irc was compiled for)",
+    )
     parser.add_argument(
         "--shape",
         action="append",

@@ -410,7 +410,7 @@ def test_tiles_fill_the_register_file() -> None:
 
 
 def test_a_known_m_is_cut_evenly() -> None:
-    heights = {m: choose(make(Case(m, 8, 64), "plain")[0], generic("avx512")).heights
+    heights = {m: choose(make(Case(m, 8, 64, b="rows"), "plain")[0], generic("avx512")).heights
                for m in (1, 14, 15, 64, 128)}  # fmt: skip
     assert heights == {1: (1,), 14: (14,), 15: (8, 7), 64: (13, 12), 128: (13, 12)}
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ....ir.dim import Dim, symbol
 from ....ir.dtype import DType
-from ....ir.errors import ModelFormatError, ShapeError, UnsupportedOperationError
+from ....ir.errors import ModelFormatError, ShapeError
 from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
 from ....ir.op import Array
@@ -15,6 +15,7 @@ from ....ir.types import TensorType, compatible
 from ..xml.text import short
 from .importer import Frame, Importer
 from .tensors import element_type
+from .unsupported import Unsupported
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ValueInfoProto
@@ -26,8 +27,13 @@ _MAX_RANK = 64
 _MAX_SYMBOL = 200
 
 
-def add_inputs(graph: Graph, proto: GraphProto, constants: Constants) -> dict[str, Value]:
-    """A Parameter for each input that is no initialiser, in order; their values by name."""
+def add_inputs(
+    graph: Graph, proto: GraphProto, constants: Constants, unsupported: Unsupported
+) -> dict[str, Value]:
+    """A Parameter for each input that is no initialiser, in order; their values by name.
+
+    An input that is no tensor is recorded as unsupported and has no value.
+    """
     symbols = _Symbols(proto)
     values: dict[str, Value] = {}
     listed: set[str] = set()
@@ -39,6 +45,11 @@ def add_inputs(graph: Graph, proto: GraphProto, constants: Constants) -> dict[st
             raise ModelFormatError("two inputs have one name", where=where)
         listed.add(port.name)
         if port.name in constants:
+            continue
+        kind = port.type.WhichOneof("value")
+        if kind is not None and kind != "tensor_type":
+            name = f"an input of {kind.removesuffix('_type')} type"
+            unsupported.add(name, "", None, where, ())
             continue
         type_ = _tensor_type(port, symbols, where)
         node = graph.add(
@@ -75,13 +86,8 @@ class _Symbols:
 
 
 def _tensor_type(port: ValueInfoProto, symbols: _Symbols, where: str) -> TensorType:
-    kind = port.type.WhichOneof("value")
-    if kind is None:
+    if port.type.WhichOneof("value") is None:
         raise ModelFormatError("an input has no type", where=where, expected="a tensor type")
-    if kind != "tensor_type":
-        raise UnsupportedOperationError(
-            "an input that is no tensor", where=where, got=kind, expected="a tensor"
-        )
     tensor = port.type.tensor_type
     dtype = element_type(tensor.elem_type, where)
     if not tensor.HasField("shape"):

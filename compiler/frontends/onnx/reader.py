@@ -49,11 +49,13 @@ def read_onnx(
         external = ExternalData(model.folder, max_memory)
         graph = Graph(proto.name)
         constants = read_constants(proto, model.payloads, external)
-        values = add_inputs(graph, proto, constants)
-        outputs = [port.name for port in proto.output]
-        order = sort_nodes(proto.node, [*values, *constants], outputs, "graph")
-        frame = Frame(Builder(graph), proto.node, order, opsets, dict(values), constants)
         importer = Importer(functions, external)
+        values = add_inputs(graph, proto, constants, importer.unsupported)
+        inputs = [port.name for port in proto.input if port.name not in constants]
+        outputs = [port.name for port in proto.output]
+        order = sort_nodes(proto.node, [*inputs, *constants], outputs, "graph")
+        frame = Frame(Builder(graph), proto.node, order, opsets, dict(values), constants)
+        frame.lost.update(set(inputs) - values.keys())
         importer.run(frame)
         importer.unsupported.check(label)
         add_results(graph, proto, importer, frame, check=declared_shapes == "check")

@@ -214,7 +214,7 @@ def _blocks(
     Where K is not split there are none, and NC matters only as the scratch of a packed B.
     """
     (mr, nr, kc), size = tile, spec.acc.bits // 8
-    third = max(target.l2, 256 << 10) // 3
+    third = (target.l2 or 256 << 10) // 3
     mc, nc = max(1, third // (mr * kc * size)), 1 << 20
     if isinstance(spec.m, int):
         tiles = max(1, -(-spec.m // mr))
