@@ -247,7 +247,7 @@ class CompiledModel:
         """
         from .compiler.export.files import replacing
         from .compiler.export.xml import write_net
-        from .runtime.artifact_writer import StoredPlan, write_artifact
+        from .runtime.artifact_writer import StoredPlan, stored_plan, write_artifact
         from .runtime.machine import host_target
 
         stored = self._stored
@@ -262,7 +262,7 @@ class CompiledModel:
             if stored is not None:  # plans for other machines and options stay with the model
                 for entry in stored.plans:
                     if (entry.options, entry.target) not in known:
-                        plans.append(entry.read(stored))
+                        plans.append(stored_plan(stored, entry))
 
             def write_graph(to: BinaryIO) -> tuple[str, Any]:
                 text, weights = write_net(self.model.graph, to, dialect=True)
@@ -296,7 +296,7 @@ class CompiledModel:
         verified and used; where it has none, the stored graph is compiled again. Raises
         ArtifactError where it is damaged or of another version.
         """
-        from .runtime.artifact import Artifact
+        from .runtime.artifact import Artifact, verify_program
         from .runtime.machine import host_target
         from .runtime.program import make_constant
 
@@ -318,6 +318,7 @@ class CompiledModel:
         with stored.blamed("a stored plan cannot be used", entry.section):
             constants = read.constants(partial(make_constant, threads=1))
             net._start(read.plan, {}, num_threads, max_memory, constants)
+            verify_program(net.program)
         return net
 
     def __repr__(self) -> str:

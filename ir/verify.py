@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from .dim import Expr, eq
 from .errors import Error, ModelFormatError, VerificationError
-from .graph import Graph
+from .graph import Graph, Node
 from .infer import infer_node, located
+from .op import Array
 from .types import compatible
 
 
@@ -12,7 +14,8 @@ def verify(graph: Graph) -> None:
     """Raise where the graph breaks an invariant.
 
     ModelFormatError: a cycle (its path is printed). VerificationError: an edge from an output
-    that does not exist, a missing or surplus input, or stored types that contradict inference.
+    that does not exist, a missing or surplus input, stored types or known values that contradict
+    inference, or lists of parameters, results and sinks that are not the graph's.
     """
     cycle = graph.find_cycle()
     if cycle:
@@ -20,31 +23,75 @@ def verify(graph: Graph) -> None:
         raise ModelFormatError("the graph has a cycle", got=path, expected="no cycle")
     for node in graph.order():
         record = graph.node(node)
-        where = record.origin or f"{record.op.kind} {record.name!r}"
-        for value in graph.inputs(node):
-            if value is not None and value.port >= graph.op(value.node).output_count():
-                raise VerificationError(
-                    "an edge leaves from an output that does not exist",
-                    where=where,
-                    got=f"output {value.port} of {graph.op(value.node).kind}",
-                )
-        try:
-            record.op.slots(list(graph.inputs(node)))
-        except Error as error:
-            raise located(error, record) from error
-        if len(record.types) != record.op.output_count():
-            raise VerificationError("types are not inferred", where=where)
-        stored, known = list(record.types), list(record.known)
-        infer_node(graph, node)
-        for before, after in zip(stored, record.types, strict=True):
-            if not compatible(before, after):
-                raise VerificationError(
-                    "a stored type contradicts inference", where=where, got=before, expected=after
-                )
-        record.types, record.known = stored, known
+        _check_inputs(graph, node, record)
+        _check_facts(graph, node, record)
         for body in record.op.bodies():
             verify(body)
-    for kind, listed in (("Parameter", graph.parameters), ("Result", graph.results)):
+    roots = (
+        ("Parameter", graph.parameters),
+        ("Result", graph.results),
+        ("Assign", graph.sinks),
+    )
+    for kind, listed in roots:
         present = [n for n in graph.ids() if graph.op(n).kind == kind]
         if sorted(listed) != present:
             raise VerificationError(f"the list of {kind}s is wrong", got=listed, expected=present)
+
+
+def _check_inputs(graph: Graph, node: int, record: Node) -> None:
+    inputs = graph.inputs(node)
+    for value in inputs:
+        if value is not None and value.port >= graph.op(value.node).output_count():
+            raise VerificationError(
+                "an edge leaves from an output that does not exist",
+                where=_place(record),
+                got=f"output {value.port} of {graph.op(value.node).kind}",
+            )
+    try:
+        record.op.slots(list(inputs))
+    except Error as error:
+        raise located(error, record) from error
+
+
+def _check_facts(graph: Graph, node: int, record: Node) -> None:
+    """Infer the node again and compare; the stored facts stay."""
+    count = record.op.output_count()
+    if len(record.types) != count or len(record.known) != count or len(record.names) != count:
+        raise VerificationError("types are not inferred", where=_place(record))
+    stored, known = list(record.types), list(record.known)
+    infer_node(graph, node)
+    for before, after in zip(stored, record.types, strict=True):
+        if not compatible(before, after):
+            raise VerificationError(
+                "a stored type contradicts inference",
+                where=_place(record),
+                got=before,
+                expected=after,
+            )
+    for old, new in zip(known, record.known, strict=True):
+        if old is not None and not _agree(old, new):
+            raise VerificationError(
+                "a known value contradicts inference",
+                where=_place(record),
+                got=str(old)[:200],
+                expected=str(new)[:200],
+            )
+    record.types, record.known = stored, known
+
+
+def _agree(old: Array, new: Array | None) -> bool:
+    """Whether two known values may be the same."""
+    if old is new:
+        return True
+    if new is None or old.shape != new.shape:
+        return False
+    pairs = zip(old.reshape(-1).tolist(), new.reshape(-1).tolist(), strict=True)
+    return all(eq(a, b) is not False if _size(a) or _size(b) else a == b for a, b in pairs)
+
+
+def _size(value: object) -> bool:
+    return isinstance(value, Expr)
+
+
+def _place(record: Node) -> str:
+    return record.origin or f"{record.op.kind} {record.name!r}"

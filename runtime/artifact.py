@@ -33,6 +33,7 @@ from ..ir.verify_spec import verify_specs
 from .container import Bytes
 from .container_reader import Container, Piece
 from .memory import default_max_memory, human
+from .program import Program
 from .stored_weights import Array, Place, PlanReader, page_memory
 
 Options = Mapping[str, Any]
@@ -42,6 +43,8 @@ GRAPH: Final = "graph"
 DERIVED: Final = "derived"
 PLAN: Final = "plan"
 _MAX_ELEMENTS: Final = 1 << 47
+# Kernels take some blocks of the size of caches.
+_MAX_SCRATCH: Final = 1 << 28
 
 
 @functools.cache
@@ -151,6 +154,7 @@ class Artifact:
                 raise VerificationError("the plan is for another Target", got=got, expected=wanted)
             verify_specs(plan.specs(), entry.target)
             verify_plan(plan)
+            _verify_ports(plan)
             places = self._places(plan, data["weights"])
         return PlanReader(plan, places, self._file)
 
@@ -198,3 +202,23 @@ class Artifact:
     def copy_to(self, stream: BinaryIO) -> None:
         """Write the whole artefact again, after a check of all of it."""
         self._file.copy_to(stream)
+
+
+def _verify_ports(plan: Plan) -> None:
+    """What callers are told of a port is what its slot holds: inputs are checked by it."""
+    for port in (*plan.inputs, *plan.outputs):
+        if port.type != plan.slots[port.slot]:
+            got, expected = str(port.type), str(plan.slots[port.slot])
+            raise VerificationError(
+                "a port and its slot differ in type", where=port.name, got=got, expected=expected
+            )
+
+
+def verify_program(program: Program) -> None:
+    """VerificationError where a program made of a stored plan would need absurd memory, or where
+    the sizes of a region without symbols contradict each other (others: with the first shapes)."""
+    if program.scratch > _MAX_SCRATCH:
+        raise VerificationError("a kernel wants too much scratch memory", got=program.scratch)
+    for region, tables in zip(program.plan.regions, program.tables, strict=True):
+        if not region.symbols:
+            tables.sizes({})

@@ -15,8 +15,9 @@ from ..ir.errors import VerificationError
 from ..ir.plan import Plan
 from ..ir.plan_codec import encode_plan
 from ..ir.target import Target
-from .artifact import DERIVED, GRAPH, PLAN, WEIGHTS, Array, Options, version
+from .artifact import DERIVED, GRAPH, PLAN, WEIGHTS, Artifact, Options, PlanEntry, version
 from .container import ALIGN, Writer
+from .stored_weights import Array
 
 # Where the graph's writer put an array of this element type in the weights; None: nowhere.
 Locate = Callable[[Array, DType], int | None]
@@ -33,6 +34,12 @@ class StoredPlan:
     target: Target
     plan: Plan
     weights: Mapping[int, Array]
+
+
+def stored_plan(artifact: Artifact, entry: PlanEntry) -> StoredPlan:
+    """A plan of another artefact with its arrays, to be written again."""
+    read = artifact.read_plan(entry)
+    return StoredPlan(entry.options, entry.target, read.plan, read.arrays())
 
 
 def write_artifact(

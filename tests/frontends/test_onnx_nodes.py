@@ -10,10 +10,9 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from onnx_cases import node_cases, operators, run_case
-
 from irc.compiler.frontends.onnx.reader import read_onnx
 from irc.ir.errors import UnsupportedOperationError
+from onnx_cases import node_cases, operators, run_case
 
 PASSING = """
     Abs Acos Acosh Add AffineGrid And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool

@@ -97,7 +97,7 @@ class Maker:
         return type_.shape
 
     def step(self) -> None:
-        kind = self.draw(st.integers(0, 11))
+        kind = self.draw(st.integers(0, 14))
         x = self.pick()
         rank = len(self.shape(x))
         if kind <= 2:
@@ -126,8 +126,39 @@ class Maker:
             if like is not None:
                 self.values.pop()
                 self.add(Reshape(), x, like)
-        elif rank:
+        elif kind == 11 and rank:
             self.norm(x)
+        elif rank:
+            self.product(x)
+
+    def product(self, x: Value) -> None:
+        """A product, perhaps of transposed operands, and what exporters write behind it."""
+        seed = self.draw(st.integers(0, 9))
+        weight = self.constant(np.random.default_rng(seed).integers(-2, 3, (3, 3)))
+        if self.draw(st.booleans()):
+            weight = self.add(Transpose(), weight, self.constant([1, 0], DType.i64)) or weight
+        value = self.add(MatMul(False, self.draw(st.booleans())), x, weight)
+        for _ in range(self.draw(st.integers(0, 4))):
+            if value is None:
+                return
+            kind = self.draw(st.integers(0, 5))
+            rank = len(self.shape(value))
+            if kind == 0:
+                number = self.constant(self.draw(st.sampled_from([2.0, 0.25, 0.3])))
+                value = self.add(self.draw(st.sampled_from([Multiply(), Divide()])), value, number)
+            elif kind <= 2:
+                shape = self.draw(st.sampled_from([(3,), (3, 3), (1,)]))
+                bias = self.constant(np.random.default_rng(seed).integers(-2, 3, shape))
+                swap = self.draw(st.booleans())
+                pair = (bias, value) if swap else (value, bias)
+                value = self.add(self.draw(st.sampled_from([Add(), Subtract()])), *pair)
+            elif kind == 3:
+                value = self.add(Add(), value, self.pick())
+            elif kind == 4:
+                value = self.add(self.draw(st.sampled_from(UNARY)), value)
+            elif rank > 1:
+                order = [*range(rank - 2), rank - 1, rank - 2]
+                value = self.add(Transpose(), value, self.constant(order, DType.i64))
 
     def norm(self, x: Value) -> None:
         """A normalisation in primitive operations, over any axis."""
@@ -152,7 +183,7 @@ def graphs(draw: st.DrawFn) -> Graph:
         shape = tuple(symbol(s) if isinstance(s, str) else s for s in sizes)
         maker.add(Parameter(DType.f32, shape))
         maker.graph.node(maker.values[-1].node).name = name
-    for _ in range(draw(st.integers(1, 14))):
+    for _ in range(draw(st.integers(1, 10))):
         maker.step()
     for value in {maker.values[-1], maker.pick()}:
         node = maker.graph.add(Result(), [value])

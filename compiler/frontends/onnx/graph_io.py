@@ -48,8 +48,7 @@ def add_inputs(
             continue
         kind = port.type.WhichOneof("value")
         if kind is not None and kind != "tensor_type":
-            name = f"an input of {kind.removesuffix('_type')} type"
-            unsupported.add(name, "", None, where, ())
+            unsupported.add_input(kind.removesuffix("_type"), where)
             continue
         type_ = _tensor_type(port, symbols, where)
         node = graph.add(
@@ -148,12 +147,9 @@ def _check_declared(port: ValueInfoProto, graph: Graph, value: Value, where: str
     inferred = graph.type(value)
     shape = None
     if tensor.HasField("shape") and isinstance(inferred, TensorType) and inferred.shape is not None:
-        dims = tensor.shape.dim
-        if len(dims) == len(inferred.shape):
-            pairs = zip(dims, inferred.shape, strict=True)
-            shape = tuple(d.dim_value if d.dim_value > 0 else known for d, known in pairs)
-        else:
-            shape = tuple(max(d.dim_value, 0) for d in dims)
+        dims = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
+        known = [*inferred.shape, *[0] * len(dims)]
+        shape = tuple(d if d >= 0 else k for d, k in zip(dims, known, strict=False))
     declared = TensorType(dtype, shape)
     if not compatible(declared, inferred):
         raise ShapeError(

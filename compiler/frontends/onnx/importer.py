@@ -201,6 +201,12 @@ class Importer:
             return
         except Error as error:
             raise _located(error, node.origin) from error
+        except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
+            raise ModelFormatError(
+                "the inputs and attributes of a node do not fit together",
+                where=node.origin,
+                got=f"{type(error).__name__} {str(error)[:200]}".strip(),
+            ) from error
         if known is not None:
             try:
                 check_attributes(known, node.attributes, node.seen, node.origin)

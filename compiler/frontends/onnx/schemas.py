@@ -65,7 +65,8 @@ class Signature:
     attributes: Mapping[str, AttributeProto | None]
 
 
-@functools.cache
+# Names of operators come from models, so the table has an end.
+@functools.lru_cache(maxsize=2048)
 def signature(op_type: str, domain: str, opset: int) -> Signature | None:
     """The operator in that version of the operator set, or None where ONNX has none."""
     schema = _schema(op_type, domain, opset)

@@ -64,6 +64,8 @@ KINDS: dict[int, _Kind] = {
 _FIELDS = ("float_data", _INT32, "int64_data", "double_data", "uint64_data", "string_data")
 _EXTERNAL = 1
 _MAX_RANK = 64
+# A sparse tensor may claim any size, so it has a limit where the caller sets none.
+_MAX_DENSE = 1 << 30
 
 
 def element_type(data_type: int, where: str) -> DType:
@@ -124,7 +126,7 @@ def read_tensor(
     return dtype, _frozen(array.reshape(shape))
 
 
-def _shape(tensor: TensorProto, where: str) -> tuple[int, ...]:
+def _shape(tensor: TensorProto | SparseTensorProto, where: str) -> tuple[int, ...]:
     shape = tuple(tensor.dims)
     if any(d < 0 for d in shape):
         raise ModelFormatError("a tensor has a negative size", where=where, got=list(shape))
@@ -132,6 +134,8 @@ def _shape(tensor: TensorProto, where: str) -> tuple[int, ...]:
         raise ModelFormatError(
             "a tensor has too many axes", where=where, got=len(shape), expected=_MAX_RANK
         )
+    if math.prod(max(d, 1) for d in shape) >= 1 << 60:
+        raise ModelFormatError("a tensor's size overflows", where=where, got=list(shape))
     return shape
 
 
@@ -147,7 +151,7 @@ def _require(good: bool, where: str, got: str, expected: str, shape: tuple[int, 
 
 def _nothing(dtype: DType, shape: tuple[int, ...], count: int, where: str) -> Array:
     _require(count == 0, where, "no data", f"{count} elements of {dtype}", shape)
-    return np.empty(shape, dtype.numpy)
+    return np.empty(0, dtype.numpy).reshape(shape)
 
 
 def _frozen(array: Array) -> Array:
@@ -232,11 +236,9 @@ def read_sparse(
     """A sparse tensor as a dense array: indices are [count] positions or [count, rank]."""
     dtype, values = read_tensor(sparse.values, where, external=external)
     _, indices = read_tensor(sparse.indices, where, external=external)
-    shape = tuple(sparse.dims)
-    if any(d < 0 for d in shape) or len(shape) > _MAX_RANK:
-        raise ModelFormatError("a sparse tensor's shape is broken", where=where, got=list(shape))
+    shape = _shape(sparse, where)
     size = math.prod(shape)
-    limit = external.max_memory if external.max_memory is not None else 1 << 40
+    limit = _MAX_DENSE if external.max_memory is None else external.max_memory
     if size * dtype.numpy.itemsize > limit:
         raise MemoryLimitError(
             "a sparse tensor is larger than max_memory allows", where=where, got=list(shape)

@@ -16,10 +16,10 @@ _MAX_EXAMPLES = 3
 
 @dataclass
 class Unsupported:
-    """What could not be imported: (operator, operator set, reason) -> nodes with their types."""
+    """What could not be imported: (operator and operator set, reason) -> nodes with their types."""
 
-    found: dict[tuple[str, str, str], list[str]] = field(
-        default_factory=dict[tuple[str, str, str], list[str]]
+    found: dict[tuple[str, str], list[str]] = field(
+        default_factory=dict[tuple[str, str], list[str]]
     )
 
     def add(
@@ -33,8 +33,12 @@ class Unsupported:
     ) -> None:
         """Record one node. `version` None: the model imports no operator set of that domain."""
         operator_set = f"{short(domain)[1:-1] or 'ai.onnx'} {version or '(not imported)'}"
-        key = short(op_type)[1:-1], operator_set, reason
+        key = f"{short(op_type)[1:-1]} of {operator_set}", reason
         self.found.setdefault(key, []).append(f"{label}{_dtypes(types)}")
+
+    def add_input(self, kind: str, label: str) -> None:
+        """Record an input that is no tensor but of another kind (sequence, optional, ...)."""
+        self.found.setdefault((f"an input of {kind} type", ""), []).append(label)
 
     def check(self, label: str) -> None:
         """Raise the one error, if there is anything to report."""
@@ -45,19 +49,19 @@ class Unsupported:
         if len(groups) > _MAX_LISTED:
             lines.append(f"... and {len(groups) - _MAX_LISTED} more kinds")
         total = sum(map(len, self.found.values()))
-        what = f"{total} nodes have" if total > 1 else "one node has"
+        what = f"{total} nodes have operations" if total > 1 else "one node has an operation"
         raise UnsupportedOperationError(
-            f"{what} an operation that is not supported",
+            f"{what} or types that are not supported",
             where=label,
             got="\n    ".join(["", *lines]),
         )
 
 
-def _line(op_type: str, operator_set: str, reason: str, nodes: list[str]) -> str:
+def _line(what: str, reason: str, nodes: list[str]) -> str:
     shown = ", ".join(nodes[:_MAX_EXAMPLES])
     more = f" and {len(nodes) - _MAX_EXAMPLES} more" if len(nodes) > _MAX_EXAMPLES else ""
     why = f" ({reason})" if reason else ""
-    return f"{op_type} of {operator_set}{why}: {len(nodes)} x, {shown}{more}"
+    return f"{what}{why}: {len(nodes)} x, {shown}{more}"
 
 
 def _dtypes(types: Sequence[Type | None]) -> str:

@@ -207,4 +207,4 @@ class Context:
         for which in range(shape.panels if t.fetch else 0):
             at = f.offset(p["soon"], f.add(f.mul(k, p["pace"]), f.mul(panel_bytes, which)))
             for line in range(t.fetch):
-                f.prefetch(f.offset(at, 64 * line), locality=3 if t.streams else 2)
+                f.prefetch(f.offset(at, 64 * line), locality=3 if t.streams or t.guarded else 2)

@@ -29,6 +29,8 @@ from .plain import converted, size_of, unsqueezed
 if TYPE_CHECKING:
     from ..node import ImportFunction, OnnxNode
 
+# Positions are written down for axes up to this size, and computed for longer ones.
+_MAX_LISTED = 1 << 16
 _FLOAT8 = (DType.f8e4m3, DType.f8e4m3fnuz, DType.f8e5m2, DType.f8e5m2fnuz)
 
 
@@ -51,7 +53,7 @@ def _repeated(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Val
     """Each element along an axis as often as a block is long, cut to the size of x."""
     shape = n.shape(x)
     size = None if shape is None else shape[axis]
-    if isinstance(size, int):
+    if isinstance(size, int) and size <= _MAX_LISTED:
         picks = n.ints_value(i // block for i in range(size))
     else:
         stop = n.add(Gather(), size_of(n, x, axis), n.int_value(0), n.int_value(0))

@@ -1,0 +1,148 @@
+"""The graph: ports, uses, order, copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from irc.ir.dtype import DType
+from irc.ir.graph import Graph, Use, Value
+from irc.ir.infer import infer_graph
+from irc.ir.ops import Add, Concat, Constant, Exp, Gemm, Parameter, Result, Split
+from irc.ir.patch import Patch, producer, sole_use
+from irc.ir.types import TensorType
+
+F32 = DType.f32
+
+
+def x(graph: Graph, name: str = "x") -> Value:
+    return Value(graph.add(Parameter(F32, (2, 2)), name=name))
+
+
+def test_both_edges_of_x_plus_x() -> None:
+    g = Graph()
+    v = x(g)
+    add = g.add(Add(), [v, v])
+    assert g.inputs(add) == [v, v]
+    assert g.uses(v) == [Use(add, 0), Use(add, 1)]
+    assert g.consumers(v.node) == [add] and g.producers(add) == [v.node]
+    assert not sole_use(g, v)
+
+
+def test_an_absent_input_keeps_its_place() -> None:
+    g = Graph()
+    v = x(g)
+    concat = g.add(Concat(), [v, None, v])
+    assert g.inputs(concat) == [v, None, v]
+    plain = g.add(Gemm(), [v, v, None])
+    assert g.inputs(plain) == [v, v]
+
+
+def test_connect_replaces_one_port() -> None:
+    g = Graph()
+    a, b = x(g, "a"), x(g, "b")
+    add = g.add(Add(), [a, a])
+    g.connect(b, Use(add, 1))
+    assert g.inputs(add) == [a, b]
+    g.connect(b, Use(add, 0))
+    assert g.inputs(add) == [b, b] and not g.has_uses(a.node)
+
+
+def test_uses_of_one_output_of_several() -> None:
+    g = Graph()
+    v = x(g)
+    axis = Value(g.add(Constant.of(np.array(0), DType.i64)))
+    split = g.add(Split(2), [v, axis])
+    first, second = g.values(split)
+    add = g.add(Add(), [second, first])
+    assert g.uses(first) == [Use(add, 1)] and g.uses(second) == [Use(add, 0)]
+    infer_graph(g)
+    assert g.type(second) == TensorType(F32, (1, 2))
+    assert g.known(axis) is not None and g.known(second) is None
+    assert g.fact(None) is None
+
+
+def test_ids_are_never_used_twice() -> None:
+    g = Graph()
+    v = x(g)
+    node = g.add(Exp(), [v])
+    g.remove(node)
+    assert node not in g and g.add(Exp(), [v]) == node + 1
+    assert len(g) == 2 and g.ids() == [v.node, node + 1]
+
+
+def test_roots_are_kept_in_order() -> None:
+    g = Graph()
+    a, b = x(g, "a"), x(g, "b")
+    second, first = g.add(Result(), [b]), g.add(Result(), [a])
+    assert g.parameters == [a.node, b.node] and g.results == [second, first]
+    g.remove(second)
+    assert g.results == [first]
+
+
+def test_the_order_does_not_depend_on_insertion() -> None:
+    def build(swap: bool) -> list[str]:
+        g = Graph()
+        v = x(g)
+        exps = {n: Value(g.add(Exp(), [v], name=n)) for n in (("b", "a") if swap else ("a", "b"))}
+        add = g.add(Add(), [exps["a"], exps["b"]], name="add")
+        g.add(Result(), [Value(add)], name="out")
+        return [g.node(n).name for n in g.order()]
+
+    assert build(False) == build(True) == ["x", "a", "b", "add", "out"]
+
+
+def test_the_order_of_a_long_chain_and_of_dead_nodes() -> None:
+    g = Graph()
+    v = x(g)
+    for _ in range(20_000):
+        v = Value(g.add(Exp(), [v]))
+    g.add(Result(), [v])
+    order = g.order()
+    assert order == sorted(order) and len(order) == 20_002
+    dead = g.add(Exp(), [Value(g.parameters[0])])
+    assert g.order()[-1] == dead
+
+
+def test_cycles_are_found_and_ordered_once() -> None:
+    g = Graph()
+    v = x(g)
+    a = g.add(Exp(), [v])
+    b = g.add(Exp(), [Value(a)])
+    assert g.find_cycle() == []
+    g.connect(Value(b), Use(a, 0))
+    assert sorted(g.find_cycle()) == [a, b]
+    assert sorted(g.order()) == g.ids()
+
+
+def test_a_copy_is_independent() -> None:
+    g = Graph("g")
+    v = x(g)
+    g.add(Result(), [v], names=[frozenset({"out"})])
+    infer_graph(g)
+    other = g.copy()
+    node = other.add(Exp(), [v])
+    other.connect(Value(node), Use(other.results[0], 0))
+    other.node(v.node).name = "changed"
+    other.node(v.node).names[0] = frozenset({"changed"})
+    assert len(g) == 2 and g.input(g.results[0], 0) == v
+    assert g.node(v.node).name == "x" and g.node(v.node).names == [frozenset()]
+    assert other.name == "g" and node == len(g)
+
+
+def test_an_input_that_is_not_connected() -> None:
+    g = Graph()
+    node = g.add(Concat(), [None, x(g)])
+    with pytest.raises(AssertionError):
+        g.input(node, 0)
+
+
+def test_patches_number_new_values_downwards() -> None:
+    g = Graph()
+    v = x(g)
+    patch = Patch()
+    first = patch.add(Exp(), v)
+    second = patch.add(Add(), first, v, name="n")
+    assert (first, second) == (Value(-1), Value(-2))
+    assert patch.replace(v, second).replacements == [(v, second)]
+    assert producer(g, v, "Parameter") == v.node
+    assert producer(g, v, "Exp") is None and producer(g, None, "Exp") is None

@@ -1,0 +1,116 @@
+"""Inference of nodes: known values, symbols of data-dependent sizes, errors that name the node."""
+
+from __future__ import annotations
+
+import pytest
+from irc.ir.errors import ModelFormatError, ShapeError
+from irc.ir.graph import Graph, Value
+from irc.ir.infer import infer_graph, infer_node
+from irc.ir.ops import Exp, NonZero
+from irc.ir.text import parse_graph
+
+
+def known(graph: Graph) -> list[str]:
+    """The known value of the first result's input, element by element."""
+    found = graph.known(graph.input(graph.results[0], 0))
+    return [] if found is None else [str(v) for v in found.reshape(-1).tolist()]
+
+
+def test_shape_arithmetic_of_symbols() -> None:
+    graph = parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["N", "S", 32]} "x"
+%1 = ShapeOf.3(%0)
+%2 = Constant.1() {data=[0], dtype=i64, shape=[]}
+%3 = Constant.1() {data=[1, 0], dtype=i64, shape=[2]}
+%4 = Gather.8(%1, %3, %2)
+%5 = Constant.1() {data=[2], dtype=i64, shape=[1]}
+%6 = Multiply.1(%4, %5)
+%7 = Concat.1(%6, %5) {axis=0}
+%8 = Result.1(%7)
+""")
+    assert known(graph) == ["2*S", "2*N", "2"]
+
+
+def test_all_static_values_become_integers() -> None:
+    graph = parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["N", 4]} "x"
+%1 = ShapeOf.3(%0) {output_type=i32}
+%2 = Constant.1() {data=[1], dtype=i64, shape=[1]}
+%3 = Constant.1() {data=[0], dtype=i64, shape=[]}
+%4 = Gather.8(%1, %2, %3)
+%5 = Result.1(%4)
+""")
+    found = graph.known(Value(graph.results[0]))
+    assert found is not None and found.dtype.name == "int32" and found.tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("%2 = Exp.1(%1)", "of floats"),
+        ("%2 = Convert.1(%0) {destination_type=i64}", "of data"),
+        ("%2 = Greater.1(%1, %1)", "not decided"),
+    ],
+)
+def test_what_is_not_known(line: str, why: str) -> None:
+    if "Exp" in line:
+        line = "%3 = Convert.1(%1) {destination_type=f32}\n%2 = Exp.1(%3)"
+    if "Greater" in line:
+        line = "%3 = Constant.1() {data=[3], dtype=i64, shape=[1]}\n%2 = Greater.1(%1, %3)"
+    graph = parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=["N"]}} "x"
+%1 = ShapeOf.3(%0)
+{line}
+%9 = Result.1(%2)
+""")
+    assert known(graph) == [], why
+
+
+def test_values_up_to_the_limit() -> None:
+    text = """graph "g"
+%0 = Constant.1() {{data=~1, dtype=i64, shape=[{n}]}}
+%1 = Constant.1() {{data=[1], dtype=i64, shape=[]}}
+%2 = Add.1(%0, %1)
+%3 = Result.1(%2)
+"""
+    assert len(known(parse_graph(text.format(n=64)))) == 64
+    assert known(parse_graph(text.format(n=65))) == []
+
+
+def test_symbols_of_data_dependent_sizes_belong_to_their_node() -> None:
+    graph = parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["N"]} "x"
+%1 = NonZero.3(%0)
+%2 = NonZero.3(%0)
+%3 = Result.1(%1)
+""")
+    first, second = (graph.type(Value(n)) for n in (1, 2))
+    assert str(first) == "i64[1, _1_0]" and str(second) == "i64[1, _2_0]"
+    infer_graph(graph)
+    assert graph.type(Value(1)) == first
+    assert isinstance(graph.op(1), NonZero)
+
+
+def test_errors_name_the_node() -> None:
+    graph = parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=[2, 3]} "x"
+%1 = Exp.1(%0) "e"
+""")
+    node = graph.add(Exp(), [], name="second")
+    with pytest.raises(ShapeError, match="needs input 0") as caught:
+        infer_node(graph, node)
+    assert caught.value.where == "Exp 'second'"
+    graph.node(node).origin = "layer 7 'second', line 12"
+    with pytest.raises(ShapeError) as caught:
+        infer_node(graph, node)
+    assert caught.value.where == "Exp: layer 7 'second', line 12"
+
+
+def test_a_broken_text_names_its_line() -> None:
+    with pytest.raises(ModelFormatError) as caught:
+        parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=[2, 3]} "x"
+
+%1 = MatMul.1(%0, %0) "mm"
+""")
+    assert caught.value.where == "line 4, MatMul 'mm'"
