@@ -23,16 +23,13 @@ from .graph import Graph, Value
 from .infer import infer_node
 from .op import Op
 from .ops import find_exact
-from .text_values import read_names, read_op, show_attributes, show_names
+from .text_values import read_attributes, read_names, read_op, show_attributes, show_names
 
 __all__ = ["parse_graph", "print_graph"]
 
 _STRING = r"\"(?:[^\"\\]|\\.)*\""
-_LINE = re.compile(
-    r"%(?P<id>\d+) = (?P<kind>[\w-]+)\.(?P<version>\d+)\((?P<inputs>[^)]*)\)"
-    rf"(?: (?P<attrs>\{{.*\}}))?(?: (?P<name>{_STRING}))?"
-    r"(?: names=(?P<names>\S+))?(?: : (?P<types>.*))?$"
-)
+_NODE = re.compile(r"%(?P<id>\d+) = (?P<kind>[\w-]+)\.(?P<version>\d+)\((?P<inputs>[^)]*)\)")
+_TAIL = re.compile(rf"(?: (?P<name>{_STRING}))?(?: names=(?P<names>\S+))?(?: : (?P<types>.*))?$")
 _HEAD = re.compile(rf"graph ({_STRING})$")
 _INPUT = re.compile(r"%(\d+)(?::(\d+))?$")
 # A symbol that inference made for a node (ops.rules.naming) is called after the node's id.
@@ -126,25 +123,28 @@ def _parse_block(lines: list[tuple[int, str]], at: int) -> tuple[Graph, int]:
 
 
 def _parse_node(graph: Graph, ids: dict[int, int], line: str, bodies: list[Graph]) -> None:
-    match = _LINE.match(line)
+    match = _NODE.match(line)
     if match is None:
+        raise ModelFormatError("this is no node", got=line[:120])
+    fields, end = read_attributes(line, match.end())
+    tail = _TAIL.match(line, end)
+    if tail is None:
         raise ModelFormatError("this is no node", got=line[:120])
     kind, version = match["kind"], match["version"]
     cls = find_exact(kind, int(version)) if len(version) < 9 else None
     if cls is None:
         raise ModelFormatError("unknown operation", got=f"{kind}.{version}")
     inputs = [_read_value(v, ids, graph) for v in match["inputs"].split(", ") if v]
-    op = read_op(cls, match["attrs"] or "{}", bodies)
-    names = read_names(match["names"] or "", op.output_count())
-    node = graph.add(
-        op, inputs, name=json.loads(match["name"]) if match["name"] else "", names=names
-    )
+    op = read_op(cls, fields, bodies)
+    names = read_names(tail["names"] or "", op.output_count())
+    name = json.loads(tail["name"]) if tail["name"] else ""
+    node = graph.add(op, inputs, name=name, names=names)
     if int(match["id"]) in ids:
         raise ModelFormatError("two nodes have one number", got=f"%{match['id']}")
     ids[int(match["id"])] = node
     infer_node(graph, node)
     number = {own: shown for shown, own in ids.items()}
-    _check_types(op, _show_types(graph, node, number), match["types"])
+    _check_types(op, _show_types(graph, node, number), tail["types"])
 
 
 def _check_types(op: Op, inferred: str, declared: str | None) -> None:

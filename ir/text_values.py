@@ -112,9 +112,8 @@ def _show(value: Any) -> str:
     return json.dumps(encode(value))
 
 
-def read_op(cls: type[Op], text: str, bodies: Sequence[Graph]) -> Op:
-    """The operation with the attributes of a text `{name=value, ...}` and these bodies."""
-    fields = _split(text)
+def read_op(cls: type[Op], fields: dict[str, Any], bodies: Sequence[Graph]) -> Op:
+    """The operation with attributes as `read_attributes` found them, and these bodies."""
     if issubclass(cls, Constant):
         return _read_constant(fields)
     known = {a.name: a for a in cls.attributes()}
@@ -137,29 +136,34 @@ def read_op(cls: type[Op], text: str, bodies: Sequence[Graph]) -> Op:
     return cls(**values)
 
 
-def _split(text: str) -> dict[str, Any]:
-    """Names with JSON values; a bare word (an element type, a digest) stands for itself."""
-    inner, at, fields = text[1:-1], 0, dict[str, Any]()
+def read_attributes(line: str, at: int) -> tuple[dict[str, Any], int]:
+    """Names with JSON values from ` {name=value, ...}` at a place of a line (or nothing), and where
+    they end. A bare word (an element type, a digest) stands for itself."""
+    fields: dict[str, Any] = {}
+    if not line.startswith(" {", at):
+        return fields, at
     decoder = json.JSONDecoder()
-    while at < len(inner):
-        match = _ATTRIBUTE.match(inner, at)
+    at += 2
+    while not line.startswith("}", at):
+        match = _ATTRIBUTE.match(line, at)
         if match is None:
-            raise ModelFormatError("these are no attributes", got=inner[at : at + 80])
-        word = _BARE.match(inner, match.end())
+            raise ModelFormatError("these are no attributes", got=line[at : at + 80])
+        word = _BARE.match(line, match.end())
         if word is not None:
             value, at = _WORDS.get(word[0], word[0]), word.end()
         else:
             try:
-                value, at = decoder.raw_decode(inner, match.end())
+                value, at = decoder.raw_decode(line, match.end())
             except (json.JSONDecodeError, RecursionError) as error:
                 raise ModelFormatError(
-                    "an attribute's value is no JSON", got=inner[match.start() :][:80]
+                    "an attribute's value is no JSON", got=line[match.start() :][:80]
                 ) from error
         fields[match[1]] = value
-        if at < len(inner) and not inner.startswith(", ", at):
-            raise ModelFormatError("these are no attributes", got=inner[at : at + 80])
-        at += 2
-    return fields
+        if line.startswith(", ", at):
+            at += 2
+        elif not line.startswith("}", at):
+            raise ModelFormatError("these are no attributes", got=line[at : at + 80])
+    return fields, at + 1
 
 
 def _read_constant(fields: dict[str, Any]) -> Constant:
@@ -187,7 +191,7 @@ def _array(items: list[Any], dtype: DType) -> Array:
     if dtype.is_complex:
         return np.array([complex(*v) for v in items], dtype.numpy)
     if dtype.is_int or dtype is DType.boolean:
-        return np.array(items, dtype=np.int64 if not items else None).astype(dtype.numpy)
+        return np.array(items, dtype.numpy)
     if dtype is DType.string:
         out = np.empty(len(items), dtype=object)
         out[:] = items
@@ -227,14 +231,13 @@ def show_program(program: Program) -> str:
 def read_program(text: Any) -> Program:
     """What `show_program` wrote. ModelFormatError for anything else."""
     *lines, last = str(text).split("; ")
+    if not last.startswith("-> "):
+        raise ModelFormatError("a scalar program ends with its results", got=last[:80])
     try:
         instrs = tuple(_read_instr(line.split(" "), i) for i, line in enumerate(lines))
-        arrow, *results = last.split(" ")
-        found = tuple(_index(r, len(instrs)) for r in results)
+        found = tuple(_index(r, len(instrs)) for r in last.split(" ")[1:])
     except (ValueError, KeyError) as error:
         raise ModelFormatError("this is no scalar program", got=str(text)[:120]) from error
-    if arrow != "->" or not found:
-        raise ModelFormatError("a scalar program ends with its results", got=last[:80])
     return Program(instrs, found)
 
 

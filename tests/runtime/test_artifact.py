@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import irc
 import numpy as np
 import pytest
 from artifacts import Parts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from models.encoders import bert, bert_inputs
-from models.small import mlp
-
-import irc
 from irc.ir.dtype import DType
 from irc.ir.specs import SCALAR_OPS
 from irc.runtime import artifact_writer, container, stored_weights
 from irc.runtime.container_reader import Container, Piece
+from models.encoders import bert, bert_inputs
+from models.small import mlp
 
 # IRC_FUZZ=100 runs a hundred times as many mutations.
 MORE = int(os.environ.get("IRC_FUZZ", "1"))
@@ -56,6 +55,11 @@ def data(net: irc.CompiledModel, tmp_path_factory: pytest.TempPathFactory) -> by
     path = tmp_path_factory.mktemp("artefact") / "tiny.irc"
     net.export(path)
     return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def encoder() -> irc.CompiledModel:
+    return irc.compile_model(bert(**ENCODER))
 
 
 def load(data: bytes) -> irc.CompiledModel:
@@ -218,7 +222,7 @@ def test_truncating_the_file_in_place_is_an_error_not_a_signal(data: bytes, tmp_
 
 
 def test_large_weights_are_read_chunk_by_chunk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoder: irc.CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With small chunks, all the ways of reading: own chunks, shared ones, lent and kept arrays."""
     monkeypatch.setattr(container, "CHUNK", 1000)
@@ -226,11 +230,9 @@ def test_large_weights_are_read_chunk_by_chunk(
     monkeypatch.setattr(container, "CUT", 256)
     monkeypatch.setattr(stored_weights, "CUT", 256)
     monkeypatch.setattr(stored_weights, "_OWN_PAGES", 512)
-    model = irc.read_model(bert(**ENCODER))
-    net = irc.compile_model(model)
-    net.export(tmp_path / "m.irc")
+    encoder.export(tmp_path / "m.irc")
     assert len(Parts((tmp_path / "m.irc").read_bytes()).manifest["chunks"]) > 20
-    wanted = net(encoder_inputs())
+    wanted = encoder(encoder_inputs())
     lent: list[int] = []
     borrow = stored_weights.PlanReader._borrow
 
@@ -247,20 +249,24 @@ def test_large_weights_are_read_chunk_by_chunk(
     assert alike(irc.compile_model(again.model)(encoder_inputs()), wanted)
 
 
-def test_damage_in_any_chunk_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_in_any_chunk_is_found(
+    encoder: irc.CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(container, "CHUNK", 500)
     monkeypatch.setattr("irc.runtime.container_reader.CHUNK", 500)
     monkeypatch.setattr(container, "CUT", 200)
     monkeypatch.setattr(stored_weights, "CUT", 200)
     path = tmp_path / "m.irc"
-    irc.compile_model(bert(**ENCODER)).export(path)
+    encoder.export(path)
     data = path.read_bytes()
-    chunks = Parts(data).manifest["chunks"]
     at = 128
-    for size, _ in chunks:
+    for n, (size, _) in enumerate(Parts(data).manifest["chunks"]):
         broken = bytearray(data)
         broken[at + size // 2] ^= 1
-        refused(bytes(broken), "damaged", f"bytes {at}..{at + size}")
+        with pytest.raises(irc.ArtifactError, match=f"bytes {at}..{at + size}"):
+            Container(bytes(broken)).fill([])
+        if n in (3, 30):
+            refused(bytes(broken), "damaged", f"bytes {at}..{at + size}")
         at += size
 
 
@@ -477,7 +483,8 @@ FORGED: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a spec's field": ((*SPEC, "more"), 1, "GemmSpec"),
     "a spec's panels": ((*SPEC, "packed", "nr"), 8, "panels"),
     "a huge number": ((*SPEC, "n"), 1 << 64, "64 bits"),
-    "an accumulator": ((*SPEC, "acc"), "i8", "types"),
+    "an accumulator": ((*SPEC, "acc"), "i8", "panels"),
+    "a factor": ((*SPEC, "a", "dtype"), "i32", "types"),
     "an output's type": ((*SPEC, "out", "dtype"), "bf16", "stores"),
     "a stride": ((*SPEC, "out", "strides"), [5], "stride"),
     "an instruction": ((*SPEC, "epilogue", "instrs", 2, "op"), "system", "scalar operation"),

@@ -18,6 +18,7 @@ from ....ir.target import Target
 from ...codegen.emit import Function, Module
 from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
 from ...codegen.kernel import Kernel as Entry
+from ...codegen.llvm import BRIEF
 from ...codegen.values import ELEMENT, Value, integer
 from ..contract import Kernel
 from ..walk import Space, coalesce
@@ -52,7 +53,7 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
             loops.column()
             branch.else_()
             loops.tiles()
-    return Kernel(symbol, module.text(), max(64, loops.scratch))
+    return Kernel(symbol, module.text() + BRIEF, max(64, loops.scratch))
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,16 @@ class Ranges:
     batch: Bounds
     tiles: Bounds
     panels: Bounds
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Tiles of an M of run time: the number of the last one, by how many rows it begins early, and
+    how many tiles in front are of full height."""
+
+    last: Value
+    shift: Value
+    full: Value
 
 
 class Loops:
@@ -145,6 +156,7 @@ class Loops:
     def tiles(self) -> None:
         f, g, t = self.f, self.g, self.g.tiling
         count = f.ceil_div(self.m, t.mr)
+        self.rest = self.cut_rest(count)
         panels = f.ceil_div(self.n, t.nr)
         a_scratch = self.reserve(t.mc * t.strip if t.pack_a != "no" else 0)
         b_scratch = self.reserve(t.nc * t.kc * t.nr if t.pack_b else 0)
@@ -179,11 +191,28 @@ class Loops:
 
     def tile_start(self, tile: Value) -> Value:
         """The first row of a tile: of a known M, the first `longer` tiles are one row taller."""
-        f, t, m = self.f, self.g.tiling, self.g.spec.m
-        if not isinstance(m, int) or len(t.heights) == 1:
-            return f.mul(tile, t.mr)
+        f, t = self.f, self.g.tiling
+        if t.guarded:
+            moved = f.select(f.icmp("eq", tile, self.rest.last), self.rest.shift, integer(0))
+            return f.sub(f.mul(tile, t.mr), moved)
         low, longer = t.heights[-1], self.longer()
-        return f.add(f.mul(tile, low), f.smin(tile, longer))
+        return f.add(f.mul(tile, low), f.smin(tile, longer)) if longer else f.mul(tile, low)
+
+    def cut_rest(self, count: Value) -> Rest:
+        """How the last rows of an M of run time are cut.
+
+        One or two rows alone have too few chains; with the tile before them they make two of the
+        second height, which costs less than one tall tile and a very short one.
+        """
+        f, t, m = self.f, self.g.tiling, self.m
+        last = f.sub(count, 1)
+        if not t.guarded or len(t.heights) < 2:
+            return Rest(last, integer(0), f.udiv(m, t.mr))
+        rest = f.urem(m, t.mr)
+        few = f.icmp("ult", f.sub(rest, 1), max(0, 2 * t.heights[1] - t.mr))
+        few = f.and_(few, f.icmp("sgt", count, 1))
+        shift = f.select(few, integer(t.mr - t.heights[1]), integer(0))
+        return Rest(last, shift, f.sub(f.udiv(m, t.mr), f.cast(few, "i64")))
 
     def longer(self) -> int:
         """How many tiles have the larger of the two heights of a known M."""
@@ -293,11 +322,12 @@ class Block:
             with f.range(t0, t1, unroll=1) as tile:
                 call(low, tile, integer(low))
             return
-        full = f.smin(f.udiv(loops.m, t.mr), t1)
+        full = f.smin(loops.rest.full, t1)
         with f.range(t0, full, unroll=1) as tile:
             call(t.mr, tile, integer(t.mr))
         with f.range(f.smax(full, t0), t1, unroll=1) as tile:
-            rows = f.sub(loops.m, loops.tile_start(tile))
+            end = f.smin(loops.tile_start(f.add(tile, 1)), loops.m)
+            rows = f.sub(end, loops.tile_start(tile))
             self.shortest(t.heights, rows, lambda height: call(height, tile, rows))
 
     def shortest(self, heights: Sequence[int], rows: Value, call: Callable[[int], None]) -> None:
