@@ -4,10 +4,13 @@
     net = irc.compile_model("model.onnx")      # .onnx, .xml or .irc
     y = net({"x": x})
 
-Importing irc loads neither onnx nor LLVM.
+`irc.ops` builds graphs in Python; it is loaded when first asked for. Importing irc loads neither onnx nor LLVM.
 """
 
 from __future__ import annotations
+
+import importlib as _importlib
+from typing import TYPE_CHECKING, Any
 
 from . import api as _api
 from .api import BoundCall, CompiledModel, Model, Outputs, PortInfo
@@ -23,6 +26,9 @@ from .ir.errors import (
     UsageError,
     VerificationError,
 )
+
+if TYPE_CHECKING:
+    from . import ops as ops
 
 __version__ = "0.1.0"
 
@@ -47,6 +53,13 @@ __all__ = [
     "UsageError",
     "VerificationError",
     "compile_model",
+    "ops",
     "read_model",
     "save_model",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ops":
+        return _importlib.import_module(".ops", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

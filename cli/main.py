@@ -40,7 +40,24 @@ VERBS: dict[str, Verb] = {
         "compile", "compile a model into one .irc file", "irc compile model.xml -o model.irc"
     ),
     "run": Verb("run", "run a model on arrays", "irc run model.irc --input x=batch.npy -o out.npz"),
+    "bench": Verb(
+        "bench",
+        "measure latency and throughput, alone or against rivals",
+        "irc bench model.onnx --threads 1,2 --against onnxruntime,openvino",
+    ),
+    "compare": Verb(
+        "compare",
+        "compare the answers with the reference evaluation or a rival",
+        "irc compare model.onnx --against reference --layers",
+    ),
+    "profile": Verb(
+        "profile",
+        "show where the time goes, step by step",
+        "irc profile model.onnx --trace trace.json",
+    ),
     "inspect": Verb("inspect", "show what a model is and what will fuse", "irc inspect model.onnx"),
+    "doctor": Verb("doctor", "show the machine, the versions and every knob", "irc doctor"),
+    "cache": Verb("cache", "show or empty the code cache", "irc cache list"),
 }
 
 

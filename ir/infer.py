@@ -24,13 +24,16 @@ def infer_node(graph: Graph, node: int) -> None:
 
     Raises ShapeError naming the node where the operation refuses its inputs.
     """
-    record = graph.node(node)
-    facts = [graph.fact(v) for v in graph.inputs(node)]
+    # Symbols for sizes that depend on data are named after the node, so that inferring a node
+    # again gives the same ones.
+    infer_record(graph.node(node), [graph.fact(v) for v in graph.inputs(node)], str(node))
+
+
+def infer_record(record: Node, facts: list[Fact | None], scope: str) -> None:
+    """`infer_node` for a record that stands in no graph (yet); `scope` names its symbols."""
     try:
         slots = record.op.slots(facts)
-        # Symbols for sizes that depend on data are named after the node, so that inferring a
-        # node again gives the same ones.
-        with naming(str(node)):
+        with naming(scope):
             record.types = list(record.op.infer(*slots))
     except Error as error:
         raise located(error, record) from error

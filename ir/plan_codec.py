@@ -16,7 +16,9 @@ from typing import Any, cast
 from .codec import broken, decode, decoder, encode
 from .dim import Dim, Expr, from_json, to_json
 from .dtype import DType
-from .op import Op
+from .errors import VerificationError
+from .graph_codec import Arrays, Keep, decode_op, encode_op
+from .op import Array
 from .plan import (
     Buffer,
     Constant,
@@ -50,7 +52,6 @@ _REGION: Mapping[str, Any] = {
     "inputs": tuple[int, ...],
     "outputs": tuple[int, ...],
     "symbols": tuple[SymbolSource, ...],
-    "terminal": Terminal | None,
 }
 _ints: Callable[[Any], tuple[int, ...]] = decoder(tuple[int, ...])
 _words: Callable[[Any], tuple[str, ...]] = decoder(tuple[str, ...])
@@ -77,7 +78,8 @@ def vocabulary() -> str:
 
 
 class _Tables:
-    def __init__(self) -> None:
+    def __init__(self, keep: Keep) -> None:
+        self.keep = keep
         self.specs: dict[Spec, int] = {}
         self.dims: dict[Expr, int] = {}
 
@@ -89,10 +91,13 @@ class _Tables:
         return self.specs.setdefault(spec, len(self.specs))
 
 
-def encode_plan(plan: Plan) -> Json:
-    """JSON that decode_plan reads. VerificationError where an operation holds what is no data
-    (a graph: control flow)."""
-    tables = _Tables()
+def _keep_nothing(array: Array, dtype: DType) -> int:
+    raise VerificationError("a plan's operation holds an array and nothing keeps it", got=dtype)
+
+
+def encode_plan(plan: Plan, keep: Keep = _keep_nothing) -> Json:
+    """JSON that decode_plan reads. `keep` takes the arrays of constants inside control flow."""
+    tables = _Tables(keep)
     regions = [_encode_region(r, tables) for r in plan.regions]
     return {
         **{name: encode(getattr(plan, name)) for name in _PLAN},
@@ -103,8 +108,17 @@ def encode_plan(plan: Plan) -> Json:
 
 
 def _encode_region(region: Region, tables: _Tables) -> Json:
+    end = region.terminal
+    terminal = end and [
+        encode_op(end.op, tables.keep),
+        list(end.inputs),
+        list(end.outputs),
+        end.name,
+        end.reason,
+    ]
     return {
         **{name: encode(getattr(region, name)) for name in _REGION},
+        "terminal": terminal,
         "dims": [tables.dim(d) for d in region.dims],
         "buffers": [_encode_buffer(b, tables) for b in region.buffers],
         "steps": [_encode_step(s, tables) for s in region.steps],
@@ -119,7 +133,7 @@ def _encode_buffer(b: Buffer, tables: _Tables) -> Json:
 
 def _encode_step(step: Step, tables: _Tables) -> Json:
     if isinstance(step, HostStep):
-        parts = [encode(step.op), encode(step.inputs), list(step.outputs)]
+        parts = [encode_op(step.op, tables.keep), list(step.inputs), list(step.outputs)]
         return ["host", *parts, step.name, step.reason, list(step.sources)]
     parts = [tables.spec(step.spec), list(step.buffers), list(step.dims), tables.dim(step.work)]
     return ["kernel", *parts, step.name, list(step.sources)]
@@ -128,11 +142,16 @@ def _encode_step(step: Step, tables: _Tables) -> Json:
 # Reading ----------------------------------------------------------------------------------------
 
 
-def decode_plan(data: Json) -> Plan:
-    """The plan that encode_plan wrote. VerificationError for anything else."""
+def _no_arrays(source: int, dtype: DType, shape: tuple[int, ...]) -> Array:
+    raise VerificationError("a stored plan's operation wants an array", got=source)
+
+
+def decode_plan(data: Json, array: Arrays = _no_arrays) -> Plan:
+    """The plan that encode_plan wrote, `array` giving what `keep` took. VerificationError for
+    anything else."""
     fields = _fields(data, {*_PLAN, "regions", "specs", "dims"}, "a plan")
     specs: tuple[Spec, ...] = decode(tuple[Spec, ...], fields["specs"])
-    reader = _Reader(specs, [_read_dim(d) for d in _list(fields["dims"])])
+    reader = _Reader(specs, [_read_dim(d) for d in _list(fields["dims"])], array)
     plain = {name: decode(kind, fields[name]) for name, kind in _PLAN.items()}
     return Plan(**plain, regions=tuple([reader.region(r) for r in _list(fields["regions"])]))
 
@@ -159,18 +178,26 @@ def _read_dim(data: Json) -> Expr:
 class _Reader:
     """Reads regions, whose steps and sizes name entries of the tables."""
 
-    def __init__(self, specs: Sequence[Spec], dims: Sequence[Expr]) -> None:
-        self.specs, self.exprs = specs, dims
+    def __init__(self, specs: Sequence[Spec], dims: Sequence[Expr], array: Arrays) -> None:
+        self.specs, self.exprs, self.array = specs, dims, array
 
     def region(self, data: Json) -> Region:
-        fields = _fields(data, {*_REGION, "dims", "buffers", "steps"}, "a region")
+        fields = _fields(data, {*_REGION, "dims", "buffers", "steps", "terminal"}, "a region")
         plain = {name: decode(kind, fields[name]) for name, kind in _REGION.items()}
         return Region(
             **plain,
             dims=self.dims(fields["dims"]),
             buffers=tuple([self.buffer(b) for b in _list(fields["buffers"])]),
             steps=tuple([self.step(s) for s in _list(fields["steps"])]),
+            terminal=None if fields["terminal"] is None else self.terminal(fields["terminal"]),
         )
+
+    def terminal(self, data: Json) -> Terminal:
+        if len(_list(data)) != 5:
+            raise broken(data, "a terminal's 5 parts")
+        op, inputs, outputs, name, reason = _list(data)
+        ends = _slots(inputs), _ints(outputs)
+        return Terminal(decode_op(op, self.array), *ends, _str(name), _str(reason))
 
     def dims(self, data: Json) -> tuple[Dim, ...]:
         return tuple([self.dim(d) for d in _list(data)])
@@ -202,7 +229,7 @@ class _Reader:
             raise broken(data, "a step's 7 parts")
         mark, first, second, third, fourth, fifth, sources = _list(data)
         if mark == "host":
-            op = cast(Op, decode(Op, first))
+            op = decode_op(first, self.array)
             ends = _slots(second), _ints(third)
             return HostStep(op, *ends, _str(fourth), _str(fifth), _words(sources))
         spec = _entry(self.specs, first, "a spec's number")

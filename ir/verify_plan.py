@@ -183,7 +183,8 @@ def verify_region(region: Region, constants: Sequence[Constant], where: str = "r
         else:
             reads, writes = _verify_host(region, constants, step, here)
         for b in reads:
-            if region.buffers[b].kind in (ARENA, OUTPUT) and roots[b] not in written:
+            made = region.buffers[b].kind in (ARENA, OUTPUT)
+            if made and roots[b] not in written and not _empty(region.buffers[roots[b]]):
                 raise _broken(f"buffer {b} is read before anything is written", here, b)
         for b in writes:
             if region.buffers[b].kind not in (ARENA, OUTPUT):
@@ -195,8 +196,13 @@ def verify_region(region: Region, constants: Sequence[Constant], where: str = "r
                 got = f"alive for {buffer.first}..{buffer.last}"
                 raise _broken(f"buffer {b} is used outside its lifetime", here, got)
     for (kind, n), b in taken.items():
-        if kind == OUTPUT and b not in written:
+        if kind == OUTPUT and b not in written and not _empty(region.buffers[b]):
             raise _broken(f"output {n} is never written", where, b)
+
+
+def _empty(buffer: Buffer) -> bool:
+    """Whether there is nothing to write: a step without elements is left out of a plan."""
+    return any(not isinstance(d, Expr) and d == 0 for d in buffer.shape)
 
 
 def _verify_buffer(

@@ -148,29 +148,27 @@ class Artifact:
         with self.blamed("a stored plan is broken", entry.section):
             if set(data) != {"plan", "weights"}:
                 raise broken(sorted(data)[:9], "plan, weights")
-            plan = decode_plan(data["plan"])
+            places = self._places(data["weights"])
+            reader = PlanReader(places, self._file)
+            plan = reader.plan = decode_plan(data["plan"], reader.inner_array)
             if plan.target_key != entry.target.key():
                 got, wanted = plan.target_key, entry.target.key()
                 raise VerificationError("the plan is for another Target", got=got, expected=wanted)
             verify_specs(plan.specs(), entry.target)
             verify_plan(plan)
             _verify_ports(plan)
-            places = self._places(plan, data["weights"])
-        return PlanReader(plan, places, self._file)
+            for c in plan.constants:
+                reader.check(c.source, c.dtype, c.shape)
+        return reader
 
-    def _places(self, plan: Plan, table: Any) -> list[Place]:
-        """The places of all weight sources. No two overlap unless they are the same bytes."""
+    def _places(self, table: Any) -> list[Place]:
+        """The places of all arrays. No two overlap unless they are the same bytes."""
         if not isinstance(table, list):
             raise broken(table, "a table of weights")
         listed = [decode(tuple[int, int, DType, tuple[int, ...]], e) for e in table]
         places = [Place(*e) for e in listed]
         for p in places:
             self._check_place(p)
-        for c in plan.constants:
-            if not 0 <= c.source < len(places):
-                raise broken(c.source, f"a weight's number, below {len(places)}")
-            if c.dtype is not places[c.source].dtype or c.shape != places[c.source].shape:
-                raise broken(places[c.source], f"{c.dtype}{list(c.shape)}")
         ranges = sorted({(p.section, p.offset, p.nbytes) for p in places if p.nbytes})
         for (section, offset, size), after in zip(ranges, ranges[1:], strict=False):
             if section == after[0] and offset + size > after[1]:

@@ -23,7 +23,6 @@ from .stored_weights import Array
 Locate = Callable[[Array, DType], int | None]
 # Writes the weights to a stream; returns the graph's text and how to find an array in them.
 WriteGraph = Callable[[BinaryIO], tuple[str, Locate]]
-_Find = Callable[[Array, DType], tuple[int, int] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +46,7 @@ def write_artifact(
 ) -> list[str]:
     """Write an artefact to a seekable stream. `options` are those that a load takes by default.
 
-    A plan that cannot be written as data (it holds a graph) is left out and made again by every
+    A plan that cannot be written as data (it holds text) is left out and made again by every
     load. Returns the reasons, one per such plan.
     """
     writer = Writer(stream)
@@ -55,54 +54,48 @@ def write_artifact(
     text, locate = write_graph(cast(BinaryIO, writer))
     graph = writer.begin(GRAPH)
     writer.write(text.encode())
-    listed: list[tuple[StoredPlan, Any]] = []
-    refused: list[str] = []
-    for each in plans:
-        try:
-            listed.append((each, encode_plan(each.plan)))
-        except VerificationError as error:
-            refused.append(error.what)
     derived = _Derived(writer)
 
-    def find(array: Array, dtype: DType) -> tuple[int, int] | None:
+    def place(array: Array, dtype: DType) -> list[Any]:
         offset = locate(array, dtype)
-        return None if offset is None else (weights, offset)
+        where = derived.place(array, dtype) if offset is None else (weights, offset)
+        return [*where, dtype.value, [int(d) for d in array.shape]]
 
-    places = [_table(p, derived, find) for p, _ in listed]
+    refused: list[str] = []
+    listed: list[tuple[StoredPlan, bytes]] = []
+    for each in plans:
+        try:
+            encoded, arrays = _encode(each)
+        except VerificationError as error:
+            refused.append(error.what)
+            continue
+        data = {"plan": encoded, "weights": [place(*a) for a in arrays]}
+        listed.append((each, json.dumps(data, separators=(",", ":"), allow_nan=False).encode()))
     entries: list[dict[str, Any]] = []
-    for (each, encoded), table in zip(listed, places, strict=True):
+    for each, content in listed:
         section = writer.begin(PLAN)
-        data = {"plan": encoded, "weights": table}
-        writer.write(json.dumps(data, separators=(",", ":"), allow_nan=False).encode())
-        entries.append(
-            {
-                "options": dict(each.options),
-                "target": asdict(each.target),
-                "version": version(),
-                "section": section,
-            }
-        )
-    writer.finish(
-        {
-            "version": version(),
-            "options": dict(options),
-            "graph": graph,
-            "weights": weights,
-            "plans": entries,
-        }
-    )
+        writer.write(content)
+        made_for = {"options": dict(each.options), "target": asdict(each.target)}
+        entries.append({**made_for, "version": version(), "section": section})
+    sections = {"graph": graph, "weights": weights}
+    writer.finish({"version": version(), "options": dict(options), **sections, "plans": entries})
     return refused
 
 
-def _table(stored: StoredPlan, derived: _Derived, find: _Find) -> list[list[Any]]:
-    """Where each weight source lies, its bytes written if they are nowhere yet."""
+def _encode(stored: StoredPlan) -> tuple[Any, list[tuple[Array, DType]]]:
+    """A plan as JSON, and the arrays that it names by number, with their types: those behind its
+    constants, then those inside control flow."""
     types = {c.source: c.dtype for c in stored.plan.constants}
-    table: list[list[Any]] = []
-    for source in range(len(stored.weights)):
-        array, dtype = stored.weights[source], types[source]
-        section, offset = find(array, dtype) or derived.place(array, dtype)
-        table.append([section, offset, dtype.value, [int(d) for d in array.shape]])
-    return table
+    arrays = [(stored.weights[n], types[n]) for n in range(len(stored.weights))]
+
+    def keep(array: Array, dtype: DType) -> int:
+        arrays.append((array, dtype))
+        return len(arrays) - 1
+
+    encoded = encode_plan(stored.plan, keep)
+    if any(dtype is DType.string for _, dtype in arrays):
+        raise VerificationError("text among the constants of a plan cannot be stored")
+    return encoded, arrays
 
 
 class _Derived:
@@ -118,8 +111,6 @@ class _Derived:
         """Section and offset."""
         if self._section is None:
             self._section = self._writer.begin(DERIVED)
-        if dtype is DType.string:
-            raise VerificationError("text among the constants of a plan cannot be stored")
         native = np.ascontiguousarray(array, dtype.numpy)
         data = native.reshape(-1).view(np.uint8).data if native.size else memoryview(b"")
         key = len(data), hashlib.sha256(data).digest()

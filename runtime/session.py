@@ -199,6 +199,9 @@ class Session:
                 outputs = last.run_quickly(inputs)
                 if outputs is not None:
                     return outputs
+            # NumPy's scalars (a sum, an element) are typed values of rank 0.
+            if any(isinstance(a, np.generic) for a in inputs):
+                inputs = [np.asarray(a) if isinstance(a, np.generic) else a for a in inputs]
             if self.order is not None:
                 return self._run_one(context, inputs)
             return self.run_regions(context, inputs)

@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ..ir.codec import broken
 from ..ir.dtype import DType
 from ..ir.errors import MemoryLimitError
 from ..ir.plan import Constant, Plan
@@ -57,9 +58,23 @@ class Place:
 class PlanReader:
     """A stored plan and, on demand, its arrays."""
 
-    def __init__(self, plan: Plan, places: Sequence[Place], file: Container) -> None:
-        self.plan = plan
+    plan: Plan
+
+    def __init__(self, places: Sequence[Place], file: Container) -> None:
         self._places, self._file = places, file
+
+    def check(self, source: int, dtype: DType, shape: tuple[int, ...]) -> None:
+        """VerificationError where there is no such array."""
+        if not 0 <= source < len(self._places):
+            raise broken(source, f"a weight's number, below {len(self._places)}")
+        place = self._places[source]
+        if place.dtype is not dtype or place.shape != shape:
+            raise broken(place, f"{dtype}{list(shape)}")
+
+    def inner_array(self, source: int, dtype: DType, shape: tuple[int, ...]) -> Array:
+        """An array of a constant inside control flow, read at once: types may depend on it."""
+        self.check(source, dtype, shape)
+        return self._read([source], self._chunks(source))[source]
 
     def arrays(self) -> dict[int, Array]:
         """The array of each weight source, read-only, after a check of the whole file."""
@@ -75,7 +90,7 @@ class PlanReader:
         lent = self._lent()
         later = {c for s in lent for c in self._chunks(s)}
         now = [c for c in range(self._file.chunks) if c not in later]
-        kept = [s for s in range(len(self._places)) if s not in lent]
+        kept = [c.source for c in constants if c.source not in lent]
         now += sorted({c for s in kept for c in self._chunks(s)} & later)
         arrays = self._read(kept, now)
         largest = max((self._places[s].nbytes for s in lent), default=0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ir", "compiler", "runtime", "cli")
+PACKAGES = ("ir", "compiler", "runtime", "ops", "cli")
 SOURCES = sorted(
     p for name in PACKAGES for p in (ROOT / name).rglob("*.py") if "__pycache__" not in p.parts
 ) + [ROOT / "api.py", ROOT / "__init__.py", ROOT / "__main__.py"]
@@ -20,9 +20,10 @@ ARROWS = {
     "ir": {"ir"},
     "compiler": {"compiler", "ir"},
     "runtime": {"runtime", "ir"},
+    "ops": {"ops", "compiler", "ir"},
     "api": {"api", "compiler", "runtime", "ir"},
     "cli": {"cli", "api", "compiler", "runtime", "ir", "samples", ""},
-    "": {"api", "ir", "cli", ""},
+    "": {"api", "ir", "ops", "cli", ""},
 }
 # Packages that may be imported only under these paths.
 FENCES = {

@@ -86,9 +86,7 @@ class RegionBuilder:
         if base.kind not in (ARENA, OUTPUT):
             # Inputs and constants are arrays of the caller: a part of one is copied.
             return None
-        alias = replace(
-            base, shape=view.shape, inside=view.buffer, inside_offset=view.offset, kind=ARENA
-        )
+        alias = replace(base, shape=view.shape, inside=view.buffer, inside_offset=view.offset)
         self.buffers.append(alias)
         return len(self.buffers) - 1
 

@@ -14,7 +14,7 @@ from ..dim import Dim, Expr, broadcast, eq, symbol
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op
-from ..types import TensorType, normalize_axis
+from ..types import MAX_RANK, TensorType, normalize_axis
 
 Shape: TypeAlias = tuple[Dim, ...]
 
@@ -54,7 +54,9 @@ def unknown_dim(op: Op, lo: int = 0, hi: int | None = None) -> Dim:
 
 
 def unknown_shape(op: Op, rank: int) -> Shape:
-    """A shape of fresh symbols."""
+    """A shape of fresh symbols. ShapeError for more axes than any tensor has."""
+    if rank > MAX_RANK:
+        raise ShapeError("a tensor has too many axes", got=rank, expected=f"at most {MAX_RANK}")
     return tuple(unknown_dim(op) for _ in range(rank))
 
 

@@ -28,7 +28,7 @@ from irc.ir.ops import (
 from irc.ir.scalar import Builder
 from irc.ir.specs import SCALAR_OPS
 from irc.ir.verify import verify
-from test_export_files import constant, graph_of
+from small_graphs import constant, graph_of
 
 
 def kinds(graph: Graph) -> list[str]:

@@ -130,7 +130,12 @@ def test_large_weights_are_left_to_their_reader() -> None:
     becomes(
         text.replace("256", "2"),
         fold_constants,
-        "%0 = Input(f32[N, 2])\n%2 = Const(f32[2, 2] = ~1)\n%3 = MatMul.1(%0, %2)\n%4 = Result.1(%3)",
+        """
+%0 = Input(f32[N, 2])
+%2 = Const(f32[2, 2] = ~1)
+%3 = MatMul.1(%0, %2)
+%4 = Result.1(%3)
+""",
     )
     transposed = """
 %0 = Input(f32[N, 256])

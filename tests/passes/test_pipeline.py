@@ -19,10 +19,9 @@ from irc.ir.graph import Graph
 from irc.ir.interpret import interpret
 from irc.ir.ops import Constant, Gemm
 from irc.ir.text import print_graph
-from rewriting import graph, same_values
-
 from models import small
 from models.encoders import bert, bert_inputs
+from rewriting import graph, same_values
 
 MODELS = Path(__file__).parent.parent / "models"
 VERIFIED = Options(verify=True)

@@ -24,7 +24,6 @@ from irc.ir.ops import (
     Convert,
     Divide,
     Erf,
-    Exp,
     Gelu,
     Identity,
     MatMul,

@@ -362,7 +362,10 @@ class Importer:
             return None
         check_arity(known, len(types), len(proto.output), origin)
         check_types(known, list(types), origin)
-        return function_body(proto, domain, version, types)
+        try:
+            return function_body(proto, domain, version, types)
+        except ModelFormatError as error:
+            raise _located(error, origin) from error
 
 
 def _constant(graph: Graph, op: Op, name: str, origin: str) -> Value:

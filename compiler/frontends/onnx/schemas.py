@@ -216,9 +216,13 @@ def function_body(
         version = _latest(schema.context_dependent_function_opset_versions, opset)
         if version is not None:
             protos = [_type_proto(t).SerializeToString() for t in types]
-            text = schema.get_context_dependent_function_with_opset_version(
-                version, node.SerializeToString(), protos
-            )
+            build = schema.get_context_dependent_function_with_opset_version
+            try:
+                text = build(version, node.SerializeToString(), protos)
+            except (ValueError, RuntimeError) as error:
+                raise ModelFormatError(
+                    "ONNX can't define this node's operator by a function", got=str(error)[:200]
+                ) from error
     if not text:
         return None
     body = FunctionProto()

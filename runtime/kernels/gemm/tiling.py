@@ -66,8 +66,9 @@ class Tiling:
 
 def tile_rows(target: Target, vectors: int) -> int:
     """Rows of a tile `vectors` registers wide: accumulators, a row of B and one broadcast must fit
-    the register file, with one register for the product where there is no fused multiply-add."""
-    spare = target.registers - vectors - (1 if target.fma else 2)
+    the register file. Without a fused multiply-add a product needs a register, and so does the copy
+    of the operand that it overwrites (with 6 x 2 tiles SSE2 spills and takes twice the time)."""
+    spare = target.registers - vectors - (1 if target.fma else 3)
     return max(1, min(_MOST_ROWS, spare // vectors))
 
 

@@ -16,6 +16,7 @@ from .....ir.ops import (
     Split,
     VariadicSplit,
 )
+from .....ir.types import MAX_RANK
 from .plain import size_of, sizes_of
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def slice_(n: OnnxNode) -> Value:
 
 def _ones(n: OnnxNode, like: Value) -> Value:
     shape, dtype = n.shape(like), n.dtype(like)
-    if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
+    if shape is not None and len(shape) == 1 and isinstance(shape[0], int) and shape[0] < MAX_RANK:
         return n.constant(np.ones(shape[0], dtype.numpy), dtype)
     return n.add(Broadcast(), n.constant(np.array(1), dtype), sizes_of(n, like))
 

@@ -1,0 +1,46 @@
+"""irc cache: the code cache on disk."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+from ..runtime.cache import cache_bytes, cache_folder, default_cache
+
+SCHEMA = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the verb."""
+    parser.add_argument("action", nargs="?", choices=("size", "list", "clear"), default="size")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show or empty the cache."""
+    cache = default_cache()
+    entries = [] if cache is None else cache.entries()
+    total = sum(e.size for e in entries)
+    state = {
+        "schema": SCHEMA,
+        "folder": str(cache_folder()) if cache is not None else None,
+        "entries": len(entries),
+        "size_bytes": total,
+        "limit_bytes": cache_bytes(),
+    }
+    if args.action == "clear":
+        state["removed"] = 0 if cache is None else cache.clear()
+    if args.json:
+        print(json.dumps(state))
+    elif cache is None:
+        print("the code cache is off, or its folder is not this user's alone")
+    elif args.action == "clear":
+        print(f"removed {state['removed']} entries, {total} bytes, from {cache.folder}")
+    else:
+        print(f"{cache.folder}: {len(entries)} entries, {total} of {cache.limit} bytes")
+        if args.action == "list":
+            for entry in reversed(entries):
+                used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
+                print(f"  {entry.key[:16]}  {entry.size:>8}  last used {used}")
+    return 0

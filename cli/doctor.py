@@ -1,0 +1,107 @@
+"""irc doctor: this machine as irc sees it, and every knob with its value and where it comes from."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+from dataclasses import dataclass
+
+from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache
+from ..runtime.machine import host_target, memory_limit, usable_cores
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Knob:
+    """An environment variable: its default in words, and what it does."""
+
+    name: str
+    default: str
+    help: str
+
+
+KNOBS = (
+    Knob("IRC_ISA", "the best this machine has", "forces avx512, avx2 or plain"),
+    Knob("IRC_VERIFY", "0", "1 verifies the graph after every pass"),
+    Knob("IRC_TRACE", "0", "1 prints every rewrite that fires or refuses"),
+    Knob("IRC_DUMP_GRAPH", "nowhere", "folder for the graph after each pass"),
+    Knob("IRC_DUMP_LLVM", "nowhere", "folder for each kernel's LLVM text and assembly"),
+    Knob("IRC_CACHE_DIR", "in the user's cache folder", "folder of the code cache, or off"),
+    Knob("IRC_CACHE_BYTES", str(DEFAULT_BYTES), "bound of the code cache"),
+    Knob("IRC_TRACEBACK", "0", "1 shows Python's traceback with an error"),
+)
+PACKAGES = ("numpy", "networkx", "onnx", "lxml", "ml_dtypes", "llvmlite")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the verb."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the machine, the versions and the knobs."""
+    state = examine()
+    print(json.dumps(state) if args.json else as_text(state))
+    return 0
+
+
+def examine() -> dict[str, object]:
+    """What `doctor` shows, as data."""
+    from .. import __version__
+
+    target = host_target()
+    cache = default_cache()
+    versions = {"irc": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        versions[package] = importlib.metadata.version(package)
+    return {
+        "schema": SCHEMA,
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "isa": target.isa,
+            "vector_bits": target.vector_bits,
+            "cores": target.cores,
+            "usable_cores": usable_cores(),
+            "l1_bytes": target.l1,
+            "l2_bytes": target.l2,
+            "l3_bytes": target.l3,
+            "memory_limit_bytes": memory_limit(),
+            "features": list(target.cpu_features),
+        },
+        "cache": {
+            "folder": str(cache_folder()) if cache is not None else None,
+            "entries": len(cache.entries()) if cache is not None else 0,
+        },
+        "versions": versions,
+        "knobs": [
+            {
+                "name": k.name,
+                "value": os.environ.get(k.name, k.default),
+                "source": "environment" if k.name in os.environ else "default",
+                "help": k.help,
+            }
+            for k in KNOBS
+        ],
+    }
+
+
+def as_text(state: dict[str, object]) -> str:
+    """The same for a person."""
+    lines: list[str] = []
+    for title in ("machine", "cache", "versions"):
+        section = state[title]
+        assert isinstance(section, dict)
+        lines.append(title)
+        for key, value in section.items():
+            shown = " ".join(value) if isinstance(value, list) else value
+            lines.append(f"  {key:<19}{shown}")
+    lines.append("knobs")
+    knobs = state["knobs"]
+    assert isinstance(knobs, list)
+    for knob in knobs:
+        lines.append(f"  {knob['name']:<19}{knob['value']}  ({knob['source']}; {knob['help']})")
+    return "\n".join(lines)

@@ -1,0 +1,47 @@
+"""Inputs made up for measuring and comparing, where the user gives none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..api import PortInfo
+from ..ir.dtype import DType
+from ..ir.errors import UsageError
+from .arguments import Array
+
+
+def fill_inputs(
+    ports: Sequence[PortInfo], given: dict[str, Array], default: int = 1, seed: int = 0
+) -> tuple[dict[str, Array], list[str]]:
+    """Arrays for all inputs: those given, and random ones (floats from N(0, 1), integers 0 or 1,
+    which are valid indices and masks). A symbolic size takes the size that a given input has for
+    it, else `default`. Returns the arrays, and which sizes were made up ("N=1").
+    """
+    rng = np.random.default_rng(seed)
+    sizes: dict[str, int] = {}
+    for port in ports:
+        array = given.get(port.name)
+        if array is not None and port.shape is not None:
+            sizes.update(
+                {d: n for d, n in zip(port.shape, array.shape, strict=False) if isinstance(d, str)}
+            )
+    made_up: dict[str, int] = {}
+    inputs: dict[str, Array] = {}
+    for port in ports:
+        if port.name in given:
+            inputs[port.name] = given[port.name]
+            continue
+        if port.shape is None:
+            raise UsageError("an input of any rank can't be made up", where=port.name)
+        shape = [d if isinstance(d, int) else sizes.get(d, default) for d in port.shape]
+        made_up.update({d: default for d in port.shape if isinstance(d, str) and d not in sizes})
+        dtype = DType(port.dtype)
+        if dtype.is_float:
+            inputs[port.name] = rng.standard_normal(shape).astype(dtype.numpy)
+        elif dtype.is_int or dtype is DType.boolean:
+            inputs[port.name] = rng.integers(0, 2, shape).astype(dtype.numpy)
+        else:
+            raise UsageError(f"an input of type {port.dtype} can't be made up", where=port.name)
+    return inputs, [f"{name}={size}" for name, size in made_up.items()]

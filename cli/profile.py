@@ -1,0 +1,119 @@
+"""irc profile: where a model's time goes, step by step."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..api import CompiledModel, compile_model
+from .arguments import (
+    Array,
+    add_compilation,
+    add_model,
+    add_threads,
+    load_inputs,
+    parse_shapes,
+    require_file,
+)
+from .filling import fill_inputs
+
+SCHEMA = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the verb."""
+    add_model(parser, ".onnx, .xml, .irc")
+    add_compilation(parser)
+    add_threads(parser)
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--runs", type=int, default=20, help="runs to take the median of")
+    parser.add_argument("--trace", metavar="FILE", help="write a Chrome trace of one run")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Profile; prints a table of steps, the slowest first."""
+    net = compile_model(
+        require_file(args.model),
+        precision=args.precision,
+        num_threads=args.threads,
+        shapes=parse_shapes(args.shape) or None,
+    )
+    inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
+    steps = measure(net, inputs, max(1, args.runs))
+    if args.trace:
+        Path(args.trace).write_text(json.dumps(chrome_trace(steps)), encoding="utf-8")
+    if args.json:
+        print(json.dumps({"schema": SCHEMA, "sizes_made_up": made_up, "steps": steps}))
+    else:
+        print(as_text(steps, made_up))
+    return 0
+
+
+def measure(net: CompiledModel, inputs: dict[str, Array], runs: int) -> list[dict[str, Any]]:
+    """Median microseconds of each step over several runs, in execution order."""
+    ordered = [inputs[p.name] for p in net.inputs]
+    net.session.profile(ordered)
+    taken = [net.session.profile(ordered) for _ in range(runs)]
+    total = 0.0
+    steps: list[dict[str, Any]] = []
+    for column in zip(*taken, strict=True):
+        first = column[0]
+        microseconds = float(np.median([s.seconds for s in column])) * 1e6
+        total += microseconds
+        steps.append(
+            {
+                "name": first.name,
+                "kind": first.kind,
+                "native": first.native,
+                "sources": list(first.sources),
+                "time_us": microseconds,
+            }
+        )
+    for step in steps:
+        step["share"] = step["time_us"] / total if total else 0.0
+    return steps
+
+
+def chrome_trace(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """The steps one after another, as chrome://tracing and Perfetto read them."""
+    at = 0.0
+    events: list[dict[str, Any]] = []
+    for step in steps:
+        events.append(
+            {
+                "name": step["name"],
+                "cat": step["kind"],
+                "ph": "X",
+                "ts": at,
+                "dur": step["time_us"],
+                "pid": 1,
+                "tid": 1,
+                "args": {"sources": step["sources"]},
+            }
+        )
+        at += step["time_us"]
+    return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+
+def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> str:
+    """Time by kind, then by step, the slowest first."""
+    kinds: dict[str, list[float]] = defaultdict(list)
+    for step in steps:
+        kinds[step["kind"]].append(step["time_us"])
+    total = sum(sum(times) for times in kinds.values())
+    lines = [f"{'kind':<14}{'steps':>6}{'time us':>12}{'share':>8}"]
+    for kind, times in sorted(kinds.items(), key=lambda kv: -sum(kv[1])):
+        lines.append(f"{kind:<14}{len(times):>6}{sum(times):>12.1f}{sum(times) / total:>8.1%}")
+    lines += ["", f"{'time us':>12}{'share':>8}  {'kind':<12}  computes"]
+    for step in sorted(steps, key=lambda s: -s["time_us"]):
+        sources = " + ".join(step["sources"]) or step["name"]
+        lines.append(f"{step['time_us']:>12.1f}{step['share']:>8.1%}  {step['kind']:<12}  {sources}")
+    if made_up:
+        lines.append(f"sizes made up: {', '.join(made_up)}; fix them with --shape or --input")
+    return "\n".join(lines)

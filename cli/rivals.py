@@ -1,0 +1,97 @@
+"""onnxruntime and OpenVINO as callables, for `bench --against` and `compare --against`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..ir.errors import UsageError
+from .arguments import Array
+
+
+@dataclass(frozen=True)
+class Rival:
+    """`run` does one inference with fixed inputs; `outputs` are those of the last one, in order."""
+
+    name: str
+    run: Callable[[], object]
+    outputs: Callable[[], list[Array]]
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"{name} is not installed", got=str(error), fix=f"pip install {name}"
+        ) from error
+
+
+def onnxruntime(path: Path, inputs: Mapping[str, Array], threads: int, precision: str) -> Rival:
+    """The ONNX file in onnxruntime, on its CPU provider."""
+    if path.suffix.lower() != ".onnx":
+        raise UsageError("onnxruntime reads .onnx files only", got=str(path))
+    if precision != "f32":
+        raise UsageError("onnxruntime has no such precision on CPUs", got=precision)
+    package = _package("onnxruntime")
+    options = package.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    session = package.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    feeds, held = dict(inputs), list[Any]()
+
+    def run() -> None:
+        held[:] = session.run(None, feeds)
+
+    return Rival("onnxruntime", run, lambda: [np.asarray(a) for a in held])
+
+
+def openvino(path: Path, inputs: Mapping[str, Array], threads: int, precision: str) -> Rival:
+    """The file in OpenVINO's CPU plugin. Without the hint it would compute in bf16 on machines
+    that have matrix units for it."""
+    package = _package("openvino")
+    core = package.Core()
+    model = core.read_model(str(path))
+    settings = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads}
+    compiled = core.compile_model(model, "CPU", settings)
+    request = compiled.create_infer_request()
+    kept = [np.ascontiguousarray(a) for a in _in_order(model, inputs)]
+    for number, array in enumerate(kept):
+        request.set_input_tensor(number, package.Tensor(array, shared_memory=True))
+
+    def outputs() -> list[Array]:
+        count = len(compiled.outputs) if kept is not None else 0
+        return [np.array(request.get_output_tensor(i).data) for i in range(count)]
+
+    return Rival("openvino", request.infer, outputs)
+
+
+def _in_order(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
+    """The inputs as the model orders them, by tensor name or by position."""
+    found: list[Array] = []
+    listed = list(inputs.values())
+    for number, port in enumerate(model.inputs):
+        names = {*port.names, port.node.friendly_name}
+        by_name = [a for n, a in inputs.items() if n in names]
+        found.append(by_name[0] if by_name else listed[number])
+    return found
+
+
+RIVALS: dict[str, Callable[[Path, Mapping[str, Array], int, str], Rival]] = {
+    "onnxruntime": onnxruntime,
+    "openvino": openvino,
+}
+
+
+def parse_rivals(text: str) -> list[str]:
+    """`a,b` as names of RIVALS."""
+    names = [n for n in text.split(",") if n]
+    for name in names:
+        if name not in RIVALS:
+            raise UsageError("unknown rival", got=name, expected=", ".join(RIVALS))
+    return names
