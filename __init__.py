@@ -4,7 +4,8 @@
     net = irc.compile_model("model.onnx")      # .onnx, .xml or .irc
     y = net({"x": x})
 
-`irc.ops` builds graphs in Python; it is loaded when first asked for. Importing irc loads neither onnx nor LLVM.
+`irc.ops` builds graphs in Python; it is loaded when first asked for. Importing irc loads neither
+onnx nor LLVM.
 """
 
 from __future__ import annotations

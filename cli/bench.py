@@ -177,7 +177,9 @@ def as_json(path: Path, rows: Sequence[Row], made_up: Sequence[str]) -> dict[str
 
 def as_text(rows: Sequence[Row], made_up: Sequence[str]) -> str:
     """The report for a person."""
-    head = f"{'engine':<12}{'threads':>8}{'min us':>11}{'median us':>11}{'p90 us':>11}{'p99 us':>11}"
+    head = (
+        f"{'engine':<12}{'threads':>8}{'min us':>11}{'median us':>11}{'p90 us':>11}{'p99 us':>11}"
+    )
     lines = [f"{head}{'items/s':>11}{'ratio':>7}{'error':>9}"]
     for r in rows:
         figures = "".join(f"{v:>11.1f}" for v in (r.min_us, r.median_us, r.p90_us, r.p99_us))

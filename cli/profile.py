@@ -113,7 +113,9 @@ def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> str:
     lines += ["", f"{'time us':>12}{'share':>8}  {'kind':<12}  computes"]
     for step in sorted(steps, key=lambda s: -s["time_us"]):
         sources = " + ".join(step["sources"]) or step["name"]
-        lines.append(f"{step['time_us']:>12.1f}{step['share']:>8.1%}  {step['kind']:<12}  {sources}")
+        lines.append(
+            f"{step['time_us']:>12.1f}{step['share']:>8.1%}  {step['kind']:<12}  {sources}"
+        )
     if made_up:
         lines.append(f"sizes made up: {', '.join(made_up)}; fix them with --shape or --input")
     return "\n".join(lines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..ir.graph import Graph
 from .options import Options
+from .passes.cancel_concats import cancel_concats
 from .passes.cancel_transposes import cancel_transposes
 from .passes.fold_constants import fold_constants
 from .passes.fold_transposes import fold_transposes
@@ -27,6 +28,7 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
+    cancel_concats,
     # Equal work once: an exporter's repeated scale or mask is one value for the patterns below.
     share_subexpressions,
     # Reshapes with constant targets: nobody reads the shape of a product that wants an epilogue.

@@ -138,7 +138,8 @@ class Graph:
 
     def inputs(self, node: int) -> list[Value | None]:
         """What a node reads, by port; None where an optional input is absent."""
-        edges = self._g.pred[node]
+        # The plain dict behind the view: this is the most called method of the compiler.
+        edges: dict[int, dict[int, dict[str, int]]] = self._g._pred[node]
         found: dict[int, Value] = {}
         for producer, keyed in edges.items():
             for port, data in keyed.items():

@@ -9,12 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import irc
 import numpy as np
 import pytest
-from models.oracles import run_onnxruntime
-
-import irc
 from irc.cli.main import main
+from models.oracles import run_onnxruntime
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = ROOT / "samples" / "digits"

@@ -13,7 +13,8 @@ from ....ir.op import Array
 from ....ir.ops import Parameter, Result
 from ....ir.types import TensorType, compatible
 from ..xml.text import short
-from .importer import Frame, Importer
+from .frames import Frame
+from .importer import Importer
 from .tensors import element_type
 from .unsupported import Unsupported
 

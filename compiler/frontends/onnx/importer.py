@@ -11,15 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ....ir.errors import Error, ModelFormatError, ShapeError, UnsupportedOperationError
+from ....ir.errors import (
+    Error,
+    MemoryLimitError,
+    ModelFormatError,
+    ShapeError,
+    UnsupportedOperationError,
+)
 from ....ir.graph import Graph, Value
-from ....ir.op import Array, Op
 from ....ir.ops import Constant, Result
 from ....ir.types import Type
 from ..xml.text import short
 from .attributes import collect, resolved
 from .body import MAX_DEPTH, Body, LostBody, add_parameter, captured_names
 from .external_data import ExternalData
+from .frames import Frame, add_constant, captured_value
 from .functions import NODE_LIMIT, Functions, key_of
 from .initializers import read_constants
 from .model_file import canonical_domain
@@ -38,51 +44,7 @@ from .schemas import (
 from .unsupported import Unsupported
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
-
-    from ....ir.dtype import DType
-
-
-@dataclass
-class Frame:
-    """Names of one graph, function or body: `values` by name (None: an absent optional), constants
-    that become nodes when first read, and names that `lost` their value to an unsupported node.
-
-    A body also sees the names of the frame `outer` around it. Where it has a graph of its own,
-    what it takes from there becomes a Parameter and is listed in `captured`.
-    """
-
-    builder: Builder
-    nodes: Sequence[NodeProto]
-    order: list[int]
-    opsets: dict[str, int]
-    values: dict[str, Value | None]
-    constants: dict[str, tuple[DType, Array]] = field(
-        default_factory=dict[str, "tuple[DType, Array]"]
-    )
-    lost: set[str] = field(default_factory=set[str])
-    bound: dict[str, AttributeProto] = field(default_factory=dict[str, "AttributeProto"])
-    prefix: str = ""
-    # Of a function: the node that calls it, and its outputs' names inside.
-    call: OnnxNode | None = None
-    outputs: Sequence[str] = ()
-    outer: Frame | None = None
-    captured: list[Value] | None = None
-    depth: int = 0
-    at: int = 0
-
-    @property
-    def graph(self) -> Graph:
-        return self.builder.graph
-
-    def is_lost(self, name: str) -> bool:
-        """Whether a name has no value because of an unsupported node."""
-        frame: Frame | None = self
-        while frame is not None:
-            if name in frame.lost or name in frame.values or name in frame.constants:
-                return name in frame.lost
-            frame = frame.outer
-        return False
+    from onnx import FunctionProto, GraphProto, NodeProto
 
 
 @dataclass
@@ -118,11 +80,11 @@ class Importer:
             return frame.values[name]
         if name not in frame.constants and frame.outer is not None:
             found = self.value(frame.outer, name)
-            frame.values[name] = _captured(frame, found, name)
+            frame.values[name] = captured_value(frame, found, name)
             return frame.values[name]
         dtype, data = frame.constants[name]
         origin = f"initialiser {short(name)}"
-        value = _constant(frame.graph, Constant.of(data, dtype), frame.prefix + name, origin)
+        value = add_constant(frame.graph, Constant.of(data, dtype), frame.prefix + name, origin)
         if not frame.prefix:
             frame.graph.node(value.node).names = [frozenset([name])]
         frame.values[name] = value
@@ -201,6 +163,8 @@ class Importer:
             return
         except Error as error:
             raise _located(error, node.origin) from error
+        except MemoryError as error:
+            raise MemoryLimitError("no memory for a node's constants", where=node.origin) from error
         except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
             raise ModelFormatError(
                 "the inputs and attributes of a node do not fit together",
@@ -366,26 +330,6 @@ class Importer:
             return function_body(proto, domain, version, types)
         except ModelFormatError as error:
             raise _located(error, origin) from error
-
-
-def _constant(graph: Graph, op: Op, name: str, origin: str) -> Value:
-    """A Constant, typed without a copy of its data."""
-    node = graph.add(op, name=name, origin=origin)
-    record = graph.node(node)
-    record.types, record.known = list(op.infer()), list(op.evaluate())
-    return Value(node)
-
-
-def _captured(frame: Frame, value: Value | None, name: str) -> Value | None:
-    """A value of the frame around a body, as the body sees it."""
-    if value is None or frame.captured is None:
-        return value
-    assert frame.outer is not None
-    record = frame.outer.graph.node(value.node)
-    if isinstance(record.op, Constant):
-        return _constant(frame.graph, record.op, record.name, record.origin)
-    frame.captured.append(value)
-    return add_parameter(frame.graph, record.types[value.port], name, f"value {short(name)}")
 
 
 def _located(error: Error, origin: str) -> Error:

@@ -10,9 +10,10 @@ from typing import Literal
 from ....ir.errors import Error
 from ....ir.graph import Graph
 from .external_data import ExternalData
+from .frames import Frame
 from .functions import check_size, model_functions
 from .graph_io import add_inputs, add_results
-from .importer import Frame, Importer
+from .importer import Importer
 from .initializers import read_constants
 from .model_file import Source, load_model, opset_imports
 from .node import Builder

@@ -67,7 +67,7 @@ class Tiling:
 def tile_rows(target: Target, vectors: int) -> int:
     """Rows of a tile `vectors` registers wide: accumulators, a row of B and one broadcast must fit
     the register file. Without a fused multiply-add a product needs a register, and so does the copy
-    of the operand that it overwrites (with 6 x 2 tiles SSE2 spills and takes twice the time)."""
+    of the operand that SSE's two-address multiplication overwrites."""
     spare = target.registers - vectors - (1 if target.fma else 3)
     return max(1, min(_MOST_ROWS, spare // vectors))
 

@@ -95,6 +95,9 @@ def slice_attributes(n: OnnxNode) -> Value:
 def slice_(n: OnnxNode) -> Value:
     """Steps are 1 where they are absent, axes the leading ones."""
     starts, ends, axes, steps = n.input(1), n.input(2), n.optional(3), n.optional(4)
+    shape = n.shape(starts)
+    if shape is not None and shape and isinstance(shape[0], int) and shape[0] > MAX_RANK:
+        raise n.misfit("Slice cuts more axes than a tensor has", got=shape[0])
     if steps is None:
         steps = _ones(n, starts)
     return n.add(Slice(), n.input(0), starts, ends, steps, axes)
@@ -102,7 +105,7 @@ def slice_(n: OnnxNode) -> Value:
 
 def _ones(n: OnnxNode, like: Value) -> Value:
     shape, dtype = n.shape(like), n.dtype(like)
-    if shape is not None and len(shape) == 1 and isinstance(shape[0], int) and shape[0] < MAX_RANK:
+    if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
         return n.constant(np.ones(shape[0], dtype.numpy), dtype)
     return n.add(Broadcast(), n.constant(np.array(1), dtype), sizes_of(n, like))
 

@@ -1,0 +1,183 @@
+"""irc compare: are the answers right, and if not, where do they first differ."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..api import CompiledModel, Model, compile_model, read_model
+from ..compiler.options import Options
+from ..compiler.shapes import fix_shapes
+from ..compiler.tensors import deliver_tensors, passes_of
+from ..ir.errors import UsageError
+from ..ir.interpret import interpret
+from .arguments import Array, add_model, add_threads, load_inputs, parse_shapes, require_file
+from .filling import fill_inputs
+from .rivals import RIVALS
+
+SCHEMA = 1
+DIFFERENT = 1
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How one tensor differs: the largest absolute difference, the same relative to the tensor's
+    largest value, how many elements are out of tolerance, and where the worst one is."""
+
+    name: str
+    type: str
+    largest: float
+    relative: float
+    out_of_tolerance: int
+    elements: int
+    worst_at: tuple[int, ...]
+
+    @property
+    def good(self) -> bool:
+        """Whether every element is within the tolerance."""
+        return self.out_of_tolerance == 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the verb."""
+    add_model(parser)
+    add_threads(parser)
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME=SIZES")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--against", choices=("reference", *RIVALS), default="reference")
+    parser.add_argument("--layers", action="store_true", help="tensor by tensor, in order")
+    parser.add_argument("--bisect", action="store_true", help="find the rewrite that changes it")
+    parser.add_argument("--rtol", type=float, default=1e-4, help="of the tensor's largest value")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs that are made up")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare; exit code 1 if a tensor is out of tolerance."""
+    path = Path(require_file(args.model))
+    if (args.layers or args.bisect) and args.against != "reference":
+        raise UsageError("--layers and --bisect compare with the reference", got=args.against)
+    model = Model(fix_shapes(read_model(path).graph, parse_shapes(args.shape)))
+    inputs, made_up = fill_inputs(model.inputs, load_inputs(args.input), seed=args.seed)
+    if args.layers:
+        found = by_layer(model, inputs, args)
+    else:
+        net = compile_model(model, num_threads=args.threads)
+        wanted = expected(model, path, inputs, args)
+        names = [p.name or str(i) for i, p in enumerate(net.outputs)]
+        found = [
+            difference(n, g, w, args.rtol)
+            for n, g, w in zip(names, net(inputs), wanted, strict=True)
+        ]
+    first = next((d for d in found if not d.good), None)
+    state: dict[str, Any] = {
+        "schema": SCHEMA,
+        "against": args.against,
+        "sizes_made_up": made_up,
+        "equal": first is None,
+        "tensors": [asdict(d) for d in found],
+    }
+    if first is not None:
+        state["first_different"] = first.name
+        state["passes_that_touched_it"] = passes_of(model.graph, first.name)
+    if args.bisect:
+        state["bisect"] = bisect(model, inputs, args.rtol)
+    print(json.dumps(state) if args.json else as_text(state, found))
+    return 0 if first is None else DIFFERENT
+
+
+def expected(
+    model: Model, path: Path, inputs: dict[str, Array], args: argparse.Namespace
+) -> list[Array]:
+    """The other side's outputs."""
+    if args.against == "reference":
+        return interpret(model.graph, [inputs[p.name] for p in model.inputs])
+    rival = RIVALS[args.against](path, inputs, args.threads or 1, "f32")
+    rival.run()
+    return rival.outputs()
+
+
+def difference(name: str, got: Array, wanted: Array, rtol: float) -> Difference:
+    """How `got` differs; NaN equals NaN, and a difference in shape or type is total."""
+    kind = f"{wanted.dtype}{list(wanted.shape)}"
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        size = max(1, wanted.size)
+        return Difference(name, kind, float("inf"), float("inf"), size, size, ())
+    if wanted.size == 0:
+        return Difference(name, kind, 0.0, 0.0, 0, 0, ())
+    if wanted.dtype.kind in "OUS":
+        wrong = int((got != wanted).sum())
+        return Difference(name, kind, float(wrong), float(wrong), wrong, wanted.size, ())
+    g, w = got.astype(np.float64), wanted.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        apart = np.where((g == w) | (np.isnan(g) & np.isnan(w)), 0.0, np.abs(g - w))
+    apart = np.where(np.isnan(apart), np.inf, apart)
+    finite = np.abs(w[np.isfinite(w)])
+    scale = float(finite.max()) if finite.size else 0.0
+    worst = int(apart.argmax())
+    at = tuple(int(i) for i in np.unravel_index(worst, apart.shape))
+    largest = float(apart.flat[worst])
+    relative = largest / scale if scale else largest
+    out = int((apart > rtol * scale).sum())
+    return Difference(name, kind, largest, relative, out, wanted.size, at)
+
+
+def by_layer(model: Model, inputs: dict[str, Array], args: argparse.Namespace) -> list[Difference]:
+    """Every tensor that the optimised graph still has, in execution order."""
+    ordered = [inputs[p.name] for p in model.inputs]
+    graph, names = deliver_tensors(model.graph)
+    net = CompiledModel(Model(graph), Options(), args.threads)
+    wanted = interpret(graph, ordered)
+    return [
+        difference(n, g, w, args.rtol) for n, g, w in zip(names, net(ordered), wanted, strict=True)
+    ]
+
+
+def bisect(model: Model, inputs: dict[str, Array], rtol: float) -> str:
+    """The rewrite after which the answer is out of tolerance, in words."""
+    ordered = [inputs[p.name] for p in model.inputs]
+    wanted = interpret(model.graph, ordered)
+
+    def good(count: int | None) -> bool:
+        net = CompiledModel(model, Options(stop_after=count), 1)
+        pairs = zip(net(ordered), wanted, strict=True)
+        return all(difference("", g, w, rtol).good for g, w in pairs)
+
+    if good(None):
+        return "the answer is right after all rewrites"
+    if not good(0):
+        return "the answer is wrong before any rewrite: a kernel or the lowering is at fault"
+    trace = CompiledModel(model, Options(), 1).trace
+    hits = [e for e in trace.events if e.refused is None] if trace is not None else []
+    low, high = 0, len(hits)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if good(middle) else (low, middle)
+    event = hits[high - 1]
+    return f"rewrite {high} of {len(hits)}: {event.rule} of pass {event.passname} at {event.node}"
+
+
+def as_text(state: dict[str, Any], found: list[Difference]) -> str:
+    """The report for a person."""
+    width = max([6, *(len(d.name) for d in found)])
+    lines = [f"{'tensor':<{width}}  {'largest':>9}{'relative':>10}{'out of tol.':>13}"]
+    for d in found:
+        wrong = f"{d.out_of_tolerance} of {d.elements}"
+        mark = "" if d.good else "  <-- different"
+        figures = f"{d.largest:>9.1e}{d.relative:>10.1e}{wrong:>13}"
+        lines.append(f"{d.name:<{width}}  {figures}{mark}")
+    if state["equal"]:
+        lines.append(f"equal to {state['against']} within tolerance")
+    else:
+        touched = ", ".join(state["passes_that_touched_it"]) or "none"
+        lines.append(f"first different: {state['first_different']} (passes: {touched})")
+    if "bisect" in state:
+        lines.append(f"bisect: {state['bisect']}")
+    if state["sizes_made_up"]:
+        lines.append(f"sizes made up: {', '.join(state['sizes_made_up'])}")
+    return "\n".join(lines)

@@ -1,0 +1,124 @@
+"""bench, profile, compare, doctor and cache."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from irc.cli.doctor import KNOBS
+from irc.cli.main import main
+from irc.compiler import pipeline
+from irc.compiler.rewrite import Pass, Rule
+from irc.ir.graph import Graph, Value
+from irc.ir.ops import Abs
+from irc.ir.patch import Patch
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
+Captured = pytest.CaptureFixture[str]
+
+
+def test_bench_against_rivals(capsys: Captured) -> None:
+    words = ["bench", DIGITS, "--threads", "1,2", "--seconds", "0.05", "--json"]
+    assert main([*words, "--against", "onnxruntime,openvino"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    engines = [(r["engine"], r["threads"]) for r in found["rows"]]
+    assert engines == [(e, t) for t in (1, 2) for e in ("irc", "onnxruntime", "openvino")]
+    assert found["sizes_made_up"] == ["N=1"]
+    for row in found["rows"]:
+        assert 0 < row["min_us"] <= row["median_us"] <= row["p90_us"] <= row["p99_us"]
+        assert row["error"] < 1e-5 and row["calls"] > 0
+
+
+def test_bench_with_parallel_requests(capsys: Captured) -> None:
+    assert main(["bench", DIGITS, "--requests", "3", "--seconds", "0.05", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["requests"] == 3 and row["calls"] >= 3
+
+
+def test_profile_names_the_layers_and_writes_a_trace(tmp_path: Path, capsys: Captured) -> None:
+    trace = tmp_path / "trace.json"
+    assert main(["profile", DIGITS, "--runs", "2", "--trace", str(trace), "--json"]) == 0
+    steps = json.loads(capsys.readouterr().out)["steps"]
+    assert [s["kind"] for s in steps] == ["gemm"] * 4 + ["softmax"]
+    assert steps[0]["sources"] == ["MatMul_product1", "Add_sum1", "Relu_hidden1"]
+    assert sum(s["share"] for s in steps) == pytest.approx(1)
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert len(events) == 5 and events[1]["ts"] == pytest.approx(events[0]["dur"])
+    assert main(["profile", DIGITS, "--runs", "1"]) == 0
+    assert "MatMul_product1 + Add_sum1 + Relu_hidden1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("against", ["reference", "onnxruntime", "openvino"])
+def test_compare_agrees(against: str, capsys: Captured) -> None:
+    assert main(["compare", DIGITS, "--against", against, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["equal"] and found["tensors"][0]["relative"] < 1e-6
+
+
+def test_compare_finds_the_layer_and_the_rewrite(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """A wrong rewrite of the second layer's Relu is found by tensor, by pass and by number."""
+
+    def break_it(graph: Graph, node: int) -> Patch | None:
+        if graph.node(node).name != "Relu_hidden2":
+            return None
+        patch = Patch()
+        new = patch.add(Abs(), graph.input(node, 0), name="Relu_hidden2")
+        return patch.replace(Value(node), new)
+
+    wrong = Pass("break_relu", lambda options: (Rule("break_it", ("Relu",), break_it),))
+    monkeypatch.setattr(pipeline, "PASSES", (wrong, *pipeline.PASSES))
+    assert main(["compare", DIGITS, "--layers", "--bisect", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["equal"] and found["first_different"] == "Relu_hidden2"
+    assert "break_relu" in found["passes_that_touched_it"]
+    assert re.match(r"rewrite 1 of \d+: break_it of pass break_relu", found["bisect"])
+    good = [t["name"] for t in found["tensors"] if t["out_of_tolerance"] == 0]
+    assert good == ["Relu_hidden1", "Gemm_sum2"]
+
+
+def test_doctor_lists_every_knob(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IRC_CACHE_BYTES", "12345")
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    knobs = {k["name"]: k for k in found["knobs"]}
+    assert knobs["IRC_CACHE_BYTES"]["value"] == "12345"
+    assert knobs["IRC_CACHE_BYTES"]["source"] == "environment"
+    sources = [p for d in ("ir", "compiler", "runtime", "cli") for p in (ROOT / d).rglob("*.py")]
+    read = {
+        name
+        for path in (*sources, ROOT / "api.py")
+        for name in re.findall(r"environ[^\n]*?\"(IRC_[A-Z_]+)\"", path.read_text())
+    }
+    assert read == {k.name for k in KNOBS}
+
+
+def test_cache_is_shown_and_cleared(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from irc.runtime.cache import default_cache
+
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    cache = default_cache()
+    assert cache is not None
+    cache.put("ab" * 32, b"code")
+    assert main(["cache", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["entries"] == 1
+    assert main(["cache", "list"]) == 0
+    assert "abababababababab" in capsys.readouterr().out
+    assert main(["cache", "clear"]) == 0
+    assert "removed 1 entries" in capsys.readouterr().out and not cache.entries()
+
+
+def test_run_takes_npz_and_threads(tmp_path: Path, capsys: Captured) -> None:
+    x = np.zeros((2, 64), np.float32)
+    np.savez(tmp_path / "in.npz", image=x)
+    words = ["run", DIGITS, "--threads", "1", "--input", str(tmp_path / "in.npz")]
+    assert main([*words, "-o", str(tmp_path / "y.npy")]) == 0
+    assert np.load(tmp_path / "y.npy").shape == (2, 10)
+    assert capsys.readouterr().out.startswith("probabilities  float32[2, 10]")

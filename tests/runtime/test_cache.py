@@ -1,0 +1,101 @@
+"""The code cache on disk: whole entries or none, bounded, private."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from irc.runtime.cache import DiskCache, default_cache
+
+KEY = "0123456789abcdef" * 4
+
+
+def test_round_trip_and_damage(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"payload")
+    assert cache.get(KEY) == b"payload"
+    whole = (tmp_path / KEY).read_bytes()
+    for at in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1
+        (tmp_path / KEY).write_bytes(bytes(damaged))
+        assert cache.get(KEY) is None and not (tmp_path / KEY).exists()
+    for length in range(len(whole)):
+        (tmp_path / KEY).write_bytes(whole[:length])
+        assert cache.get(KEY) is None
+    # An entry under another key's name is not that key's.
+    (tmp_path / ("f" * 64)).write_bytes(whole)
+    assert cache.get("f" * 64) is None
+
+
+def test_keys_are_names_of_files_only(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "cache")
+    assert cache.prepare()
+    for key in ("../" + KEY, "x", KEY.upper(), KEY + "/"):
+        cache.put(key, b"payload")
+        assert cache.get(key) is None
+    assert not list(tmp_path.rglob("*payload*")) and not cache.entries()
+
+
+def test_bounded_the_longest_unused_goes(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, limit=5 * 132)
+    keys = [f"{i:064x}" for i in range(8)]
+    for i, key in enumerate(keys):
+        cache.put(key, bytes(100))
+        if (tmp_path / key).exists():
+            os.utime(tmp_path / key, (i, i))
+    assert [e.key for e in cache.entries()] == keys[3:]
+    cache.put("e" * 64, bytes(1000))
+    assert cache.get("e" * 64) is None
+
+
+def test_a_folder_that_others_can_write_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setenv("IRC_CACHE_DIR", str(folder))
+    assert default_cache() is None
+    folder.chmod(0o700)
+    assert default_cache() is not None
+    monkeypatch.setenv("IRC_CACHE_DIR", "off")
+    assert default_cache() is None
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "new"))
+    assert default_cache() is not None
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+def test_concurrent_writers_and_readers(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, limit=20_000)
+    wrong: list[object] = []
+
+    def work(seed: int) -> None:
+        for i in range(60):
+            key = f"{(seed + i) % 40:064x}"
+            cache.put(key, key.encode() * 10)
+            found = cache.get(f"{i % 40:064x}")
+            if found is not None and found != f"{i % 40:064x}".encode() * 10:
+                wrong.append(found)
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".new-")]
+
+
+def test_what_cannot_be_written_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = DiskCache(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(os, "replace", full)
+    cache.put(KEY, b"payload")
+    assert cache.get(KEY) is None and not list(tmp_path.iterdir())
