@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from .compiler.model import Model, PortInfo, Source, describe_port, read_model, save_model
 from .compiler.options import PRECISIONS, Options, Shapes, from_recipe, to_recipe
 from .ir.errors import InputError, UsageError
+from .ir.types import OptionalType
 
 __all__ = [
     "BoundCall",
@@ -226,7 +227,7 @@ class CompiledModel:
                 raise InputError("unknown input", got=name, expected=self._input_names())
             values[at] = value
         for value, port in zip(values, self.plan.inputs, strict=True):
-            if value is None:
+            if value is None and not isinstance(port.type, OptionalType):
                 raise InputError("an input is missing", where=port.name, expected=str(port.type))
         return values
 

@@ -31,7 +31,8 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
         if node is None:
             raise UsageError("unknown input", got=name, expected=", ".join(by_name))
         op = graph.op(node)
-        assert isinstance(op, Parameter)
+        if not isinstance(op, Parameter):
+            raise UsageError("an input that is no tensor has no shape", got=name)
         declared = op.shape
         if declared is not None and len(declared) != len(sizes):
             raise UsageError(
@@ -44,7 +45,8 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
         changed[node] = tuple(made)
     for node in graph.parameters:
         op = graph.op(node)
-        assert isinstance(op, Parameter)
+        if not isinstance(op, Parameter):
+            continue
         shape = changed.get(node, op.shape)
         if shape is not None:
             shape = tuple(substitute(d, fixed) if isinstance(d, Expr) else d for d in shape)

@@ -23,7 +23,8 @@ from .dim import Expr, from_json, to_json
 from .dtype import DType
 from .errors import Error, VerificationError
 from .op import Op
-from .specs import SPECS, Spec
+from .spec_families import SPECS
+from .specs import Spec
 from .types import OptionalType, SequenceType, TensorType
 from .types import from_json as type_from_json
 from .types import to_json as type_to_json

@@ -97,7 +97,7 @@ class Graph:
         for port, value in enumerate(inputs):
             if value is not None:
                 self._g.add_edge(value.node, node, key=port, out=value.port)
-        if op.kind == "Parameter":
+        if op.kind in ("Parameter", "TypedParameter"):
             self.parameters.append(node)
         elif op.kind == "Result":
             self.results.append(node)

@@ -137,7 +137,7 @@ def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
     try:
         # Floating-point warnings are not errors of a model: infinities and NaN are values.
         with np.errstate(all="ignore"):
-            return record.op.evaluate(*record.op.slots(arrays))
+            return record.op.evaluate(*record.op.slots(arrays, running=True))
     except Error as error:
         if error.where is not None:
             raise

@@ -152,20 +152,21 @@ class Op:
             _ATTRIBUTES[cls] = found
         return found
 
-    def slots(self, values: list[Any]) -> list[Any]:
+    def slots(self, values: list[Any], *, running: bool = False) -> list[Any]:
         """Arrange a flat list of inputs as one slot per declared port.
 
-        Raises VerificationError where a required input is missing or there are too many.
+        Raises VerificationError where a required input is missing or there are too many. When
+        `running`, None is also the value of an empty optional, so nothing is missing.
         """
         out: list[Any] = []
         for i, port in enumerate(self.inputs):
             if port.variadic:
                 rest = tuple(values[i:])
-                if not rest and not port.optional:
+                if not rest and not port.optional and not running:
                     raise VerificationError(f"{self.kind} needs at least one input {port.name!r}")
                 return [*out, rest]
             value = values[i] if i < len(values) else None
-            if value is None and not port.optional:
+            if value is None and not port.optional and not running:
                 raise VerificationError(f"{self.kind} needs input {i} ({port.name!r})")
             out.append(value)
         if any(v is not None for v in values[len(self.inputs) :]):

@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 
 from .dim import Dim
 from .dtype import DType
+from .layouts import Layout
 from .op import Op
-from .specs import PackedB, Spec
+from .specs import Spec
 from .types import Type
 
 # Kinds of buffers.
@@ -31,14 +32,14 @@ INPUT, OUTPUT, CONSTANT, ARENA = "input", "output", "constant", "arena"
 class Constant:
     """One constant in the layout its reader wants, made from entry `source` of the weights.
 
-    `layout` None: the array as it stands, contiguous. PackedB: panels of the matrix (last two
-    axes of `shape`), of its transpose where `transposed`.
+    `layout` None: the array as it stands, contiguous. Else panels (ir/layouts.py);
+    PackedB where `transposed`: of the transposed matrix.
     """
 
     source: int
     dtype: DType
     shape: tuple[int, ...]
-    layout: PackedB | None = None
+    layout: Layout | None = None
     transposed: bool = False
 
 

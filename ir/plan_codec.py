@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -18,7 +19,8 @@ from .dim import Dim, Expr, from_json, to_json
 from .dtype import DType
 from .errors import VerificationError
 from .graph_codec import Arrays, Keep, decode_op, encode_op
-from .op import Array
+from .op import Array, Op
+from .ops import ALL_OPS
 from .plan import (
     Buffer,
     Constant,
@@ -31,9 +33,10 @@ from .plan import (
     SymbolSource,
     Terminal,
 )
-from .specs import SPECS, DimArg, Instr, Operand, PackedB, Program, Spec
+from .spec_families import SPECS
+from .specs import Spec
 from .target import Target
-from .types import Type
+from .types import OptionalType, SequenceType, TensorType, Type
 
 Json = Any
 
@@ -65,13 +68,23 @@ _slots: Callable[[Any], tuple[int | None, ...]] = decoder(tuple[int | None, ...]
 def vocabulary() -> str:
     """16 hex digits that change with any field of anything a plan consists of: a plan that another
     vocabulary wrote is not read but made again."""
-    parts = (Plan, Region, Buffer, Constant, KernelStep, HostStep, Terminal, SymbolSource, PlanPort)
-    leaves = (Operand, Instr, Program, PackedB, DimArg, Target)
-    text = [
-        f"{c.__name__}({', '.join(f'{f.name}: {f.type}' for f in dataclasses.fields(c))})"
-        for c in (*parts, *leaves, *SPECS.values())
-    ]
-    return hashlib.sha256("\n".join(text).encode()).hexdigest()[:16]
+    lines: list[str] = []
+    pending: list[Any] = [Plan, Target, *SPECS.values()]
+    # Sizes and types have texts of their own; operations and specs are listed.
+    seen: set[Any] = {Expr, TensorType, SequenceType, OptionalType, Op, Spec}
+    while pending:
+        found = pending.pop()
+        pending += typing.get_args(found)
+        if not isinstance(found, type) or not dataclasses.is_dataclass(found) or found in seen:
+            continue
+        seen.add(found)
+        hints = typing.get_type_hints(found, localns={"Expr": Expr})
+        fields = [f.name for f in dataclasses.fields(found)]
+        lines.append(f"{found.__name__}({', '.join(f'{n}: {hints[n]}' for n in fields)})")
+        pending += [hints[n] for n in fields]
+    for op in ALL_OPS:
+        lines.append(f"{op.kind}.{op.version}({', '.join(f.name for f in dataclasses.fields(op))})")
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 
 
 # Writing ----------------------------------------------------------------------------------------

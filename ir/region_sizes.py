@@ -8,6 +8,7 @@ and that a step overwrites what it reads only where its kernel may. About 0.5 ms
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from .dim import Dim, compile_dims
 from .errors import MemoryLimitError, VerificationError
+from .layouts import panels
 from .plan import ARENA, Constant, KernelStep, Region
 from .specs import DimArg, GemmSpec, Size, Spec
 from .tiles import packed_size
@@ -287,11 +289,11 @@ def _terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:
 
 
 def _packed_elements(c: Constant) -> int:
-    *batch, a, b = c.shape
-    k, n = (b, a) if c.transposed else (a, b)
-    count = packed_size(k, n, c.layout.nr) if c.layout is not None else k * n
-    for d in batch:
-        count *= d
+    if c.layout is None:
+        count = math.prod(c.shape)
+    else:
+        matrices, k, n = panels(c.shape, c.layout, c.transposed)
+        count = matrices * packed_size(k, n, c.layout.nr)
     if count >= MAX_BYTES:
         raise MemoryLimitError("a constant is larger than any machine's memory", got=c.shape)
     return count

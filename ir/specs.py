@@ -275,10 +275,6 @@ STATUS_TEXT: dict[int, str] = {
     DIVISION_BY_ZERO: "an integer is divided by zero",
 }
 
-SPECS: dict[str, type[Spec]] = {
-    s.family: s for s in (GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec)
-}
-
 
 def _dim_args(value: object) -> list[DimArg]:
     """Every DimArg inside a spec."""
@@ -286,6 +282,6 @@ def _dim_args(value: object) -> list[DimArg]:
         return [value]
     if isinstance(value, tuple):
         return [d for item in cast("tuple[object, ...]", value) for d in _dim_args(item)]
-    if isinstance(value, Spec | Operand):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type | Program):
         return [d for f in dataclasses.fields(value) for d in _dim_args(getattr(value, f.name))]
     return []

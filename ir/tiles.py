@@ -36,6 +36,12 @@ def accumulator(dtype: DType) -> DType:
     return dtype
 
 
+def conv_panel(n: int, target: Target, bits: int) -> int:
+    """Output channels of one panel of a convolution's weights: one register where that is all."""
+    lanes = target.lanes(bits)
+    return lanes if n <= lanes else panel_width(target, bits)
+
+
 def packed_layout(k: int, n: int, dtype: DType, target: Target) -> PackedB | None:
     """How a constant K x N right operand of element type `dtype` is laid out; None: as it stands.
 

@@ -28,14 +28,15 @@ def verify(graph: Graph) -> None:
         for body in record.op.bodies():
             verify(body)
     roots = (
-        ("Parameter", graph.parameters),
-        ("Result", graph.results),
-        ("Assign", graph.sinks),
+        (("Parameter", "TypedParameter"), graph.parameters),
+        (("Result",), graph.results),
+        (("Assign",), graph.sinks),
     )
-    for kind, listed in roots:
-        present = [n for n in graph.ids() if graph.op(n).kind == kind]
+    for kinds, listed in roots:
+        present = [n for n in graph.ids() if graph.op(n).kind in kinds]
         if sorted(listed) != present:
-            raise VerificationError(f"the list of {kind}s is wrong", got=listed, expected=present)
+            what = f"the list of {kinds[0]}s is wrong"
+            raise VerificationError(what, got=listed, expected=present)
 
 
 def _check_inputs(graph: Graph, node: int, record: Node) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from .dim import Expr
 from .dtype import DType
 from .errors import VerificationError
+from .layouts import panels
 from .plan import (
     ARENA,
     CONSTANT,
@@ -37,6 +38,7 @@ from .specs import (
     SoftmaxSpec,
     Spec,
 )
+from .specs_conv import ConvSpec
 from .types import TensorType
 
 _KINDS: Final = (INPUT, OUTPUT, CONSTANT, ARENA)
@@ -150,8 +152,8 @@ def _verify_constant(c: Constant) -> None:
     sizes = (*c.shape, *((c.layout.nr,) if c.layout else ()))
     if any(not _is_int(d) or d < 0 for d in sizes):
         raise _broken("a constant's sizes are not numbers", "constants", sizes)
-    if c.layout is not None and (len(c.shape) < 2 or c.layout.nr < 1):
-        raise _broken("a packed constant is no matrix", "constants", c.shape)
+    if c.layout is not None:
+        panels(c.shape, c.layout, c.transposed)
 
 
 def verify_region(region: Region, constants: Sequence[Constant], where: str = "region") -> None:
@@ -275,13 +277,16 @@ def _verify_kernel(
             got = f"operand {n} is {operand.dtype}, buffer {b} {buffer.dtype}"
             raise _broken("operand and buffer differ in element type", where, got)
         layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None
-        if layout != (spec.packed if isinstance(spec, GemmSpec) and n == 1 else None):
+        packs = n == 1 and isinstance(spec, GemmSpec | ConvSpec)
+        if layout != (spec.packed if packs and isinstance(spec, GemmSpec | ConvSpec) else None):
             raise _broken("a constant's layout is not what its reader wants", where, layout)
-        if layout is not None and isinstance(spec, GemmSpec):
+        if layout is not None:
             made = constants[buffer.index]
-            k, n_ = made.shape[-2:][:: -1 if made.transposed else 1]
-            if (spec.k, spec.n) != (k, n_):
+            found = panels(made.shape, layout, made.transposed)
+            if isinstance(spec, GemmSpec) and (spec.k, spec.n) != found[1:]:
                 raise _broken("a packed constant has other sizes", where, (spec.k, spec.n))
+            if isinstance(spec, ConvSpec) and spec.matrices != found:
+                raise _broken("a packed constant has other sizes", where, spec.matrices)
     count = spec.output_count()
     if not 0 < count <= len(operands):
         raise _broken("a kernel writes nothing", where, count)

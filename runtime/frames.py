@@ -330,7 +330,7 @@ def evaluate_op(
         if evaluate is not None:
             results = evaluate(op, values)
         else:
-            results = op.evaluate(*op.slots(values))
+            results = op.evaluate(*op.slots(values, running=True))
     except Error as e:
         e.where = e.where or where
         raise

@@ -1,8 +1,8 @@
-"""Results computed in place: an elementwise step writes over an input that dies with it.
+"""Results computed in place: a step writes over an input that dies with it.
 
-Safe because an elementwise kernel reads every input of an element before it writes that element,
-provided the output walks memory exactly as the dying input does and no other operand of the step
-looks at the same memory in another way.
+Safe because these kernels read every input of an element (of a row) before they write it, provided
+the output walks memory exactly as the dying input does and no other operand of the step looks at
+the same memory in another way.
 """
 
 from __future__ import annotations
@@ -11,23 +11,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...ir.plan import ARENA, Buffer, KernelStep, Step
-from ...ir.specs import ElementwiseSpec
+from ...ir.specs import ElementwiseSpec, NormSpec, SoftmaxSpec
+
+_IN_PLACE = (ElementwiseSpec, SoftmaxSpec, NormSpec)
 
 
 def reuse_inputs(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[Buffer, ...]:
-    """The buffers, with outputs of elementwise steps put inside inputs that die there."""
+    """The buffers, with outputs put inside inputs that die there."""
     found = list(buffers)
     for at, step in enumerate(steps):
-        if not isinstance(step, KernelStep) or not isinstance(step.spec, ElementwiseSpec):
+        if not isinstance(step, KernelStep) or not isinstance(step.spec, _IN_PLACE):
             continue
-        if len(step.spec.outs) != 1:
+        if step.spec.output_count() != 1:
             continue
-        out, out_operand = step.buffers[-1], step.spec.outs[0]
+        *operands, out_operand = step.spec.operands()
+        out = step.buffers[-1]
         target = found[out]
         if target.kind != ARENA or target.first != at or target.inside is not None:
             continue
         roots = [root_of(found, b) for b in step.buffers]
-        for root, index, operand in zip(roots, step.buffers, step.spec.inputs, strict=False):
+        for root, index, operand in zip(roots, step.buffers, operands, strict=False):
             source = found[index]
             dies_here = found[root].kind == ARENA and found[root].last == at
             walks_alike = (

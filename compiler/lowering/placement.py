@@ -6,16 +6,20 @@ from collections.abc import Sequence
 
 from ...ir.dim import Dim, Expr, Symbol
 from ...ir.errors import VerificationError
-from ...ir.graph import Value
-from ...ir.ops import Concat, Reshape, Squeeze, Squeeze1, Unsqueeze
+from ...ir.graph import Graph, Value
+from ...ir.ops import Concat, Gemm, Group, MatMul, Reshape, Squeeze, Squeeze1, Transpose, Unsqueeze
+from ...ir.ops.elementwise import Elementwise
 from ...ir.patch import sole_use
 from ...ir.plan import SymbolSource
 from ...ir.types import TensorType
 from .context import Lowering
+from .movement import known_list
 from .roles import Role, reads, symbols_of
-from .view import View, is_contiguous, reshape, take
+from .view import View, is_contiguous, permute, reshape, take
 
 _SAME_MEMORY = (Reshape, Squeeze, Squeeze1, Unsqueeze)
+# Kernels that write their output with any strides at full speed (a view can't).
+_WRITES_ANYWHERE = (MatMul, Gemm, Elementwise, Group)
 
 
 def symbols_in(dim: Dim) -> frozenset[Symbol]:
@@ -56,34 +60,64 @@ def spread_places(low: Lowering, home: dict[int, int], index: int, roles: dict[i
     """Let producers write where their value will be needed: through reshapes into a region output,
     and into their part of a concatenation."""
     graph = low.graph
-    pending = list(low.placed)
+    spread(low, list(low.placed), home, index, roles)
     for node, where in home.items():
-        role = roles[node]
-        if where != index or role.lowerer is None or not isinstance(graph.op(node), Concat):
+        op, value = graph.op(node), Value(node)
+        if where != index or roles[node].lowerer is None or value in low.placed:
             continue
-        value = Value(node)
-        if value not in low.placed:
-            type_ = low.tensor(value)
+        if isinstance(op, Concat) or (isinstance(op, Transpose) and read_in_order(graph, value)):
             shape = low.shape(value)
-            low.placed[value] = low.region.allocate(type_.dtype, shape, low.name(node))
-            pending.append(value)
+            low.placed[value] = low.region.allocate(low.tensor(value).dtype, shape, low.name(node))
+            spread(low, [value], home, index, roles)
+
+
+def spread(
+    low: Lowering,
+    pending: list[Value],
+    home: dict[int, int],
+    index: int,
+    roles: dict[int, Role],
+) -> None:
+    """Hand the places of these values on to what makes them, as far as views can say it."""
     while pending:
         value = pending.pop()
-        role, op = roles.get(value.node), graph.op(value.node)
+        role = roles.get(value.node)
         if role is None or role.lowerer is None:
             continue
-        view = low.placed[value]
-        parts: list[tuple[Value, View | None]] = []
-        if isinstance(op, _SAME_MEMORY) and is_contiguous(view):
-            source = graph.input(value.node, 0)
-            parts = [(source, reshape(view, low.shape(source)))]
-        elif isinstance(op, Concat):
-            parts = list(concat_parts(low, value.node, view))
-        for source, part in parts:
+        for source, part in places_of_inputs(low, value):
             mine = home.get(source.node) == index and source not in low.placed
-            if part is not None and mine and sole_use(graph, source):
+            if part is not None and mine and sole_use(low.graph, source):
                 low.placed[source] = part
                 pending.append(source)
+
+
+def places_of_inputs(low: Lowering, value: Value) -> list[tuple[Value, View | None]]:
+    """Where the inputs of a placed value would have to be written for it to cost nothing."""
+    graph, view = low.graph, low.placed[value]
+    op = graph.op(value.node)
+    if isinstance(op, Concat):
+        return concat_parts(low, value.node, view)
+    source = graph.input(value.node, 0) if graph.inputs(value.node) else value
+    if isinstance(op, _SAME_MEMORY) and is_contiguous(view):
+        return [(source, reshape(view, low.shape(source)))]
+    if isinstance(op, Transpose) and isinstance(graph.op(source.node), _WRITES_ANYWHERE):
+        order = known_list(graph, value.node, 1) or list(reversed(range(view.rank)))
+        back = [[int(i) for i in order].index(axis) for axis in range(view.rank)]
+        return [(source, permute(view, back))]
+    return []
+
+
+def read_in_order(graph: Graph, value: Value) -> bool:
+    """Whether a transposed value is read only by a reshape, which wants its elements in order:
+    then the producer had better write them so."""
+    uses = graph.uses(value)
+    source = graph.input(value.node, 0)
+    return (
+        len(uses) == 1
+        and isinstance(graph.op(uses[0].node), Reshape)
+        and sole_use(graph, source)
+        and isinstance(graph.op(source.node), _WRITES_ANYWHERE)
+    )
 
 
 def concat_parts(low: Lowering, node: int, view: View) -> list[tuple[Value, View | None]]:

@@ -42,6 +42,8 @@ from .normalize import (
     LRN, MVN, MVN2, BatchNormInference, BatchNormInference1, GroupNormalization, LayerNorm,
     NormalizeL2, RMSNorm,
 )  # fmt: skip
+from .onnx_node import OnnxNode
+from .optionals import Optional, OptionalGetElement, OptionalHasElement
 from .padding import Pad, Pad1, Reverse, ReverseSequence, Roll
 from .pooling import (
     AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, AvgPool1, AvgPool14, MaxPool, MaxPool1, MaxPool8,
@@ -58,6 +60,10 @@ from .rules import naming as naming, unknown_dim as unknown_dim
 from .sampling import Col2Im, GridSample, ROIAlign
 from .scatter import (
     ScatterElementsUpdate, ScatterElementsUpdate3, ScatterNDUpdate, ScatterNDUpdate4, ScatterUpdate,
+)  # fmt: skip
+from .sequences import (
+    ConcatFromSequence, SequenceAt, SequenceConstruct, SequenceEmpty, SequenceErase, SequenceInsert,
+    SequenceLength, SplitToSequence,
 )  # fmt: skip
 from .shape_values import Eye, Range, Range1, ShapeOf, ShapeOf1
 from .signal import DFT, IDFT, IRDFT, RDFT
@@ -106,6 +112,9 @@ ALL_OPS: tuple[type[Op], ...] = (
     NonMaxSuppression, RandomUniform, FakeConvert,
     # control flow and state
     If, Loop, TensorIterator, ReadValue3, ReadValue, Assign3, Assign,
+    # values that are no tensors; single nodes that onnx.reference evaluates
+    SequenceConstruct, SequenceEmpty, SequenceAt, SequenceInsert, SequenceErase, SequenceLength,
+    SplitToSequence, ConcatFromSequence, Optional, OptionalGetElement, OptionalHasElement, OnnxNode,
 )  # fmt: skip
 
 # How the kinds are spelled in XML where that differs (OpenVINO reads both).

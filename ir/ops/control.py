@@ -18,8 +18,9 @@ from ..errors import ShapeError
 from ..graph import Graph
 from ..op import Array, Fact, Op, Port
 from ..types import TensorType, Type
-from .constants import Parameter
+from .constants import Parameter, TypedParameter
 from .rules import naming, unknown_dim
+from .sequences import common_type
 
 
 def infer_body(body: Graph, types: Sequence[Type | None], name: str) -> list[Type]:
@@ -31,6 +32,8 @@ def infer_body(body: Graph, types: Sequence[Type | None], name: str) -> list[Typ
         record = copy.node(node)
         if isinstance(type_, TensorType):
             record.op = Parameter(type_.dtype, type_.shape)
+        elif type_ is not None:
+            record.op = TypedParameter(type_)
     with naming(name):
         infer_graph(copy)
     return [copy.node(node).types[0] for node in copy.results]
@@ -39,9 +42,7 @@ def infer_body(body: Graph, types: Sequence[Type | None], name: str) -> list[Typ
 def joined_type(op: Op, a: Type, b: Type) -> Type:
     """A type that values of both types have. ShapeError where their element types differ."""
     if not isinstance(a, TensorType) or not isinstance(b, TensorType):
-        if a != b:
-            raise ShapeError("values of one place differ in type", got=f"{a} and {b}")
-        return a
+        return common_type(op, a, b)
     if a.dtype is not b.dtype:
         raise ShapeError("values of one place differ in element type", got=f"{a} and {b}")
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):

@@ -16,6 +16,7 @@ from ..types import TensorType, Type, normalize_axis
 from .constants import Parameter
 from .control import check_count, infer_body, type_of
 from .rules import known_int, unknown_dim
+from .sequences import common_type
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,8 @@ class _Iterating(Op):
     def _carried(self, before: Type, after: Type, open_sizes: set[Dim]) -> Type:
         """The type of a carried value in every iteration. ShapeError where its kind changes."""
         if not isinstance(before, TensorType) or not isinstance(after, TensorType):
-            if before != after:
-                raise ShapeError("a carried value changes its type", got=f"{before} to {after}")
-            return before
+            # Sizes inside a sequence's type are no sizes of the loop (see sequences.py).
+            return common_type(self, before, after)
         if before.dtype is not after.dtype:
             raise ShapeError("a carried value changes its type", got=f"{before} to {after}")
         if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):

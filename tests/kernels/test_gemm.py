@@ -370,9 +370,10 @@ def test_integers_wrap(isa: str, dtype: DType) -> None:
 
 
 @each_isa
-def test_a_residual_may_be_overwritten(isa: str) -> None:
-    """out and an extra may be one buffer: every element is read before it is written."""
-    case = Case(20, 30, 40, epilogue="residual")
+@pytest.mark.parametrize("m, dynamic", [(20, ""), (15, "m"), (29, "mnkabc")])
+def test_a_residual_may_be_overwritten(isa: str, m: int, dynamic: str) -> None:
+    """out and an extra may be one buffer: every element is read once, before it is written."""
+    case = Case(m, 30, 40, b="rows", epilogue="residual", dynamic=dynamic)
     spec, inputs, dims, _, expected = make(case, isa)
     a, b, residual, column = map(guard_copy, inputs)
     compile_spec(spec, isa)([a, b, residual, column, residual], dims, workers=2)
@@ -391,6 +392,8 @@ def test_pack_and_unpack(shape: tuple[int, ...], transposed: bool) -> None:
     matrix = (array.swapaxes(-1, -2) if transposed else array).reshape(-1, k, n)[0]
     assert packed[(k - 1) * 32 + min(n, 32) - 1] == matrix[k - 1, min(n, 32) - 1]
     np.testing.assert_array_equal(unpack(packed, constant), array)
+    padding = packed.reshape(-1, -(-n // 32), k, 32)[:, -1, :, (n - 1) % 32 + 1 :]
+    assert not padding.any()
 
 
 def test_constants_without_a_layout_stay_as_they_are() -> None:

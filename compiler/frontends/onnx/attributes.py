@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # AttributeProto.AttributeType by name.
 FLOAT, INT, STRING, TENSOR, GRAPH = 1, 2, 3, 4, 5
-FLOATS, INTS, STRINGS, SPARSE_TENSOR = 6, 7, 8, 11
+FLOATS, INTS, STRINGS, SPARSE_TENSOR, TYPE_PROTO = 6, 7, 8, 11, 13
 _NAMES = {
     FLOAT: "a float",
     INT: "an int",
@@ -24,6 +24,7 @@ _NAMES = {
     INTS: "a list of ints",
     STRINGS: "a list of strings",
     SPARSE_TENSOR: "a sparse tensor",
+    TYPE_PROTO: "a type",
 }
 _FIELDS = {
     FLOAT: "f",
@@ -35,6 +36,7 @@ _FIELDS = {
     INTS: "ints",
     STRINGS: "strings",
     SPARSE_TENSOR: "sparse_tensor",
+    TYPE_PROTO: "tp",
 }
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ....ir.errors import UnsupportedOperationError
 from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
-from ....ir.ops import Parameter
+from ....ir.ops import Parameter, TypedParameter
 from ....ir.types import TensorType, Type
 
 if TYPE_CHECKING:
@@ -32,9 +31,8 @@ class LostBody(Exception):
 
 def add_parameter(graph: Graph, type_: Type, name: str, origin: str) -> Value:
     """A Parameter of a body."""
-    if not isinstance(type_, TensorType):
-        raise UnsupportedOperationError(f"a body with an input that is no tensor ({type_})")
-    op = Parameter(type_.dtype, type_.shape)
+    tensor = isinstance(type_, TensorType)
+    op = Parameter(type_.dtype, type_.shape) if tensor else TypedParameter(type_)
     node = graph.add(op, name=name, origin=origin, names=[frozenset([name])])
     infer_node(graph, node)
     return Value(node)

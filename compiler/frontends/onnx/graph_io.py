@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from ....ir.dim import Dim, symbol
 from ....ir.dtype import DType
 from ....ir.errors import ModelFormatError, ShapeError
 from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
 from ....ir.op import Array
-from ....ir.ops import Parameter, Result
+from ....ir.ops import Parameter, Result, TypedParameter
 from ....ir.types import TensorType, compatible
 from ..xml.text import short
 from .frames import Frame
+from .graph_types import Symbols, value_type
 from .importer import Importer
 from .tensors import element_type
 from .unsupported import Unsupported
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 Constants: TypeAlias = dict[str, tuple[DType, Array]]
 
 IGNORE = 'declared_shapes="ignore"'
-_MAX_RANK = 64
-_MAX_SYMBOL = 200
 
 
 def add_inputs(
@@ -33,9 +31,9 @@ def add_inputs(
 ) -> dict[str, Value]:
     """A Parameter for each input that is no initialiser, in order; their values by name.
 
-    An input that is no tensor is recorded as unsupported and has no value.
+    An input that is no tensor, sequence or optional is recorded as unsupported, without a value.
     """
-    symbols = _Symbols(proto)
+    symbols = Symbols(proto)
     values: dict[str, Value] = {}
     listed: set[str] = set()
     for position, port in enumerate(proto.input):
@@ -47,13 +45,14 @@ def add_inputs(
         listed.add(port.name)
         if port.name in constants:
             continue
-        kind = port.type.WhichOneof("value")
-        if kind is not None and kind != "tensor_type":
+        type_ = value_type(port.type, port.name, symbols, where)
+        if type_ is None:
+            kind = port.type.WhichOneof("value") or "unknown"
             unsupported.add_input(kind.removesuffix("_type"), where)
             continue
-        type_ = _tensor_type(port, symbols, where)
+        tensor = isinstance(type_, TensorType)
         node = graph.add(
-            Parameter(type_.dtype, type_.shape),
+            Parameter(type_.dtype, type_.shape) if tensor else TypedParameter(type_),
             name=port.name,
             origin=where,
             names=[frozenset([port.name])],
@@ -61,57 +60,6 @@ def add_inputs(
         infer_node(graph, node)
         values[port.name] = Value(node)
     return values
-
-
-class _Symbols:
-    """Names of sizes: those of the file, and fresh ones for sizes without a name."""
-
-    def __init__(self, proto: GraphProto) -> None:
-        self._taken = {
-            dim.dim_param
-            for port in proto.input
-            for dim in port.type.tensor_type.shape.dim
-            if dim.dim_param
-        }
-
-    def fresh(self, base: str, axis: int) -> Dim:
-        """A size of its own for one axis of an input."""
-        clean = "".join(c for c in base if c.isprintable() and c != "`")[:_MAX_SYMBOL] or "input"
-        name, n = f"{clean}.{axis}", 1
-        while name in self._taken:
-            n += 1
-            name = f"{clean}.{axis}_{n}"
-        self._taken.add(name)
-        return symbol(name)
-
-
-def _tensor_type(port: ValueInfoProto, symbols: _Symbols, where: str) -> TensorType:
-    if port.type.WhichOneof("value") is None:
-        raise ModelFormatError("an input has no type", where=where, expected="a tensor type")
-    tensor = port.type.tensor_type
-    dtype = element_type(tensor.elem_type, where)
-    if not tensor.HasField("shape"):
-        return TensorType(dtype, None)
-    if len(tensor.shape.dim) > _MAX_RANK:
-        raise ModelFormatError(
-            "an input has too many axes",
-            where=where,
-            got=len(tensor.shape.dim),
-            expected=f"at most {_MAX_RANK}",
-        )
-    shape: list[Dim] = []
-    for axis, dim in enumerate(tensor.shape.dim):
-        if dim.dim_param:
-            shape.append(symbol(dim.dim_param))
-        elif dim.HasField("dim_value") and dim.dim_value != -1:
-            if dim.dim_value < 0:
-                raise ModelFormatError(
-                    f"axis {axis} has a negative size", where=where, got=dim.dim_value
-                )
-            shape.append(dim.dim_value)
-        else:
-            shape.append(symbols.fresh(port.name, axis))
-    return TensorType(dtype, tuple(shape))
 
 
 def add_results(

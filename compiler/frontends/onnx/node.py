@@ -31,7 +31,7 @@ from .external_data import ExternalData
 from .tensors import read_sparse, read_tensor
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, NodeProto
+    from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
 
 Imported: TypeAlias = "Value | Sequence[Value | None]"
 ImportFunction: TypeAlias = "Callable[[OnnxNode], Imported]"
@@ -184,6 +184,10 @@ class OnnxNode:
     def graph(self, name: str) -> GraphProto:
         """A graph attribute: the body of control flow."""
         return self._attribute(name, kinds.GRAPH, _MISSING)
+
+    def type_proto(self, name: str) -> TypeProto:
+        """A type attribute."""
+        return self._attribute(name, kinds.TYPE_PROTO, _MISSING)
 
     # Outputs ----------------------------------------------------------------------------------
 

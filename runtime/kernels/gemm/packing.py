@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ....ir.layouts import PackedConv, panels
 from ....ir.plan import Constant
 from ....ir.tiles import packed_size
 from ...codegen.emit import Function
@@ -31,22 +32,20 @@ _WORTH_THREADS = 1 << 20
 def pack(array: Array, constant: Constant, *, threads: int | None = None) -> Array:
     """The array (of `constant.shape`) in the constant's layout: flat, C-contiguous.
 
-    Without a layout that is the array itself. PackedB: per matrix of the leading axes, panels of
-    the last two axes (K, N), or (N, K) where `transposed`; packed_size() elements each.
-    threads: None for the CPUs this process may use.
+    Without a layout that is the array itself, else the panels of its matrices (ir/layouts.py);
+    packed_size() elements per matrix. threads: None for the CPUs this process may use.
     """
     array = np.asarray(array).reshape(constant.shape)
     if constant.layout is None:
         return np.ascontiguousarray(array).reshape(-1)
     nr = constant.layout.nr
-    matrices = array.swapaxes(-1, -2) if constant.transposed else array
+    matrices = as_matrices(array, constant)
     k, n = matrices.shape[-2:]
-    matrices = matrices.reshape(-1, k, n)
-    size, panels = packed_size(k, n, nr), -(-n // nr)
+    size, across = packed_size(k, n, nr), -(-n // nr)
     memory = np.empty(len(matrices) * size * array.dtype.itemsize + 64, np.uint8)
     start = -memory.ctypes.data % 64
     flat = memory[start : start + len(matrices) * size * array.dtype.itemsize].view(array.dtype)
-    out = flat.reshape(len(matrices), panels, k, nr)
+    out = flat.reshape(len(matrices), across, k, nr)
 
     def one(job: tuple[int, int]) -> None:
         b, j = job
@@ -54,21 +53,35 @@ def pack(array: Array, constant: Constant, *, threads: int | None = None) -> Arr
         out[b, j, :, : columns.shape[1]] = columns
         out[b, j, :, columns.shape[1] :] = 0
 
-    jobs = [(b, j) for b in range(len(matrices)) for j in range(panels)]
+    jobs = [(b, j) for b in range(len(matrices)) for j in range(across)]
     _for_each(jobs, one, out.nbytes, threads)
     return flat
 
 
+def as_matrices(array: Array, constant: Constant) -> Array:
+    """The array as [matrices, K, N], in the order that its layout packs."""
+    layout = constant.layout
+    if not isinstance(layout, PackedConv):
+        matrices = array.swapaxes(-1, -2) if constant.transposed else array
+        return matrices.reshape(-1, *matrices.shape[-2:])
+    count, k, n = panels(constant.shape, layout)
+    filters = array if layout.grouped else array[None]
+    taps = np.moveaxis(filters, (1, 2), (-1, -2))  # [G, kernel..., C, O]
+    if layout.depthwise:
+        taps = np.moveaxis(taps, 0, -2)  # [kernel..., 1, G, O]
+    return taps.reshape(count, k, n)
+
+
 def unpack(packed: Array, constant: Constant) -> Array:
-    """The array that `pack` was given."""
+    """The array that `pack` was given; not of filters."""
     if constant.layout is None:
         return packed.reshape(constant.shape)
     nr = constant.layout.nr
     *batch, k, n = constant.shape
     if constant.transposed:
         k, n = n, k
-    panels = packed.reshape(*batch, -(-n // nr), k, nr)
-    matrices = panels.swapaxes(-3, -2).reshape(*batch, k, -(-n // nr) * nr)[..., :n]
+    strips = packed.reshape(*batch, -(-n // nr), k, nr)
+    matrices = strips.swapaxes(-3, -2).reshape(*batch, k, -(-n // nr) * nr)[..., :n]
     return np.ascontiguousarray(matrices.swapaxes(-1, -2) if constant.transposed else matrices)
 
 

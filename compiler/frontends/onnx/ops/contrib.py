@@ -7,9 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .....ir.dtype import DType
 from .....ir.graph import Value
-from .....ir.ops import Add, Gelu, Gemm, LayerNorm, MatMul, Multiply, Swish, Transpose
-from .plain import unary
+from .....ir.ops import (
+    Add,
+    Divide,
+    Gelu,
+    Gemm,
+    LayerNorm,
+    MatMul,
+    Multiply,
+    ReduceMean,
+    RMSNorm,
+    Sqrt,
+    Swish,
+    Transpose,
+)
+from .normalization import layer_normalization, mean_and_deviation
+from .plain import converted, unary
 
 if TYPE_CHECKING:
     from ..node import Imported, ImportFunction, OnnxNode
@@ -74,14 +89,44 @@ def quick_gelu(n: OnnxNode) -> Value:
 
 
 def skip_layer_normalization(n: OnnxNode) -> Imported:
-    """Normalises input + skip + bias; that sum is output 3."""
-    total = n.add(Add(), n.input(0), n.input(1))
-    bias = n.optional(4)
-    total = total if bias is None else n.add(Add(), total, bias)
-    if n.wants(1) or n.wants(2):
-        raise n.unsupported("SkipLayerNormalization with mean or deviation as output")
+    """Normalises input + skip + bias; that sum is output 3, mean and 1 / deviation are 1 and 2."""
+    total = _skipped(n, n.optional(4))
     op = LayerNorm(-1, n.number("epsilon", 1e-12))
-    return [n.add(op, total, n.input(2), n.optional(3)), None, None, total]
+    result = n.add(op, total, n.input(2), n.optional(3))
+    if not (n.wants(1) or n.wants(2)):
+        return [result, None, None, total]
+    return [result, *mean_and_deviation(n, total, -1, op.eps), total]
+
+
+def simplified_layer_normalization(n: OnnxNode) -> Imported:
+    """x / sqrt(mean of x * x + epsilon) * scale; output 1 is the inverse of that root, in f32."""
+    x, axis, eps = n.input(0), n.integer("axis", -1), n.number("epsilon", 1e-5)
+    n.has("stash_type")
+    return [n.add(RMSNorm(axis, eps), x, n.input(1)), _inverse_root(n, x, axis, eps, 1)]
+
+
+def skip_simplified_layer_normalization(n: OnnxNode) -> Imported:
+    """The same of input + skip + bias; that sum is output 3."""
+    total, eps = _skipped(n, n.optional(3)), n.number("epsilon", 1e-12)
+    result = n.add(RMSNorm(-1, eps), total, n.input(2))
+    if n.wants(1):
+        raise n.unsupported("SkipSimplifiedLayerNormalization with the mean as output")
+    return [result, None, _inverse_root(n, total, -1, eps, 2), total]
+
+
+def _skipped(n: OnnxNode, bias: Value | None) -> Value:
+    total = n.add(Add(), n.input(0), n.input(1))
+    return total if bias is None else n.add(Add(), total, bias)
+
+
+def _inverse_root(n: OnnxNode, x: Value, axis: int, eps: float, output: int) -> Value | None:
+    if not n.wants(output):
+        return None
+    wide, rank = converted(n, x, DType.f32), n.rank(x)
+    axes = n.ints_value(range(n.axis(axis, rank), rank))
+    mean = n.add(ReduceMean(keep_dims=True), n.add(Multiply(), wide, wide), axes)
+    root = n.add(Sqrt(), n.add(Add(), mean, n.like(wide, eps)))
+    return n.add(Divide(), n.like(wide, 1), root)
 
 
 _MS = "com.microsoft::"
@@ -93,4 +138,9 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_MS}BiasGelu": {1: bias_gelu},
     f"{_MS}QuickGelu": {1: quick_gelu},
     f"{_MS}SkipLayerNormalization": {1: skip_layer_normalization},
+    f"{_MS}SkipSimplifiedLayerNormalization": {1: skip_simplified_layer_normalization},
+    # onnxruntime puts these into ONNX's own domain, as operators of version 1.
+    "SimplifiedLayerNormalization": {1: simplified_layer_normalization},
+    f"{_MS}SimplifiedLayerNormalization": {1: simplified_layer_normalization},
+    f"{_MS}LayerNormalization": {1: layer_normalization},
 }

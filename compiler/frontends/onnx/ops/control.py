@@ -15,8 +15,9 @@ from .....ir.dim import Dim, eq, symbol
 from .....ir.dtype import DType
 from .....ir.graph import Graph, Use, Value
 from .....ir.infer import infer_node
-from .....ir.ops import Constant, If, Loop, Parameter, Squeeze, TensorIterator, Unsqueeze
+from .....ir.ops import Constant, Identity, If, Loop, Parameter, Squeeze, TensorIterator, Unsqueeze
 from .....ir.ops.loops import BodyInput, BodyOutput
+from .....ir.ops.sequences import common_type
 from .....ir.types import TensorType, Type
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _steady_body(
 
 def _joined(n: OnnxNode, number: int, before: Type, after: Type) -> Type:
     if not isinstance(before, TensorType) or not isinstance(after, TensorType):
-        raise n.unsupported("a loop that carries a value that is no tensor")
+        return common_type(Identity(), before, after)
     if before.dtype is not after.dtype:
         raise n.misfit("a carried value changes its element type", got=f"{before} to {after}")
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):

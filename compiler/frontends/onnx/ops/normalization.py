@@ -39,13 +39,18 @@ def layer_normalization(n: OnnxNode) -> Imported:
         return result
     if stash == 1 and n.dtype(x) is not DType.f64:
         x = converted(n, x, DType.f32)
+    return [result, *mean_and_deviation(n, x, axis, eps)]
+
+
+def mean_and_deviation(n: OnnxNode, x: Value, axis: int, eps: float) -> list[Value]:
+    """The mean over the axes from `axis` on, and 1 / sqrt(variance + eps)."""
     rank = n.rank(x)
     axes = n.ints_value(range(n.axis(axis, rank), rank))
     mean = n.add(ReduceMean(keep_dims=True), x, axes)
     centred = n.add(Subtract(), x, mean)
     variance = n.add(ReduceMean(keep_dims=True), n.add(Multiply(), centred, centred), axes)
     deviation = n.add(Sqrt(), n.add(Add(), variance, n.like(x, eps)))
-    return result, mean, n.add(Divide(), n.like(x, 1), deviation)
+    return [mean, n.add(Divide(), n.like(x, 1), deviation)]
 
 
 def rms_normalization(n: OnnxNode) -> Value:
@@ -128,7 +133,8 @@ def lrn(n: OnnxNode) -> Value:
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
-    "LayerNormalization": {17: layer_normalization},
+    # 1: onnxruntime writes it into models of older operator sets.
+    "LayerNormalization": {1: layer_normalization},
     "RMSNormalization": {23: rms_normalization},
     "BatchNormalization": {1: batch_normalization},
     "InstanceNormalization": {6: instance_normalization},

@@ -1,0 +1,91 @@
+"""Types as ONNX writes them: tensors with symbolic sizes, sequences and optionals of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....ir.dim import Dim, symbol
+from ....ir.errors import ModelFormatError
+from ....ir.types import OptionalType, SequenceType, TensorType, Type
+from .tensors import element_type
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, TypeProto
+
+_MAX_RANK = 64
+_MAX_NESTING = 16
+_MAX_SYMBOL = 200
+
+
+class Symbols:
+    """Names of sizes: those of the file, and fresh ones for sizes without a name."""
+
+    def __init__(self, proto: GraphProto | None = None) -> None:
+        self._taken = {
+            dim.dim_param
+            for port in (proto.input if proto is not None else ())
+            for dim in port.type.tensor_type.shape.dim
+            if dim.dim_param
+        }
+
+    def fresh(self, base: str, axis: int) -> Dim:
+        """A size of its own for one axis of an input."""
+        clean = "".join(c for c in base if c.isprintable() and c != "`")[:_MAX_SYMBOL] or "input"
+        name, n = f"{clean}.{axis}", 1
+        while name in self._taken:
+            n += 1
+            name = f"{clean}.{axis}_{n}"
+        self._taken.add(name)
+        return symbol(name)
+
+
+def value_type(proto: TypeProto, name: str, symbols: Symbols, where: str) -> Type | None:
+    """The type of a value, or None for kinds that irc does not have (maps, sparse tensors)."""
+    wrappers: list[type[SequenceType | OptionalType]] = []
+    kind = proto.WhichOneof("value")
+    while kind in ("sequence_type", "optional_type"):
+        sequence = kind == "sequence_type"
+        wrappers.append(SequenceType if sequence else OptionalType)
+        proto = proto.sequence_type.elem_type if sequence else proto.optional_type.elem_type
+        kind = proto.WhichOneof("value")
+    if kind is None:
+        raise ModelFormatError("a value has no type", where=where, expected="a tensor type")
+    if kind != "tensor_type" or len(wrappers) > _MAX_NESTING:
+        return None
+    found: Type = _tensor_type(proto.tensor_type, name, symbols, where)
+    for wrapper in reversed(wrappers):
+        found = wrapper(found)
+    return found
+
+
+def _tensor_type(
+    tensor: TypeProto.Tensor, name: str, symbols: Symbols, where: str
+) -> TensorType:
+    dtype = element_type(tensor.elem_type, where)
+    if not tensor.HasField("shape"):
+        return TensorType(dtype, None)
+    if len(tensor.shape.dim) > _MAX_RANK:
+        raise ModelFormatError(
+            "a value has too many axes",
+            where=where,
+            got=len(tensor.shape.dim),
+            expected=f"at most {_MAX_RANK}",
+        )
+    shape: list[Dim] = []
+    for axis, dim in enumerate(tensor.shape.dim):
+        if dim.dim_param:
+            shape.append(symbol(dim.dim_param))
+        elif dim.HasField("dim_value") and dim.dim_value != -1:
+            if dim.dim_value < 0:
+                raise ModelFormatError(
+                    f"axis {axis} has a negative size", where=where, got=dim.dim_value
+                )
+            shape.append(dim.dim_value)
+        else:
+            shape.append(symbols.fresh(name, axis))
+    return TensorType(dtype, tuple(shape))
+
+
+def type_of_proto(proto: TypeProto, where: str) -> Type | None:
+    """The type that stands in an attribute; sizes that are no numbers get symbols of their own."""
+    return value_type(proto, "value", Symbols(), where)

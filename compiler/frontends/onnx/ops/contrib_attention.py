@@ -1,0 +1,214 @@
+"""onnxruntime's attention operators (domain com.microsoft) as products and softmax, which passes
+recognise again, and the embedding that stands before them.
+
+Sizes: batch B, queries S, keys T, heads N, head size H. Source: docs/ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .....ir.dim import eq
+from .....ir.dtype import DType
+from .....ir.graph import Value
+from .....ir.ops import (
+    Add,
+    Concat,
+    Convert,
+    Gather,
+    Greater,
+    Less,
+    MatMul,
+    Multiply,
+    Range,
+    ReduceSum,
+    Reshape,
+    Select,
+    Softmax,
+    Squeeze,
+    Subtract,
+    Transpose,
+    Unsqueeze,
+    VariadicSplit,
+)
+from .....ir.ops.normalize import LayerNorm
+from .plain import converted, size_of
+
+if TYPE_CHECKING:
+    from ..node import Imported, ImportFunction, OnnxNode
+
+
+def attention(n: OnnxNode) -> Imported:
+    """Q, K and V are projections of input 0 by one matrix."""
+    x, heads = n.input(0), n.integer("num_heads")
+    if n.flag("do_rotary") or n.flag("past_present_share_buffer"):
+        raise n.unsupported("Attention with rotary embedding or a shared buffer")
+    projected = n.add(MatMul(), x, n.input(1))
+    bias = n.optional(2)
+    projected = projected if bias is None else n.add(Add(), projected, bias)
+    width = n.shape(projected)
+    sizes = n.optional_integers("qkv_hidden_sizes")
+    if sizes is None:
+        if width is None or not isinstance(width[-1], int):
+            raise n.unsupported("Attention of an unknown hidden size")
+        sizes = [width[-1] // 3] * 3
+    parts = n.add_all(VariadicSplit(num_outputs=3), projected, n.int_value(-1), n.ints_value(sizes))
+    query, key, value = (_by_head(n, part, heads) for part in parts)
+    present: Value | None = None
+    past = n.optional(4)
+    if past is not None:
+        pieces = n.add_all(VariadicSplit(num_outputs=2), past, n.int_value(0), n.ints_value([1, 1]))
+        before = [n.add(Squeeze(), piece, n.ints_value([0])) for piece in pieces]
+        key, value = (
+            n.add(Concat(axis=2), old, new) for old, new in zip(before, (key, value), strict=True)
+        )
+    if n.wants(1):
+        present = n.add(
+            Concat(axis=0), *(n.add(Unsqueeze(), v, n.ints_value([0])) for v in (key, value))
+        )
+    result = _attend(n, query, key, value, n.optional(3), n.optional(5), sizes[0] // heads)
+    return [result, present]
+
+
+def multi_head_attention(n: OnnxNode) -> Imported:
+    """Q, K and V as three inputs, K and V also with their heads apart."""
+    heads = n.integer("num_heads")
+    query, key, value = n.input(0), n.optional(1), n.optional(2)
+    if n.rank(query) != 3 or key is None or value is None:
+        raise n.unsupported("MultiHeadAttention with packed inputs")
+    if any(n.optional(i) is not None for i in (8, 9)):
+        raise n.unsupported("MultiHeadAttention with a shared cache")
+    shape, bias = n.shape(query), n.optional(3)
+    assert shape is not None
+    if not isinstance(shape[2], int):
+        raise n.unsupported("MultiHeadAttention of an unknown hidden size")
+    if bias is not None:
+        total = n.shape(bias)
+        if total is None or not isinstance(total[0], int):
+            raise n.unsupported("MultiHeadAttention of an unknown hidden size")
+        lengths = n.ints_value([shape[2], shape[2], total[0] - 2 * shape[2]])
+        parts = n.add_all(VariadicSplit(num_outputs=3), bias, n.int_value(0), lengths)
+        if n.rank(key) != 3 or n.rank(value) != 3:
+            raise n.unsupported("MultiHeadAttention with a bias and heads apart")
+        query, key, value = (
+            n.add(Add(), v, p) for v, p in zip((query, key, value), parts, strict=True)
+        )
+    query = _by_head(n, query, heads)
+    key, value = (v if n.rank(v) == 4 else _by_head(n, v, heads) for v in (key, value))
+    for port in (6, 7):
+        past = n.optional(port)
+        if past is not None and port == 6:
+            key = n.add(Concat(axis=2), past, key)
+        elif past is not None:
+            value = n.add(Concat(axis=2), past, value)
+    result = _attend(n, query, key, value, n.optional(4), n.optional(5), shape[2] // heads)
+    return [result, key, value]
+
+
+def _by_head(n: OnnxNode, x: Value, heads: int) -> Value:
+    """[B, S, N * H] as [B, N, S, H]."""
+    apart = n.add(Reshape(special_zero=True), x, n.ints_value([0, 0, heads, -1]))
+    return n.add(Transpose(), apart, n.ints_value([0, 2, 1, 3]))
+
+
+def _attend(
+    n: OnnxNode,
+    query: Value,
+    key: Value,
+    value: Value,
+    mask: Value | None,
+    bias: Value | None,
+    head_size: int,
+) -> Value:
+    """softmax(Q x K' * scale + mask + bias) x V, as [B, S, N * H]."""
+    scale = n.number("scale", 0.0) or 1 / math.sqrt(head_size)
+    scores = n.add(MatMul(transpose_b=True), query, key)
+    scores = n.add(Multiply(), scores, n.like(scores, scale))
+    if mask is not None:
+        scores = n.add(Add(), scores, _additive(n, mask, key, scores))
+    if bias is not None:
+        scores = n.add(Add(), scores, bias)
+    if n.flag("unidirectional"):
+        lowest = n.like(scores, float(np.finfo(np.float32).min))
+        scores = n.add(Select(), _later(n, query, key), lowest, scores)
+    mixed = n.add(MatMul(), n.add(Softmax(axis=-1), scores), value)
+    joined = n.add(Transpose(), mixed, n.ints_value([0, 2, 1, 3]))
+    return n.add(Reshape(special_zero=True), joined, n.ints_value([0, 0, -1]))
+
+
+def _additive(n: OnnxNode, mask: Value, key: Value, scores: Value) -> Value:
+    """0 where a key is seen, else `mask_filter_value`: from lengths [B], or [B, T], [B, S, T]."""
+    rank, shape = n.rank(mask), n.shape(mask)
+    if rank == 1:
+        batch = n.shape(key)
+        if shape is None or batch is None or eq(shape[0], batch[0]) is False:
+            raise n.unsupported("a mask of starts and ends")
+        positions = _positions(n, key)
+        seen = n.add(Less(), positions, n.add(Unsqueeze(), _whole(n, mask), n.ints_value([1])))
+        seen = n.add(Unsqueeze(), seen, n.ints_value([1, 2]))
+    elif rank in (2, 3):
+        axes = n.ints_value([1, 2] if rank == 2 else [1])
+        zero = n.int_value(0)
+        seen = n.add(Unsqueeze(), n.add(Greater(), _whole(n, mask), zero), axes)
+    else:
+        raise n.unsupported("a mask of four axes")
+    hidden = n.like(scores, n.number("mask_filter_value", -10000.0))
+    return n.add(Select(), seen, n.like(scores, 0), hidden)
+
+
+def _later(n: OnnxNode, query: Value, key: Value) -> Value:
+    """[S, T]: which keys come after each query; the queries are the last ones."""
+    own, all_ = _length(n, query), _length(n, key)
+    rows = n.add(Add(), _positions(n, query), n.add(Subtract(), all_, own))
+    return n.add(Greater(), _positions(n, key), n.add(Unsqueeze(), rows, n.ints_value([1])))
+
+
+def _length(n: OnnxNode, x: Value) -> Value:
+    """The number of rows of [B, N, rows, H], a scalar."""
+    return n.add(Squeeze(), size_of(n, x, 2), n.ints_value([0]))
+
+
+def _positions(n: OnnxNode, x: Value) -> Value:
+    """0, 1, ... for the rows of [B, N, rows, H]."""
+    return n.add(Range(DType.i64), n.int_value(0), _length(n, x), n.int_value(1))
+
+
+def _whole(n: OnnxNode, x: Value) -> Value:
+    return converted(n, x, DType.i64)
+
+
+def embed_layer_normalization(n: OnnxNode) -> Imported:
+    """Words, positions and segments added and normalised; output 1 counts what the mask shows."""
+    ids, segments = n.input(0), n.optional(1)
+    zero = n.int_value(0)
+    total = n.add(Gather(), n.input(2), ids, zero)
+    places = n.optional(8)
+    if places is None:
+        length = n.add(Squeeze(), size_of(n, ids, 1), n.ints_value([0]))
+        places = n.add(Range(DType.i64), zero, length, n.int_value(1))
+    total = n.add(Add(), total, n.add(Gather(), n.input(3), places, zero))
+    if segments is not None:
+        total = n.add(Add(), total, n.add(Gather(), n.input(4), segments, zero))
+    op = LayerNorm(-1, n.number("epsilon", 1e-12))
+    result = n.add(op, total, n.input(5), n.input(6))
+    n.has("mask_index_type")
+    counts: Value | None = None
+    if n.wants(1):
+        mask = n.optional(7)
+        if mask is None:
+            first = n.add(Convert(DType.i32), n.add(Multiply(), ids, n.constant(0, n.dtype(ids))))
+        else:
+            first = n.add(Convert(DType.i32), mask)
+        counts = n.add(ReduceSum(), first, n.ints_value([1]))
+    return [result, counts, total]
+
+
+_MS = "com.microsoft::"
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    f"{_MS}Attention": {1: attention},
+    f"{_MS}MultiHeadAttention": {1: multi_head_attention},
+    f"{_MS}EmbedLayerNormalization": {1: embed_layer_normalization},
+}

@@ -1,0 +1,96 @@
+"""The long tail: operators that onnx.reference evaluates, one node at a time.
+
+This is a list, not a net: what is neither here nor in another table stays unsupported. An importer
+of another family calls `by_reference` for the forms of an operator that no class of ours can say.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+from .....ir.graph import Value
+from .....ir.ops import OnnxNode as Reference
+from ..schemas import output_types, signature
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto
+
+    from ..node import ImportFunction, OnnxNode
+
+_EXTERNAL = 1
+
+# Operator -> the version of its operator set from which on onnx.reference evaluates it.
+_ONNX = {
+    "DeformConv": 19,
+    "Det": 11,
+    "MaxUnpool": 9,
+    "MelWeightMatrix": 17,
+    "RegexFullMatch": 20,
+    "STFT": 17,
+    "StringConcat": 20,
+    "StringNormalizer": 10,
+    "StringSplit": 20,
+    "TfIdfVectorizer": 9,
+}
+_ML = {
+    "ArrayFeatureExtractor": 1,
+    "Binarizer": 1,
+    "FeatureVectorizer": 1,
+    "Imputer": 1,
+    "LabelEncoder": 1,
+    "LinearClassifier": 1,
+    "LinearRegressor": 1,
+    "Normalizer": 1,
+    "OneHotEncoder": 1,
+    "Scaler": 1,
+    "SVMClassifier": 1,
+    "SVMRegressor": 1,
+    "TreeEnsemble": 5,
+    "TreeEnsembleClassifier": 1,
+    "TreeEnsembleRegressor": 1,
+}
+_TRAINING = {"Adagrad": 1, "Adam": 1, "Momentum": 1}
+
+
+def by_reference(n: OnnxNode) -> list[Value]:
+    """The node as it is, to be evaluated by onnx.reference."""
+    for attribute in n.proto.attribute:
+        if _is_external(attribute):
+            raise n.unsupported(f"external data in its attribute {attribute.name[:40]!r}")
+    known = signature(n.op_type, n.domain, n.version)
+    if known is not None:
+        n.seen |= n.attributes.keys() & known.attributes.keys()
+    facts = [None if v is None else n.fact(v) for v in n.inputs]
+    count = len(n.proto.output)
+    while count > 1 and not n.proto.output[count - 1]:
+        count -= 1
+    op = Reference(
+        n.op_type,
+        n.domain,
+        base64.b64encode(n.proto.SerializeToString(deterministic=True)).decode(),
+        (f"{n.domain}={n.version}",),
+        tuple(map(str, output_types(n.proto, n.domain, n.version, facts)[:count])),
+    )
+    return n.add_all(op, *n.inputs)
+
+
+def _is_external(attribute: AttributeProto) -> bool:
+    """Whether an attribute names a file: only the reader of tensors may follow that."""
+    tensors = [attribute.t, *attribute.tensors]
+    sparse = [attribute.sparse_tensor, *attribute.sparse_tensors]
+    tensors += [part for s in sparse for part in (s.values, s.indices)]
+    graphs = attribute.HasField("g") or bool(attribute.graphs)
+    return graphs or any(t.data_location == _EXTERNAL for t in tensors)
+
+
+def _table(domain: str, versions: dict[str, int]) -> dict[str, dict[int, ImportFunction]]:
+    prefix = f"{domain}::" if domain else ""
+    return {f"{prefix}{name}": {since: by_reference} for name, since in versions.items()}
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    **_table("", _ONNX),
+    **_table("ai.onnx.ml", _ML),
+    **_table("ai.onnx.preview.training", _TRAINING),
+}

@@ -1,0 +1,51 @@
+"""Layouts of constants: panels of matrices, in the order in which register tiles read them.
+
+Every layout is a pure function of (shape, layout, transposed) to some K x N matrices, each stored
+as panels of `nr` columns: K rows of nr elements, the last panel padded with zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .errors import VerificationError
+from .specs import PackedB
+
+
+@dataclass(frozen=True)
+class PackedConv:
+    """Filters as panels of `nr` output channels; a row is one tap (kernel place, then channel).
+
+    Not `grouped`: [O, C, kernel...] is one matrix of (kernel..., C) x O. `grouped`: [G, O, C,
+    kernel...] is one such matrix per group. `depthwise` (grouped, C = 1): [G, O, 1, kernel...] is
+    one matrix of (kernel...) x (G, O): the channels of all groups side by side.
+    """
+
+    nr: int
+    grouped: bool = False
+    depthwise: bool = False
+
+
+Layout: TypeAlias = PackedB | PackedConv
+
+
+def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tuple[int, int, int]:
+    """(matrices, K, N) that an array of `shape` is packed as. VerificationError for a bad fit."""
+    lead = 2
+    if isinstance(layout, PackedConv):
+        lead = 4 if layout.grouped else 3
+    if len(shape) < lead or layout.nr < 1:
+        raise VerificationError("a packed constant has too few axes", got=tuple(shape))
+    if isinstance(layout, PackedB):
+        k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
+        return math.prod(shape[:-2]), k, n
+    if not layout.grouped:
+        return 1, math.prod(shape[1:]), shape[0]
+    if not layout.depthwise:
+        return shape[0], math.prod(shape[2:]), shape[1]
+    if shape[2] != 1:
+        raise VerificationError("depthwise filters see one channel", got=tuple(shape))
+    return 1, math.prod(shape[3:]), shape[0] * shape[1]

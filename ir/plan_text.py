@@ -1,0 +1,89 @@
+"""A plan as text: for goldens, diffs and people. One line per buffer and step, in order.
+
+    plan "mlp" f32
+    input x f32[N, 32] -> slot 0
+    region 0: slots 0 -> 1; N = input 0 axis 0
+      b0 input 0 f32[N, 32]
+      b1 constant 0 f32[32, 64] panels of 32
+      b2 arena f32[N, 64] steps 0..1
+      0 gemm N x 64 x 32 (b0, b1, b3) -> b2: MatMul_1 + Add_1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .dim import Dim
+from .plan import Buffer, HostStep, KernelStep, Plan, Region, Step
+from .specs import DimArg, GemmSpec, Program, Size
+
+
+def print_plan(plan: Plan) -> str:
+    """The plan's text; equal plans have equal texts, on every machine of one Target."""
+    lines = [f'plan "{plan.name}" {plan.precision}']
+    lines += [f"input {p.name} {p.type} -> slot {p.slot}" for p in plan.inputs]
+    lines += [f"output {p.name} {p.type} <- slot {p.slot}" for p in plan.outputs]
+    for number, region in enumerate(plan.regions):
+        lines += _region(plan, number, region)
+    return "\n".join(lines) + "\n"
+
+
+def _region(plan: Plan, number: int, region: Region) -> list[str]:
+    sources = ", ".join(f"{s.symbol} = input {s.input} axis {s.axis}" for s in region.symbols)
+    slots = f"slots {_list(region.inputs)} -> {_list(region.outputs)}"
+    lines = [f"region {number}: {slots}{'; ' if sources else ''}{sources}"]
+    lines += [f"  b{i} {_buffer(plan, b)}" for i, b in enumerate(region.buffers)]
+    lines += [f"  {i} {_step(region, s)}" for i, s in enumerate(region.steps)]
+    if region.terminal is not None:
+        end = region.terminal
+        reads, writes = _list(end.inputs), _list(end.outputs)
+        lines.append(f"  then {end.op.kind} slots {reads} -> {writes}: {end.reason}")
+    return lines
+
+
+def _list(items: Sequence[int | None]) -> str:
+    return ", ".join("_" if i is None else str(i) for i in items) or "none"
+
+
+def _buffer(plan: Plan, buffer: Buffer) -> str:
+    shape = ", ".join(map(str, buffer.shape))
+    text = f"{buffer.kind}{'' if buffer.index < 0 else f' {buffer.index}'} {buffer.dtype}[{shape}]"
+    if buffer.kind == "constant":
+        layout = plan.constants[buffer.index].layout
+        return text + (f" {layout}" if layout is not None else "")
+    if buffer.inside is not None:
+        text += f" inside b{buffer.inside} at {buffer.inside_offset}"
+    return text + (f" steps {buffer.first}..{buffer.last}" if buffer.kind == "arena" else "")
+
+
+def _step(region: Region, step: Step) -> str:
+    if isinstance(step, HostStep):
+        reads = ", ".join("_" if b is None else f"b{b}" for b in step.inputs)
+        writes = ", ".join(f"b{b}" for b in step.outputs)
+        return f"in Python: {step.op.kind} ({reads}) -> {writes}: {step.reason}"
+    count = step.spec.output_count()
+    reads = ", ".join(f"b{b}" for b in step.buffers[:-count])
+    writes = ", ".join(f"b{b}" for b in step.buffers[-count:])
+    extent = _extent(region, step)
+    named = " + ".join(step.sources) or step.name
+    return f"{step.spec.family}{extent} ({reads}) -> {writes}: {named}"
+
+
+def _extent(region: Region, step: KernelStep) -> str:
+    def size(value: Size) -> str:
+        dim: Dim = region.dims[step.dims[value.index]] if isinstance(value, DimArg) else value
+        return str(dim)
+
+    spec = step.spec
+    if isinstance(spec, GemmSpec):
+        batch = "".join(f"{size(b)} x " for b in spec.batch)
+        program = _program(spec.epilogue)
+        sizes = f"{size(spec.m)} x {size(spec.n)} x {size(spec.k)}"
+        return f" {batch}{sizes}" + (f" then {program}" if program else "")
+    axes = [*getattr(spec, "axes", ()), *getattr(spec, "kept", ()), *getattr(spec, "reduced", ())]
+    return f" [{', '.join(size(a) for a in axes)}]" if axes else ""
+
+
+def _program(program: Program) -> str:
+    """The operations of a program in order, without inputs and constants."""
+    return " ".join(i.op for i in program.instrs if i.op not in ("input", "const"))

@@ -1,0 +1,22 @@
+"""All families of kernel specs, by name and by the class that a stored plan names."""
+
+from __future__ import annotations
+
+from .specs import (
+    ElementwiseSpec,
+    GatherSpec,
+    GemmSpec,
+    NormSpec,
+    ReduceSpec,
+    SoftmaxSpec,
+    Spec,
+)
+from .specs_conv import ConvSpec, PoolSpec
+
+SPECS: dict[str, type[Spec]] = {
+    s.family: s
+    for s in (
+        *(GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec),
+        *(ConvSpec, PoolSpec),
+    )
+}

@@ -1,0 +1,111 @@
+"""Specs of sliding windows: convolution and pooling over 1 to 3 spatial axes.
+
+Operands walk (batch, channel, spatial...), whatever the memory order is: strides say it, so that
+channels-last and channels-first are the same spec with other strides. A window's tap that falls
+outside the data is left out of the sum (it is not multiplied by a zero).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .dtype import DType
+from .layouts import PackedConv
+from .specs import Operand, Program, Size, Spec
+from .tiles import packed_size
+
+
+@dataclass(frozen=True)
+class Window:
+    """How windows slide over the spatial axes: output place o and tap k meet the data at
+    o * stride - pad + k * dilation. Paddings at the end follow from the sizes."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[Size, ...]
+
+
+@dataclass(frozen=True)
+class ConvSpec(Spec):
+    """out[b, g, o, p...] = epilogue(sum over taps k and channels c of
+    data[b, g, c, p * stride - pad + k * dilation] * weights[g, o, c, k], extras...).
+
+    `channels` and `outputs` count per group; data walks (batch, groups * channels, in_sizes...),
+    extras and out (batch, groups * outputs, out_sizes...), weights the elements of their panels.
+    Order of the sum: taps in row-major order, channels within a tap, one ascending chain in `acc`.
+    Input 0 of `epilogue` is the accumulator, input 1 + i is extra i. `packed.depthwise` needs
+    channels = outputs = 1, and a channel stride of 1. Buffers: data, weights, extras..., out.
+    """
+
+    family: ClassVar[str] = "conv"
+
+    batch: Size
+    groups: int
+    channels: int
+    outputs: int
+    in_sizes: tuple[Size, ...]
+    out_sizes: tuple[Size, ...]
+    window: Window
+    data: Operand
+    weights: Operand
+    out: Operand
+    acc: DType
+    packed: PackedConv
+    epilogue: Program
+    extras: tuple[Operand, ...] = ()
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.data, self.weights, *self.extras, self.out)
+
+    @property
+    def matrices(self) -> tuple[int, int, int]:
+        """(matrices, K, N) of the packed weights."""
+        taps = math.prod(self.window.kernel)
+        if self.packed.depthwise:
+            return 1, taps, self.groups * self.outputs
+        return self.groups, taps * self.channels, self.outputs
+
+    def walks(self) -> list[tuple[Size, ...]]:
+        """The iteration space of each operand."""
+        count, k, n = self.matrices
+        data = (self.batch, self.groups * self.channels, *self.in_sizes)
+        out = (self.batch, self.groups * self.outputs, *self.out_sizes)
+        weights = (count * packed_size(k, n, self.packed.nr),)
+        return [data, weights, *[out] * (len(self.extras) + 1)]
+
+
+@dataclass(frozen=True)
+class PoolSpec(Spec):
+    """out[b, c, p...] = epilogue(the largest or the sum of the window's elements of data, count).
+
+    `kind`: max (hands on NaN; a window outside the data gives the lowest value) or sum. Input 1 of
+    `epilogue` is the number of elements that count, as a value of the accumulator's type:
+    `counted` "window" for all taps, "data" for those inside the data, "padded" for those inside
+    the data and `pads_end` and the window's own paddings. Buffers: data, out.
+    """
+
+    family: ClassVar[str] = "pool"
+
+    kind: str
+    batch: Size
+    channels: Size
+    in_sizes: tuple[Size, ...]
+    out_sizes: tuple[Size, ...]
+    window: Window
+    pads_end: tuple[Size, ...]
+    counted: str
+    data: Operand
+    out: Operand
+    acc: DType
+    epilogue: Program
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.data, self.out)
+
+    def walks(self) -> list[tuple[Size, ...]]:
+        """The iteration space of each operand."""
+        lead = (self.batch, self.channels)
+        return [(*lead, *self.in_sizes), (*lead, *self.out_sizes)]

@@ -1,0 +1,17 @@
+"""Convolution: tiling (how rows are cut), place (where a window meets the data), direct, depthwise."""
+
+from __future__ import annotations
+
+from ....ir.specs_conv import ConvSpec
+from ....ir.target import Target
+from ..contract import Kernel
+from . import depthwise, direct
+
+
+def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a convolution."""
+    made = depthwise if spec.packed.depthwise else direct
+    return made.generate(spec, target, symbol)
+
+
+__all__ = ["generate"]

@@ -1,0 +1,149 @@
+"""What the parts of one convolution kernel share: the frame, addresses, the taps inside the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....ir.dtype import DType
+from ....ir.specs import Operand, Size
+from ....ir.specs_conv import ConvSpec
+from ....ir.target import Target
+from ...codegen.emit import Function, Module
+from ...codegen.values import ELEMENT, I64, PTR, Value, bits_of, integer, is_float, vec
+from ..convert import from_memory, to_memory
+from ..gemm.epilogue import gather, is_short, scatter
+from ..scalar import emit_program
+from ..walk import Part, load_part, part_of, store_part
+
+
+class Context:
+    """The spec (of three spatial axes) and a frame: addresses of extras and out at the tile's
+    first place and channel, then run-time sizes. Functions take the frame, not a dozen values."""
+
+    def __init__(self, spec: ConvSpec, target: Target, module: Module, lanes: int) -> None:
+        self.spec, self.target, self.module, self.lanes = spec, target, module, lanes
+        self.acc = ELEMENT[spec.acc.value]
+        self.vector = vec(self.acc, lanes)
+        self.bytes = bits_of(self.acc) // 8
+        self.walked: tuple[Operand, ...] = (*spec.extras, spec.out)
+        self.short = is_short(spec.epilogue)
+
+    @property
+    def frame_bytes(self) -> int:
+        return 8 * (len(self.walked) + self.spec.dim_args)
+
+    def set_base(self, f: Function, frame: Value, index: int, pointer: Value) -> None:
+        f.store(pointer, f.offset(frame, 8 * index))
+
+    def set_dim(self, f: Function, frame: Value, index: int, value: Value) -> None:
+        f.store(value, f.offset(frame, 8 * (len(self.walked) + index)))
+
+    def size(self, f: Function, frame: Value, size: Size) -> Value:
+        if isinstance(size, int):
+            return integer(size)
+        return f.load(I64, f.offset(frame, 8 * (len(self.walked) + size.index)))
+
+    def widen(self, f: Function, value: Value, dtype: DType) -> Value:
+        """A value of an operand's type as the accumulator's type."""
+        return f.cast(value, self.acc, signed_=dtype.is_signed)
+
+    def multiply_add(self, f: Function, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c; integers wrap."""
+        return f.fma(a, b, c) if is_float(self.acc) else f.add(f.mul(a, b), c)
+
+    def parts(self, f: Function, channels: int) -> list[Part | None]:
+        """The vectors that hold so many channels, the last one perhaps in part."""
+        lanes = self.lanes
+        found: list[Part | None] = [None] * (channels // lanes)
+        if channels % lanes:
+            found.append(part_of(f, lanes, integer(channels % lanes)))
+        return found
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Place (row, column) of a tile, and a vector of its channels."""
+
+    row: Value
+    column: Value
+    channel: int
+    part: Part | None
+
+
+class Epilogue:
+    """Loads extras, applies the program and stores, at places of the tile that the frame names."""
+
+    def __init__(self, g: Context, f: Function, frame: Value) -> None:
+        self.g, self.f = g, f
+        self.bases = [f.load(PTR, f.offset(frame, 8 * i)) for i in range(len(g.walked))]
+        self.steps = [
+            [g.size(f, frame, o.strides[axis]) for axis in (1, 3, 4)] for o in g.walked
+        ]
+        self._shared: dict[tuple[int, int], Value] = {}
+
+    def share(self, channels: Sequence[tuple[int, Part | None]]) -> None:
+        """Load what all places of the tile read alike (a bias), once per vector of channels."""
+        zero = integer(0)
+        for i, (_, row, column) in enumerate(self.steps[:-1]):
+            if row.known == 0 and column.known == 0:
+                for c, part in channels:
+                    self._shared[i, c] = self._load(i, Spot(zero, zero, c, part))
+
+    def finish(self, value: Value, spot: Spot) -> None:
+        """Store what the program makes of an accumulator and the extras there."""
+        f, g, last = self.f, self.g, len(self.bases) - 1
+        inputs: list[Value | None] = [value]
+        for i in range(last):
+            shared = self._shared.get((i, spot.channel))
+            inputs.append(shared if shared is not None else self._load(i, spot))
+        (result,) = emit_program(f, g.spec.epilogue, inputs, lanes=g.lanes)
+        result = to_memory(f, result, g.walked[last].dtype)
+        place, step = self._place(last, spot), self.steps[last][0]
+        if step.known == 1 or g.lanes == 1:
+            store_part(f, result, place, spot.part)
+        else:
+            scatter(f, result, place, step, spot.part)
+
+    def _load(self, index: int, spot: Spot) -> Value:
+        f, g, dtype = self.f, self.g, self.g.walked[index].dtype
+        element, place, step = ELEMENT[dtype.value], self._place(index, spot), self.steps[index][0]
+        kind = vec(element, g.lanes)
+        if step.known == 0:
+            one = f.load(f"i{bits_of(element)}", place)
+            value = f.bitcast(f.splat(one, g.lanes), kind)
+        elif step.known == 1 or g.lanes == 1:
+            value = load_part(f, kind, place, spot.part)
+        else:
+            value = gather(f, element, g.lanes, place, step, spot.part)
+        return from_memory(f, value, dtype)
+
+    def _place(self, index: int, spot: Spot) -> Value:
+        f, (channel, row, column) = self.f, self.steps[index]
+        at = f.add(f.mul(spot.row, row), f.mul(spot.column, column))
+        at = f.add(at, f.mul(channel, spot.channel))
+        return f.at(self.bases[index], at, ELEMENT[self.g.walked[index].dtype.value])
+
+
+def taps_inside(
+    f: Function, start: Value, data: Value, kernel: int, dilation: int
+) -> tuple[Value, Value]:
+    """[lo, hi) of the taps k for which start + k * dilation lies in [0, data)."""
+    if kernel == 1 and start.known is not None and data.known is not None:
+        return integer(0), integer(int(0 <= start.known < data.known))
+    lo = f.ceil_div(f.smax(f.sub(0, start), 0), dilation)
+    hi = f.ceil_div(f.smax(f.sub(data, start), 0), dilation)
+    return lo, f.smin(hi, kernel)
+
+
+def places_inside(
+    f: Function, out: Value, data: Value, pad: Value, reach: int, stride: int
+) -> tuple[Value, Value]:
+    """[lo, hi) of the output places all of whose taps lie inside the data (maybe empty, lo = hi).
+
+    `reach` is how far the last tap lies beyond the first.
+    """
+    lo = f.smin(f.ceil_div(f.smax(pad, 0), stride), out)
+    room = f.sub(f.add(data, pad), reach)
+    hi = f.smin(f.ceil_div(f.smax(room, 0), stride), out)
+    return lo, f.smax(hi, lo)
