@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +20,16 @@ Array = npt.NDArray[Any]
 
 
 class BoundCall:
-    """`call()` runs on the bound inputs and returns `result` (the list of outputs; it may be
-    replaced by any object that shows them). One thread at a time."""
+    """A call with fixed buffers: `call()` runs on what the bound arrays hold then, overwrites its
+    outputs and returns them as `result`. Nothing is allocated. One thread at a time.
 
-    def __init__(self, session: Session, inputs: list[Any]) -> None:
+    show: makes `result` of the list of outputs (default: the list itself).
+    """
+
+    def __init__(
+        self, session: Session, inputs: list[Any], show: Callable[[list[Any]], Any] | None = None
+    ) -> None:
+        self._show = show
         self._session, self._inputs = session, inputs
         self._context = Context(session)
         self._copies: list[tuple[Array, Array]] = []
@@ -44,7 +51,7 @@ class BoundCall:
             watch_forks(self)
         else:
             self.outputs = session.run_regions(self._context, inputs)
-        self.result: Any = self.outputs
+        self.result: Any = self.outputs if show is None else show(self.outputs)
 
     def __call__(self) -> Any:
         if self._slow:
@@ -67,6 +74,8 @@ class BoundCall:
                 old[...] = value
             else:
                 self.outputs[n] = value
+        if self._show is not None:
+            self.result = self._show(self.outputs)
         return self.result
 
     def after_fork(self) -> None:

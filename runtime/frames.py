@@ -168,10 +168,16 @@ class Frame:
             outputs[n] = mine.copy()
         return outputs
 
-    def run(self, arrays: Sequence[Array], walk: Callable[[], None] | None = None) -> list[Array]:
+    def run(
+        self,
+        arrays: Sequence[Array],
+        walk: Callable[[], None] | None = None,
+        into: Sequence[Array | None] = (),
+    ) -> list[Array]:
         """The region's outputs, fresh. Shapes and types were checked; any strides will do.
 
-        walk: another way through the steps than `self.walk` (profiling).
+        walk: another way through the steps than `self.walk` (profiling). into: per output, None or
+        an array to use: of its shape and type, contiguous, aligned, apart from all other arrays.
         """
         keep: list[Array] = []
         for n, mine in self._own:
@@ -184,7 +190,8 @@ class Frame:
             self._in[n] = array
             self._point(self.code.places[INPUT][n], array)
         for n, shape, dtype in self._make:
-            made = self._out[n] = np.empty(shape, dtype)
+            mine = into[n] if into else None
+            made = self._out[n] = np.empty(shape, dtype) if mine is None else mine
             self._point(self.code.places[OUTPUT][n], made)
         try:
             (walk or self.walk)()
@@ -196,7 +203,14 @@ class Frame:
                 self._out[n] = None
         for n, mine in self._small_out:
             outputs[n] = mine.copy()
+            if into and (given := into[n]) is not None:
+                given[...] = mine
+                outputs[n] = given
         return outputs
+
+    def result_type(self, n: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Type and shape of the region's n-th output."""
+        return self.code.dtypes[self.code.places[OUTPUT][n]], self.layout.outputs[n]
 
     def fix(self, arrays: Sequence[Array]) -> tuple[list[tuple[Array, Array]], list[Array]]:
         """For a bound call: use these inputs in place and keep the outputs.

@@ -68,12 +68,14 @@ class InputCheck:
 
 def check_tensor(name: str, wanted: TensorType, value: Any) -> None:
     """Is it an array of the wanted element type and rank? InputError."""
+    if value is None:
+        raise InputError(f"input {name!r} is missing", expected=str(wanted))
     if not isinstance(value, np.ndarray):
         raise InputError(
             f"input {name!r} is not an array",
             got=type(value).__name__,
             expected=str(wanted),
-            fix="pass numpy.asarray(value)",
+            fix=f"pass numpy.asarray(value, {_name(wanted.dtype)!r})",
         )
     if wanted.dtype is not DType.dynamic and not same_dtype(value.dtype, wanted.dtype):
         raise InputError(
@@ -98,7 +100,9 @@ def same_dtype(dtype: np.dtype[Any], wanted: DType) -> bool:
 
 
 def _name(dtype: DType) -> str:
-    return "str" if dtype is DType.string else dtype.numpy.name
+    if dtype in (DType.string, DType.dynamic):
+        return "str" if dtype is DType.string else "float32"
+    return dtype.numpy.name
 
 
 def plain_symbol(d: Dim) -> Symbol | None:
@@ -138,17 +142,3 @@ def _check_shape(
                 got=f"{list(got)}",
                 expected=f"{port.type}{why}",
             )
-
-
-def check_output(name: str, made: Any, mine: Any) -> None:
-    """Can `mine` (None: no array) take the result `made`? InputError."""
-    if mine is None:
-        return
-    if not isinstance(mine, np.ndarray) or not isinstance(made, np.ndarray):
-        raise InputError(f"output {name!r} can't be put there", got=type(mine).__name__)
-    if mine.dtype != made.dtype or mine.shape != made.shape or not mine.flags.writeable:
-        raise InputError(
-            f"the array given for output {name!r} does not fit",
-            got=f"{mine.dtype}{list(mine.shape)}{' (read-only)' * (not mine.flags.writeable)}",
-            expected=f"{made.dtype}{list(made.shape)}",
-        )

@@ -23,7 +23,7 @@ from .fusion import decide_fusion
 from .placement import exported, place_output, spread_places, symbol_sources
 from .programs import NATIVE
 from .region import RegionBuilder
-from .roles import Role, decide_roles
+from .roles import Role, decide_roles, is_host_only
 from .view import View
 
 
@@ -128,7 +128,14 @@ def build_region(
     late: list[int] = []
     for result in mine:
         value = graph.input(result, 0)
-        if value.node == end:
+        if value.node != end and is_host_only(graph.type(value)):
+            # Handed out from where it is: a session copies what it does not own.
+            if value not in low.slot_of:
+                constant_slot(low, value, constant_slots)
+            result_slots[result] = low.slot_of[value]
+        elif value.node == end and is_host_only(graph.type(value)):
+            result_slots[result] = low.slot_of.setdefault(value, result_slots[result])
+        elif value.node == end:
             low.slot_of.setdefault(value, result_slots[result])
             if low.slot_of[value] != result_slots[result]:
                 late.append(result)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...ir.dim import Expr
+from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.op import Op
+from ...ir.ops import OnnxNode
 from ...ir.types import TensorType, Type
 from .table import Lowerer, lowerer_of, runtime_inputs
 
@@ -45,6 +47,8 @@ def decide_roles(graph: Graph) -> dict[int, Role]:
         outputs = [graph.type(v) for v in graph.values(node)]
         reason = terminal_reason(graph, node, op, outputs, known)
         if reason:
+            if isinstance(op, OnnxNode) and isinstance(found, str):
+                reason = f"{found}; {reason}"
             roles[node] = Role(None, reason, terminal=True)
             for type_ in outputs:
                 known |= symbols_of(type_)
@@ -63,13 +67,21 @@ def terminal_reason(
     if op.bodies():
         return f"{op.kind} has bodies"
     for type_ in (*outputs, *(graph.type(v) for v in graph.inputs(node) if v is not None)):
-        if not isinstance(type_, TensorType) or type_.shape is None:
-            return f"{op.kind} of a value that is no tensor of known rank"
-        if type_.dtype.numpy.kind == "O":
-            return f"{op.kind} of strings"
+        if is_host_only(type_):
+            strings = isinstance(type_, TensorType) and type_.dtype is DType.string
+            what = "strings" if strings else "a value that is no tensor of known rank"
+            return f"{op.kind} of {what}"
     if any(symbols_of(t) - known for t in outputs):
         return f"the shape of {op.kind}'s result depends on data"
     return None
+
+
+def is_host_only(type_: Type) -> bool:
+    """Whether values of a type never lie in a region's buffers: no tensors, strings, tensors of
+    unknown rank or element type."""
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return True
+    return type_.dtype in (DType.string, DType.dynamic)
 
 
 def needed_nodes(graph: Graph, roles: Mapping[int, Role]) -> set[int]:

@@ -164,6 +164,8 @@ def lowerer_of(graph: Graph, node: int) -> Lowerer | str:
     if found is None and isinstance(op, Reduction):
         found = _REDUCTION
     if found is None:
+        if isinstance(op, ops.OnnxNode):
+            return f"onnx.reference evaluates {op.op_type}"
         return f"no kernel for {op.kind}"
     inputs = graph.inputs(node)
     ports = range(len(inputs)) if found.data is None else found.data

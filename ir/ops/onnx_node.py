@@ -80,7 +80,7 @@ class OnnxNode(Op):
             if name
         }
         try:
-            found = evaluator.run(None, fed)
+            found = evaluator.run(None, fed, {})
         except Exception as error:
             raise ExecutionError(
                 f"onnx.reference could not evaluate {self.op_type}",

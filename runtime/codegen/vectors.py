@@ -146,6 +146,8 @@ class Vectors:
 
     def load(self, type_: str, pointer: Value, align: int | None = None) -> Value:
         """align: bytes known; None is one element's size."""
+        if split(type_)[0] in _AS_BITS:  # also a value that lives on in another block
+            return self.bitcast(self.load(vec(I16, lanes_of(type_)), pointer, align), type_)
         return self.op(type_, f"load {type_}, {pointer}, align {align or _align(type_)}")
 
     def store(

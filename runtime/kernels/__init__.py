@@ -20,7 +20,14 @@ def _gemm(spec: Any, target: Target, symbol: str) -> Kernel:
     return made(spec, target, symbol)
 
 
+def _conv(spec: Any, target: Target, symbol: str) -> Kernel:
+    from .conv import generate as made
+
+    return made(spec, target, symbol)
+
+
 KERNELS: dict[str, Generate] = {
+    "conv": _conv,
     "elementwise": elementwise.generate,
     "gather": gather.generate,
     "gemm": _gemm,

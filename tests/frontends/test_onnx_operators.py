@@ -136,7 +136,7 @@ def test_forms_that_changed_over_versions(opset: int) -> None:
     by_input = opset >= 18
     if by_input:
         agree("ReduceMean", x | axes, opset=opset, constants=("axes",), keepdims=0)
-        agree("ReduceMax", x | axes, opset=opset, symbolic=True)
+        agree("ReduceMax", x | axes, opset=opset, symbolic=True, constants=("axes",))
     else:
         agree("ReduceMean", x, opset=opset, axes=[1, 2], keepdims=0)
         agree("ReduceMax", x, opset=opset, symbolic=True)
@@ -338,7 +338,8 @@ def test_every_importer_belongs_to_an_operator() -> None:
     from irc.compiler.frontends.onnx.ops import IMPORTERS
 
     known = {s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == ""}
-    own = {name for name in IMPORTERS if "::" not in name}
+    # onnxruntime writes this one of its own operators without a domain.
+    own = {n for n in IMPORTERS if "::" not in n} - {"SimplifiedLayerNormalization"}
     assert own <= known
     for name in own:
         first = min(

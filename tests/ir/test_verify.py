@@ -201,3 +201,25 @@ def test_facts_flow_on_where_they_become_better() -> None:
     assert str(graph.type(Value(3))) == "f32[...]"
     run(graph, rule("Reshape", skip))
     assert str(graph.type(Value(3))) == str(graph.type(Value(4))) == "f32[N, 3]"
+
+
+def test_rules_see_changes_further_away_than_the_neighbourhood() -> None:
+    """An Exp whose reader's reader became a Relu is asked again in the next sweep."""
+
+    def far(graph: Graph, node: int) -> Patch | None:
+        reader = graph.consumers(node)[0]
+        if not any(graph.op(n).kind == "Relu" for n in graph.consumers(reader)):
+            return None
+        patch = Patch()
+        return patch.replace(Value(node), patch.add(Sigmoid(), graph.input(node, 0)))
+
+    graph = parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["N", 3]} "x"
+%1 = Exp.1(%0)
+%2 = Negative.1(%1)
+%3 = Tanh.1(%2)
+%4 = Result.1(%3)
+""")
+    rules = (Rule("far", ("Exp",), far), Rule("near", ("Tanh",), swap(Relu())))  # type: ignore[arg-type]
+    trace = run(graph, Pass("p", lambda options: rules))
+    assert trace.hits() == {"near": 1, "far": 1}

@@ -239,6 +239,34 @@ def test_gelu_written_with_a_sigmoid() -> None:
     becomes(text, fuse_gelu, GELU.format("TANH"))
 
 
+def test_constants_of_other_functions() -> None:
+    """Near misses of the tanh form and of Swish."""
+    tanh = (
+        X
+        + HALF
+        + ONE
+        + TANH["k (x + c x^3)"]
+        + """
+%11 = Tanh.1(%10)
+%12 = Add.1(%11, %2)
+%13 = Multiply.1(%0, %1)
+%14 = Multiply.1(%13, %12)
+%15 = Result.1(%14)
+"""
+    )
+    stays(tanh.replace("0.044715", "0.05"), fuse_gelu, "the constants are not Gelu's")
+    swish = X + HALF + "%2 = Sigmoid.1(%0)\n%3 = Multiply.1(%0, %2)\n%4 = Multiply.1(%3, %1)\n"
+    found = run(swish + "%5 = Result.1(%4)", fuse_gelu)
+    assert [found.op(n).kind for n in found.order()][1:] == [
+        "Swish",
+        "Constant",
+        "Multiply",
+        "Result",
+    ]
+    scaled = X + HALF + "%2 = Sigmoid.1(%0)\n%3 = Multiply.1(%0, %1)\n%4 = Multiply.1(%3, %2)\n"
+    stays(scaled + "%5 = Result.1(%4)", fuse_gelu, "the product with the gate is scaled")
+
+
 def test_mish() -> None:
     text = X + "%1 = SoftPlus.4(%0)\n%2 = Tanh.1(%1)\n%3 = Multiply.1(%2, %0)\n%4 = Result.1(%3)"
     found = run(text, fuse_gelu)

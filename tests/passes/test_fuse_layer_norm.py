@@ -216,6 +216,37 @@ def test_refusals(before: str, tail: str, reason: str) -> None:
     stays(before + tail, fuse_layer_norm, reason)
 
 
+def test_a_scale_behind_the_bias_is_no_scale() -> None:
+    text = """
+%0 = Input(f32[N, 4])
+%1 = Const(f32[4] = 1, 2, 3, 4)
+%2 = LayerNorm.0(%0, _, %1)
+%3 = Multiply.1(%2, %1)
+%4 = Result.1(%3)
+"""
+    stays(text, fuse_layer_norm, None)
+
+
+def test_epsilon_outside_of_the_root_has_no_layer_norm() -> None:
+    text = """
+%0 = Input(f32[N, 4])
+%1 = Const(i64[1] = 1)
+%2 = MVN.6(%0, %1) {eps=0.5, eps_mode="OUTSIDE_SQRT"}
+%3 = Const(f32[4] = 1, 2, 3, 4)
+%4 = Multiply.1(%2, %3)
+%5 = Result.1(%4)
+"""
+    stays(text, fuse_layer_norm, None)
+    stays(
+        text.replace(', eps_mode="OUT', ', normalize_variance=false, eps_mode="IN'),
+        fuse_layer_norm,
+        None,
+    )
+    rms = RMS.replace("%6 = Add.1(%4, %5)\n%7 = Sqrt.1(%6)", "%6 = Sqrt.1(%4)\n%7 = Add.1(%6, %5)")
+    rms = rms.replace("Divide.1(%2, %7)", "Divide.1(%0, %7)")
+    stays(rms + "%9 = Result.1(%8)", fuse_layer_norm, "epsilon is added outside of the root")
+
+
 def test_different_axes_and_dropped_axes() -> None:
     text = WHOLE.replace("ReduceMean.1(%5, %1)", "ReduceMean.1(%5, %18)")
     text = text.replace("%6 =", "%18 = Const(i64[2] = 1, 2)\n%6 =") + "%13 = Result.1(%12)"

@@ -301,6 +301,31 @@ def test_two_factors_only_where_one_is_a_power_of_two() -> None:
     )
 
 
+def test_integer_factors_that_no_float_holds() -> None:
+    text = """
+%0 = Input(i64[2, 4])
+%1 = Const(i64[4, 3] = ~1)
+%2 = MatMul.1(%0, %1)
+%3 = Const(i64[] = 9007199254740993)
+%4 = Multiply.1(%2, %3)
+%5 = Result.1(%4)
+"""
+    stays(text, fuse_matmul_add, "the factor is too large to be exact")
+
+
+def test_a_factor_that_gives_the_addend_its_rank() -> None:
+    text = """
+%0 = Input(f32[N, 4])
+%1 = Const(f32[4, 3] = ~1)
+%2 = Input(f32[3])
+%3 = Const(f32[1, 1] = 2)
+%4 = Multiply.1(%2, %3)
+%5 = Gemm.0(%0, %1, %4)
+%6 = Result.1(%5)
+"""
+    stays(text, fuse_matmul_add, "the factor has a higher rank than the addend")
+
+
 def test_a_factor_of_zero_keeps_reading_the_addend() -> None:
     after = """
 %0 = Input(f32[N, 4]) "x"

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
 from typing import Any
+
+import irc
+import numpy as np
+import pytest
 
 HEADER = struct.Struct("<8sIIQQQ32s56x")
 
@@ -46,3 +51,42 @@ class Parts:
         digest = hashlib.sha256(text).digest()
         head = HEADER.pack(self.magic, self.version, 0, size, len(self.body), len(text), digest)
         return head + bytes(self.body[128:]) + text
+
+
+# A net small enough for every length of its artefact to be tried, and what goes in.
+X = np.array([[1, -2, 3], [0, 1, 2]], np.float32)
+# IRC_FUZZ=100 runs a hundred times as many mutations.
+MORE = int(os.environ.get("IRC_FUZZ", "1"))
+ENCODER: dict[str, Any] = {
+    "layers": 1,
+    "hidden": 16,
+    "heads": 2,
+    "intermediate": 24,
+    "vocab": 20,
+    "positions": 12,
+}
+
+
+def load(data: bytes) -> irc.CompiledModel:
+    return irc.CompiledModel.load(data)
+
+
+def uses_stored_plan(net: irc.CompiledModel) -> bool:
+    return net._entry is not None
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Equal types, shapes and bits."""
+    return len(a) == len(b) and all(
+        x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def refused(data: bytes, *words: str) -> irc.ArtifactError:
+    """The error that loading gives, which says all of these words."""
+    with pytest.raises(irc.ArtifactError) as caught:
+        load(data)
+    for word in words:
+        assert word in str(caught.value)
+    return caught.value

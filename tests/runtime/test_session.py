@@ -140,7 +140,7 @@ def test_two_bound_calls_and_runs_do_not_disturb_each_other(session: Session, n:
             [np.zeros(3, np.float32), np.zeros(4, np.float32)],
             ["'in1' has another shape", "axis 0 of input 'in1'", "got: [4]", "N is 3 (axis 0 of"],
         ),
-        ([np.zeros(3, np.float32), None], ["'in1' is not an array", "NoneType"]),
+        ([np.zeros(3, np.float32), None], ["'in1' is missing", "f32[N]"]),
     ],
 )
 def test_input_errors_say_what_and_which(session: Session, inputs: list, parts: list) -> None:

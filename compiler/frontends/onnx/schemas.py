@@ -69,7 +69,7 @@ class Signature:
 @functools.lru_cache(maxsize=2048)
 def signature(op_type: str, domain: str, opset: int) -> Signature | None:
     """The operator in that version of the operator set, or None where ONNX has none."""
-    schema = _schema(op_type, domain, opset)
+    schema = find_schema(op_type, domain, opset)
     if schema is None:
         return None
     formals = tuple(_formal(schema, parameter) for parameter in schema.inputs)
@@ -105,7 +105,8 @@ def check_opsets(versions: Mapping[str, int]) -> None:
         )
 
 
-def _schema(op_type: str, domain: str, opset: int) -> Any:
+def find_schema(op_type: str, domain: str, opset: int) -> Any:
+    """ONNX's definition of an operator in a version of its operator set, or None."""
     from onnx import defs
 
     try:
@@ -195,7 +196,7 @@ def attribute_defaults(op_type: str, domain: str, opset: int) -> dict[str, Attri
 
 def has_function(op_type: str, domain: str, opset: int) -> bool:
     """Whether ONNX defines an operator by a function, at least for some types."""
-    schema = _schema(op_type, domain, opset)
+    schema = find_schema(op_type, domain, opset)
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
@@ -205,7 +206,7 @@ def function_body(
     """The function by which ONNX defines a node's operator, if it does so for these types."""
     from onnx import FunctionProto
 
-    schema = _schema(node.op_type, domain, opset)
+    schema = find_schema(node.op_type, domain, opset)
     if schema is None:
         return None
     text: bytes = b""
@@ -215,7 +216,7 @@ def function_body(
     elif schema.has_context_dependent_function:
         version = _latest(schema.context_dependent_function_opset_versions, opset)
         if version is not None:
-            protos = [_type_proto(t).SerializeToString() for t in types]
+            protos = [type_proto(t).SerializeToString() for t in types]
             build = schema.get_context_dependent_function_with_opset_version
             try:
                 text = build(version, node.SerializeToString(), protos)
@@ -236,15 +237,21 @@ def _latest(versions: Any, opset: int) -> int | None:
     return max((v for v in listed if v <= opset), default=min(listed, default=None))
 
 
-def _type_proto(type_: Type | None) -> TypeProto:
+def dtype_of_name(name: str) -> DType | None:
+    """The element type that a schema calls so."""
+    return _DTYPES.get(name)
+
+
+def type_proto(type_: Type | None) -> TypeProto:
+    """A type as ONNX writes it; None is no type."""
     from onnx import TypeProto, helper
 
     if type_ is None:
         return TypeProto()
     if isinstance(type_, SequenceType):
-        return helper.make_sequence_type_proto(_type_proto(type_.element))
+        return helper.make_sequence_type_proto(type_proto(type_.element))
     if isinstance(type_, OptionalType):
-        return helper.make_optional_type_proto(_type_proto(type_.element))
+        return helper.make_optional_type_proto(type_proto(type_.element))
     shape = None if type_.shape is None else [_size(d) for d in type_.shape]
     return helper.make_tensor_type_proto(_DATA_TYPES.get(type_.dtype, 0), shape)
 

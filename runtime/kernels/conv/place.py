@@ -129,8 +129,6 @@ def taps_inside(
     f: Function, start: Value, data: Value, kernel: int, dilation: int
 ) -> tuple[Value, Value]:
     """[lo, hi) of the taps k for which start + k * dilation lies in [0, data)."""
-    if kernel == 1 and start.known is not None and data.known is not None:
-        return integer(0), integer(int(0 <= start.known < data.known))
     lo = f.ceil_div(f.smax(f.sub(0, start), 0), dilation)
     hi = f.ceil_div(f.smax(f.sub(data, start), 0), dilation)
     return lo, f.smin(hi, kernel)

@@ -6,8 +6,7 @@ own set of taps, so that paddings cost neither a copy nor a test. Pure functions
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....ir.specs import Size
 from ....ir.specs_conv import ConvSpec, Window
@@ -76,8 +75,6 @@ def three_axes(spec: ConvSpec) -> ConvSpec:
     def wide(strides: tuple[Size, ...]) -> tuple[Size, ...]:
         return (*strides[:2], *zeros, *strides[2:])
 
-    from dataclasses import replace
-
     return replace(
         spec,
         in_sizes=(*ones, *spec.in_sizes),
@@ -135,8 +132,3 @@ def _panels_outer(spec: ConvSpec, target: Target) -> bool:
 def outside(taps: Taps, tap: int, size: int) -> tuple[bool, ...]:
     """Which places of a tile meet the data at a tap."""
     return (True,) * size if taps is None else taps[tap]
-
-
-def total_taps(window: Window) -> int:
-    """Taps of a window."""
-    return math.prod(window.kernel)

@@ -26,9 +26,8 @@ from .dot import ROWS, dot_function
 from .epilogue import finish_function
 from .micro import Context, Shape
 from .packing import pack_a_function, pack_b_function
+from .shares import Bounds, split
 from .tiling import choose
-
-Bounds = tuple[Value, Value]
 
 # Bytes between what a streaming tile reads and what it fetches: about a memory latency's worth.
 _AHEAD = 2048
@@ -54,15 +53,6 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
             branch.else_()
             loops.tiles()
     return Kernel(symbol, module.text() + BRIEF, max(64, loops.scratch))
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """One worker's share: matrices, tiles of rows, panels, each [lo, hi)."""
-
-    batch: Bounds
-    tiles: Bounds
-    panels: Bounds
 
 
 @dataclass(frozen=True)
@@ -389,41 +379,3 @@ class Block:
         pace = f.udiv(row, f.smax(tiles, 1))
         following = f.add(f.mul(self.loops.k, row), f.mul(f.mul(down, self.depth), pace))
         return f.select(single, own, f.offset(b, following)), pace
-
-
-def split(
-    f: Function, counts: tuple[Value, Value, Value], entry: Entry, rows: int, panel_bytes: int
-) -> Ranges:
-    """This worker's share of (matrices, tiles, panels): the grid of workers with the least cost.
-
-    Cost of a share, in multiply-adds per step of K: its tiles, its strips of A once, and its
-    panels of B once, read from far away. Workers that the grid leaves over return.
-    """
-    batch, tiles, panels = counts
-    zero = integer(0)
-    whole = [(zero, batch), (zero, tiles), (zero, panels)]
-    bounds = [(f.var("i64", lo), f.var("i64", hi)) for lo, hi in whole]
-    with f.if_(f.icmp("sgt", entry.workers, 1)):
-        best, grid = f.var("i64", (1 << 62)), [f.var("i64", 1) for _ in counts]
-        with f.range(1, f.add(f.smin(entry.workers, f.smax(batch, 1)), 1), unroll=1) as x:
-            left = f.udiv(entry.workers, x)
-            with f.range(1, f.add(f.smin(left, f.smax(tiles, 1)), 1), unroll=1) as y:
-                z = f.smax(f.smin(f.udiv(left, y), panels), 1)
-                b, t, p = (f.ceil_div(c, d) for c, d in zip(counts, (x, y, z), strict=True))
-                work = f.add(f.mul(f.mul(t, p), 2 * rows), f.mul(t, rows))
-                cost = f.mul(b, f.add(work, f.mul(p, max(1, panel_bytes // 5))))
-                with f.if_(f.icmp("slt", cost, best.get())):
-                    best.set(cost)
-                    for g, v in zip(grid, (x, y, z), strict=True):
-                        g.set(v)
-        x, y, z = (g.get() for g in grid)
-        with f.if_(f.icmp("sge", entry.worker, f.mul(f.mul(x, y), z))):
-            f.ret(0)
-        rest = f.udiv(entry.worker, z)
-        ranks = (f.udiv(rest, y), f.urem(rest, y), f.urem(entry.worker, z))
-        for count, rank, of, (lo, hi) in zip(counts, ranks, (x, y, z), bounds, strict=True):
-            first, last = share(f, count, rank, of)
-            lo.set(first)
-            hi.set(last)
-    found = [(lo.get(), hi.get()) for lo, hi in bounds]
-    return Ranges(*found)

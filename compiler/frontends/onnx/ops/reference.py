@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from .....ir.graph import Value
 from .....ir.ops import OnnxNode as Reference
-from ..schemas import output_types, signature
+from ..output_types import output_types
+from ..schemas import signature
 
 if TYPE_CHECKING:
     from onnx import AttributeProto

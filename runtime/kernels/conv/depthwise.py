@@ -1,0 +1,228 @@
+"""Depthwise convolution: every channel has filters of its own, so vectors lie along channels.
+
+A task is one output row of one image and one vector of channels; the row is cut into tiles whose
+sums stay in registers. What neighbouring places read in common is loaded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir.specs import Size
+from ....ir.specs_conv import ConvSpec
+from ....ir.target import Target
+from ...codegen.emit import Function, Module, Variable
+from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
+from ...codegen.kernel import Kernel as Entry
+from ...codegen.values import ELEMENT, I64, Value, integer, vec
+from ..contract import Kernel
+from ..walk import load_part
+from .micro import Tile
+from .place import Context, Epilogue, Spot, places_inside, taps_inside
+from .tiling import known_axis, outside, three_axes
+
+_MOST = 14
+# Rows of more taps than this are a loop: written out, they would be long code of spilled sums.
+_WRITTEN = 8
+
+
+def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a depthwise convolution whose data has a channel stride of 1."""
+    module = Module(target)
+    wide = three_axes(spec)
+    g = Context(wide, target, module, target.lanes(spec.acc.bits))
+    out = INPLACE if spec.extras else WRITE
+    buffers = [READ, READ, *[READ_SHARED] * len(spec.extras), out]
+    entry = open_kernel(module, symbol, buffers, spec.dim_args)
+    _Loops(g, entry).run()
+    return Kernel(symbol, module.text())
+
+
+def tile_width(target: Target, taps: int) -> int:
+    """Places of a tile: their sums, one row's weights and two vectors of data fit the registers."""
+    return max(1, min(_MOST, target.registers - min(taps, _WRITTEN) - 2))
+
+
+class _Loops:
+    def __init__(self, g: Context, entry: Entry) -> None:
+        self.g, self.entry, self.f, self.spec = g, entry, entry.function, g.spec
+        f, spec = self.f, g.spec
+        self.frame = f.stack(max(8, g.frame_bytes))
+        for i, d in enumerate(entry.dims):
+            g.set_dim(f, self.frame, i, d)
+        self.out = [self.size(s) for s in spec.out_sizes]
+        self.data = [self.size(s) for s in spec.in_sizes]
+        self.pads = [self.size(s) for s in spec.window.pads]
+        self.pointers = [
+            f.at(p, self.size(o.offset), ELEMENT[o.dtype.value])
+            for p, o in zip(entry.buffers, spec.operands(), strict=True)
+        ]
+        self.most = tile_width(g.target, spec.window.kernel[2])
+        self.tiles: dict[Tile, Function] = {}
+
+    def size(self, size: Size) -> Value:
+        return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
+
+    def run(self) -> None:
+        f, g, spec, w = self.f, self.g, self.spec, self.spec.window
+        if any(s == 0 for s in (spec.batch, spec.groups, *spec.out_sizes)):
+            f.ret(0)
+            return
+        full, tail = divmod(spec.groups, g.lanes)
+        blocks = full + (tail > 0)
+        rows = f.mul(f.mul(self.size(spec.batch), self.out[0]), self.out[1])
+        lo, hi = share(f, f.mul(rows, blocks), self.entry.worker, self.entry.workers)
+        strides = [self.size(s) for s in spec.data.strides]
+        with f.range(lo, hi, unroll=1) as task:
+            unit, block = f.udiv(task, blocks), f.urem(task, blocks)
+            row, rest = f.urem(unit, self.out[1]), f.udiv(unit, self.out[1])
+            depth, batch = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
+            channel = f.mul(block, g.lanes)
+            at = f.add(f.mul(batch, strides[0]), channel)
+            taps: list[Value] = []
+            for axis, place in enumerate((depth, row, integer(0))):
+                start = f.sub(f.mul(place, w.strides[axis]), self.pads[axis])
+                at = f.add(at, f.mul(start, strides[2 + axis]))
+                if axis < 2:
+                    taps += taps_inside(
+                        f, start, self.data[axis], w.kernel[axis], w.dilations[axis]
+                    )
+            data = f.at(self.pointers[0], at, ELEMENT[spec.data.dtype.value])
+            size = w.kernel[0] * w.kernel[1] * w.kernel[2] * g.lanes
+            weights = f.at(
+                self.pointers[1], f.mul(block, size), ELEMENT[spec.weights.dtype.value]
+            )
+            place = (batch, channel, depth, row)
+            if full:
+                with f.if_(f.icmp("slt", block, full) if tail else True):
+                    self.columns(data, weights, taps, place, g.lanes)
+            if tail:
+                with f.if_(f.icmp("eq", block, full) if full else True):
+                    self.columns(data, weights, taps, place, tail)
+        f.ret(0)
+
+    def columns(
+        self,
+        data: Value,
+        weights: Value,
+        taps: Sequence[Value],
+        place: tuple[Value, ...],
+        channels: int,
+    ) -> None:
+        """The tiles of one row."""
+        f, w, out = self.f, self.spec.window, self.out[2]
+        known = known_axis(self.spec, 2, self.most)
+        every = integer(0), integer(w.kernel[2])
+
+        def call(tile: Tile, column: Value, across: tuple[Value, Value] = every) -> None:
+            self.call(tile, data, weights, (*taps, *across), (*place, column))
+
+        if known is not None:
+            for run in known:
+                tile = Tile(1, run.size, None, run.taps, channels)
+                with f.range(0, run.count, unroll=1) as i:
+                    call(tile, f.add(f.mul(i, run.size), run.start))
+            return
+        reach = (w.kernel[2] - 1) * w.dilations[2]
+        lo, hi = places_inside(f, out, self.data[2], self.pads[2], reach, w.strides[2])
+        tile = Tile(1, self.most, None, None, channels)
+        count = f.udiv(f.sub(hi, lo), self.most)
+        with f.range(0, count, unroll=1) as i:
+            call(tile, f.add(lo, f.mul(i, self.most)))
+        rest = f.add(lo, f.mul(count, self.most))
+        for begin, end in ((integer(0), lo), (rest, out)):
+            with f.range(begin, end, unroll=1) as q:
+                start = f.sub(f.mul(q, w.strides[2]), self.pads[2])
+                across = taps_inside(f, start, self.data[2], w.kernel[2], w.dilations[2])
+                call(Tile(1, 1, None, None, channels, ragged=True), q, across)
+
+    def call(
+        self,
+        tile: Tile,
+        data: Value,
+        weights: Value,
+        taps: tuple[Value, ...],
+        place: tuple[Value, ...],
+    ) -> None:
+        f, g, spec = self.f, self.g, self.spec
+        for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked, strict=True)):
+            at = integer(0)
+            for index, stride in zip(place, o.strides, strict=True):
+                at = f.add(at, f.mul(index, self.size(stride)))
+            g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
+        step = f.mul(self.size(spec.data.strides[4]), spec.window.strides[2])
+        data = f.at(data, f.mul(place[-1], step), ELEMENT[spec.data.dtype.value])
+        if tile not in self.tiles:
+            self.tiles[tile] = tile_function(g, tile)
+        f.call_function(self.tiles[tile], self.frame, data, weights, *taps)
+
+
+def tile_function(g: Context, tile: Tile) -> Function:
+    """tile(frame, data, weights, d0, d1, h0, h1, w0, w1), as of a direct convolution, of one
+    vector of channels."""
+    spec, w = g.spec, g.spec.window
+    f = g.module.function(
+        g.module.unique(f"tile_{tile.columns}"),
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
+        + [("ptr noalias readonly", "weights")]
+        + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p, (part,) = f.params, g.parts(f, tile.channels)
+    element, weight = ELEMENT[spec.data.dtype.value], ELEMENT[spec.weights.dtype.value]
+    spatial = [g.size(f, p["frame"], s) for s in spec.data.strides[2:]]
+    across = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
+    sums = [f.var(g.vector, 0) for _ in range(tile.columns)]
+
+    def load_weights(row: Value, kw: Value | int) -> Value:
+        at = f.at(row, f.mul(kw, g.lanes), weight)
+        return g.widen(f, f.load(vec(weight, g.lanes), at), spec.weights.dtype)
+
+    def load_data(row: Value, offset: Value | int) -> Value:
+        at = f.at(row, f.mul(offset, spatial[2]), element)
+        return g.widen(f, load_part(f, vec(element, g.lanes), at, part), spec.data.dtype)
+
+    def add(into: Variable, x: Value, y: Value) -> None:
+        into.set(g.multiply_add(f, x, y, into.get()))
+
+    def row(data: Value, weights: Value) -> None:
+        if tile.ragged or (w.kernel[2] > _WRITTEN and tile.column_taps is None):
+            lo, hi = (p["w0"], p["w1"]) if tile.ragged else (integer(0), integer(w.kernel[2]))
+            with f.range(lo, hi, unroll=1) as kw:
+                y = load_weights(weights, kw)
+                for i, into in enumerate(sums):
+                    offset = f.add(f.mul(kw, w.dilations[2]), i * w.strides[2])
+                    add(into, load_data(data, offset), y)
+            return
+        filters = [load_weights(weights, kw) for kw in range(w.kernel[2])]
+        pairs: dict[int, list[tuple[int, int]]] = {}
+        for kw in range(w.kernel[2]):
+            inside = outside(tile.column_taps, kw, tile.columns)
+            for i in range(tile.columns):
+                if inside[i]:
+                    at = i * w.strides[2] + kw * w.dilations[2]
+                    pairs.setdefault(at, []).append((i, kw))
+        for at in sorted(pairs):
+            x = load_data(data, at)
+            for i, kw in pairs[at]:
+                add(sums[i], x, filters[kw])
+
+    with f.range(p["d0"], p["d1"], unroll=1) as kd, f.range(p["h0"], p["h1"], unroll=1) as kh:
+        at = f.add(f.mul(kd, across[0]), f.mul(kh, across[1]))
+        taps = f.mul(f.add(f.mul(kd, w.kernel[1]), kh), w.kernel[2] * g.lanes)
+        row(f.at(p["data"], at, element), f.at(p["weights"], taps, weight))
+    epilogue = Epilogue(g, f, p["frame"])
+    epilogue.share([(0, part)])
+    if g.short:
+        for i, value in enumerate(sums):
+            epilogue.finish(value.get(), Spot(integer(0), integer(i), 0, part))
+        return f
+    align = g.lanes * g.bytes
+    buffer = f.stack(tile.columns * align)
+    for i, value in enumerate(sums):
+        f.store(value.get(), f.offset(buffer, i * align), align)
+    with f.range(0, tile.columns, unroll=1) as i:
+        value = f.load(g.vector, f.offset(buffer, f.mul(i, align)), align)
+        epilogue.finish(value, Spot(integer(0), i, 0, part))
+    return f

@@ -1,0 +1,203 @@
+"""Direct convolution: the loops around the register tile, and how workers share them.
+
+A unit is one tile of output rows of one image and group. Units times panels of weights are one
+list of tasks, panels outside or inside (tiling.py), of which each worker takes a contiguous part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ir.specs import Size
+from ....ir.specs_conv import ConvSpec
+from ....ir.target import Target
+from ....ir.tiles import packed_size
+from ...codegen.emit import Module
+from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
+from ...codegen.kernel import Kernel as Entry
+from ...codegen.values import ELEMENT, Value, integer
+from ..contract import Kernel
+from .micro import Micro, Tile
+from .place import Context, places_inside, taps_inside
+from .tiling import Run, choose, three_axes
+
+
+def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a direct convolution."""
+    module = Module(target)
+    wide = three_axes(spec)
+    cut = choose(wide, target)
+    g = Context(wide, target, module, cut.lanes)
+    out = INPLACE if spec.extras else WRITE
+    buffers = [READ, READ, *[READ_SHARED] * len(spec.extras), out]
+    entry = open_kernel(module, symbol, buffers, spec.dim_args)
+    _Loops(g, Micro(g, cut), entry).run()
+    return Kernel(symbol, module.text())
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Where a unit stands: image, group, first place of its rows; its data and its taps."""
+
+    batch: Value
+    group: Value
+    depth: Value
+    row: Value
+    data: Value
+    d: tuple[Value, Value]
+    h: tuple[Value, Value]
+
+
+class _Loops:
+    def __init__(self, g: Context, micro: Micro, entry: Entry) -> None:
+        self.g, self.micro, self.cut, self.entry = g, micro, micro.cut, entry
+        self.f, self.spec = entry.function, g.spec
+        f = self.f
+        self.frame = f.stack(max(8, g.frame_bytes))
+        for i, d in enumerate(entry.dims):
+            g.set_dim(f, self.frame, i, d)
+        self.out = [self.size(s) for s in self.spec.out_sizes]
+        self.data = [self.size(s) for s in self.spec.in_sizes]
+        self.pads = [self.size(s) for s in self.spec.window.pads]
+        self.pointers = [
+            f.at(p, self.size(o.offset), ELEMENT[o.dtype.value])
+            for p, o in zip(entry.buffers, self.spec.operands(), strict=True)
+        ]
+
+    def size(self, size: Size) -> Value:
+        return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
+
+    def run(self) -> None:
+        f, spec, cut = self.f, self.spec, self.cut
+        if any(s == 0 for s in (spec.batch, spec.groups, spec.outputs, *spec.out_sizes)):
+            f.ret(0)
+            return
+        row_tiles = (
+            self.out[1] if cut.rows is None else integer(sum(r.count for r in cut.rows))
+        )
+        images = f.mul(self.size(spec.batch), spec.groups)
+        units = f.mul(f.mul(images, self.out[0]), row_tiles)
+        lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)
+        with f.range(lo, hi, unroll=1) as task:
+            if cut.panels_outer:
+                panel, unit = f.udiv(task, units), f.urem(task, units)
+            else:
+                unit, panel = f.udiv(task, cut.panels), f.urem(task, cut.panels)
+            tile, rest = f.urem(unit, row_tiles), f.udiv(unit, row_tiles)
+            depth, image = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
+            batch, group = f.udiv(image, spec.groups), f.urem(image, spec.groups)
+            self.rows(tile, lambda run, row: self.unit(batch, group, depth, row, run, panel))
+        f.ret(0)
+
+    def rows(self, tile: Value, visit: Callable[[Run | None, Value], None]) -> None:
+        """The run that a tile of rows belongs to, and its first row."""
+        f, runs = self.f, self.cut.rows
+        if runs is None:
+            visit(None, tile)
+            return
+        first = 0
+        for run in runs:
+            # Tiles of one run alone need no test.
+            inside = f.icmp("ult", f.sub(tile, first), run.count) if len(runs) > 1 else True
+            with f.if_(inside):
+                visit(run, f.add(f.mul(f.sub(tile, first), run.size), run.start))
+            first += run.count
+
+    def unit(
+        self,
+        batch: Value,
+        group: Value,
+        depth: Value,
+        row: Value,
+        run: Run | None,
+        panel: Value,
+    ) -> None:
+        f, spec, w = self.f, self.spec, self.spec.window
+        strides = [self.size(s) for s in spec.data.strides]
+        at = f.add(f.mul(batch, strides[0]), f.mul(f.mul(group, spec.channels), strides[1]))
+        starts: list[Value] = []
+        for axis, place in enumerate((depth, row, integer(0))):
+            start = f.sub(f.mul(place, w.strides[axis]), self.pads[axis])
+            at = f.add(at, f.mul(start, strides[2 + axis]))
+            starts.append(start)
+        d = taps_inside(f, starts[0], self.data[0], w.kernel[0], w.dilations[0])
+        h = integer(0), integer(w.kernel[1])
+        if run is None or run.size == 1:
+            h = taps_inside(f, starts[1], self.data[1], w.kernel[1], w.dilations[1])
+        data = f.at(self.pointers[0], at, ELEMENT[spec.data.dtype.value])
+        here = _Row(batch, group, depth, row, data, d, h)
+        full, tail = divmod(spec.outputs, self.cut.nr)
+        if full:
+            with f.if_(f.icmp("slt", panel, full) if tail else True):
+                self.columns(here, run, panel, self.cut.nr)
+        if tail:
+            with f.if_(f.icmp("eq", panel, full) if full else True):
+                self.columns(here, run, panel, tail)
+
+    def columns(self, here: _Row, run: Run | None, panel: Value, channels: int) -> None:
+        """All tiles of one row of tiles and one panel."""
+        f, spec, cut = self.f, self.spec, self.cut
+        _, k, n = spec.matrices
+        at = f.mul(here.group, packed_size(k, n, cut.nr))
+        at = f.add(at, f.mul(panel, k * cut.nr))
+        weights = f.at(self.pointers[1], at, ELEMENT[spec.weights.dtype.value])
+        channel = f.add(f.mul(here.group, spec.outputs), f.mul(panel, cut.nr))
+        # A single row takes its taps at run time.
+        alone = run is None or run.size == 1
+        rows, taps = (1, None) if run is None or alone else (run.size, run.taps)
+
+        def call(tile: Tile, column: Value, w: tuple[Value, Value] | None = None) -> None:
+            self.call(here, tile, column, weights, channel, w)
+
+        if cut.columns is not None:
+            for c in cut.columns:
+                tile = Tile(rows, c.size, taps, c.taps, channels)
+                with f.range(0, c.count, unroll=1) as i:
+                    call(tile, f.add(f.mul(i, c.size), c.start))
+            return
+        self.loose_columns(channels, call)
+
+    def loose_columns(self, channels: int, call: Callable[..., None]) -> None:
+        """A row whose length is read at run time: edges place by place, between them tiles."""
+        f, w, out = self.f, self.spec.window, self.out[2]
+        reach = (w.kernel[2] - 1) * w.dilations[2]
+        lo, hi = places_inside(f, out, self.data[2], self.pads[2], reach, w.strides[2])
+
+        def edge(begin: Value, end: Value) -> None:
+            with f.range(begin, end, unroll=1) as q:
+                start = f.sub(f.mul(q, w.strides[2]), self.pads[2])
+                taps = taps_inside(f, start, self.data[2], w.kernel[2], w.dilations[2])
+                call(Tile(1, 1, None, None, channels, ragged=True), q, taps)
+
+        edge(integer(0), lo)
+        begin, width = lo, self.cut.most
+        while width:
+            count = f.udiv(f.sub(hi, begin), width)
+            tile = Tile(1, width, None, None, channels)
+            with f.range(0, count, unroll=1) as i:
+                call(tile, f.add(begin, f.mul(i, width)))
+            begin = f.add(begin, f.mul(count, width))
+            width = max(1, width * 5 // 12) if width > 1 else 0
+        edge(hi, out)
+
+    def call(
+        self,
+        here: _Row,
+        tile: Tile,
+        column: Value,
+        weights: Value,
+        channel: Value,
+        w: tuple[Value, Value] | None,
+    ) -> None:
+        f, g, spec = self.f, self.g, self.spec
+        for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked, strict=True)):
+            at = integer(0)
+            place = (here.batch, channel, here.depth, here.row, column)
+            for index, stride in zip(place, o.strides, strict=True):
+                at = f.add(at, f.mul(index, self.size(stride)))
+            g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
+        step = f.mul(self.size(spec.data.strides[4]), spec.window.strides[2])
+        data = f.at(here.data, f.mul(column, step), ELEMENT[spec.data.dtype.value])
+        lo, hi = w if w is not None else (integer(0), integer(spec.window.kernel[2]))
+        f.call_function(self.micro.tile(tile), self.frame, data, weights, *here.d, *here.h, lo, hi)

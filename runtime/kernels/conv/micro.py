@@ -1,0 +1,216 @@
+"""The register tile of a direct convolution: places x output channels, summed over taps and input
+channels in vector registers.
+
+Per tap and channel: one broadcast of the data per place, one vector of weights per register of
+output channels, one multiply-add for each pair. Neighbouring places of a row read overlapping data;
+LLVM must not see that, or it keeps what it has read in registers that the sums need. So the taps of
+a row are a loop, and where they are written out, the address is hidden from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....ir.specs import Size
+from ...codegen.emit import Function, Variable
+from ...codegen.values import ELEMENT, I64, PTR, Value, integer, vec
+from .place import Context, Epilogue, Spot
+from .tiling import Cut, Taps, outside
+
+# Channels per turn of the innermost loop; up to twice as many are written out without a loop.
+_UNROLL = 4
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`rows` x `columns` places, of which `row_taps` and `column_taps` say what meets the data.
+    One row alone takes its taps at run time; `ragged`: so does its one column."""
+
+    rows: int
+    columns: int
+    row_taps: Taps
+    column_taps: Taps
+    channels: int
+    ragged: bool = False
+
+
+class Micro:
+    """Makes the functions of tiles, each at its first use."""
+
+    def __init__(self, g: Context, cut: Cut) -> None:
+        self.g, self.cut = g, cut
+        self._tiles: dict[Tile, Function] = {}
+        self._finish: dict[int, Function] = {}
+
+    def tile(self, tile: Tile) -> Function:
+        """tile(frame, data, weights, d0, d1, h0, h1, w0, w1): `data` is where tap 0 of the first
+        place lies, [d0, d1) and so on are the taps inside the data."""
+        if tile not in self._tiles:
+            self._tiles[tile] = self._make(tile)
+        return self._tiles[tile]
+
+    def _make(self, tile: Tile) -> Function:
+        g = self.g
+        f = g.module.function(
+            g.module.unique(f"tile_{tile.rows}x{tile.columns}"),
+            [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
+            + [("ptr noalias readonly", "weights")]
+            + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")],
+            attributes="nounwind noinline",
+            linkage="internal",
+        )
+        parts = g.parts(f, tile.channels)
+        places = [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
+        sums = {place: [f.var(g.vector, 0) for _ in parts] for place in places}
+        _Sum(self, f, tile, sums).run()
+        frame = f.params["frame"]
+        spots = [(v * g.lanes, part) for v, part in enumerate(parts)]
+        if g.short:
+            epilogue = Epilogue(g, f, frame)
+            epilogue.share(spots)
+            for (r, q), row in sums.items():
+                for s, (c, part) in zip(row, spots, strict=True):
+                    epilogue.finish(s.get(), Spot(integer(r), integer(q), c, part))
+            return f
+        align = g.lanes * g.bytes
+        buffer = f.stack(len(places) * len(parts) * align)
+        for i, place in enumerate(places):
+            for v, s in enumerate(sums[place]):
+                f.store(s.get(), f.offset(buffer, (i * len(parts) + v) * align), align)
+        f.call_function(
+            self.finish(tile.channels), frame, buffer, integer(tile.rows), integer(tile.columns)
+        )
+        return f
+
+    def finish(self, channels: int) -> Function:
+        """finish(frame, buffer, rows, columns): the epilogue of a tile's sums, place by place."""
+        g = self.g
+        if channels in self._finish:
+            return self._finish[channels]
+        f = g.module.function(
+            g.module.unique("finish"),
+            [("ptr noalias", "frame"), ("ptr noalias readonly", "buffer")]
+            + [(I64, "rows"), (I64, "columns")],
+            attributes="nounwind noinline",
+            linkage="internal",
+        )
+        p, parts = f.params, g.parts(f, channels)
+        epilogue = Epilogue(g, f, p["frame"])
+        spots = [(v * g.lanes, part) for v, part in enumerate(parts)]
+        epilogue.share(spots)
+        align = g.lanes * g.bytes
+        with (
+            f.range(0, p["rows"], unroll=1) as r,
+            f.range(0, p["columns"], unroll=1) as q,
+        ):
+            place = f.add(f.mul(r, p["columns"]), q)
+            at = f.offset(p["buffer"], f.mul(place, len(parts) * align))
+            for v, (c, part) in enumerate(spots):
+                value = f.load(g.vector, f.offset(at, v * align), align)
+                epilogue.finish(value, Spot(r, q, c, part))
+        self._finish[channels] = f
+        return f
+
+
+class _Sum:
+    """Writes the loops over the taps and channels of one tile."""
+
+    def __init__(
+        self, micro: Micro, f: Function, tile: Tile, sums: dict[tuple[int, int], list[Variable]]
+    ) -> None:
+        self.f, self.g, self.tile, self.sums = f, micro.g, tile, sums
+        spec, frame = self.g.spec, f.params["frame"]
+        self.nr = micro.cut.nr
+        self.element = ELEMENT[spec.data.dtype.value]
+        self.weight = ELEMENT[spec.weights.dtype.value]
+        self.channel: Size = spec.data.strides[1]
+        strides = [self.g.size(f, frame, s) for s in spec.data.strides[1:]]
+        self.step, *spatial = strides
+        w = spec.window
+        # Elements from one tap to the next, and from one place to the next.
+        self.taps = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
+        self.places = [f.mul(s, d) for s, d in zip(spatial, w.strides, strict=True)]
+        self.row = w.kernel[2] * spec.channels * self.nr  # weights of one row of taps
+
+    def run(self) -> None:
+        f, p, w = self.f, self.f.params, self.g.spec.window
+        plane = w.kernel[1] * self.row
+        with f.range(p["d0"], p["d1"], unroll=1) as kd:
+            data = f.at(p["data"], f.mul(kd, self.taps[0]), self.element)
+            weights = f.at(p["weights"], f.mul(kd, plane), self.weight)
+            if self.tile.rows == 1:
+                with f.range(p["h0"], p["h1"], unroll=1) as kh:
+                    self.taps_of_row(kh, data, weights, (True,))
+            elif self.tile.row_taps is None:
+                with f.range(0, w.kernel[1], unroll=1) as kh:
+                    self.taps_of_row(kh, data, weights, (True,) * self.tile.rows)
+            else:
+                for kh in range(w.kernel[1]):
+                    self.taps_of_row(integer(kh), data, weights, self.tile.row_taps[kh])
+
+    def taps_of_row(
+        self, kh: Value, data: Value, weights: Value, rows: tuple[bool, ...]
+    ) -> None:
+        f, w, tile = self.f, self.g.spec.window, self.tile
+        if not any(rows):
+            return
+        data = f.at(data, f.mul(kh, self.taps[1]), self.element)
+        weights = f.at(weights, f.mul(kh, self.row), self.weight)
+        channels, width = self.g.spec.channels, w.kernel[2]
+        lo: Value | int = f.params["w0"] if tile.ragged else 0
+        hi: Value | int = f.params["w1"] if tile.ragged else width
+        if tile.column_taps is None:
+            keep = [(r, q) for r, q in self.sums if rows[r]]
+            dense = self.taps[2].known == channels * (self.step.known or 0)
+            if dense and not tile.ragged:
+                # The taps of a row and their channels are one run, in data and weights alike.
+                distinct = self.places[2].known or 1
+                self.depth(data, weights, width * channels, keep, distinct)
+                return
+            with f.range(lo, hi, unroll=1) as kw:
+                at = f.at(data, f.mul(kw, self.taps[2]), self.element)
+                to = f.at(weights, f.mul(kw, channels * self.nr), self.weight)
+                self.depth(at, to, channels, keep, 2 * _UNROLL)
+            return
+        for kw in range(width):
+            inside = outside(tile.column_taps, kw, tile.columns)
+            keep = [(r, q) for r, q in self.sums if rows[r] and inside[q]]
+            if keep:
+                at = f.at(data, f.mul(self.taps[2], kw), self.element)
+                to = f.at(weights, kw * channels * self.nr, self.weight)
+                self.depth(at, to, channels, keep, 2 * _UNROLL)
+
+    def depth(
+        self, data: Value, weights: Value, count: int, keep: list[tuple[int, int]], apart: int
+    ) -> None:
+        """`count` steps: channels of one tap, or taps and channels that are one run. So many
+        steps as `apart` says read no element twice."""
+        f, g = self.f, self.g
+        vectors = len(next(iter(self.sums.values())))
+        kind = vec(self.weight, g.lanes)
+        # Hidden: places overlap across taps.
+        data = f.assembly(PTR, "", "=r,0", data)
+
+        def step(k: Value) -> None:
+            at = f.at(data, f.mul(k, self.step), self.element)
+            row = f.at(weights, f.mul(k, self.nr), self.weight)
+            right = [
+                g.widen(
+                    f, f.load(kind, f.at(row, v * g.lanes, self.weight)), g.spec.weights.dtype
+                )
+                for v in range(vectors)
+            ]
+            for r, q in keep:
+                place = f.add(f.mul(self.places[1], r), f.mul(self.places[2], q))
+                x = f.load(self.element, f.at(at, place, self.element))
+                x = f.splat(g.widen(f, x, g.spec.data.dtype), g.lanes)
+                for y, s in zip(right, self.sums[r, q], strict=True):
+                    s.set(g.multiply_add(f, x, y, s.get()))
+
+        unroll = min(_UNROLL, apart)
+        whole = 0 if count <= min(2 * _UNROLL, apart) else count // unroll * unroll
+        with f.range(0, whole, unroll, unroll=1) as k:
+            for u in range(unroll):
+                step(f.add(k, u))
+        for k in range(whole, count):
+            step(integer(k))
