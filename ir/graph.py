@@ -66,9 +66,17 @@ class Graph:
         self.results: list[int] = []
         self.sinks: list[int] = []
         self.rt_info: dict[str, Any] = {}
-        self._g: Any = nx.MultiDiGraph()
+        self._bind(nx.MultiDiGraph())
         self._next = 0
         self._order: list[int] | None = None
+
+    def _bind(self, graph: Any) -> None:
+        """Take a networkx graph as ours. Reading goes through its plain dicts: the views that
+        networkx puts before them would be half of the compiler's time."""
+        self._g = graph
+        self._node: dict[int, dict[str, Node]] = graph._node
+        self._pred: dict[int, dict[int, dict[int, dict[str, int]]]] = graph._pred
+        self._succ: dict[int, dict[int, dict[int, dict[str, int]]]] = graph._succ
 
     def __len__(self) -> int:
         return len(self._g)
@@ -126,20 +134,19 @@ class Graph:
 
     def node(self, node: int) -> Node:
         """The record of a node."""
-        return self._g.nodes[node]["node"]
+        return self._node[node]["node"]
 
     def op(self, node: int) -> Op:
         """The operation of a node."""
-        return self._g.nodes[node]["node"].op
+        return self._node[node]["node"].op
 
     def ids(self) -> list[int]:
         """All node ids, ascending (not an execution order)."""
-        return sorted(self._g.nodes)
+        return sorted(self._node)
 
     def inputs(self, node: int) -> list[Value | None]:
         """What a node reads, by port; None where an optional input is absent."""
-        # The plain dict behind the view: this is the most called method of the compiler.
-        edges: dict[int, dict[int, dict[str, int]]] = self._g._pred[node]
+        edges = self._pred[node]
         found: dict[int, Value] = {}
         for producer, keyed in edges.items():
             for port, data in keyed.items():
@@ -156,22 +163,22 @@ class Graph:
         """Who reads a value, sorted."""
         return sorted(
             Use(consumer, port)
-            for consumer, keyed in self._g.succ[value.node].items()
+            for consumer, keyed in self._succ[value.node].items()
             for port, data in keyed.items()
             if data["out"] == value.port
         )
 
     def has_uses(self, node: int) -> bool:
         """Whether any output of the node is read."""
-        return bool(self._g.succ[node])
+        return bool(self._succ[node])
 
     def consumers(self, node: int) -> list[int]:
         """Nodes that read any output of the node, sorted."""
-        return sorted(self._g.succ[node])
+        return sorted(self._succ[node])
 
     def producers(self, node: int) -> list[int]:
         """Nodes that the node reads, sorted."""
-        return sorted(self._g.pred[node])
+        return sorted(self._pred[node])
 
     def type(self, value: Value) -> Type:
         """The type of a value; the graph has been inferred."""
@@ -196,10 +203,10 @@ class Graph:
         order, not on the order of insertion: depth first from results and sinks; then what no
         root reaches, by id. Cycles are `verify`'s to report; here their nodes come out once."""
         if self._order is None:
-            pred = self._g.pred
+            pred = self._pred
             done: set[int] = set()
             order: list[int] = []
-            rest = [n for n in self.ids() if n not in self._g or not self._g.succ[n]]
+            rest = [n for n in self.ids() if n not in self._g or not self._succ[n]]
             for root in (*self.parameters, *self.results, *self.sinks, *rest, *self.ids()):
                 if root in done:
                     continue
@@ -234,7 +241,6 @@ class Graph:
     def copy(self) -> Graph:
         """A graph of its own that shares operations, types and constant data."""
         other = Graph(self.name)
-        other._g = nx.MultiDiGraph()
         for i, data in self._g.nodes(data=True):
             n: Node = data["node"]
             twin = Node(n.op, n.name, n.origin, list(n.types), list(n.known), list(n.names))
