@@ -14,7 +14,6 @@ from .compiled import CompiledModel
 from .compiler.model import Model, PortInfo, Source, read_model, save_model
 from .compiler.options import PRECISIONS, Options, Shapes
 from .ir.errors import UsageError
-from .ir.types import OptionalType
 
 __all__ = [
     "BoundCall",
@@ -52,7 +51,7 @@ def compile_model(
     """
     if precision not in (None, *PRECISIONS):
         raise UsageError("unknown precision", got=precision, expected=" or ".join(PRECISIONS))
-    if _is_artifact(source):
+    if not isinstance(source, Model) and _is_artifact(source):
         return CompiledModel.load(
             source,
             precision=precision,
@@ -67,6 +66,14 @@ def compile_model(
     checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
     options = Options(precision=precision or "f32", verify=checked)
     return CompiledModel(model, options, num_threads, shapes=shapes, max_memory=max_memory)
+
+
+def _is_artifact(source: Any) -> bool:
+    if isinstance(source, bytes | bytearray | memoryview):
+        from .runtime.container import MAGIC
+
+        return bytes(source[: len(MAGIC)]) == MAGIC
+    return isinstance(source, str | os.PathLike) and Path(source).suffix.lower() == ".irc"
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from .ir.errors import InputError
 from .ir.plan import PlanPort
+from .ir.types import OptionalType
 
 
 class Outputs(tuple[Any, ...]):
@@ -56,6 +57,8 @@ class PortTable:
     def inputs(self, given: Any, named: Mapping[str, Any]) -> list[Any]:
         """One value, a list in order, or a mapping by name; or `named`: the values in order.
         InputError for a missing or unknown name, or a wrong number."""
+        if given is None:
+            given, named = named, {}
         if type(given) is dict and not named and len(given) == self._count:
             try:
                 return [given[n] for n in self._first]
@@ -63,7 +66,7 @@ class PortTable:
                 pass  # by other names, or unknown ones: below
         if isinstance(given, Mapping):
             named = {**given, **named} if named else given
-        elif given is not None:
+        else:
             listed = list(given) if isinstance(given, list | tuple) else [given]
             if named or len(listed) != len(self._ports):
                 raise InputError(
@@ -74,7 +77,8 @@ class PortTable:
             return listed
         values = self._by_name(named)
         for value, port in zip(values, self._ports, strict=True):
-            if value is None:
+            # None is a value of an optional input: that it holds none.
+            if value is None and not isinstance(port.type, OptionalType):
                 what = f"{self._kind} {port.name!r} is missing"
                 raise InputError(what, expected=str(port.type))
         return values

@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 class CompiledModel:
     """A model ready to run on this machine; call it like a function.
 
-    Calls are thread-safe. `inputs` and `outputs` describe the ports, `plan` what runs, `trace`
-    what the passes did, `report()` how it runs.
+    Calls are thread-safe, work in forked children, and neither keep nor write their inputs.
+    `inputs` and `outputs` describe the ports, `plan` what runs, `trace` what the passes did,
+    `report()` how it runs. Pickled, it is its artefact: code is made (or found in the cache) and
+    threads are counted where it is unpickled. `close()`, or the end of a `with` block, gives
+    memory back.
     """
 
     def __init__(
@@ -56,8 +59,9 @@ class CompiledModel:
         self._stored: Artifact | None = None
         self._entry: PlanEntry | None = None
         self.trace: Trace | None = None
-        plan, self._weights = lower(self.graph, host_target(), options)
-        self._start(plan, self._weights, num_threads, max_memory)
+        plan, weights = lower(self.graph, host_target(), options)
+        self._weights: Mapping[int, np.ndarray[Any, Any]] = weights
+        self._start(plan, weights, num_threads, max_memory)
 
     def _start(
         self,
@@ -73,20 +77,34 @@ class CompiledModel:
         from .runtime.session import Session
 
         self.plan: Plan = plan
-        self.program: Program = build_program(
+        program = build_program(
             plan, weights, host_target(), code_cache=default_cache(), constants=constants
         )
-        self.session = Session(self.program, num_threads=num_threads, max_memory=max_memory)
-        self._inputs = {n: i for i, p in enumerate(plan.inputs) for n in (p.name, *p.names)}
-        self._outputs = {n: i for i, p in enumerate(plan.outputs) for n in (p.name, *p.names)}
-        self._run = self.session.run
-        self._count = len(plan.inputs)
+        session = Session(program, num_threads=num_threads, max_memory=max_memory)
+        self._session: Session | None = session
+        self._limits = (num_threads, max_memory)
+        inputs, self._given = PortTable(plan.inputs, "input"), PortTable(plan.outputs, "output")
+        self._run, self._ordered = session.run, inputs.inputs
+        self._show = outputs_type(self._given.names)
+
+    @property
+    def session(self) -> Session:
+        """The runtime's side. ExecutionError once the model is closed."""
+        if self._session is None:
+            raise ExecutionError("the model is closed", fix="compile or load it again")
+        return self._session
+
+    @property
+    def program(self) -> Program:
+        """Machine code and constants. ExecutionError once the model is closed."""
+        return self.session.program
 
     @property
     def model(self) -> Model:
         """The model that was compiled; of an artefact, its portable graph, read when asked for."""
         if self._model is None:
-            assert self._stored is not None
+            if self._stored is None:
+                raise ExecutionError("the model is closed", fix="compile or load it again")
             self._model = _stored_model(self._stored)
         return self._model
 
@@ -114,42 +132,69 @@ class CompiledModel:
     def _info(port: PlanPort) -> PortInfo:
         return describe_port(port.name, port.names, port.type)
 
-    def __call__(self, inputs: Any = None, /, **named: Any) -> Outputs:
+    def __call__(self, inputs: Any = None, /, *, out: Any = None, **named: Any) -> Outputs:
         """Run. `inputs`: one array, a list in order, or a mapping by name; or keyword arguments.
 
-        Returns fresh arrays. Raises InputError for a missing, unknown or unfitting input.
+        Any array with the right element type and shape will do: NumPy's, of whatever strides and
+        byte order, or one that speaks DLPack, the array interface or the buffer protocol (torch
+        tensors, for one). Returns fresh arrays, or those given as `out` (one array, a list in
+        order or a mapping by name; None for a fresh one), which may be inputs, too. (An input that
+        is called "out" goes into a mapping.)
+
+        Raises InputError for a missing, unknown or unfitting input or output array.
         """
-        return Outputs(self._run(self._ordered(inputs, named)), self._outputs)
+        if out is None:
+            return self._show(self._run(self._ordered(inputs, named)))
+        values = self._ordered(inputs, named)
+        return self._show(self.session.run_into(values, self._given.given(out)))
 
     def bind(self, inputs: Any = None, /, **named: Any) -> BoundCall:
-        """Fix the input arrays and output buffers; the result is called without arguments."""
-        return BoundCall(self.session.bind(self._ordered(inputs, named)), self._outputs)
+        """Fix the input arrays and output buffers; the result is called without arguments.
 
-    def _ordered(self, inputs: Any, named: Mapping[str, Any]) -> list[Any]:
-        if isinstance(inputs, Mapping):
-            named = {**inputs, **named} if named else inputs
-        elif inputs is not None:
-            listed = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
-            if named or len(listed) != self._count:
-                raise InputError(
-                    "the number of inputs is wrong",
-                    got=len(listed) + len(named),
-                    expected=f"{self._count}: {', '.join(p.name for p in self.plan.inputs)}",
-                )
-            return listed
-        values: list[Any] = [None] * self._count
-        for name, value in named.items():
-            at = self._inputs.get(name)
-            if at is None:
-                raise InputError("unknown input", got=name, expected=self._input_names())
-            values[at] = value
-        for value, port in zip(values, self.plan.inputs, strict=True):
-            if value is None and not isinstance(port.type, OptionalType):
-                raise InputError("an input is missing", where=port.name, expected=str(port.type))
-        return values
+        Each call reads the arrays as they are then and returns the same output arrays,
+        overwritten. Nothing is allocated. It works on after the model is closed.
+        """
+        return self.session.bind(self._ordered(inputs, named), self._show)
 
-    def _input_names(self) -> str:
-        return ", ".join(p.name for p in self.plan.inputs) or "no inputs"
+    def profile(self, inputs: Any = None, /, **named: Any) -> list[StepTime]:
+        """One run, each step timed on its own: what it is, which of the model's operations it
+        computes, seconds."""
+        return self.session.profile(self._ordered(inputs, named))
+
+    def stats(self) -> Stats:
+        """What the model holds: threads, bytes of constants and arenas, kernels, shapes seen."""
+        return self.session.stats()
+
+    def close(self) -> None:
+        """Give code, weights and arenas back; calls from now on raise ExecutionError.
+
+        Calls that are running in other threads finish, bound calls go on while they live. Closing
+        twice is no error.
+        """
+        if self._session is None:
+            return
+        self._session.close()
+        self._session = self._model = self._stored = self._entry = None
+        self._weights = {}
+        self._run = self._run_closed
+        self.__dict__.pop("graph", None)
+
+    def _run_closed(self, inputs: Sequence[Any]) -> list[Any]:
+        return self.session.run(inputs)
+
+    def __enter__(self) -> CompiledModel:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        stream = io.BytesIO()
+        self._write(stream)
+        content = stream.getbuffer() if protocol.__index__() >= 5 else stream.getvalue()
+        # Protocol 5 lets Ray, Dask and others move the weights without another copy.
+        data = pickle.PickleBuffer(content) if isinstance(content, memoryview) else content
+        return _unpickle, (data, *self._limits)
 
     def report(self) -> str:
         """How the model runs: steps, kernels, precision, and every step outside native code."""
@@ -164,29 +209,33 @@ class CompiledModel:
         the same model with other options, whose plans are stored with it.
         """
         from .compiler.export.files import replacing
+
+        _ = self.session  # a closed model has nothing to write
+        with replacing(Path(path)) as (stream,):
+            self._write(stream, also)
+
+    def _write(self, stream: BinaryIO, also: Sequence[CompiledModel] = ()) -> None:
+        """The artefact onto a seekable stream."""
         from .compiler.export.xml import write_net
         from .runtime.artifact_writer import StoredPlan, stored_plan, write_artifact
         from .runtime.machine import host_target
 
         stored = self._stored
-        with replacing(Path(path)) as (stream,):
-            if stored is not None and self._entry is not None and not also:
-                stored.copy_to(stream)
-                return
-            plans = [
-                StoredPlan(n._recipe, host_target(), n.plan, n._arrays()) for n in (self, *also)
-            ]
-            known = [(p.options, p.target) for p in plans]
-            if stored is not None:  # plans for other machines and options stay with the model
-                for entry in stored.plans:
-                    if (entry.options, entry.target) not in known:
-                        plans.append(stored_plan(stored, entry))
+        if stored is not None and self._entry is not None and not also:
+            stored.copy_to(stream)
+            return
+        plans = [StoredPlan(n._recipe, host_target(), n.plan, n._arrays()) for n in (self, *also)]
+        known = [(p.options, p.target) for p in plans]
+        if stored is not None:  # plans for other machines and options stay with the model
+            for entry in stored.plans:
+                if (entry.options, entry.target) not in known:
+                    plans.append(stored_plan(stored, entry))
 
-            def write_graph(to: BinaryIO) -> tuple[str, Any]:
-                text, weights = write_net(self.model.graph, to, dialect=True)
-                return text, weights.find
+        def write_graph(to: BinaryIO) -> tuple[str, Any]:
+            text, weights = write_net(self.model.graph, to, dialect=True)
+            return text, weights.find
 
-            write_artifact(stream, write_graph, self._recipe, plans)
+        write_artifact(stream, write_graph, self._recipe, plans)
 
     @property
     def _recipe(self) -> dict[str, Any]:
@@ -201,7 +250,7 @@ class CompiledModel:
     @classmethod
     def load(
         cls,
-        source: str | os.PathLike[str] | bytes,
+        source: str | os.PathLike[str] | bytes | bytearray | memoryview,
         *,
         precision: str | None = None,
         num_threads: int | None = None,
@@ -240,15 +289,13 @@ class CompiledModel:
         return net
 
     def __repr__(self) -> str:
-        return f"<irc.CompiledModel {self.plan.name!r}: {len(self.plan.kernel_steps())} kernels>"
+        state = "closed" if self._session is None else f"{len(self.plan.kernel_steps())} kernels"
+        return f"<irc.CompiledModel {self.plan.name!r}: {state}>"
 
 
-def _is_artifact(source: Any) -> bool:
-    if isinstance(source, bytes | bytearray | memoryview):
-        from .runtime.container import MAGIC
-
-        return bytes(source[: len(MAGIC)]) == MAGIC
-    return isinstance(source, str | os.PathLike) and Path(source).suffix.lower() == ".irc"
+def _unpickle(data: Any, num_threads: int | None, max_memory: int | None) -> CompiledModel:
+    content = data if isinstance(data, bytes) else memoryview(data)
+    return CompiledModel.load(content, num_threads=num_threads, max_memory=max_memory)
 
 
 def _stored_model(stored: Artifact) -> Model:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from .dim import Expr
 from .dtype import DType
 from .errors import VerificationError
-from .layouts import panels
+from .layouts import PackedConv, panels
 from .plan import (
     ARENA,
     CONSTANT,
@@ -33,6 +33,7 @@ from .specs import (
     GemmSpec,
     NormSpec,
     Operand,
+    PackedB,
     ReduceSpec,
     Size,
     SoftmaxSpec,
@@ -277,8 +278,10 @@ def _verify_kernel(
             got = f"operand {n} is {operand.dtype}, buffer {b} {buffer.dtype}"
             raise _broken("operand and buffer differ in element type", where, got)
         layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None
-        packs = n == 1 and isinstance(spec, GemmSpec | ConvSpec)
-        if layout != (spec.packed if packs and isinstance(spec, GemmSpec | ConvSpec) else None):
+        wanted = spec.packed if n == 1 and isinstance(spec, GemmSpec | ConvSpec) else None
+        # Filters of one place are panels of a plain matrix.
+        point = isinstance(wanted, PackedB) and layout == PackedConv(wanted.nr)
+        if layout != wanted and not point:
             raise _broken("a constant's layout is not what its reader wants", where, layout)
         if layout is not None:
             made = constants[buffer.index]

@@ -8,6 +8,7 @@ writes specs for which all of it holds; a spec from a file is believed only afte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,9 +25,11 @@ from .specs import (
     Operand,
     Program,
     ReduceSpec,
+    Size,
     SoftmaxSpec,
     Spec,
 )
+from .specs_conv import ConvSpec, PoolSpec, Window
 from .target import Target
 from .tiles import panel_width
 from .types import MAX_RANK
@@ -60,12 +63,52 @@ def _elementwise(s: ElementwiseSpec, _: Target, where: str) -> None:
 def _gemm(s: GemmSpec, target: Target, where: str) -> None:
     if s.packed is not None and s.packed.nr != (nr := panel_width(target, s.acc.bits)):
         raise _broken("packed panels have another width", where, s.packed.nr, nr)
-    for operand in (s.a, s.b):
-        fits = operand.dtype.is_float is s.acc.is_float and operand.dtype.bits <= s.acc.bits
-        if not fits or not (operand.dtype.is_float or operand.dtype.is_int):
-            raise _broken("a product's types do not fit", where, operand.dtype, s.acc)
+    _factors([s.a, s.b], s.acc, where)
     results = verify_program(s.epilogue, [s.acc, *_types(s.extras)], where)
     _stored(results, [s.out.dtype], where)
+
+
+def _factors(operands: Sequence[Operand], acc: DType, where: str) -> None:
+    """Elements can be widened to the accumulator's type."""
+    for t in _types(operands):
+        fits = t.is_float is acc.is_float and t.bits <= acc.bits
+        if not fits or not (t.is_float or t.is_int):
+            raise _broken("a product's types do not fit", where, t, acc)
+
+
+def _conv(s: ConvSpec, target: Target, where: str) -> None:
+    widths = (target.lanes(s.acc.bits), panel_width(target, s.acc.bits))
+    if s.packed.nr not in widths:
+        raise _broken("packed panels have another width", where, s.packed.nr, widths)
+    if min(s.groups, s.channels, s.outputs) < 0 or s.groups < 1:
+        raise _broken("a convolution counts no channels", where, s.groups, "at least 1")
+    if s.weights.strides != (1,) or s.weights.offset != 0:
+        raise _broken("packed weights are no plain array", where, s.weights.strides, (1,))
+    if s.packed.depthwise and (s.channels, s.outputs, s.data.strides[1]) != (1, 1, 1):
+        got = (s.channels, s.outputs, s.data.strides[1])
+        raise _broken("a depthwise convolution's channels do not fit", where, got, (1, 1, 1))
+    _window(s.window, s.in_sizes, s.out_sizes, where)
+    _factors([s.data, s.weights], s.acc, where)
+    results = verify_program(s.epilogue, [s.acc, *_types(s.extras)], where)
+    _stored(results, [s.out.dtype], where)
+
+
+def _pool(s: PoolSpec, _: Target, where: str) -> None:
+    if s.kind not in ("max", "sum") or s.counted not in ("window", "data", "padded"):
+        raise _broken("a pooling of an unknown kind", where, f"{s.kind}, {s.counted}", "max, sum")
+    _window(s.window, s.in_sizes, s.out_sizes, where)
+    if len(s.pads_end) != len(s.window.pads):
+        raise _broken("a window's paddings differ in number", where, len(s.pads_end), None)
+    _factors([s.data], s.acc, where)
+    _stored(verify_program(s.epilogue, [s.acc, s.acc], where), [s.out.dtype], where)
+
+
+def _window(w: Window, data: Sequence[Size], out: Sequence[Size], where: str) -> None:
+    counts = {len(x) for x in (data, out, w.kernel, w.strides, w.dilations, w.pads)}
+    if len(counts) != 1 or not 1 <= len(data) <= 3:
+        raise _broken("a window's axes differ in number", where, sorted(counts), "1, 2 or 3")
+    if any(x < 1 for x in (*w.kernel, *w.strides, *w.dilations)) or math.prod(w.kernel) > 1 << 20:
+        raise _broken("a window's sizes are no sizes", where, w.kernel, "at least 1")
 
 
 def _reduce(s: ReduceSpec, _: Target, where: str) -> None:
@@ -110,6 +153,8 @@ _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     SoftmaxSpec: _softmax,
     NormSpec: _norm,
     GatherSpec: _gather,
+    ConvSpec: _conv,
+    PoolSpec: _pool,
 }
 
 

@@ -19,8 +19,8 @@ from ..ir.types import TensorType, Type
 from . import threads as gangs
 from .bound import BoundCall
 from .context import Context, Shapes, remember
-from .frames import Frame, evaluate_op
 from .foreign_arrays import adopt
+from .frames import Frame, evaluate_op
 from .given_outputs import check_output, written_at_once
 from .inputs import InputCheck, same_dtype
 from .memory import default_max_memory

@@ -20,7 +20,7 @@ from ..options import Options
 from .fusion import Fusion
 from .programs import node_program
 from .region import RegionBuilder, Sizes, fits
-from .view import View, broadcast_to, coalesce, is_contiguous
+from .view import View, broadcast_to, coalesce, is_contiguous, memory_order, permute
 
 
 @dataclass
@@ -31,6 +31,8 @@ class Lowering:
     target: Target
     options: Options
     fusion: Fusion
+    # Values that lie (batch, spatial..., channel) in memory.
+    channels_last: frozenset[Value] = frozenset()
     region: RegionBuilder = field(default_factory=RegionBuilder)
     views: dict[Value, View] = field(default_factory=dict[Value, View])
     weights: dict[int, Array] = field(default_factory=dict[int, Array])
@@ -99,9 +101,13 @@ class Lowering:
     def scalar(self, value: Value) -> float | int | None:
         """The number that a constant of one element holds."""
         op = self.constant_op(value)
-        if op is None or op.data.size != 1 or op.data.dtype.kind not in "fiub":
+        if op is None or op.data.size != 1:
             return None
-        return op.data.reshape(()).item()
+        # By our own element type: NumPy calls bf16, float8 and 4-bit types "void".
+        if op.dtype.is_float:
+            return float(op.data.reshape(-1)[0])
+        known = op.dtype.is_int or op.dtype is DType.boolean
+        return int(op.data.reshape(-1)[0]) if known else None
 
     # Values -----------------------------------------------------------------------------------
 
@@ -121,12 +127,20 @@ class Lowering:
 
     def result(self, value: Value) -> View:
         """Memory for a value about to be computed; remembered as its view."""
-        type_ = self.tensor(value)
         found = self.placed.get(value)
         if found is None:
-            found = self.region.allocate(type_.dtype, self.shape(value), self.name(value.node))
+            found = self.allocate(value)
         self.views[value] = found
         return found
+
+    def allocate(self, value: Value) -> View:
+        """Fresh memory for a value, in the order of axes that was chosen for it (layout.py)."""
+        dtype, shape, name = self.tensor(value).dtype, self.shape(value), self.name(value.node)
+        if value not in self.channels_last:
+            return self.region.allocate(dtype, shape, name)
+        rank = len(shape)
+        turned = self.region.allocate(dtype, (shape[0], *shape[2:], shape[1]), name)
+        return permute(turned, [0, rank - 1, *range(1, rank - 1)])
 
     def contiguous(self, view: View, name: str) -> View:
         """The view, copied if its elements do not follow one another."""
@@ -150,7 +164,10 @@ class Lowering:
     ) -> None:
         """A step that applies a program to views of one shape."""
         views = [*inputs, *outs]
-        axes, strides = coalesce(outs[0].shape, [v.strides for v in views])
+        order = memory_order(outs[0])
+        axes, strides = coalesce(
+            [outs[0].shape[i] for i in order], [[v.strides[i] for i in order] for v in views]
+        )
         sizes = Sizes()
         operands = [sizes.operand(v, s) for v, s in zip(views, strides, strict=True)]
         spec = ElementwiseSpec(

@@ -23,7 +23,9 @@ from ...ir.types import TensorType
 from .programs import NATIVE, is_elementwise
 
 # Anchors by what their epilogue may read besides the result: anything, or only numbers.
-EPILOGUE_ANCHORS = frozenset({"MatMul", "Gemm", "LayerNorm", "RMSNorm", "MVN"})
+EPILOGUE_ANCHORS = frozenset(
+    {"MatMul", "Gemm", "LayerNorm", "RMSNorm", "MVN", "Convolution", "GroupConvolution"}
+)
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.
 PROLOGUE_CONSUMERS = frozenset(

@@ -20,6 +20,7 @@ from ...ir.types import Type
 from ..options import Options
 from .context import Lowering
 from .fusion import decide_fusion
+from .layout import channels_last_values
 from .placement import exported, place_output, spread_places, symbol_sources
 from .programs import NATIVE
 from .region import RegionBuilder
@@ -34,7 +35,8 @@ def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[in
     """
     roles = decide_roles(graph)
     native = {n: r.lowerer is not None for n, r in roles.items()}
-    low = Lowering(graph, target, options, decide_fusion(graph, native))
+    last = channels_last_values(graph, native)
+    low = Lowering(graph, target, options, decide_fusion(graph, native), channels_last=last)
     for node in graph.parameters:
         new_slot(low, Value(node), graph.type(Value(node)))
     inputs = tuple(port_of(low, n, low.slot_of[Value(n)]) for n in graph.parameters)

@@ -66,8 +66,7 @@ def spread_places(low: Lowering, home: dict[int, int], index: int, roles: dict[i
         if where != index or roles[node].lowerer is None or value in low.placed:
             continue
         if isinstance(op, Concat) or (isinstance(op, Transpose) and read_in_order(graph, value)):
-            shape = low.shape(value)
-            low.placed[value] = low.region.allocate(low.tensor(value).dtype, shape, low.name(node))
+            low.placed[value] = low.allocate(value)
             spread(low, [value], home, index, roles)
 
 

@@ -15,6 +15,7 @@ from ...ir.ops.normalize import MVN, LayerNorm, RMSNorm
 from ...ir.ops.reduce import Reduction
 from ...ir.types import TensorType
 from .context import Lowering
+from .convolution import lower_convolution, refuse_convolution
 from .elementwise import lower_elementwise
 from .matmul import lower_matmul, refuse_matmul
 from .movement import (
@@ -29,6 +30,7 @@ from .movement import (
     lower_tile,
     lower_transpose,
 )
+from .pooling import lower_pool, refuse_pool
 from .programs import NATIVE
 from .rows import lower_norm, lower_reduce, lower_softmax, norm_axes, reduced_axes, refuse_row
 
@@ -122,6 +124,8 @@ _RESHAPE = Lowerer(lower_reshape, (0,))
 _SOFTMAX = Lowerer(lower_softmax, refuse=_refuse_float_row)
 _GATHER = Lowerer(lower_gather, (0, 1), _refuse_gather)
 _SPLIT = Lowerer(lower_split, (0,), needs(1))
+_CONVOLUTION = Lowerer(lower_convolution, (0,), refuse_convolution)
+_POOL = Lowerer(lower_pool, (0,), refuse_pool)
 _BROADCAST = Lowerer(lower_broadcast, (0,), _refuse_broadcast)
 
 LOWERERS: dict[type[Op], Lowerer] = {
@@ -149,6 +153,10 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Gather7: _GATHER,
     ops.Gather: _GATHER,
     ops.Group: Lowerer(lower_elementwise),
+    ops.Convolution: _CONVOLUTION,
+    ops.GroupConvolution: _CONVOLUTION,
+    **dict.fromkeys((ops.MaxPool1, ops.MaxPool8, ops.MaxPool), _POOL),
+    **dict.fromkeys((ops.AvgPool1, ops.AvgPool14, ops.AvgPool, ops.AdaptiveAvgPool), _POOL),
 }
 # Bases whose subclasses are all lowered alike.
 _ELEMENTWISE = Lowerer(lower_elementwise)

@@ -55,6 +55,16 @@ def is_contiguous(view: View) -> bool:
     return True
 
 
+def memory_order(view: View) -> list[int]:
+    """The axes in their order, but the one whose elements are neighbours last."""
+    order = [i for i in range(view.rank) if view.shape[i] != 1]
+    if order and not same(view.strides[order[-1]], 1):
+        for axis in order:
+            if same(view.strides[axis], 1):
+                return [*(i for i in range(view.rank) if i != axis), axis]
+    return list(range(view.rank))
+
+
 def permute(view: View, order: Sequence[int]) -> View:
     """The view with its axes in another order."""
     return replace(

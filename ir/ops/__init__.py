@@ -23,6 +23,7 @@ from .arithmetic import (
 from .constants import Constant, Parameter, Result, TypedParameter
 from .arranging import BatchToSpace, DepthToSpace, ShuffleChannels, SpaceToBatch, SpaceToDepth
 from .attention import ScaledDotProductAttention
+from .bits import BitCast
 from .control import If
 from .convert import Convert, ConvertE8M0, ConvertLike, Select
 from .convolution import (
@@ -36,6 +37,7 @@ from .gather import Gather, Gather1, Gather7, GatherElements, GatherND, GatherND
 from .group import Group
 from .interpolate import Interpolate, Interpolate4
 from .joining import Concat, Split, VariadicSplit
+from .labels import LabelEncoder
 from .loops import BodyInput as BodyInput, BodyOutput as BodyOutput, Loop, TensorIterator
 from .matmul import Gemm, MatMul
 from .normalize import (
@@ -70,13 +72,15 @@ from .signal import DFT, IDFT, IRDFT, RDFT
 from .slicing import Slice, StridedSlice
 from .softmax import LogSoftmax, Softmax, Softmax1
 from .sorting import (
-    Bucketize, CumSum, NonZero, OneHot, OneHot1, TopK, TopK1, TopK3, Unique,
+    Bucketize, CumProd, CumSum, NonZero, OneHot, OneHot1, TopK, TopK1, TopK3, Unique,
 )  # fmt: skip
 from .state import Assign, Assign3, ReadValue, ReadValue3
+from .trees import TreeEnsemble
 from .unary import (
     Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, Ceiling, Cos, Cosh, Erf, Exp, Floor, Identity,
     IsFinite, IsInf, IsNaN, Log, Negative, Round, Sign, Sin, Sinh, Sqrt, Tan,
 )  # fmt: skip
+from .votes import SupportVotes
 
 ALL_OPS: tuple[type[Op], ...] = (
     Parameter, TypedParameter, Constant, Result,
@@ -85,6 +89,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitwiseLeftShift, BitwiseRightShift,
     Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual,
     LogicalAnd, LogicalOr, LogicalXor, LogicalNot, Select, Convert, ConvertLike, ConvertE8M0,
+    BitCast,
     Identity,
     Abs, Negative, Sign, Ceiling, Floor, Round, Sqrt, Exp, Log, Erf, IsNaN, IsInf, IsFinite,
     Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh,
@@ -101,7 +106,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     ScatterElementsUpdate3, ScatterElementsUpdate, ScatterNDUpdate4, ScatterNDUpdate,
     Pad1, Pad, Reverse, ReverseSequence, Roll,
     DepthToSpace, SpaceToDepth, BatchToSpace, SpaceToBatch, ShuffleChannels,
-    TopK1, TopK3, TopK, NonZero, OneHot1, OneHot, CumSum, Bucketize, Unique,
+    TopK1, TopK3, TopK, NonZero, OneHot1, OneHot, CumSum, CumProd, Bucketize, Unique,
     # networks
     MVN2, MVN, BatchNormInference1, BatchNormInference, LayerNorm, RMSNorm, GroupNormalization,
     NormalizeL2, LRN, ScaledDotProductAttention, FakeQuantize,
@@ -110,6 +115,8 @@ ALL_OPS: tuple[type[Op], ...] = (
     RNNCell, GRUCell, LSTMCell, RNNSequence, GRUSequence, LSTMSequence,
     Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, GridSample, ROIAlign, Col2Im,
     NonMaxSuppression, RandomUniform, FakeConvert,
+    # classical models (ai.onnx.ml)
+    TreeEnsemble, LabelEncoder, SupportVotes,
     # control flow and state
     If, Loop, TensorIterator, ReadValue3, ReadValue, Assign3, Assign,
     # values that are no tensors; single nodes that onnx.reference evaluates

@@ -30,7 +30,8 @@ class TreeEnsemble(Op):
 
     Inner nodes are `splits` (compared in their own type: x is converted to it), `features` (a
     column of x), `modes` (MODES), `missing` (1: NaN takes the true branch), `then` and `other`.
-    A reference is a node, or -1 - leaf; `roots` holds one per tree. Leaf i gives
+    A reference is a node (a later one, so every path ends), or -1 - leaf; `roots` holds one per
+    tree. Leaf i gives
     `leaf_weights[i, j]` to target `leaf_targets[i, j]` for every j (-1: nothing).
 
     aggregate: SUM and AVERAGE (over the trees) add in the order of the trees, in the type of the
@@ -88,8 +89,9 @@ class TreeEnsemble(Op):
         for what, bad in wrong:
             if bad:
                 raise ShapeError(f"an ensemble of trees names {what} that does not exist")
-        if not _ends(a, b):
-            raise ShapeError("an ensemble of trees has a cycle", expected="trees")
+        below = np.arange(f.size)
+        if any(((v >= 0) & (v <= below)).any() for v in (a, b)):
+            raise ShapeError("a node of a tree does not lead to a later one", expected="no cycles")
 
     def evaluate(
         self, x: Array, splits: Array, features: Array, modes: Array, missing: Array, then: Array,
@@ -109,7 +111,8 @@ class TreeEnsemble(Op):
         rows, trees = leaves.shape
         at = np.where(targets < 0, self.targets, targets)
         # One more column takes what names no target.
-        places = (np.arange(rows)[:, None, None] * (self.targets + 1) + at[leaves]).reshape(-1)
+        first: Array = np.arange(rows, dtype=np.int64).reshape(rows, 1, 1)
+        places = np.reshape(first * (self.targets + 1) + at[leaves], -1)
         values = weights[leaves].reshape(-1)
         size = rows * (self.targets + 1)
         if self.aggregate in ("SUM", "AVERAGE"):
@@ -126,21 +129,6 @@ class TreeEnsemble(Op):
             named[places] = True
             total[~named] = 0
         return total.reshape(rows, self.targets + 1)[:, : self.targets]
-
-
-def _ends(then: Array, other: Array) -> bool:
-    """Whether every path ends: taking away nodes that only lead to leaves or to nodes taken away
-    already takes all of them away. Nodes may share what follows them."""
-    following = np.stack([then, other])
-    gone = np.zeros(then.size + 1, bool)
-    gone[-1] = True  # what a leaf's reference, cut to -1, finds
-    at = np.maximum(following, -1)
-    while not gone[:-1].all():
-        now = gone[at].all(axis=0)
-        if (now == gone[:-1]).all():
-            return False
-        gone[:-1] = now
-    return True
 
 
 def _reach(

@@ -154,6 +154,8 @@ class Vectors:
         self, value: Value, pointer: Value, align: int | None = None, *, stream: bool = False
     ) -> None:
         """stream: bypass the caches (needs the vector's full alignment; for outputs beyond L3)."""
+        if value.element in _AS_BITS:
+            value = self.bitcast(value, vec(I16, value.lanes))
         hint = self.module.nontemporal() if stream else ""
         self.line(f"store {value}, {pointer}, align {align or _align(value.type)}{hint}")
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from ...ir.errors import UnsupportedOperationError
 from ...ir.specs import Spec
 from ...ir.target import Target
-from . import elementwise, gather, norm, reduce, softmax
+from . import elementwise, gather, norm, pool, reduce, softmax
 from .contract import Kernel
 
 Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
@@ -32,6 +32,7 @@ KERNELS: dict[str, Generate] = {
     "gather": gather.generate,
     "gemm": _gemm,
     "norm": norm.generate,
+    "pool": pool.generate,
     "reduce": reduce.generate,
     "softmax": softmax.generate,
 }

@@ -80,7 +80,7 @@ def neutral(kind: str, dtype: DType) -> float | int:
 
 
 @dataclass(frozen=True)
-class _Join:
+class Join:
     """The binary operation of a reduction on vectors of any lane count."""
 
     f: Function
@@ -123,7 +123,7 @@ class _Reduce:
         self.spec, self.f, self.sizes = spec, f, sizes
         self.kept, self.reduced, self.pointers = kept, reduced, pointers
         self.acc = program_types(spec.prologue)[0]
-        self.join = _Join(f, spec.kind, self.acc)
+        self.join = Join(f, spec.kind, self.acc)
         self.dtypes = [o.dtype for o in spec.operands()]
         types = [i.dtype for i in spec.prologue.instrs] + [o.dtype for o in spec.inputs]
         self.lanes = f.target.lanes(max(max(8, t.bits) for t in types))

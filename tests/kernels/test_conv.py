@@ -89,9 +89,7 @@ def make(case: Case, isa: str, floats: bool = False):
     op = GroupConvolution(
         strides=strides, dilations=dilations, pads_begin=pads, pads_end=case.pads_end or pads
     )
-    (wide,) = op.evaluate(
-        *(x if floats else x.astype(np.float64) for x in (data, filters))
-    )
+    (wide,) = op.evaluate(*(x if floats else x.astype(np.float64) for x in (data, filters)))
     depthwise = case.channels == case.outputs == 1 and case.data_last
     acc = accumulator(case.dtype)
     target = target_of(isa)
@@ -121,7 +119,9 @@ def make(case: Case, isa: str, floats: bool = False):
         x = numbers(shape)
         steps = memory_strides(shape, True)
         operands.append(
-            Operand(case.dtype, tuple(0 if n == 1 else s for n, s in zip(shape, steps, strict=True)))
+            Operand(
+                case.dtype, tuple(0 if n == 1 else s for n, s in zip(shape, steps, strict=True))
+            )
         )
         extras.append(x)
         memory.append(lay_out(x, True))
@@ -144,7 +144,9 @@ def make(case: Case, isa: str, floats: bool = False):
     weights = pack(filters, Constant(0, case.dtype, filters.shape, packed))
     assert weights.size == spec.walks()[1][0]
     total = wide.astype(acc.numpy)
-    (expected,) = evaluate_program(program, [total, *(np.broadcast_to(x, out_shape) for x in extras)])
+    (expected,) = evaluate_program(
+        program, [total, *(np.broadcast_to(x, out_shape) for x in extras)]
+    )
     inputs = [lay_out(data, case.data_last), weights, *memory]
     return spec, inputs, dims, lay_out(expected, case.out_last).shape, expected
 

@@ -89,9 +89,7 @@ class _Loops:
                     )
             data = f.at(self.pointers[0], at, ELEMENT[spec.data.dtype.value])
             size = w.kernel[0] * w.kernel[1] * w.kernel[2] * g.lanes
-            weights = f.at(
-                self.pointers[1], f.mul(block, size), ELEMENT[spec.weights.dtype.value]
-            )
+            weights = f.at(self.pointers[1], f.mul(block, size), ELEMENT[spec.weights.dtype.value])
             place = (batch, channel, depth, row)
             if full:
                 with f.if_(f.icmp("slt", block, full) if tail else True):

@@ -73,9 +73,7 @@ class _Loops:
         if any(s == 0 for s in (spec.batch, spec.groups, spec.outputs, *spec.out_sizes)):
             f.ret(0)
             return
-        row_tiles = (
-            self.out[1] if cut.rows is None else integer(sum(r.count for r in cut.rows))
-        )
+        row_tiles = self.out[1] if cut.rows is None else integer(sum(r.count for r in cut.rows))
         images = f.mul(self.size(spec.batch), spec.groups)
         units = f.mul(f.mul(images, self.out[0]), row_tiles)
         lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)

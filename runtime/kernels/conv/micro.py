@@ -148,9 +148,7 @@ class _Sum:
                 for kh in range(w.kernel[1]):
                     self.taps_of_row(integer(kh), data, weights, self.tile.row_taps[kh])
 
-    def taps_of_row(
-        self, kh: Value, data: Value, weights: Value, rows: tuple[bool, ...]
-    ) -> None:
+    def taps_of_row(self, kh: Value, data: Value, weights: Value, rows: tuple[bool, ...]) -> None:
         f, w, tile = self.f, self.g.spec.window, self.tile
         if not any(rows):
             return
@@ -195,9 +193,7 @@ class _Sum:
             at = f.at(data, f.mul(k, self.step), self.element)
             row = f.at(weights, f.mul(k, self.nr), self.weight)
             right = [
-                g.widen(
-                    f, f.load(kind, f.at(row, v * g.lanes, self.weight)), g.spec.weights.dtype
-                )
+                g.widen(f, f.load(kind, f.at(row, v * g.lanes, self.weight)), g.spec.weights.dtype)
                 for v in range(vectors)
             ]
             for r, q in keep:

@@ -77,9 +77,7 @@ class Epilogue:
     def __init__(self, g: Context, f: Function, frame: Value) -> None:
         self.g, self.f = g, f
         self.bases = [f.load(PTR, f.offset(frame, 8 * i)) for i in range(len(g.walked))]
-        self.steps = [
-            [g.size(f, frame, o.strides[axis]) for axis in (1, 3, 4)] for o in g.walked
-        ]
+        self.steps = [[g.size(f, frame, o.strides[axis]) for axis in (1, 3, 4)] for o in g.walked]
         self._shared: dict[tuple[int, int], Value] = {}
 
     def share(self, channels: Sequence[tuple[int, Part | None]]) -> None:

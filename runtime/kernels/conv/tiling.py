@@ -40,9 +40,7 @@ def cut_axis(
         if not size:
             continue
         taps: Taps = tuple(
-            tuple(
-                0 <= (start + i) * stride - pad + k * dilation < data for i in range(size)
-            )
+            tuple(0 <= (start + i) * stride - pad + k * dilation < data for i in range(size))
             for k in range(kernel)
         )
         if all(all(t) for t in taps or ()):
@@ -114,9 +112,7 @@ def choose(spec: ConvSpec, target: Target) -> Cut:
     if columns is not None and fixed and isinstance(width, int) and 0 < 2 * width <= most:
         rows = known_axis(spec, 1, most // width)
     panels = -(-spec.outputs // nr)
-    return Cut(
-        lanes, nr, vectors, most, columns, rows, panels, _panels_outer(spec, target)
-    )
+    return Cut(lanes, nr, vectors, most, columns, rows, panels, _panels_outer(spec, target))
 
 
 def _panels_outer(spec: ConvSpec, target: Target) -> bool:

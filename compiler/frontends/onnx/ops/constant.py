@@ -10,6 +10,7 @@ from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.op import Array
 from .....ir.ops import (
+    BitCast,
     Broadcast,
     Constant,
     Eye,
@@ -21,6 +22,7 @@ from .....ir.ops import (
 )
 from ..tensors import element_type
 from .plain import size_of, sizes_of, unary
+from .reference import by_reference
 
 if TYPE_CHECKING:
     from ..node import Imported, ImportFunction, OnnxNode
@@ -101,11 +103,11 @@ def eye_like(n: OnnxNode) -> Value:
 
 
 def dropout(n: OnnxNode) -> Imported:
-    """In inference the input as it is, and a mask that keeps everything."""
+    """In inference the input as it is, and a mask that keeps everything. Training draws numbers."""
     x = n.input(0)
     training = n.optional(2)
     if training is not None and n.constant_of(training) is None:
-        raise n.unsupported("Dropout whose training_mode is not constant")
+        return by_reference(n)
     for name in ("ratio", "seed", "is_test"):
         n.has(name)
     data = None if training is None else n.constant_of(training)
@@ -113,7 +115,7 @@ def dropout(n: OnnxNode) -> Imported:
         ratio = n.optional(1)
         known = None if ratio is None else n.constant_of(ratio)
         if known is None or bool(known.any()):
-            raise n.unsupported("Dropout in training mode")
+            return by_reference(n)
     kept = n.add(Identity(), x)
     if not n.wants(1):
         return kept
@@ -129,5 +131,6 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "Size": {1: size},
     "EyeLike": {9: eye_like},
     "Identity": {1: unary(Identity)},
+    "BitCast": {26: lambda n: n.add(BitCast(element_type(n.integer("to"), n.origin)), n.input(0))},
     "Dropout": {1: dropout},
 }

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from .....ir.graph import Value
 from .....ir.ops import Abs, AvgPool, MaxPool, Multiply, Power, ReduceMax, ReduceMean, ReduceSum
 from .convolution import spatial_attributes
+from .reference import by_reference
 
 if TYPE_CHECKING:
     from ..node import Imported, ImportFunction, OnnxNode
 
 
 def max_pool(n: OnnxNode) -> Imported:
-    """The second output are indices over all axes of the data, as if it were flat."""
+    """The second output are indices over all axes of the data, as if it were flat; in column-major
+    order they are left to onnx.reference."""
     if n.wants(1) and n.flag("storage_order"):
-        raise n.unsupported("MaxPool with column-major indices")
+        return by_reference(n)
     n.has("storage_order")
     op = MaxPool(
         kernel=tuple(n.integers("kernel_shape")),

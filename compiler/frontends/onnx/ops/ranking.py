@@ -10,6 +10,7 @@ from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
     Add,
+    CumProd,
     CumSum,
     Gather,
     GreaterEqual,
@@ -98,9 +99,12 @@ def one_hot(n: OnnxNode) -> Value:
     return n.add(op, indices, depth, on, off)
 
 
-def cum_sum(n: OnnxNode) -> Value:
-    op = CumSum(n.flag("exclusive"), n.flag("reverse"))
-    return n.add(op, n.input(0), _scalar(n, n.input(1)))
+def cumulative(cls: type[CumSum]) -> ImportFunction:
+    def load(n: OnnxNode) -> Value:
+        op = cls(n.flag("exclusive"), n.flag("reverse"))
+        return n.add(op, n.input(0), _scalar(n, n.input(1)))
+
+    return load
 
 
 def unique(n: OnnxNode) -> Imported:
@@ -134,7 +138,8 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "ArgMin": {1: arg("min")},
     "Hardmax": {1: flat_hardmax, 13: hardmax},
     "OneHot": {9: one_hot},
-    "CumSum": {11: cum_sum},
+    "CumSum": {11: cumulative(CumSum)},
+    "CumProd": {26: cumulative(CumProd)},
     "Unique": {11: unique},
     "Trilu": {14: triangle},
 }

@@ -24,6 +24,7 @@ from .....ir.ops import (
     Transpose,
 )
 from .plain import size_of
+from .reference import by_reference
 
 if TYPE_CHECKING:
     from ..node import Imported, ImportFunction, OnnxNode
@@ -165,7 +166,11 @@ def lstm(n: OnnxNode) -> Imported:
     peepholes = n.optional(7)
     known = None if peepholes is None else n.constant_of(peepholes)
     if peepholes is not None and (known is None or np.any(known != 0)):
-        raise n.unsupported("LSTM with peepholes")
+        # onnx.reference knows peepholes, but not these besides.
+        others = ("activations", "clip", "direction", "input_forget")
+        if any(n.has(name) for name in others) or n.optional(4) is not None:
+            raise n.unsupported("LSTM with peepholes and other settings")
+        return by_reference(n)
     if n.flag("input_forget"):
         raise n.unsupported("LSTM with coupled input and forget gates")
     r = _Recurrent(n, ["sigmoid", "tanh", "tanh"])

@@ -23,9 +23,10 @@ from .....ir.ops import (
     ROIAlign,
 )
 from .plain import converted, sizes_of
+from .reference import by_reference
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..node import Imported, ImportFunction, OnnxNode
 
 _MODES = {"nearest": "nearest", "linear": "linear_onnx", "bilinear": "linear_onnx"}
 _PLACES = (
@@ -35,6 +36,7 @@ _PLACES = (
     "align_corners",
     "tf_half_pixel_for_nn",
 )
+_CROPS = ("tf_crop_and_resize", "half_pixel_symmetric")
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
@@ -62,8 +64,9 @@ def upsample(n: OnnxNode) -> Value:
     return _by_scales(n, n.input(1))
 
 
-def resize(n: OnnxNode) -> Value:
-    """By scales or sizes, of all axes or of those listed."""
+def resize(n: OnnxNode) -> Imported:
+    """By scales or sizes, of all axes or of those listed. What Interpolate can't say is left to
+    onnx.reference: cropping, antialiasing, weights that leave out what lies outside."""
     x, scales, sizes = n.input(0), n.optional(2), n.optional(3)
     if scales is not None and n.shape(scales) == (0,):
         scales = None
@@ -71,19 +74,22 @@ def resize(n: OnnxNode) -> Value:
         raise n.error("Resize takes either scales or sizes")
     mode, places = _mode(n), n.text("coordinate_transformation_mode", "half_pixel")
     nearest = n.text("nearest_mode", "round_prefer_floor")
+    if places in _CROPS:
+        return by_reference(n)
     if places not in _PLACES:
-        raise n.unsupported(f"coordinate_transformation_mode {places}")
+        expected = ", ".join((*_PLACES, *_CROPS))
+        raise n.error("unknown coordinate_transformation_mode", got=places, expected=expected)
     if nearest not in _NEAREST:
         raise n.error("unknown nearest_mode", got=nearest, expected=", ".join(_NEAREST))
     if mode == "cubic" and n.flag("exclude_outside"):
-        raise n.unsupported("exclude_outside")
+        return by_reference(n)
     n.has("exclude_outside")
     n.has("extrapolation_value")
     if n.flag("antialias") and mode != "nearest":
-        raise n.unsupported("antialias")
+        return by_reference(n)
     if places == "align_corners" and scales is not None and not _whole(n, x, scales):
         # OpenVINO rounds sizes before it aligns corners; ONNX does not.
-        raise n.unsupported("align_corners with scales that give fractions of sizes")
+        return by_reference(n)
     axes = n.optional_integers("axes")
     policy = n.text("keep_aspect_ratio_policy", "stretch")
     if sizes is not None and policy != "stretch":
@@ -126,13 +132,13 @@ def _whole(n: OnnxNode, x: Value, scales: Value) -> bool:
     )
 
 
-def grid_sample(n: OnnxNode) -> Value:
+def grid_sample(n: OnnxNode) -> Imported:
     mode = n.text("mode", "bilinear" if n.version < 20 else "linear")
     names = {"linear": "bilinear", "cubic": "bicubic"}
     padding = n.text("padding_mode", "zeros")
     op = GridSample(n.flag("align_corners"), names.get(mode, mode), padding)
     if n.rank(n.input(0)) != 4:
-        raise n.unsupported("GridSample of volumes")
+        return by_reference(n)
     return n.add(op, n.input(0), n.input(1))
 
 
@@ -154,9 +160,9 @@ def roi_align(n: OnnxNode) -> Value:
     return n.add(op, n.input(0), n.input(1), converted(n, n.input(2), DType.i64))
 
 
-def col2im(n: OnnxNode) -> Value:
+def col2im(n: OnnxNode) -> Imported:
     if n.shape(n.input(2)) != (2,):
-        raise n.unsupported("Col2Im of other than images")
+        return by_reference(n)
     pads = n.integers("pads", [0, 0, 0, 0])
     op = Col2Im(
         tuple(n.integers("strides", [1, 1])),

@@ -1,0 +1,211 @@
+"""Convolutions with the elementwise chain behind them: a ConvSpec, or a product of matrices where
+the window is a single place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.dim import Dim, maximum, product
+from ...ir.dtype import DType
+from ...ir.graph import Graph, Value
+from ...ir.layouts import PackedConv
+from ...ir.ops import Convolution, GroupConvolution
+from ...ir.ops.windows import Windows
+from ...ir.scalar import Builder
+from ...ir.specs import GemmSpec, PackedB, Program
+from ...ir.specs_conv import ConvSpec, Window
+from ...ir.tiles import conv_panel, panel_width
+from ...ir.types import TensorType
+from .context import Lowering, Operands
+from .matmul import accumulator
+from .region import Sizes
+from .view import View, coalesce, permute, same
+
+# Data of so few channels is read where it lies: turning it would cost more than it saves.
+_FEW = 8
+
+
+def refuse_convolution(graph: Graph, node: int) -> str | None:
+    """Why no kernel computes this convolution, or None."""
+    data, filters = graph.type(graph.input(node, 0)), graph.op(graph.input(node, 1).node)
+    assert isinstance(data, TensorType)
+    if not data.dtype.is_float:
+        return f"no kernel convolves {data.dtype}"
+    if filters.kind != "Constant":
+        return "the filters are known at run time only"
+    weights = graph.type(graph.input(node, 1))
+    assert isinstance(weights, TensorType) and weights.shape is not None
+    if any(d == 0 for d in weights.shape):
+        return "the filters are empty"
+    return refuse_pads(graph.op(node))
+
+
+def refuse_pads(op: object) -> str | None:
+    """Why no kernel slides windows with these paddings, or None."""
+    pads: list[int] = [*getattr(op, "pads_begin", ()), *getattr(op, "pads_end", ())]
+    return "negative paddings" if any(p < 0 for p in pads) else None
+
+
+def paddings(windows: Windows, sizes: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The paddings at the beginning of each axis."""
+    if not windows.same:
+        return windows.pads_begin
+    found: list[Dim] = []
+    for i, (size, count) in enumerate(zip(sizes, out, strict=True)):
+        total = maximum((count - 1) * windows.strides[i] + windows.extent(i) - size, 0)
+        less = total // 2
+        found.append(less if windows.auto_pad == "same_upper" else total - less)
+    return tuple(found)
+
+
+def channels_last(low: Lowering, dtype: DType, shape: Sequence[Dim], name: str) -> View:
+    """Fresh memory in which the channels of a place are neighbours."""
+    rank = len(shape)
+    turned = low.region.allocate(dtype, (shape[0], *shape[2:], shape[1]), name)
+    return permute(turned, [0, rank - 1, *range(1, rank - 1)])
+
+
+def turned(low: Lowering, view: View, name: str) -> View:
+    """The view with neighbouring channels: itself, or a copy."""
+    if same(view.strides[1], 1) or same(view.shape[1], 1):
+        return view
+    copy = channels_last(low, view.dtype, view.shape, name)
+    low.copy(view, copy, name, (name,))
+    return copy
+
+
+def lower_convolution(low: Lowering, node: int) -> None:
+    """Emit the step of a convolution and of the elementwise chain behind it."""
+    op = low.graph.op(node)
+    assert isinstance(op, Convolution | GroupConvolution)
+    data_value, filters = low.graph.input(node, 0), low.graph.input(node, 1)
+    dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)
+    shape = low.shape(Value(node))
+
+    operands, builder = Operands(shape, base=1), Builder()
+    ref = builder.cast(builder.input(0, acc), dtype)
+    stored, ref = low.chain(builder, node, ref, operands)
+    epilogue = builder.finish(ref)
+    out = low.result(stored)
+    target = out
+    if not same(out.strides[1], 1) and not same(out.shape[1], 1):
+        target = channels_last(low, out.dtype, out.shape, low.name(stored.node))
+
+    data, lanes = low.view(data_value), low.target.lanes(acc.bits)
+    windows, kernel = op.windows(low.shape(filters)[-(len(shape) - 2) :]), low.shape(filters)
+    pads = paddings(windows, data.shape[2:], shape[2:])
+    single = all(same(k, 1) for k in windows.kernel) and all(s == 1 for s in windows.strides)
+    job = _Job(low, node, stored, operands, epilogue, dtype, acc)
+    if single and all(p == 0 for p in pads) and not op.grouped:
+        job.point(data, filters, target)
+    else:
+        groups, outputs, channels = (
+            int(str(d)) for d in (kernel[:3] if op.grouped else (1, *kernel[:2]))
+        )
+        depthwise = op.grouped and channels == outputs == 1
+        if depthwise or channels > _FEW:
+            data = turned(low, data, low.name(data_value.node))
+        nr = lanes if depthwise else conv_panel(outputs, low.target, acc.bits)
+        layout = PackedConv(nr, op.grouped, depthwise)
+        job.window(data, filters, target, windows, pads, layout, (groups, channels, outputs))
+    if target != out:
+        low.copy(target, out, low.name(stored.node), low.sources(stored.node))
+
+
+class _Job:
+    """One convolution being lowered: what both of its forms need."""
+
+    def __init__(
+        self,
+        low: Lowering,
+        node: int,
+        stored: Value,
+        operands: Operands,
+        epilogue: Program,
+        dtype: DType,
+        acc: DType,
+    ) -> None:
+        self.low, self.stored, self.operands = low, stored, operands
+        self.epilogue, self.dtype, self.acc = epilogue, dtype, acc
+        self.sources = low.sources(node, *dict.fromkeys(operands.nodes))
+
+    def emit(
+        self, spec: GemmSpec | ConvSpec, sizes: Sizes, views: Sequence[View], terms: Sequence[Dim]
+    ) -> None:
+        low = self.low
+        work = product(terms) // max(1, low.target.vector_bits // self.acc.bits) + 1
+        low.region.kernel(spec, sizes, views, work, low.name(self.stored.node), self.sources)
+
+    def point(self, data: View, filters: Value, out: View) -> None:
+        """A window of one place: each place's channels times a matrix."""
+        low, extras = self.low, self.operands.views
+        n, k = out.shape[1], data.shape[1]
+        assert isinstance(n, int) and isinstance(k, int)
+        walked = [data, *extras, out]
+        order = [0, *range(2, out.rank)]
+        axes, rows = coalesce(
+            [out.shape[i] for i in order], [[v.strides[i] for i in order] for v in walked]
+        )
+        if not axes:
+            axes, rows = (1,), [(0,) for _ in walked]
+        *batch, m = axes
+        sizes = Sizes()
+        zeros = (0,) * len(batch)
+        packed = None
+        if n > 1:
+            packed = PackedB(panel_width(low.target, self.acc.bits))
+            weights = low.constant(filters, PackedConv(packed.nr))
+            b_strides: tuple[Dim, ...] = (0, 0)
+        else:
+            weights, b_strides = low.constant(filters), (1, k)
+        assert weights is not None
+        ends = [v.strides[1] for v in walked]
+        places = [sizes.operand(v, (*r, c)) for v, r, c in zip(walked, rows, ends, strict=True)]
+        spec = GemmSpec(
+            batch=sizes.all(batch),
+            m=sizes(m),
+            n=n,
+            k=k,
+            a=places[0],
+            b=sizes.operand(weights, (*zeros, *b_strides)),
+            out=places[-1],
+            acc=self.acc,
+            packed=packed,
+            epilogue=self.epilogue,
+            extras=tuple(places[1:-1]),
+        )
+        self.emit(spec, sizes, [data, weights, *extras, out], [*axes, n, k])
+
+    def window(
+        self,
+        data: View,
+        filters: Value,
+        out: View,
+        windows: Windows,
+        pads: tuple[Dim, ...],
+        layout: PackedConv,
+        counts: tuple[int, int, int],
+    ) -> None:
+        """Any other window."""
+        low, extras, sizes = self.low, self.operands.views, Sizes()
+        weights = low.constant(filters, layout)
+        assert weights is not None
+        groups, channels, outputs = counts
+        kernel = tuple(int(str(k)) for k in windows.kernel)
+        spec = ConvSpec(
+            batch=sizes(out.shape[0]),
+            groups=groups,
+            channels=channels,
+            outputs=outputs,
+            in_sizes=sizes.all(data.shape[2:]),
+            out_sizes=sizes.all(out.shape[2:]),
+            window=Window(kernel, windows.strides, windows.dilations, sizes.all(pads)),
+            data=sizes.operand(data, data.strides),
+            weights=sizes.operand(weights, (1,)),
+            out=sizes.operand(out, out.strides),
+            acc=self.acc,
+            packed=layout,
+            epilogue=self.epilogue,
+            extras=tuple(sizes.operand(v, v.strides) for v in extras),
+        )
+        self.emit(spec, sizes, [data, weights, *extras, out], [*out.shape, *kernel, channels])

@@ -1,0 +1,49 @@
+"""Which values lie channels-last in memory, decided once for the graph.
+
+Convolutions and pools compute vectors of channels, so what they write lies (batch, spatial...,
+channel) in memory; elementwise operations, concatenations and views of it stay so. The graph's
+axes keep their order: only the strides of a View say it. Conversions stand where such a chain
+begins (an input of the model with many channels) and where it ends (a result).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...ir.graph import Graph, Value
+from ...ir.types import TensorType
+from .fusion import same_shape
+from .programs import is_elementwise
+
+_WINDOWED = frozenset("Convolution GroupConvolution MaxPool AvgPool AdaptiveAvgPool".split())
+# Operations whose result lies as their first input does.
+_FOLLOWING = frozenset("Identity Slice StridedSlice Split VariadicSplit".split())
+
+
+def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[Value]:
+    """The values that are to be computed channels-last; `native` by node."""
+    found: set[Value] = set()
+    for node in graph.order():
+        if not native.get(node, False):
+            continue
+        kind = graph.op(node).kind
+        inputs = [v for v in graph.inputs(node) if v is not None]
+        if kind in _WINDOWED:
+            chosen = True
+        elif kind == "Concat":
+            chosen = any(v in found for v in inputs)
+        elif kind in _FOLLOWING:
+            chosen = bool(inputs) and inputs[0] in found
+        elif is_elementwise(graph, node):
+            chosen = any(v in found and same_shape(graph, v, Value(node)) for v in inputs)
+        else:
+            chosen = False
+        if chosen:
+            found.update(v for v in graph.values(node) if has_channels(graph, v))
+    return frozenset(found)
+
+
+def has_channels(graph: Graph, value: Value) -> bool:
+    """Whether a value has a batch, a channel and a spatial axis."""
+    type_ = graph.type(value)
+    return isinstance(type_, TensorType) and type_.shape is not None and len(type_.shape) >= 3

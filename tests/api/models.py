@@ -1,0 +1,30 @@
+"""Small models that the tests of the public face call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import irc
+import numpy as np
+from irc import ops
+
+DIGITS = Path(__file__).resolve().parent.parent.parent / "samples" / "digits" / "digits.onnx"
+
+
+def two_outputs() -> irc.Model:
+    """sum = a + b and product = a * b, of any length: exact on small integers."""
+    a = ops.input("a", "f32", ["N"])
+    b = ops.input("b", "f32", ["N"])
+    return ops.model({"sum": a + b, "product": a * b})
+
+
+def of_type(dtype: str) -> irc.Model:
+    """y = x + x for x of an element type."""
+    x = ops.input("x", dtype, ["N", 3])
+    return ops.model({"y": x + x})
+
+
+def arrays(n: int, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    return tuple(rng.integers(-8, 9, n).astype(np.float32) for _ in "ab")
