@@ -84,6 +84,8 @@ class Slice(Op):
         if shape is None:
             return (TensorType(dtype, None),)
         count = next((c for c in map(count_of, (start, stop, step)) if c is not None), None)
+        if count is not None and count > len(shape):
+            raise ShapeError("a slice lists more axes than there are", got=count)
         listed = None if count is None else list(range(count))
         if axes is not None:
             listed = axes_in(axes, len(shape))
