@@ -4,8 +4,8 @@
     net = irc.compile_model("model.onnx")      # .onnx, .xml or .irc
     y = net({"x": x})
 
-`irc.ops` builds graphs in Python; it is loaded when first asked for. Importing irc loads neither
-onnx nor LLVM.
+`irc.ops` builds graphs in Python, `irc.onnx_backend` is ONNX's Backend interface; both are loaded
+when first asked for. Importing irc loads neither onnx nor LLVM.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from .ir.errors import (
 )
 
 if TYPE_CHECKING:
+    from . import onnx_backend as onnx_backend
     from . import ops as ops
+    from .predictor import Predictor as Predictor
 
 __version__ = "0.1.0"
 
@@ -49,11 +51,13 @@ __all__ = [
     "ModelFormatError",
     "Outputs",
     "PortInfo",
+    "Predictor",
     "ShapeError",
     "UnsupportedOperationError",
     "UsageError",
     "VerificationError",
     "compile_model",
+    "onnx_backend",
     "ops",
     "read_model",
     "save_model",
@@ -61,6 +65,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ops":
-        return _importlib.import_module(".ops", __name__)
+    if name in ("ops", "onnx_backend"):
+        return _importlib.import_module(f".{name}", __name__)
+    if name == "Predictor":
+        return _importlib.import_module(".predictor", __name__).Predictor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

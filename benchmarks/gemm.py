@@ -117,7 +117,7 @@ def api_rival(work: Work, data: Data, threads: int) -> Peer:
     import irc
 
     call = irc.compile_model(data.model, num_threads=threads).bind(**data.inputs)
-    return Peer("irc", call, lambda: np.array(call()[0]))
+    return Peer("irc", call, lambda: [np.array(call()[0])])
 
 
 def kernel_rival(work: Work, data: Data, threads: int) -> Peer:
@@ -161,7 +161,7 @@ def kernel_rival(work: Work, data: Data, threads: int) -> Peer:
     kept = [*map(_aligned, inputs), out, _aligned(np.zeros(kernel.scratch, np.uint8))]
     table = (pointer * len(kept))(*(x.ctypes.data for x in kept))
     scratch = kept[-1].ctypes.data
-    return Peer("irc", lambda: entry(table, None, 0, 1, scratch), lambda: np.array(kept and out))
+    return Peer("irc", lambda: entry(table, None, 0, 1, scratch), lambda: [np.array(kept and out)])
 
 
 def _aligned(array: np.ndarray) -> np.ndarray:
@@ -206,7 +206,7 @@ def measure(work: Work, threads: int, through: str, peers: list[str], seconds: f
 def check(rival: Peer, work: Work, data: Data) -> None:
     """Refuse to time a wrong answer: K roundings of the largest sum are far more than it needs."""
     rival.run()
-    found = rival.output().astype(np.float64)
+    found = rival.outputs()[0].astype(np.float64)
     error = np.abs(found - data.answer).max() / np.abs(data.answer).max()
     if not error < work.k * 2.0**-24:
         raise SystemExit(f"{rival.name} is wrong at {work.name}: relative error {error:.1e}")

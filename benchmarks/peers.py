@@ -1,6 +1,6 @@
 """The peers that benchmarks compare with, each as a callable that does one inference.
 
-A peer gets the same ONNX model and the same inputs as irc, fixed buffers, and its own best
+A peer gets the same ONNX model (its bytes, or its path) and the same inputs as irc, fixed buffers, and its own best
 settings for a fixed number of threads. openvino is told to compute in f32: by default it may
 choose bf16.
 """
@@ -15,14 +15,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Peer:
-    """`run` does one inference into fixed buffers, `output` copies the first result."""
+    """`run` does one inference into fixed buffers, `outputs` copies its results in order."""
 
     name: str
     run: Callable[[], object]
-    output: Callable[[], np.ndarray]
+    outputs: Callable[[], list[np.ndarray]]
 
 
-def onnxruntime_peer(model: bytes, inputs: Mapping[str, np.ndarray], threads: int) -> Peer:
+def onnxruntime_peer(
+    model: bytes | str, inputs: Mapping[str, np.ndarray], threads: int
+) -> Peer:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -34,20 +36,23 @@ def onnxruntime_peer(model: bytes, inputs: Mapping[str, np.ndarray], threads: in
     kept = {k: ort.OrtValue.ortvalue_from_numpy(v) for k, v in inputs.items()}
     for name, value in kept.items():
         binding.bind_ortvalue_input(name, value)
-    binding.bind_output(session.get_outputs()[0].name, "cpu")
+    names = [o.name for o in session.get_outputs()]
+    for name in names:
+        binding.bind_output(name, "cpu")
     session.run_with_iobinding(binding)
     # Bound to what the first run allocated, so that later runs allocate nothing.
-    out = binding.get_outputs()[0]
-    binding.bind_ortvalue_output(session.get_outputs()[0].name, out)
+    outs = binding.get_outputs()
+    for name, out in zip(names, outs, strict=True):
+        binding.bind_ortvalue_output(name, out)
 
     def run() -> None:
         session.run_with_iobinding(binding)
 
-    return Peer("onnxruntime", run, lambda: np.array(kept and out.numpy()))
+    return Peer("onnxruntime", run, lambda: [np.array(kept and out.numpy()) for out in outs])
 
 
 def openvino_peer(
-    model: bytes, inputs: Mapping[str, np.ndarray], threads: int, precision: str = "f32"
+    model: bytes | str, inputs: Mapping[str, np.ndarray], threads: int, precision: str = "f32"
 ) -> Peer:
     import openvino as ov
 
@@ -58,18 +63,22 @@ def openvino_peer(
         "NUM_STREAMS": 1,
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
     }
-    compiled = core.compile_model(core.read_model(model, b""), "CPU", config)
+    read = core.read_model(model) if isinstance(model, str) else core.read_model(model, b"")
+    compiled = core.compile_model(read, "CPU", config)
     request = compiled.create_infer_request()
     kept = {k: np.ascontiguousarray(v) for k, v in inputs.items()}  # tensors share this memory
     for name, value in kept.items():
         request.set_tensor(name, ov.Tensor(value, shared_memory=True))
     request.infer()
-    return Peer(
-        "openvino", request.infer, lambda: np.array(kept and request.get_output_tensor(0).data)
-    )
+    count = len(compiled.outputs)
+
+    def outputs() -> list[np.ndarray]:
+        return [np.array(kept and request.get_output_tensor(i).data) for i in range(count)]
+
+    return Peer("openvino", request.infer, outputs)
 
 
-PEERS: dict[str, Callable[[bytes, Mapping[str, np.ndarray], int], Peer]] = {
+PEERS: dict[str, Callable[[bytes | str, Mapping[str, np.ndarray], int], Peer]] = {
     "onnxruntime": onnxruntime_peer,
     "openvino": openvino_peer,
 }

@@ -10,6 +10,7 @@ from ..ir.graph import Graph
 from .options import Options
 from .passes.cancel_concats import cancel_concats
 from .passes.cancel_transposes import cancel_transposes
+from .passes.fold_batch_norm import fold_batch_norm
 from .passes.fold_constants import fold_constants
 from .passes.fold_transposes import fold_transposes
 from .passes.fuse_activations import fuse_activations
@@ -36,6 +37,8 @@ PASSES: tuple[Pass, ...] = (
     # Compound functions while their primitives still stand alone.
     fuse_gelu,
     fuse_layer_norm,
+    # Scales and shifts per channel go into the filters of convolutions.
+    fold_batch_norm,
     # Transposes meet and cancel, move through elementwise operations, and end in flags.
     cancel_transposes,
     fold_transposes,

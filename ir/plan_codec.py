@@ -12,15 +12,13 @@ import dataclasses
 import hashlib
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from .codec import broken, decode, decoder, encode
 from .dim import Dim, Expr, from_json, to_json
 from .dtype import DType
 from .errors import VerificationError
-from .graph_codec import Arrays, Keep, decode_op, encode_op
 from .op import Array, Op
-from .ops import ALL_OPS
 from .plan import (
     Buffer,
     Constant,
@@ -39,6 +37,10 @@ from .target import Target
 from .types import OptionalType, SequenceType, TensorType, Type
 
 Json = Any
+# As in graph_codec.py, which only plans with operations in Python need: loading it and all
+# operations takes longer than reading most plans.
+Keep: TypeAlias = Callable[[Array, DType], int]
+Arrays: TypeAlias = Callable[[int, DType, tuple[int, ...]], Array]
 
 # Fields of a plan that the generic codec reads; regions are written here.
 _PLAN: Mapping[str, Any] = {
@@ -82,8 +84,6 @@ def vocabulary() -> str:
         fields = [f.name for f in dataclasses.fields(found)]
         lines.append(f"{found.__name__}({', '.join(f'{n}: {hints[n]}' for n in fields)})")
         pending += [hints[n] for n in fields]
-    for op in ALL_OPS:
-        lines.append(f"{op.kind}.{op.version}({', '.join(f.name for f in dataclasses.fields(op))})")
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 
 
@@ -123,7 +123,7 @@ def encode_plan(plan: Plan, keep: Keep = _keep_nothing) -> Json:
 def _encode_region(region: Region, tables: _Tables) -> Json:
     end = region.terminal
     terminal = end and [
-        encode_op(end.op, tables.keep),
+        _encode_op(end.op, tables.keep),
         list(end.inputs),
         list(end.outputs),
         end.name,
@@ -138,6 +138,12 @@ def _encode_region(region: Region, tables: _Tables) -> Json:
     }
 
 
+def _encode_op(op: Op, keep: Keep) -> Json:
+    from .graph_codec import encode_op
+
+    return encode_op(op, keep)
+
+
 def _encode_buffer(b: Buffer, tables: _Tables) -> Json:
     shape = [tables.dim(d) for d in b.shape]
     place = [b.inside, tables.dim(b.inside_offset)]
@@ -146,7 +152,7 @@ def _encode_buffer(b: Buffer, tables: _Tables) -> Json:
 
 def _encode_step(step: Step, tables: _Tables) -> Json:
     if isinstance(step, HostStep):
-        parts = [encode_op(step.op, tables.keep), list(step.inputs), list(step.outputs)]
+        parts = [_encode_op(step.op, tables.keep), list(step.inputs), list(step.outputs)]
         return ["host", *parts, step.name, step.reason, list(step.sources)]
     parts = [tables.spec(step.spec), list(step.buffers), list(step.dims), tables.dim(step.work)]
     return ["kernel", *parts, step.name, list(step.sources)]
@@ -210,7 +216,7 @@ class _Reader:
             raise broken(data, "a terminal's 5 parts")
         op, inputs, outputs, name, reason = _list(data)
         ends = _slots(inputs), _ints(outputs)
-        return Terminal(decode_op(op, self.array), *ends, _str(name), _str(reason))
+        return Terminal(_decode_op(op, self.array), *ends, _str(name), _str(reason))
 
     def dims(self, data: Json) -> tuple[Dim, ...]:
         return tuple([self.dim(d) for d in _list(data)])
@@ -242,12 +248,18 @@ class _Reader:
             raise broken(data, "a step's 7 parts")
         mark, first, second, third, fourth, fifth, sources = _list(data)
         if mark == "host":
-            op = decode_op(first, self.array)
+            op = _decode_op(first, self.array)
             ends = _slots(second), _ints(third)
             return HostStep(op, *ends, _str(fourth), _str(fifth), _words(sources))
         spec = _entry(self.specs, first, "a spec's number")
         tables = _ints(second), _ints(third)
         return KernelStep(spec, *tables, self.dim(fourth), _str(fifth), _words(sources))
+
+
+def _decode_op(data: Json, array: Arrays) -> Op:
+    from .graph_codec import decode_op
+
+    return decode_op(data, array)
 
 
 def _entry(table: Sequence[Any], number: Any, expected: str) -> Any:

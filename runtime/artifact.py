@@ -159,6 +159,9 @@ class Artifact:
             _verify_ports(plan)
             for c in plan.constants:
                 reader.check(c.source, c.dtype, c.shape)
+            sources = {c.source for c in plan.constants}
+            if sources != set(range(len(sources))):
+                raise broken(sorted(sources)[:20], f"weights numbered 0..{len(sources) - 1}")
         return reader
 
     def _places(self, table: Any) -> list[Place]:

@@ -77,8 +77,9 @@ class PlanReader:
         return self._read([source], self._chunks(source))[source]
 
     def arrays(self) -> dict[int, Array]:
-        """The array of each weight source, read-only, after a check of the whole file."""
-        return self._read(range(len(self._places)), range(self._file.chunks))
+        """The array of each source of the plan's constants, read-only, after a check of the whole
+        file."""
+        return self._read({c.source for c in self.plan.constants}, range(self._file.chunks))
 
     def constants(self, make: MakeConstant) -> list[Array]:
         """The plan's constants as `make` makes them of their arrays, all of the file checked.

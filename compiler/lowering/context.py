@@ -9,11 +9,12 @@ from ...ir.dim import Dim, product
 from ...ir.dtype import DType
 from ...ir.errors import VerificationError
 from ...ir.graph import Graph, Value
+from ...ir.layouts import Layout
 from ...ir.op import Array
 from ...ir.ops import Constant as ConstantOp
 from ...ir.plan import Constant
 from ...ir.scalar import Builder, Ref, identity
-from ...ir.specs import ElementwiseSpec, PackedB, Program
+from ...ir.specs import ElementwiseSpec, Program
 from ...ir.target import Target
 from ...ir.types import TensorType, Type
 from ..options import Options
@@ -84,7 +85,7 @@ class Lowering:
         return op if isinstance(op, ConstantOp) else None
 
     def constant(
-        self, value: Value, layout: PackedB | None = None, transposed: bool = False
+        self, value: Value, layout: Layout | None = None, transposed: bool = False
     ) -> View | None:
         """The buffer of a constant value in a layout, or None if the value is no constant."""
         op = self.constant_op(value)

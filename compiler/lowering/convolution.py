@@ -102,7 +102,7 @@ def lower_convolution(low: Lowering, node: int) -> None:
         groups, outputs, channels = (
             int(str(d)) for d in (kernel[:3] if op.grouped else (1, *kernel[:2]))
         )
-        depthwise = op.grouped and channels == outputs == 1
+        depthwise = groups > 1 and channels == outputs == 1
         if depthwise or channels > _FEW:
             data = turned(low, data, low.name(data_value.node))
         nr = lanes if depthwise else conv_panel(outputs, low.target, acc.bits)
@@ -110,6 +110,8 @@ def lower_convolution(low: Lowering, node: int) -> None:
         job.window(data, filters, target, windows, pads, layout, (groups, channels, outputs))
     if target != out:
         low.copy(target, out, low.name(stored.node), low.sources(stored.node))
+        # Who reads it here reads it as it was computed.
+        low.views[stored] = target
 
 
 class _Job:

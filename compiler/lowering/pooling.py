@@ -95,3 +95,4 @@ def lower_pool(low: Lowering, node: int) -> None:
     low.region.kernel(spec, sizes, [data, target], work, name, low.sources(node))
     if target != out:
         low.copy(target, out, name, low.sources(node))
+        low.views[Value(node)] = target

@@ -15,7 +15,7 @@ from ..types import TensorType, Type
 
 @dataclass(frozen=True)
 class BitCast(Op):
-    """The input's bits, little endian, as elements of a type of the same width (ONNX BitCast 26)."""
+    """The input's bits, little endian, as elements of a type of that width (ONNX BitCast 26)."""
 
     kind: ClassVar[str] = "BitCast"
     version: ClassVar[int] = 0

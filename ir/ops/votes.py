@@ -18,18 +18,19 @@ _LOWEST, _ROUNDS = 1e-7, 100
 @dataclass(frozen=True)
 class SupportVotes(Op):
     """From decisions [rows, pairs] of the pairs (i, j), i before j: the class of each row, i64
-    [rows], and scores f32 [rows, classes].
+    [rows], and its probabilities, f32 [rows, classes].
 
-    A pair votes for i where its decision is above 0, else for j; the class with most votes wins
-    (the first of equal ones) and the scores are the votes. With prob_a and prob_b (one per pair)
-    scores are probabilities by pairwise coupling (Wu, Lin, Weng: "Probability estimates for
-    multi-class classification by pairwise coupling", 2004) and the most probable class wins.
+    A pair votes for i where its decision is above 0, else for j; the class with most votes wins,
+    the first of equal ones. Probabilities come from prob_a and prob_b (one per pair) by pairwise
+    coupling (Wu, Lin, Weng: "Probability estimates for multi-class classification by pairwise
+    coupling", 2004); the most probable class may be another. Where the two are empty, the shares
+    of votes stand in their place.
     """
 
     kind: ClassVar[str] = "SupportVotes"
     version: ClassVar[int] = 0
     inputs: ClassVar[tuple[Port, ...]] = (Port("decisions"), Port("prob_a"), Port("prob_b"))
-    outputs: ClassVar[tuple[Port, ...]] = (Port("places"), Port("scores"))
+    outputs: ClassVar[tuple[Port, ...]] = (Port("places"), Port("probabilities"))
     classes: int
 
     def infer(self, decisions: Fact, prob_a: Fact, prob_b: Fact) -> tuple[Type, ...]:
@@ -44,17 +45,17 @@ class SupportVotes(Op):
     def evaluate(self, decisions: Array, prob_a: Array, prob_b: Array) -> tuple[Array, ...]:
         first, second = np.triu_indices(self.classes, 1)
         rows = len(decisions)
+        votes = np.zeros((rows, self.classes))
+        winner = np.where(decisions > 0, first, second)
+        for pair in range(winner.shape[1]):
+            votes[np.arange(rows), winner[:, pair]] += 1
+        scores = votes / max(decisions.shape[1], 1)
         if prob_a.size:
             pairs = _sigmoid(decisions, prob_a, prob_b)
             matrix = np.zeros((rows, self.classes, self.classes))
             matrix[:, first, second], matrix[:, second, first] = pairs, 1 - pairs
             scores = _coupled(matrix)
-        else:
-            scores = np.zeros((rows, self.classes))
-            winner = np.where(decisions > 0, first, second)
-            for pair in range(winner.shape[1]):
-                scores[np.arange(rows), winner[:, pair]] += 1
-        return scores.argmax(axis=1).astype(np.int64), scores.astype(np.float32)
+        return votes.argmax(axis=1).astype(np.int64), scores.astype(np.float32)
 
 
 def _sigmoid(decisions: Array, a: Array, b: Array) -> Array:

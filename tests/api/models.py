@@ -14,14 +14,14 @@ DIGITS = Path(__file__).resolve().parent.parent.parent / "samples" / "digits" / 
 
 def two_outputs() -> irc.Model:
     """sum = a + b and product = a * b, of any length: exact on small integers."""
-    a = ops.input("a", "f32", ["N"])
-    b = ops.input("b", "f32", ["N"])
+    a = ops.parameter("a", ["N"])
+    b = ops.parameter("b", ["N"])
     return ops.model({"sum": a + b, "product": a * b})
 
 
 def of_type(dtype: str) -> irc.Model:
     """y = x + x for x of an element type."""
-    x = ops.input("x", dtype, ["N", 3])
+    x = ops.parameter("x", ["N", 3], dtype)
     return ops.model({"y": x + x})
 
 

@@ -227,7 +227,7 @@ def test_recurrent_forms_that_are_refused() -> None:
     peep = inputs | {"b": None, "s": None, "h": None, "c": None, "p": normal(1, 6)}
     for given, attributes, part in (
         (inputs, {"input_forget": 1}, "coupled"),
-        (peep, {}, "peepholes"),
+        (peep, {"direction": "reverse"}, "peepholes"),
         (inputs, {"activations": ["Affine", "Tanh", "Tanh"]}, "activation affine"),
     ):
         model = small.op_model("LSTM", given, hidden_size=2, **attributes)

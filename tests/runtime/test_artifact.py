@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import irc
 import numpy as np
 import pytest
 from artifacts import ENCODER, Parts, X, alike, load, refused, uses_stored_plan
 from irc.ir.dtype import DType
-from irc.runtime import artifact_writer, container, stored_weights
-from irc.runtime.container_reader import Container, Piece
+from irc.runtime import container, stored_weights
+from irc.runtime.container_reader import Container
 from models.encoders import bert, bert_inputs
 from models.onnx_graph import OnnxGraph
 from models.small import mlp
@@ -62,11 +61,15 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
     assert fresh.plan == net.plan and alike(fresh(inputs), net(inputs))
 
 
-@pytest.mark.parametrize("name", ["if.onnx", "loop.onnx", "scan.xml", "lstm2.onnx", "qdq.onnx"])
-def test_plans_with_operations_in_python(name: str, tmp_path: Path) -> None:
-    """Control flow, whose bodies hold constants, and operations without a kernel."""
+KINDS = ["if.onnx", "loop.onnx", "scan.xml", "lstm2.onnx", "qdq.onnx", "resnet.onnx"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_plans_of_all_kinds(name: str, tmp_path: Path) -> None:
+    """Control flow, whose bodies hold constants, and networks of many kinds of steps."""
     net = irc.compile_model(DATA / name)
-    assert net.plan.host_steps()
+    if name.startswith(("if", "loop", "scan")):
+        assert any(step.op.bodies() for step in net.plan.host_steps())
     net.export(tmp_path / "m.irc")
     again = irc.CompiledModel.load(tmp_path / "m.irc")
     assert uses_stored_plan(again)
@@ -312,6 +315,26 @@ def test_another_isa_is_compiled_again(
     assert again.program.target.isa == "plain" and alike(again(X), tiny_net(X))
 
 
+def test_plans_for_two_machines_in_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second machine makes its own plan and keeps the first one's, control flow and all."""
+    net = irc.compile_model(DATA / "loop.onnx")
+    net.export(tmp_path / "one.irc")
+    if net.program.target.isa == "plain":
+        pytest.skip("this machine has one instruction set")
+    with monkeypatch.context() as patch:
+        patch.setenv("IRC_ISA", "plain")
+        other = irc.CompiledModel.load(tmp_path / "one.irc")
+        assert not uses_stored_plan(other)
+        other.export(tmp_path / "two.irc")
+        assert uses_stored_plan(irc.CompiledModel.load(tmp_path / "two.irc"))
+    again = irc.CompiledModel.load(tmp_path / "two.irc")
+    assert uses_stored_plan(again) and again.program.target == net.program.target
+    inputs = [np.array(3), np.ones(2, np.float32), np.zeros(2, np.float32)]
+    assert alike(again(inputs), net(inputs))
+
+
 def test_a_plan_under_another_target_is_refused(tiny_artifact: bytes) -> None:
     """The manifest says this machine, the plan says another."""
     parts = Parts(tiny_artifact)
@@ -327,68 +350,3 @@ def test_precision_is_kept_and_can_be_chosen(tiny_net: irc.CompiledModel, tmp_pa
     assert irc.compile_model(path).plan.precision == "bf16"
     exact = irc.compile_model(path, precision="f32")
     assert exact.plan.precision == "f32" and alike(exact(X), tiny_net(X))
-
-
-# Writing ----------------------------------------------------------------------------------------
-
-
-class Full:
-    """A stream on a disk with room for `room` bytes."""
-
-    def __init__(self, stream: BinaryIO, room: int) -> None:
-        self.stream, self.room = stream, room
-
-    def write(self, data: Any) -> int:
-        self.room -= memoryview(data).nbytes
-        if self.room < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return self.stream.write(data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-
-@pytest.mark.parametrize("room", [0, 100, 300, 3000, 8000])
-def test_a_full_disk_leaves_nothing(
-    room: int,
-    tiny_net: irc.CompiledModel,
-    tiny_artifact: bytes,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = tmp_path / "m.irc"
-    path.write_bytes(b"what was there")
-    write = artifact_writer.write_artifact
-
-    def full(stream: BinaryIO, *rest: Any) -> Any:
-        return write(Full(stream, room), *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(artifact_writer, "write_artifact", full)
-    with pytest.raises(irc.Error, match="cannot be written") as caught:
-        tiny_net.export(path)
-    assert "No space left" in str(caught.value) and str(path) in str(caught.value)
-    assert [p.name for p in tmp_path.iterdir()] == ["m.irc"]
-    assert path.read_bytes() == b"what was there"
-
-
-def test_a_folder_that_is_not_there(tiny_net: irc.CompiledModel, tmp_path: Path) -> None:
-    with pytest.raises(irc.Error, match="cannot be written"):
-        tiny_net.export(tmp_path / "no" / "m.irc")
-
-
-def test_pieces_of_a_chunk(tmp_path: Path) -> None:
-    """Pieces beside one another, apart, empty, and across chunks, in any order."""
-    content = bytes(range(256)) * 40
-    with open(tmp_path / "c", "wb") as stream:
-        writer = container.Writer(stream)
-        writer.begin("a")
-        writer.write(content)
-        writer.finish({})
-    file = Container(tmp_path / "c")
-    wanted = [(0, 10), (10, 5), (10, 0), (300, 1), (1024, 4096), (10239, 1), (9000, 0)]
-    memory = [bytearray(size) for _, size in wanted]
-    pieces = [Piece(128 + at, memoryview(m)) for (at, _), m in zip(wanted, memory, strict=True)]
-    file.fill(pieces[::-1])
-    for (at, size), m in zip(wanted, memory, strict=True):
-        assert bytes(m) == content[at : at + size]
-    assert file.read(0) == content

@@ -58,9 +58,7 @@ def value_type(proto: TypeProto, name: str, symbols: Symbols, where: str) -> Typ
     return found
 
 
-def _tensor_type(
-    tensor: TypeProto.Tensor, name: str, symbols: Symbols, where: str
-) -> TensorType:
+def _tensor_type(tensor: TypeProto.Tensor, name: str, symbols: Symbols, where: str) -> TensorType:
     dtype = element_type(tensor.elem_type, where)
     if not tensor.HasField("shape"):
         return TensorType(dtype, None)

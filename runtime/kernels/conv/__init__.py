@@ -1,4 +1,4 @@
-"""Convolution: tiling (how rows are cut), place (where a window meets the data), direct, depthwise."""
+"""Convolution: tiling (how rows are cut), place (addresses), micro (tiles), direct, depthwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of one convolution kernel share: the frame, addresses, the taps inside the data."""
+"""What the parts of a convolution kernel share: frame, addresses, the taps inside the data."""
 
 from __future__ import annotations
 

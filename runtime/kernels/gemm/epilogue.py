@@ -67,7 +67,7 @@ class Epilogue:
         self.strides = [[g.size(f, frame, s) for s in o.strides[-2:]] for o in g.walked]
 
     def extras(self, spot: Spot, *, shared: bool) -> list[Value | None]:
-        """The extras there: those that all rows share, or (None among them) the others."""
+        """The extras there, as bits: those that all rows share, or (None among them) the others."""
         found: list[Value | None] = []
         for i, (row, _) in enumerate(self.strides[:-1]):
             found.append(self._load(i, spot) if shared == (row.known == 0) else None)
@@ -77,7 +77,9 @@ class Epilogue:
         """Store what the program makes of an accumulator and its extras."""
         f, last = self.f, len(self.operands) - 1
         own = self.extras(spot, shared=False)
-        inputs = [value, *(a if a is not None else b for a, b in zip(shared, own, strict=True))]
+        inputs = [value]
+        for i, (a, b) in enumerate(zip(shared, own, strict=True)):
+            inputs.append(self._as_read(i, a if a is not None else b))
         (result,) = emit_program(f, self.program, inputs, lanes=self.lanes)
         result = to_memory(f, result, self.operands[last].dtype)
         place, column = self._place(last, spot), self.strides[last][1]
@@ -87,23 +89,30 @@ class Epilogue:
             scatter(f, result, place, column, spot.part)
 
     def _load(self, index: int, spot: Spot) -> Value:
-        f, column, dtype = self.f, self.strides[index][1], self.operands[index].dtype
-        element, place = ELEMENT[dtype.value], self._place(index, spot)
-        kind = vec(element, self.lanes)
+        """As integers: halves that live from block to block would pass through library calls on
+        instruction sets that have none."""
+        f, column, element = self.f, self.strides[index][1], self._element(index)
+        place, bits = self._place(index, spot), f"i{bits_of(element)}"
+        kind = vec(bits, self.lanes)
         if column.known == 0:
-            # As an integer: not every instruction set has scalar halves.
-            one = f.load(f"i{bits_of(element)}", place)
-            value = f.bitcast(f.splat(one, self.lanes), kind)
-        elif column.known == 1 or self.lanes == 1:
-            value = load_part(f, kind, place, spot.part)
-        else:
-            value = gather(f, element, self.lanes, place, column, spot.part)
-        return from_memory(f, value, dtype)
+            return f.splat(f.load(bits, place), self.lanes)
+        if column.known == 1 or self.lanes == 1:
+            return load_part(f, kind, place, spot.part)
+        return gather(f, bits, self.lanes, place, column, spot.part)
+
+    def _as_read(self, index: int, bits: Value | None) -> Value:
+        """The bits of an extra as the program reads them."""
+        assert bits is not None
+        value = self.f.bitcast(bits, vec(self._element(index), self.lanes))
+        return from_memory(self.f, value, self.operands[index].dtype)
+
+    def _element(self, index: int) -> str:
+        return ELEMENT[self.operands[index].dtype.value]
 
     def _place(self, index: int, spot: Spot) -> Value:
         f, (row, column) = self.f, self.strides[index]
         at = f.add(f.mul(spot.m, row), f.mul(spot.n, column))
-        return f.at(self.bases[index], at, ELEMENT[self.operands[index].dtype.value])
+        return f.at(self.bases[index], at, self._element(index))
 
 
 def finish_registers(

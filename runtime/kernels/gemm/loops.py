@@ -173,10 +173,12 @@ class Loops:
                     if pack_b and t.blocked:
                         self.pack_b(pack_b, b, b_scratch, js, k0, depth)
                     if pack_a:
-                        self.pack_a(pack_a, a, a_scratch, ts, k0, depth)
+                        copied = (f.smax(self.rest.full, ts[0]), ts[1]) if t.in_place else ts
+                        self.pack_a(pack_a, a, a_scratch, copied, k0, depth)
                     first = f.icmp("eq", block, 0)
                     last = f.icmp("eq", f.add(block, 1), blocks)
-                    places = (a_scratch if pack_a else a, b_scratch if pack_b else b, buffer)
+                    strips = a_scratch if pack_a else a
+                    places = (a, strips, b_scratch if pack_b else b, buffer)
                     Block(self, ts, js, *places, k0, depth, first, last, finish).run()
 
     def tile_start(self, tile: Value) -> Value:
@@ -230,7 +232,7 @@ class Loops:
             m = self.tile_start(tile)
             rows = f.sub(f.smin(self.tile_start(f.add(tile, 1)), self.m), m)
             at = f.at(a, f.add(f.mul(m, row), f.mul(k0, step)), ELEMENT[g.spec.a.dtype.value])
-            place = f.at(to, f.mul(f.sub(tile, ts[0]), t.strip), g.acc)
+            place = f.at(to, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
             f.call_function(pack, self.frame, at, place, rows, depth)
 
     def pack_b(
@@ -250,14 +252,15 @@ class Loops:
 class Block:
     """The two innermost loops: tiles `ts` times panels `js`, one block of K deep.
 
-    `a` and `b` are the packed copies, or the matrices themselves. `buffer` receives sums, `finish`
-    (None: tiles finish their own) applies the epilogue to it.
+    `strips` and `b` are packed copies, or the matrices themselves, as `a` always is. `buffer`
+    receives sums, `finish` (None: tiles finish their own) applies the epilogue to it.
     """
 
     loops: Loops
     ts: Bounds
     js: Bounds
     a: Value
+    strips: Value
     b: Value
     buffer: Value
     k0: Value
@@ -282,7 +285,7 @@ class Block:
         plain = rest.known == 0 or edge == Shape(0, whole, 1, edge=False)
         full = j1 if plain else f.smin(f.udiv(loops.n, t.nr), j1)
         singles = j0
-        if full.known != 0:
+        if f.udiv(loops.n, t.nr).known != 0 or plain:
             if t.panels > 1:
                 groups = f.udiv(f.smax(f.sub(full, j0), 0), t.panels)
                 singles = f.add(j0, f.mul(groups, t.panels))
@@ -300,8 +303,8 @@ class Block:
         loops, t = self.loops, self.loops.g.tiling
         f, (t0, t1) = loops.f, self.ts
 
-        def call(height: int, tile: Value, rows: Value) -> None:
-            self.tile(replace(shape, rows=height), j, tile, rows)
+        def call(height: int, tile: Value, rows: Value, in_place: bool = False) -> None:
+            self.tile(replace(shape, rows=height, in_place=in_place), j, tile, rows)
 
         if not t.guarded:
             longer, low = loops.longer(), t.heights[-1]
@@ -314,7 +317,7 @@ class Block:
             return
         full = f.smin(loops.rest.full, t1)
         with f.range(t0, full, unroll=1) as tile:
-            call(t.mr, tile, integer(t.mr))
+            call(t.mr, tile, integer(t.mr), t.in_place)
         with f.range(f.smax(full, t0), t1, unroll=1) as tile:
             end = f.smin(loops.tile_start(f.add(tile, 1)), loops.m)
             rows = f.sub(end, loops.tile_start(tile))
@@ -336,19 +339,19 @@ class Block:
         f, t = loops.f, g.tiling
         m, n = loops.tile_start(tile), f.mul(j, t.nr)
         down, right = f.sub(tile, self.ts[0]), f.sub(j, self.js[0])
-        a, b = g.a_access(), g.b_access()
+        a, b = g.a_access(in_place=shape.in_place), g.b_access()
         a_across, b_across, a_step, b_step = (
             loops.size(s) for s in (a.across, b.across, a.step, b.step)
         )
-        if t.pack_a != "no":
-            a_at = f.mul(down, t.strip)
+        if t.pack_a == "no" or shape.in_place:
+            a_base, a_at = self.a, f.add(f.mul(m, a_across), f.mul(self.k0, a_step))
         else:
-            a_at = f.add(f.mul(m, a_across), f.mul(self.k0, a_step))
+            a_base, a_at = self.strips, f.mul(f.urem(tile, t.mc), t.strip)
         if t.pack_b:
             b_at = f.mul(right, b_across)
         else:
             b_at = f.add(f.mul(j, b_across), f.mul(self.k0, b_step))
-        a_place = f.at(self.a, a_at, ELEMENT[a.dtype.value])
+        a_place = f.at(a_base, a_at, ELEMENT[a.dtype.value])
         b_place = f.at(self.b, b_at, ELEMENT[b.dtype.value])
         slot = f.mul(f.add(f.mul(right, t.mc), down) if t.blocked else integer(0), t.mr * t.nr)
         buffer = f.at(self.buffer, slot, g.acc)

@@ -23,12 +23,14 @@ from .tiling import Tiling
 @dataclass(frozen=True)
 class Shape:
     """A register tile: `panels` panels of `vectors` registers side by side. An `edge` tile may
-    have fewer columns than it computes: it takes their number and masks what lies beyond."""
+    have fewer columns than it computes: it takes their number and masks what lies beyond. One
+    `in_place` reads A where it lies although other tiles read a copy."""
 
     rows: int
     vectors: int
     panels: int
     edge: bool
+    in_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,10 @@ class Context:
 
     # -- operands as tiles see them -----------------------------------------------------------
 
-    def a_access(self) -> Access:
+    def a_access(self, *, in_place: bool) -> Access:
         t, a = self.tiling, self.spec.a
+        if in_place:
+            return Access(a.dtype, a.strides[-2], a.strides[-1])
         if t.pack_a == "rows":
             return Access(self.spec.acc, t.a_row, 1)
         if t.pack_a == "columns":
@@ -162,7 +166,7 @@ class Context:
         self, f: Function, shape: Shape, columns: Sequence[int], sums: list[list[Variable]]
     ) -> None:
         t, p = self.tiling, f.params
-        a, b = self.a_access(), self.b_access()
+        a, b = self.a_access(in_place=shape.in_place), self.b_access()
         a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
         across, panel = (self.size(f, p["frame"], x.across) for x in (a, b))
         a_step, b_step = (self.size(f, p["frame"], x.step) for x in (a, b))

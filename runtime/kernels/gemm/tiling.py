@@ -52,6 +52,7 @@ class Tiling:
     mc: int
     nc: int
     pack_a: PackA
+    in_place: bool  # ... but full tiles read A where it lies: only the rest of M is copied
     a_row: int  # elements between rows (columns) of a packed strip of A
     pack_b: bool
     fetch: int  # cache lines of B that a tile fetches ahead per panel and step of K
@@ -107,6 +108,7 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
         mc=mc,
         nc=max(nc, panels),
         pack_a=pack_a,
+        in_place=guarded and pack_a == "rows" and _reads_in_place(spec, target, mr, nr),
         a_row=a_row,
         pack_b=pack_b,
         # Several tiles share a panel, so each fetches a piece of the next one: a line is enough.
@@ -175,11 +177,23 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
         return "no"
     if not isinstance(spec.m, int) or not isinstance(row, int):
         return copied
-    if isinstance(spec.n, int) and spec.n <= 2 * nr:
-        return "no"
-    if step == 1 and not _crowded(row * spec.acc.bits // 8, rows, target):
-        return "no"
-    return copied
+    in_place = _reads_in_place(spec, target, rows, nr) or _is_narrow(spec, nr)
+    return "no" if in_place else copied
+
+
+def _is_narrow(spec: GemmSpec, nr: int) -> bool:
+    """Whether an element of A is used too few times to be worth copying."""
+    return isinstance(spec.n, int) and spec.n <= 2 * nr
+
+
+def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
+    """Whether tiles had better read A's rows where they lie."""
+    row, step = spec.a.strides[-2:]
+    if spec.a.dtype is not spec.acc or step != 1:
+        return False
+    if _is_narrow(spec, nr):
+        return True
+    return isinstance(row, int) and not _crowded(row * spec.acc.bits // 8, rows, target)
 
 
 def _crowded(row_bytes: int, rows: int, target: Target) -> bool:

@@ -185,6 +185,11 @@ def one_hot_encoder(n: OnnxNode) -> Value:
     return n.add(Convert(DType.f32), hot)
 
 
+def zip_map(n: OnnxNode) -> Value:
+    """A sequence of dictionaries, which no graph of tensors holds."""
+    raise n.unsupported("it makes dictionaries of scores: convert with zipmap=False")
+
+
 _ML = "ai.onnx.ml::"
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_ML}Scaler": {1: scaler},
@@ -196,4 +201,5 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_ML}LabelEncoder": {1: label_encoder_1, 2: label_encoder},
     f"{_ML}CategoryMapper": {1: category_mapper},
     f"{_ML}OneHotEncoder": {1: one_hot_encoder},
+    f"{_ML}ZipMap": {1: zip_map},
 }

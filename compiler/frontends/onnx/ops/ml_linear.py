@@ -101,7 +101,8 @@ def svm_regressor(n: OnnxNode) -> Value:
 
 
 def svm_classifier(n: OnnxNode) -> Imported:
-    """One vote per pair of classes; with prob_a and prob_b probabilities (Wu, Lin and Weng)."""
+    """One vote per pair of classes. Scores are probabilities, or without prob_a and prob_b the
+    decisions of the pairs."""
     labels = class_labels(n, "classlabels_ints", "classlabels_strings")
     per_class = n.integers("vectors_per_class", [])
     if labels is None or not per_class or len(per_class) != labels[1]:
@@ -118,13 +119,13 @@ def svm_classifier(n: OnnxNode) -> Imported:
     prob = n.numbers("prob_a", []), n.numbers("prob_b", [])
     kind = n.text("post_transform", "NONE")
     a, b = (n.constant(np.array(p), DType.f32) for p in prob)
-    op = SupportVotes(classes)
-    places, scores = n.add_all(op, decisions, a, b)
-    if not prob[0] and classes == 2:
-        scores = decisions
-        scores = both_classes(n, scores, kind, probability=False)
-        return label_at(n, labels[0], places), scores
-    return label_at(n, labels[0], places), transform(n, scores, kind)
+    places, scores = n.add_all(SupportVotes(classes), decisions, a, b)
+    label = label_at(n, labels[0], places)
+    if prob[0]:
+        return label, transform(n, scores, kind)
+    if classes == 2:
+        return label, both_classes(n, decisions, kind, probability=False)
+    return label, transform(n, decisions, kind)
 
 
 def _pairwise(

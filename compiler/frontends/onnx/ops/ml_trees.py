@@ -11,7 +11,7 @@ import numpy as np
 from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.op import Array
-from .....ir.ops import Add, TreeEnsemble
+from .....ir.ops import Add, Gather, TreeEnsemble
 from .....ir.ops.trees import MODES
 from .....ir.scalar import cast_array
 from .ml_scores import above, best, both_classes, class_labels, label_at, transform
@@ -183,28 +183,30 @@ def _base(n: OnnxNode, base: Sequence[float], targets: int) -> Array:
 
 
 def tree_classifier(n: OnnxNode) -> Imported:
-    """Leaves that name one class of two give the score of the second one; it wins above 1/2
-    where no weight is negative, else above 0."""
+    """The class with the largest score. Of two classes of which leaves name only one, the second
+    wins where that score is above 1/2 (above 0 if a weight is negative); where leaves name the
+    first class, their score is the second one's, and the first has the rest."""
     forest, dtype, positive, named = _read_forest(n, "class")
     labels = class_labels(n, "classlabels_int64s", "classlabels_strings")
     if labels is None:
         raise n.error("a classifier has no labels")
-    kind = n.text("post_transform", "NONE")
+    kind, classes = n.text("post_transform", "NONE"), labels[1]
     base, _ = _floats(n, "base_values")
-    classes = labels[1]
     single = classes == 2 and len(named) == 1
-    if single:
-        forest.leaves = [[(0, w) for _, w in leaf] for leaf in forest.leaves]
-    total = _summed(n, forest, dtype, 1 if single else classes, "SUM")
+    rest = single and named == {0}
+    total = _summed(n, forest, dtype, 1 if rest else classes, "SUM")
     if base:
-        values = base[-1:] if single else base
+        values = base[-1:] if rest else _base(n, base, classes)
         total = n.add(Add(), total, n.constant(np.array(values), n.dtype(total)))
     total = converted(n, total, DType.f32)
     if not single:
         return label_at(n, labels[0], best(n, total)), transform(n, total, kind)
-    places = above(n, total, 0.5 if positive else 0.0)
-    scores = both_classes(n, total, kind, probability=positive)
-    return label_at(n, labels[0], places), scores
+    limit = 0.5 if positive else 0.0
+    if rest:
+        scores = both_classes(n, total, kind, probability=positive)
+        return label_at(n, labels[0], above(n, total, limit)), scores
+    second = n.add(Gather(), total, n.ints_value([1]), n.int_value(1))
+    return label_at(n, labels[0], above(n, second, limit)), transform(n, total, kind)
 
 
 _MODES_5 = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")

@@ -34,23 +34,6 @@ _ONNX = {
     "StringSplit": 20,
     "TfIdfVectorizer": 9,
 }
-_ML = {
-    "ArrayFeatureExtractor": 1,
-    "Binarizer": 1,
-    "FeatureVectorizer": 1,
-    "Imputer": 1,
-    "LabelEncoder": 1,
-    "LinearClassifier": 1,
-    "LinearRegressor": 1,
-    "Normalizer": 1,
-    "OneHotEncoder": 1,
-    "Scaler": 1,
-    "SVMClassifier": 1,
-    "SVMRegressor": 1,
-    "TreeEnsemble": 5,
-    "TreeEnsembleClassifier": 1,
-    "TreeEnsembleRegressor": 1,
-}
 _TRAINING = {"Adagrad": 1, "Adam": 1, "Momentum": 1}
 
 
@@ -92,6 +75,5 @@ def _table(domain: str, versions: dict[str, int]) -> dict[str, dict[int, ImportF
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     **_table("", _ONNX),
-    **_table("ai.onnx.ml", _ML),
     **_table("ai.onnx.preview.training", _TRAINING),
 }

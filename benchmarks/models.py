@@ -1,0 +1,183 @@
+"""Whole models against peers: `python -m benchmarks.models --against onnxruntime,openvino`.
+
+Every row is checked against onnxruntime before it is timed: the largest error of each output,
+relative to that output's largest value, is at most 1e-4. The rivals of a row alternate in one run;
+ratios are medians over medians. `host` counts the steps that do not run in native code; compile
+times are from the ONNX file, `cold` with an empty code cache, `warm` with a full one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .peers import PEERS, Peer
+from .timing import alternate
+from .zoo import ZOO, Entry, Inputs, model_path
+
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. `medians` and `compile_seconds` are seconds by rival; `ratio` is the
+    fastest peer's time over irc's."""
+
+    model: str
+    family: str
+    threads: int
+    medians: dict[str, float]
+    ratio: float
+    error: float
+    host: int
+    steps: int
+    kernels: int
+    compile_seconds: dict[str, float]
+
+
+def irc_rival(path: str, inputs: Inputs, threads: int) -> tuple[Peer, Any]:
+    """irc as a user calls it: compile_model and a bound call; and the compiled model."""
+    import irc
+
+    net = irc.compile_model(path, num_threads=threads)
+    call = net.bind(list(inputs.values()))
+    return Peer("irc", call, lambda: [np.array(a) for a in call()]), net
+
+
+def clocked(make: Callable[[], Any]) -> tuple[Any, float]:
+    """What `make` gives, and the seconds it took."""
+    start = time.perf_counter()
+    found = make()
+    return found, time.perf_counter() - start
+
+
+def cold_compile(path: str, threads: int) -> float:
+    """Seconds to compile with an empty code cache."""
+    import irc
+
+    before = os.environ.get("IRC_CACHE_DIR")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["IRC_CACHE_DIR"] = folder
+        try:
+            return clocked(lambda: irc.compile_model(path, num_threads=threads))[1]
+        finally:
+            if before is None:
+                del os.environ["IRC_CACHE_DIR"]
+            else:
+                os.environ["IRC_CACHE_DIR"] = before
+
+
+def largest_error(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
+    """The largest error of any output relative to that output's largest value."""
+    worst = 0.0
+    for a, b in zip(found, wanted, strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return float("inf")
+        if b.size:
+            wide = b.astype(np.float64)
+            scale = max(float(np.abs(wide).max()), 1e-30)
+            error = float(np.abs(a.astype(np.float64) - wide).max()) / scale
+            worst = max(worst, error if error == error else float("inf"))
+    return worst
+
+
+def measure(entry: Entry, threads: int, peers: list[str], seconds: float) -> Row:
+    path = str(model_path(entry))
+    inputs = entry.inputs(np.random.default_rng(1))
+    cold = cold_compile(path, threads)
+    irc_rival(path, inputs, threads)
+    (mine, net), warm = clocked(lambda: irc_rival(path, inputs, threads))
+    made = {n: clocked(lambda n=n: PEERS[n](path, inputs, threads)) for n in peers}
+    rivals = {n: rival for n, (rival, _) in made.items()}
+    judge = rivals.get("onnxruntime") or PEERS["onnxruntime"](path, inputs, 1)
+    judge.run()
+    error = largest_error(mine.outputs(), judge.outputs())
+    if error > TOLERANCE:
+        raise SystemExit(f"{entry.name} is wrong: relative error {error:.1e}")
+    times = alternate({"irc": mine.run} | {n: r.run for n, r in rivals.items()}, seconds=seconds)
+    medians = {n: t.median for n, t in times.items()}
+    best = min((medians[n] for n in peers), default=float("nan"))
+    return Row(
+        entry.name,
+        entry.family,
+        threads,
+        medians,
+        best / medians["irc"],
+        error,
+        len(net.plan.host_steps()),
+        len(net.plan.kernel_steps()),
+        len(net.plan.specs()),
+        {"cold": cold, "warm": warm} | {n: t for n, (_, t) in made.items()},
+    )
+
+
+def heading(peers: list[str]) -> str:
+    names = "".join(f"{p + ' ms':>16}" for p in peers)
+    return (
+        f"{'model':16}{'threads':>8}{'irc ms':>10}{names}{'ratio':>7}{'error':>9}{'host':>6}"
+        f"{'steps':>7}{'kernels':>9}{'cold s':>8}{'warm s':>8}"
+    )
+
+
+def line(row: Row, peers: list[str]) -> str:
+    times = "".join(f"{row.medians[p] * 1e3:16.3f}" for p in peers)
+    took = row.compile_seconds
+    return (
+        f"{row.model:16}{row.threads:8}{row.medians['irc'] * 1e3:10.3f}{times}{row.ratio:7.2f}"
+        f"{row.error:9.1e}{row.host:6}{row.steps:7}{row.kernels:9}"
+        f"{took['cold']:8.2f}{took['warm']:8.2f}"
+    )
+
+
+def mean_of(rows: list[Row]) -> float:
+    """The geometric mean of the ratios."""
+    return float(np.exp(np.mean([np.log(r.ratio) for r in rows])))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.models", description=__doc__)
+    parser.add_argument("--against", default="onnxruntime,openvino", help="peers, comma separated")
+    parser.add_argument("--threads", default="1,2", help="thread counts, comma separated")
+    parser.add_argument("--only", default="", help=f"models or families, of {', '.join(ZOO)}")
+    parser.add_argument("--seconds", type=float, default=3.0, help="per row")
+    parser.add_argument("--json", action="store_true", help="one JSON object per row")
+    parser.add_argument("--chart", type=Path, help="write the ratios as an SVG chart")
+    options = parser.parse_args(arguments)
+    peers = [p for p in options.against.split(",") if p]
+    if unknown := sorted(set(peers) - set(PEERS)):
+        parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    wanted = [n for n in options.only.split(",") if n]
+    chosen = [e for e in ZOO.values() if not wanted or e.name in wanted or e.family in wanted]
+    if not chosen:
+        parser.error(f"no such model: {options.only}; there are {', '.join(ZOO)}")
+    if not options.json:
+        print(heading(peers))
+    rows: list[Row] = []
+    for threads in map(int, options.threads.split(",")):
+        for entry in chosen:
+            row = measure(entry, threads, peers, options.seconds)
+            rows.append(row)
+            print(json.dumps(vars(row)) if options.json else line(row, peers), flush=True)
+    if peers and not options.json:
+        print(f"geometric mean of the ratios: {mean_of(rows):.3f}", end="")
+        print(f", least: {min(r.ratio for r in rows):.3f}")
+    if peers and options.chart:
+        from .chart import chart
+
+        bars = {f"{r.model}, {r.threads}": r.ratio for r in rows}
+        options.chart.write_text(chart(bars), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

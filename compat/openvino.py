@@ -1,0 +1,193 @@
+"""`import irc.compat.openvino as ov`: Core, models and requests on irc.
+
+Element types are strict, as in OpenVINO. Properties are accepted and ignored, except
+INFERENCE_NUM_THREADS and INFERENCE_PRECISION_HINT ("f32" or "bf16"); without the hint a float32
+model computes in float32, where OpenVINO may choose bf16.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import api
+from ..api import CompiledModel as Net
+from ..compiler.shapes import fix_shapes
+from ..ir.errors import UsageError
+from .openvino_ports import (
+    ConstOutput,
+    Dimension,
+    PartialShape,
+    Shape,
+    Type,
+    find_port,
+)
+from .openvino_requests import AsyncInferQueue, InferRequest, OVDict, Tensor
+
+__all__ = [
+    "AsyncInferQueue",
+    "CompiledModel",
+    "ConstOutput",
+    "Core",
+    "Dimension",
+    "InferRequest",
+    "Model",
+    "OVDict",
+    "PartialShape",
+    "Shape",
+    "Tensor",
+    "Type",
+    "compile_model",
+    "convert_model",
+    "read_model",
+    "save_model",
+]
+
+
+class _Ports:
+    """Inputs and outputs, and finding one of them."""
+
+    def __init__(self, inputs: Sequence[api.PortInfo], outputs: Sequence[api.PortInfo]) -> None:
+        self.inputs = [ConstOutput(p, n) for n, p in enumerate(inputs)]
+        self.outputs = [ConstOutput(p, n) for n, p in enumerate(outputs)]
+
+    def input(self, key: Any = None) -> ConstOutput:
+        """An input by name or position, or the only one."""
+        return find_port(self.inputs, key)
+
+    def output(self, key: Any = None) -> ConstOutput:
+        """An output by name or position, or the only one."""
+        return find_port(self.outputs, key)
+
+
+class Model(_Ports):
+    """A model as read; `model` is the irc.Model behind it."""
+
+    def __init__(self, model: api.Model) -> None:
+        self.model = model
+        super().__init__(model.inputs, model.outputs)
+
+    def reshape(self, shapes: Any) -> None:
+        """Other input shapes: of the only input, or by name, position or port. -1 and None leave a
+        size as it is."""
+        if not isinstance(shapes, Mapping):
+            shapes = {None: shapes}
+        wanted: dict[str, list[int | str | None]] = {}
+        for key, shape in shapes.items():
+            sizes = [d if isinstance(d, int) and d >= 0 else _size(d) for d in shape]
+            wanted[self.input(key).get_any_name()] = sizes
+        self.__init__(api.Model(fix_shapes(self.model.graph.copy(), wanted)))
+
+    def is_dynamic(self) -> bool:
+        """Whether any input has an unknown size."""
+        return any(p.partial_shape.is_dynamic for p in self.inputs)
+
+    def get_friendly_name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    friendly_name = property(get_friendly_name)
+    name = property(get_friendly_name)
+
+
+def _size(dim: Any) -> int | None:
+    if isinstance(dim, Dimension) and dim.is_static:
+        return dim.get_length()
+    return None
+
+
+class CompiledModel(_Ports):
+    """A model ready to run; `net` is the irc.CompiledModel behind it."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+        super().__init__(net.inputs, net.outputs)
+
+    def create_infer_request(self) -> InferRequest:
+        """A request with tensors of its own."""
+        return InferRequest(self.net, self.inputs, self.outputs)
+
+    def infer_new_request(self, inputs: Any = None) -> OVDict:
+        """Run once in a new request."""
+        return self.create_infer_request().infer(inputs, share_inputs=True)
+
+    def __call__(self, inputs: Any = None, **options: Any) -> OVDict:
+        """Run; results by output, name or position."""
+        return self.infer_new_request(inputs)
+
+    def get_property(self, name: str) -> Any:
+        """Of the few that have a meaning here."""
+        known = {
+            "NETWORK_NAME": self.net.plan.name,
+            "INFERENCE_NUM_THREADS": self.net.stats().threads,
+            "INFERENCE_PRECISION_HINT": self.net.plan.precision,
+            "OPTIMAL_NUMBER_OF_INFER_REQUESTS": 1,
+            "EXECUTION_DEVICES": ["CPU"],
+        }
+        if name not in known:
+            raise UsageError("no such property", got=name, expected=", ".join(known))
+        return known[name]
+
+
+class Core:
+    """Reads and compiles models for the CPU."""
+
+    available_devices = ["CPU"]
+
+    def __init__(self) -> None:
+        self._properties: dict[str, Any] = {}
+
+    def read_model(self, model: Any, weights: Any = None) -> Model:
+        """A model from .xml (with its .bin), .onnx, or the bytes of either."""
+        return Model(api.read_model(model, weights or None))
+
+    def compile_model(
+        self, model: Any, device_name: Any = "CPU", config: Mapping[str, Any] | None = None
+    ) -> CompiledModel:
+        """Compile a Model or a file for the CPU (or AUTO)."""
+        if isinstance(device_name, Mapping):  # the device may be left out
+            device_name, config = "CPU", device_name
+        if str(device_name).split(":")[0] not in ("CPU", "AUTO"):
+            raise UsageError("irc compiles for the CPU", got=device_name, expected="CPU or AUTO")
+        chosen = {**self._properties, **(config or {})}
+        hint = str(chosen.get("INFERENCE_PRECISION_HINT", "f32"))
+        return CompiledModel(
+            api.compile_model(
+                model.model if isinstance(model, Model) else model,
+                precision="bf16" if "bf" in hint else "f32",
+                num_threads=int(chosen.get("INFERENCE_NUM_THREADS") or 0) or None,
+            )
+        )
+
+    def set_property(self, *device_and_properties: Any) -> None:
+        """`(properties)` or `(device, properties)`, for models compiled from now on."""
+        self._properties.update(device_and_properties[-1])
+
+    def get_property(self, device: str, name: str) -> Any:
+        """What was set."""
+        return self._properties[name]
+
+
+def read_model(model: Any, weights: Any = None) -> Model:
+    """Core().read_model"""
+    return Core().read_model(model, weights)
+
+
+def convert_model(model: Any) -> Model:
+    """An ONNX file or onnx.ModelProto."""
+    return Core().read_model(model)
+
+
+def compile_model(
+    model: Any, device_name: Any = "CPU", config: Mapping[str, Any] | None = None
+) -> CompiledModel:
+    """Core().compile_model"""
+    return Core().compile_model(model, device_name, config)
+
+
+def save_model(
+    model: Model, output_model: str | os.PathLike[str], compress_to_fp16: bool = True
+) -> None:
+    """Write .xml and .bin; as in OpenVINO, in half precision unless told otherwise."""
+    api.save_model(model.model, output_model, compress_to_fp16=compress_to_fp16)

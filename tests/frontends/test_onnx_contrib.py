@@ -1,0 +1,131 @@
+"""onnxruntime's own operators against onnxruntime, alone and in models that its optimiser wrote."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from models.encoders import bert
+
+from .ml_models import compare, one_node
+
+ort = pytest.importorskip("onnxruntime")
+MODELS = Path(__file__).resolve().parent.parent / "models"
+MS = "com.microsoft"
+_R = np.random.default_rng(3)
+
+
+def f(*shape: int) -> Any:
+    return _R.standard_normal(shape).astype(np.float32)
+
+
+B, S, T, N, H = 2, 5, 7, 2, 4
+D = N * H
+LENGTHS = np.array([5, 3], np.int32)
+KEYS = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], np.int32)
+PAIRS = (_R.integers(0, 3, (2, 5, 5)) > 0).astype(np.int32)
+IDS = _R.integers(0, 9, (2, 5)).astype(np.int32)
+
+NODES: list[tuple[str, list[Any], list[str], dict[str, Any]]] = [
+    ("Gelu", [f(3, 4)], ["y"], {}),
+    ("FastGelu", [f(3, 4)], ["y"], {}),
+    ("FastGelu", [f(3, 4), f(4)], ["y"], {}),
+    ("BiasGelu", [f(3, 4), f(4)], ["y"], {}),
+    ("QuickGelu", [f(3, 4)], ["y"], {"alpha": 1.5}),
+    ("FusedMatMul", [f(2, 3, 4), f(2, 4, 5)], ["y"], {"alpha": 0.5}),
+    ("FusedMatMul", [f(2, 4, 3), f(2, 5, 4)], ["y"], {"transA": 1, "transB": 1}),
+    ("FusedMatMul", [f(3, 2, 4), f(2, 4, 5)], ["y"], {"transBatchA": 1}),
+    ("SkipLayerNormalization", [f(2, 3, 4), f(2, 3, 4), f(4), f(4), f(4)], ["y", "", "", "s"],
+     {"epsilon": 1e-3}),
+    ("SkipLayerNormalization", [f(2, 3, 4), f(3, 4), f(4), f(4)], ["y"], {}),
+    ("SkipSimplifiedLayerNormalization", [f(2, 3, 4), f(2, 3, 4), f(4), f(4)], ["y", "", "", "s"],
+     {"epsilon": 1e-3}),
+    ("EmbedLayerNormalization", [IDS, IDS % 2, f(9, 8), f(6, 8), f(2, 8), f(8), f(8), KEYS],
+     ["y", "m"], {}),
+    ("EmbedLayerNormalization", [IDS, None, f(9, 8), f(6, 8), None, f(8), f(8)], ["y", "m", "s"],
+     {}),
+    ("Attention", [f(B, S, D), f(D, 3 * D), f(3 * D), None, f(2, B, N, 3, H)], ["y", "p"],
+     {"num_heads": N, "unidirectional": 1}),
+    ("MultiHeadAttention", [f(B, S, D), f(B, T, D), f(B, T, D)], ["y"], {"num_heads": N}),
+    ("MultiHeadAttention",
+     [f(B, S, D), f(B, T, D), f(B, T, D), f(3 * D), np.ones((2, T), np.int32), f(1, N, S, T)],
+     ["y"], {"num_heads": N, "scale": 0.3}),
+    ("MultiHeadAttention",
+     [f(B, S, D), f(B, S, D), f(B, S, D), f(3 * D), None, None, f(B, N, 3, H), f(B, N, 3, H)],
+     ["y", "k", "v"], {"num_heads": N, "unidirectional": 1}),
+]  # fmt: skip
+NODES += [
+    ("Attention", [f(B, S, D), f(D, 3 * D), f(3 * D), mask], ["y"], {"num_heads": N, **flags})
+    for mask in (None, LENGTHS, KEYS, PAIRS)
+    for flags in ({}, {"unidirectional": 1}, {"scale": 0.3})
+]
+NODES += [
+    ("FusedGemm", [f(3, 4), f(4, 5), f(5)], ["y"],
+     {"activation": name, "alpha": 0.5, "beta": 2.0, **parameters})
+    for name, parameters in (
+        ("Relu", {}), ("Tanh", {}), ("Sigmoid", {}), ("Softsign", {}), ("Softplus", {}),
+        ("LeakyRelu", {"activation_alpha": 0.3}), ("Elu", {"activation_alpha": 0.3}),
+        ("ThresholdedRelu", {"activation_alpha": 0.3}),
+        ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NODES, ids=lambda c: c[0])
+def test_nodes(case: tuple[str, list[Any], list[str], dict[str, Any]]) -> None:
+    op_type, inputs, outputs, attributes = case
+    compare(*one_node(op_type, inputs, outputs, domain=MS, **attributes), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "outputs"),
+    [
+        ("SimplifiedLayerNormalization", [f(2, 3, 4), f(4)], ["y", "inv"]),
+        ("LayerNormalization", [f(2, 3, 4), f(4), f(4)], ["y", "m", "inv"]),
+    ],
+)
+def test_what_onnxruntime_puts_into_onnxs_domain(
+    op_type: str, inputs: list[Any], outputs: list[str]
+) -> None:
+    model, feeds = one_node(op_type, inputs, outputs, domain="", opset=14, axis=-1, epsilon=1e-3)
+    compare(model, feeds)
+
+
+def optimised(model: str | bytes, folder: Path) -> onnx.ModelProto:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(folder / "optimised.onnx")
+    ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnx.load(folder / "optimised.onnx")
+
+
+def sentences(vocab: int) -> dict[str, Any]:
+    mask = np.array([[1] * 7, [1] * 4 + [0] * 3])
+    ids = np.random.default_rng(0).integers(0, vocab, (2, 7))
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2}
+
+
+@pytest.mark.parametrize("gelu", ["erf", "tanh"])
+@pytest.mark.parametrize("mask", ["mul", "where"])
+def test_an_optimised_encoder(gelu: Any, mask: Any, tmp_path: Path) -> None:
+    source = bert(2, 32, 4, 64, 50, positions=16, gelu=gelu, mask=mask)
+    model = optimised(source.SerializeToString(), tmp_path)
+    kinds = Counter(node.op_type for node in model.graph.node if node.domain)
+    assert kinds["BiasGelu" if gelu == "erf" else "FastGelu"] == 2
+    assert kinds["FusedMatMul"] and kinds["FusedGemm"]
+    compare(model, sentences(50), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("path", sorted(MODELS.glob("encoder_*.onnx")), ids=lambda p: p.stem)
+def test_what_torch_wrote_and_onnxruntime_optimised(path: Path, tmp_path: Path) -> None:
+    model = optimised(str(path), tmp_path)
+    assert any(node.domain == MS for node in model.graph.node)
+    shapes = {p.name: p.type.tensor_type for p in model.graph.input}
+    feeds = {k: v for k, v in sentences(20).items() if k in shapes}
+    assert feeds.keys() == shapes.keys()
+    compare(model, feeds, rtol=1e-5, atol=1e-5)

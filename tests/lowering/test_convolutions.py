@@ -1,0 +1,209 @@
+"""Convolutions and pools in graphs: every step native, results as `evaluate` gives them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import irc
+from irc.ir.dtype import DType
+from irc.ir.graph import Graph
+from irc.ir.interpret import interpret
+from irc.ir.specs import GemmSpec
+from irc.ir.specs_conv import ConvSpec
+from irc.ir.text import parse_graph
+
+IMAGE = '%0 = Parameter.1() {element_type=f32, shape=["N", 3, 14, 18]} "x"\n'
+MANY = '%0 = Parameter.1() {element_type=f32, shape=["N", 20, 9, 11]} "x"\n'
+FILTERS = "%1 = Constant.1() {data=~1, dtype=f32, shape=[20, 3, 3, 3]}\n"
+CASES: dict[str, str] = {
+    "residual_block": IMAGE
+    + FILTERS
+    + """%2 = Constant.1() {data=~2, dtype=f32, shape=[20, 20, 3, 3]}
+%3 = Constant.1() {data=~3, dtype=f32, shape=[1, 20, 1, 1]}
+%4 = Convolution.1(%0, %1) {strides=[2, 2], pads_begin=[1, 1], pads_end=[1, 1]}
+%5 = Add.1(%4, %3)
+%6 = Relu.1(%5)
+%7 = Convolution.1(%6, %2) {pads_begin=[1, 1], pads_end=[1, 1]}
+%8 = Add.1(%6, %7)
+%9 = Relu.1(%8)
+%10 = Result.1(%9) "y"
+%11 = Result.1(%6) "inner"
+""",
+    "points_and_depthwise": MANY
+    + """%1 = Constant.1() {data=~1, dtype=f32, shape=[33, 20, 1, 1]}
+%2 = Convolution.1(%0, %1)
+%3 = Constant.1() {data=~2, dtype=f32, shape=[33, 1, 1, 3, 3]}
+%4 = GroupConvolution.1(%2, %3) {strides=[2, 1], pads_begin=[1, 1], pads_end=[1, 1]}
+%5 = Swish.4(%4)
+%6 = Constant.1() {data=~3, dtype=f32, shape=[5, 33, 1, 1]}
+%7 = Convolution.1(%5, %6)
+%8 = Result.1(%7) "y"
+""",
+    "squeeze_and_excite": MANY
+    + """%1 = Constant.1() {data=[2, 3], dtype=i64, shape=[2]}
+%2 = ReduceMean.1(%0, %1) {keep_dims=true}
+%3 = Constant.1() {data=~1, dtype=f32, shape=[20, 20, 1, 1]}
+%4 = Convolution.1(%2, %3)
+%5 = Sigmoid.1(%4)
+%6 = Constant.1() {data=~4, dtype=f32, shape=[20, 20, 3, 3]}
+%7 = Convolution.1(%0, %6) {auto_pad="same_upper"}
+%8 = Multiply.1(%7, %5)
+%9 = Result.1(%8) "y"
+""",
+    "concatenation_of_branches": IMAGE
+    + FILTERS
+    + """%2 = Constant.1() {data=~2, dtype=f32, shape=[7, 3, 1, 1]}
+%3 = Convolution.1(%0, %1) {pads_begin=[1, 1], pads_end=[1, 1]}
+%4 = Convolution.1(%0, %2)
+%5 = AvgPool.1(%0) {kernel=[3, 3], pads_begin=[1, 1], pads_end=[1, 1], exclude_pad=true}
+%6 = Concat.1(%3, %4, %5) {axis=1}
+%7 = Constant.1() {data=~3, dtype=f32, shape=[6, 30, 3, 3]}
+%8 = Convolution.1(%6, %7)
+%9 = MaxPool.1(%8) {kernel=[2, 2], strides=[2, 2], rounding_type="ceil"}
+%10 = Constant.1() {data=[0, -1], dtype=i64, shape=[2]}
+%11 = Reshape.1(%9, %10) {special_zero=true}
+%12 = Result.1(%11) "y"
+""",
+    "detector_head": MANY
+    + """%1 = Constant.1() {data=~1, dtype=f32, shape=[12, 20, 3, 3]}
+%2 = Convolution.1(%0, %1) {pads_begin=[1, 1], pads_end=[1, 1]}
+%3 = Constant.1() {data=[0, 2, 3, 1], dtype=i64, shape=[4]}
+%4 = Transpose.1(%2, %3)
+%5 = Constant.1() {data=[0, -1, 4], dtype=i64, shape=[3]}
+%6 = Reshape.1(%4, %5) {special_zero=true}
+%7 = Softmax.8(%6) {axis=2}
+%8 = Result.1(%7) "y"
+""",
+    "symbolic_image": """%0 = Parameter.1() {element_type=f32, shape=["N", 3, "S", "D"]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[20, 3, 3, 3]}
+%2 = Convolution.1(%0, %1) {strides=[2, 2], auto_pad="same_lower"}
+%3 = Relu.1(%2)
+%4 = Constant.1() {data=~2, dtype=f32, shape=[9, 20, 1, 1]}
+%5 = Convolution.1(%3, %4)
+%6 = MaxPool.1(%5) {kernel=[3, 3], strides=[1, 1], auto_pad="same_upper"}
+%7 = Result.1(%6) "y"
+""",
+    "line": """%0 = Parameter.1() {element_type=f32, shape=["N", 6, "S"]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[8, 6, 3]}
+%2 = Convolution.1(%0, %1) {pads_begin=[2], pads_end=[0]}
+%3 = Tanh.1(%2)
+%4 = Constant.1() {data=~2, dtype=f32, shape=[8, 1, 1, 5]}
+%5 = GroupConvolution.1(%3, %4) {pads_begin=[2], pads_end=[2]}
+%6 = Result.1(%5) "y"
+""",
+    "normalised": IMAGE
+    + FILTERS
+    + """%2 = Constant.1() {data=["""
+    + ", ".join(str(1 + i % 9) for i in range(20))
+    + """], dtype=f32, shape=[20]}
+%3 = Constant.1() {data=~5, dtype=f32, shape=[20]}
+%4 = Convolution.1(%0, %1)
+%5 = BatchNormInference.5(%4, %3, %3, %3, %2) {epsilon=1e-5}
+%6 = Relu.1(%5)
+%7 = BatchNormInference.5(%6, %3, %3, %3, %2) {epsilon=1e-5}
+%8 = Result.1(%7) "y"
+""",
+    "half": """%0 = Parameter.1() {element_type=f16, shape=["N", 3, 9, 9]} "x"
+%1 = Constant.1() {data=~1, dtype=f16, shape=[8, 3, 3, 3]}
+%2 = Convolution.1(%0, %1) {pads_begin=[1, 1], pads_end=[1, 1]}
+%3 = Result.1(%2) "y"
+""",
+    "adaptive": MANY
+    + """%1 = Constant.1() {data=[3, 1], dtype=i64, shape=[2]}
+%2 = AdaptiveAvgPool.8(%0, %1)
+%3 = Result.1(%2) "y"
+""",
+    "one_of_each": """%0 = Parameter.1() {element_type=f32, shape=[1, 1, 1, 1]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[1, 1, 3, 3]}
+%2 = Convolution.1(%0, %1) {pads_begin=[1, 1], pads_end=[1, 1]}
+%3 = Constant.1() {data=~2, dtype=f32, shape=[1, 1, 1, 1, 1]}
+%4 = GroupConvolution.1(%2, %3)
+%5 = Constant.1() {data=~2, dtype=f32, shape=[1, 1, 1, 1]}
+%6 = Convolution.1(%4, %5)
+%7 = Result.1(%6) "y"
+""",
+}  # fmt: skip
+SIZES = ({"N": 1, "S": 12, "D": 16}, {"N": 2, "S": 7, "D": 33}, {"N": 3, "S": 31, "D": 5})
+
+
+def inputs_of(net: irc.CompiledModel, sizes: dict[str, int], seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for port in net.inputs:
+        assert port.shape is not None
+        shape = [sizes[d] if isinstance(d, str) else d for d in port.shape]
+        made.append(rng.standard_normal(shape).astype(DType(port.dtype).numpy))
+    return made
+
+
+def graph_of(name: str) -> Graph:
+    return parse_graph(f'graph "{name}"\n{CASES[name]}')
+
+
+@pytest.mark.parametrize("optimised", [False, True], ids=["as-is", "optimised"])
+@pytest.mark.parametrize("name", CASES)
+def test_against_evaluate(name: str, optimised: bool, compile_graph) -> None:
+    graph = graph_of(name)
+    first: list[list[np.ndarray]] = []
+    for threads in (1, 2):
+        net = compile_graph(graph.copy(), optimised, threads)
+        if optimised:
+            assert not net.plan.host_steps()
+        for seed, sizes in enumerate(SIZES):
+            inputs = inputs_of(net, sizes, seed)
+            got = list(net(inputs))
+            for g, w in zip(got, interpret(graph, inputs), strict=True):
+                assert g.shape == w.shape and g.dtype == w.dtype
+                limit = 2e-3 if w.dtype == np.float16 else 2e-5
+                worst = max(1.0, float(np.abs(w).max(initial=0)))
+                np.testing.assert_allclose(g / worst, w / worst, rtol=0, atol=limit)
+            if threads == 1:
+                first.append(got)
+            else:
+                assert [g.tobytes() for g in got] == [g.tobytes() for g in first[seed]]
+
+
+def families(net: irc.CompiledModel) -> list[str]:
+    return [s.spec.family for s in net.plan.kernel_steps()]
+
+
+def test_a_chain_is_one_step_per_convolution(compile_graph) -> None:
+    """Bias, residual and activation are epilogues. The block's first result is copied: others read
+    it channels-last, the caller channels-first."""
+    net = compile_graph(graph_of("residual_block"), True, 1)
+    found = families(net)
+    assert found.count("conv") == 2 and found.count("elementwise") <= 2
+    net = compile_graph(graph_of("points_and_depthwise"), True, 1)
+    assert families(net) == ["gemm", "conv", "gemm", "elementwise"]
+
+
+def test_normalisation_goes_into_filters(compile_graph) -> None:
+    net = compile_graph(graph_of("normalised"), True, 1)
+    assert families(net).count("conv") == 1
+    assert net.trace.hits()["scale_filters"] == 1
+
+
+def test_branches_write_into_their_concatenation(compile_graph) -> None:
+    net = compile_graph(graph_of("concatenation_of_branches"), True, 1)
+    specs = [s.spec for s in net.plan.kernel_steps()]
+    branch = next(s for s in specs if isinstance(s, ConvSpec))
+    point = next(s for s in specs if isinstance(s, GemmSpec))
+    assert branch.out.strides[4 - 1] == 30 and point.out.strides[-2] == 30
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("%1 = Parameter.1() {element_type=f32, shape=[4, 3, 3, 3]}\n"
+         "%2 = Convolution.1(%0, %1)\n", "the filters are known at run time only"),
+        ("%1 = Constant.1() {data=~1, dtype=f32, shape=[4, 3, 3, 3]}\n"
+         "%2 = MaxPool.8(%0) {kernel=[2, 2]}\n%9 = Result.1(%2:1) \"i\"\n",
+         "the indices of the largest elements are read"),
+    ],
+    ids=["filters", "indices"],
+)  # fmt: skip
+def test_refusals(text: str, reason: str, compile_graph) -> None:
+    graph = parse_graph(f'graph "g"\n{IMAGE}{text}%3 = Result.1(%2) "y"\n')
+    net = compile_graph(graph, True, 1)
+    assert [s.reason for s in net.plan.host_steps()] == [reason]
