@@ -73,7 +73,7 @@ class Model(_Ports):
         size as it is."""
         if not isinstance(shapes, Mapping):
             shapes = {None: shapes}
-        wanted: dict[str, list[int | str | None]] = {}
+        wanted: dict[str, list[int | None]] = {}
         for key, shape in shapes.items():
             sizes = [d if isinstance(d, int) and d >= 0 else _size(d) for d in shape]
             wanted[self.input(key).get_any_name()] = sizes

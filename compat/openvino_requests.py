@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -102,6 +103,7 @@ class InferRequest:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self.userdata: Any = None
+        self.release: Callable[[], None] | None = None  # a queue's, after each asynchronous run
 
     def infer(self, inputs: Any = None, share_inputs: bool = False, **options: Any) -> OVDict:
         """Run on these inputs (an array, a list, or a mapping by name, position or port), or on
@@ -213,6 +215,9 @@ class InferRequest:
                 self._callback[0](self._callback[1])
         except BaseException as error:  # it belongs to whoever waits
             self._error = error
+        finally:
+            if self.release is not None:
+                self.release()
 
     def wait(self) -> None:
         """Wait for the asynchronous run; raises what it raised."""
@@ -240,6 +245,7 @@ class AsyncInferQueue:
         self._requests = [compiled.create_infer_request() for _ in range(jobs or 2)]
         self._idle: SimpleQueue[InferRequest] = SimpleQueue()
         for request in self._requests:
+            request.release = partial(self._idle.put, request)
             self._idle.put(request)
         self._callback: Callable[[InferRequest, Any], Any] | None = None
 
@@ -250,15 +256,9 @@ class AsyncInferQueue:
     def start_async(self, inputs: Any = None, userdata: Any = None, **options: Any) -> None:
         """Run in a free request, waiting for one."""
         request = self._idle.get()
-
-        def done(_: Any) -> None:
-            try:
-                if self._callback is not None:
-                    self._callback(request, userdata)
-            finally:
-                self._idle.put(request)
-
-        request.set_callback(done)
+        callback = self._callback
+        if callback is not None:
+            request.set_callback(partial(callback, request), userdata)
         request.start_async(inputs, userdata)
 
     def wait_all(self) -> None:

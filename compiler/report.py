@@ -23,9 +23,6 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
         lines.append(f"rewrites   {_counts(trace.hits()) or 'none'}")
     for step in hosts:
         lines.append(f"in Python  {step.op.kind} {step.name!r}: {step.reason}")
-    for region in plan.regions:
-        if (end := region.terminal) is not None:
-            lines.append(f"in Python  {end.op.kind} {end.name!r}: {end.reason}")
     return "\n".join(lines)
 
 

@@ -21,12 +21,14 @@ class PackedConv:
 
     Not `grouped`: [O, C, kernel...] is one matrix of (kernel..., C) x O. `grouped`: [G, O, C,
     kernel...] is one such matrix per group. `depthwise` (grouped, C = 1): [G, O, 1, kernel...] is
-    one matrix of (kernel...) x (G, O): the channels of all groups side by side.
+    one matrix of (kernel...) x (G, O): the channels of all groups side by side. `winograd` m (not
+    grouped, a 3 x 3 kernel): the transformed filters of F(m x m), (m + 2)^2 matrices of C x O.
     """
 
     nr: int
     grouped: bool = False
     depthwise: bool = False
+    winograd: int = 0
 
 
 Layout: TypeAlias = PackedB | PackedConv
@@ -42,6 +44,10 @@ def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tu
     if isinstance(layout, PackedB):
         k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
         return math.prod(shape[:-2]), k, n
+    if layout.winograd:
+        if layout.grouped or tuple(shape[2:]) != (3, 3):
+            raise VerificationError("filters that Winograd's transform is not for", got=shape)
+        return (layout.winograd + 2) ** 2, shape[1], shape[0]
     if not layout.grouped:
         return 1, math.prod(shape[1:]), shape[0]
     if not layout.depthwise:

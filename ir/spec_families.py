@@ -12,11 +12,12 @@ from .specs import (
     Spec,
 )
 from .specs_conv import ConvSpec, PoolSpec
+from .specs_recurrent import RecurrentSpec
 
 SPECS: dict[str, type[Spec]] = {
     s.family: s
     for s in (
         *(GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec),
-        *(ConvSpec, PoolSpec),
+        *(ConvSpec, PoolSpec, RecurrentSpec),
     )
 }

@@ -37,7 +37,9 @@ class ConvSpec(Spec):
     extras and out (batch, groups * outputs, out_sizes...), weights the elements of their panels.
     Order of the sum: taps in row-major order, channels within a tap, one ascending chain in `acc`.
     Input 0 of `epilogue` is the accumulator, input 1 + i is extra i. `packed.depthwise` needs
-    channels = outputs = 1, and a channel stride of 1. Buffers: data, weights, extras..., out.
+    channels = outputs = 1, and a channel stride of 1; `packed.winograd`, which rounds differently
+    (docs/numerics.md), f32, one group, 3 x 3 taps, strides and dilations of 1, and a channel stride
+    of 1. Buffers: data, weights, extras..., out.
     """
 
     family: ClassVar[str] = "conv"
@@ -64,6 +66,8 @@ class ConvSpec(Spec):
     def matrices(self) -> tuple[int, int, int]:
         """(matrices, K, N) of the packed weights."""
         taps = math.prod(self.window.kernel)
+        if self.packed.winograd:
+            return (self.packed.winograd + 2) ** 2, self.channels, self.outputs
         if self.packed.depthwise:
             return 1, taps, self.groups * self.outputs
         return self.groups, taps * self.channels, self.outputs

@@ -40,6 +40,7 @@ from .specs import (
     Spec,
 )
 from .specs_conv import ConvSpec
+from .specs_recurrent import RecurrentSpec
 from .types import TensorType
 
 _KINDS: Final = (INPUT, OUTPUT, CONSTANT, ARENA)
@@ -278,7 +279,8 @@ def _verify_kernel(
             got = f"operand {n} is {operand.dtype}, buffer {b} {buffer.dtype}"
             raise _broken("operand and buffer differ in element type", where, got)
         layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None
-        wanted = spec.packed if n == 1 and isinstance(spec, GemmSpec | ConvSpec) else None
+        panelled = isinstance(spec, GemmSpec | ConvSpec | RecurrentSpec)
+        wanted = spec.packed if n == 1 and panelled else None
         # Filters of one place are panels of a plain matrix.
         point = isinstance(wanted, PackedB) and layout == PackedConv(wanted.nr)
         if layout != wanted and not point:
@@ -288,7 +290,7 @@ def _verify_kernel(
             found = panels(made.shape, layout, made.transposed)
             if isinstance(spec, GemmSpec) and (spec.k, spec.n) != found[1:]:
                 raise _broken("a packed constant has other sizes", where, (spec.k, spec.n))
-            if isinstance(spec, ConvSpec) and spec.matrices != found:
+            if isinstance(spec, ConvSpec | RecurrentSpec) and spec.matrices != found:
                 raise _broken("a packed constant has other sizes", where, spec.matrices)
     count = spec.output_count()
     if not 0 < count <= len(operands):

@@ -30,6 +30,7 @@ from .specs import (
     Spec,
 )
 from .specs_conv import ConvSpec, PoolSpec, Window
+from .specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
 from .target import Target
 from .tiles import panel_width
 from .types import MAX_RANK
@@ -84,6 +85,13 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:
         raise _broken("a convolution counts no channels", where, s.groups, "at least 1")
     if s.weights.strides != (1,) or s.weights.offset != 0:
         raise _broken("packed weights are no plain array", where, s.weights.strides, (1,))
+    if s.packed.winograd:
+        plain = s.groups == 1 and not s.packed.grouped and s.acc is s.data.dtype is DType.f32
+        slides = (s.window.kernel, s.window.strides, s.window.dilations)
+        if not plain or slides != ((3, 3), (1, 1), (1, 1)) or s.data.strides[1] != 1:
+            raise _broken("a convolution that Winograd's transform is not for", where, slides, None)
+        if s.packed.winograd not in (2, 4) or s.packed.depthwise:
+            raise _broken("no such Winograd transform", where, s.packed.winograd, "2 or 4")
     if s.packed.depthwise and (s.channels, s.outputs, s.data.strides[1]) != (1, 1, 1):
         got = (s.channels, s.outputs, s.data.strides[1])
         raise _broken("a depthwise convolution's channels do not fit", where, got, (1, 1, 1))
@@ -145,6 +153,28 @@ def _gather(s: GatherSpec, _: Target, where: str) -> None:
     _stored([s.data.dtype], [s.out.dtype], where)
 
 
+def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
+    count = ACTIVATIONS.get(s.cell)
+    if count is None or s.hidden < 1 or not 1 <= len(s.reverse) <= 2:
+        got = f"{s.cell}, hidden {s.hidden}, {len(s.reverse)} directions"
+        raise _broken("a recurrent layer of an unknown kind", where, got, ", ".join(ACTIVATIONS))
+    if s.packed.nr != (nr := panel_width(target, 32)):
+        raise _broken("packed panels have another width", where, s.packed.nr, nr)
+    if len(s.activations) != count or not set(s.activations) <= set(ACTIVATION_NAMES):
+        raise _broken("activations do not fit the cell", where, s.activations, count)
+    states = 2 if s.cell == "lstm" else 1
+    if len(s.states) != states or len(s.outs) != states + 1:
+        raise _broken("states do not fit the cell", where, len(s.states), states)
+    if (s.bias is not None) and s.cell != "gru_linear":
+        raise _broken("only one cell has a bias of its own", where, s.cell, "gru_linear")
+    if s.lengths is not None and s.lengths.dtype not in (DType.i32, DType.i64):
+        raise _broken("lengths are no whole numbers", where, s.lengths.dtype, "i32 or i64")
+    for operand in s.operands():
+        if operand is not s.lengths and (operand.dtype is not DType.f32 or operand.strides[-1] != 1):
+            got = f"{operand.dtype}, {operand.strides}"
+            raise _broken("an operand is no plain f32 row", where, got, "f32, last stride 1")
+
+
 # What each family's generator relies on. Families that are not listed rely on walks() alone.
 _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     ElementwiseSpec: _elementwise,
@@ -155,6 +185,7 @@ _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     GatherSpec: _gather,
     ConvSpec: _conv,
     PoolSpec: _pool,
+    RecurrentSpec: _recurrent,
 }
 
 

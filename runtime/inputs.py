@@ -8,7 +8,7 @@ silent conversion would hide a mistake.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ..ir.dim import Dim, Expr, Symbol, compile_dims, evaluate
 from ..ir.dtype import DType
 from ..ir.errors import Error, InputError
 from ..ir.plan import PlanPort
-from ..ir.types import TensorType
+from ..ir.types import OptionalType, TensorType, Type
 
 
 class InputCheck:
@@ -28,9 +28,11 @@ class InputCheck:
         self._axes: list[tuple[int, int]] = []  # what `dims` are, by input and axis
         self._symbols: list[tuple[str, int, int]] = []
         self._tensors: list[tuple[int, str, TensorType]] = []
+        self._others: list[tuple[int, str, Type]] = []
         bound: set[str] = set()
         for n, port in enumerate(ports):
             if not isinstance(port.type, TensorType):
+                self._others.append((n, port.name, port.type))
                 continue
             self._tensors.append((n, port.name, port.type))
             for axis, d in enumerate(port.type.shape or ()):
@@ -51,6 +53,8 @@ class InputCheck:
             )
         for n, name, wanted in self._tensors:
             check_tensor(name, wanted, values[n])
+        for n, name, type_ in self._others:
+            check_value(name, type_, values[n])
         env = {name: int(values[n].shape[axis]) for name, n, axis in self._symbols}
         try:
             sizes = self._sizes(env)
@@ -64,6 +68,23 @@ class InputCheck:
         seen = {s: f"axis {a} of input {self.ports[n].name!r}" for s, n, a in self._symbols}
         for n, _, wanted in self._tensors:
             _check_shape(self.ports[n], wanted.shape or (), values[n].shape, env, seen)
+
+
+def check_value(name: str, wanted: Type, value: Any) -> None:
+    """Is it a list of such values, or such a value or None? InputError. Sizes inside sequences and
+    optionals are not compared: they may differ from element to element."""
+    if isinstance(wanted, TensorType):
+        check_tensor(name, wanted, value)
+    elif isinstance(wanted, OptionalType):
+        if value is not None:
+            check_value(name, wanted.element, value)
+    elif isinstance(value, list | tuple):
+        for i, element in enumerate(cast("Sequence[Any]", value)):
+            check_value(f"{name}[{i}]", wanted.element, element)
+    else:
+        raise InputError(
+            f"input {name!r} is no sequence", got=type(value).__name__, expected=f"a list: {wanted}"
+        )
 
 
 def check_tensor(name: str, wanted: TensorType, value: Any) -> None:

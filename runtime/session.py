@@ -41,6 +41,13 @@ def fixed_dtype(type_: Type) -> np.dtype[Any] | None:
     return type_.dtype.numpy
 
 
+def owned(value: Any) -> Any:
+    """A value of our own: arrays copied, also those in sequences."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return [owned(v) for v in value] if isinstance(value, list | tuple) else value
+
+
 @dataclass(frozen=True)
 class Stats:
     """Figures of a session: threads a call may use, idle contexts and the bytes of their arenas
@@ -299,10 +306,8 @@ class Session:
         results: list[Any] = []
         for port in plan.outputs:
             value = slots[port.slot]
-            if isinstance(value, np.ndarray) and port.slot not in ours:
-                value = value.copy()
+            results.append(value if port.slot in ours else owned(value))
             ours.discard(port.slot)
-            results.append(value)
         return results
 
     def compare(self, number: int, frame: Frame, arrays: Sequence[Array]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from ...ir.dtype import DType
 from ...ir.errors import UnsupportedOperationError
 from ...ir.graph import Graph, Node, Value
-from ...ir.op import Array
+from ...ir.op import Array, Op
 from ...ir.ops import (
     MVN,
     Activation,
@@ -29,6 +29,7 @@ from ...ir.ops import (
 from ...ir.types import TensorType
 from .bodies import with_bodies
 from .build import Build
+from .completion import completed_inputs, completed_op
 from .programs import expand_activation, expand_program
 
 Expansion = Callable[[Build, Node, Sequence[Value | None]], list[Value]]
@@ -46,11 +47,11 @@ def decompose(graph: Graph) -> Graph:
     for node in graph.order():
         record = graph.node(node)
         inputs = [None if v is None else places[v] for v in graph.inputs(node)]
+        build = Build(out, record.name, record.origin)
         if record.op.version:
-            inputs = _filled(out, record, inputs)
-            made = _copied(out, record, inputs)
+            inputs = completed_inputs(build, record, inputs)
+            made = _copied(out, record, completed_op(record.op, build, inputs), inputs)
         else:
-            build = Build(out, record.name, record.origin)
             made = _expansion(record)(build, record, inputs)
             _hand_over(out, record, made)
         for port, value in enumerate(made):
@@ -64,9 +65,9 @@ def decompose(graph: Graph) -> Graph:
     return out
 
 
-def _copied(graph: Graph, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
+def _copied(graph: Graph, record: Node, op: Op, inputs: Sequence[Value | None]) -> list[Value]:
     node = graph.add(
-        with_bodies(record.op, decompose),
+        with_bodies(op, decompose),
         inputs,
         name=record.name,
         origin=record.origin,
@@ -76,20 +77,6 @@ def _copied(graph: Graph, record: Node, inputs: Sequence[Value | None]) -> list[
     twin.types, twin.known = list(record.types), list(record.known)
     twin.rt_info = dict(record.rt_info)
     return list(graph.values(node))
-
-
-def _filled(graph: Graph, record: Node, inputs: list[Value | None]) -> list[Value | None]:
-    """Inputs left out before others as constants that mean the same: IR has no such gaps."""
-    if all(value is not None for value in inputs):
-        return inputs
-    absent = _ABSENT.get(record.op.kind, {})
-    build = Build(graph, record.name, record.origin)
-    filled = list(inputs)
-    for port, value in enumerate(inputs):
-        if value is None and port in absent:
-            dtype = absent[port] or build.dtype(next(v for v in inputs if v is not None))
-            filled[port] = build.number(0, dtype)
-    return filled
 
 
 def _expansion(record: Node) -> Expansion:
@@ -194,10 +181,4 @@ EXPANSIONS: dict[str, Expansion] = {
     "Group": _group,
     "LayerNorm": _layer_norm,
     "RMSNorm": _rms_norm,
-}
-
-# Inputs that mean the same where they are 0: port -> element type (None: the first input's).
-_ABSENT: dict[str, dict[int, DType | None]] = {
-    "ScaledDotProductAttention": {3: None},
-    "NonMaxSuppression": {2: DType.i64, 3: DType.f32, 4: DType.f32},
 }

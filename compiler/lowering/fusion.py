@@ -20,7 +20,7 @@ from ...ir.graph import Graph, Value
 from ...ir.ops import Constant
 from ...ir.patch import sole_use
 from ...ir.types import TensorType
-from .programs import NATIVE, is_elementwise
+from .programs import NATIVE, is_elementwise, node_program
 
 # Anchors by what their epilogue may read besides the result: anything, or only numbers.
 EPILOGUE_ANCHORS = frozenset(
@@ -73,6 +73,8 @@ def _take_chain(graph: Graph, anchor: int, native: Mapping[int, bool], fusion: F
             break
         if consumer in fusion.anchor_of or consumer in fusion.skipped:
             break
+        if divides_integers(graph, consumer):
+            break
         if not same_shape(graph, value, Value(consumer)):
             break
         others = [v for v in graph.inputs(consumer) if v is not None and v != value]
@@ -102,6 +104,15 @@ def _absorb(
     for inner in graph.inputs(node):
         if inner is not None:
             _absorb(graph, inner, native, fusion, depth - 1)
+
+
+def divides_integers(graph: Graph, node: int) -> bool:
+    """Whether a node can fail on an element (an integer division by zero): an epilogue can't say
+    which element it was."""
+    return any(
+        i.op in ("div", "mod", "floormod") and i.dtype.is_int
+        for i in node_program(graph, node).instrs
+    )
 
 
 def is_number(graph: Graph, value: Value) -> bool:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from ...ir.dim import product
+from collections.abc import Sequence
+
+from ...ir.dim import Dim, maximum, product
 from ...ir.dtype import DType
 from ...ir.graph import Value
 from ...ir.ops import Gemm, MatMul
 from ...ir.scalar import Builder, Ref
 from ...ir.specs import GemmSpec, PackedB
-from ...ir.tiles import panel_width
+from ...ir.tiles import accumulator, packed_layout, packed_size
 from .context import Lowering, Operands, insert_axis
 from .region import Sizes
 from .view import View, broadcast_to, coalesce, permute, same
 
-
-def accumulator(dtype: DType) -> DType:
-    """The type a product of this type accumulates in (docs/numerics.md)."""
-    if dtype in (DType.f16, DType.bf16):
-        return DType.f32
-    if dtype.is_int and dtype.bits < 32:
-        return DType.i32 if dtype.is_signed else DType.u32
-    return dtype
+LINE_BYTES = 64
+LINE_COST = 4
 
 
 def refuse_matmul(low_dtype: DType) -> str | None:
@@ -44,7 +40,7 @@ def lower_matmul(low: Lowering, node: int) -> None:
     a = matrix(low.view(a_value), op.transpose_a, column=False)
     n = low.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
     k = a.shape[-1]
-    b, packed = right_operand(low, b_value, op.transpose_b, n)
+    b, packed = right_operand(low, b_value, op.transpose_b)
     m = a.shape[-2]
 
     shape = low.shape(out_value)
@@ -94,7 +90,7 @@ def lower_matmul(low: Lowering, node: int) -> None:
         epilogue=epilogue,
         extras=tuple(others[1:]),
     )
-    work = product([*batch_axes, m, n, k]) // max(1, low.target.vector_bits // acc.bits) + 1
+    work = product_work(low, batch_axes, m, n, k, acc.bits)
     low.region.kernel(
         spec,
         sizes,
@@ -113,30 +109,34 @@ def matrix(view: View, transpose: bool, *, column: bool) -> View:
     return permute(view, order) if transpose else view
 
 
-def right_operand(
-    low: Lowering, value: Value, transpose: bool, n: object
-) -> tuple[View, PackedB | None]:
+def right_operand(low: Lowering, value: Value, transpose: bool) -> tuple[View, PackedB | None]:
     """The right operand: a constant's packed panels where a kernel wants them, else a view.
 
-    A packed operand's batch strides count elements of the packed buffer: each matrix takes
-    ceil(n / nr) panels of K x nr. Its last two strides mean nothing and are 0.
+    A packed operand's batch strides count elements of the packed buffer (ir/tiles.py). Its last
+    two strides mean nothing and are 0.
     """
-    shape, dtype = low.shape(value), low.tensor(value).dtype
-    static = low.constant_op(value) is not None and len(shape) >= 2
-    if static and isinstance(n, int) and n > 1:
-        nr = panel_width(low.target, accumulator(dtype).bits)
-        layout = PackedB(nr)
-        view = low.constant(value, layout, transpose)
-        assert view is not None
-        swapped = matrix(view, transpose, column=True)
-        k = swapped.shape[-2]
-        step = product([-(-n // nr) * nr, k])
-        strides: list[object] = [0, 0]
-        for size in reversed(swapped.shape[:-2]):
-            strides.insert(0, 0 if size == 1 else step)
-            step = step * size
-        return View(view.buffer, dtype, swapped.shape, tuple(strides)), layout  # type: ignore[arg-type]
+    op, dtype = low.constant_op(value), low.tensor(value).dtype
+    if op is not None and len(op.shape) >= 2:
+        k, n = (op.data.shape[i] for i in ((-1, -2) if transpose else (-2, -1)))
+        layout = packed_layout(k, n, dtype, low.target)
+        view = None if layout is None else low.constant(value, layout, transpose)
+        if layout is not None and view is not None:
+            batch = view.shape[:-2]
+            step: Dim = packed_size(k, n, layout.nr)
+            strides: list[Dim] = [0, 0]
+            for size in reversed(batch):
+                strides.insert(0, 0 if size == 1 else step)
+                step = step * size
+            return View(view.buffer, dtype, (*batch, k, n), tuple(strides)), layout
     return matrix(low.view(value), transpose, column=True), None
+
+
+def product_work(low: Lowering, batch: Sequence[Dim], m: Dim, n: Dim, k: Dim, bits: int) -> Dim:
+    """The work of a product in vector operations: its multiply-adds, or, where few rows share a
+    matrix, reading it. A line from the outer caches takes as long as some four operations."""
+    arithmetic = product([*batch, m, n, k]) // max(1, low.target.vector_bits // bits)
+    reading = product([*batch, n, k]) * bits // 8 // LINE_BYTES * LINE_COST
+    return maximum(arithmetic, reading) + 1
 
 
 def own_epilogue(

@@ -7,6 +7,7 @@ the compile report names them. The onnx package is imported by `_evaluator` only
 from __future__ import annotations
 
 import base64
+import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -74,10 +75,9 @@ class OnnxNode(Op):
 
     def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         evaluator, names = self._evaluator
-        fed = {
-            name: np.array(v) if isinstance(v, np.ndarray) else v
-            for name, v in zip(names, values, strict=False)
-            if name
+        # A copy: onnx.reference may write to what it is given.
+        fed: dict[str, Any] = {
+            name: copy.deepcopy(v) for name, v in zip(names, values, strict=False) if name
         }
         try:
             found = evaluator.run(None, fed, {})

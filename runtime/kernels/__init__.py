@@ -26,6 +26,12 @@ def _conv(spec: Any, target: Target, symbol: str) -> Kernel:
     return made(spec, target, symbol)
 
 
+def _recurrent(spec: Any, target: Target, symbol: str) -> Kernel:
+    from .recurrent import generate as made
+
+    return made(spec, target, symbol)
+
+
 KERNELS: dict[str, Generate] = {
     "conv": _conv,
     "elementwise": elementwise.generate,
@@ -33,6 +39,7 @@ KERNELS: dict[str, Generate] = {
     "gemm": _gemm,
     "norm": norm.generate,
     "pool": pool.generate,
+    "recurrent": _recurrent,
     "reduce": reduce.generate,
     "softmax": softmax.generate,
 }

@@ -21,7 +21,7 @@ with warnings.catch_warnings():
     from onnx.backend.test import BackendTest
     from onnx.backend.test.loader import load_model_tests
 
-SHARE = 16
+SHARE = 8
 FAMILIES = re.compile(
     "matmul|gemm|sequence|optional|_opt|if_|loop|scan|string|strnorm|regex|tfidf|quantizelinear"
 )

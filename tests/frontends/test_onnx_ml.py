@@ -15,18 +15,18 @@ from onnx import numpy_helper
 from .ml_models import compare, one_node
 
 pytest.importorskip("onnxruntime")
-MODELS = Path(__file__).resolve().parent.parent / "models"
+MODELS = Path(__file__).resolve().parent.parent / "models" / "sklearn"
 ML = "ai.onnx.ml"
 X = (np.random.default_rng(7).standard_normal((50, 6)) * 2).astype(np.float32)
 
 
-@pytest.mark.parametrize("path", sorted(MODELS.glob("sklearn_*.onnx")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda p: p.stem)
 def test_models_of_scikit_learn(path: Path) -> None:
     compare(str(path), {"X": X}, rtol=1e-5, atol=1e-5)
 
 
 def test_one_row_and_no_row() -> None:
-    net = irc.compile_model(MODELS / "sklearn_random_forest.onnx")
+    net = irc.compile_model(MODELS / "random_forest.onnx")
     whole = net(X)
     for first, last in ((0, 1), (3, 3)):
         part = net(X[first:last])
@@ -271,7 +271,7 @@ def test_zip_map_is_refused_with_a_way_out() -> None:
 def test_the_dialect_keeps_trees(tmp_path: Path) -> None:
     from irc.compiler.export.xml import write_xml
 
-    model = irc.read_model(MODELS / "sklearn_random_forest_binary.onnx")
+    model = irc.read_model(MODELS / "random_forest_binary.onnx")
     write_xml(model.graph, tmp_path / "forest.xml", dialect=True)
     before, after = irc.compile_model(model)(X), irc.compile_model(tmp_path / "forest.xml")(X)
     for a, b in zip(before, after, strict=True):

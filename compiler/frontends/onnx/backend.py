@@ -6,7 +6,7 @@ Source: onnx/backend/base.py, which documents the interface.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from onnx import IR_VERSION, ModelProto, NodeProto, TypeProto, defs, helper
@@ -77,9 +77,7 @@ class IrcBackendBase(Backend):
         """
         version = kwargs.pop("opset_version", None) or _newest(node.domain)
         names = list(dict.fromkeys(name for name in node.input if name))
-        values = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
-        if isinstance(inputs, Mapping):
-            values = [inputs[name] for name in names]
+        values = _in_order(names, inputs)
         if len(values) != len(names):
             raise UsageError("another number of inputs", got=len(values), expected=len(names))
         graph = helper.make_graph(
@@ -109,12 +107,18 @@ def _newest(domain: str) -> int:
     return defs.onnx_opset_version() if domain in ("", "ai.onnx") else max(known, default=1)
 
 
+def _in_order(names: Sequence[str], inputs: Any) -> list[Any]:
+    if isinstance(inputs, Mapping):
+        named = cast("Mapping[str, Any]", inputs)
+        return [named[name] for name in names]
+    return list(cast("Sequence[Any]", inputs)) if isinstance(inputs, list | tuple) else [inputs]
+
+
 def _type_of(value: Any, name: str) -> TypeProto:
     if isinstance(value, list | tuple):
         if not value:
             raise UsageError("an empty sequence does not tell its type", where=name)
-        first: Any = value[0]
-        return helper.make_sequence_type_proto(_type_of(first, name))
+        return helper.make_sequence_type_proto(_type_of(cast("Sequence[Any]", value)[0], name))
     array = np.asarray(value)
     kind = np.dtype(object) if array.dtype.kind in "UST" else array.dtype
     rank: list[str | int | None] = [None] * array.ndim

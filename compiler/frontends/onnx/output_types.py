@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ....ir.dtype import DType
 from ....ir.errors import Error
@@ -73,7 +73,7 @@ def _known(name: str, fact: Fact) -> TensorProto | None:
 
 def _formal(schema: Any, i: int, facts: Sequence[Fact | None]) -> Type:
     """An output's type as its schema has it: that of an input, or the only one allowed."""
-    outputs = cast("list[Any]", list(schema.outputs))
+    outputs = list(schema.outputs)
     output = outputs[min(i, len(outputs) - 1)]
     for formal, fact in zip(schema.inputs, facts, strict=False):
         if fact is not None and formal.type_str == output.type_str:

@@ -19,6 +19,7 @@ from ....ir.plan import Constant
 from ....ir.tiles import packed_size
 from ...codegen.emit import Function
 from ...codegen.values import ELEMENT, I64, Value, integer, vec
+from ..conv.transforms import transform_filters
 from ..walk import load_part, part_of
 from .epilogue import gather
 from .micro import Context
@@ -65,6 +66,8 @@ def as_matrices(array: Array, constant: Constant) -> Array:
         matrices = array.swapaxes(-1, -2) if constant.transposed else array
         return matrices.reshape(-1, *matrices.shape[-2:])
     count, k, n = panels(constant.shape, layout)
+    if layout.winograd:
+        return transform_filters(array, layout.winograd)
     filters = array if layout.grouped else array[None]
     taps = np.moveaxis(filters, (1, 2), (-1, -2))  # [G, kernel..., C, O]
     if layout.depthwise:

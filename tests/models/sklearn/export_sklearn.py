@@ -1,4 +1,4 @@
-"""Writes sklearn_*.onnx: small models of scikit-learn, converted by skl2onnx 1.20.
+"""Writes the models beside it: small models of scikit-learn, converted by skl2onnx 1.20.
 
 Run by hand where scikit-learn and skl2onnx are installed; tests read the files only.
 """
@@ -61,5 +61,5 @@ if __name__ == "__main__":
         options = {id(last): {"zipmap": False}} if hasattr(last, "classes_") else {}
         opset = {"": 17, "ai.onnx.ml": 3}
         model = to_onnx(fitted, X[:1], options=options, target_opset=opset)
-        path = Path(__file__).parent / f"sklearn_{name}.onnx"
+        path = Path(__file__).parent / f"{name}.onnx"
         path.write_bytes(model.SerializeToString())

@@ -1,0 +1,203 @@
+"""Recurrent layers: one product for the inputs of all steps, then the loop over time."""
+
+from __future__ import annotations
+
+from ...ir.dim import product
+from ...ir.dtype import DType
+from ...ir.graph import Graph, Value
+from ...ir.ops import GRUSequence, LSTMSequence, RNNSequence
+from ...ir.scalar import Builder
+from ...ir.specs import GemmSpec, PackedB
+from ...ir.specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
+from ...ir.tiles import packed_size, panel_width
+from ...ir.types import TensorType
+from .context import Lowering
+from .region import Sizes
+from .view import View, coalesce, permute, row_major, same
+
+Sequence = LSTMSequence | GRUSequence | RNNSequence
+
+
+def cell_of(op: Sequence) -> str:
+    """The spec's name of the cell."""
+    if isinstance(op, LSTMSequence):
+        return "lstm"
+    if isinstance(op, RNNSequence):
+        return "rnn"
+    return "gru_linear" if op.linear_before_reset else "gru"
+
+
+def activations_of(op: Sequence) -> tuple[str, ...]:
+    """Names of the activations that the cell applies."""
+    names = op.activations or op.defaults
+    return tuple(n.strip().lower() for n in names)[: ACTIVATIONS[cell_of(op)]]
+
+
+def ports_of(op: Sequence) -> tuple[int, int]:
+    """Ports of the lengths and of W; R and B follow."""
+    return op.states + 1, op.states + 2
+
+
+def refuse_recurrent(graph: Graph, node: int) -> str | None:
+    """Why no kernel runs the layer, or None."""
+    op = graph.op(node)
+    assert isinstance(op, Sequence)
+    inputs = graph.inputs(node)
+    lengths, weights = ports_of(op)
+    type_, length = graph.type(graph.input(node, 0)), graph.type(graph.input(node, lengths))
+    assert isinstance(type_, TensorType)
+    if type_.dtype is not DType.f32:
+        return f"no recurrent kernel for {type_.dtype}"
+    unknown = [n for n in activations_of(op) if n not in ACTIVATION_NAMES]
+    if unknown:
+        return f"no recurrent kernel with the activation {unknown[0]}"
+    if not isinstance(length, TensorType) or length.dtype not in (DType.i32, DType.i64):
+        return "sequence lengths that are neither i32 nor i64"
+    for value in inputs[weights : weights + 3]:
+        if value is not None and graph.op(value.node).kind != "Constant":
+            return "the weights are known at run time only"
+    return None
+
+
+def read_ports(graph: Graph, node: int) -> tuple[int, ...]:
+    """The ports read at run time: the lengths only where a sequence may end early."""
+    op = graph.op(node)
+    assert isinstance(op, Sequence)
+    lengths, _ = ports_of(op)
+    states = tuple(range(1 + op.states))
+    return states if is_whole(graph, node, lengths) else (*states, lengths)
+
+
+def is_whole(graph: Graph, node: int, port: int) -> bool:
+    """Whether every sequence is as long as the time axis for certain."""
+    value, type_ = graph.input(node, port), graph.type(graph.input(node, 0))
+    assert isinstance(type_, TensorType) and type_.shape is not None
+    known = graph.known(value)
+    if known is None and graph.op(value.node).kind == "Broadcast":
+        # One length for a batch of any size.
+        known = graph.known(graph.input(value.node, 0))
+    return known is not None and all(same(n, type_.shape[1]) for n in known.reshape(-1))
+
+
+def lower_recurrent(low: Lowering, node: int) -> None:
+    """Emit the product of the inputs and the loop over time."""
+    op = low.graph.op(node)
+    assert isinstance(op, Sequence)
+    inputs, (lengths_port, w_port) = low.graph.inputs(node), ports_of(op)
+    w, r = inputs[w_port], inputs[w_port + 1]
+    b = inputs[w_port + 2] if len(inputs) > w_port + 2 else None
+    assert w is not None and r is not None
+    name, sources = low.name(node), low.sources(node)
+    cell, hidden, count = cell_of(op), op.hidden_size, op.directions()
+    bias = low.view(b) if b is not None else None
+    x = project(low, node, low.view(low.graph.input(node, 0)), w, bias)
+
+    states = [plain(low, low.view(low.graph.input(node, 1 + i)), name) for i in range(op.states)]
+    lengths = None
+    if not is_whole(low.graph, node, lengths_port):
+        lengths = low.view(low.graph.input(node, lengths_port))
+    own = None
+    if bias is not None and cell == "gru_linear":
+        own = View(
+            bias.buffer, bias.dtype, (count, hidden), (4 * hidden, 1), bias.offset + 3 * hidden
+        )
+    packed = PackedB(panel_width(low.target, 32))
+    weights = panels(low, r, (count, op.gates, hidden, hidden), packed)
+    results = [low.result(v) for v in low.graph.values(node)]
+    outs = [
+        v if same(v.strides[-1], 1) else low.region.allocate(v.dtype, v.shape, name)
+        for v in results
+    ]
+    backwards = op.direction.lower() == "reverse"
+    sizes = Sizes()
+    views = [x, weights, *states, *(v for v in (lengths, own) if v is not None), *outs]
+    spec = RecurrentSpec(
+        cell=cell,
+        reverse=(backwards, True)[:count],
+        batch=sizes(x.shape[0]),
+        time=sizes(x.shape[1]),
+        hidden=hidden,
+        x=sizes.operand(x, x.strides),
+        weights=sizes.operand(weights, weights.strides),
+        packed=packed,
+        states=tuple(sizes.operand(v, v.strides) for v in states),
+        lengths=None if lengths is None else sizes.operand(lengths, lengths.strides),
+        bias=None if own is None else sizes.operand(own, own.strides),
+        outs=tuple(sizes.operand(v, v.strides) for v in outs),
+        activations=activations_of(op),
+        clip=op.clip,
+    )
+    lanes = low.target.lanes(32)
+    work = product([*x.shape, -(-hidden // lanes)]) + 1
+    low.region.kernel(spec, sizes, views, work, name, sources)
+    for made, wanted in zip(outs, results, strict=True):
+        if made != wanted:
+            low.copy(made, wanted, name, sources)
+
+
+def plain(low: Lowering, view: View, name: str) -> View:
+    """The view, copied where its last axis is not contiguous."""
+    return view if same(view.strides[-1], 1) else copied(low, view, name)
+
+
+def copied(low: Lowering, view: View, name: str) -> View:
+    """A contiguous copy."""
+    target = low.region.allocate(view.dtype, view.shape, name)
+    low.copy(view, target, name, (name,))
+    return target
+
+
+def panels(low: Lowering, value: Value, shape: tuple[int, ...], packed: PackedB) -> View:
+    """A constant [.., N, K] under a shape of the same elements, as panels of its transpose."""
+    view = low.constant(value, packed, transposed=True, shape=shape)
+    assert view is not None
+    *lead, n, k = shape
+    total = product([*lead, packed_size(k, n, packed.nr)])
+    return View(view.buffer, view.dtype, (total,), (1,))
+
+
+def project(low: Lowering, node: int, x: View, w: Value, bias: View | None) -> View:
+    """x * W^T + b of every step and direction, [N, T, D, gates * H]; as one matrix of the rows
+    in the order in which they lie."""
+    count, n, k = (int(d) for d in low.shape(w))  # type: ignore[arg-type]
+    order, rows = (0, 1), coalesce(x.shape[:2], [x.strides[:2]])
+    if len(rows[0]) > 1:
+        order, swapped = (1, 0), permute(x, (1, 0, 2))
+        rows = coalesce(swapped.shape[:2], [swapped.strides[:2]])
+    if len(rows[0]) > 1:
+        x = copied(low, x, low.name(node))
+        order, rows = (0, 1), coalesce(x.shape[:2], [x.strides[:2]])
+    m, stride = (rows[0][0], rows[1][0][0]) if rows[0] else (1, 0)
+    shape = (x.shape[order[0]], x.shape[order[1]], count, n)
+    out = low.region.allocate(x.dtype, shape, low.name(node))
+
+    f32, sizes, builder = DType.f32, Sizes(), Builder()
+    packed = PackedB(panel_width(low.target, f32.bits)) if n > 1 else None
+    weights = panels(low, w, (count, n, k), packed) if packed else low.view(w)
+    block = packed_size(k, n, packed.nr) if packed else n * k
+    ref = builder.input(0, f32)
+    views, extras = [x, weights], ()
+    a = sizes.operand(x, (0, stride, x.strides[2]))
+    right = sizes.operand(weights, (block, 0, 0) if packed else (block, 1, k))
+    if bias is not None:
+        ref = builder.op("add", ref, builder.input(1, f32))
+        views.append(bias)
+        extras = (sizes.operand(bias, (bias.strides[0], 0, 1)),)
+    spec = GemmSpec(
+        batch=(count,),
+        m=sizes(m),
+        n=n,
+        k=k,
+        a=a,
+        b=right,
+        out=sizes.operand(out, (n, count * n, 1)),
+        acc=f32,
+        packed=packed,
+        epilogue=builder.finish(ref),
+        extras=extras,
+    )
+    work = product([m, count * n, k]) // low.target.lanes(f32.bits) + 1
+    low.region.kernel(spec, sizes, [*views, out], work, low.name(node), low.sources(node))
+    strides = row_major(shape)
+    found = View(out.buffer, out.dtype, shape, strides)
+    return found if order == (0, 1) else permute(found, (1, 0, 2, 3))

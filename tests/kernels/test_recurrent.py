@@ -1,0 +1,184 @@
+"""Recurrent kernels against the operations' own evaluate, over cells, directions and lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import ISAS, run, same_bits, target_of
+from irc.ir.dtype import DType
+from irc.ir.ops import GRUSequence, LSTMSequence, RNNSequence
+from irc.ir.plan import Constant
+from irc.ir.specs import DimArg, Operand, Size
+from irc.ir.specs_recurrent import GATES, RecurrentSpec
+from irc.ir.tiles import packed_layout
+from irc.ir.verify_spec import verify_specs
+from irc.runtime.kernels.gemm import pack
+
+F32, I64 = DType.f32, DType.i64
+DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+
+
+
+
+class Case:
+    """One layer: its operation, random data, and the answer of evaluate."""
+
+    def __init__(
+        self,
+        cell: str,
+        direction: str,
+        batch: int,
+        time: int,
+        hidden: int,
+        lengths: list[int] | None = None,
+        clip: float = 0.0,
+        activations: tuple[str, ...] = (),
+        whole: bool = False,
+    ) -> None:
+        self.cell, self.batch, self.time, self.hidden = cell, batch, time, hidden
+        self.reverse, self.lengths = DIRECTIONS[direction], lengths
+        rng = np.random.default_rng(batch + 7 * time + 31 * hidden)
+
+        def normal(*shape: int) -> np.ndarray:
+            if whole:
+                return rng.integers(-2, 3, shape).astype(np.float32)
+            return rng.standard_normal(shape).astype(np.float32)
+
+        common: dict[str, Any] = {"hidden_size": hidden, "direction": direction, "clip": clip}
+        common["activations"] = activations
+        gates, d, inputs = GATES[cell], len(self.reverse), 3
+        self.gates = gates
+        if cell == "lstm":
+            op: Any = LSTMSequence(**common)
+        elif cell == "rnn":
+            op = RNNSequence(**common)
+        else:
+            op = GRUSequence(linear_before_reset=cell == "gru_linear", **common)
+        self.activations = activations or op.defaults
+        self.clip = clip
+        x = normal(batch, time, inputs)
+        self.states = [normal(batch, d, hidden) for _ in range(op.states)]
+        w, self.r = normal(d, gates * hidden, inputs), normal(d, gates * hidden, hidden)
+        b = normal(d, op.bias_rows() * hidden)
+        self.bias = np.ascontiguousarray(b[:, 3 * hidden :]) if cell == "gru_linear" else None
+        shares = np.einsum("nti,dgi->ntdg", x.astype(np.float64), w.astype(np.float64))
+        shares = shares + b[:, : gates * hidden]
+        self.x = shares.astype(np.float32)
+        given = np.array([time] * batch if lengths is None else lengths, np.int64)
+        self.want = op.evaluate(x, *self.states, given, w, self.r, b)
+
+    def spec(self, isa: str, *, dynamic: bool = False) -> RecurrentSpec:
+        h, d, g = self.hidden, len(self.reverse), self.gates
+        packed = packed_layout(h, h, F32, target_of(isa)) or packed_layout(2, 2, F32, target_of(isa))
+        assert packed is not None
+        batch: Size = DimArg(0) if dynamic else self.batch
+        time: Size = DimArg(1) if dynamic else self.time
+        x_row: Size = DimArg(2) if dynamic else self.time * d * g * h
+        y_d: Size = DimArg(3) if dynamic else self.time * h
+        y_row: Size = DimArg(4) if dynamic else self.time * d * h
+        state = Operand(F32, (d * h, h, 1))
+        return RecurrentSpec(
+            self.cell,
+            self.reverse,
+            batch,
+            time,
+            h,
+            Operand(F32, (x_row, d * g * h, g * h, 1)),
+            Operand(F32, (1,)),
+            packed,
+            (state,) * len(self.states),
+            None if self.lengths is None else Operand(I64, (1,)),
+            None if self.bias is None else Operand(F32, (h, 1)),
+            (Operand(F32, (y_row, y_d, h, 1)), *(state,) * len(self.states)),
+            tuple(self.activations),
+            self.clip,
+        )
+
+    def run(self, isa: str, *, dynamic: bool = False, workers: int = 1) -> list[np.ndarray]:
+        spec = self.spec(isa, dynamic=dynamic)
+        verify_specs([spec], target_of(isa))
+        h, d, g = self.hidden, len(self.reverse), self.gates
+        shape = (d, g, h, h)
+        packed = pack(self.r, Constant(0, F32, shape, spec.packed, transposed=True))
+        inputs = [self.x, packed, *self.states]
+        inputs += [] if self.lengths is None else [np.array(self.lengths, np.int64)]
+        inputs += [] if self.bias is None else [self.bias]
+        dims = (self.batch, self.time, self.time * d * g * h, self.time * h, self.time * d * h)
+        shapes = [w.shape for w in self.want]
+        return run(
+            spec, inputs, shapes, isa=isa, dims=dims if dynamic else (), workers=workers
+        ).outs
+
+
+def check(case: Case, isa: str, tolerance: float = 2e-5, *, static: bool = False) -> None:
+    first: list[np.ndarray] | None = None
+    for dynamic in (True, False) if static else (True,):
+        for workers in (1, 2, 3):
+            found = case.run(isa, dynamic=dynamic, workers=workers)
+            first = found if first is None else first
+            for a, b in zip(found, first, strict=True):
+                assert same_bits(a, b), (dynamic, workers)
+    assert first is not None
+    for got, want in zip(first, case.want, strict=True):
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("cell", sorted(GATES))
+@pytest.mark.parametrize("direction", sorted(DIRECTIONS))
+def test_directions(isa: str, cell: str, direction: str) -> None:
+    check(Case(cell, direction, 3, 4, 19), isa, static=direction == "reverse")
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("cell", sorted(GATES))
+@pytest.mark.parametrize("hidden", [1, 16, 33])
+def test_hidden_sizes(isa: str, cell: str, hidden: int) -> None:
+    check(Case(cell, "forward", 1, 3, hidden), isa, 1e-4)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("cell", sorted(GATES))
+def test_lengths_end_each_sequence(isa: str, cell: str) -> None:
+    check(Case(cell, "bidirectional", 7, 5, 9, lengths=[5, 0, 1, 3, 5, 2, 4]), isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("batch, time", [(0, 3), (2, 0), (5, 1)])
+def test_empty_axes(isa: str, batch: int, time: int) -> None:
+    check(Case("lstm", "bidirectional", batch, time, 19), isa)
+    check(Case("gru", "bidirectional", batch, time, 19), isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_clip_and_other_activations(isa: str) -> None:
+    check(Case("lstm", "forward", 2, 4, 12, clip=0.3), isa)
+    check(Case("gru", "reverse", 2, 4, 12, clip=0.5), isa)
+    check(Case("rnn", "forward", 2, 3, 12, activations=("sigmoid",)), isa)
+    check(Case("lstm", "forward", 2, 2, 5, activations=("sigmoid", "relu", "tanh")), isa, 1e-4)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_small_integers_are_exact(isa: str) -> None:
+    case = Case("rnn", "bidirectional", 5, 3, 17, activations=("relu",), whole=True)
+    for got, want in zip(case.run(isa, workers=2), case.want, strict=True):
+        assert same_bits(got, want)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_a_length_outside_the_axis_is_held_inside(isa: str) -> None:
+    case = Case("lstm", "bidirectional", 3, 4, 6, lengths=[4, 0, 4])
+    case.lengths = [9, -3, 4]
+    for got, want in zip(case.run(isa), case.want, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_nan_stays_in_its_row(isa: str) -> None:
+    case = Case("lstm", "forward", 3, 3, 7)
+    case.x[1, 1, 0, 2] = np.nan
+    found = case.run(isa)[0]
+    assert np.isnan(found[1, 0, 1:]).any(axis=-1).all()
+    assert np.isfinite(found[[0, 2]]).all() and np.isfinite(found[1, 0, 0]).all()
