@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import irc
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -90,7 +91,15 @@ def read_by_irc(case: Case, model: Any) -> str | None:
         path = Path(folder) / "model.xml"
         ov.serialize(model, path)
         net = irc.compile_model(path, num_threads=1)
-        return _check(case, lambda inputs: list(net(inputs)))
+        kept = {name for port in net.inputs for name in (port.name, *port.names)}
+        ports = [port.name for port in case.model.graph.input]
+
+        def run(inputs: list[Any]) -> list[Any]:
+            feeds = dict(zip(ports, inputs, strict=False))
+            # OpenVINO drops inputs that nothing reads.
+            return list(net({name: v for name, v in feeds.items() if name in kept}))
+
+        return _check(case, run)
 
 
 def written_by_irc(case: Case, _: Any) -> str | None:
@@ -105,7 +114,7 @@ def written_by_irc(case: Case, _: Any) -> str | None:
 
         def run(inputs: list[Any]) -> list[Any]:
             found = net([_for_openvino(v) for v in inputs])
-            return [found[i] for i in range(len(net.outputs))]
+            return [_from_openvino(found[i], port) for i, port in enumerate(net.outputs)]
 
         return _check(case, run)
 
@@ -125,6 +134,27 @@ def _for_openvino(array: Any) -> Any:
     raw = np.frombuffer(plain.tobytes(), np.uint8)
     tensor.data.view(np.uint8).reshape(-1)[:] = raw
     return tensor
+
+
+def _from_openvino(array: Any, port: Any) -> Any:
+    """An array as ml_dtypes has it, from the bits that OpenVINO gives."""
+    name = port.get_element_type().get_type_name()
+    known = next((k for k, v in _BITS.items() if v == name), None)
+    if known is None:
+        return array
+    bits, count = _PACKED.get(name), int(np.prod([d.get_length() for d in port.partial_shape]))
+    raw = np.frombuffer(array.tobytes(), np.uint8)
+    dtype = np.dtype(getattr(ml_dtypes, known))
+    if not bits:
+        return raw.view(dtype).reshape(array.shape)
+    digits = np.unpackbits(raw, bitorder="little")[: count * bits].reshape(-1, bits)
+    codes = (digits << np.arange(bits, dtype=np.uint8)).sum(axis=1).astype(np.uint8)
+    if known.startswith("int"):
+        codes = (codes.astype(np.int8) << 4 >> 4).astype(np.int8)
+        found = codes.astype(dtype)
+    else:
+        found = codes.astype(dtype) if known.startswith("uint") else codes.view(dtype)
+    return found.reshape([d.get_length() for d in port.partial_shape])
 
 
 def _check(case: Case, run: Callable[[list[Any]], list[Any]]) -> str | None:

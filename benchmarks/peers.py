@@ -22,9 +22,7 @@ class Peer:
     outputs: Callable[[], list[np.ndarray]]
 
 
-def onnxruntime_peer(
-    model: bytes | str, inputs: Mapping[str, np.ndarray], threads: int
-) -> Peer:
+def onnxruntime_peer(model: bytes | str, inputs: Mapping[str, np.ndarray], threads: int) -> Peer:
     import onnxruntime as ort
 
     options = ort.SessionOptions()

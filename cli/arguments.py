@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,15 +40,8 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """How many threads a run may use."""
     parser.add_argument(
-        "--threads", type=_positive, default=None, help="threads to use (default: all usable CPUs)"
+        "--threads", type=count_of, default=None, help="threads to use (default: all usable CPUs)"
     )
-
-
-def _positive(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of threads")
-    return value
 
 
 def parse_shapes(items: Sequence[str]) -> dict[str, list[int | str | None]]:
@@ -71,6 +65,25 @@ def _size(text: str, item: str) -> int | str | None:
     raise UsageError("a size can't be read", where=item, got=text, expected="a number, a name or ?")
 
 
+def count_of(text: str) -> int:
+    """A whole number from 1 up, for argparse."""
+    value = int(text) if text.isascii() and text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    return value
+
+
+def amount_of(text: str) -> float:
+    """A finite number from 0 up, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number from 0 up")
+    return value
+
+
 def load_inputs(items: Sequence[str]) -> dict[str, Array]:
     """`x=batch.npy` options as arrays by input name.
 
@@ -86,12 +99,19 @@ def load_inputs(items: Sequence[str]) -> dict[str, Array]:
         if isinstance(loaded, dict):
             if name:
                 raise UsageError("an .npz file names its arrays itself", got=item, expected=path)
-            found.update(loaded)
+            _add(found, loaded)
         elif not name:
             raise UsageError("an input needs a name", got=item, expected=f"NAME={path}")
         else:
-            found[name] = loaded
+            _add(found, {name: loaded})
     return found
+
+
+def _add(found: dict[str, Array], more: Mapping[str, Array]) -> None:
+    for name, array in more.items():
+        if name in found:
+            raise UsageError("an input is given twice", got=name)
+        found[name] = array
 
 
 def load_array(path: str) -> Array | dict[str, Array]:
@@ -102,10 +122,15 @@ def load_array(path: str) -> Array | dict[str, Array]:
             if isinstance(loaded, np.ndarray):
                 return loaded
             return {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        text = " ".join(str(error).split())[:200]
+    except OSError as error:
+        text = error.strerror or str(error)
+        raise InputError("an input file can't be read", where=path, got=text) from error
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        # NumPy's own text would advise to unpickle the file.
         raise InputError(
-            "an input file can't be read", where=path, got=text, expected=".npy or .npz of numbers"
+            "an input file is no array of numbers, or cut short",
+            where=path,
+            expected="what numpy.save or numpy.savez writes of numbers",
         ) from error
 
 

@@ -56,6 +56,11 @@ VERBS: dict[str, Verb] = {
         "irc profile model.onnx --trace trace.json",
     ),
     "inspect": Verb("inspect", "show what a model is and what will fuse", "irc inspect model.onnx"),
+    "graph": Verb(
+        "graph",
+        "draw a model before and after each pass",
+        "irc graph model.onnx -o graph.html --profile",
+    ),
     "doctor": Verb("doctor", "show the machine, the versions and every knob", "irc doctor"),
     "cache": Verb("cache", "show or empty the code cache", "irc cache list"),
 }

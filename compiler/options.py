@@ -9,6 +9,7 @@ from typing import Any, cast
 # Constant folding may make a model's constants grow by at most this much (docs/architecture.md).
 FOLDING_LIMIT = 64 * 2**20
 PRECISIONS = ("f32", "bf16")
+CONV_ALGORITHMS = ("auto", "direct")
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,14 @@ class Options:
     precision: "f32" keeps a float32 model in float32; "bf16" lets matrix products take bf16
     operands. fold_limit: bytes by which folding may enlarge the constants. verify: check the
     graph after every pass. stop_after: stop once this many rules have fired (a bisecting tool).
+    conv_algorithm: "auto" lets 3x3 convolutions use Winograd's transform, "direct" does not.
     """
 
     precision: str = "f32"
     fold_limit: int = FOLDING_LIMIT
     verify: bool = False
     stop_after: int | None = None
+    conv_algorithm: str = "auto"
 
 
 Shapes = Mapping[str, Sequence[int | str | None]]
@@ -47,6 +50,8 @@ def from_recipe(recipe: Any) -> tuple[Options, Shapes]:
     options: Options = decode(Options, given["options"])
     if options.precision not in PRECISIONS or not 0 <= options.fold_limit <= FOLDING_LIMIT:
         raise broken(given["options"], "options that irc has")
+    if options.conv_algorithm not in CONV_ALGORITHMS:
+        raise broken(options.conv_algorithm, " or ".join(CONV_ALGORITHMS))
     sizes = tuple[int | str | None, ...]
     shapes = cast("dict[str, Any]", given["shapes"])
     return options, {decode(str, name): list(decode(sizes, s)) for name, s in shapes.items()}

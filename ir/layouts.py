@@ -31,16 +31,31 @@ class PackedConv:
     winograd: int = 0
 
 
-Layout: TypeAlias = PackedB | PackedConv
+@dataclass(frozen=True)
+class PackedGates:
+    """A recurrence [D, gates * H, H] as panels of `nr` hidden elements: one matrix of K = N = H
+    per direction and gate, each the transpose of the gate's rows."""
+
+    nr: int
+    gates: int
+
+
+Layout: TypeAlias = PackedB | PackedConv | PackedGates
 
 
 def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tuple[int, int, int]:
     """(matrices, K, N) that an array of `shape` is packed as. VerificationError for a bad fit."""
     lead = 2
+    if isinstance(layout, PackedGates):
+        lead = 3
     if isinstance(layout, PackedConv):
         lead = 4 if layout.grouped else 3
     if len(shape) < lead or layout.nr < 1:
         raise VerificationError("a packed constant has too few axes", got=tuple(shape))
+    if isinstance(layout, PackedGates):
+        if layout.gates < 1 or len(shape) != 3 or shape[1] != layout.gates * shape[2]:
+            raise VerificationError("a recurrence's gates do not fit", got=tuple(shape))
+        return shape[0] * layout.gates, shape[2], shape[2]
     if isinstance(layout, PackedB):
         k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
         return math.prod(shape[:-2]), k, n

@@ -12,12 +12,13 @@ from .specs import (
     Spec,
 )
 from .specs_conv import ConvSpec, PoolSpec
+from .specs_iota import IotaSpec
 from .specs_recurrent import RecurrentSpec
 
 SPECS: dict[str, type[Spec]] = {
     s.family: s
     for s in (
         *(GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec),
-        *(ConvSpec, PoolSpec, RecurrentSpec),
+        *(ConvSpec, PoolSpec, RecurrentSpec, IotaSpec),
     )
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .specs import Operand, PackedB, Size, Spec
+from .layouts import PackedGates
+from .specs import Operand, Size, Spec
 from .tiles import packed_size
 
 # Gates per cell, in the order of their rows, and how many activations a cell has.
@@ -37,7 +38,7 @@ class RecurrentSpec(Spec):
     hidden: int
     x: Operand
     weights: Operand
-    packed: PackedB
+    packed: PackedGates
     states: tuple[Operand, ...]
     lengths: Operand | None
     bias: Operand | None

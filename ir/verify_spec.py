@@ -30,6 +30,7 @@ from .specs import (
     Spec,
 )
 from .specs_conv import ConvSpec, PoolSpec, Window
+from .specs_iota import IotaSpec
 from .specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
 from .target import Target
 from .tiles import panel_width
@@ -162,6 +163,8 @@ def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
         raise _broken("packed panels have another width", where, s.packed.nr, nr)
     if len(s.activations) != count or not set(s.activations) <= set(ACTIVATION_NAMES):
         raise _broken("activations do not fit the cell", where, s.activations, count)
+    if s.packed.gates != s.gates:
+        raise _broken("packed gates do not fit the cell", where, s.packed.gates, s.gates)
     states = 2 if s.cell == "lstm" else 1
     if len(s.states) != states or len(s.outs) != states + 1:
         raise _broken("states do not fit the cell", where, len(s.states), states)
@@ -170,9 +173,18 @@ def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
     if s.lengths is not None and s.lengths.dtype not in (DType.i32, DType.i64):
         raise _broken("lengths are no whole numbers", where, s.lengths.dtype, "i32 or i64")
     for operand in s.operands():
-        if operand is not s.lengths and (operand.dtype is not DType.f32 or operand.strides[-1] != 1):
+        if operand is not s.lengths and (
+            operand.dtype is not DType.f32 or operand.strides[-1] != 1
+        ):
             got = f"{operand.dtype}, {operand.strides}"
             raise _broken("an operand is no plain f32 row", where, got, "f32, last stride 1")
+
+
+def _iota(s: IotaSpec, _: Target, where: str) -> None:
+    if s.out.dtype not in (DType.i32, DType.i64, DType.f32):
+        raise _broken(
+            "numbers of a type that no kernel writes", where, s.out.dtype, "i32, i64, f32"
+        )
 
 
 # What each family's generator relies on. Families that are not listed rely on walks() alone.
@@ -186,6 +198,7 @@ _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     ConvSpec: _conv,
     PoolSpec: _pool,
     RecurrentSpec: _recurrent,
+    IotaSpec: _iota,
 }
 
 

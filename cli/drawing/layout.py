@@ -99,7 +99,9 @@ def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> Layout:
     for height in heights:
         tops.append(y)
         y += height + GAP_Y
-    centres = [(x[i], tops[layers.ranks[i]] + heights[layers.ranks[i]] / 2) for i in range(len(sizes))]
+    centres = [
+        (x[i], tops[layers.ranks[i]] + heights[layers.ranks[i]] / 2) for i in range(len(sizes))
+    ]
     bands = [(top, top + height) for top, height in zip(tops, heights, strict=True)]
     routes = _route(layers, x, centres, sizes, bands)
     width = max((x[i] + layers.widths[i] / 2 for i in range(len(x))), default=0.0) + MARGIN
@@ -178,7 +180,7 @@ def _place(layers: _Layers) -> list[float]:
 
 def _pull(layers: _Layers, item: int, other: int) -> float:
     lanes = (item >= layers.count) + (other >= layers.count)
-    return (1.0, 3.0, 9.0)[lanes] / max(1, len(layers.down[min(item, other)]))
+    return (1.0, 3.0, 9.0)[lanes]
 
 
 def _separate(

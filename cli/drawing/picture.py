@@ -140,7 +140,9 @@ def _details(graph: Graph, node: int, record: Node, types: list[str]) -> list[tu
         names = ", ".join(sorted(record.names[port])) if port < len(record.names) else ""
         rows.append((f"output {port}", f"{text}  {names}".rstrip()))
     attributes = show_attributes(record.op)
-    rows.append(("attributes", attributes if len(attributes) < 4000 else attributes[:4000] + " ..."))
+    rows.append(
+        ("attributes", attributes if len(attributes) < 4000 else attributes[:4000] + " ...")
+    )
     if record.sources and record.sources != (record.name,):
         rows.append(("computes", ", ".join(record.sources)))
     bodies = list(record.op.bodies())

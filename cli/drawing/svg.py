@@ -26,12 +26,14 @@ STYLE = """
 .box.fresh rect { stroke-width: 3; }
 .edge { fill: none; stroke: #8b95a3; stroke-width: 1.2; }
 """ + "\n".join(
-    f".{kind} rect {{ fill: {fill}; stroke: {stroke}; }}" for kind, (fill, stroke) in COLOURS.items()
+    f".{kind} rect {{ fill: {fill}; stroke: {stroke}; }}"
+    for kind, (fill, stroke) in COLOURS.items()
 )
 # orient makes the head follow the edge's end, which always points down.
 _MARKER = (
     '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
-    ' orient="auto"><path d="M0 0L8 4L0 8z" fill="#8b95a3"/></marker></defs>'
+    ' orient="auto" markerUnits="userSpaceOnUse">'
+    '<path d="M0 0L8 4L0 8z" fill="#8b95a3"/></marker></defs>'
 )
 
 

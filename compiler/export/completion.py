@@ -13,12 +13,15 @@ from ...ir.op import Op
 from ...ir.ops import (
     Convolution,
     ConvolutionBackpropData,
+    Einsum,
     GroupConvolution,
     GroupConvolutionBackpropData,
     GRUCell,
     GRUSequence,
     LSTMCell,
     LSTMSequence,
+    Range,
+    Reshape,
     RNNCell,
     RNNSequence,
 )
@@ -49,6 +52,8 @@ _ZERO: dict[str, dict[int, DType | None]] = {
 
 def completed_op(op: Op, build: Build, inputs: Sequence[Value | None]) -> Op:
     """The operation with its attributes per axis written out."""
+    if isinstance(op, Einsum):  # OpenVINO takes no spaces
+        return dataclasses.replace(op, equation=op.equation.replace(" ", ""))
     empty = {name for name in _PER_AXIS if getattr(op, name, None) == ()}
     if not empty:
         return op
@@ -67,6 +72,8 @@ def completed_inputs(
     op, filled = record.op, list(inputs)
     if isinstance(op, _CELLS + _SEQUENCES):
         return _with_bias(op, build, filled)
+    if isinstance(op, Range):
+        return [None if v is None else _scalar(build, v) for v in filled]
     if all(value is not None for value in filled):
         return filled
     zeros = _ZERO.get(op.kind, {})
@@ -75,6 +82,13 @@ def completed_inputs(
             dtype = zeros[port] or build.dtype(next(v for v in filled if v is not None))
             filled[port] = build.number(0, dtype)
     return filled
+
+
+def _scalar(build: Build, value: Value) -> Value:
+    """A value of one element without axes."""
+    if build.tensor(value).rank in (0, None):
+        return value
+    return build.op(Reshape(), value, build.constant(np.empty(0, np.int64), DType.i64))
 
 
 def _with_bias(

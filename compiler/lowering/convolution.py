@@ -23,6 +23,8 @@ from .view import View, coalesce, permute, same
 
 # Data of so few channels is read where it lies: turning it would cost more than it saves.
 _FEW = 8
+# Winograd's transform: least channels, least side of an image, and of one for F(4 x 4).
+_WORTH, _SMALL, _LARGE = 16, 8, 28
 
 
 def refuse_convolution(graph: Graph, node: int) -> str | None:
@@ -106,12 +108,34 @@ def lower_convolution(low: Lowering, node: int) -> None:
         if depthwise or channels > _FEW:
             data = turned(low, data, low.name(data_value.node))
         nr = lanes if depthwise else conv_panel(outputs, low.target, acc.bits)
-        layout = PackedConv(nr, op.grouped, depthwise)
+        tile = 0 if op.grouped else winograd_tile(low, windows, dtype, shape, channels)
+        layout = PackedConv(nr, op.grouped, depthwise, tile)
+        if tile:
+            data = turned(low, data, low.name(data_value.node))
         job.window(data, filters, target, windows, pads, layout, (groups, channels, outputs))
     if target != out:
         low.copy(target, out, low.name(stored.node), low.sources(stored.node))
         # Who reads it here reads it as it was computed.
         low.views[stored] = target
+
+
+def winograd_tile(
+    low: Lowering, windows: Windows, dtype: DType, shape: Sequence[Dim], channels: int
+) -> int:
+    """The side of the output tiles that Winograd's transform computes; 0 for a direct convolution.
+
+    Fewer channels leave too little to multiply for what the transforms cost. F(4 x 4) has larger
+    errors, which docs/numerics.md allows for large images only.
+    """
+    image, outputs = [d for d in shape[2:] if isinstance(d, int)], shape[1]
+    plain = windows.kernel == (3, 3) and windows.strides == windows.dilations == (1, 1)
+    if low.options.conv_algorithm == "direct" or dtype is not DType.f32 or not plain:
+        return 0
+    if len(image) != 2 or min(image) < _SMALL or not isinstance(outputs, int):
+        return 0
+    if min(outputs, channels) < _WORTH:
+        return 0
+    return 4 if min(image) >= _LARGE else 2
 
 
 class _Job:

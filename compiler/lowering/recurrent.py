@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...ir.dim import product
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
+from ...ir.layouts import PackedGates
 from ...ir.ops import GRUSequence, LSTMSequence, RNNSequence
 from ...ir.scalar import Builder
 from ...ir.specs import GemmSpec, PackedB
@@ -101,8 +102,8 @@ def lower_recurrent(low: Lowering, node: int) -> None:
         own = View(
             bias.buffer, bias.dtype, (count, hidden), (4 * hidden, 1), bias.offset + 3 * hidden
         )
-    packed = PackedB(panel_width(low.target, 32))
-    weights = panels(low, r, (count, op.gates, hidden, hidden), packed)
+    packed = PackedGates(panel_width(low.target, 32), op.gates)
+    weights = panels(low, r, packed, (count * op.gates, hidden, hidden))
     results = [low.result(v) for v in low.graph.values(node)]
     outs = [
         v if same(v.strides[-1], 1) else low.region.allocate(v.dtype, v.shape, name)
@@ -147,12 +148,14 @@ def copied(low: Lowering, view: View, name: str) -> View:
     return target
 
 
-def panels(low: Lowering, value: Value, shape: tuple[int, ...], packed: PackedB) -> View:
-    """A constant [.., N, K] under a shape of the same elements, as panels of its transpose."""
-    view = low.constant(value, packed, transposed=True, shape=shape)
+def panels(
+    low: Lowering, value: Value, packed: PackedB | PackedGates, matrices: tuple[int, int, int]
+) -> View:
+    """A constant [..., N, K] as panels of its transpose: (count, K, N) of its `matrices`."""
+    view = low.constant(value, packed, transposed=isinstance(packed, PackedB))
     assert view is not None
-    *lead, n, k = shape
-    total = product([*lead, packed_size(k, n, packed.nr)])
+    count, k, n = matrices
+    total = count * packed_size(k, n, packed.nr)
     return View(view.buffer, view.dtype, (total,), (1,))
 
 
@@ -173,7 +176,7 @@ def project(low: Lowering, node: int, x: View, w: Value, bias: View | None) -> V
 
     f32, sizes, builder = DType.f32, Sizes(), Builder()
     packed = PackedB(panel_width(low.target, f32.bits)) if n > 1 else None
-    weights = panels(low, w, (count, n, k), packed) if packed else low.view(w)
+    weights = panels(low, w, packed, (count, k, n)) if packed else low.view(w)
     block = packed_size(k, n, packed.nr) if packed else n * k
     ref = builder.input(0, f32)
     views, extras = [x, weights], ()

@@ -4,7 +4,7 @@ at run time, and when it has to stay on the host."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir import ops
 from ...ir.dim import Expr
@@ -32,7 +32,9 @@ from .movement import (
 )
 from .pooling import lower_pool, refuse_pool
 from .programs import NATIVE
+from .recurrent import lower_recurrent, read_ports, refuse_recurrent
 from .rows import lower_norm, lower_reduce, lower_softmax, norm_axes, reduced_axes, refuse_row
+from .sizes import is_known_sizes, lower_known, lower_range, refuse_range
 
 Refuse = Callable[[Graph, int], str | None]
 
@@ -44,11 +46,13 @@ def never(graph: Graph, node: int) -> str | None:
 
 @dataclass(frozen=True)
 class Lowerer:
-    """`data`: the ports read at run time (None: all); the rest is known at compile time."""
+    """`data`: the ports read at run time (None: all); the rest is known at compile time.
+    `ports` says it node by node, where nothing speaks against a kernel."""
 
     lower: Callable[[Lowering, int], None]
     data: tuple[int, ...] | None = None
     refuse: Refuse = never
+    ports: Callable[[Graph, int], tuple[int, ...]] | None = None
 
 
 def needs(*ports: int) -> Refuse:
@@ -126,6 +130,9 @@ _GATHER = Lowerer(lower_gather, (0, 1), _refuse_gather)
 _SPLIT = Lowerer(lower_split, (0,), needs(1))
 _CONVOLUTION = Lowerer(lower_convolution, (0,), refuse_convolution)
 _POOL = Lowerer(lower_pool, (0,), refuse_pool)
+_RANGE = Lowerer(lower_range, (), refuse_range)
+_KNOWN = Lowerer(lower_known, ())
+_RECURRENT = Lowerer(lower_recurrent, refuse=refuse_recurrent, ports=read_ports)
 _BROADCAST = Lowerer(lower_broadcast, (0,), _refuse_broadcast)
 
 LOWERERS: dict[type[Op], Lowerer] = {
@@ -152,6 +159,11 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Gather1: _GATHER,
     ops.Gather7: _GATHER,
     ops.Gather: _GATHER,
+    ops.Range1: _RANGE,
+    ops.Range: _RANGE,
+    ops.LSTMSequence: _RECURRENT,
+    ops.GRUSequence: _RECURRENT,
+    ops.RNNSequence: _RECURRENT,
     ops.Group: Lowerer(lower_elementwise),
     ops.Convolution: _CONVOLUTION,
     ops.GroupConvolution: _CONVOLUTION,
@@ -166,6 +178,8 @@ _REDUCTION = Lowerer(lower_reduce, (0,), _refuse_reduce)
 def lowerer_of(graph: Graph, node: int) -> Lowerer | str:
     """How a node is lowered to native code, or why it can't be."""
     op = graph.op(node)
+    if is_known_sizes(graph, node):
+        return _KNOWN
     found = LOWERERS.get(type(op))
     if found is None and isinstance(op, Elementwise):
         found = _ELEMENTWISE
@@ -184,7 +198,10 @@ def lowerer_of(graph: Graph, node: int) -> Lowerer | str:
             return f"{op.kind} of a value that is no tensor of known rank"
         if type_.dtype not in NATIVE:
             return f"no kernel for {op.kind} of {type_.dtype}"
-    return found.refuse(graph, node) or found
+    reason = found.refuse(graph, node)
+    if reason is not None or found.ports is None:
+        return reason or found
+    return replace(found, data=found.ports(graph, node))
 
 
 def runtime_inputs(graph: Graph, node: int, lowerer: Lowerer | None) -> list[Value]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from ...ir.errors import UnsupportedOperationError
 from ...ir.specs import Spec
 from ...ir.target import Target
-from . import elementwise, gather, norm, pool, reduce, softmax
+from . import elementwise, gather, iota, norm, pool, reduce, softmax
 from .contract import Kernel
 
 Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
@@ -37,6 +37,7 @@ KERNELS: dict[str, Generate] = {
     "elementwise": elementwise.generate,
     "gather": gather.generate,
     "gemm": _gemm,
+    "iota": iota.generate,
     "norm": norm.generate,
     "pool": pool.generate,
     "recurrent": _recurrent,

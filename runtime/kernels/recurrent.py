@@ -238,9 +238,7 @@ class Layer:
 
     # -- products -----------------------------------------------------------------------------
 
-    def start(
-        self, row: Row, gates: Sequence[int], j: Value, parts: Sequence[Part | None]
-    ) -> Tile:
+    def start(self, row: Row, gates: Sequence[int], j: Value, parts: Sequence[Part | None]) -> Tile:
         """The sums begin with the inputs' share; where the reset gate comes later, with bias."""
         f, spec = self.f, self.spec
         sums: list[list[Variable]] = []

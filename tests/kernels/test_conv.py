@@ -41,6 +41,7 @@ class Case:
     out_last: bool = True
     epilogue: str = "none"
     dynamic: bool = False
+    winograd: int = 0
 
 
 def memory_strides(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
@@ -97,6 +98,8 @@ def make(case: Case, isa: str, floats: bool = False):
     if depthwise:
         nr = target.lanes(acc.bits)
     packed = PackedConv(nr, grouped=True, depthwise=depthwise)
+    if case.winograd:
+        packed, filters = PackedConv(nr, winograd=case.winograd), filters[0]
     dims: list[int] = []
 
     def size(value: int) -> Size:
@@ -271,3 +274,42 @@ def test_no_batch(isa: str) -> None:
     for name in ("padded", "depthwise"):
         check(replace(CASES[name], batch=0, epilogue="none"), isa)
         check(replace(CASES[name], batch=0, epilogue="none", dynamic=True), isa)
+
+
+WINOGRAD = {
+    "even": Case((8, 12), (3, 3), 16, 32, pads=(1, 1), epilogue="residual", winograd=2),
+    "odd": Case((7, 7), (3, 3), 20, 70, pads=(1, 1), epilogue="bias", batch=3, winograd=2),
+    "bare": Case((9, 5), (3, 3), 5, 9, winograd=2),
+    "far": Case((5, 6), (3, 3), 17, 16, pads=(2, 3), epilogue="swish", winograd=2),
+    "four": Case((28, 30), (3, 3), 18, 33, pads=(1, 1), epilogue="residual", winograd=4),
+    "four_odd": Case((13, 9), (3, 3), 7, 40, pads=(0, 1), epilogue="swish", batch=2, winograd=4),
+    "many": Case((40, 41), (3, 3), 300, 8, pads=(1, 1), epilogue="bias", winograd=4),
+}
+
+
+@each_isa
+@pytest.mark.parametrize("dynamic", [False, True], ids=["known", "dynamic"])
+@pytest.mark.parametrize("name", WINOGRAD)
+def test_winograd(name: str, dynamic: bool, isa: str) -> None:
+    """F(2 x 2) of small integers is exact: its transforms multiply by halves at most."""
+    case = replace(WINOGRAD[name], dynamic=dynamic)
+    if case.winograd == 2 and case.epilogue != "swish":
+        check(case, isa, workers=2)
+        check(replace(case, out_last=False), isa, workers=3, at="start")
+    found, expected = computed(case, isa, floats=True)
+    assert np.max(np.abs(found - expected)) <= 2e-5 * np.max(np.abs(expected))
+    for workers in (2, 3, 5):
+        assert same_bits(computed(case, isa, workers, floats=True)[0], found)
+    assert same_bits(computed(replace(case, dynamic=not dynamic), isa, floats=True)[0], found)
+
+
+@each_isa
+def test_nan_stays_in_its_neighbourhood(isa: str) -> None:
+    """A direct convolution leaves other places as they are; Winograd's taints a tile's places."""
+    for m, reach in ((0, 1), (2, 3), (4, 5)):
+        case = Case((16, 16), (3, 3), 4, 8, pads=(1, 1), winograd=m)
+        spec, inputs, dims, shape, _ = make(case, isa)
+        inputs[0][0, 8, 8, 1] = np.nan
+        (out,) = run(spec, inputs, [shape], isa=isa, dims=dims).outs
+        bad = np.argwhere(np.isnan(out).any(axis=-1))[:, 1:]
+        assert len(bad) >= 9 and np.abs(bad - 8).max() <= reach

@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 from harness import ISAS, run, same_bits, target_of
 from irc.ir.dtype import DType
+from irc.ir.layouts import PackedGates
 from irc.ir.ops import GRUSequence, LSTMSequence, RNNSequence
 from irc.ir.plan import Constant
 from irc.ir.specs import DimArg, Operand, Size
 from irc.ir.specs_recurrent import GATES, RecurrentSpec
-from irc.ir.tiles import packed_layout
+from irc.ir.tiles import panel_width
 from irc.ir.verify_spec import verify_specs
 from irc.runtime.kernels.gemm import pack
 
 F32, I64 = DType.f32, DType.i64
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-
-
 
 
 class Case:
@@ -71,8 +70,7 @@ class Case:
 
     def spec(self, isa: str, *, dynamic: bool = False) -> RecurrentSpec:
         h, d, g = self.hidden, len(self.reverse), self.gates
-        packed = packed_layout(h, h, F32, target_of(isa)) or packed_layout(2, 2, F32, target_of(isa))
-        assert packed is not None
+        packed = PackedGates(panel_width(target_of(isa), 32), g)
         batch: Size = DimArg(0) if dynamic else self.batch
         time: Size = DimArg(1) if dynamic else self.time
         x_row: Size = DimArg(2) if dynamic else self.time * d * g * h
@@ -100,8 +98,7 @@ class Case:
         spec = self.spec(isa, dynamic=dynamic)
         verify_specs([spec], target_of(isa))
         h, d, g = self.hidden, len(self.reverse), self.gates
-        shape = (d, g, h, h)
-        packed = pack(self.r, Constant(0, F32, shape, spec.packed, transposed=True))
+        packed = pack(self.r, Constant(0, F32, (d, g * h, h), spec.packed))
         inputs = [self.x, packed, *self.states]
         inputs += [] if self.lengths is None else [np.array(self.lengths, np.int64)]
         inputs += [] if self.bias is None else [self.bias]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import irc
+from irc.compiler.options import Options
 from irc.ir.dtype import DType
 from irc.ir.graph import Graph
 from irc.ir.interpret import interpret
@@ -207,3 +208,32 @@ def test_refusals(text: str, reason: str, compile_graph) -> None:
     graph = parse_graph(f'graph "g"\n{IMAGE}{text}%3 = Result.1(%2) "y"\n')
     net = compile_graph(graph, True, 1)
     assert [s.reason for s in net.plan.host_steps()] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "stride", "tile"),
+    [(28, 16, 1, 4), (27, 16, 1, 2), (7, 16, 1, 0), (28, 15, 1, 0), (28, 16, 2, 0)],
+)
+def test_what_winograd_computes(
+    size: int, channels: int, stride: int, tile: int, compile_graph
+) -> None:
+    graph = parse_graph(
+        f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=["N", {channels}, {size * stride}, {size * stride}]}}
+%1 = Constant.1() {{data=~1, dtype=f32, shape=[16, {channels}, 3, 3]}}
+%2 = Convolution.1(%0, %1) {{pads_begin=[1, 1], pads_end=[1, 1], strides=[{stride}, {stride}]}}
+%3 = Result.1(%2)
+"""
+    )
+    net = compile_graph(graph, True, 1)
+    (spec,) = (s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, ConvSpec))
+    assert spec.packed.winograd == tile
+    direct = irc.CompiledModel(irc.Model(graph), Options(conv_algorithm="direct"), 1)
+    assert all(
+        s.spec.packed.winograd == 0
+        for s in direct.plan.kernel_steps()
+        if isinstance(s.spec, ConvSpec)
+    )
+    inputs = inputs_of(net, {"N": 2}, 3)
+    (found,), (expected,) = net(inputs), direct(inputs)
+    assert np.max(np.abs(found - expected)) <= 2e-5 * np.max(np.abs(expected))

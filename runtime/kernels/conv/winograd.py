@@ -21,10 +21,10 @@ from ...codegen.kernel import Kernel as Entry
 from ...codegen.values import F32, I64, Value, integer
 from ..contract import Kernel
 from ..gemm.tiling import tile_rows
+from ..transforms import DATA, RESULT, both_ways
 from ..walk import Part, load_part, part_of
 from .place import Context, Epilogue, Spot
 from .tiling import three_axes
-from .transforms import DATA, RESULT, both_ways
 
 _UNROLL = 4
 
@@ -164,9 +164,7 @@ class _Loops:
 
     # -- data ---------------------------------------------------------------------------------
 
-    def transform(
-        self, into: dict[bool, Function], tile: Value, each: Value, index: Value
-    ) -> None:
+    def transform(self, into: dict[bool, Function], tile: Value, each: Value, index: Value) -> None:
         """One tile's data into scratch."""
         f, plan = self.f, self.plan
         batch, row, column = self.place(tile, each)

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ....ir.layouts import PackedConv, panels
+from ....ir.layouts import PackedConv, PackedGates, panels
 from ....ir.plan import Constant
 from ....ir.tiles import packed_size
 from ...codegen.emit import Function
 from ...codegen.values import ELEMENT, I64, Value, integer, vec
-from ..conv.transforms import transform_filters
+from ..transforms import transform_filters
 from ..walk import load_part, part_of
 from .epilogue import gather
 from .micro import Context
@@ -62,6 +62,9 @@ def pack(array: Array, constant: Constant, *, threads: int | None = None) -> Arr
 def as_matrices(array: Array, constant: Constant) -> Array:
     """The array as [matrices, K, N], in the order that its layout packs."""
     layout = constant.layout
+    if isinstance(layout, PackedGates):
+        count, k, n = panels(constant.shape, layout)
+        return array.reshape(count, n, k).swapaxes(1, 2)
     if not isinstance(layout, PackedConv):
         matrices = array.swapaxes(-1, -2) if constant.transposed else array
         return matrices.reshape(-1, *matrices.shape[-2:])

@@ -34,6 +34,7 @@ from .....ir.ops import (
     Floor,
     FloorMod,
     Identity,
+    LessEqual,
     Log,
     Maximum,
     Minimum,
@@ -42,6 +43,7 @@ from .....ir.ops import (
     Negative,
     Power,
     Round,
+    Select,
     Sign,
     Sin,
     Sinh,
@@ -77,7 +79,18 @@ def power(n: OnnxNode) -> Value:
     else:
         wide = other if own.is_float else DType.f64
         result = n.add(Power(), converted(n, base, wide), converted(n, exponent, wide))
+    if own.is_int and not other.is_int:
+        result = _settled(n, result)
     return n.add(Convert(own), result)
+
+
+def _settled(n: OnnxNode, value: Value) -> Value:
+    """A power of whole numbers, which a kernel computes within 2 ulp, as the whole number that it
+    is next to: conversion truncates."""
+    near = n.add(Round(), value)
+    apart = n.add(Abs(), n.add(Subtract(), value, near))
+    allowed = n.add(Multiply(), n.add(Abs(), near), n.like(value, 2.0**-50))
+    return n.add(Select(), n.add(LessEqual(), apart, allowed), near, value)
 
 
 def modulo(n: OnnxNode) -> Value:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from ...codegen.emit import Function
-    from ...codegen.values import Value
+    from ..codegen.emit import Function
+    from ..codegen.values import Value
 
 Array = npt.NDArray[Any]
 # One dimension of a transform, on vectors.

@@ -1,0 +1,117 @@
+"""irc graph: a picture of a model before and after each pass."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..api import CompiledModel, Model, read_model
+from ..compiler.options import Options
+from ..compiler.pipeline import optimise
+from ..compiler.shapes import fix_shapes
+from ..compiler.trace import Trace
+from ..ir.errors import UsageError
+from ..ir.graph import Graph
+from .arguments import add_compilation, add_model, load_inputs, parse_shapes, require_file
+from .drawing.dot import as_dot
+from .drawing.page import as_page
+from .drawing.picture import Picture, take_picture
+from .drawing.svg import as_svg
+from .filling import fill_inputs
+from .profile import measure
+
+READ = "as read"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the verb."""
+    add_model(parser)
+    add_compilation(parser)
+    parser.add_argument(
+        "-o", "--output", help="the .html, .svg or .dot to write (default: beside you, .html)"
+    )
+    parser.add_argument(
+        "--stage", help=f"for .svg and .dot: {READ!r}, a pass, or its number (default: the last)"
+    )
+    parser.add_argument("--profile", action="store_true", help="run it, and show where time goes")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw; prints the file written."""
+    path = Path(require_file(args.model))
+    output = Path(args.output or path.with_suffix(".html").name)
+    kind = output.suffix.lower()
+    if kind not in (".html", ".svg", ".dot"):
+        raise UsageError("the output's name has the wrong ending", got=args.output, expected=KINDS)
+    model = Model(fix_shapes(read_model(path).graph, parse_shapes(args.shape)))
+    options = Options(precision=args.precision or "f32")
+    stages = draw_stages(model.graph, options)
+    if kind == ".html":
+        times = step_times(model, options, args) if args.profile else None
+        text = as_page(model.name or path.name, stages, times)
+    else:
+        picture = chosen(stages, args.stage)
+        text = as_svg(picture) if kind == ".svg" else as_dot(picture)
+    output.write_text(text, encoding="utf-8")
+    print(f"{output}  {output.stat().st_size} bytes")
+    return 0
+
+
+KINDS = "*.html, *.svg or *.dot"
+
+
+class Album(Trace):
+    """A trace that draws the graph after each pass that changed it."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self._last = take_picture(graph, READ)
+        self._seen = 0
+        self.stages: list[tuple[str, Picture | None]] = [(READ, self._last)]
+
+    def after_pass(self, passname: str, graph: Graph, seconds: float) -> None:
+        """Draw, if a rule fired."""
+        super().after_pass(passname, graph, seconds)
+        new = [e for e in self.events[self._seen :] if e.refused is None]
+        self._seen = len(self.events)
+        if not new:
+            self.stages.append((passname, None))
+            return
+        changes = [f"{e.rule} at {e.node}" for e in new]
+        self._last = take_picture(graph, passname, changes, self._last)
+        self.stages.append((passname, self._last))
+
+
+def draw_stages(graph: Graph, options: Options) -> list[tuple[str, Picture | None]]:
+    """The graph as read and after each pass; it is not changed."""
+    work = graph.copy()
+    album = Album(work)
+    optimise(work, options, album)
+    return album.stages
+
+
+def chosen(stages: list[tuple[str, Picture | None]], wish: str | None) -> Picture:
+    """The picture of a stage by name or number, as it was when that pass ended."""
+    at = len(stages) - 1
+    if wish is not None:
+        named = [n for n, (name, _) in enumerate(stages) if name == wish]
+        numbered = int(wish) if wish.isdecimal() and int(wish) < len(stages) else None
+        if not named and numbered is None:
+            names = ", ".join(dict.fromkeys(name for name, _ in stages))
+            raise UsageError("no such stage", got=wish, expected=names)
+        at = named[-1] if numbered is None else numbered
+    return next(p for _, p in reversed(stages[: at + 1]) if p is not None)
+
+
+def step_times(
+    model: Model, options: Options, args: argparse.Namespace
+) -> dict[str, tuple[float, float]]:
+    """Microseconds and share of the step that computes each of the model's operations."""
+    net = CompiledModel(model, options)
+    inputs, _ = fill_inputs(net.inputs, load_inputs(args.input))
+    found: dict[str, tuple[float, float]] = {}
+    for step in measure(net, inputs, 20):
+        for source in step["sources"] or [step["name"]]:
+            found.setdefault(source, (step["time_us"], step["share"]))
+    return found
