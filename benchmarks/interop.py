@@ -142,11 +142,13 @@ def _from_openvino(array: Any, port: Any) -> Any:
     known = next((k for k, v in _BITS.items() if v == name), None)
     if known is None:
         return array
-    bits, count = _PACKED.get(name), int(np.prod([d.get_length() for d in port.partial_shape]))
+    bits = _PACKED.get(name)
     raw = np.frombuffer(array.tobytes(), np.uint8)
     dtype = np.dtype(getattr(ml_dtypes, known))
     if not bits:
         return raw.view(dtype).reshape(array.shape)
+    shape = [d.get_length() for d in port.partial_shape]
+    count = int(np.prod(shape))
     digits = np.unpackbits(raw, bitorder="little")[: count * bits].reshape(-1, bits)
     codes = (digits << np.arange(bits, dtype=np.uint8)).sum(axis=1).astype(np.uint8)
     if known.startswith("int"):
@@ -154,7 +156,7 @@ def _from_openvino(array: Any, port: Any) -> Any:
         found = codes.astype(dtype)
     else:
         found = codes.astype(dtype) if known.startswith("uint") else codes.view(dtype)
-    return found.reshape([d.get_length() for d in port.partial_shape])
+    return found.reshape(shape)
 
 
 def _check(case: Case, run: Callable[[list[Any]], list[Any]]) -> str | None:

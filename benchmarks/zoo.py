@@ -1,4 +1,4 @@
-"""The models that benchmarks measure: built from PyTorch, exported to ONNX, cached outside the tree.
+"""The models that benchmarks measure: built by PyTorch, exported to ONNX, kept outside the tree.
 
 PyTorch is needed to export only (`pip install .[bench]`); an exported model is kept in
 $IRC_BENCH_CACHE, or in irc-benchmarks in the temporary folder, by its name and this file's digest.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from ..ir.errors import InputError, ModelFormatError, UsageError
 
 Array = npt.NDArray[Any]
+_BROKEN = (zipfile.BadZipFile, zlib.error)  # damaged .npz files
 
 
 def add_model(parser: argparse.ArgumentParser, kinds: str = ".onnx, .xml") -> None:
@@ -28,12 +30,28 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
         choices=("f32", "bf16"),
         help="of matrix products (default: f32, or what a .irc was compiled for)",
     )
+    add_shapes(parser)
+
+
+def add_shapes(parser: argparse.ArgumentParser) -> None:
+    """Shapes that the user fixes."""
     parser.add_argument(
         "--shape",
         action="append",
         default=[],
         metavar="NAME=SIZES",
         help="fix an input's shape, such as x=1,3,224,224; ? keeps a size",
+    )
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Arrays that the user gives."""
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="an input from an .npy file; an .npz file gives its arrays by their names",
     )
 
 
@@ -125,7 +143,7 @@ def load_array(path: str) -> Array | dict[str, Array]:
     except OSError as error:
         text = error.strerror or str(error)
         raise InputError("an input file can't be read", where=path, got=text) from error
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, KeyError, MemoryError, *_BROKEN) as error:
         # NumPy's own text would advise to unpickle the file.
         raise InputError(
             "an input file is no array of numbers, or cut short",
@@ -149,10 +167,11 @@ def default_output(model: str, suffix: str) -> str:
 def require_file(path: str) -> str:
     """The path of a model, which must be there."""
     if not Path(path).is_file():
+        there = "a folder" if Path(path).is_dir() else "no plain file"
         raise ModelFormatError(
-            "the model file is not there" if not Path(path).exists() else "this is no file",
+            "the model file is not there" if not Path(path).exists() else f"this is {there}",
             where=path,
-            expected="a readable file",
+            expected="the path of a model file",
         )
     return path
 

@@ -13,8 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from ..api import compile_model
-from ..ir.errors import UsageError
-from .arguments import Array, add_compilation, add_model, load_inputs, parse_shapes, require_file
+from .arguments import (
+    Array,
+    add_compilation,
+    add_inputs,
+    add_model,
+    amount_of,
+    count_of,
+    load_inputs,
+    parse_shapes,
+    require_file,
+)
 from .filling import fill_inputs
 from .rivals import RIVALS, parse_rivals
 
@@ -47,25 +56,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
     add_model(parser, ".onnx, .xml, .irc")
     add_compilation(parser)
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE")
-    parser.add_argument("--threads", default="1", help="numbers of threads, such as 1,2")
-    parser.add_argument("--requests", type=int, default=1, help="calls running at the same time")
-    parser.add_argument("--seconds", type=float, default=1.0, help="time for each engine and row")
+    add_inputs(parser)
+    parser.add_argument(
+        "--threads", type=_counts_of, default="1", help="numbers of threads, such as 1,2"
+    )
+    parser.add_argument(
+        "--requests", type=count_of, default=1, help="calls running at the same time"
+    )
+    parser.add_argument(
+        "--seconds", type=amount_of, default=1.0, help="time for each engine and row"
+    )
     parser.add_argument("--against", default="", help="onnxruntime,openvino: turn by turn")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _counts_of(text: str) -> list[int]:
+    return [count_of(part) for part in text.split(",")]
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure; exit code 1 if a rival's answers differ from irc's."""
     rivals = parse_rivals(args.against)
-    threads = [int(t) if t.isdecimal() and int(t) > 0 else 0 for t in args.threads.split(",")]
-    if 0 in threads or args.requests < 1 or args.seconds <= 0:
-        raise UsageError("threads, requests and seconds must be positive", got=args.threads)
     shapes = parse_shapes(args.shape) or None
     path = Path(require_file(args.model))
     rows: list[Row] = []
     made_up: list[str] = []
-    for count in threads:
+    for count in args.threads:
         net = compile_model(path, precision=args.precision, num_threads=count, shapes=shapes)
         inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
         calls: dict[str, Callable[[], object]] = {"irc": net.bind(inputs)}

@@ -9,6 +9,8 @@ import time
 from ..runtime.cache import cache_bytes, cache_folder, default_cache
 
 SCHEMA = 1
+# `list` shows this many entries: those used last.
+SHOWN = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +42,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"{cache.folder}: {len(entries)} entries, {total} of {cache.limit} bytes")
         if args.action == "list":
-            for entry in reversed(entries):
+            for entry in entries[: -SHOWN - 1 : -1]:
                 used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
                 print(f"  {entry.key[:16]}  {entry.size:>8}  last used {used}")
+            if len(entries) > SHOWN:
+                print(f"  ... and {len(entries) - SHOWN} used before these")
     return 0

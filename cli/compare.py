@@ -16,7 +16,17 @@ from ..compiler.shapes import fix_shapes
 from ..compiler.tensors import deliver_tensors, passes_of
 from ..ir.errors import UsageError
 from ..ir.interpret import interpret
-from .arguments import Array, add_model, add_threads, load_inputs, parse_shapes, require_file
+from .arguments import (
+    Array,
+    add_inputs,
+    add_model,
+    add_shapes,
+    add_threads,
+    amount_of,
+    load_inputs,
+    parse_shapes,
+    require_file,
+)
 from .filling import fill_inputs
 from .rivals import RIVALS
 
@@ -47,14 +57,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
     add_model(parser)
     add_threads(parser)
-    parser.add_argument("--shape", action="append", default=[], metavar="NAME=SIZES")
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE")
+    add_shapes(parser)
+    add_inputs(parser)
     parser.add_argument("--against", choices=("reference", *RIVALS), default="reference")
     parser.add_argument("--layers", action="store_true", help="tensor by tensor, in order")
     parser.add_argument("--bisect", action="store_true", help="find the rewrite that changes it")
-    parser.add_argument("--rtol", type=float, default=1e-4, help="of the tensor's largest value")
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs that are made up")
+    parser.add_argument(
+        "--rtol", type=amount_of, default=1e-4, help="of the tensor's largest value"
+    )
+    parser.add_argument("--seed", type=_seed, default=0, help="of the inputs that are made up")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from pathlib import Path
 
-from ..api import compile_model
+from ..api import CompiledModel, compile_model
 from .arguments import (
     add_compilation,
     add_model,
@@ -14,6 +16,9 @@ from .arguments import (
     require_file,
     require_suffix,
 )
+from .speech import note, report
+
+SCHEMA = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_compilation(parser)
     parser.add_argument("-o", "--output", help="the .irc to write (default: beside you, same name)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,7 +38,31 @@ def run(args: argparse.Namespace) -> int:
     )
     seconds = time.perf_counter() - started
     net.export(output)
-    print(net.report())
-    print(f"compiled   in {seconds:.2f} s")
-    print(f"written    {output}, {output.stat().st_size} bytes")
+    size = output.stat().st_size
+    if net.trace is not None:
+        for name, spent in net.trace.seconds.items():
+            note(f"pass {name}: {spent * 1e3:.1f} ms")
+    if args.json:
+        print(json.dumps(as_json(net, output, size, seconds)))
+        return 0
+    report(net.report())
+    report(f"compiled   in {seconds:.2f} s")
+    report(f"written    {output}, {size} bytes")
     return 0
+
+
+def as_json(net: CompiledModel, output: Path, size: int, seconds: float) -> dict[str, object]:
+    """The report as data."""
+    hosts = [{"name": s.name, "kind": s.op.kind, "why": s.reason} for s in net.plan.host_steps()]
+    return {
+        "schema": SCHEMA,
+        "output": str(output),
+        "size_bytes": size,
+        "compile_s": seconds,
+        "precision": net.plan.precision,
+        "native_steps": len(net.plan.kernel_steps()),
+        "python_steps": hosts,
+        "kernels": len(net.plan.specs()),
+        "regions": len(net.plan.regions),
+        "rewrites": dict(net.trace.hits()) if net.trace is not None else {},
+    }

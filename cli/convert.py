@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import json
 
 from ..api import read_model, save_model
 from .arguments import add_model, default_output, require_file, require_suffix
+from .speech import report
+
+SCHEMA = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compress-to-fp16", action="store_true", help="store f32 weights as f16 (half the size)"
     )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,6 +27,11 @@ def run(args: argparse.Namespace) -> int:
     output = require_suffix(args.output or default_output(args.model, ".xml"), ".xml")
     model = read_model(require_file(args.model))
     save_model(model, output, compress_to_fp16=args.compress_to_fp16)
-    for path in (output, output.with_suffix(".bin")):
-        print(f"{path}  {Path(path).stat().st_size} bytes")
+    files = [(p, p.stat().st_size) for p in (output, output.with_suffix(".bin"))]
+    if args.json:
+        listed = [{"path": str(p), "size_bytes": size} for p, size in files]
+        print(json.dumps({"schema": SCHEMA, "files": listed}))
+        return 0
+    for path, size in files:
+        report(f"{path}  {size} bytes")
     return 0

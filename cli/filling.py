@@ -8,7 +8,7 @@ import numpy as np
 
 from ..api import PortInfo
 from ..ir.dtype import DType
-from ..ir.errors import UsageError
+from ..ir.errors import InputError, UsageError
 from .arguments import Array
 
 
@@ -17,8 +17,13 @@ def fill_inputs(
 ) -> tuple[dict[str, Array], list[str]]:
     """Arrays for all inputs: those given, and random ones (floats from N(0, 1), integers 0 or 1,
     which are valid indices and masks). A symbolic size takes the size that a given input has for
-    it, else `default`. Returns the arrays, and which sizes were made up ("N=1").
+    it, else `default`. Returns the arrays, and which sizes were made up ("N=1"). InputError for
+    an array that no input takes.
     """
+    unknown = [name for name in given if name not in {p.name for p in ports}]
+    if unknown:
+        known = ", ".join(p.name for p in ports) or "no inputs"
+        raise InputError("unknown input", got=", ".join(unknown), expected=known)
     rng = np.random.default_rng(seed)
     sizes: dict[str, int] = {}
     for port in ports:

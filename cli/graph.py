@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from ..api import CompiledModel, Model, read_model
@@ -19,7 +20,9 @@ from .drawing.picture import Picture, take_picture
 from .drawing.svg import as_svg
 from .filling import fill_inputs
 from .profile import measure
+from .speech import report
 
+SCHEMA = 1
 READ = "as read"
 
 
@@ -35,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--profile", action="store_true", help="run it, and show where time goes")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +58,13 @@ def run(args: argparse.Namespace) -> int:
         picture = chosen(stages, args.stage)
         text = as_svg(picture) if kind == ".svg" else as_dot(picture)
     output.write_text(text, encoding="utf-8")
-    print(f"{output}  {output.stat().st_size} bytes")
+    size = output.stat().st_size
+    if args.json:
+        drawn = [name for name, picture in stages if picture is not None]
+        state = {"schema": SCHEMA, "output": str(output), "size_bytes": size, "stages": drawn}
+        print(json.dumps(state))
+    else:
+        report(f"{output}  {size} bytes")
     return 0
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.errors import Error
+from .speech import add_speech, coloured, speaking
 
 INTERRUPTED = 130
 FAILED = 5
@@ -63,6 +64,9 @@ VERBS: dict[str, Verb] = {
     ),
     "doctor": Verb("doctor", "show the machine, the versions and every knob", "irc doctor"),
     "cache": Verb("cache", "show or empty the code cache", "irc cache list"),
+    "completion": Verb(
+        "completion", "print a shell's completion script", 'eval "$(irc completion bash)"'
+    ),
 }
 
 
@@ -74,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except Error as error:
-        print(f"irc: error: {error}", file=sys.stderr)
+        print(f"{coloured('irc: error:', sys.stderr)} {error}", file=sys.stderr)
         if os.environ.get("IRC_TRACEBACK") == "1":
             raise
         return error.exit_code
@@ -85,6 +89,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone: no error. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # Verbs name what they read and write; this is what is left, such as a knob's folder.
+        if os.environ.get("IRC_TRACEBACK") == "1":
+            raise
+        where = f"\n  where: {error.filename}" if error.filename else ""
+        what = "a file or folder can't be read or written"
+        print(f"irc: error: {what}{where}\n  got: {error.strerror or error}", file=sys.stderr)
+        return FAILED
     except Exception as error:  # a fault of irc itself: say so in one line
         if os.environ.get("IRC_TRACEBACK") == "1":
             raise
@@ -108,18 +120,26 @@ def _dispatch(arguments: list[str]) -> int:
     if verb is None:
         print(f"irc: unknown verb {name!r}\n\n{_overview()}", file=sys.stderr)
         return 2
+    try:
+        parsed = make_parser(name).parse_args(arguments[1:])
+    except SystemExit as stop:
+        return int(stop.code or 0)
     module = importlib.import_module(f".{verb.module}", __package__)
+    with speaking(parsed.verbose - parsed.quiet):
+        return int(module.run(parsed))
+
+
+def make_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of a verb."""
+    verb = VERBS[name]
     parser = argparse.ArgumentParser(
         prog=f"irc {name}",
         description=verb.help[0].upper() + verb.help[1:] + ".",
         epilog=f"example: {verb.example}",
     )
-    module.add_arguments(parser)
-    try:
-        parsed = parser.parse_args(arguments[1:])
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return int(module.run(parsed))
+    importlib.import_module(f".{verb.module}", __package__).add_arguments(parser)
+    add_speech(parser)
+    return parser
 
 
 def _overview() -> str:

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..api import CompiledModel, compile_model
+from ..compiler.export.files import replacing
 from .arguments import (
     Array,
     add_compilation,
+    add_inputs,
     add_model,
     add_threads,
+    count_of,
     load_inputs,
     parse_shapes,
     require_file,
@@ -30,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser, ".onnx, .xml, .irc")
     add_compilation(parser)
     add_threads(parser)
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE")
-    parser.add_argument("--runs", type=int, default=20, help="runs to take the median of")
+    add_inputs(parser)
+    parser.add_argument("--runs", type=count_of, default=20, help="runs to take the median of")
     parser.add_argument("--trace", metavar="FILE", help="write a Chrome trace of one run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -45,9 +48,10 @@ def run(args: argparse.Namespace) -> int:
         shapes=parse_shapes(args.shape) or None,
     )
     inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
-    steps = measure(net, inputs, max(1, args.runs))
+    steps = measure(net, inputs, args.runs)
     if args.trace:
-        Path(args.trace).write_text(json.dumps(chrome_trace(steps)), encoding="utf-8")
+        with replacing(Path(args.trace)) as (stream,):
+            stream.write(json.dumps(chrome_trace(steps)).encode())
     if args.json:
         print(json.dumps({"schema": SCHEMA, "sizes_made_up": made_up, "steps": steps}))
     else:

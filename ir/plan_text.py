@@ -1,12 +1,6 @@
 """A plan as text: for goldens, diffs and people. One line per buffer and step, in order.
 
-    plan "mlp" f32
-    input x f32[N, 32] -> slot 0
-    region 0: slots 0 -> 1; N = input 0 axis 0
-      b0 input 0 f32[N, 32]
-      b1 constant 0 f32[32, 64] panels of 32
-      b2 arena f32[N, 64] steps 0..1
-      0 gemm N x 64 x 32 (b0, b1, b3) -> b2: MatMul_1 + Add_1
+Sizes are written as expressions of the region's symbols; tests/lowering/goldens/ shows some.
 """
 
 from __future__ import annotations

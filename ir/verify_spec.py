@@ -173,18 +173,15 @@ def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
     if s.lengths is not None and s.lengths.dtype not in (DType.i32, DType.i64):
         raise _broken("lengths are no whole numbers", where, s.lengths.dtype, "i32 or i64")
     for operand in s.operands():
-        if operand is not s.lengths and (
-            operand.dtype is not DType.f32 or operand.strides[-1] != 1
-        ):
+        plain = operand.dtype is DType.f32 and operand.strides[-1] == 1
+        if operand is not s.lengths and not plain:
             got = f"{operand.dtype}, {operand.strides}"
             raise _broken("an operand is no plain f32 row", where, got, "f32, last stride 1")
 
 
 def _iota(s: IotaSpec, _: Target, where: str) -> None:
     if s.out.dtype not in (DType.i32, DType.i64, DType.f32):
-        raise _broken(
-            "numbers of a type that no kernel writes", where, s.out.dtype, "i32, i64, f32"
-        )
+        raise _broken("no kernel writes numbers of this type", where, s.out.dtype, "i32, i64, f32")
 
 
 # What each family's generator relies on. Families that are not listed rely on walks() alone.

@@ -60,9 +60,7 @@ def test_commands(block: str, folder: Path) -> None:
     "block", [b for _, b in blocks("python")], ids=[n for n, _ in blocks("python")]
 )
 def test_programs(block: str, folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", block], cwd=folder, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", block], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -11,6 +11,9 @@ from ...ir.dtype import DType
 from ...ir.graph import Node, Value
 from ...ir.op import Op
 from ...ir.ops import (
+    Add,
+    Clamp,
+    Convert,
     Convolution,
     ConvolutionBackpropData,
     Einsum,
@@ -24,6 +27,8 @@ from ...ir.ops import (
     Reshape,
     RNNCell,
     RNNSequence,
+    Round,
+    Select,
 )
 from .build import Build
 
@@ -72,6 +77,8 @@ def completed_inputs(
     op, filled = record.op, list(inputs)
     if isinstance(op, _CELLS + _SEQUENCES):
         return _with_bias(op, build, filled)
+    if isinstance(op, Convert):
+        return [None if v is None else _limited(build, v, op.destination_type) for v in filled]
     if isinstance(op, Range):
         return [None if v is None else _scalar(build, v) for v in filled]
     if all(value is not None for value in filled):
@@ -82,6 +89,28 @@ def completed_inputs(
             dtype = zeros[port] or build.dtype(next(v for v in filled if v is not None))
             filled[port] = build.number(0, dtype)
     return filled
+
+
+def _limited(build: Build, value: Value, to: DType) -> Value:
+    """A rounded float limited to the integers of a small type, where OpenVINO's conversion would
+    wrap and irc's saturates: the end of quantisation. Other conversions are left as they are."""
+    if not (build.dtype(value).is_float and to.is_int and to.bits <= 16):
+        return value
+    if not _is_rounded(build, value):
+        return value
+    return build.op(Clamp(float(to.min), float(to.max)), value)
+
+
+def _is_rounded(build: Build, value: Value) -> bool:
+    """Round, or Round + zero point, or a choice between that and the zero point."""
+    for _ in range(3):
+        op = build.graph.op(value.node)
+        if isinstance(op, Round):
+            return True
+        if not isinstance(op, Add | Select):
+            return False
+        value = build.graph.input(value.node, 2 if isinstance(op, Select) else 0)
+    return False
 
 
 def _scalar(build: Build, value: Value) -> Value:

@@ -38,7 +38,7 @@ def replacing(*targets: Path) -> Generator[list[BinaryIO]]:
     except OSError as error:
         shown = " and ".join(repr(str(t)) for t in targets)
         raise Error(
-            "the model cannot be written", where=shown, got=error.strerror or str(error)
+            "the file cannot be written", where=shown, got=error.strerror or str(error)
         ) from error
     finally:
         for path in made:

@@ -20,7 +20,7 @@ from ...ir.graph import Graph, Value
 from ...ir.ops import Constant
 from ...ir.patch import sole_use
 from ...ir.types import TensorType
-from .programs import NATIVE, is_elementwise, node_program
+from .programs import NATIVE, is_elementwise, node_program, node_program
 
 # Anchors by what their epilogue may read besides the result: anything, or only numbers.
 EPILOGUE_ANCHORS = frozenset(
@@ -32,9 +32,12 @@ PROLOGUE_CONSUMERS = frozenset(
     {"Softmax", "LogSoftmax", "LayerNorm", "RMSNorm", "MVN", *NUMBER_ANCHORS}
 )
 
-# A prologue is computed once per pass over the row (up to three times): cheap operations only.
-PROLOGUE_KINDS = frozenset(
-    "Add Subtract Multiply Divide Convert Select Negative Abs Maximum Minimum Clamp Relu".split()
+# A softmax or normalisation computes its prologue in each of its two or three sweeps over a row:
+# cheap instructions only. A reduction sweeps once and takes any.
+CHEAP = frozenset(
+    "input const cast neg abs sign recip ceil floor trunc round_even round_away not isnan isinf "
+    "add sub mul div max min eq ne lt le gt ge and or xor bitand bitor bitxor bitnot shl shr "
+    "select fma clip".split()
 )
 
 
@@ -59,8 +62,10 @@ def decide_fusion(graph: Graph, native: Mapping[int, bool]) -> Fusion:
         if kind in EPILOGUE_ANCHORS or kind in NUMBER_ANCHORS:
             _take_chain(graph, node, native, fusion)
     for node in graph.order():
-        if native.get(node, False) and graph.op(node).kind in PROLOGUE_CONSUMERS:
-            _absorb(graph, graph.input(node, 0), native, fusion, depth=4)
+        kind = graph.op(node).kind
+        if native.get(node, False) and kind in PROLOGUE_CONSUMERS:
+            once = kind in NUMBER_ANCHORS
+            _absorb(graph, graph.input(node, 0), native, fusion, depth=4, once=once)
     return fusion
 
 
@@ -89,21 +94,24 @@ def _take_chain(graph: Graph, anchor: int, native: Mapping[int, bool], fusion: F
 
 
 def _absorb(
-    graph: Graph, value: Value, native: Mapping[int, bool], fusion: Fusion, depth: int
+    graph: Graph,
+    value: Value,
+    native: Mapping[int, bool],
+    fusion: Fusion,
+    depth: int,
+    *,
+    once: bool,
 ) -> None:
     node = value.node
     if depth == 0 or not native.get(node, False) or not sole_use(graph, value):
         return
     taken = node in fusion.anchor_of or node in fusion.skipped
-    cheap = graph.op(node).kind in PROLOGUE_KINDS or graph.op(node).kind == "Group"
-    if taken or not cheap or not is_elementwise(graph, node):
-        return
-    if isinstance(graph.op(node), Constant):
+    if taken or not is_elementwise(graph, node) or not (once or is_cheap(graph, node)):
         return
     fusion.absorbed.add(node)
     for inner in graph.inputs(node):
         if inner is not None:
-            _absorb(graph, inner, native, fusion, depth - 1)
+            _absorb(graph, inner, native, fusion, depth - 1, once=once)
 
 
 def divides_integers(graph: Graph, node: int) -> bool:
@@ -113,6 +121,11 @@ def divides_integers(graph: Graph, node: int) -> bool:
         i.op in ("div", "mod", "floormod") and i.dtype.is_int
         for i in node_program(graph, node).instrs
     )
+
+
+def is_cheap(graph: Graph, node: int) -> bool:
+    """Whether an elementwise node is as well computed again as stored and loaded."""
+    return all(i.op in CHEAP for i in node_program(graph, node).instrs)
 
 
 def is_number(graph: Graph, value: Value) -> bool:

@@ -1,0 +1,64 @@
+"""How much a verb says, and in what colour.
+
+Results go to stdout. `-q` leaves out what only reports that a file was written; `-v` adds notes on
+stderr, `-vv` every rewrite as well. Nothing is coloured unless a terminal reads it and NO_COLOR
+(https://no-color.org) is not set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+_RED = "\x1b[1;31m"
+_PLAIN = "\x1b[0m"
+_level = 0
+
+
+def add_speech(parser: argparse.ArgumentParser) -> None:
+    """-q and -v, which every verb has."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("-q", "--quiet", action="count", default=0, help="say less")
+    group.add_argument(
+        "-v", "--verbose", action="count", default=0, help="say more; -vv: every rewrite"
+    )
+
+
+@contextlib.contextmanager
+def speaking(level: int) -> Iterator[None]:
+    """Speak at this level (-1 quiet, 0, 1, 2) inside the block."""
+    global _level
+    before, traced = _level, os.environ.get("IRC_TRACE")
+    _level = level
+    if level >= 2:
+        os.environ["IRC_TRACE"] = "1"
+    try:
+        yield
+    finally:
+        _level = before
+        if level >= 2:
+            os.environ.pop("IRC_TRACE")
+            if traced is not None:
+                os.environ["IRC_TRACE"] = traced
+
+
+def report(text: str) -> None:
+    """What a verb did, on stdout; not with -q."""
+    if _level >= 0:
+        print(text)
+
+
+def note(text: str) -> None:
+    """What helps to understand it, on stderr, with -v."""
+    if _level >= 1:
+        print(text, file=sys.stderr)
+
+
+def coloured(text: str, stream: TextIO) -> str:
+    """The text in red where a person reads the stream on a terminal."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty()
+    return text if plain else f"{_RED}{text}{_PLAIN}"
