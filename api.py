@@ -51,6 +51,10 @@ def compile_model(
     """
     if precision not in (None, *PRECISIONS):
         raise UsageError("unknown precision", got=precision, expected=" or ".join(PRECISIONS))
+    if declared_shapes not in ("check", "ignore"):
+        raise UsageError("unknown declared_shapes", got=declared_shapes, expected="check or ignore")
+    _require_count("num_threads", num_threads)
+    _require_count("max_memory", max_memory)
     if not isinstance(source, Model) and _is_artifact(source):
         return CompiledModel.load(
             source,
@@ -66,6 +70,13 @@ def compile_model(
     checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
     options = Options(precision=precision or "f32", verify=checked)
     return CompiledModel(model, options, num_threads, shapes=shapes, max_memory=max_memory)
+
+
+def _require_count(name: str, value: Any) -> None:
+    """UsageError for anything but None and whole numbers from 1 up."""
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if value is not None and not (whole and value >= 1):
+        raise UsageError(f"{name} must be at least 1", got=repr(value), expected="a whole number")
 
 
 def _is_artifact(source: Any) -> bool:

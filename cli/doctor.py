@@ -1,4 +1,4 @@
-"""irc doctor: this machine as irc sees it, and every knob with its value and where it comes from."""
+"""irc doctor: this machine as irc sees it, and every knob, its value and where it comes from."""
 
 from __future__ import annotations
 

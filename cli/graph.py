@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from ..api import CompiledModel, Model, read_model
+from ..compiler.export.files import replacing
 from ..compiler.options import Options
 from ..compiler.pipeline import optimise
 from ..compiler.shapes import fix_shapes
@@ -57,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         picture = chosen(stages, args.stage)
         text = as_svg(picture) if kind == ".svg" else as_dot(picture)
-    output.write_text(text, encoding="utf-8")
+    with replacing(output) as (stream,):
+        stream.write(text.encode())
     size = output.stat().st_size
     if args.json:
         drawn = [name for name, picture in stages if picture is not None]

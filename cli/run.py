@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,9 @@ from .arguments import (
     parse_shapes,
     require_file,
 )
+from .speech import report
+
+SCHEMA = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_threads(parser)
     add_inputs(parser)
     parser.add_argument("-o", "--output", help="the .npz (or, of one output, .npy) to write")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,15 +56,41 @@ def run(args: argparse.Namespace) -> int:
     names = [p.name or str(i) for i, p in enumerate(net.outputs)]
     if suffix == ".npy" and len(outputs) != 1:
         raise UsageError("an .npy file holds one array", got=f"{len(outputs)} outputs", fix="*.npz")
-    if suffix:
+    if args.output is not None:
         arrays: dict[str, Any] = dict(zip(names, outputs, strict=True))
         with replacing(Path(args.output)) as (stream,):
             if suffix == ".npz":
                 np.savez(stream, **arrays)
             else:
                 np.save(stream, outputs[0])
+    if args.json:
+        print(json.dumps(as_json(names, outputs)))
+        return 0
     for name, array in zip(names, outputs, strict=True):
-        print(f"{name}  {array.dtype}{list(array.shape)}")
+        report(f"{name}  {array.dtype}{list(array.shape)}")
         if array.size <= 16:
-            print("  " + np.array2string(array, separator=", ", threshold=16).replace("\n", "\n  "))
+            report(
+                "  " + np.array2string(array, separator=", ", threshold=16).replace("\n", "\n  ")
+            )
     return 0
+
+
+def as_json(names: Sequence[str], outputs: Sequence[Any]) -> dict[str, object]:
+    """Names, types and shapes; the values of small outputs, as text where JSON has no number."""
+    listed: list[dict[str, object]] = []
+    for name, array in zip(names, outputs, strict=True):
+        entry: dict[str, object] = {
+            "name": name,
+            "dtype": str(array.dtype),
+            "shape": list(array.shape),
+        }
+        if array.size <= 16:
+            entry["values"] = [_plain(v) for v in array.reshape(-1).tolist()]
+        listed.append(entry)
+    return {"schema": SCHEMA, "outputs": listed}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return value if isinstance(value, int | str) else str(value)

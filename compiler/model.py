@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..ir.dim import Dim
-from ..ir.errors import ModelFormatError
+from ..ir.errors import ModelFormatError, UsageError
 from ..ir.types import TensorType, Type
 
 if TYPE_CHECKING:
@@ -116,9 +116,11 @@ def save_model(
     """Write IR version 11 (`path` and the .bin beside it) in standard operation sets.
 
     compress_to_fp16 stores f32 weights as f16 with a decompressing conversion. Both files appear
-    whole or not at all.
+    whole or not at all. UsageError for a path that does not end in .xml.
     """
     from .export.xml import write_xml
 
+    if Path(path).suffix.lower() != ".xml":
+        raise UsageError("the output's name has the wrong ending", got=str(path), expected="*.xml")
     held = model if isinstance(model, Model) else read_model(model)
     write_xml(held.graph, path, compress_to_fp16=compress_to_fp16)

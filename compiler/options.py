@@ -42,12 +42,15 @@ def to_recipe(options: Options, shapes: Shapes) -> dict[str, Any]:
 
 def from_recipe(recipe: Any) -> tuple[Options, Shapes]:
     """What to_recipe wrote. VerificationError for anything else."""
-    from ..ir.codec import broken, decode
+    from ..ir.codec import broken, decode, encode
 
     given = cast("dict[str, Any]", recipe) if isinstance(recipe, dict) else {}
     if set(given) != {"options", "shapes"} or not isinstance(given["shapes"], dict):
         raise broken(recipe, "options, and shapes by name")
-    options: Options = decode(Options, given["options"])
+    # An older irc had fewer options: those it did not know are as they were, at their defaults.
+    stored = given["options"]
+    known = {**encode(Options()), **stored} if isinstance(stored, dict) else stored
+    options: Options = decode(Options, known)
     if options.precision not in PRECISIONS or not 0 <= options.fold_limit <= FOLDING_LIMIT:
         raise broken(given["options"], "options that irc has")
     if options.conv_algorithm not in CONV_ALGORITHMS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 
 from ..ir.dim import Dim, Expr, Symbol, substitute, symbol
@@ -19,6 +20,8 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
     """
     if not shapes:
         return graph
+    if not isinstance(shapes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("shapes= is no mapping", got=repr(shapes)[:80], expected="{name: [sizes]}")
     by_name: dict[str, int] = {}
     for node in graph.parameters:
         record = graph.node(node)
@@ -33,6 +36,8 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
         op = graph.op(node)
         if not isinstance(op, Parameter):
             raise UsageError("an input that is no tensor has no shape", got=name)
+        if isinstance(sizes, str) or not isinstance(sizes, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("a shape is no list of sizes", where=name, got=repr(sizes)[:80])
         declared = op.shape
         if declared is not None and len(declared) != len(sizes):
             raise UsageError(
@@ -58,7 +63,13 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
 def _merge(name: str, before: Dim, size: int | str | None, fixed: dict[str, Dim]) -> Dim:
     if size is None:
         return before
-    wanted: Dim = symbol(size) if isinstance(size, str) else int(size)
+    try:
+        wanted: Dim = symbol(size) if isinstance(size, str) else operator.index(size)
+    except TypeError:
+        expected = "a number, a name or None"
+        raise UsageError(
+            "a size is no whole number", where=name, got=size, expected=expected
+        ) from None
     if isinstance(before, int):
         if before != wanted:
             raise UsageError("the model fixes this size", where=name, got=size, expected=before)

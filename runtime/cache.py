@@ -14,8 +14,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import secrets
 import stat
-import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from pathlib import Path
 DEFAULT_BYTES = 256 * 2**20
 _DIGEST = 32
 _KEY_LENGTH = 64
+# Files that are being written, and after how many seconds one of them is nobody's any more.
+_NEW = ".new-"
+_STALE = 600.0
 
 
 def cache_folder() -> Path | None:
@@ -102,15 +106,16 @@ class DiskCache:
         path = self._path(key)
         if path is None or len(payload) + _DIGEST > self.limit:
             return
+        new = self.folder / f"{_NEW}{secrets.token_hex(8)}"
         try:
-            handle, name = tempfile.mkstemp(prefix=".new-", dir=self.folder)
             try:
-                with os.fdopen(handle, "wb") as file:
+                flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
+                with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
                     file.write(_digest(key, payload) + payload)
-                os.replace(name, path)
+                os.replace(new, path)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    os.unlink(name)
+                    os.unlink(new)
                 raise
         except OSError:
             return
@@ -134,13 +139,23 @@ class DiskCache:
         for entry in entries:
             with contextlib.suppress(OSError):
                 (self.folder / entry.key).unlink()
+        self._sweep(time.time() - _STALE)
         return len(entries)
 
     def _path(self, key: str) -> Path | None:
         good = len(key) == _KEY_LENGTH and all(c in "0123456789abcdef" for c in key)
         return self.folder / key if good else None
 
+    def _sweep(self, before: float) -> None:
+        """Remove what writers left that were killed before then."""
+        with contextlib.suppress(OSError), os.scandir(self.folder) as listing:
+            for item in listing:
+                with contextlib.suppress(OSError):
+                    if item.name.startswith(_NEW) and item.stat().st_mtime < before:
+                        os.unlink(item.path)
+
     def _trim(self) -> None:
+        self._sweep(time.time() - _STALE)
         entries = self.entries()
         total = sum(e.size for e in entries)
         for entry in entries:

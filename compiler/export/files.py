@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
 from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
@@ -20,13 +20,13 @@ def replacing(*targets: Path) -> Generator[list[BinaryIO]]:
     file where the system refuses.
     """
     streams: list[BinaryIO] = []
-    made: list[str] = []
+    made: list[Path] = []
     try:
         with contextlib.ExitStack() as stack:
             for target in targets:
-                stream, path = _open_beside(target)
-                made.append(path)
-                streams.append(stack.enter_context(stream))
+                path = target.parent / f".{target.name[:100]}.{secrets.token_hex(6)}.tmp"
+                made.append(path)  # before it is there: an interrupt may come at any moment
+                streams.append(stack.enter_context(_open_new(path, target)))
             yield streams
             for stream in streams:
                 stream.flush()
@@ -46,17 +46,12 @@ def replacing(*targets: Path) -> Generator[list[BinaryIO]]:
                 os.unlink(path)
 
 
-def _open_beside(target: Path) -> tuple[BinaryIO, str]:
+def _open_new(path: Path, target: Path) -> BinaryIO:
+    """A new file with the permissions that any new file has."""
     if target.is_dir():
         raise IsADirectoryError(21, "it is a directory", str(target))
-    handle, path = tempfile.mkstemp(
-        prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent
-    )
-    # mkstemp's files are private; a model gets the permissions any new file has.
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(path, 0o666 & ~mask)
-    return os.fdopen(handle, "wb"), path
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+    return os.fdopen(os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666), "wb")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -91,13 +91,18 @@ class Lowering:
         op = self.constant_op(value)
         if op is None:
             return None
-        source = id(op.data)
-        self.weights[source] = op.data
-        shape = tuple(d for d in op.shape if isinstance(d, int))
-        dtype = self.tensor(value).dtype
-        entry = Constant(source, dtype, shape, layout, transposed)
+        dtype, name = self.tensor(value).dtype, self.name(value.node)
+        return self.array(op.data, dtype, layout, name, transposed)
+
+    def array(
+        self, data: Array, dtype: DType, layout: Layout | None, name: str, transposed: bool = False
+    ) -> View:
+        """The buffer of an array in a layout."""
+        self.weights[id(data)] = data
+        shape = tuple(int(d) for d in data.shape)
+        entry = Constant(id(data), dtype, shape, layout, transposed)
         index = self.constants.setdefault(entry, len(self.constants))
-        return self.region.constant(index, dtype, shape, self.name(value.node))
+        return self.region.constant(index, dtype, shape, name)
 
     def scalar(self, value: Value) -> float | int | None:
         """The number that a constant of one element holds."""

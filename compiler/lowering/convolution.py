@@ -19,7 +19,7 @@ from ...ir.types import TensorType
 from .context import Lowering, Operands
 from .matmul import accumulator
 from .region import Sizes
-from .view import View, coalesce, permute, same
+from .view import View, coalesce, permute, same, take
 
 # Data of so few channels is read where it lies: turning it would cost more than it saves.
 _FEW = 8
@@ -76,6 +76,17 @@ def turned(low: Lowering, view: View, name: str) -> View:
     return copy
 
 
+def picked(
+    low: Lowering, view: View, strides: Sequence[int], shape: Sequence[Dim], name: str
+) -> View:
+    """A copy of the places that windows of one place see: rows of a plain product."""
+    for i, stride in enumerate(strides):
+        view = take(view, 2 + i, 0, shape[2 + i], stride)
+    copy = channels_last(low, view.dtype, view.shape, name)
+    low.copy(view, copy, name, (name,))
+    return copy
+
+
 def lower_convolution(low: Lowering, node: int) -> None:
     """Emit the step of a convolution and of the elementwise chain behind it."""
     op = low.graph.op(node)
@@ -96,9 +107,12 @@ def lower_convolution(low: Lowering, node: int) -> None:
     data, lanes = low.view(data_value), low.target.lanes(acc.bits)
     windows, kernel = op.windows(low.shape(filters)[-(len(shape) - 2) :]), low.shape(filters)
     pads = paddings(windows, data.shape[2:], shape[2:])
-    single = all(same(k, 1) for k in windows.kernel) and all(s == 1 for s in windows.strides)
-    job = _Job(low, node, stored, operands, epilogue, dtype, acc)
-    if single and all(p == 0 for p in pads) and not op.grouped:
+    single = all(same(k, 1) for k in windows.kernel)
+    job = ConvolutionJob(low, node, stored, operands, epilogue, dtype, acc)
+    padded = any(p != 0 for p in (*pads, *windows.pads_end))
+    if single and not padded and not op.grouped:
+        if any(s != 1 for s in windows.strides):
+            data = picked(low, data, windows.strides, shape, low.name(data_value.node))
         job.point(data, filters, target)
     else:
         groups, outputs, channels = (
@@ -112,7 +126,9 @@ def lower_convolution(low: Lowering, node: int) -> None:
         layout = PackedConv(nr, op.grouped, depthwise, tile)
         if tile:
             data = turned(low, data, low.name(data_value.node))
-        job.window(data, filters, target, windows, pads, layout, (groups, channels, outputs))
+        weights = low.constant(filters, layout)
+        assert weights is not None
+        job.window(data, weights, target, windows, pads, layout, (groups, channels, outputs))
     if target != out:
         low.copy(target, out, low.name(stored.node), low.sources(stored.node))
         # Who reads it here reads it as it was computed.
@@ -138,7 +154,7 @@ def winograd_tile(
     return 4 if min(image) >= _LARGE else 2
 
 
-class _Job:
+class ConvolutionJob:
     """One convolution being lowered: what both of its forms need."""
 
     def __init__(
@@ -151,7 +167,7 @@ class _Job:
         dtype: DType,
         acc: DType,
     ) -> None:
-        self.low, self.stored, self.operands = low, stored, operands
+        self.low, self.stored, self.extras = low, stored, operands.views
         self.epilogue, self.dtype, self.acc = epilogue, dtype, acc
         self.sources = low.sources(node, *dict.fromkeys(operands.nodes))
 
@@ -164,7 +180,7 @@ class _Job:
 
     def point(self, data: View, filters: Value, out: View) -> None:
         """A window of one place: each place's channels times a matrix."""
-        low, extras = self.low, self.operands.views
+        low, extras = self.low, self.extras
         n, k = out.shape[1], data.shape[1]
         assert isinstance(n, int) and isinstance(k, int)
         walked = [data, *extras, out]
@@ -205,7 +221,7 @@ class _Job:
     def window(
         self,
         data: View,
-        filters: Value,
+        weights: View,
         out: View,
         windows: Windows,
         pads: tuple[Dim, ...],
@@ -213,9 +229,7 @@ class _Job:
         counts: tuple[int, int, int],
     ) -> None:
         """Any other window."""
-        low, extras, sizes = self.low, self.operands.views, Sizes()
-        weights = low.constant(filters, layout)
-        assert weights is not None
+        extras, sizes = self.extras, Sizes()
         groups, channels, outputs = counts
         kernel = tuple(int(str(k)) for k in windows.kernel)
         spec = ConvSpec(

@@ -20,11 +20,12 @@ from ...ir.graph import Graph, Value
 from ...ir.ops import Constant
 from ...ir.patch import sole_use
 from ...ir.types import TensorType
-from .programs import NATIVE, is_elementwise, node_program, node_program
+from .programs import NATIVE, is_elementwise, node_program
 
 # Anchors by what their epilogue may read besides the result: anything, or only numbers.
 EPILOGUE_ANCHORS = frozenset(
-    {"MatMul", "Gemm", "LayerNorm", "RMSNorm", "MVN", "Convolution", "GroupConvolution"}
+    "MatMul Gemm LayerNorm RMSNorm MVN Convolution GroupConvolution ConvolutionBackpropData "
+    "GroupConvolutionBackpropData".split()
 )
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.

@@ -15,7 +15,10 @@ from ...ir.types import TensorType
 from .fusion import same_shape
 from .programs import is_elementwise
 
-_WINDOWED = frozenset("Convolution GroupConvolution MaxPool AvgPool AdaptiveAvgPool".split())
+_WINDOWED = frozenset(
+    "Convolution GroupConvolution ConvolutionBackpropData GroupConvolutionBackpropData MaxPool "
+    "AvgPool AdaptiveAvgPool".split()
+)
 # Operations whose result lies as their first input does.
 _FOLLOWING = frozenset("Identity Slice StridedSlice Split VariadicSplit".split())
 

@@ -18,13 +18,20 @@ from .activation_table import apply_activation, check_activation
 from .precision import computing_dtype, multiply_matrices, narrowed, widened
 from .rules import Shape, fits, one_dtype, same_size, tensor
 
-_NUMBERS = frozenset(t for t in DType if t.is_int or t.is_float)
+# Arrays hold codes of these types, not numbers that anything could multiply.
+_STORED = frozenset([DType.u1, DType.u3, DType.u6, DType.nf4])
+_NUMBERS = frozenset(t for t in DType if t.is_int or t.is_float) - _STORED
 
 
 def _numeric(*facts: Fact | None) -> DType:
     dtype = one_dtype(*facts)
     if not fits(dtype, _NUMBERS):
-        raise ShapeError("a matrix product needs numbers", got=dtype, expected="a numeric type")
+        raise ShapeError(
+            "a matrix product needs numbers",
+            got=dtype,
+            expected="a numeric type (u1, u3, u6 and nf4 only store numbers)",
+            fix="insert a Convert" if dtype in _STORED else None,
+        )
     return dtype
 
 

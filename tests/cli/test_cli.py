@@ -90,6 +90,20 @@ BAD = {
     "unreadable shape": (["run", "model.onnx", "--shape", "image=1;2"], 2, "1;2"),
     "wrong size": (["compile", "model.onnx", "-o", "m.irc", "--shape", "image=4,63"], 2, "63"),
     "unsupported": (["inspect", "strange.onnx"], 4, "Strange"),
+    "a folder": (["inspect", "."], 3, "a folder"),
+    "input twice": (["run", "model.onnx", *["--input", "image=batch.npy"] * 2], 2, "twice"),
+    "no such input": (["bench", "model.onnx", "--input", "z=batch.npy"], 5, "image"),
+    "no folder": (
+        ["run", "model.onnx", "--input", "image=batch.npy", "-o", "no/y.npz"],
+        5,
+        "no/y.npz",
+    ),
+    "no folder for a trace": (["profile", "model.onnx", "--trace", "no/t.json"], 5, "no/t.json"),
+    "no runs": (["profile", "model.onnx", "--runs", "0"], 2, "--runs"),
+    "no threads": (["bench", "model.onnx", "--threads", "1,0"], 2, "--threads"),
+    "negative time": (["bench", "model.onnx", "--seconds", "-1"], 2, "--seconds"),
+    "tolerance": (["compare", "model.onnx", "--rtol", "nan"], 2, "--rtol"),
+    "seed": (["compare", "model.onnx", "--seed", "-5"], 2, "--seed"),
     "garbage": (["inspect", "garbage.onnx"], 3, "garbage.onnx"),
 }
 

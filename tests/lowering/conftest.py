@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 import irc
+import pytest
 from irc.compiler.options import Options
 from irc.ir.graph import Graph
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import irc
 import numpy as np
 import pytest
-
-import irc
 from irc.compiler.options import Options
 from irc.ir.dtype import DType
 from irc.ir.graph import Graph
@@ -113,6 +112,28 @@ CASES: dict[str, str] = {
     "adaptive": MANY
     + """%1 = Constant.1() {data=[3, 1], dtype=i64, shape=[2]}
 %2 = AdaptiveAvgPool.8(%0, %1)
+%3 = Result.1(%2) "y"
+""",
+    "padded_points": MANY
+    + """%1 = Constant.1() {data=~1, dtype=f32, shape=[7, 20, 1, 1]}
+%2 = Convolution.1(%0, %1) {pads_end=[1, 2]}
+%3 = Convolution.1(%0, %1) {strides=[2, 3]}
+%4 = Result.1(%2) "padded"
+%5 = Result.1(%3) "picked"
+""",
+    "transposed": MANY
+    + """%1 = Constant.1() {data=~1, dtype=f32, shape=[20, 9, 3, 4]}
+%2 = ConvolutionBackpropData.1(%0, %1) {strides=[2, 2], pads_begin=[1, 1], output_padding=[1, 0]}
+%3 = Constant.1() {data=~2, dtype=f32, shape=[1, 9, 1, 1]}
+%4 = Add.1(%2, %3)
+%5 = Relu.1(%4)
+%6 = Constant.1() {data=~3, dtype=f32, shape=[3, 3, 2, 5, 2]}
+%7 = GroupConvolutionBackpropData.1(%5, %6) {dilations=[2, 1], pads_begin=[0, 1], pads_end=[3, 0]}
+%8 = Result.1(%7) "y"
+""",
+    "transposed_line": """%0 = Parameter.1() {element_type=f32, shape=["N", 6, "S"]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[6, 4, 7]}
+%2 = ConvolutionBackpropData.1(%0, %1) {strides=[3], pads_begin=[4], pads_end=[1]}
 %3 = Result.1(%2) "y"
 """,
     "one_of_each": """%0 = Parameter.1() {element_type=f32, shape=[1, 1, 1, 1]} "x"

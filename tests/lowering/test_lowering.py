@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import irc
 import numpy as np
 import pytest
-from lowering.cases import CASES
-
-import irc
 from irc.ir.interpret import interpret
 from irc.ir.text import parse_graph
+
+from lowering.cases import CASES
 
 SYMBOLS = ({"N": 1, "M": 1, "B": 1, "S": 1, "D": 1}, {"N": 3, "M": 4, "B": 2, "S": 5, "D": 17})
 LARGE = {"N": 37, "M": 19, "B": 3, "S": 33, "D": 40}

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-from lowering.cases import CASES
-from models.encoders import bert
-
 import irc
+import pytest
 from irc.compiler.lowering import lower
 from irc.compiler.options import Options
 from irc.compiler.pipeline import optimise
@@ -20,6 +17,9 @@ from irc.ir.specs import GemmSpec, NormSpec, SoftmaxSpec
 from irc.ir.target import generic
 from irc.ir.text import parse_graph
 from irc.ir.verify_plan import verify_plan
+from models.encoders import bert
+
+from lowering.cases import CASES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import irc
 import numpy as np
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-
-import irc
 from irc.ir.specs_recurrent import RecurrentSpec
+from onnx import TensorProto, helper, numpy_helper
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import irc
 import numpy as np
 import pytest
-
-import irc
 from irc.ir.specs import NormSpec, ReduceSpec, SoftmaxSpec
 from irc.ir.text import parse_graph
 

@@ -1,7 +1,7 @@
 """Direct convolution: the loops around the register tile, and how workers share them.
 
 A unit is one tile of output rows of one image and group. Units times panels of weights are one
-list of tasks, panels outside or inside (tiling.py), of which each worker takes a contiguous part.
+list of tasks, group of panels by group (tiling.py), of which each worker takes a contiguous part.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class _Loops:
         units = f.mul(f.mul(images, self.out[0]), row_tiles)
         lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)
         with f.range(lo, hi, unroll=1) as task:
-            if cut.panels_outer:
-                panel, unit = f.udiv(task, units), f.urem(task, units)
-            else:
-                unit, panel = f.udiv(task, cut.panels), f.urem(task, cut.panels)
+            whole = f.mul(units, cut.group)
+            first = f.mul(f.udiv(task, whole), cut.group)
+            inside, wide = f.urem(task, whole), f.smin(f.sub(cut.panels, first), cut.group)
+            unit, panel = f.udiv(inside, wide), f.add(first, f.urem(inside, wide))
             tile, rest = f.urem(unit, row_tiles), f.udiv(unit, row_tiles)
             depth, image = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
             batch, group = f.udiv(image, spec.groups), f.urem(image, spec.groups)

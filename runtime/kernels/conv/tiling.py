@@ -89,7 +89,8 @@ def three_axes(spec: ConvSpec) -> ConvSpec:
 @dataclass(frozen=True)
 class Cut:
     """How a direct convolution is cut. `columns` None: the row's length is of run time, tiles are
-    `most` places and fewer. `rows` None: one output row per tile, its taps found at run time."""
+    `most` places and fewer. `rows` None: one output row per tile, its taps found at run time.
+    `group`: panels of weights that serve all tiles before the next ones' turn."""
 
     lanes: int
     nr: int
@@ -98,7 +99,7 @@ class Cut:
     columns: tuple[Run, ...] | None
     rows: tuple[Run, ...] | None
     panels: int
-    panels_outer: bool
+    group: int
 
 
 def choose(spec: ConvSpec, target: Target) -> Cut:
@@ -112,17 +113,17 @@ def choose(spec: ConvSpec, target: Target) -> Cut:
     if columns is not None and fixed and isinstance(width, int) and 0 < 2 * width <= most:
         rows = known_axis(spec, 1, most // width)
     panels = -(-spec.outputs // nr)
-    return Cut(lanes, nr, vectors, most, columns, rows, panels, _panels_outer(spec, target))
+    return Cut(lanes, nr, vectors, most, columns, rows, panels, _group(spec, target))
 
 
-def _panels_outer(spec: ConvSpec, target: Target) -> bool:
-    """Whether a panel of weights serves all tiles before the next one's turn.
+def _group(spec: ConvSpec, target: Target) -> int:
+    """How many panels of weights take turns at each tile: as many as stay in L2 beside the rows.
 
-    Weights that stay in L2 beside the rows are best read again and again; of larger ones each
-    panel should be fetched once.
+    So weights are fetched from afar once, and data once per group of panels.
     """
-    count, k, n = spec.matrices
-    return count * k * n * spec.weights.dtype.bits // 8 > target.l2 // 2
+    _, k, n = spec.matrices
+    panel = k * spec.packed.nr * spec.weights.dtype.bits // 8
+    return max(1, min(-(-n // spec.packed.nr), (target.l2 or 256 << 10) * 5 // 8 // max(1, panel)))
 
 
 def outside(taps: Taps, tap: int, size: int) -> tuple[bool, ...]:

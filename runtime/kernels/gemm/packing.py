@@ -7,6 +7,7 @@ A: strips of one tile's rows, either rows one after the other or columns one aft
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +68,8 @@ def as_matrices(array: Array, constant: Constant) -> Array:
         return array.reshape(count, n, k).swapaxes(1, 2)
     if not isinstance(layout, PackedConv):
         matrices = array.swapaxes(-1, -2) if constant.transposed else array
-        return matrices.reshape(-1, *matrices.shape[-2:])
+        # Counted, since -1 has no answer where a size is 0.
+    return matrices.reshape(math.prod(matrices.shape[:-2]), *matrices.shape[-2:])
     count, k, n = panels(constant.shape, layout)
     if layout.winograd:
         return transform_filters(array, layout.winograd)

@@ -1,0 +1,216 @@
+"""docs/operations.md from the code: every operation, its versions, types, who runs it, formats.
+
+    python -m benchmarks.operations            # print the page
+    python -m benchmarks.operations --write    # write docs/operations.md
+
+Element types and ONNX's operators are found by asking: `infer` for one type after another, and the
+importers' tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from irc.compiler.export.decompose import EXPANSIONS
+from irc.compiler.frontends.onnx import ops as onnx_ops
+from irc.compiler.lowering import table
+from irc.ir import ops
+from irc.ir.dtype import DType
+from irc.ir.op import Fact, Op
+from irc.ir.types import TensorType
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "operations.md"
+# Operations of the graph itself, and what needs no row.
+_GRAPH = {"Parameter", "Result", "Constant", "TypedParameter"}
+_HEAD = """# Operations
+
+Written by `python -m benchmarks.operations --write`; a test keeps it true to the code.
+
+Every operation is one class in `ir/ops/`. Its **versions** are those that IR's reader knows as
+classes of their own (a later operation set means the latest one before it; *irc* is the dialect).
+**element types**: of the first data input. **runs**: *native* has a kernel (some forms and types go
+to the host: the compile report names them and says why), *host* is evaluated with NumPy inside the
+run, *onnx.reference* is handed to the onnx package. **writes**: *IR* as it is, *expanded* into
+standard operations, *dialect* only with `dialect=True` and in `.irc` files.
+
+"""
+
+
+def _classes() -> dict[str, list[type[Op]]]:
+    found: dict[str, list[type[Op]]] = defaultdict(list)
+    for cls in ops.ALL_OPS:
+        found[cls.kind].append(cls)
+    return dict(sorted(found.items()))
+
+
+def _runs(classes: Iterable[type[Op]]) -> str:
+    """By the lowering table, and whether there is an `evaluate`."""
+    words: list[str] = []
+    for cls in classes:
+        native = cls in table.LOWERERS or issubclass(cls, (ops.Elementwise, ops.Reduction))
+        if cls.__name__ == "OnnxNode":
+            word = "onnx.reference"
+        elif native:
+            word = "native"
+        else:
+            word = "host" if cls.evaluate is not Op.evaluate else "graph"
+        if word not in words:
+            words.append(word)
+    return ", ".join(words)
+
+
+def _types(cls: type[Op]) -> str:
+    """The element types of the first data input that `infer` takes, in words where they have one;
+    shapes are left unknown, other inputs have that type or one that goes with it."""
+    op = _instance(cls)
+    if op is None or cls.kind in _UNTYPED:
+        return "any"
+    taken = frozenset(t for t in _ALL if _takes(op, t))
+    for words, types in _WORDS:
+        if taken == types:
+            return words
+    return ", ".join(t.value for t in DType if t in taken) or "any"
+
+
+_NUMBERS = frozenset(t for t in DType if t.is_int or t.is_float)
+_INTEGERS = frozenset(t for t in DType if t.is_int)
+_FLOATS = frozenset(t for t in DType if t.is_float)
+_BOOLEAN, _STRING = frozenset([DType.boolean]), frozenset([DType.string])
+_COMPLEX = frozenset([DType.c64, DType.c128])
+_ALL = _NUMBERS | _BOOLEAN | _STRING | _COMPLEX
+_WORDS = (
+    ("any", _ALL),
+    ("any but strings", _ALL - _STRING),
+    ("any but nf4", _ALL - {DType.nf4}),
+    ("numbers, booleans, strings", _ALL - _COMPLEX),
+    ("numbers, booleans", _NUMBERS | _BOOLEAN),
+    ("numbers", _NUMBERS),
+    ("floats", _FLOATS),
+    ("integers, booleans", _INTEGERS | _BOOLEAN),
+    ("integers", _INTEGERS),
+    ("booleans", _BOOLEAN),
+)
+# Whose types follow from what they hold.
+_UNTYPED = {"If", "Loop", "TensorIterator", "Group", "OnnxNode"}
+_ATTRIBUTES: dict[str, Any] = {
+    "equation": "a->a",
+    "mode": "max",
+    "sort": "value",
+    "activation": "identity",
+    "function": "identity",
+    "target": DType.f32,
+    "auto_pad": "explicit",
+    "variable_id": "v",
+}
+_BY_TYPE: dict[str, Any] = {"int": 1, "float": 1.0, "bool": False, "str": "", "DType": DType.f32}
+
+
+def _instance(cls: type[Op]) -> Op | None:
+    """An instance with plausible values for the attributes that it needs."""
+    values: dict[str, Any] = {}
+    for attribute in cls.attributes():
+        if not attribute.required:
+            continue
+        name = getattr(attribute.annotation, "__name__", "")
+        values[attribute.name] = _ATTRIBUTES.get(attribute.name, _BY_TYPE.get(name, (1,)))
+    try:
+        return cls(**values)
+    except Exception:  # no plausible values: the page says "any"
+        return None
+
+
+def _takes(op: Op, dtype: DType) -> bool:
+    data = next((i for i, p in enumerate(op.inputs) if p.name not in ("cond", "condition")), 0)
+    ports = [p for p in op.inputs if not p.optional]
+    others = {dtype, DType.i64, DType.i32, DType.f32, DType.boolean}
+    if len(ports) > 4:
+        others = {dtype, DType.i64}
+    for kinds in itertools.product(others, repeat=len(ports)):
+        if not ports or kinds[min(data, len(ports) - 1)] is not dtype:
+            continue
+        facts = [Fact(TensorType(k, None)) for k in kinds]
+        try:
+            op.infer(*op.slots(list(facts)))
+        except Exception:
+            continue
+        return True
+    return False
+
+
+def _writes(classes: Iterable[type[Op]]) -> str:
+    words: list[str] = []
+    for cls in classes:
+        word = "IR" if cls.version else "expanded" if cls.kind in EXPANSIONS else "dialect"
+        if word not in words:
+            words.append(word)
+    return ", ".join(words)
+
+
+def _version(cls: type[Op]) -> str:
+    return str(cls.version) if cls.version else "irc"
+
+
+def _importers() -> dict[str, dict[str, list[int]]]:
+    """Domain -> operator -> the versions from which on an importer holds."""
+    found: dict[str, dict[str, list[int]]] = defaultdict(dict)
+    for name, versions in onnx_ops.IMPORTERS.items():
+        domain, _, kind = name.rpartition("::")
+        found[domain or "ai.onnx"][kind] = sorted(versions)
+    return found
+
+
+def _by_reference() -> set[str]:
+    from irc.compiler.frontends.onnx.ops import reference
+
+    return {name.rpartition("::")[2] for name in reference.IMPORTERS}
+
+
+def page() -> str:
+    """The text of docs/operations.md."""
+    classes = _classes()
+    lines = [_HEAD + f"{len(classes)} operations in {len(ops.ALL_OPS)} versions.", ""]
+    lines += ["| operation | versions | element types | runs | writes |", "|---|---|---|---|---|"]
+    for kind, versions in classes.items():
+        if kind in _GRAPH:
+            continue
+        cells = (
+            kind,
+            ", ".join(_version(c) for c in sorted(versions, key=lambda c: c.version)),
+            _types(versions[-1]),
+            _runs(versions),
+            _writes(versions),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    reference = _by_reference()
+    lines += ["", "## ONNX's operators", ""]
+    lines += [
+        "The number is the version of the operator set from which on an importer holds; what the",
+        "onnx package defines as a function of others is expanded. *(r)*: evaluated by",
+        "onnx.reference.",
+        "",
+    ]
+    for domain, kinds in sorted(_importers().items()):
+        lines += [f"### {domain}", ""]
+        for kind, versions in sorted(kinds.items()):
+            mark = " *(r)*" if kind in reference else ""
+            lines.append(f"- {kind} {', '.join(map(str, versions))}{mark}")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write docs/operations.md")
+    if parser.parse_args().write:
+        PAGE.write_text(page(), encoding="utf-8")
+    else:
+        print(page(), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Transposed convolutions (ConvolutionBackpropData) as plain ones.
+
+With stride s, output places o = s * q + r of one remainder r read the taps k = k0 + s * t alone:
+they are a convolution of stride 1 over the data, written to every s-th place. So a transposed
+convolution is a step per remainder (of each axis), with its share of the taps, turned around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product as each
+
+import numpy as np
+
+from ...ir.dim import Dim, ceil_div
+from ...ir.graph import Graph, Value
+from ...ir.layouts import PackedConv
+from ...ir.op import Array
+from ...ir.ops import Constant, ConvolutionBackpropData, GroupConvolutionBackpropData
+from ...ir.ops.windows import Windows
+from ...ir.scalar import Builder
+from ...ir.tiles import conv_panel
+from .context import Lowering, Operands
+from .convolution import ConvolutionJob, channels_last, refuse_convolution, turned
+from .matmul import accumulator
+from .view import View, same, take
+
+Backprop = ConvolutionBackpropData | GroupConvolutionBackpropData
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One remainder of one axis: the taps it reads, in the order of the data, and its padding."""
+
+    rest: int
+    taps: tuple[int, ...]
+    pad: int
+
+
+def phases(kernel: int, stride: int, dilation: int, begin: int) -> list[Phase] | None:
+    """The remainders of an axis; None where one reads no tap, or steps of taps do not fit."""
+    if dilation != 1 and stride != 1:
+        return None
+    found: list[Phase] = []
+    for rest in range(stride):
+        first = (rest + begin) % stride
+        taps = tuple(reversed(range(first, kernel, stride)))
+        if not taps:
+            return None
+        shift = (rest + begin - first) // stride
+        found.append(Phase(rest, taps, (len(taps) - 1) * dilation - shift))
+    return found
+
+
+def windows_of(graph: Graph, node: int) -> Windows:
+    """The windows of a transposed convolution."""
+    op = graph.op(node)
+    assert isinstance(op, Backprop)
+    weights = graph.op(graph.input(node, 1).node)
+    assert isinstance(weights, Constant)
+    kernel = weights.data.shape[3 if op.grouped else 2 :]
+    return Windows.of(kernel, op.strides, op.dilations, op.pads_begin, op.pads_end, op.auto_pad)
+
+
+def _phases_of(windows: Windows) -> list[list[Phase]] | None:
+    found: list[list[Phase]] = []
+    for kernel, stride, dilation, begin in zip(
+        windows.kernel, windows.strides, windows.dilations, windows.pads_begin, strict=True
+    ):
+        axis = phases(int(str(kernel)), stride, dilation, begin)
+        if axis is None:
+            return None
+        found.append(axis)
+    return found
+
+
+def refuse_deconvolution(graph: Graph, node: int) -> str | None:
+    """Why no kernels compute this transposed convolution, or None."""
+    found = refuse_convolution(graph, node)
+    if found is not None:
+        return found
+    inputs = graph.inputs(node)
+    windows = windows_of(graph, node)
+    if windows.same and len(inputs) > 2 and inputs[2] is not None:
+        return "paddings that follow from the output's shape"
+    return "a stride beyond the taps" if _phases_of(windows) is None else None
+
+
+def lower_deconvolution(low: Lowering, node: int) -> None:
+    """Emit the steps of a transposed convolution and of the elementwise chain behind it."""
+    op = low.graph.op(node)
+    assert isinstance(op, Backprop)
+    data_value = low.graph.input(node, 0)
+    dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)
+    operands, builder = Operands(low.shape(Value(node)), base=1), Builder()
+    ref = builder.cast(builder.input(0, acc), dtype)
+    stored, ref = low.chain(builder, node, ref, operands)
+    epilogue = builder.finish(ref)
+    out = low.result(stored)
+    name = low.name(stored.node)
+    target = out
+    if not same(out.strides[1], 1) and not same(out.shape[1], 1):
+        target = channels_last(low, out.dtype, out.shape, name)
+    data = turned(low, low.view(data_value), low.name(data_value.node))
+
+    source = low.constant_op(low.graph.input(node, 1))
+    assert source is not None
+    filters = source.data if op.grouped else source.data[None]
+    # [G, C, O, kernel...] as a convolution has them: [G, O, C, kernel...].
+    filters = filters.swapaxes(1, 2)
+    windows = windows_of(low.graph, node)
+    axes = _phases_of(windows)
+    assert axes is not None
+    groups, outputs, channels = filters.shape[:3]
+    layout = PackedConv(conv_panel(outputs, low.target, acc.bits), grouped=True)
+    for chosen in each(*axes):
+        part: Array = filters
+        for axis, phase in enumerate(chosen):
+            part = np.take(part, phase.taps, axis=3 + axis)
+        steps = windows.strides
+        views = [_every(v, chosen, steps) for v in (*operands.views, target)]
+        job = ConvolutionJob(low, node, stored, operands, epilogue, dtype, acc)
+        job.extras = views[:-1]
+        plain = Windows(
+            part.shape[3:],
+            (1,) * len(chosen),
+            windows.dilations,
+            tuple(p.pad for p in chosen),
+            (0,) * len(chosen),
+        )
+        weights = low.array(np.ascontiguousarray(part), dtype, layout, name)
+        counts = (groups, channels, outputs)
+        job.window(data, weights, views[-1], plain, plain.pads_begin, layout, counts)
+    if target != out:
+        low.copy(target, out, name, low.sources(stored.node))
+        low.views[stored] = target
+
+
+def _every(view: View, chosen: Sequence[Phase], strides: Sequence[int]) -> View:
+    """The places of a view that belong to one remainder of every axis."""
+    for i, (phase, stride) in enumerate(zip(chosen, strides, strict=True)):
+        size: Dim = view.shape[2 + i]
+        view = take(view, 2 + i, phase.rest, ceil_div(size - phase.rest, stride), stride)
+    return view

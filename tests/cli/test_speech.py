@@ -1,0 +1,139 @@
+"""-q, -v, colours, --json everywhere, and shells' completion."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from irc.cli.completion import bash, zsh
+from irc.cli.main import VERBS, main
+from irc.cli.speech import coloured
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.zeros((1, 64), np.float32))
+    return tmp_path
+
+
+AS_JSON = {
+    "convert": [DIGITS, "-o", "m.xml"],
+    "compile": [DIGITS, "-o", "m.irc"],
+    "run": [DIGITS, "--input", "image=x.npy"],
+    "bench": [DIGITS, "--seconds", "0.02"],
+    "compare": [DIGITS],
+    "profile": [DIGITS, "--runs", "1"],
+    "inspect": [DIGITS],
+    "graph": [DIGITS, "-o", "g.dot"],
+    "doctor": [],
+    "cache": [],
+}
+# What has no data to print.
+WITHOUT_JSON = {"demo", "completion"}
+
+
+def test_every_verb_is_there() -> None:
+    assert set(AS_JSON) | WITHOUT_JSON == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", AS_JSON)
+@pytest.mark.parametrize("speech", [[], ["-q"], ["-vv"]], ids=["plain", "quiet", "verbose"])
+def test_json_is_one_object(verb: str, speech: list[str], here: Path, capsys: Captured) -> None:
+    assert main([verb, *AS_JSON[verb], "--json", *speech]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 and json.loads(lines[0])["schema"] == 1
+
+
+def test_json_of_written_files(here: Path, capsys: Captured) -> None:
+    assert main(["compile", DIGITS, "-o", "m.irc", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["size_bytes"] == Path("m.irc").stat().st_size and found["precision"] == "f32"
+    assert found["native_steps"] == 5 and found["python_steps"] == []
+    assert main(["run", "m.irc", "--input", "image=x.npy", "--json"]) == 0
+    (output,) = json.loads(capsys.readouterr().out)["outputs"]
+    assert output["name"] == "probabilities" and output["shape"] == [1, 10]
+    assert sum(output["values"]) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("verb", ["convert", "compile", "run", "graph"])
+def test_quiet(verb: str, here: Path, capsys: Captured) -> None:
+    assert main([verb, *AS_JSON[verb], "-q"]) == 0
+    done = capsys.readouterr()
+    assert done.out == "" and done.err == ""
+
+
+def test_verbose(here: Path, capsys: Captured) -> None:
+    words = ["compile", DIGITS, "-o", "m.irc"]
+    assert main(words) == 0
+    plain = capsys.readouterr()
+    assert plain.err == ""
+    assert main([*words, "-v"]) == 0
+    one = capsys.readouterr()
+    assert "pass fuse_matmul_add: " in one.err and "applied" not in one.err
+    assert main([*words, "-vv"]) == 0
+    assert "[fuse_activations]" in capsys.readouterr().err
+    assert main(words) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*words, "-q", "-v"]) == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert coloured("x", Terminal()) == "\x1b[1;31mx\x1b[0m"
+    assert coloured("x", io.StringIO()) == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert coloured("x", Terminal()) == "x"
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert coloured("x", Terminal()) == "x"
+
+
+def complete(*words: str) -> list[str]:
+    listed = " ".join(f"'{w}'" for w in ("irc", *words))
+    at = len(words)
+    script = f"{bash()}\nCOMP_WORDS=({listed}); COMP_CWORD={at}; _irc; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_completion_of_bash(here: Path) -> None:
+    assert complete("co") == ["convert", "compile", "compare", "completion"]
+    assert complete("graph", "--pro") == ["--profile"]
+    assert complete("compile", "--precision", "") == ["f32", "bf16"]
+    assert complete("compare", "--against", "o") == ["onnxruntime", "openvino"]
+    assert complete("cache", "cl") == ["clear"]
+    assert complete("run", "x.n") == ["x.npy"]
+    every = [w for verb in VERBS for w in complete(verb, "--")]
+    assert every.count("--verbose") == len(VERBS)
+
+
+def test_completion_of_zsh() -> None:
+    text = zsh()
+    assert text.startswith("#compdef irc\n") and all(f"        {v}) " in text for v in VERBS)
+    shell = shutil.which("zsh")
+    if shell is None:
+        pytest.skip("no zsh on this machine: its syntax is not checked")
+    subprocess.run([shell, "-n"], input=text, text=True, check=True)
+
+
+def test_completion_is_printed(capsys: Captured) -> None:
+    for shell in ("bash", "zsh"):
+        assert main(["completion", shell]) == 0
+        assert "_irc" in capsys.readouterr().out

@@ -1,0 +1,21 @@
+"""How long these tests run: seconds in CI; `IRC_LONG=1` is what docs/reliability.md reports."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Load:
+    """seconds: of sustained calls. moments: at which writers are killed."""
+
+    seconds: float
+    moments: int
+
+
+@pytest.fixture(scope="session")
+def load() -> Load:
+    return Load(120.0, 100) if os.environ.get("IRC_LONG") == "1" else Load(4.0, 20)

@@ -1,0 +1,197 @@
+"""Killed, interrupted, without room or rights: files are whole or absent, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import irc
+import numpy as np
+import pytest
+
+from .conftest import Load
+from .scripts import run_script
+
+KILL_EXPORT = """
+nets = [irc.compile_model(DIGITS, shapes={"image": [n, None]}) for n in (3, 4)]
+target = Path("net.irc")
+rng, found = random.Random(1), {3: 0, 4: 0}
+nets[0].export(target)
+started = time.perf_counter()
+nets[0].export(target)
+span = time.perf_counter() - started
+killed = 0
+for moment in range(COUNT):
+    child = os.fork()
+    if not child:
+        while True:
+            for net in nets:
+                net.export(target)
+    time.sleep(rng.uniform(0, 4 * span))
+    os.kill(child, signal.SIGKILL)
+    killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    net = irc.compile_model(target)
+    size = net.inputs[0].shape[0]
+    x = np.resize(X, (size, 64))
+    assert (net(x)[0] == nets[size - 3](x)[0]).all()
+    found[size] += 1
+left = [p.name for p in Path(".").iterdir() if p.name not in ("net.irc", "cache")]
+assert all(n.startswith(".net.irc.") and n.endswith(".tmp") for n in left), left
+print(json.dumps({"killed": killed, "whole": sum(found.values()), "both": all(found.values())}))
+"""
+
+
+def test_killed_while_writing_an_artefact(load: Load, tmp_path: Path) -> None:
+    found = run_script(KILL_EXPORT.replace("COUNT", str(load.moments)), tmp_path)
+    assert found == {"killed": load.moments, "whole": load.moments, "both": True}
+
+
+KILL_CACHE = """
+from irc.runtime.cache import DiskCache
+cache = DiskCache(Path("cache"))
+assert cache.prepare()
+payloads = {f"{n:064x}": random.Random(n).randbytes(200_000) for n in range(20)}
+rng, killed, entries = random.Random(2), 0, 0
+for moment in range(COUNT):
+    child = os.fork()
+    if not child:
+        while True:
+            for key, payload in payloads.items():
+                cache.put(key, payload)
+    time.sleep(rng.uniform(0.001, 0.02))
+    os.kill(child, signal.SIGKILL)
+    killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    for entry in cache.entries():
+        assert cache.get(entry.key) == payloads[entry.key]
+        entries += 1
+left = [p for p in Path("cache").iterdir() if p.name.startswith(".new-")]
+for path in left:
+    os.utime(path, (1, 1))  # as it is some minutes later
+cache.put("ab" * 32, b"x")
+rest = [p.name for p in Path("cache").iterdir() if p.name.startswith(".new-")]
+print(json.dumps({"killed": killed, "entries": entries, "rest": rest}))
+"""
+
+
+def test_killed_while_writing_the_cache(load: Load, tmp_path: Path) -> None:
+    """No broken entry is ever read, and what the dead left behind is swept up later."""
+    found = run_script(KILL_CACHE.replace("COUNT", str(load.moments)), tmp_path)
+    assert found["killed"] == load.moments and found["entries"] > 0 and found["rest"] == []
+
+
+NO_ROOM = """
+import resource
+net = irc.compile_model(DIGITS)
+net.export("net.irc")
+before = Path("net.irc").read_bytes()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+errors = []
+for write in (lambda: net.export("net.irc"), lambda: irc.save_model(net.model, "net.xml")):
+    try:
+        write()
+    except irc.Error as error:
+        errors.append(str(error).split("\\n")[0])
+os.environ["IRC_CACHE_DIR"] = "cold"  # nothing fits into it: a comfort less
+again = irc.compile_model(DIGITS, num_threads=1)
+same = bool((again(X)[0] == net(X)[0]).all())
+left = sorted(p.name for p in Path(".").iterdir() if p.name != "cache")
+whole = Path("net.irc").read_bytes() == before
+cold = [p.name for p in Path("cold").iterdir() if p.name.startswith(".new-")]
+print(json.dumps({"errors": errors, "same": same, "left": left, "whole": whole, "cold": cold}))
+"""
+
+
+def test_no_room_on_the_disk(tmp_path: Path) -> None:
+    """By the limit of a file's size, which fails as a full disk does: in the middle of writing."""
+    found = run_script(NO_ROOM, tmp_path)
+    assert found["errors"] == ["the file cannot be written"] * 2
+    assert found["left"] == ["cold", "net.irc"] and found["whole"] and found["same"]
+    assert found["cold"] == []
+
+
+READ_ONLY = """
+import irc.compiler.lowering, irc.runtime.session, irc.runtime.codegen.llvm, irc.cli.main
+import irc.compiler.export.xml, irc.runtime.artifact_writer, irc.compiler.frontends.onnx.reader
+net = irc.compile_model(DIGITS)
+model = Path(DIGITS).read_bytes()
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+errors = []
+for write in (lambda: net.export("net.irc"), lambda: irc.save_model(net.model, "net.xml")):
+    try:
+        write()
+    except irc.Error as error:
+        errors.append((error.what, error.got, error.exit_code))
+again = irc.compile_model(model, num_threads=1)
+print(json.dumps({"errors": errors, "same": bool((again(X)[0] == net(X)[0]).all())}))
+"""
+
+
+def test_a_read_only_folder(tmp_path: Path) -> None:
+    """The cache there is no cache; writing there is a clear error."""
+    (tmp_path / "cache").mkdir()
+    tmp_path.chmod(0o555)
+    (tmp_path / "cache").chmod(0o555)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(parent.stat().st_mode | 0o055)  # pytest's folders are private
+    try:
+        found = run_script(READ_ONLY, tmp_path)
+    finally:
+        tmp_path.chmod(0o755)
+    assert found["errors"] == [["the file cannot be written", "Permission denied", 5]] * 2
+    assert found["same"] and [p.name for p in tmp_path.iterdir()] == ["cache"]
+
+
+def big_model(path: Path) -> None:
+    """Some megabytes, so that compiling and writing take a while."""
+    from irc import ops
+
+    rng = np.random.default_rng(0)
+    x = ops.parameter("x", ["N", 512])
+    for _ in range(6):
+        x = ops.relu(ops.matmul(x, rng.standard_normal((512, 512)).astype(np.float32)))
+    irc.save_model(ops.model({"y": x}), path)
+
+
+@pytest.mark.parametrize("verb", ["compile", "convert", "graph"])
+def test_interrupted_without_litter(verb: str, load: Load, tmp_path: Path) -> None:
+    big_model(tmp_path / "big.xml")
+    names = {
+        "compile": ["out.irc"],
+        "convert": ["out.xml", "out.bin"],
+        "graph": ["out.html"],
+    }[verb]
+    driver = (
+        "import sys; from irc.cli.main import main; print('ready', flush=True);"
+        f"sys.exit(main([{verb!r}, 'big.xml', '-q', '-o', {names[0]!r}]))"
+    )
+    rng, codes = random.Random(verb), list[int]()
+    for moment in range(load.moments // 4):
+        cache = tmp_path / f"cache{moment}"
+        process = subprocess.Popen(
+            [sys.executable, "-c", driver],
+            cwd=tmp_path,
+            env={**os.environ, "IRC_CACHE_DIR": str(cache)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        time.sleep(rng.uniform(0.01, 1.2))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+        codes.append(process.returncode)
+        assert process.returncode in (0, 130, -signal.SIGINT), errors[-2000:]
+        if process.returncode == 130:
+            assert errors == "irc: interrupted\n"
+        left = {p.name for p in tmp_path.iterdir() if not p.name.startswith(("cache", "big."))}
+        assert left <= set(names), left
+        assert not cache.exists() or not [p for p in cache.iterdir() if p.name.startswith(".")]
+    assert 130 in codes

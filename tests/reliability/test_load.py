@@ -1,0 +1,133 @@
+"""Threads and processes at once: every answer right, memory flat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .conftest import Load
+from .scripts import run_script
+
+THREADS = """
+import threading
+net = irc.compile_model(DIGITS)
+sizes = [1, 3, 17, 64, 300, 1000, 7, 2]
+inputs = [np.random.default_rng(n).standard_normal((s, 64)).astype(np.float32)
+          for n, s in enumerate(sizes)]
+wanted = [net(x)[0] for x in inputs]
+wrong, calls = [], [0] * 8
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+def work(n, until):
+    call = net.bind(inputs[n])
+    mine = np.empty_like(wanted[n])
+    while time.perf_counter() < until:
+        answers = (net(inputs[n])[0], net(inputs[n], out=[mine])[0], call()[0])
+        if not all((y == wanted[n]).all() for y in answers):
+            wrong.append(n)
+        calls[n] += 3
+
+def burst(seconds):
+    until = time.perf_counter() + seconds
+    workers = [threading.Thread(target=work, args=(n, until)) for n in range(8)]
+    for w in workers: w.start()
+    for w in workers: w.join()
+
+burst(1.0)
+before = resident()
+burst(SECONDS)
+print(json.dumps({"wrong": len(wrong), "calls": sum(calls), "least": min(calls),
+                  "grown_bytes": resident() - before, "contexts": net.stats().contexts}))
+"""
+
+
+def test_eight_threads_on_one_model(load: Load, tmp_path: Path) -> None:
+    found = run_script(THREADS.replace("SECONDS", str(load.seconds)), tmp_path)
+    print(found)
+    assert found["wrong"] == 0 and found["least"] > 0 and found["contexts"] <= 8
+    assert found["grown_bytes"] < 16 << 20
+
+
+SHARED = """
+import irc.compiler.lowering, irc.runtime.session, irc.runtime.codegen.llvm
+wanted = np.load("wanted.npy")
+children = []
+for n in range(16):
+    child = os.fork()
+    if not child:
+        code = 1
+        with contextlib.suppress(BaseException):
+            net = irc.compile_model(DIGITS, num_threads=1)
+            code = 0 if (net(X)[0] == wanted).all() else 2
+        os._exit(code)
+    children.append(child)
+codes = [os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in children]
+names = sorted(p.name for p in Path("cache").iterdir())
+from irc.runtime.cache import default_cache
+cache = default_cache()
+good = sum(cache.get(e.key) is not None for e in cache.entries())
+warm = irc.compile_model(DIGITS, num_threads=1)
+print(json.dumps({"codes": codes, "files": len(names), "good": good,
+                  "compiled_when_warm": warm.stats().compiled}))
+"""
+
+
+def test_sixteen_processes_share_a_cold_cache(tmp_path: Path) -> None:
+    import irc
+    import numpy as np
+
+    from .scripts import DIGITS
+
+    x = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
+    np.save(tmp_path / "wanted.npy", irc.compile_model(DIGITS, num_threads=1)(x)[0])
+    found: dict[str, Any] = run_script(SHARED, tmp_path)
+    assert found["codes"] == [0] * 16
+    assert found["files"] == found["good"] > 0  # whole entries, and nothing beside them
+    assert found["compiled_when_warm"] == 0
+
+
+PICKLES = """
+net = irc.compile_model(DIGITS)
+wanted, data = net(X)[0], pickle.dumps(net)
+right = sum(bool((pickle.loads(data)(X)[0] == wanted).all()) for _ in range(COUNT))
+print(json.dumps({"right": right, "bytes": len(data)}))
+"""
+
+
+def test_pickled_again_and_again(load: Load, tmp_path: Path) -> None:
+    found = run_script(PICKLES.replace("COUNT", str(load.moments)), tmp_path)
+    assert found["right"] == load.moments
+
+
+FORKS = """
+import threading
+net = irc.compile_model(DIGITS)
+large = np.random.default_rng(1).standard_normal((3000, 64)).astype(np.float32)
+wanted, stop, codes = net(large)[0], threading.Event(), []
+
+def keep_busy():
+    while not stop.is_set():
+        net(large)
+
+others = [threading.Thread(target=keep_busy) for _ in range(3)]
+for t in others: t.start()
+for _ in range(COUNT):
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        code = 1
+        with contextlib.suppress(BaseException):
+            code = 0 if (net(large)[0] == wanted).all() else 2
+        os._exit(code)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+stop.set()
+for t in others: t.join()
+print(json.dumps({"codes": sorted(set(codes)), "parent": bool((net(large)[0] == wanted).all())}))
+"""
+
+
+def test_forked_while_other_threads_run(load: Load, tmp_path: Path) -> None:
+    found = run_script(FORKS.replace("COUNT", str(load.moments)), tmp_path)
+    assert found == {"codes": [0], "parent": True}
