@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ir.errors import InputError, ModelFormatError, UsageError
+from ..ir.errors import InputFileError, ModelFormatError, UsageError
 
 Array = npt.NDArray[Any]
 _BROKEN = (zipfile.BadZipFile, zlib.error)  # damaged .npz files
@@ -106,7 +106,7 @@ def load_inputs(items: Sequence[str]) -> dict[str, Array]:
     """`x=batch.npy` options as arrays by input name.
 
     A .npz file gives all its arrays by their own names (`--input batch.npz`). Object arrays are
-    never unpickled. InputError where a file can't be read.
+    never unpickled. InputFileError where a file can't be read.
     """
     found: dict[str, Array] = {}
     for item in items:
@@ -142,10 +142,10 @@ def load_array(path: str) -> Array | dict[str, Array]:
             return {name: loaded[name] for name in loaded.files}
     except OSError as error:
         text = error.strerror or str(error)
-        raise InputError("an input file can't be read", where=path, got=text) from error
+        raise InputFileError("an input file can't be read", where=path, got=text) from error
     except (ValueError, EOFError, KeyError, MemoryError, *_BROKEN) as error:
         # NumPy's own text would advise to unpickle the file.
-        raise InputError(
+        raise InputFileError(
             "an input file is no array of numbers, or cut short",
             where=path,
             expected="what numpy.save or numpy.savez writes of numbers",

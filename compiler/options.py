@@ -49,7 +49,9 @@ def from_recipe(recipe: Any) -> tuple[Options, Shapes]:
         raise broken(recipe, "options, and shapes by name")
     # An older irc had fewer options: those it did not know are as they were, at their defaults.
     stored = given["options"]
-    known = {**encode(Options()), **stored} if isinstance(stored, dict) else stored
+    if not isinstance(stored, dict):
+        raise broken(stored, "options by name")
+    known = {**encode(Options()), **cast("dict[str, Any]", stored)}
     options: Options = decode(Options, known)
     if options.precision not in PRECISIONS or not 0 <= options.fold_limit <= FOLDING_LIMIT:
         raise broken(given["options"], "options that irc has")

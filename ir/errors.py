@@ -78,6 +78,12 @@ class InputError(Error):
     """An input of a run is missing, unknown, or of the wrong type or shape."""
 
 
+class InputFileError(InputError):
+    """A file that holds an input's values can't be read."""
+
+    exit_code = 3
+
+
 class ExecutionError(Error):
     """A step failed while running: the message names the node, the code and the element."""
 

@@ -173,14 +173,16 @@ def _place(layers: _Layers) -> list[float]:
                 pulls = [(_pull(layers, item, o), x[o]) for o in others]
                 weight = sum(w for w, _ in pulls)
                 wanted.append(sum(w * v for w, v in pulls) / weight if weight else x[item])
-                weights.append(weight or 0.01)
+                # Where both can't have their way, lanes give way to boxes.
+                weights.append(4.0 if item < layers.count else 1.0)
             _separate(layers, layer, wanted, weights, x)
     return x
 
 
 def _pull(layers: _Layers, item: int, other: int) -> float:
-    lanes = (item >= layers.count) + (other >= layers.count)
-    return (1.0, 3.0, 9.0)[lanes]
+    """How much a neighbour attracts. A lane hardly pulls a box that reads another box, or each
+    reader of a long lane would shift the whole chain below it a little further aside."""
+    return 0.02 if (item >= layers.count) != (other >= layers.count) else 1.0
 
 
 def _separate(

@@ -25,8 +25,10 @@ function fit() {
   at = { k, x: (w - s.width * k) / 2, y: Math.max(0, (h - s.height * k) / 2) };
   // A long chain that would shrink to nothing begins readable, at its top.
   if (k < 0.35) {
-    const wide = Math.max(0.35, Math.min(1, w / s.width));
-    at = { k: wide, x: (w - s.width * wide) / 2, y: 0 };
+    const wide = Math.max(0.5, Math.min(1, w / s.width));
+    const first = group.querySelector(".box").getAttribute("transform").match(/[\d.]+/)[0];
+    const middle = s.width * wide <= w ? s.width / 2 : +first + 60;
+    at = { k: wide, x: w / 2 - middle * wide, y: 0 };
   }
   apply();
 }

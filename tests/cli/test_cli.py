@@ -86,7 +86,7 @@ BAD = {
     "wrong output": (["convert", "model.onnx", "-o", "m.txt"], 2, "*.xml"),
     "unknown input": (["run", "model.onnx", "--input", "z=batch.npy"], 5, "image"),
     "missing input": (["run", "model.onnx"], 5, "image"),
-    "pickled input": (["run", "model.onnx", "--input", "image=objects.npy"], 5, "objects.npy"),
+    "pickled input": (["run", "model.onnx", "--input", "image=objects.npy"], 3, "objects.npy"),
     "unreadable shape": (["run", "model.onnx", "--shape", "image=1;2"], 2, "1;2"),
     "wrong size": (["compile", "model.onnx", "-o", "m.irc", "--shape", "image=4,63"], 2, "63"),
     "unsupported": (["inspect", "strange.onnx"], 4, "Strange"),

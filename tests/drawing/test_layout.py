@@ -67,7 +67,8 @@ def test_a_chain_is_straight_and_a_skip_goes_around() -> None:
     edges = [(n, n + 1) for n in range(5)] + [(0, 5)]
     layout = lay_out(sizes, edges)
     check(layout, sizes, edges)
-    assert len({round(x, 3) for x, _ in layout.centres[1:5]}) == 1
+    middle = [x for x, _ in layout.centres[1:5]]
+    assert max(middle) - min(middle) < 4
 
 
 def test_crossings_are_undone() -> None:

@@ -69,7 +69,7 @@ def as_matrices(array: Array, constant: Constant) -> Array:
     if not isinstance(layout, PackedConv):
         matrices = array.swapaxes(-1, -2) if constant.transposed else array
         # Counted, since -1 has no answer where a size is 0.
-    return matrices.reshape(math.prod(matrices.shape[:-2]), *matrices.shape[-2:])
+        return matrices.reshape(math.prod(matrices.shape[:-2]), *matrices.shape[-2:])
     count, k, n = panels(constant.shape, layout)
     if layout.winograd:
         return transform_filters(array, layout.winograd)
