@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +163,35 @@ def test_matmul_1_examples_give_the_declared_shapes(name: str) -> None:
     (got,) = net([a, b])
     assert list(got.shape) == declared
     assert (got == (a @ (b.T if flipped else b)).reshape(declared)).all()
+
+
+@pytest.mark.parametrize("isa", ["avx2", "plain"])
+def test_another_instruction_set(isa: str, tmp_path: Path) -> None:
+    """A whole encoder with the instruction set forced from outside."""
+    from irc.runtime.codegen.host import available_isas
+
+    if isa not in available_isas():
+        pytest.skip(f"not run: this machine has no {isa}")
+    model, inputs = tiny_bert()
+    onnx.save(model, tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", **inputs)
+    words = ["run", "m.onnx", "--input", "x.npz", "-o", "y.npz"]
+    subprocess.run(
+        [sys.executable, "-m", "irc", *words],
+        cwd=tmp_path,
+        env={**os.environ, "IRC_ISA": isa},
+        check=True,
+        capture_output=True,
+    )
+    agree(dict(np.load(tmp_path / "y.npz")), run_onnxruntime(model, inputs))
+
+
+@pytest.mark.parametrize("opset", range(7, 23))
+def test_every_opset_from_7_up(opset: int) -> None:
+    for dense in ("MatMul", "Gemm"):
+        # Below 9 the builder's file format would want weights listed as inputs; the operators of
+        # these models are the same from 7 to 10.
+        model = small.mlp((9, 20, 5), opset=max(opset, 9), dense=dense, final="Softmax")
+        model.opset_import[0].version = opset
+        inputs = random_inputs(model, N=3)
+        agree(irc.compile_model(model, verify=True)(inputs), run_onnxruntime(model, inputs))
