@@ -8,16 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import irc
 import numpy as np
 import onnx
 import pytest
+from irc.runtime.program import compilations
 from models import small
 from models.encoders import bert, bert_inputs
 from models.openvino_ir import write_ir
 from models.oracles import random_inputs, run_onnxruntime, run_openvino
-
-import irc
-from irc.runtime.program import compilations
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = sorted((ROOT / "tests" / "models").glob("encoder_torch_*.onnx"))

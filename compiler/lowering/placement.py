@@ -139,19 +139,26 @@ def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
     names = {s.name for size in sizes for s in symbols_in(size)}
     found: dict[str, SymbolSource] = {}
     slots = [*low.region_inputs, *dict.fromkeys(low.slot_of.values())]
-    for slot in slots:
-        type_ = low.slots[slot]
-        if not isinstance(type_, TensorType) or not symbols_of(type_) & names:
-            continue
-        for axis, size in enumerate(type_.shape or ()):
-            name = str(size)
-            if name not in names or name in found or not isinstance(size, Expr):
+    before = -1
+    # An input that is added brings its own sizes along, which may be told by another input.
+    while before < len(names):
+        before = len(names)
+        for slot in slots:
+            type_ = low.slots[slot]
+            if not isinstance(type_, TensorType):
+                continue
+            shape = list(enumerate(type_.shape or ()))
+            axes = {str(d): i for i, d in reversed(shape) if isinstance(d, Expr)}
+            if not (axes.keys() & names) - found.keys():
                 continue
             if slot not in low.region_inputs:
                 low.region_inputs.append(slot)
                 at = len(low.region_inputs) - 1
                 low.region.input(at, type_.dtype, type_.shape or ())
-            found[name] = SymbolSource(name, low.region_inputs.index(slot), axis)
+                names |= symbols_of(type_)
+            source = low.region_inputs.index(slot)
+            for name in axes.keys() & names - found.keys():
+                found[name] = SymbolSource(name, source, axes[name])
     missing = sorted(names - set(found))
     if missing:
         raise VerificationError("no input tells these sizes", got=", ".join(missing))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import irc
 import numpy as np
 import onnx
 import pytest
 
-import irc
 from models import convnets
 from models.oracles import random_inputs, run_onnxruntime
 
