@@ -59,7 +59,7 @@ CASES: dict[str, str] = {
 %0 = Parameter.1() {element_type=f32, shape=[9, "M"]} "a"
 %1 = Parameter.1() {element_type=f32, shape=[11, 9]} "b"
 %2 = Parameter.1() {element_type=f32, shape=["M", 1]} "c"
-%3 = Gemm.0(%0, %1, %2) {alpha=0.5, beta=-2.0, transpose_a=true, transpose_b=true, activation="relu"}
+%3 = Gemm.0(%0, %1, %2) {alpha=0.5, beta=-2.0, transpose_a=true, transpose_b=true}
 %4 = Result.1(%3) "y"
 """,
     "integers": """

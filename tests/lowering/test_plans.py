@@ -53,7 +53,8 @@ def test_a_plan_does_not_depend_on_history() -> None:
 
 def test_an_encoder_layer_is_eleven_steps() -> None:
     """Per layer: q, k, v, scores, softmax, mixture (written in the order in which the heads are
-    joined), output, norm, two products, norm. Scale, masks, biases, gelu and residual sums live in epilogues and prologues."""
+    joined), output, norm, two products, norm. Scale, masks, biases, gelu and
+    residual sums live in epilogues and prologues."""
     two, three = (
         Counter(
             s.spec.family
