@@ -98,15 +98,17 @@ def test_elements_taken_out_may_differ_in_size() -> None:
         helper.make_node("SequenceAt", ["s", "j"], ["b"]),
         helper.make_node("Relu", ["a"], ["ra"]),
         helper.make_node("Relu", ["b"], ["rb"]),
+        helper.make_node("Concat", ["ra", "rb"], ["both"], axis=0),
     ]
     given = [tensor("x", F32, [5]), tensor("sizes", I64, [2])]
     given += [tensor("i", I64, []), tensor("j", I64, [])]
-    net = irc.compile_model(model(nodes, given, ["ra", "rb"]))
+    net = irc.compile_model(model(nodes, given, ["ra", "rb", "both"]))
     x = np.arange(5, dtype=np.float32)
     i, j = np.int64(0), np.int64(1)
     found = net({"x": x, "sizes": np.array([4, 1]), "i": i, "j": j})
     np.testing.assert_array_equal(found["ra"], x[:4])
     np.testing.assert_array_equal(found["rb"], x[4:])
+    np.testing.assert_array_equal(found["both"], x)
     with pytest.raises(irc.ExecutionError, match="don't add up"):
         net({"x": x, "sizes": np.array([4, 2]), "i": i, "j": j})
 
