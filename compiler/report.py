@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..ir.plan import Plan
+from ..ir.specs import GemmSpec
 from .trace import Trace
 
 
@@ -14,7 +15,7 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
     families = Counter(s.spec.family for s in kernels)
     lines = [
         f"model      {plan.name or '(no name)'}",
-        f"precision  {plan.precision}",
+        f"precision  {_precision(plan)}",
         f"steps      {len(kernels)} native ({_counts(families)}), {len(hosts)} in Python",
         f"kernels    {len(plan.specs())} distinct",
         f"regions    {len(plan.regions)}",
@@ -24,6 +25,15 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
     for step in hosts:
         lines.append(f"in Python  {step.op.kind} {step.name!r}: {step.reason}")
     return "\n".join(lines)
+
+
+def _precision(plan: Plan) -> str:
+    """The plan's precision and, if products round their factors, how many of them do."""
+    if plan.precision == "f32":
+        return plan.precision
+    products = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
+    rounded = sum(s.factors is not None for s in products)
+    return f"{plan.precision} ({rounded} of {len(products)} matrix products have bf16 factors)"
 
 
 def _counts(counter: Counter[str]) -> str:

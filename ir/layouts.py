@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from .errors import VerificationError
 from .specs import PackedB
@@ -25,6 +25,8 @@ class PackedConv:
     grouped, a 3 x 3 kernel): the transformed filters of F(m x m), (m + 2)^2 matrices of C x O.
     """
 
+    kr: ClassVar[int] = 1
+
     nr: int
     grouped: bool = False
     depthwise: bool = False
@@ -35,6 +37,8 @@ class PackedConv:
 class PackedGates:
     """A recurrence [D, gates * H, H] as panels of `nr` hidden elements: one matrix of K = N = H
     per direction and gate, each the transpose of the gate's rows."""
+
+    kr: ClassVar[int] = 1
 
     nr: int
     gates: int
@@ -50,7 +54,7 @@ def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tu
         lead = 3
     if isinstance(layout, PackedConv):
         lead = 4 if layout.grouped else 3
-    if len(shape) < lead or layout.nr < 1:
+    if len(shape) < lead or layout.nr < 1 or layout.kr < 1:
         raise VerificationError("a packed constant has too few axes", got=tuple(shape))
     if isinstance(layout, PackedGates):
         if layout.gates < 1 or len(shape) != 3 or shape[1] != layout.gates * shape[2]:

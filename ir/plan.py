@@ -33,7 +33,8 @@ class Constant:
     """One constant in the layout its reader wants, made from entry `source` of the weights.
 
     `layout` None: the array as it stands, contiguous. Else panels (ir/layouts.py);
-    PackedB where `transposed`: of the transposed matrix.
+    PackedB where `transposed`: of the transposed matrix. `rounds`: the array is f32, `dtype` is
+    bf16, and packing (PackedB) rounds its elements to nearest even, denormals to zeros.
     """
 
     source: int
@@ -41,6 +42,12 @@ class Constant:
     shape: tuple[int, ...]
     layout: Layout | None = None
     transposed: bool = False
+    rounds: bool = False
+
+    @property
+    def source_dtype(self) -> DType:
+        """The element type of the weights' array."""
+        return DType.f32 if self.rounds else self.dtype
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .dim import Dim
+from .layouts import Layout
 from .plan import Buffer, HostStep, KernelStep, Plan, Region, Step
-from .specs import DimArg, GemmSpec, Program, Size
+from .specs import DimArg, GemmSpec, PackedB, Program, Size
 
 
 def print_plan(plan: Plan) -> str:
@@ -44,10 +45,17 @@ def _buffer(plan: Plan, buffer: Buffer) -> str:
     text = f"{buffer.kind}{'' if buffer.index < 0 else f' {buffer.index}'} {buffer.dtype}[{shape}]"
     if buffer.kind == "constant":
         layout = plan.constants[buffer.index].layout
-        return text + (f" {layout}" if layout is not None else "")
+        return text + (f" {_layout(layout)}" if layout is not None else "")
     if buffer.inside is not None:
         text += f" inside b{buffer.inside} at {buffer.inside_offset}"
     return text + (f" steps {buffer.first}..{buffer.last}" if buffer.kind == "arena" else "")
+
+
+def _layout(layout: Layout) -> str:
+    """Cells are named where they are not single values."""
+    if isinstance(layout, PackedB) and layout.kr == 1:
+        return f"PackedB(nr={layout.nr})"
+    return str(layout)
 
 
 def _step(region: Region, step: Step) -> str:
@@ -73,7 +81,8 @@ def _extent(region: Region, step: KernelStep) -> str:
         batch = "".join(f"{size(b)} x " for b in spec.batch)
         program = _program(spec.epilogue)
         sizes = f"{size(spec.m)} x {size(spec.n)} x {size(spec.k)}"
-        return f" {batch}{sizes}" + (f" then {program}" if program else "")
+        factors = f" of {spec.factors} factors" if spec.factors else ""
+        return f" {batch}{sizes}{factors}" + (f" then {program}" if program else "")
     axes = [*getattr(spec, "axes", ()), *getattr(spec, "kept", ()), *getattr(spec, "reduced", ())]
     return f" [{', '.join(size(a) for a in axes)}]" if axes else ""
 

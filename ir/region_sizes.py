@@ -282,7 +282,7 @@ def _terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:
         if isinstance(spec, GemmSpec) and n == 1 and spec.packed is not None:
             if not isinstance(spec.k, int) or not isinstance(spec.n, int):
                 raise VerificationError("a packed operand's sizes are not fixed")
-            block = packed_size(spec.k, spec.n, spec.packed.nr)
+            block = packed_size(spec.k, spec.n, spec.packed.nr, spec.packed.kr)
             size, stride = [*size[:-2], block], [*stride[:-2], 1]
         found.append((size, stride, operand.offset))
     return found
@@ -293,7 +293,7 @@ def _packed_elements(c: Constant) -> int:
         count = math.prod(c.shape)
     else:
         matrices, k, n = panels(c.shape, c.layout, c.transposed)
-        count = matrices * packed_size(k, n, c.layout.nr)
+        count = matrices * packed_size(k, n, c.layout.nr, c.layout.kr)
     if count >= MAX_BYTES:
         raise MemoryLimitError("a constant is larger than any machine's memory", got=c.shape)
     return count

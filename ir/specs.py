@@ -110,9 +110,14 @@ class Spec:
 class PackedB:
     """Layout of a constant right operand: panels of `nr` columns, each K x nr row after row, the
     last panel padded with zeros; one block of panels per matrix of the batch. It depends on
-    shape, type, precision and Target, never on M or the threads, so a weight is packed once."""
+    shape, type, precision and Target, never on M or the threads, so a weight is packed once.
+
+    kr: rows that are interleaved: element (k, n) of a panel lies at (k // kr * nr + n) * kr + k %
+    kr, and K is padded with zeros to a multiple of kr. Units that multiply pairs want 2.
+    """
 
     nr: int
+    kr: int = 1
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,9 @@ class GemmSpec(Spec):
     stride is allowed. The right operand's last two strides are ignored where `packed` is set.
     The sum is accumulated in `acc`; input 0 of `epilogue` is the accumulator, input 1 + i is
     extra i. Order over K: docs/numerics.md. Buffers: a, b, extras..., out.
+
+    factors: bf16 rounds every element of a and b to bf16 before it is multiplied (nearest even,
+    denormals become zeros; acc is f32); a packed right operand is stored in it. None: as they are.
     """
 
     family: ClassVar[str] = "gemm"
@@ -138,6 +146,7 @@ class GemmSpec(Spec):
     packed: PackedB | None
     epilogue: Program
     extras: tuple[Operand, ...] = ()
+    factors: DType | None = None
 
     def operands(self) -> tuple[Operand, ...]:
         return (self.a, self.b, *self.extras, self.out)

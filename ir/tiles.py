@@ -27,6 +27,17 @@ def panel_width(target: Target, bits: int) -> int:
     return _PANEL_VECTORS[target.isa] * target.lanes(bits)
 
 
+# Features of instruction sets that multiply pairs of bf16 and add both products to one f32.
+_BF16_PAIRS: Final[dict[Isa, str]] = {"avx512": "avx512bf16"}
+
+
+def cell_depth(target: Target, factors: DType | None) -> int:
+    """How many values of K one cell of a packed operand holds (PackedB.kr): 2 where a unit
+    multiplies pairs of that type, else 1."""
+    feature = _BF16_PAIRS.get(target.isa) if factors is DType.bf16 else None
+    return 2 if feature is not None and target.has(feature) else 1
+
+
 def accumulator(dtype: DType) -> DType:
     """The type that products of `dtype` operands accumulate in: f32 for f16 and bf16, 32 bits for
     narrower integers, else the type itself."""
@@ -43,16 +54,18 @@ def conv_panel(n: int, target: Target, bits: int) -> int:
     return lanes if n <= lanes else panel_width(target, bits)
 
 
-def packed_layout(k: int, n: int, dtype: DType, target: Target) -> PackedB | None:
+def packed_layout(
+    k: int, n: int, dtype: DType, target: Target, factors: DType | None = None
+) -> PackedB | None:
     """How a constant K x N right operand of element type `dtype` is laid out; None: as it stands.
 
     A single column (N = 1) is a vector of K elements and stays one.
     """
     if n <= 1 or k < 0:
         return None
-    return PackedB(panel_width(target, accumulator(dtype).bits))
+    return PackedB(panel_width(target, accumulator(dtype).bits), cell_depth(target, factors))
 
 
-def packed_size(k: int, n: int, nr: int) -> int:
+def packed_size(k: int, n: int, nr: int, kr: int = 1) -> int:
     """Elements of one packed K x N matrix. Batch strides of a packed operand count in these."""
-    return -(-n // nr) * nr * k
+    return -(-n // nr) * nr * (-(-k // kr) * kr)

@@ -151,9 +151,11 @@ def _agree(plan: Plan, region: Region, where: str) -> None:
 
 
 def _verify_constant(c: Constant) -> None:
-    sizes = (*c.shape, *((c.layout.nr,) if c.layout else ()))
+    sizes = (*c.shape, *((c.layout.nr, c.layout.kr) if c.layout else ()))
     if any(not _is_int(d) or d < 0 for d in sizes):
         raise _broken("a constant's sizes are not numbers", "constants", sizes)
+    if c.rounds and (c.dtype is not DType.bf16 or not isinstance(c.layout, PackedB)):
+        raise _broken("a constant rounds to a type that none is packed in", "constants", c.dtype)
     if c.layout is not None:
         panels(c.shape, c.layout, c.transposed)
 
@@ -282,7 +284,7 @@ def _verify_kernel(
         panelled = isinstance(spec, GemmSpec | ConvSpec | RecurrentSpec)
         wanted = spec.packed if n == 1 and panelled else None
         # Filters of one place are panels of a plain matrix.
-        point = isinstance(wanted, PackedB) and layout == PackedConv(wanted.nr)
+        point = isinstance(wanted, PackedB) and wanted.kr == 1 and layout == PackedConv(wanted.nr)
         if layout != wanted and not point:
             raise _broken("a constant's layout is not what its reader wants", where, layout)
         if layout is not None:

@@ -33,7 +33,7 @@ from .specs_conv import ConvSpec, PoolSpec, Window
 from .specs_iota import IotaSpec
 from .specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
 from .target import Target
-from .tiles import panel_width
+from .tiles import cell_depth, panel_width
 from .types import MAX_RANK
 from .verify_plan import walks
 
@@ -65,7 +65,11 @@ def _elementwise(s: ElementwiseSpec, _: Target, where: str) -> None:
 def _gemm(s: GemmSpec, target: Target, where: str) -> None:
     if s.packed is not None and s.packed.nr != (nr := panel_width(target, s.acc.bits)):
         raise _broken("packed panels have another width", where, s.packed.nr, nr)
+    if s.packed is not None and s.packed.kr != (kr := cell_depth(target, s.factors)):
+        raise _broken("packed panels have cells of another depth", where, s.packed.kr, kr)
     _factors([s.a, s.b], s.acc, where)
+    if s.factors is not None:
+        _rounded(s, where)
     results = verify_program(s.epilogue, [s.acc, *_types(s.extras)], where)
     _stored(results, [s.out.dtype], where)
 
@@ -76,6 +80,16 @@ def _factors(operands: Sequence[Operand], acc: DType, where: str) -> None:
         fits = t.is_float is acc.is_float and t.bits <= acc.bits
         if not fits or not (t.is_float or t.is_int):
             raise _broken("a product's types do not fit", where, t, acc)
+
+
+def _rounded(s: GemmSpec, where: str) -> None:
+    """Factors are rounded to bf16 only, in f32, and a packed one is stored as bf16."""
+    if s.factors is not DType.bf16 or s.acc is not DType.f32:
+        raise _broken("a product rounds its factors to another type", where, s.factors, DType.bf16)
+    fits = (DType.bf16,) if s.packed is not None else (DType.bf16, DType.f32)
+    for t, allowed in ((s.a.dtype, (DType.bf16, DType.f32)), (s.b.dtype, fits)):
+        if t not in allowed:
+            raise _broken("a product's types do not fit", where, t, " or ".join(map(str, allowed)))
 
 
 def _conv(s: ConvSpec, target: Target, where: str) -> None:

@@ -158,7 +158,7 @@ class Artifact:
             verify_plan(plan)
             _verify_ports(plan)
             for c in plan.constants:
-                reader.check(c.source, c.dtype, c.shape)
+                reader.check(c.source, c.source_dtype, c.shape)
             sources = {c.source for c in plan.constants}
             if sources != set(range(len(sources))):
                 raise broken(sorted(sources)[:20], f"weights numbered 0..{len(sources) - 1}")

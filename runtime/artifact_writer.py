@@ -85,7 +85,7 @@ def write_artifact(
 def _encode(stored: StoredPlan) -> tuple[Any, list[tuple[Array, DType]]]:
     """A plan as JSON, and the arrays that it names by number, with their types: those behind its
     constants, then those inside control flow."""
-    types = {c.source: c.dtype for c in stored.plan.constants}
+    types = {c.source: c.source_dtype for c in stored.plan.constants}
     arrays = [(stored.weights[n], types[n]) for n in range(len(stored.weights))]
 
     def keep(array: Array, dtype: DType) -> int:

@@ -230,13 +230,13 @@ def make_constant(c: Constant, source: Array, *, threads: int | None = None) -> 
     It is the source itself where that is so already and `c` has no layout; a packed one keeps
     nothing of the source. threads: for packing (None: all usable).
     """
-    wanted = c.dtype.numpy
+    wanted = c.source_dtype.numpy
     if source.dtype.newbyteorder("=") != wanted or source.shape != c.shape:
         raise VerificationError(
             "a plan's weight is another array than the plan says",
             where=f"weight {c.source}",
             got=f"{source.dtype}{list(source.shape)}",
-            expected=f"{c.dtype}{list(c.shape)}",
+            expected=f"{c.source_dtype}{list(c.shape)}",
         )
     if c.layout is None:
         if source.flags.c_contiguous and source.flags.aligned and source.dtype.isnative:
@@ -253,7 +253,7 @@ def _pack(c: Constant, source: Array, threads: int | None) -> Array:
 
 def _share(c: Constant, source: Array, make: Callable[[], Array]) -> Array:
     """What `make` gives, made once per source array and constant while both live."""
-    key = (id(source), c.dtype, c.shape, c.layout, c.transposed)
+    key = (id(source), c.dtype, c.shape, c.layout, c.transposed, c.rounds)
     found = _packed.get(key)
     if found is not None and found[0]() is source and (made := found[1]()) is not None:
         return made

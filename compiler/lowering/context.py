@@ -85,22 +85,35 @@ class Lowering:
         return op if isinstance(op, ConstantOp) else None
 
     def constant(
-        self, value: Value, layout: Layout | None = None, transposed: bool = False
+        self,
+        value: Value,
+        layout: Layout | None = None,
+        transposed: bool = False,
+        rounded: DType | None = None,
     ) -> View | None:
-        """The buffer of a constant value in a layout, or None if the value is no constant."""
+        """The buffer of a constant value in a layout, or None if the value is no constant.
+
+        rounded: the type its elements are rounded to as they are packed.
+        """
         op = self.constant_op(value)
         if op is None:
             return None
         dtype, name = self.tensor(value).dtype, self.name(value.node)
-        return self.array(op.data, dtype, layout, name, transposed)
+        return self.array(op.data, rounded or dtype, layout, name, transposed, rounded is not None)
 
     def array(
-        self, data: Array, dtype: DType, layout: Layout | None, name: str, transposed: bool = False
+        self,
+        data: Array,
+        dtype: DType,
+        layout: Layout | None,
+        name: str,
+        transposed: bool = False,
+        rounds: bool = False,
     ) -> View:
-        """The buffer of an array in a layout."""
+        """The buffer of an array in a layout, whose packing may round its elements to `dtype`."""
         self.weights[id(data)] = data
         shape = tuple(int(d) for d in data.shape)
-        entry = Constant(id(data), dtype, shape, layout, transposed)
+        entry = Constant(id(data), dtype, shape, layout, transposed, rounds)
         index = self.constants.setdefault(entry, len(self.constants))
         return self.region.constant(index, dtype, shape, name)
 

@@ -9,6 +9,7 @@ the region's output buffer wherever its producer can write there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...ir.errors import VerificationError
 from ...ir.graph import Graph, Value
@@ -56,9 +57,7 @@ def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[in
         for i, (nodes, end) in enumerate(groups)
     ]
     sources = {old: new for new, old in enumerate(dict.fromkeys(c.source for c in low.constants))}
-    constants = tuple(
-        Constant(sources[c.source], c.dtype, c.shape, c.layout, c.transposed) for c in low.constants
-    )
+    constants = tuple(replace(c, source=sources[c.source]) for c in low.constants)
     plan = Plan(
         name=graph.name,
         target_key=target.key(),

@@ -11,6 +11,7 @@ from ...ir.ops import Gemm, MatMul
 from ...ir.scalar import Builder, Ref
 from ...ir.specs import GemmSpec, PackedB
 from ...ir.tiles import accumulator, packed_layout, packed_size
+from ..options import Options
 from .context import Lowering, Operands, insert_axis
 from .region import Sizes
 from .view import View, broadcast_to, coalesce, permute, same
@@ -24,6 +25,11 @@ def refuse_matmul(low_dtype: DType) -> str | None:
     if low_dtype.is_float or (low_dtype.is_int and low_dtype.bits >= 32):
         return None
     return f"no matrix kernel for {low_dtype}"
+
+
+def rounded_factors(options: Options, dtype: DType) -> DType | None:
+    """The type that factors of `dtype` are rounded to: bf16 for f32 if the caller asks for it."""
+    return DType.bf16 if options.precision == "bf16" and dtype is DType.f32 else None
 
 
 def lower_matmul(low: Lowering, node: int) -> None:
@@ -40,7 +46,8 @@ def lower_matmul(low: Lowering, node: int) -> None:
     a = matrix(low.view(a_value), op.transpose_a, column=False)
     n = low.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
     k = a.shape[-1]
-    b, packed = right_operand(low, b_value, op.transpose_b)
+    factors = rounded_factors(low.options, dtype)
+    b, packed = right_operand(low, b_value, op.transpose_b, factors)
     m = a.shape[-2]
 
     shape = low.shape(out_value)
@@ -89,6 +96,7 @@ def lower_matmul(low: Lowering, node: int) -> None:
         packed=packed,
         epilogue=epilogue,
         extras=tuple(others[1:]),
+        factors=factors,
     )
     work = product_work(low, batch_axes, m, n, k, acc.bits)
     low.region.kernel(
@@ -109,25 +117,27 @@ def matrix(view: View, transpose: bool, *, column: bool) -> View:
     return permute(view, order) if transpose else view
 
 
-def right_operand(low: Lowering, value: Value, transpose: bool) -> tuple[View, PackedB | None]:
+def right_operand(
+    low: Lowering, value: Value, transpose: bool, factors: DType | None
+) -> tuple[View, PackedB | None]:
     """The right operand: a constant's packed panels where a kernel wants them, else a view.
 
     A packed operand's batch strides count elements of the packed buffer (ir/tiles.py). Its last
-    two strides mean nothing and are 0.
+    two strides mean nothing and are 0. Its elements are stored as `factors`.
     """
     op, dtype = low.constant_op(value), low.tensor(value).dtype
     if op is not None and len(op.shape) >= 2:
         k, n = (op.data.shape[i] for i in ((-1, -2) if transpose else (-2, -1)))
-        layout = packed_layout(k, n, dtype, low.target)
-        view = None if layout is None else low.constant(value, layout, transpose)
+        layout = packed_layout(k, n, dtype, low.target, factors)
+        view = None if layout is None else low.constant(value, layout, transpose, factors)
         if layout is not None and view is not None:
             batch = view.shape[:-2]
-            step: Dim = packed_size(k, n, layout.nr)
+            step: Dim = packed_size(k, n, layout.nr, layout.kr)
             strides: list[Dim] = [0, 0]
             for size in reversed(batch):
                 strides.insert(0, 0 if size == 1 else step)
                 step = step * size
-            return View(view.buffer, dtype, (*batch, k, n), tuple(strides)), layout
+            return View(view.buffer, view.dtype, (*batch, k, n), tuple(strides)), layout
     return matrix(low.view(value), transpose, column=True), None
 
 

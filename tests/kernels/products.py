@@ -34,6 +34,7 @@ class Case:
     dynamic: str = ""
     a_once: bool = False
     b_once: bool = False
+    factors: DType | None = None
     seed: int = field(default=0, compare=False)
 
 
@@ -115,12 +116,12 @@ def make(case: Case, isa: str):
     a_memory, a_operand = operand(a, case.a, rank, dims, case.dtype, "a")
     packed: PackedB | None = None
     if case.b == "packed" and isinstance(n, int) and isinstance(k, int):
-        packed = packed_layout(case.k, case.n, case.dtype, target_of(isa))
+        packed = packed_layout(case.k, case.n, case.dtype, target_of(isa), case.factors)
     if packed:
-        b_memory = pack(b, Constant(0, case.dtype, b.shape, packed))
-        block = packed_size(case.k, case.n, packed.nr)
+        b_memory = pack_right(b, case, packed)
+        block = packed_size(case.k, case.n, packed.nr, packed.kr)
         lead = [0 if b.shape[i] == 1 else s * block for i, s in enumerate(strides_of(b_batch))]
-        b_operand = Operand(case.dtype, (*lead, 0, 0))
+        b_operand = Operand(case.factors or case.dtype, (*lead, 0, 0))
     else:
         layout = "rows" if case.b == "packed" else case.b
         b_memory, b_operand = operand(b, layout, rank, dims, case.dtype, "b")
@@ -144,10 +145,16 @@ def make(case: Case, isa: str):
     spec = GemmSpec(
         batch, m, n, k, a_operand, b_operand,
         Operand(case.dtype, out_operand.strides), acc, packed, program, tuple(extra_operands),
+        case.factors,
     )  # fmt: skip
     total = exact_product(a, b, acc)
     expected = evaluate_program(program, [np.broadcast_to(total, out_shape), *extras])[0]
     return spec, [a_memory, b_memory, *extra_memory], dims.values, out_memory, expected
+
+
+def pack_right(b: np.ndarray, case: Case, packed: PackedB) -> np.ndarray:
+    stored, rounds = case.factors or case.dtype, case.factors not in (None, case.dtype)
+    return pack(b, Constant(0, stored, b.shape, packed, rounds=rounds))
 
 
 def exact_product(a: np.ndarray, b: np.ndarray, acc: DType) -> np.ndarray:
@@ -191,7 +198,7 @@ def product(left: np.ndarray, right: np.ndarray, isa: str, **case: object) -> np
     inputs[0] = lay_out(left, c.a)[0]
     inputs[1] = lay_out(right, "rows" if c.b == "packed" else c.b)[0]
     if spec.packed:
-        inputs[1] = pack(right, Constant(0, F32, right.shape, spec.packed))
+        inputs[1] = pack_right(right, c, spec.packed)
     if target is not None:
         out = unwritten(out_memory.shape, np.float32)
         Compiled(spec, target)([*map(guard_copy, inputs), out], dims)  # type: ignore[arg-type]

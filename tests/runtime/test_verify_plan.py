@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from irc.ir import dim
 from irc.ir.dtype import DType
 from irc.ir.errors import Error, MemoryLimitError, VerificationError
+from irc.ir.layouts import PackedConv
 from irc.ir.plan import (
     ARENA,
     CONSTANT,
@@ -330,6 +331,18 @@ def test_packed_constants() -> None:
     ):
         with pytest.raises(VerificationError):
             verify_plan(gemm_plan(spec, constant))
+    cells = PackedB(4, 2)
+    odd = gemm_plan(gemm(cells, k=5), Constant(0, f32, (5, 5), cells))
+    assert RegionTables(odd.regions[0], odd.constants).sizes({}).elements[1] == 8 * 6
+    for spec, constant in (
+        (gemm(cells), Constant(0, f32, (6, 5), packed)),
+        (gemm(cells), Constant(0, f32, (5, 6, 1, 1), PackedConv(4))),
+        (gemm(PackedB(4, 0)), Constant(0, f32, (6, 5), PackedB(4, 0))),
+        (gemm(packed), Constant(0, f32, (6, 5), packed, rounds=True)),
+    ):
+        with pytest.raises(VerificationError):
+            verify_plan(gemm_plan(spec, constant))
+    verify_plan(gemm_plan(gemm(packed), Constant(0, f32, (5, 6, 1, 1), PackedConv(4))))
     batched = dataclasses.replace(
         gemm(packed),
         batch=(3,),

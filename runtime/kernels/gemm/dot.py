@@ -50,7 +50,7 @@ def dot_function(g: Context, rows: int) -> Function:
             x = load_part(f, vec(element, lanes), at, part)
         else:
             x = gather(f, element, lanes, at, step, part)
-        return g.widen(f, x, dtype)
+        return g.factor(f, x, dtype)
 
     def turn(k: Value, u: int, part: Part | None) -> None:
         b = load(p["b"], k, b_step, spec.b.dtype, part)

@@ -75,6 +75,7 @@ class Loops:
         for i, d in enumerate(entry.dims):
             g.set_dim(f, self.frame, i, d)
         self.m, self.n, self.k = (self.size(s) for s in (spec.m, spec.n, spec.k))
+        self.steps = f.ceil_div(self.k, g.tiling.kr)
         operands = spec.operands()
         rank = len(spec.batch)
         self.space: Space = coalesce(spec.batch, [o.strides[:rank] for o in operands])
@@ -158,18 +159,18 @@ class Loops:
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
         pack_b = pack_b_function(g) if t.pack_b else None
         finish = finish_function(g, t.lanes, t.panels * t.nr) if t.buffered else None
-        blocks = f.smax(f.ceil_div(self.k, t.kc), 1) if t.blocked else integer(1)
+        blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*mine.batch, unroll=1) as index:
             a, b = self.matrix(index)
             with self.chunks(mine.panels, t.nc, panels) as js:
                 if pack_b and not t.blocked:
-                    self.pack_b(pack_b, b, b_scratch, js, integer(0), self.k)
+                    self.pack_b(pack_b, b, b_scratch, js, integer(0), self.steps)
                 with (
                     self.chunks(mine.tiles, t.mc, count) as ts,
                     f.range(0, blocks, unroll=1) as block,
                 ):
                     k0 = f.mul(block, t.kc)
-                    depth = f.smin(f.sub(self.k, k0), t.kc) if t.blocked else self.k
+                    depth = f.smin(f.sub(self.steps, k0), t.kc) if t.blocked else self.steps
                     if pack_b and t.blocked:
                         self.pack_b(pack_b, b, b_scratch, js, k0, depth)
                     if pack_a:
@@ -222,11 +223,21 @@ class Loops:
         with f.range(lo, hi, step, unroll=1) as at:
             yield at, f.smin(f.add(at, step), hi)
 
+    def values(self, k0: Value, depth: Value) -> tuple[Value, Value]:
+        """Where `depth` steps from step k0 on begin along K, and how many values they are."""
+        f, t = self.f, self.g.tiling
+        if t.kr == 1:
+            return k0, depth
+        first = f.mul(k0, t.kr)
+        left = f.sub(self.k, first)
+        return first, f.smin(f.mul(depth, t.kr), left) if t.blocked else left
+
     def pack_a(
         self, pack: Function, a: Value, to: Value, ts: Bounds, k0: Value, depth: Value
     ) -> None:
-        """Copy the strips of A of some tiles, from k0 on."""
+        """Copy the strips of A of some tiles, from step k0 on."""
         f, g, t = self.f, self.g, self.g.tiling
+        k0, depth = self.values(k0, depth)
         row, step = (self.size(s) for s in g.spec.a.strides[-2:])
         with f.range(*ts, unroll=1) as tile:
             m = self.tile_start(tile)
@@ -238,8 +249,9 @@ class Loops:
     def pack_b(
         self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value
     ) -> None:
-        """Copy some panels of B, from k0 on."""
+        """Copy some panels of B, from step k0 on."""
         f, g, t = self.f, self.g, self.g.tiling
+        k0, depth = self.values(k0, depth)
         row, column = (self.size(s) for s in g.spec.b.strides[-2:])
         with f.range(*js, unroll=1) as j:
             n = f.mul(j, t.nr)
@@ -250,7 +262,8 @@ class Loops:
 
 @dataclass(frozen=True)
 class Block:
-    """The two innermost loops: tiles `ts` times panels `js`, one block of K deep.
+    """The two innermost loops: tiles `ts` times panels `js`, one block of K deep. k0 and depth
+    count steps of K.
 
     `strips` and `b` are packed copies, or the matrices themselves, as `a` always is. `buffer`
     receives sums, `finish` (None: tiles finish their own) applies the epilogue to it.
@@ -372,13 +385,12 @@ class Block:
         f, g, t = self.loops.f, self.loops.g, self.loops.g.tiling
         if not t.fetch:
             return b, integer(0)
-        size = g.spec.b.dtype.bits // 8
-        row = integer(t.nr * size)
+        row = integer(t.nr * t.kr * g.spec.b.dtype.bits // 8)
         own = f.offset(b, _AHEAD)
         if t.streams:
             return own, row
         tiles = f.sub(self.ts[1], self.ts[0])
         single = f.icmp("sle", tiles, 1)
         pace = f.udiv(row, f.smax(tiles, 1))
-        following = f.add(f.mul(self.loops.k, row), f.mul(f.mul(down, self.depth), pace))
+        following = f.add(f.mul(self.loops.steps, row), f.mul(f.mul(down, self.depth), pace))
         return f.select(single, own, f.offset(b, following)), pace

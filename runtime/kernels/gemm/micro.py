@@ -2,22 +2,31 @@
 
 One generator serves every element type and instruction set: a tile is `rows * vectors` variables
 that LLVM keeps in registers, and per step of K one load per vector of B, one broadcast per row of
-A, and one multiply-add for each pair. What differs between machines is data (Tiling, Target).
+A, and one multiply-add for each pair. What differs between machines is data (Tiling, Target,
+`_UNITS`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ....ir.dtype import DType
 from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
 from ...codegen.emit import Function, Module, Variable
-from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, is_float, vec
+from ...codegen.values import BF16, ELEMENT, I1, I64, PTR, Value, bits_of, integer, is_float, vec
 from ..walk import load_part, part_of
+from . import rounding
 from .epilogue import finish_registers
 from .tiling import Tiling
+
+# Units that multiply cells of `kr` values and add the products to one lane: intrinsic and the type
+# of its factors, by (type of the factors, accumulators per register).
+_UNITS: Final[dict[tuple[DType, int], tuple[str, str]]] = {
+    (DType.bf16, 16): ("llvm.x86.avx512bf16.dpbf16ps.512", vec(BF16, 32)),
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,8 @@ class Shape:
 @dataclass(frozen=True)
 class Access:
     """How a tile walks an operand, in elements of `dtype`. A: element (i, k) at i * `across` +
-    k * `step`. B: element (k, column) at k * `step` + column, panels `across` apart."""
+    k * `step`. B: element (k, column) at k * `step` + column, panels `across` apart. Packed cells
+    are elements of type i32."""
 
     dtype: DType
     across: Size
@@ -56,6 +66,10 @@ class Context:
         self.vector = vec(self.acc, tiling.lanes)
         self.bytes = bits_of(self.acc) // 8
         self.align = tiling.lanes * self.bytes
+        assert spec.factors is not None or tiling.kr == 1
+        self.unit = _UNITS[spec.factors, tiling.lanes] if spec.factors and tiling.kr > 1 else None
+        # The type of packed copies.
+        self.cell = DType.i32 if self.unit else spec.acc
         self.walked = (*spec.extras, spec.out)
         self._tiles: dict[Shape, Function] = {}
 
@@ -83,11 +97,19 @@ class Context:
     # -- arithmetic ---------------------------------------------------------------------------
 
     def widen(self, f: Function, value: Value, dtype: DType) -> Value:
-        """A value of an operand's type as the accumulator's type."""
-        return f.cast(value, self.acc, signed_=dtype.is_signed)
+        """What a tile loads, as it multiplies it: of the accumulator's type, or cells."""
+        return value if self.unit else f.cast(value, self.acc, signed_=dtype.is_signed)
+
+    def factor(self, f: Function, value: Value, dtype: DType) -> Value:
+        """A value of an operand's type as a factor of the accumulator's type."""
+        wide = f.cast(value, self.acc, signed_=dtype.is_signed)
+        return wide if self.spec.factors is None else rounding.rounded(f, wide)
 
     def multiply_add(self, f: Function, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c; integers wrap."""
+        """a * b + c; integers wrap. Of cells: the sum of their products, + c."""
+        if self.unit:
+            name, factors = self.unit
+            return f.call(name, self.vector, c, f.bitcast(a, factors), f.bitcast(b, factors))
         return f.fma(a, b, c) if is_float(self.acc) else f.add(f.mul(a, b), c)
 
     # -- operands as tiles see them -----------------------------------------------------------
@@ -97,18 +119,19 @@ class Context:
         if in_place:
             return Access(a.dtype, a.strides[-2], a.strides[-1])
         if t.pack_a == "rows":
-            return Access(self.spec.acc, t.a_row, 1)
+            return Access(self.cell, t.a_row, 1)
         if t.pack_a == "columns":
-            return Access(self.spec.acc, 1, t.a_row)
+            return Access(self.cell, 1, t.a_row)
         return Access(a.dtype, a.strides[-2], a.strides[-1])
 
     def b_access(self) -> Access:
         t, spec = self.tiling, self.spec
         if spec.packed:
             assert isinstance(spec.k, int)
-            return Access(spec.b.dtype, spec.k * t.nr, t.nr)
+            stored = self.cell if self.unit else spec.b.dtype
+            return Access(stored, -(-spec.k // t.kr) * t.nr, t.nr)
         if t.pack_b:
-            return Access(spec.acc, t.kc * t.nr, t.nr)
+            return Access(self.cell, t.kc * t.nr, t.nr)
         return Access(spec.b.dtype, t.nr, spec.b.strides[-2])
 
     # -- tiles --------------------------------------------------------------------------------
@@ -117,7 +140,7 @@ class Context:
         """The function of a tile, made at first use. Arguments:
 
         frame, a, b (the tile's first elements), m, n (its place in the product), cols (columns
-        left, for an edge), k (depth of this block), first (the sums start here), buffer (where
+        left, for an edge), k (steps in this block), first (the sums start here), buffer (where
         they go, unless registers are finished), soon, pace (what to fetch: address at the first
         step, bytes per step).
         """

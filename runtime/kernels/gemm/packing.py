@@ -3,18 +3,20 @@
 B: panels of nr columns, each K x nr row after row, the last one padded with zeros. Constants are
 packed once by NumPy (`pack`); other right operands are packed by generated code, a block at a time.
 A: strips of one tile's rows, either rows one after the other or columns one after the other.
+Where a unit multiplies pairs, what stands for an element is a cell: `kr` neighbours along K.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from ....ir.dtype import DType
 from ....ir.layouts import PackedConv, PackedGates, panels
 from ....ir.plan import Constant
 from ....ir.tiles import packed_size
@@ -24,6 +26,7 @@ from ..transforms import transform_filters
 from ..walk import load_part, part_of
 from .epilogue import gather
 from .micro import Context
+from .rounding import interleaved, neighbours, round_array, single_cell
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -40,20 +43,26 @@ def pack(array: Array, constant: Constant, *, threads: int | None = None) -> Arr
     array = np.asarray(array).reshape(constant.shape)
     if constant.layout is None:
         return np.ascontiguousarray(array).reshape(-1)
-    nr = constant.layout.nr
+    nr, kr = constant.layout.nr, constant.layout.kr
     matrices = as_matrices(array, constant)
     k, n = matrices.shape[-2:]
-    size, across = packed_size(k, n, nr), -(-n // nr)
-    memory = np.empty(len(matrices) * size * array.dtype.itemsize + 64, np.uint8)
+    size, across = packed_size(k, n, nr, kr), -(-n // nr)
+    dtype = constant.dtype.numpy
+    memory = np.empty(len(matrices) * size * dtype.itemsize + 64, np.uint8)
     start = -memory.ctypes.data % 64
-    flat = memory[start : start + len(matrices) * size * array.dtype.itemsize].view(array.dtype)
-    out = flat.reshape(len(matrices), across, k, nr)
+    flat = memory[start : start + len(matrices) * size * dtype.itemsize].view(dtype)
+    out = flat.reshape(len(matrices), across, -(-k // kr), nr, kr)
 
     def one(job: tuple[int, int]) -> None:
         b, j = job
         columns = matrices[b, :, j * nr : (j + 1) * nr]
-        out[b, j, :, : columns.shape[1]] = columns
-        out[b, j, :, columns.shape[1] :] = 0
+        columns = round_array(columns) if constant.rounds else columns
+        wide = columns.shape[1]
+        for i in range(kr):
+            rows = columns[i::kr]
+            out[b, j, : len(rows), :wide, i] = rows
+            out[b, j, len(rows) :, :wide, i] = 0
+        out[b, j, :, wide:] = 0
 
     jobs = [(b, j) for b in range(len(matrices)) for j in range(across)]
     _for_each(jobs, one, out.nbytes, threads)
@@ -81,14 +90,15 @@ def as_matrices(array: Array, constant: Constant) -> Array:
 
 
 def unpack(packed: Array, constant: Constant) -> Array:
-    """The array that `pack` was given; not of filters."""
+    """The array that `pack` was given, in the constant's type; not of filters."""
     if constant.layout is None:
         return packed.reshape(constant.shape)
-    nr = constant.layout.nr
+    nr, kr = constant.layout.nr, constant.layout.kr
     *batch, k, n = constant.shape
     if constant.transposed:
         k, n = n, k
-    strips = packed.reshape(*batch, -(-n // nr), k, nr)
+    cells = packed.reshape(*batch, -(-n // nr), -(-k // kr), nr, kr)
+    strips = cells.swapaxes(-2, -1).reshape(*batch, -(-n // nr), -(-k // kr) * kr, nr)[..., :k, :]
     matrices = strips.swapaxes(-3, -2).reshape(*batch, k, -(-n // nr) * nr)[..., :n]
     return np.ascontiguousarray(matrices.swapaxes(-1, -2) if constant.transposed else matrices)
 
@@ -113,7 +123,7 @@ def _for_each(
 
 
 def pack_a_function(g: Context) -> Function:
-    """pack(frame, source, to, rows, k): one strip of A, widened to the accumulator's type.
+    """pack(frame, source, to, rows, k): one strip of A, as factors of the accumulator's type.
 
     Rows beyond `rows` (only guarded tiles have them) are zero.
     """
@@ -130,41 +140,84 @@ def pack_a_function(g: Context) -> Function:
     if t.pack_a == "columns":
         starts = range(0, t.a_row, t.lanes)
         parts = [part_of(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
-        with f.range(0, p["k"], unroll=4) as k:
+
+        def place_rows(cell: Value, ks: Sequence[Value]) -> None:
             for s, part in zip(starts, parts, strict=True):
-                place = f.at(p["source"], f.add(f.mul(k, step), s), element)
-                x = load_part(f, vec(element, t.lanes), place, part)
-                to = f.at(p["to"], f.add(f.mul(k, t.a_row), s), g.acc)
-                f.store(g.widen(f, x, a.dtype), to, g.align)
+                places = [f.at(p["source"], f.add(f.mul(k, step), s), element) for k in ks]
+                xs = [load_part(f, vec(element, t.lanes), x, part) for x in places]
+                to = f.at(p["to"], f.add(f.mul(cell, t.a_row), s), g.acc)
+                f.store(_cells_of_rows(g, f, xs, a.dtype), to, g.align)
+
+        _each_cell(g, f, p["k"], place_rows, unroll=4)
         return f
+    width = t.lanes * t.kr
     with f.range(0, p["rows"], unroll=1) as i:
         source = f.at(p["source"], f.mul(i, row), element)
         to = f.at(p["to"], f.mul(i, t.a_row), g.acc)
 
         def copy(k: Value, count: Value | None) -> None:
-            part = None if count is None else part_of(f, t.lanes, count)
-            place = f.at(source, f.mul(k, step), element)
-            if step.known == 1:
-                x = load_part(f, vec(element, t.lanes), place, part)
-            else:
-                x = gather(f, element, t.lanes, place, step, part)
-            f.store(g.widen(f, x, a.dtype), f.at(to, k, g.acc), g.align)
+            xs: list[Value] = []
+            for u in range(0, width, t.lanes):
+                part = None if count is None else part_of(f, t.lanes, f.sub(count, u))
+                place = f.at(source, f.mul(f.add(k, u), step), element)
+                if step.known == 1:
+                    xs.append(load_part(f, vec(element, t.lanes), place, part))
+                else:
+                    xs.append(gather(f, element, t.lanes, place, step, part))
+            cell = f.udiv(k, t.kr)
+            f.store(_cells_along(g, f, xs, a.dtype), f.at(to, cell, g.acc), g.align)
 
-        whole = f.mul(f.udiv(p["k"], t.lanes), t.lanes)
-        with f.range(0, whole, t.lanes, unroll=4) as k:
+        whole = f.mul(f.udiv(p["k"], width), width)
+        with f.range(0, whole, width, unroll=4) as k:
             copy(k, None)
         with f.if_(f.icmp("slt", whole, p["k"])):
             copy(whole, f.sub(p["k"], whole))
     if t.guarded:
         with f.range(p["rows"], t.mr, unroll=1) as i:
             to = f.at(p["to"], f.mul(i, t.a_row), g.acc)
-            with f.range(0, p["k"], t.lanes, unroll=1) as k:
+            with f.range(0, f.ceil_div(p["k"], t.kr), t.lanes, unroll=1) as k:
                 f.store(f.as_value(0, g.vector), f.at(to, k, g.acc), g.align)
     return f
 
 
+def _each_cell(
+    g: Context,
+    f: Function,
+    depth: Value,
+    write: Callable[[Value, Sequence[Value]], None],
+    *,
+    unroll: int,
+) -> None:
+    """write(cell, its places along K) for every cell of `depth` values; the last one may have fewer
+    places than the others."""
+    kr = g.tiling.kr
+    whole = f.udiv(depth, kr)
+    with f.range(0, whole, unroll=unroll) as cell:
+        first = f.mul(cell, kr)
+        write(cell, [f.add(first, i) for i in range(kr)])
+    if kr > 1:
+        with f.if_(f.icmp("slt", f.mul(whole, kr), depth)):
+            write(whole, [f.mul(whole, kr)])
+
+
+def _cells_of_rows(g: Context, f: Function, rows: Sequence[Value], dtype: DType) -> Value:
+    """The cells that one or `kr` vectors make, each lane with the one behind it."""
+    if not g.unit:
+        return g.factor(f, rows[0], dtype)
+    even, odd = [*rows, f.as_value(0, rows[0].type)][:2]
+    return interleaved(f, f.cast(even, g.acc), f.cast(odd, g.acc))
+
+
+def _cells_along(g: Context, f: Function, parts: Sequence[Value], dtype: DType) -> Value:
+    """The cells of `kr` vectors that follow one another along K."""
+    if not g.unit:
+        return g.factor(f, parts[0], dtype)
+    low, high = parts
+    return neighbours(f, f.cast(low, g.acc), f.cast(high, g.acc))
+
+
 def pack_b_function(g: Context) -> Function:
-    """pack(frame, source, to, cols, k): one panel of B, widened to the accumulator's type.
+    """pack(frame, source, to, cols, k): one panel of B, as factors of the accumulator's type.
 
     Columns beyond `cols` are zero.
     """
@@ -182,23 +235,24 @@ def pack_b_function(g: Context) -> Function:
         _pack_transposed(g, f, column)
         return f
 
-    def copy(k: Value, full: bool) -> None:
+    def copy(cell: Value, ks: Sequence[Value], full: bool) -> None:
         for c in range(0, t.nr, t.lanes):
             part = None if full else part_of(f, t.lanes, f.sub(p["cols"], c))
-            place = f.at(p["source"], f.add(f.mul(k, row), f.mul(column, c)), element)
-            if column.known == 1:
-                x = load_part(f, vec(element, t.lanes), place, part)
-            else:
-                x = gather(f, element, t.lanes, place, column, part)
-            to = f.at(p["to"], f.add(f.mul(k, t.nr), c), g.acc)
-            f.store(g.widen(f, x, b.dtype), to, g.align)
+            xs: list[Value] = []
+            for k in ks:
+                place = f.at(p["source"], f.add(f.mul(k, row), f.mul(column, c)), element)
+                if column.known == 1:
+                    xs.append(load_part(f, vec(element, t.lanes), place, part))
+                else:
+                    xs.append(gather(f, element, t.lanes, place, column, part))
+            to = f.at(p["to"], f.add(f.mul(cell, t.nr), c), g.acc)
+            f.store(_cells_of_rows(g, f, xs, b.dtype), to, g.align)
 
     with f.if_(f.icmp("sge", p["cols"], t.nr)) as branch:
-        with f.range(0, p["k"], unroll=4 if column.known == 1 else 1) as k:
-            copy(k, True)
+        unroll = 4 if column.known == 1 else 1
+        _each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, True), unroll=unroll)
         branch.else_()
-        with f.range(0, p["k"], unroll=1) as k:
-            copy(k, False)
+        _each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, False), unroll=1)
     return f
 
 
@@ -207,30 +261,49 @@ def _pack_transposed(g: Context, f: Function, column: Value) -> None:
     around in registers, what is left of them at the edges element by element."""
     t, b, p = g.tiling, g.spec.b, f.params
     element, lanes = ELEMENT[b.dtype.value], t.lanes
-    whole = f.mul(f.udiv(p["k"], lanes), lanes)
+    width = lanes * t.kr
+    whole = f.mul(f.udiv(p["k"], width), width)
     with f.range(0, t.nr, lanes, unroll=1) as c:
         source = f.at(p["source"], f.mul(column, c), element)
         left = f.sub(p["cols"], c)
 
         def elements(lo: Value | int, hi: Value, c: Value = c, source: Value = source) -> None:
-            with f.range(0, lanes, unroll=1) as i, f.range(lo, hi, unroll=1) as k:
-                to = f.at(p["to"], f.add(f.add(f.mul(k, t.nr), c), i), g.acc)
+            with f.range(0, lanes, unroll=1) as i, f.range(lo, hi, t.kr, unroll=1) as k:
+                cell = f.udiv(k, t.kr)
+                to = f.at(p["to"], f.add(f.add(f.mul(cell, t.nr), c), i), g.acc)
                 with f.if_(f.icmp("slt", i, left)) as inside:
                     place = f.at(source, f.add(f.mul(column, i), k), element)
-                    f.store(g.widen(f, f.load(element, place), b.dtype), to)
+                    f.store(_cell_at(g, f, place, f.sub(hi, k), b.dtype), to)
                     inside.else_()
                     f.store(f.as_value(0, g.acc), to)
 
         with f.if_(f.icmp("sge", left, lanes)) as branch:
-            with f.range(0, whole, lanes, unroll=1) as k:
-                places = [f.at(source, f.add(f.mul(column, i), k), element) for i in range(lanes)]
-                rows = [g.widen(f, f.load(vec(element, lanes), x), b.dtype) for x in places]
+            with f.range(0, whole, width, unroll=1) as k:
+                cell = f.udiv(k, t.kr)
+                rows: list[Value] = []
+                for i in range(lanes):
+                    place = f.at(source, f.add(f.mul(column, i), k), element)
+                    places = [f.at(place, u, element) for u in range(0, width, lanes)]
+                    xs = [f.load(vec(element, lanes), x) for x in places]
+                    rows.append(_cells_along(g, f, xs, b.dtype))
                 for i, x in enumerate(transposed(f, rows)):
-                    to = f.at(p["to"], f.add(f.mul(f.add(k, i), t.nr), c), g.acc)
+                    to = f.at(p["to"], f.add(f.mul(f.add(cell, i), t.nr), c), g.acc)
                     f.store(x, to, g.align)
             elements(whole, p["k"])
             branch.else_()
             elements(integer(0), p["k"])
+
+
+def _cell_at(g: Context, f: Function, place: Value, left: Value, dtype: DType) -> Value:
+    """The cell of the next values along K, of which `left` > 0 exist."""
+    element = ELEMENT[dtype.value]
+    first = f.load(element, place)
+    if not g.unit:
+        return g.factor(f, first, dtype)
+    second = f.var(g.acc, 0)
+    with f.if_(f.icmp("sgt", left, 1)):
+        second.set(f.cast(f.load(element, f.at(place, 1, element)), g.acc))
+    return single_cell(f, f.cast(first, g.acc), second.get())
 
 
 def transposed(f: Function, rows: list[Value]) -> list[Value]:

@@ -19,9 +19,9 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ....ir.specs import GemmSpec, Size
+from ....ir.specs import GemmSpec, Operand, Size
 from ....ir.target import Target
-from ....ir.tiles import panel_width
+from ....ir.tiles import cell_depth, panel_width
 from .epilogue import is_short
 
 # How rows of A reach the register tile: where they lie, copied row after row, or copied so that
@@ -37,7 +37,11 @@ _LINE: Final = 64
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a product is cut; `mc` counts tiles of rows, `nc` counts panels, the rest elements."""
+    """How a product is cut; `mc` counts tiles of rows, `nc` counts panels, the rest elements.
+
+    Where a unit multiplies pairs (`kr` 2), one step of K is two values, which packed operands hold
+    as one cell of the accumulator's size: `kc` and all packed sizes count cells.
+    """
 
     lanes: int  # accumulators per vector register
     nr: int  # columns of a panel
@@ -47,6 +51,7 @@ class Tiling:
     guarded: bool  # tiles may be taller than the rows that are left (M is read at run time)
     buffered: bool  # sums are stored in a buffer, which the epilogue reads, and not kept
     panels: int  # panels side by side in one tile, where one panel has too few chains
+    kr: int  # values of K per step
     kc: int
     blocked: bool  # K may take more than one block: sums wait in the buffer between them
     mc: int
@@ -81,9 +86,10 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
     if isinstance(spec.n, int):
         vectors = max(1, min(vectors, -(-spec.n // lanes)))
     heights = _heights(spec.m, tile_rows(target, vectors))
-    mr, guarded = heights[0], not isinstance(spec.m, int)
+    mr, guarded, kr = heights[0], not isinstance(spec.m, int), cell_depth(target, spec.factors)
     panels = _panels(spec, target, mr, vectors, nr)
-    kc, blocked = _depth(spec, target, nr * size, mr)
+    cells = -(-spec.k // kr) if isinstance(spec.k, int) else None
+    kc, blocked = _depth(spec, cells, target, nr * size, mr)
     pack_a = _pack_a(spec, target, mr, nr)
     pack_b = spec.packed is None and _packs_b(spec, target, mr)
     mc, nc = _blocks(spec, target, (mr, nr, kc), blocked, pack_b)
@@ -103,6 +109,7 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
         guarded=guarded,
         buffered=blocked or guarded or not isinstance(spec.n, int) or not is_short(spec.epilogue),
         panels=panels,
+        kr=kr,
         kc=kc,
         blocked=blocked,
         mc=mc,
@@ -145,8 +152,10 @@ def _panels(spec: GemmSpec, target: Target, rows: int, vectors: int, nr: int) ->
     return wanted
 
 
-def _depth(spec: GemmSpec, target: Target, row_bytes: int, rows: int) -> tuple[int, bool]:
-    """KC, and whether K may need more than one block of it.
+def _depth(
+    spec: GemmSpec, depth: int | None, target: Target, row_bytes: int, rows: int
+) -> tuple[int, bool]:
+    """KC, and whether K, which is `depth` steps if that is known, may need more than one block.
 
     Goto's rule keeps a panel of B in L1; the L2 of today's cores feeds it just as fast (a row of
     the panel per `rows` multiply-adds), and every split costs a round trip of the partial sums. So
@@ -155,11 +164,16 @@ def _depth(spec: GemmSpec, target: Target, row_bytes: int, rows: int) -> tuple[i
     """
     deep = max(256, target.l2 // 8 // row_bytes)
     block = max(128, target.l2 // 12 // row_bytes // 16 * 16)
-    if not isinstance(spec.k, int):
+    if depth is None:
         return block, True
-    if spec.k <= deep or (isinstance(spec.m, int) and spec.m <= rows):
-        return max(1, spec.k), False
-    return -(-spec.k // -(-spec.k // block) // 16) * 16, True
+    if depth <= deep or (isinstance(spec.m, int) and spec.m <= rows):
+        return max(1, depth), False
+    return -(-depth // -(-depth // block) // 16) * 16, True
+
+
+def _as_it_lies(spec: GemmSpec, operand: Operand) -> bool:
+    """Whether tiles can multiply an operand's elements without a conversion."""
+    return operand.dtype is spec.acc and spec.factors is None
 
 
 def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
@@ -171,7 +185,7 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
     """
     row, step = spec.a.strides[-2:]
     copied: PackA = "columns" if row == 1 and step != 1 else "rows"
-    if spec.a.dtype is not spec.acc or not isinstance(step, int):
+    if not _as_it_lies(spec, spec.a) or not isinstance(step, int):
         return copied
     if spec.m == 1:
         return "no"
@@ -189,7 +203,7 @@ def _is_narrow(spec: GemmSpec, nr: int) -> bool:
 def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
     """Whether tiles had better read A's rows where they lie."""
     row, step = spec.a.strides[-2:]
-    if spec.a.dtype is not spec.acc or step != 1:
+    if not _as_it_lies(spec, spec.a) or step != 1:
         return False
     if _is_narrow(spec, nr):
         return True
@@ -214,7 +228,7 @@ def _packs_b(spec: GemmSpec, target: Target, rows: int) -> bool:
     whole matrix stays in L1 anyway.
     """
     step, column = spec.b.strides[-2:]
-    if column != 1 or spec.b.dtype is not spec.acc or not isinstance(step, int):
+    if column != 1 or not _as_it_lies(spec, spec.b) or not isinstance(step, int):
         return True
     if isinstance(spec.m, int) and spec.m <= 2 * rows:
         return False
