@@ -2,7 +2,8 @@
 
 Every row is checked against the f64 answer before it is timed. All rivals of a row alternate in
 one run, together with a loop of multiply-adds that measures the peak of a core; ratios are medians
-over medians.
+over medians. With --precision bf16 factors are rounded to bf16, by peers that can (openvino) too;
+the peak stays that of f32.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
 from .peers import PEERS, Peer
@@ -69,13 +71,17 @@ class Data:
     answer: np.ndarray
 
 
-def data_of(work: Work) -> Data:
+def data_of(work: Work, precision: str = "f32") -> Data:
+    """The answer is that of the factors as `precision` rounds them."""
     from onnx import TensorProto, helper, numpy_helper
 
     rng = np.random.default_rng(work.m + work.k + work.n)
 
     def normal(*shape: int) -> np.ndarray:
         return rng.standard_normal(shape).astype(np.float32)
+
+    def factor(x: np.ndarray) -> np.ndarray:
+        return (x.astype(ml_dtypes.bfloat16) if precision == "bf16" else x).astype(np.float64)
 
     def port(name: str, shape: tuple[int, ...]):
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
@@ -85,7 +91,7 @@ def data_of(work: Work) -> Data:
         shape = (work.n, work.k) if work.transposed else (work.k, work.n)
         b = normal(work.batch, *shape)
         right = b.swapaxes(1, 2) if work.transposed else b
-        answer = a.astype(np.float64) @ right.astype(np.float64)
+        answer = factor(a) @ factor(right)
         nodes = [helper.make_node("MatMul", ["a", "b"], ["y"])]
         if work.transposed:
             nodes[0].input[1] = "t"
@@ -93,7 +99,7 @@ def data_of(work: Work) -> Data:
         inputs, weights, constants = {"a": a, "b": b}, (), []
     else:
         a, b, c = normal(work.m, work.k), normal(work.k, work.n), normal(work.n)
-        answer = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + c, 0)
+        answer = np.maximum(factor(a) @ factor(b) + c, 0)
         nodes = [
             helper.make_node("Gemm", ["a", "b", "c"], ["s"]),
             helper.make_node("Relu", ["s"], ["y"]),
@@ -112,15 +118,16 @@ def data_of(work: Work) -> Data:
     return Data(model.SerializeToString(), inputs, weights, answer)
 
 
-def api_rival(work: Work, data: Data, threads: int) -> Peer:
+def api_rival(work: Work, data: Data, threads: int, precision: str) -> Peer:
     """irc as a user calls it: compile_model and a bound call."""
     import irc
 
-    call = irc.compile_model(data.model, num_threads=threads).bind(**data.inputs)
+    net = irc.compile_model(data.model, precision=precision, num_threads=threads)
+    call = net.bind(**data.inputs)
     return Peer("irc", call, lambda: [np.array(call()[0])])
 
 
-def kernel_rival(work: Work, data: Data, threads: int) -> Peer:
+def kernel_rival(work: Work, data: Data, threads: int, precision: str) -> Peer:
     """The kernel alone on one thread, called through ctypes."""
     from irc.ir.dtype import DType
     from irc.ir.plan import Constant
@@ -134,25 +141,28 @@ def kernel_rival(work: Work, data: Data, threads: int) -> Peer:
     if threads != 1:
         raise SystemExit("the kernel alone runs on one thread: use --through api")
     f32, target = DType.f32, host_target()
+    factors = DType.bf16 if precision == "bf16" else None
     m, k, n = work.m, work.k, work.n
     if work.batch:
         b_strides = (k * n, 1, k) if work.transposed else (k * n, n, 1)
         spec = GemmSpec(
             (work.batch,), m, n, k, Operand(f32, (m * k, k, 1)), Operand(f32, b_strides),
-            Operand(f32, (m * n, n, 1)), f32, None, identity(f32),
+            Operand(f32, (m * n, n, 1)), f32, None, identity(f32), (), factors,
         )  # fmt: skip
         inputs = [data.inputs["a"], data.inputs["b"]]
     else:
         builder = Builder()
         total = builder.op("add", builder.input(0, f32), builder.input(1, f32))
         program = builder.finish(builder.op("max", total, builder.const(0, f32)))
-        packed = packed_layout(k, n, f32, target)
+        packed = packed_layout(k, n, f32, target, factors)
+        stored = factors if factors and packed else f32
         spec = GemmSpec(
-            (), m, n, k, Operand(f32, (k, 1)), Operand(f32, (n, 1)), Operand(f32, (n, 1)),
-            f32, packed, program, (Operand(f32, (0, 1)),),
+            (), m, n, k, Operand(f32, (k, 1)), Operand(stored, (n, 1)), Operand(f32, (n, 1)),
+            f32, packed, program, (Operand(f32, (0, 1)),), factors,
         )  # fmt: skip
         b, c = data.weights
-        inputs = [data.inputs["a"], pack(b, Constant(0, f32, b.shape, packed)), c]
+        constant = Constant(0, stored, b.shape, packed, rounds=stored is not f32)
+        inputs = [data.inputs["a"], pack(b, constant), c]
     kernel = generate(spec, target, "gemm")
     library = load_objects([emit_object(kernel.text, target)], ["gemm"], target)
     pointer, i32 = ctypes.c_void_p, ctypes.c_int32
@@ -172,7 +182,14 @@ def _aligned(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-RIVALS: dict[str, Callable[[Work, Data, int], Peer]] = {"api": api_rival, "kernel": kernel_rival}
+RIVALS: dict[str, Callable[[Work, Data, int, str], Peer]] = {
+    "api": api_rival,
+    "kernel": kernel_rival,
+}
+
+
+# Peers that compute products in a precision.
+ABLE: dict[str, list[str]] = {"f32": ["onnxruntime", "openvino"], "bf16": ["openvino"]}
 
 
 @dataclass(frozen=True)
@@ -187,10 +204,13 @@ class Row:
     ratio: float
 
 
-def measure(work: Work, threads: int, through: str, peers: list[str], seconds: float) -> Row:
-    data = data_of(work)
-    rivals = [RIVALS[through](work, data, threads)]
-    rivals += [PEERS[name](data.model, data.inputs, threads) for name in peers]
+def measure(
+    work: Work, threads: int, through: str, peers: list[str], seconds: float, precision: str
+) -> Row:
+    data = data_of(work, precision)
+    rivals = [RIVALS[through](work, data, threads, precision)]
+    how = {"precision": precision} if precision != "f32" else {}
+    rivals += [PEERS[name](data.model, data.inputs, threads, **how) for name in peers]
     for rival in rivals:
         check(rival, work, data)
     peak = Peak()
@@ -214,15 +234,19 @@ def check(rival: Peer, work: Work, data: Data) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.gemm", description=__doc__)
-    parser.add_argument("--against", default="onnxruntime,openvino", help="peers, comma separated")
+    parser.add_argument("--against", help="peers, comma separated (default: all that can)")
+    parser.add_argument("--precision", choices=sorted(ABLE), default="f32")
     parser.add_argument("--threads", default="1", help="thread counts, comma separated")
     parser.add_argument("--work", default="main", help=f"of {', '.join(WORK)}, or all, or MxKxN")
     parser.add_argument("--through", choices=sorted(RIVALS), default=default_way())
     parser.add_argument("--seconds", type=float, default=3.0, help="per row")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     options = parser.parse_args(arguments)
-    peers = [p for p in options.against.split(",") if p]
+    able = ABLE[options.precision]
+    peers = able if options.against is None else [p for p in options.against.split(",") if p]
     unknown = sorted(set(peers) - set(PEERS))
+    if unable := sorted(set(peers) - set(able) - set(unknown)):
+        parser.error(f"no {options.precision} in {', '.join(unable)}")
     if unknown:
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(PEERS)}")
     if not options.json:
@@ -230,7 +254,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows: list[Row] = []
     for threads in map(int, options.threads.split(",")):
         for work in chosen(options.work, parser):
-            row = measure(work, threads, options.through, peers, options.seconds)
+            row = measure(work, threads, options.through, peers, options.seconds, options.precision)
             rows.append(row)
             print(json.dumps(vars(row)) if options.json else line(row, peers), flush=True)
     if not options.json and peers:

@@ -76,7 +76,7 @@ def openvino_peer(
     return Peer("openvino", request.infer, outputs)
 
 
-PEERS: dict[str, Callable[[bytes | str, Mapping[str, np.ndarray], int], Peer]] = {
+PEERS: dict[str, Callable[..., Peer]] = {
     "onnxruntime": onnxruntime_peer,
     "openvino": openvino_peer,
 }

@@ -12,7 +12,7 @@ import random
 import ml_dtypes
 import numpy as np
 import pytest
-from harness import ISAS, compile_spec, same_bits, target_of
+from harness import ISAS, compile_spec, run, same_bits, target_of
 from irc.ir.dtype import DType
 from irc.ir.plan import Constant
 from irc.ir.specs import PackedB
@@ -108,6 +108,25 @@ def test_ties_denormals_and_infinities(isa: str, b: str, n: int) -> None:
         row = np.resize(column[:, 0], (1, n))
         found = rounding_product(np.ones((1, 1)), row, isa, b=b)
         np.testing.assert_array_equal(found, rounded(row).astype(np.float32))
+
+
+@each_isa
+@pytest.mark.parametrize("n, dynamic", [(1, ""), (1, "mnkabc"), (35, ""), (35, "mnkabc")])
+def test_denormal_products_and_sums_are_zero(isa: str, n: int, dynamic: str) -> None:
+    """2**-140 as a product, 2**-127 as a sum; the epilogue keeps denormals (bf16 holds 2**-130)."""
+    a = np.array([[2.0**-70, 0], [1.5 * 2.0**-126, -(2.0**-126)], [2.0**-126, 2.0**-126]])
+    b = np.repeat(np.array([[2.0**-70], [1]]), n, axis=1)
+    ones = np.ones((2, n))
+    assert not rounding_product(a[:1], b, isa, dynamic=dynamic).any()
+    assert not rounding_product(a[1:2], ones, isa, dynamic=dynamic).any()
+    assert np.all(rounding_product(a[2:], ones, isa, dynamic=dynamic) == 2.0**-125)
+    spec, inputs, dims, out, _ = make(
+        Case(1, 2, n, b="rows", epilogue="residual", dynamic=dynamic, factors=BF16), isa
+    )
+    zeros, tiny = [np.zeros_like(x) for x in inputs[:2]], np.full_like(inputs[2], 2.0**-130)
+    column = np.zeros_like(inputs[3])
+    found = run(spec, [*zeros, tiny, column], [out.shape], isa=isa, dims=dims).outs[0]
+    assert np.all(found == np.float32(2.0**-130))
 
 
 @each_isa

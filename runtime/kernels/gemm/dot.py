@@ -13,6 +13,7 @@ from ...codegen.values import ELEMENT, I64, Value, integer, is_float, vec
 from ..walk import Part, load_part, part_of
 from .epilogue import finish_function, gather
 from .micro import Context
+from .rounding import flushing
 
 # Accumulators per row, and rows that share the loads of the vector: 16 chains fill any core.
 _SUMS = 4
@@ -58,25 +59,26 @@ def dot_function(g: Context, rows: int) -> Function:
             a = load(place, k, a_step, spec.a.dtype, part)
             row_sums[u].set(g.multiply_add(f, a, b, row_sums[u].get()))
 
-    depth = integer(spec.k) if isinstance(spec.k, int) else p["k"]
-    step = _SUMS * lanes
-    whole = f.mul(f.udiv(depth, step), step)
-    with f.range(0, whole, step, unroll=1) as k:
-        for u in range(_SUMS):
-            turn(f.add(k, u * lanes), u, None)
-    for u in range(_SUMS):
-        k = f.add(whole, u * lanes)
-        left = f.sub(depth, k)
-        with f.if_(f.icmp("sgt", left, 0)):
-            turn(k, u, part_of(f, lanes, left))
-    word = "fadd" if is_float(g.acc) else "add"
-    add = f.fadd if is_float(g.acc) else f.add
     buffer = f.stack(rows * g.bytes)
-    for i, row_sums in enumerate(sums):
-        parts = [s.get() for s in row_sums]
-        while len(parts) > 1:
-            parts = [add(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
-        f.store(f.reduce(word, parts[0]), f.at(buffer, i, g.acc))
+    with flushing(f, spec.factors is not None):
+        depth = integer(spec.k) if isinstance(spec.k, int) else p["k"]
+        step = _SUMS * lanes
+        whole = f.mul(f.udiv(depth, step), step)
+        with f.range(0, whole, step, unroll=1) as k:
+            for u in range(_SUMS):
+                turn(f.add(k, u * lanes), u, None)
+        for u in range(_SUMS):
+            k = f.add(whole, u * lanes)
+            left = f.sub(depth, k)
+            with f.if_(f.icmp("sgt", left, 0)):
+                turn(k, u, part_of(f, lanes, left))
+        word = "fadd" if is_float(g.acc) else "add"
+        add = f.fadd if is_float(g.acc) else f.add
+        for i, row_sums in enumerate(sums):
+            parts = [s.get() for s in row_sums]
+            while len(parts) > 1:
+                parts = [add(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+            f.store(f.reduce(word, parts[0]), f.at(buffer, i, g.acc))
     finish = finish_function(g, 1, 1)
     f.call_function(finish, p["frame"], buffer, p["m"], integer(0), p["count"], integer(1))
     return f

@@ -176,11 +176,11 @@ class Context:
             with f.if_(f.xor(f.params["first"], 1)):
                 for s, place in slots:
                     s.set(f.load(self.vector, place, self.align))
-        self._accumulate(f, shape, columns, sums)
-        if t.buffered:
-            for s, place in slots:
+        with rounding.flushing(f, self.spec.factors is not None and not self.unit):
+            self._accumulate(f, shape, columns, sums)
+            for s, place in slots if t.buffered else ():
                 f.store(s.get(), place, self.align)
-        else:
+        if not t.buffered:
             values = [[s.get() for s in row] for row in sums]
             finish_registers(self, f, columns, values, edge=shape.edge)
         return f

@@ -2,12 +2,15 @@
 
 A unit that multiplies pairs reads 32-bit cells: two neighbours along K, the lower one in the lower
 half. Its conversion instructions and the integer arithmetic of all other machines agree in every
-bit but a NaN's payload.
+bit but a NaN's payload. It also takes denormal products and sums for zeros, and so do the others
+while `flushing`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +19,26 @@ from ...codegen.emit import Function
 from ...codegen.values import BF16, F32, I16, I32, Value, vec
 
 # The smallest magnitude that is not flushed.
-TINY = 2.0**-126
+TINY: Final = 2.0**-126
+# Bits of x86's control register: denormal results, and denormal operands, are zeros.
+_FLUSH: Final = 0x8040
+
+
+@contextmanager
+def flushing(f: Function, on: bool) -> Iterator[None]:
+    """Arithmetic on floats written inside flushes denormals, if `on` (x86 only).
+
+    Its results must be stored before the end: the stores hold it in place.
+    """
+    if not on or f.target.arch != "x86_64":
+        yield
+        return
+    old, new = f.stack(4), f.stack(4)
+    f.call("llvm.x86.sse.stmxcsr", "void", old)
+    f.store(f.or_(f.load(I32, old), _FLUSH), new)
+    f.call("llvm.x86.sse.ldmxcsr", "void", new)
+    yield
+    f.call("llvm.x86.sse.ldmxcsr", "void", old)
 
 
 def rounded(f: Function, x: Value) -> Value:
