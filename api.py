@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .calls import Outputs
 from .compiled import CompiledModel
 from .compiler.model import Model, PortInfo, Source, read_model, save_model
-from .compiler.options import PRECISIONS, Options, Shapes
+from .compiler.options import CONV_ALGORITHMS, PRECISIONS, Options, Shapes
 from .ir.errors import UsageError
 
 __all__ = [
@@ -38,6 +38,7 @@ def compile_model(
     shapes: Shapes | None = None,
     max_memory: int | None = None,
     declared_shapes: Literal["check", "ignore"] = "check",
+    conv_algorithm: Literal["auto", "direct"] = "auto",
     verify: bool | None = None,
 ) -> CompiledModel:
     """Compile a model for this machine.
@@ -45,7 +46,7 @@ def compile_model(
     source: a path (.onnx, .xml, .irc), bytes, an onnx.ModelProto or a Model. precision: "f32" (the
     default), or "bf16" (matrix products take bf16 operands). num_threads: None for the CPUs this
     process may use. shapes: fixed sizes by input name. max_memory: bytes for any tensor or arena.
-    verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps the precision
+    conv_algorithm: "direct" keeps 3x3 convolutions from using Winograd's transform. verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps the precision
     and shapes that it was compiled with where none are given here.
     Raises an irc.Error that says what is wrong, where, and what to do.
     """
@@ -53,6 +54,9 @@ def compile_model(
         raise UsageError("unknown precision", got=precision, expected=" or ".join(PRECISIONS))
     if declared_shapes not in ("check", "ignore"):
         raise UsageError("unknown declared_shapes", got=declared_shapes, expected="check or ignore")
+    if conv_algorithm not in CONV_ALGORITHMS:
+        expected = " or ".join(CONV_ALGORITHMS)
+        raise UsageError("unknown conv_algorithm", got=conv_algorithm, expected=expected)
     _require_count("num_threads", num_threads)
     _require_count("max_memory", max_memory)
     if not isinstance(source, Model) and _is_artifact(source):
@@ -68,7 +72,7 @@ def compile_model(
     else:
         model = read_model(source, declared_shapes=declared_shapes)
     checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
-    options = Options(precision=precision or "f32", verify=checked)
+    options = Options(precision=precision or "f32", verify=checked, conv_algorithm=conv_algorithm)
     return CompiledModel(model, options, num_threads, shapes=shapes, max_memory=max_memory)
 
 
