@@ -1,0 +1,56 @@
+"""The commands that docs name, each on a small part of its work: they run, check and report.
+
+Timings are never asserted here. A command that docs name and this table lacks fails a test.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NEEDS_TORCH = {"benchmarks.models"}
+# Module -> a short run of it, and what its report must say.
+SHORT: dict[str, tuple[list[str], str]] = {
+    "benchmarks.gemm": (
+        ["--against", "onnxruntime,openvino", "--work", "13x257x511", "--seconds", "0.1"],
+        r"13x257x511 +1 .*geometric mean of the ratios",
+    ),
+    "benchmarks.coverage": (["--kind", "node", "--only", "gemm"], r"11 of 11"),
+    "benchmarks.interop": (["write", "--only", "test_gemm_d"], r"\d+ of \d+"),
+    "benchmarks.operations": ([], r"MatMul"),
+    "benchmarks.models": (
+        ["--against", "onnxruntime", "--threads", "1", "--only", "mlp-small", "--seconds", "0.1"],
+        r"mlp-small",
+    ),
+}
+
+
+def named_in_docs() -> set[str]:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    return {
+        module
+        for page in pages
+        for module in re.findall(r"python -m ([\w.]+)", page.read_text(encoding="utf-8"))
+    }
+
+
+def test_every_command_of_the_docs_is_here() -> None:
+    assert {m for m in named_in_docs() if m.startswith("benchmarks")} <= set(SHORT)
+
+
+@pytest.mark.parametrize("module", SHORT)
+def test_short_run(module: str) -> None:
+    if module in NEEDS_TORCH and importlib.util.find_spec("torch") is None:
+        pytest.skip("not run: PyTorch (the extra `bench`) is not installed")
+    words, report = SHORT[module]
+    done = subprocess.run(
+        [sys.executable, "-m", module, *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(report, done.stdout, re.S), done.stdout
