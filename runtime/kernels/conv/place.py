@@ -5,52 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....ir.dtype import DType
-from ....ir.specs import Operand, Size
 from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
 from ...codegen.emit import Function, Module
-from ...codegen.values import ELEMENT, I64, PTR, Value, bits_of, integer, is_float, vec
+from ...codegen.values import ELEMENT, Value, bits_of, integer, vec
 from ..convert import from_memory, to_memory
+from ..frame import Frame
 from ..gemm.epilogue import gather, is_short, scatter
 from ..scalar import emit_program
 from ..walk import Part, load_part, part_of, store_part
 
 
-class Context:
-    """The spec (of three spatial axes) and a frame: addresses of extras and out at the tile's
-    first place and channel, then run-time sizes. Functions take the frame, not a dozen values."""
+class Context(Frame):
+    """The spec (of three spatial axes), and the frame of a tile's first place and channel."""
 
     def __init__(self, spec: ConvSpec, target: Target, module: Module, lanes: int) -> None:
-        self.spec, self.target, self.module, self.lanes = spec, target, module, lanes
-        self.acc = ELEMENT[spec.acc.value]
-        self.vector = vec(self.acc, lanes)
-        self.bytes = bits_of(self.acc) // 8
-        self.walked: tuple[Operand, ...] = (*spec.extras, spec.out)
+        super().__init__(spec, target, module, lanes)
+        self.spec = spec
         self.short = is_short(spec.epilogue)
-
-    @property
-    def frame_bytes(self) -> int:
-        return 8 * (len(self.walked) + self.spec.dim_args)
-
-    def set_base(self, f: Function, frame: Value, index: int, pointer: Value) -> None:
-        f.store(pointer, f.offset(frame, 8 * index))
-
-    def set_dim(self, f: Function, frame: Value, index: int, value: Value) -> None:
-        f.store(value, f.offset(frame, 8 * (len(self.walked) + index)))
-
-    def size(self, f: Function, frame: Value, size: Size) -> Value:
-        if isinstance(size, int):
-            return integer(size)
-        return f.load(I64, f.offset(frame, 8 * (len(self.walked) + size.index)))
-
-    def widen(self, f: Function, value: Value, dtype: DType) -> Value:
-        """A value of an operand's type as the accumulator's type."""
-        return f.cast(value, self.acc, signed_=dtype.is_signed)
-
-    def multiply_add(self, f: Function, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c; integers wrap."""
-        return f.fma(a, b, c) if is_float(self.acc) else f.add(f.mul(a, b), c)
 
     def parts(self, f: Function, channels: int) -> list[Part | None]:
         """The vectors that hold so many channels, the last one perhaps in part."""
@@ -76,7 +48,7 @@ class Epilogue:
 
     def __init__(self, g: Context, f: Function, frame: Value) -> None:
         self.g, self.f = g, f
-        self.bases = [f.load(PTR, f.offset(frame, 8 * i)) for i in range(len(g.walked))]
+        self.bases = [g.base(f, frame, i) for i in range(len(g.walked))]
         self.steps = [[g.size(f, frame, o.strides[axis]) for axis in (1, 3, 4)] for o in g.walked]
         self._shared: dict[tuple[int, int], Value] = {}
 

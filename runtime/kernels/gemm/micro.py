@@ -2,31 +2,25 @@
 
 One generator serves every element type and instruction set: a tile is `rows * vectors` variables
 that LLVM keeps in registers, and per step of K one load per vector of B, one broadcast per row of
-A, and one multiply-add for each pair. What differs between machines is data (Tiling, Target,
-`_UNITS`).
+A, and one multiply-add for each pair. What differs between machines is data (Tiling, Target, the
+units of frame.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from ....ir.dtype import DType
 from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
 from ...codegen.emit import Function, Module, Variable
-from ...codegen.values import BF16, ELEMENT, I1, I64, PTR, Value, bits_of, integer, is_float, vec
+from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
+from ..frame import Frame
 from ..walk import load_part, part_of
 from . import rounding
 from .epilogue import finish_registers
 from .tiling import Tiling
-
-# Units that multiply cells of `kr` values and add the products to one lane: intrinsic and the type
-# of its factors, by (type of the factors, accumulators per register).
-_UNITS: Final[dict[tuple[DType, int], tuple[str, str]]] = {
-    (DType.bf16, 16): ("llvm.x86.avx512bf16.dpbf16ps.512", vec(BF16, 32)),
-}
 
 
 @dataclass(frozen=True)
@@ -53,64 +47,22 @@ class Access:
     step: Size
 
 
-class Context:
-    """What all parts of one kernel share: the spec, its tiling, and the frame.
-
-    The frame is a record on the stack with the addresses of extras and out for the matrix at hand,
-    and with the run-time sizes: functions take it instead of a dozen arguments.
-    """
+class Context(Frame):
+    """What all parts of one kernel share: the spec, its tiling, and the frame of a matrix."""
 
     def __init__(self, spec: GemmSpec, target: Target, module: Module, tiling: Tiling) -> None:
-        self.spec, self.target, self.module, self.tiling = spec, target, module, tiling
-        self.acc = ELEMENT[spec.acc.value]
-        self.vector = vec(self.acc, tiling.lanes)
-        self.bytes = bits_of(self.acc) // 8
+        super().__init__(spec, target, module, tiling.lanes)
+        self.spec, self.tiling = spec, tiling
         self.align = tiling.lanes * self.bytes
-        assert spec.factors is not None or tiling.kr == 1
-        self.unit = _UNITS[spec.factors, tiling.lanes] if spec.factors and tiling.kr > 1 else None
+        self.choose_unit(spec.factors, tiling.kr)
         # The type of packed copies.
         self.cell = DType.i32 if self.unit else spec.acc
-        self.walked = (*spec.extras, spec.out)
         self._tiles: dict[Shape, Function] = {}
-
-    # -- the frame ----------------------------------------------------------------------------
-
-    @property
-    def frame_bytes(self) -> int:
-        return 8 * (len(self.walked) + self.spec.dim_args)
-
-    def set_base(self, f: Function, frame: Value, index: int, pointer: Value) -> None:
-        f.store(pointer, f.offset(frame, 8 * index))
-
-    def base(self, f: Function, frame: Value, index: int) -> Value:
-        """The address of element (0, 0) of extra `index` (out comes last) in this matrix."""
-        return f.load(PTR, f.offset(frame, 8 * index))
-
-    def set_dim(self, f: Function, frame: Value, index: int, value: Value) -> None:
-        f.store(value, f.offset(frame, 8 * (len(self.walked) + index)))
-
-    def size(self, f: Function, frame: Value, size: Size) -> Value:
-        if isinstance(size, int):
-            return integer(size)
-        return f.load(I64, f.offset(frame, 8 * (len(self.walked) + size.index)))
-
-    # -- arithmetic ---------------------------------------------------------------------------
-
-    def widen(self, f: Function, value: Value, dtype: DType) -> Value:
-        """What a tile loads, as it multiplies it: of the accumulator's type, or cells."""
-        return value if self.unit else f.cast(value, self.acc, signed_=dtype.is_signed)
 
     def factor(self, f: Function, value: Value, dtype: DType) -> Value:
         """A value of an operand's type as a factor of the accumulator's type."""
         wide = f.cast(value, self.acc, signed_=dtype.is_signed)
         return wide if self.spec.factors is None else rounding.rounded(f, wide)
-
-    def multiply_add(self, f: Function, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c; integers wrap. Of cells: the sum of their products, + c."""
-        if self.unit:
-            name, factors = self.unit
-            return f.call(name, self.vector, c, f.bitcast(a, factors), f.bitcast(b, factors))
-        return f.fma(a, b, c) if is_float(self.acc) else f.add(f.mul(a, b), c)
 
     # -- operands as tiles see them -----------------------------------------------------------
 
