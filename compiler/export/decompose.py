@@ -31,6 +31,7 @@ from .bodies import with_bodies
 from .build import Build
 from .completion import completed_inputs, completed_op
 from .programs import expand_activation, expand_program
+from .quantized import expand_dequantize, expand_integer_product
 
 Expansion = Callable[[Build, Node, Sequence[Value | None]], list[Value]]
 
@@ -181,4 +182,6 @@ EXPANSIONS: dict[str, Expansion] = {
     "Group": _group,
     "LayerNorm": _layer_norm,
     "RMSNorm": _rms_norm,
+    "Dequantize": expand_dequantize,
+    **dict.fromkeys(("MatMulInteger", "ConvInteger", "GroupConvInteger"), expand_integer_product),
 }

@@ -49,7 +49,9 @@ def _checked(data: Fact, filters: Fact, extra: int) -> tuple[DType, Shape | None
 
 
 @dataclass(frozen=True)
-class _Convolution(Op):
+class Convolving(Op):
+    """Base: windows of the data times filters, summed."""
+
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("filters"))
     grouped: ClassVar[bool] = False
     strides: tuple[int, ...] = ()
@@ -99,14 +101,14 @@ class _Convolution(Op):
 
 
 @dataclass(frozen=True)
-class Convolution(_Convolution):
+class Convolution(Convolving):
     """data [N, C, spatial...], filters [O, C, kernel...]."""
 
     kind: ClassVar[str] = "Convolution"
 
 
 @dataclass(frozen=True)
-class GroupConvolution(_Convolution):
+class GroupConvolution(Convolving):
     """data [N, G*C, spatial...], filters [G, O, C, kernel...]."""
 
     kind: ClassVar[str] = "GroupConvolution"
