@@ -50,33 +50,72 @@ def onnxruntime_peer(model: bytes | str, inputs: Mapping[str, np.ndarray], threa
 
 
 def openvino_peer(
-    model: bytes | str, inputs: Mapping[str, np.ndarray], threads: int, precision: str = "f32"
+    model: bytes | str,
+    inputs: Mapping[str, np.ndarray],
+    threads: int,
+    precision: str = "f32",
+    *,
+    name: str = "openvino",
 ) -> Peer:
+    """OpenVINO in one precision; `precision` "" leaves that choice, and its others, to it."""
     import openvino as ov
 
     core = ov.Core()
-    config = {
-        "INFERENCE_PRECISION_HINT": precision,
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": 1,
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
-    }
+    config: dict[str, object] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
+    if precision:
+        config["INFERENCE_PRECISION_HINT"] = precision
+        config["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = "0"
     read = core.read_model(model) if isinstance(model, str) else core.read_model(model, b"")
     compiled = core.compile_model(read, "CPU", config)
     request = compiled.create_infer_request()
     kept = {k: np.ascontiguousarray(v) for k, v in inputs.items()}  # tensors share this memory
-    for name, value in kept.items():
-        request.set_tensor(name, ov.Tensor(value, shared_memory=True))
+    for port, value in kept.items():
+        request.set_tensor(port, ov.Tensor(value, shared_memory=True))
     request.infer()
     count = len(compiled.outputs)
 
     def outputs() -> list[np.ndarray]:
         return [np.array(kept and request.get_output_tensor(i).data) for i in range(count)]
 
-    return Peer("openvino", request.infer, outputs)
+    return Peer(name, request.infer, outputs)
+
+
+def openvino_defaults(
+    model: bytes | str, inputs: Mapping[str, np.ndarray], threads: int, precision: str = ""
+) -> Peer:
+    """OpenVINO as it comes: it may compute in another precision than it was given."""
+    return openvino_peer(model, inputs, threads, "", name="openvino defaults")
+
+
+def numpy_layer(
+    inputs: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray], threads: int
+) -> Peer:
+    """NumPy's product of a with b, and with bias c and ReLU where there is a c, into one array."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ModuleNotFoundError:
+        raise SystemExit(
+            "timing NumPy needs threadpoolctl: pip install 'irc-compiler[bench]'"
+        ) from None
+
+    threadpool_limits(threads)
+    given = {**inputs, **weights}
+    a, b, c = given["a"], given["b"], given.get("c")
+    if a.ndim > 2 and a.shape[-1] != b.shape[-2]:
+        b = b.swapaxes(1, 2)
+    out = np.matmul(a, b)
+
+    def run() -> None:
+        np.matmul(a, b, out=out)
+        if c is not None:
+            np.add(out, c, out=out)
+            np.maximum(out, 0, out=out)
+
+    return Peer("numpy", run, lambda: [out.copy()])
 
 
 PEERS: dict[str, Callable[..., Peer]] = {
     "onnxruntime": onnxruntime_peer,
     "openvino": openvino_peer,
+    "openvino defaults": openvino_defaults,
 }
