@@ -19,6 +19,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-goldens", action="store_true", help="write golden texts instead of comparing them"
     )
+    parser.addoption(
+        "--exhaustive", action="store_true", help="every combination of a kernel's cases (hours)"
+    )
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def lay_out(array: np.ndarray, layout: str) -> tuple[np.ndarray, tuple[int, ...]
         s = strides_of(memory.shape)
         return memory, (*s[:-2], s[-1], s[-2])
     if layout == "gaps":
-        memory = np.zeros((*array.shape[:-1], max(1, 2 * array.shape[-1] - 1)), array.dtype)
+        memory = np.zeros((*array.shape[:-1], max(0, 2 * array.shape[-1] - 1)), array.dtype)
         memory[..., ::2] = array
         s = strides_of(memory.shape)
         return memory, (*s[:-1], 2)

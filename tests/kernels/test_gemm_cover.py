@@ -1,0 +1,166 @@
+"""alpha * A B + beta * C over all that a kernel's code depends on, small integers bit for bit.
+
+Every pair of choices meets in a run of CI; `--exhaustive` crosses them (hours). The oracle is
+NumPy's exact sum, rounded once. Operands lie against protected pages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from harness import ISAS, compile_spec, run, target_of
+from irc.ir.dtype import DType
+from irc.ir.ops import Gemm
+from irc.ir.scalar import Builder
+from irc.ir.specs import Operand
+from irc.ir.tiles import accumulator, panel_width
+from irc.runtime.kernels.gemm.tiling import tile_rows
+from products import Case, extract, integers, make
+
+# What is a float is also multiplied as bf16 factors, where its type is f32.
+TYPES: dict[str, tuple[DType, DType | None]] = {
+    **{t.name: (t, None) for t in (DType.f32, DType.f64, DType.f16, DType.bf16)},
+    **{t.name: (t, None) for t in (DType.i32, DType.u32, DType.i64, DType.u64)},
+    "f32 as bf16": (DType.f32, DType.bf16),
+}
+SIZES = ["0", "1", "tile-1", "tile", "tile+1", "prime"]
+FACTORS = [0.0, -0.0, 1.0, -0.5, 0.25]
+# Broken factors of integers are computed in f64, by another kernel: whole ones stand in for them.
+WHOLE = {-0.5: 3.0, 0.25: 2.0}
+AXES: dict[str, list] = {
+    "type": list(TYPES),
+    "m": SIZES,
+    "k": SIZES,
+    "n": SIZES,
+    "a": ["rows", "columns", "gaps"],
+    "b": ["packed", "rows", "columns", "gaps"],
+    "out": ["rows", "columns", "gaps"],
+    "alpha": FACTORS,
+    "beta": FACTORS,
+    "dynamic": ["", "m", "mnkabc"],
+    "workers": [1, 2, 3, 4],
+    "at": ["start", "end"],
+}
+Choice = dict[str, object]
+
+
+def pairwise(seed: int) -> list[Choice]:
+    """Choices in which every two values of two axes meet: greedy, of 20 random candidates each the
+    one that covers most of what is missing."""
+    rng = random.Random(seed)
+    names = list(AXES)
+    missing = {
+        (p, i, q, j)
+        for p, q in itertools.combinations(range(len(names)), 2)
+        for i in range(len(AXES[names[p]]))
+        for j in range(len(AXES[names[q]]))
+    }
+    found: list[Choice] = []
+
+    def covered(row: list[int]) -> set[tuple[int, int, int, int]]:
+        pairs = itertools.combinations(range(len(row)), 2)
+        return {(p, row[p], q, row[q]) for p, q in pairs} & missing
+
+    while missing:
+        p, i, q, j = min(missing)
+        rows = [[rng.randrange(len(AXES[n])) for n in names] for _ in range(20)]
+        for row in rows:
+            row[p], row[q] = i, j
+        best = max(rows, key=lambda row: len(covered(row)))
+        missing -= covered(best)
+        found.append({n: AXES[n][best[x]] for x, n in enumerate(names)})
+    return found
+
+
+def everything() -> Iterator[Choice]:
+    """Every size in every layout and kind of kernel, and all factors in every layout. What is not
+    crossed takes its values in turn."""
+    sizes, layouts = ("m", "k", "n"), ("a", "b", "out", "dynamic")
+    for crossed in ((*sizes, *layouts), (*layouts, "alpha", "beta", "workers")):
+        rest = [name for name in AXES if name not in crossed]
+        turns = {name: itertools.cycle(AXES[name]) for name in rest}
+        for values in itertools.product(*(AXES[name] for name in crossed)):
+            others = {name: next(turn) for name, turn in turns.items()}
+            yield dict(zip(crossed, values, strict=True)) | others
+
+
+def size(name: object, tile: int) -> int:
+    return {"0": 0, "1": 1, "tile-1": max(1, tile - 1), "tile": tile, "tile+1": tile + 1}.get(
+        str(name), 37
+    )
+
+
+def check(isa: str, choice: Choice) -> None:
+    dtype, factors = TYPES[str(choice["type"])]
+    acc, target = accumulator(dtype), target_of(isa)
+    width = panel_width(target, acc.bits)
+    tall = tile_rows(target, max(1, width // target.lanes(acc.bits)))
+    alpha, beta = (float(str(choice[name])) for name in ("alpha", "beta"))
+    if dtype.is_int:
+        alpha, beta = WHOLE.get(alpha, alpha), WHOLE.get(beta, beta)
+    op = Gemm(alpha=alpha, beta=beta)
+    layouts = {n: str(choice[n]) for n in ("a", "b", "out", "dynamic")}
+    case = Case(
+        size(choice["m"], tall), size(choice["k"], 16), size(choice["n"], width),
+        dtype=dtype, factors=factors, seed=3, **layouts,
+    )  # fmt: skip
+    spec, inputs, dims, out_memory, expected = make(case, isa)
+    with_c = op.beta != 0
+    b = Builder()
+    args = [b.input(0, acc)] + ([b.input(1, dtype)] if with_c else [])
+    (ref,) = b.inline(op.epilogue(dtype, acc, with_c=with_c), *args)
+    c = integers(np.random.default_rng(4), expected.shape, dtype)
+    strides = (max(1, case.n), 1)
+    extras = (Operand(dtype, strides),) if with_c else ()
+    spec = dataclasses.replace(spec, epilogue=b.finish(ref), extras=extras)
+    found = run(
+        spec, [*inputs, *([c] if with_c else [])], [out_memory.shape], isa=isa, dims=dims,
+        workers=int(str(choice["workers"])), at=str(choice["at"]),
+    )  # fmt: skip
+    assert found.status == 0
+    wanted = exact(case, op, c)
+    np.testing.assert_array_equal(
+        extract(found.outs[0], case.out, wanted.shape), wanted, err_msg=str(choice)
+    )
+
+
+def exact(case: Case, op: Gemm, c: np.ndarray) -> np.ndarray:
+    """What NumPy says of the same operands: integers wrap, floats are exact in f64."""
+    rng = np.random.default_rng(case.seed)
+    a = integers(rng, (case.m, case.k), case.dtype)
+    b = integers(rng, (case.k, case.n), case.dtype)
+    wide = case.dtype.numpy if case.dtype.is_int else np.dtype(np.float64)
+    alpha, beta = (np.asarray(x).astype(wide) for x in (op.alpha, op.beta))
+    total = alpha * np.matmul(a.astype(wide), b.astype(wide)) + beta * c.astype(wide)
+    return total.astype(case.dtype.numpy)
+
+
+COVER = functools.cache(pairwise)
+
+
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_pair_of_choices(isa: str, part: int) -> None:
+    for choice in COVER(ISAS.index(isa))[part::8]:
+        check(isa, choice)
+
+
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_combination(isa: str, type_: str, request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--exhaustive"):
+        pytest.skip("not run: every combination takes hours (--exhaustive)")
+    count = 0
+    for choice in everything():
+        check(isa, choice | {"type": type_})
+        count += 1
+        if count % 500 == 0:
+            compile_spec.cache_clear()
+    print(f"{isa}, {type_}: {count} products")
+    assert count == 6**3 * 3 * 4 * 3 * 3 + 3 * 4 * 3 * 3 * 5 * 5 * 4
