@@ -279,10 +279,12 @@ def _terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:
     found: list[tuple[list[Size], list[Size], Size]] = []
     for n, (walk, operand) in enumerate(zip(walks(spec), spec.operands(), strict=True)):
         size, stride = list(walk), list(operand.strides)
-        if isinstance(spec, GemmSpec) and n == 1 and spec.packed is not None:
-            if not isinstance(spec.k, int) or not isinstance(spec.n, int):
+        packed = spec.panelled().get(n) if isinstance(spec, GemmSpec) else None
+        if packed is not None:
+            layout, rows, columns = packed
+            if not isinstance(rows, int) or not isinstance(columns, int):
                 raise VerificationError("a packed operand's sizes are not fixed")
-            block = packed_size(spec.k, spec.n, spec.packed.nr, spec.packed.kr)
+            block = packed_size(rows, columns, layout.nr, layout.kr)
             size, stride = [*size[:-2], block], [*stride[:-2], 1]
         found.append((size, stride, operand.offset))
     return found

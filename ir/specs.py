@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, cast
 
 from .dtype import DType
+from .errors import VerificationError
 
 
 @dataclass(frozen=True, order=True)
@@ -113,11 +114,31 @@ class PackedB:
     shape, type, precision and Target, never on M or the threads, so a weight is packed once.
 
     kr: rows that are interleaved: element (k, n) of a panel lies at (k // kr * nr + n) * kr + k %
-    kr, and K is padded with zeros to a multiple of kr. Units that multiply pairs want 2.
+    kr, and K is padded with zeros to a multiple of kr. Units that multiply pairs want 2. Elements
+    of 4 bits lie two to a byte, the first in the lower half.
     """
 
     nr: int
     kr: int = 1
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A right operand of small integers q, which stands for floats that are expanded as they are
+    multiplied: b[k, n] = (q[k, n] - zero[k // group, n]) * scale[k // group, n], computed in f32
+    and rounded once to the scale's type.
+
+    scale and zero walk (batch..., ceil(K / group), n) and are packed with panels as wide as q's
+    (kr 1); zeros are u8 or i8. A zero that is a number serves all of q.
+    """
+
+    group: int
+    scale: Operand
+    zero: Operand | int = 0
+
+    def __post_init__(self) -> None:
+        if self.group < 1:
+            raise VerificationError("a group of compressed weights is empty", got=self.group)
 
 
 @dataclass(frozen=True)
@@ -127,7 +148,8 @@ class GemmSpec(Spec):
     Operands walk (batch..., m, k), (batch..., k, n), and (batch..., m, n) for extras and out. Any
     stride is allowed. The right operand's last two strides are ignored where `packed` is set.
     The sum is accumulated in `acc`; input 0 of `epilogue` is the accumulator, input 1 + i is
-    extra i. Order over K: docs/numerics.md. Buffers: a, b, extras..., out.
+    extra i. Order over K: docs/numerics.md. Buffers: a, b, extras..., out; a compressed right
+    operand's scales and zeros stand before out.
 
     factors: bf16 rounds every element of a and b to bf16 before it is multiplied (nearest even,
     denormals become zeros; acc is f32); a packed right operand is stored in it. None: as they are.
@@ -147,9 +169,36 @@ class GemmSpec(Spec):
     epilogue: Program
     extras: tuple[Operand, ...] = ()
     factors: DType | None = None
+    compressed: Compressed | None = None
+
+    def __post_init__(self) -> None:
+        fixed = self.packed is not None and isinstance(self.k, int) and isinstance(self.n, int)
+        if self.compressed is not None and not fixed:
+            raise VerificationError("compressed weights are no packed constant")
 
     def operands(self) -> tuple[Operand, ...]:
-        return (self.a, self.b, *self.extras, self.out)
+        return (self.a, self.b, *self.extras, *self.scaling(), self.out)
+
+    def scaling(self) -> tuple[Operand, ...]:
+        """The scales, and zeros, of a compressed right operand."""
+        c = self.compressed
+        if c is None:
+            return ()
+        return (c.scale, c.zero) if isinstance(c.zero, Operand) else (c.scale,)
+
+    def groups(self) -> int:
+        """Groups of K that a compressed right operand has."""
+        assert self.compressed is not None and isinstance(self.k, int)
+        return -(-self.k // self.compressed.group)
+
+    def panelled(self) -> dict[int, tuple[PackedB, Size, Size]]:
+        """Layout, K and N of the operands (by number) that are packed constants."""
+        if self.packed is None:
+            return {}
+        found: dict[int, tuple[PackedB, Size, Size]] = {1: (self.packed, self.k, self.n)}
+        for i, _ in enumerate(self.scaling()):
+            found[2 + len(self.extras) + i] = PackedB(self.packed.nr), self.groups(), self.n
+        return found
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,10 @@ def cell_depth(target: Target, factors: DType | None) -> int:
     return 2 if feature is not None and target.has(feature) else 1
 
 
+# Types of compressed weights.
+COMPRESSED: Final = (DType.u4, DType.i4, DType.u8, DType.i8)
+
+
 def accumulator(dtype: DType) -> DType:
     """The type that products of `dtype` operands accumulate in: f32 for f16 and bf16, 32 bits for
     narrower integers, else the type itself."""
@@ -64,6 +68,16 @@ def packed_layout(
     if n <= 1 or k < 0:
         return None
     return PackedB(panel_width(target, accumulator(dtype).bits), cell_depth(target, factors))
+
+
+def compressed_layout(k: int, n: int, dtype: DType, group: int, target: Target) -> PackedB | None:
+    """How a constant K x N of 4 or 8-bit integers that kernels expand is laid out; None where no
+    kernel does. A cell is 32 bits deep along K, so that lanes of f32 each expand their own column,
+    and lies in one group."""
+    kr = 32 // max(1, dtype.bits)
+    if n <= 1 or k < 1 or dtype not in COMPRESSED or (group < k and group % kr):
+        return None
+    return PackedB(panel_width(target, DType.f32.bits), kr)
 
 
 def packed_size(k: int, n: int, nr: int, kr: int = 1) -> int:

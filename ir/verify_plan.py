@@ -51,7 +51,8 @@ Walk = tuple[Size, ...]
 
 def _gemm(s: GemmSpec) -> list[Walk]:
     out = (*s.batch, s.m, s.n)
-    return [(*s.batch, s.m, s.k), (*s.batch, s.k, s.n), *[out] * (len(s.extras) + 1)]
+    scaling = [(*s.batch, s.groups(), s.n) for _ in s.scaling()]
+    return [(*s.batch, s.m, s.k), (*s.batch, s.k, s.n), *[out] * len(s.extras), *scaling, out]
 
 
 def _reduce(s: ReduceSpec) -> list[Walk]:
@@ -157,6 +158,10 @@ def _verify_constant(c: Constant) -> None:
     if c.rounds and (c.dtype is not DType.bf16 or not isinstance(c.layout, PackedB)):
         raise _broken("a constant rounds to a type that none is packed in", "constants", c.dtype)
     if c.layout is not None:
+        if c.dtype.bits < 8 and not (isinstance(c.layout, PackedB) and 8 // c.dtype.bits == 2):
+            raise _broken("a constant of less than a byte is packed", "constants", c.dtype)
+        if c.dtype.bits < 8 and c.layout.kr % 2:
+            raise _broken("halves of bytes are packed singly", "constants", c.layout.kr)
         panels(c.shape, c.layout, c.transposed)
 
 
@@ -281,8 +286,11 @@ def _verify_kernel(
             got = f"operand {n} is {operand.dtype}, buffer {b} {buffer.dtype}"
             raise _broken("operand and buffer differ in element type", where, got)
         layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None
-        panelled = isinstance(spec, GemmSpec | ConvSpec | RecurrentSpec)
-        wanted = spec.packed if n == 1 and panelled else None
+        wanted, product = None, ()
+        if isinstance(spec, GemmSpec):
+            wanted, *product = spec.panelled().get(n, (None,))
+        elif isinstance(spec, ConvSpec | RecurrentSpec) and n == 1:
+            wanted = spec.packed
         # Filters of one place are panels of a plain matrix.
         point = isinstance(wanted, PackedB) and wanted.kr == 1 and layout == PackedConv(wanted.nr)
         if layout != wanted and not point:
@@ -290,8 +298,8 @@ def _verify_kernel(
         if layout is not None:
             made = constants[buffer.index]
             found = panels(made.shape, layout, made.transposed)
-            if isinstance(spec, GemmSpec) and (spec.k, spec.n) != found[1:]:
-                raise _broken("a packed constant has other sizes", where, (spec.k, spec.n))
+            if isinstance(spec, GemmSpec) and tuple(product) != found[1:]:
+                raise _broken("a packed constant has other sizes", where, product)
             if isinstance(spec, ConvSpec | RecurrentSpec) and spec.matrices != found:
                 raise _broken("a packed constant has other sizes", where, spec.matrices)
     count = spec.output_count()
@@ -327,7 +335,7 @@ def is_pointwise(spec: Spec, reader: int) -> bool:
     Then it reads that element before it writes it, and no other worker reads it.
     """
     if isinstance(spec, GemmSpec):
-        return reader >= 2
+        return 2 <= reader < 2 + len(spec.extras)
     return isinstance(spec, ElementwiseSpec | SoftmaxSpec | NormSpec)
 
 

@@ -17,6 +17,7 @@ from .errors import VerificationError
 from .scalar import Builder
 from .specs import (
     SCALAR_OPS,
+    Compressed,
     ElementwiseSpec,
     GatherSpec,
     GemmSpec,
@@ -33,7 +34,7 @@ from .specs_conv import ConvSpec, PoolSpec, Window
 from .specs_iota import IotaSpec
 from .specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
 from .target import Target
-from .tiles import cell_depth, panel_width
+from .tiles import cell_depth, compressed_layout, panel_width
 from .types import MAX_RANK
 from .verify_plan import walks
 
@@ -63,6 +64,9 @@ def _elementwise(s: ElementwiseSpec, _: Target, where: str) -> None:
 
 
 def _gemm(s: GemmSpec, target: Target, where: str) -> None:
+    if s.compressed is not None:
+        _compressed(s, s.compressed, target, where)
+        return
     if s.packed is not None and s.packed.nr != (nr := panel_width(target, s.acc.bits)):
         raise _broken("packed panels have another width", where, s.packed.nr, nr)
     if s.packed is not None and s.packed.kr != (kr := cell_depth(target, s.factors)):
@@ -70,6 +74,31 @@ def _gemm(s: GemmSpec, target: Target, where: str) -> None:
     _factors([s.a, s.b], s.acc, where)
     if s.factors is not None:
         _rounded(s, where)
+    results = verify_program(s.epilogue, [s.acc, *_types(s.extras)], where)
+    _stored(results, [s.out.dtype], where)
+
+
+def _compressed(s: GemmSpec, c: Compressed, target: Target, where: str) -> None:
+    """Integers of at most 8 bits in the panels that kernels expand; sums of f32."""
+    assert isinstance(s.k, int) and isinstance(s.n, int)
+    layout = compressed_layout(s.k, s.n, s.b.dtype, c.group, target)
+    if layout is None or s.packed != layout:
+        raise _broken("compressed weights have another layout", where, s.packed, layout)
+    for o in (s.b, *s.scaling()):
+        if any(o.strides) or o.offset != 0:
+            raise _broken("compressed weights are no single matrix", where, o.strides, 0)
+    if c.scale.dtype not in (DType.f32, DType.f16, DType.bf16):
+        raise _broken("scales of another type", where, c.scale.dtype, "f32, f16 or bf16")
+    if isinstance(c.zero, Operand):
+        if c.zero.dtype not in (DType.u8, DType.i8):
+            raise _broken("zeros of another type", where, c.zero.dtype, "u8 or i8")
+    elif not -256 < c.zero < 256:
+        raise _broken("a zero that is no value of the weights", where, c.zero, "-255..255")
+    if s.acc is not DType.f32 or s.factors not in (None, DType.bf16):
+        raise _broken("compressed weights are multiplied as f32", where, s.acc, DType.f32)
+    _factors([s.a], s.acc, where)
+    if s.factors is not None and s.a.dtype is DType.f16:
+        raise _broken("a product's types do not fit", where, s.a.dtype, "bf16 or f32")
     results = verify_program(s.epilogue, [s.acc, *_types(s.extras)], where)
     _stored(results, [s.out.dtype], where)
 

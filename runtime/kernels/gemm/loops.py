@@ -24,8 +24,9 @@ from ..contract import Kernel
 from ..walk import Space, coalesce
 from .dot import ROWS, dot_function
 from .epilogue import finish_function
+from .expand import expand_panels, right_function, walked_type
 from .micro import Context, Shape
-from .packing import pack_a_function, pack_b_function
+from .packing import pack_a_function
 from .shares import Bounds, split
 from .tiling import choose
 
@@ -39,7 +40,8 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     tiling = choose(spec, target)
     g = Context(spec, target, module, tiling)
     out = INPLACE if spec.extras else WRITE
-    buffers = [READ, READ, *[READ_SHARED] * len(spec.extras), out]
+    others = [*[READ_SHARED] * len(spec.extras), *[READ] * len(spec.scaling())]
+    buffers = [READ, READ, *others, out]
     entry = open_kernel(module, symbol, buffers, spec.dim_args)
     loops = Loops(g, entry)
     f = entry.function
@@ -81,7 +83,7 @@ class Loops:
         self.space: Space = coalesce(spec.batch, [o.strides[:rank] for o in operands])
         self.scratch = 0
         self.pointers = [
-            f.at(p, self.size(o.offset), ELEMENT[o.dtype.value])
+            f.at(p, self.size(o.offset), walked_type(o))
             for p, o in zip(entry.buffers, operands, strict=True)
         ]
 
@@ -118,10 +120,10 @@ class Loops:
                 for at, s in zip(offsets, self.space.strides, strict=True)
             ]
         places = [
-            f.at(p, at, ELEMENT[o.dtype.value])
+            f.at(p, at, walked_type(o))
             for p, at, o in zip(self.pointers, offsets, g.spec.operands(), strict=True)
         ]
-        for i, place in enumerate(places[2:]):
+        for i, place in enumerate([*places[2 : 2 + len(g.spec.extras)], places[-1]]):
             g.set_base(f, self.frame, i, place)
         return places[0], places[1]
 
@@ -157,7 +159,7 @@ class Loops:
         counts = (self.product(self.space.axes), count, panels)
         mine = split(f, counts, self.entry, t.mr, t.nr * g.bytes)
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
-        pack_b = pack_b_function(g) if t.pack_b else None
+        pack_b = right_function(g) if t.pack_b else None
         finish = finish_function(g, t.lanes, t.panels * t.nr) if t.buffered else None
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*mine.batch, unroll=1) as index:
@@ -249,9 +251,11 @@ class Loops:
     def pack_b(
         self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value
     ) -> None:
-        """Copy some panels of B, from step k0 on."""
+        """Copy some panels of B, or expand them, from step k0 on."""
         f, g, t = self.f, self.g, self.g.tiling
         k0, depth = self.values(k0, depth)
+        if g.spec.compressed:
+            return expand_panels(g, f, pack, self.pointers, to, js, (k0, depth))
         row, column = (self.size(s) for s in g.spec.b.strides[-2:])
         with f.range(*js, unroll=1) as j:
             n = f.mul(j, t.nr)

@@ -78,7 +78,7 @@ class Context(Frame):
 
     def b_access(self) -> Access:
         t, spec = self.tiling, self.spec
-        if spec.packed:
+        if spec.packed and not t.pack_b:
             assert isinstance(spec.k, int)
             stored = self.cell if self.unit else spec.b.dtype
             return Access(stored, -(-spec.k // t.kr) * t.nr, t.nr)

@@ -47,17 +47,23 @@ def pack(array: Array, constant: Constant, *, threads: int | None = None) -> Arr
     matrices = as_matrices(array, constant)
     k, n = matrices.shape[-2:]
     size, across = packed_size(k, n, nr, kr), -(-n // nr)
-    dtype = constant.dtype.numpy
+    halves = constant.dtype.bits == 4
+    dtype = np.dtype(np.uint8) if halves else constant.dtype.numpy
+    if halves:
+        size //= 2
     memory = np.empty(len(matrices) * size * dtype.itemsize + 64, np.uint8)
     start = -memory.ctypes.data % 64
     flat = memory[start : start + len(matrices) * size * dtype.itemsize].view(dtype)
-    out = flat.reshape(len(matrices), across, -(-k // kr), nr, kr)
+    out = flat.reshape(len(matrices), across, -(-k // kr), nr, kr // 2 if halves else kr)
 
     def one(job: tuple[int, int]) -> None:
         b, j = job
         columns = matrices[b, :, j * nr : (j + 1) * nr]
         columns = round_array(columns) if constant.rounds else columns
         wide = columns.shape[1]
+        if halves:
+            out[b, j] = _in_halves(columns, nr, kr)
+            return
         for i in range(kr):
             rows = columns[i::kr]
             out[b, j, : len(rows), :wide, i] = rows
@@ -67,6 +73,15 @@ def pack(array: Array, constant: Constant, *, threads: int | None = None) -> Arr
     jobs = [(b, j) for b in range(len(matrices)) for j in range(across)]
     _for_each(jobs, one, out.nbytes, threads)
     return flat
+
+
+def _in_halves(columns: Array, nr: int, kr: int) -> Array:
+    """Columns of 4-bit integers as cells [K / kr, nr, kr / 2] of bytes, padded with zeros."""
+    k, wide = columns.shape
+    codes = np.zeros((-(-k // kr) * kr, nr), np.uint8)
+    codes[:k, :wide] = columns.view(np.uint8) & 15
+    pairs = codes.reshape(-1, kr // 2, 2, nr)
+    return (pairs[:, :, 0] | pairs[:, :, 1] << 4).swapaxes(1, 2)
 
 
 def as_matrices(array: Array, constant: Constant) -> Array:
@@ -146,7 +161,7 @@ def pack_a_function(g: Context) -> Function:
                 places = [f.at(p["source"], f.add(f.mul(k, step), s), element) for k in ks]
                 xs = [load_part(f, vec(element, t.lanes), x, part) for x in places]
                 to = f.at(p["to"], f.add(f.mul(cell, t.a_row), s), g.acc)
-                f.store(_cells_of_rows(g, f, xs, a.dtype), to, g.align)
+                f.store(cells_of_rows(g, f, xs, a.dtype), to, g.align)
 
         _each_cell(g, f, p["k"], place_rows, unroll=4)
         return f
@@ -200,7 +215,7 @@ def _each_cell(
             write(whole, [f.mul(whole, kr)])
 
 
-def _cells_of_rows(g: Context, f: Function, rows: Sequence[Value], dtype: DType) -> Value:
+def cells_of_rows(g: Context, f: Function, rows: Sequence[Value], dtype: DType) -> Value:
     """The cells that one or `kr` vectors make, each lane with the one behind it."""
     if not g.unit:
         return g.factor(f, rows[0], dtype)
@@ -246,7 +261,7 @@ def pack_b_function(g: Context) -> Function:
                 else:
                     xs.append(gather(f, element, t.lanes, place, column, part))
             to = f.at(p["to"], f.add(f.mul(cell, t.nr), c), g.acc)
-            f.store(_cells_of_rows(g, f, xs, b.dtype), to, g.align)
+            f.store(cells_of_rows(g, f, xs, b.dtype), to, g.align)
 
     with f.if_(f.icmp("sge", p["cols"], t.nr)) as branch:
         unroll = 4 if column.known == 1 else 1

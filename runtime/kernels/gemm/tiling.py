@@ -89,9 +89,12 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
     mr, guarded, kr = heights[0], not isinstance(spec.m, int), cell_depth(target, spec.factors)
     panels = _panels(spec, target, mr, vectors, nr)
     cells = -(-spec.k // kr) if isinstance(spec.k, int) else None
-    kc, blocked = _depth(spec, cells, target, nr * size, mr)
+    if spec.compressed is None:
+        kc, blocked = _depth(spec, cells, target, nr * size, mr)
+    else:
+        kc, blocked = _expanded_depth(cells or 1, target, nr * size)
     pack_a = _pack_a(spec, target, mr, nr)
-    pack_b = spec.packed is None and _packs_b(spec, target, mr)
+    pack_b = spec.compressed is not None or (spec.packed is None and _packs_b(spec, target, mr))
     mc, nc = _blocks(spec, target, (mr, nr, kc), blocked, pack_b)
     if pack_a == "columns":
         a_row = -(-mr // lanes) * lanes
@@ -121,7 +124,7 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
         a_row=a_row,
         pack_b=pack_b,
         # Several tiles share a panel, so each fetches a piece of the next one: a line is enough.
-        fetch=0 if spec.packed is None else lines if streams or guarded else 1,
+        fetch=0 if pack_b or spec.packed is None else lines if streams or guarded else 1,
         streams=streams,
         # Small tiles have few instructions between a loop's own: 24 multiply-adds hide them.
         unroll=max(1, min(8, 24 // (mr * vectors * panels) + 1)),
@@ -171,6 +174,16 @@ def _depth(
     if depth <= deep or (isinstance(spec.m, int) and spec.m <= rows):
         return max(1, depth), False
     return -(-depth // -(-depth // block) // 16) * 16, True
+
+
+def _expanded_depth(depth: int, target: Target, row_bytes: int) -> tuple[int, bool]:
+    """KC, and whether K takes more than one block, where B is expanded from a compressed operand.
+
+    What was just expanded is read by the tiles of all rows, from L1, half of which is A's. A block
+    holds whole cells of the operand, which are 8 values deep at most.
+    """
+    block = max(64, target.l1 // 2 // row_bytes // 32 * 32)
+    return (block, True) if depth > block else (depth, False)
 
 
 def _as_it_lies(spec: GemmSpec, operand: Operand) -> bool:
