@@ -1,12 +1,14 @@
 """The passes in order, on one screen.
 
 The graph comes inferred from a frontend. Each pass is a set of rules run to a fixed point by the
-engine (rewrite.py); the order below is explained line by line.
+engine (rewrite.py); the order below is explained line by line. Bodies of control flow go through
+the same passes afterwards (bodies.py).
 """
 
 from __future__ import annotations
 
 from ..ir.graph import Graph
+from .bodies import optimise_bodies
 from .options import Options
 from .passes.cancel_concats import cancel_concats
 from .passes.cancel_transposes import cancel_transposes
@@ -21,6 +23,7 @@ from .passes.group_elementwise import group_elementwise
 from .passes.remove_identities import remove_identities
 from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
+from .passes.simplify_bodies import simplify_bodies
 from .rewrite import Pass, run_pass
 from .trace import Trace
 
@@ -30,6 +33,8 @@ PASSES: tuple[Pass, ...] = (
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     cancel_concats,
+    # Constants go into the bodies that read them; what is left outside is not theirs.
+    simplify_bodies,
     # Equal work once: an exporter's repeated scale or mask is one value for the patterns below.
     share_subexpressions,
     # Reshapes with constant targets: nobody reads the shape of a product that wants an epilogue.
@@ -51,16 +56,23 @@ PASSES: tuple[Pass, ...] = (
     group_elementwise,
 )
 
+_ROUNDS = 2
+
 
 def optimise(graph: Graph, options: Options, trace: Trace | None = None) -> Trace:
     """Run all passes on the graph in place. Returns the trace of what they did.
 
-    `options.stop_after` ends after that many rule applications. Bodies of control flow stay as
-    they are: a copy of the graph shares them.
+    `options.stop_after` ends after that many rule applications. Operations with bodies get new
+    ones: a copy of the graph shares those it had.
     """
     trace = trace if trace is not None else Trace(budget=options.stop_after)
     for each in PASSES:
         if trace.exhausted:
             break
         run_pass(graph, each, options, trace)
+    # What bodies hand on unchanged shows once they are optimised, and then they shrink again.
+    for _ in range(_ROUNDS):
+        found = optimise_bodies(graph, options, trace, optimise)
+        if not found or trace.exhausted or not run_pass(graph, simplify_bodies, options, trace):
+            break
     return trace

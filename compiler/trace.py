@@ -7,6 +7,7 @@ text after each pass there, numbered in order.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -34,6 +35,9 @@ class Trace:
     budget: int | None = None
     events: list[Event] = field(default_factory=list[Event])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    # Traces of the bodies of control flow by the name of node and body.
+    bodies: dict[str, Trace] = field(default_factory=dict[str, "Trace"])
+    name: str = ""
     _refused: set[Event] = field(default_factory=set[Event])
     _dumped: int = 0
 
@@ -41,6 +45,15 @@ class Trace:
     def exhausted(self) -> bool:
         """Whether the budget of rule applications is used up."""
         return self.budget is not None and self.budget <= 0
+
+    def enter(self, body: str) -> Trace:
+        """The trace of a body, which spends this one's budget until `leave`."""
+        inner = Trace(self.budget, name=f"{self.name}{body}.", _dumped=self._dumped)
+        return self.bodies.setdefault(body, inner)
+
+    def leave(self, inner: Trace) -> None:
+        """Go on with what is left of the budget."""
+        self.budget, self._dumped = inner.budget, inner._dumped
 
     def hit(self, passname: str, rule: str, node: str) -> None:
         """Record an applied patch."""
@@ -75,6 +88,7 @@ class Trace:
         folder = os.environ.get("IRC_DUMP_GRAPH")
         if folder:
             self._dumped += 1
-            path = Path(folder) / f"{self._dumped:02d}_{passname}.txt"
+            where = re.sub(r"[^\w.-]", "_", self.name)
+            path = Path(folder) / f"{self._dumped:02d}_{where}{passname}.txt"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(print_graph(graph), encoding="utf-8")

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_type_hints
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from .graph import Graph
 
 Array: TypeAlias = npt.NDArray[Any]
+# A body made runnable: its parameters' values to its results'.
+RunBody: TypeAlias = Callable[[list[Any]], list[Any]]
 
 # A value that may be a shape is carried through compilation while it has at most this many
 # elements (docs/architecture.md, Shapes).
@@ -132,6 +135,19 @@ class Op:
     def bodies(self) -> tuple[Graph, ...]:
         """Graphs that this operation holds (control flow)."""
         return ()
+
+    def with_bodies(self, bodies: Sequence[Graph]) -> Op:
+        """The same operation with other bodies of the same interfaces."""
+        raise VerificationError(f"{self.kind} has no bodies")
+
+    def body_types(self, facts: Sequence[Fact | None]) -> list[list[Type | None]]:
+        """Per body, the types that its parameters have in every run, from facts by input port;
+        None where only the body's own declaration tells."""
+        raise VerificationError(f"{self.kind} has no bodies")
+
+    def run(self, values: Sequence[Any], bodies: Sequence[RunBody]) -> tuple[Any, ...]:
+        """`evaluate` on inputs by port, with something that runs each body."""
+        raise VerificationError(f"{self.kind} has no bodies")
 
     @classmethod
     def attributes(cls) -> tuple[Attribute, ...]:

@@ -8,7 +8,7 @@ between regions live in numbered slots.
 A region holds buffers (with lifetimes and alias constraints, but no offsets: placing them is the
 runtime's), a table of size expressions, and steps. A kernel step maps its spec's local operands
 and sizes to buffers and entries of the size table. A host step is evaluated in Python, and the
-compile report names it. Control flow is a host step whose operation has bodies.
+compile report names it. Control flow that Python steers is a terminal with a plan per body.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from .specs import Spec
 from .types import Type
 
 # Kinds of buffers.
+# Bodies within bodies.
+MAX_DEPTH = 16
 INPUT, OUTPUT, CONSTANT, ARENA = "input", "output", "constant", "arena"
 
 
@@ -119,7 +121,9 @@ class SymbolSource:
 class Terminal:
     """The operation that ends a region, evaluated in Python on slots and writing slots.
 
-    `inputs` are slot numbers, None where absent. Its outputs may have any shape or type.
+    `inputs` are slot numbers, None where absent. Its outputs may have any shape or type. Control
+    flow has a plan per body; those plans read the constants of the plan around them and have
+    none of their own.
     """
 
     op: Op
@@ -127,6 +131,7 @@ class Terminal:
     outputs: tuple[int, ...]
     name: str = ""
     reason: str = ""
+    bodies: tuple[Plan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,18 +173,27 @@ class Plan:
     # Slots whose value is a constant of the model (a result that is a constant).
     constant_slots: tuple[tuple[int, int], ...] = ()
 
+    def all_regions(self) -> list[Region]:
+        """Its regions, and those of the bodies inside, in order."""
+        found: list[Region] = []
+        for region in self.regions:
+            found.append(region)
+            if region.terminal is not None:
+                found += [r for body in region.terminal.bodies for r in body.all_regions()]
+        return found
+
     def kernel_steps(self) -> list[KernelStep]:
-        """Every native step, in order."""
-        return [s for r in self.regions for s in r.steps if isinstance(s, KernelStep)]
+        """Every native step, in order, bodies included."""
+        return [s for r in self.all_regions() for s in r.steps if isinstance(s, KernelStep)]
 
     def specs(self) -> tuple[Spec, ...]:
         """Distinct specs in order of first use."""
         return tuple(dict.fromkeys(s.spec for s in self.kernel_steps()))
 
     def host_steps(self) -> list[HostStep | Terminal]:
-        """Every step that does not run in native code."""
+        """Every step that does not run in native code, bodies included."""
         found: list[HostStep | Terminal] = []
-        for region in self.regions:
+        for region in self.all_regions():
             found += [s for s in region.steps if isinstance(s, HostStep)]
             if region.terminal is not None:
                 found.append(region.terminal)

@@ -20,6 +20,7 @@ from .dtype import DType
 from .errors import VerificationError
 from .op import Array, Op
 from .plan import (
+    MAX_DEPTH,
     Buffer,
     Constant,
     HostStep,
@@ -52,6 +53,10 @@ _PLAN: Mapping[str, Any] = {
     "slots": tuple[Type, ...],
     "constants": tuple[Constant, ...],
     "constant_slots": tuple[tuple[int, int], ...],
+}
+# What a body says itself; the rest is that of the plan around it.
+_BODY: Mapping[str, Any] = {
+    name: _PLAN[name] for name in ("name", "inputs", "outputs", "slots", "constant_slots")
 }
 _REGION: Mapping[str, Any] = {
     "inputs": tuple[int, ...],
@@ -128,6 +133,7 @@ def _encode_region(region: Region, tables: _Tables) -> Json:
         list(end.outputs),
         end.name,
         end.reason,
+        [_encode_body(b, tables) for b in end.bodies],
     ]
     return {
         **{name: encode(getattr(region, name)) for name in _REGION},
@@ -136,6 +142,11 @@ def _encode_region(region: Region, tables: _Tables) -> Json:
         "buffers": [_encode_buffer(b, tables) for b in region.buffers],
         "steps": [_encode_step(s, tables) for s in region.steps],
     }
+
+
+def _encode_body(body: Plan, tables: _Tables) -> Json:
+    regions = [_encode_region(r, tables) for r in body.regions]
+    return {**{name: encode(getattr(body, name)) for name in _BODY}, "regions": regions}
 
 
 def _encode_op(op: Op, keep: Keep) -> Json:
@@ -170,8 +181,9 @@ def decode_plan(data: Json, array: Arrays = _no_arrays) -> Plan:
     anything else."""
     fields = _fields(data, {*_PLAN, "regions", "specs", "dims"}, "a plan")
     specs: tuple[Spec, ...] = decode(tuple[Spec, ...], fields["specs"])
-    reader = _Reader(specs, [_read_dim(d) for d in _list(fields["dims"])], array)
     plain = {name: decode(kind, fields[name]) for name, kind in _PLAN.items()}
+    whole = plain["target_key"], plain["precision"]
+    reader = _Reader(specs, [_read_dim(d) for d in _list(fields["dims"])], array, whole)
     return Plan(**plain, regions=tuple([reader.region(r) for r in _list(fields["regions"])]))
 
 
@@ -197,8 +209,32 @@ def _read_dim(data: Json) -> Expr:
 class _Reader:
     """Reads regions, whose steps and sizes name entries of the tables."""
 
-    def __init__(self, specs: Sequence[Spec], dims: Sequence[Expr], array: Arrays) -> None:
+    def __init__(
+        self,
+        specs: Sequence[Spec],
+        dims: Sequence[Expr],
+        array: Arrays,
+        whole: tuple[str, str],
+    ) -> None:
         self.specs, self.exprs, self.array = specs, dims, array
+        self._target_key, self._precision = whole
+        self._depth = 0
+
+    def body(self, data: Json) -> Plan:
+        if self._depth == MAX_DEPTH:
+            raise VerificationError("a plan's bodies lie too deep", expected=MAX_DEPTH)
+        self._depth += 1
+        fields = _fields(data, {*_BODY, "regions"}, "a body")
+        plain: dict[str, Any] = {n: decode(kind, fields[n]) for n, kind in _BODY.items()}
+        regions = tuple([self.region(r) for r in _list(fields["regions"])])
+        self._depth -= 1
+        return Plan(
+            **plain,
+            target_key=self._target_key,
+            precision=self._precision,
+            constants=(),
+            regions=regions,
+        )
 
     def region(self, data: Json) -> Region:
         fields = _fields(data, {*_REGION, "dims", "buffers", "steps", "terminal"}, "a region")
@@ -212,11 +248,12 @@ class _Reader:
         )
 
     def terminal(self, data: Json) -> Terminal:
-        if len(_list(data)) != 5:
-            raise broken(data, "a terminal's 5 parts")
-        op, inputs, outputs, name, reason = _list(data)
+        if len(_list(data)) != 6:
+            raise broken(data, "a terminal's 6 parts")
+        op, inputs, outputs, name, reason, inside = _list(data)
         ends = _slots(inputs), _ints(outputs)
-        return Terminal(_decode_op(op, self.array), *ends, _str(name), _str(reason))
+        bodies = tuple([self.body(b) for b in _list(inside)])
+        return Terminal(_decode_op(op, self.array), *ends, _str(name), _str(reason), bodies)
 
     def dims(self, data: Json) -> tuple[Dim, ...]:
         return tuple([self.dim(d) for d in _list(data)])

@@ -33,6 +33,18 @@ def _region(plan: Plan, number: int, region: Region) -> list[str]:
         end = region.terminal
         reads, writes = _list(end.inputs), _list(end.outputs)
         lines.append(f"  then {end.op.kind} slots {reads} -> {writes}: {end.reason}")
+        for n, body in enumerate(end.bodies):
+            lines.append(f"    body {n}")
+            lines += [f"      {line}" for line in _body(plan, body)]
+    return lines
+
+
+def _body(plan: Plan, body: Plan) -> list[str]:
+    """A body, whose buffers name constants of the plan around it."""
+    lines = [f"input {p.type} -> slot {p.slot}" for p in body.inputs]
+    lines += [f"output {p.type} <- slot {p.slot}" for p in body.outputs]
+    for number, region in enumerate(body.regions):
+        lines += _region(plan, number, region)
     return lines
 
 

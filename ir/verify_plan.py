@@ -18,6 +18,7 @@ from .plan import (
     ARENA,
     CONSTANT,
     INPUT,
+    MAX_DEPTH,
     OUTPUT,
     Buffer,
     Constant,
@@ -25,6 +26,7 @@ from .plan import (
     KernelStep,
     Plan,
     Region,
+    Terminal,
 )
 from .specs import (
     DimArg,
@@ -104,6 +106,15 @@ def walks(spec: Spec) -> list[Walk]:
 
 def verify_plan(plan: Plan) -> None:
     """VerificationError where the plan contradicts itself. Sizes are checked by RegionTables."""
+    for constant in plan.constants:
+        _verify_constant(constant)
+    _verify_body(plan, plan.constants, "", 0)
+
+
+def _verify_body(plan: Plan, constants: Sequence[Constant], inside: str, depth: int) -> None:
+    """A plan, or a plan in it (`inside` names it), on the outermost plan's constants."""
+    if depth > MAX_DEPTH:
+        raise _broken("a plan's bodies lie too deep", inside, depth)
     defined: set[int] = set()
     for port in plan.inputs:
         _slot(plan, port.slot, f"input {port.name!r}")
@@ -112,19 +123,17 @@ def verify_plan(plan: Plan) -> None:
         defined.add(port.slot)
     for slot, constant in plan.constant_slots:
         _slot(plan, slot, "constant slots")
-        _index(constant, len(plan.constants), "constant slots", "constant")
-        made, t = plan.constants[constant], plan.slots[slot]
+        _index(constant, len(constants), "constant slots", "constant")
+        made, t = constants[constant], plan.slots[slot]
         if made.layout is not None:
             raise _broken("a packed constant is a result", "constant slots", constant)
         if not isinstance(t, TensorType) or t.dtype is not made.dtype:
             raise _broken("a constant and its slot differ in type", "constant slots", str(t))
         defined.add(slot)
-    for constant in plan.constants:
-        _verify_constant(constant)
     for number, region in enumerate(plan.regions):
-        where = f"region {number}"
+        where = f"{inside}region {number}"
         _need(region.inputs, defined, where)
-        verify_region(region, plan.constants, where)
+        verify_region(region, constants, where)
         for slot in region.outputs:
             _slot(plan, slot, where)
         _agree(plan, region, where)
@@ -135,7 +144,25 @@ def verify_plan(plan: Plan) -> None:
             for slot in region.terminal.outputs:
                 _slot(plan, slot, where)
             defined.update(region.terminal.outputs)
+            _verify_terminal(region.terminal, constants, where, depth)
     _need([p.slot for p in plan.outputs], defined, "outputs")
+
+
+def _verify_terminal(end: Terminal, constants: Sequence[Constant], where: str, depth: int) -> None:
+    """Plans of bodies have the interfaces that the operation feeds and reads."""
+    graphs = end.op.bodies()
+    if not end.bodies:
+        return
+    if len(end.bodies) != len(graphs):
+        raise _broken("a terminal has not one plan per body", where, len(end.bodies))
+    for n, (body, graph) in enumerate(zip(end.bodies, graphs, strict=True)):
+        here = f"{where}, {end.name or end.op.kind} body {n}, "
+        if body.constants:
+            raise _broken("a body has constants of its own", here, len(body.constants))
+        got = len(body.inputs), len(body.outputs)
+        if got != (len(graph.parameters), len(graph.results)):
+            raise _broken("a body's plan has other ports than the body", here, got)
+        _verify_body(body, constants, here, depth + 1)
 
 
 def _agree(plan: Plan, region: Region, where: str) -> None:

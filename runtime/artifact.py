@@ -213,6 +213,9 @@ def _verify_ports(plan: Plan) -> None:
             raise VerificationError(
                 "a port and its slot differ in type", where=port.name, got=got, expected=expected
             )
+    for region in plan.regions:
+        for body in () if region.terminal is None else region.terminal.bodies:
+            _verify_ports(body)
 
 
 def verify_program(program: Program) -> None:
@@ -223,3 +226,6 @@ def verify_program(program: Program) -> None:
     for region, tables in zip(program.plan.regions, program.tables, strict=True):
         if not region.symbols:
             tables.sizes({})
+    for inner in program.bodies:
+        for body in inner:
+            verify_program(body)

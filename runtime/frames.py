@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ir.errors import Error, ExecutionError
-from ..ir.op import Op
+from ..ir.op import Op, RunBody
 from ..ir.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
 from ..ir.specs import STATUS_TEXT
 from . import words
@@ -336,13 +336,21 @@ class Stretch:
 
 
 def evaluate_op(
-    op: Op, values: list[Any], name: str, count: int, evaluate: Evaluate | None
+    op: Op,
+    values: list[Any],
+    name: str,
+    count: int,
+    evaluate: Evaluate | None,
+    bodies: Sequence[RunBody] = (),
 ) -> Sequence[Any]:
-    """The op's outputs in Python; errors are given the step's name."""
+    """The op's outputs in Python, where `bodies` run its bodies; errors are given the step's
+    name."""
     where = f"{op.kind} {name}".strip()
     try:
         if evaluate is not None:
             results = evaluate(op, values)
+        elif bodies:
+            results = op.run(values, bodies)
         else:
             results = op.evaluate(*op.slots(values, running=True))
     except Error as e:

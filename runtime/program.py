@@ -51,7 +51,8 @@ class Program:
     """A plan that can run: see runtime/session.py. Immutable and shared by sessions.
 
     compiled: kernels that LLVM compiled for it (the others were shared or cached).
-    kernels: per spec. constants: per entry of the plan's constants. tables: per region.
+    kernels: per spec. constants: per entry of the plan's constants. tables: per region. bodies:
+    per region, programs of the plans inside its terminal, which share kernels and constants.
     """
 
     def __init__(
@@ -62,11 +63,20 @@ class Program:
         constants: Sequence[Array],
         compiled: int,
         driver: Driver,
+        around: Plan | None = None,
     ) -> None:
         self.plan, self.target = plan, target
         self.kernels, self.constants = kernels, tuple(constants)
         self.compiled, self.driver = compiled, driver
-        self.tables = [RegionTables(r, plan.constants) for r in plan.regions]
+        whole = plan if around is None else around
+        self.tables = [RegionTables(r, whole.constants) for r in plan.regions]
+        self.bodies = [
+            [
+                Program(body, target, kernels, constants, compiled, driver, whole)
+                for body in (() if r.terminal is None else r.terminal.bodies)
+            ]
+            for r in plan.regions
+        ]
 
     @property
     def scratch(self) -> int:

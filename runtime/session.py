@@ -91,6 +91,20 @@ class Session:
         self.codes = [
             RegionCode(program, n, self.limits, evaluate) for n in range(len(plan.regions))
         ]
+        self.bodies = [
+            [
+                Session(
+                    body,
+                    num_threads=threads,
+                    max_memory=limit,
+                    evaluate=evaluate,
+                    share_work=share_work,
+                    wake_work=wake_work,
+                )
+                for body in inner
+            ]
+            for inner in program.bodies
+        ]
         self.gang_address = gangs.gang(program.driver).address if threads > 1 else 0
         self.static = not any(r.symbols for r in plan.regions)
         self._pool: list[Context] = []
@@ -326,7 +340,8 @@ class Session:
         assert terminal is not None
         values = [None if s is None else slots[s] for s in terminal.inputs]
         count = len(terminal.outputs)
-        results = evaluate_op(terminal.op, values, terminal.name, count, self.evaluate)
+        bodies = [body.run for body in self.bodies[number]]
+        results = evaluate_op(terminal.op, values, terminal.name, count, self.evaluate, bodies)
         for slot, result in zip(terminal.outputs, results, strict=True):
             wanted = self.program.plan.slots[slot]
             if isinstance(wanted, TensorType):

@@ -21,6 +21,7 @@ from ...ir.types import Type
 from ..options import Options
 from .context import Lowering
 from .fusion import decide_fusion
+from .interface import plain_sizes
 from .layout import channels_last_values
 from .placement import exported, place_output, spread_places, symbol_sources
 from .programs import NATIVE
@@ -34,10 +35,34 @@ def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[in
 
     Raises UnsupportedOperationError for what neither a kernel nor `evaluate` can compute.
     """
+    constants: dict[Constant, int] = {}
+    weights: dict[int, Array] = {}
+    plan = lower_graph(graph, target, options, weights, constants)
+    sources = {old: new for new, old in enumerate(dict.fromkeys(c.source for c in constants))}
+    listed = tuple(replace(c, source=sources[c.source]) for c in constants)
+    return replace(plan, constants=listed), {new: weights[old] for old, new in sources.items()}
+
+
+def lower_graph(
+    graph: Graph,
+    target: Target,
+    options: Options,
+    weights: dict[int, Array],
+    constants: dict[Constant, int],
+) -> Plan:
+    """The plan of a graph or body, without the constants, which it adds to `constants`."""
     roles = decide_roles(graph)
     native = {n: r.lowerer is not None for n, r in roles.items()}
     last = channels_last_values(graph, native)
-    low = Lowering(graph, target, options, decide_fusion(graph, native), channels_last=last)
+    low = Lowering(
+        graph,
+        target,
+        options,
+        decide_fusion(graph, native),
+        channels_last=last,
+        weights=weights,
+        constants=constants,
+    )
     for node in graph.parameters:
         new_slot(low, Value(node), graph.type(Value(node)))
     inputs = tuple(port_of(low, n, low.slot_of[Value(n)]) for n in graph.parameters)
@@ -56,20 +81,17 @@ def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[in
         build_region(low, roles, home, i, nodes, end, result_slots, constant_slots)
         for i, (nodes, end) in enumerate(groups)
     ]
-    sources = {old: new for new, old in enumerate(dict.fromkeys(c.source for c in low.constants))}
-    constants = tuple(replace(c, source=sources[c.source]) for c in low.constants)
-    plan = Plan(
+    return Plan(
         name=graph.name,
         target_key=target.key(),
         precision=options.precision,
         inputs=inputs,
         outputs=tuple(port_of(low, r, result_slots[r]) for r in graph.results),
         slots=tuple(low.slots),
-        constants=constants,
+        constants=(),
         regions=tuple(regions),
         constant_slots=tuple(constant_slots),
     )
-    return plan, {new: low.weights[old] for old, new in sources.items()}
 
 
 def port_of(low: Lowering, node: int, slot: int) -> PlanPort:
@@ -215,7 +237,12 @@ def lower_terminal(
             constant_slot(low, value, constant_slots)
         slots.append(low.slot_of[value])
     outs = tuple(new_slot(low, v, low.graph.type(v)) for v in low.graph.values(node))
-    return Terminal(low.graph.op(node), tuple(slots), outs, low.name(node), reason)
+    op = low.graph.op(node)
+    bodies = tuple(
+        lower_graph(plain_sizes(body), low.target, low.options, low.weights, low.constants)
+        for body in op.bodies()
+    )
+    return Terminal(op, tuple(slots), outs, low.name(node), reason, bodies)
 
 
 def constant_slot(low: Lowering, value: Value, constant_slots: list[tuple[int, int]]) -> None:

@@ -9,7 +9,7 @@ from ...ir.dim import Expr
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.op import Op
-from ...ir.ops import OnnxNode
+from ...ir.ops import If, OnnxNode
 from ...ir.types import TensorType, Type
 from .table import Lowerer, lowerer_of, runtime_inputs
 
@@ -37,6 +37,8 @@ def decide_roles(graph: Graph) -> dict[int, Role]:
     """The role of every node that is not structural and is needed at run time, in order."""
     roles: dict[int, Role] = {}
     known: set[str] = set()
+    # Symbols of sizes that only data decides, by the node whose result has them.
+    makers: dict[str, int] = {}
     for node in graph.order():
         op = graph.op(node)
         if op.kind in STRUCTURAL:
@@ -51,12 +53,13 @@ def decide_roles(graph: Graph) -> dict[int, Role]:
                 reason = f"{found}; {reason}"
             roles[node] = Role(None, reason, terminal=True)
             for type_ in outputs:
+                makers.update(dict.fromkeys(symbols_of(type_) - known, node))
                 known |= symbols_of(type_)
         elif isinstance(found, Lowerer):
             roles[node] = Role(found)
         else:
             roles[node] = Role(None, found)
-    needed = needed_nodes(graph, roles)
+    needed = needed_nodes(graph, roles, makers)
     return {n: r for n, r in roles.items() if n in needed}
 
 
@@ -65,7 +68,7 @@ def terminal_reason(
 ) -> str | None:
     """Why a node has to end its region, or None."""
     if op.bodies():
-        return f"{op.kind} has bodies"
+        return "Python chooses the branch" if isinstance(op, If) else "Python counts the iterations"
     for type_ in (*outputs, *(graph.type(v) for v in graph.inputs(node) if v is not None)):
         if is_host_only(type_):
             strings = isinstance(type_, TensorType) and type_.dtype is DType.string
@@ -84,8 +87,9 @@ def is_host_only(type_: Type) -> bool:
     return type_.dtype in (DType.string, DType.dynamic)
 
 
-def needed_nodes(graph: Graph, roles: Mapping[int, Role]) -> set[int]:
-    """Nodes whose values something reads at run time: a result, a sink, or a needed node."""
+def needed_nodes(graph: Graph, roles: Mapping[int, Role], makers: Mapping[str, int]) -> set[int]:
+    """Nodes whose values something reads at run time: a result, a sink, or a needed node; and
+    nodes that make a size (`makers`) that such a node's shape or known value consists of."""
     needed: set[int] = set()
     pending = [*graph.results, *graph.sinks]
     while pending:
@@ -96,7 +100,17 @@ def needed_nodes(graph: Graph, roles: Mapping[int, Role]) -> set[int]:
         role = roles.get(node)
         lowerer = role.lowerer if role is not None else None
         pending.extend(v.node for v in runtime_inputs(graph, node, lowerer))
+        if makers:
+            pending.extend(makers[s] for s in _sizes_used(graph, node) if s in makers)
     return needed
+
+
+def _sizes_used(graph: Graph, node: int) -> set[str]:
+    """Names of the symbols in a node's shapes and known values."""
+    record = graph.node(node)
+    known = [d for k in record.known if k is not None and k.dtype == object for d in k.flat]
+    found = {s.name for d in known if isinstance(d, Expr) for s in d.symbols()}
+    return found.union(*(symbols_of(t) for t in record.types))
 
 
 def reads(graph: Graph, node: int, roles: Mapping[int, Role]) -> list[Value]:

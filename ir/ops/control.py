@@ -8,7 +8,8 @@ declared types; `infer` refines a copy of the body with what is known outside.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from ..dim import eq
 from ..errors import ShapeError
 from ..graph import Graph
-from ..op import Array, Fact, Op, Port
+from ..op import Array, Fact, Op, Port, RunBody
 from ..types import TensorType, Type
 from .constants import Parameter, TypedParameter
 from .rules import naming, unknown_dim
@@ -91,29 +92,45 @@ class If(Op):
         facts = [condition, *rest]
         known = None if condition.value is None else bool(condition.value.reshape(-1)[0])
         found: list[list[Type]] = []
+        fed = self.body_types(facts)
         for name, taken, body, inputs, outputs in (
-            ("t", True, self.then_body, self.then_inputs, self.then_outputs),
-            ("e", False, self.else_body, self.else_inputs, self.else_outputs),
+            ("t", True, self.then_body, fed[0], self.then_outputs),
+            ("e", False, self.else_body, fed[1], self.else_outputs),
         ):
             if known is (not taken):
                 continue
-            check_count("a body's parameters and inputs differ", len(inputs), len(body.parameters))
-            types = infer_body(body, [type_of(facts, i) for i in inputs], name)
+            types = infer_body(body, inputs, name)
             found.append([types[k] for k in outputs])
         if len(found) == 1:
             return tuple(found[0])
         return tuple(joined_type(self, a, b) for a, b in zip(*found, strict=True))
 
-    def evaluate(self, condition: Array, rest: tuple[Any, ...]) -> tuple[Any, ...]:
-        from ..interpret import interpret
+    def with_bodies(self, bodies: Sequence[Graph]) -> Op:
+        return replace(self, then_body=bodies[0], else_body=bodies[1])
 
-        values = [condition, *rest]
-        if bool(np.asarray(condition).reshape(-1)[0]):
-            body, inputs, outputs = self.then_body, self.then_inputs, self.then_outputs
-        else:
-            body, inputs, outputs = self.else_body, self.else_inputs, self.else_outputs
-        results = interpret(body, [values[i] for i in inputs])
+    def body_types(self, facts: Sequence[Fact | None]) -> list[list[Type | None]]:
+        found: list[list[Type | None]] = []
+        for body, inputs in zip(self.bodies(), (self.then_inputs, self.else_inputs), strict=True):
+            check_count("a body's parameters and inputs differ", len(inputs), len(body.parameters))
+            found.append([type_of(facts, i) for i in inputs])
+        return found
+
+    def evaluate(self, condition: Array, rest: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self.run([condition, *rest], interpreters(self))
+
+    def run(self, values: Sequence[Any], bodies: Sequence[RunBody]) -> tuple[Any, ...]:
+        taken = bool(np.asarray(values[0]).reshape(-1)[0])
+        inputs = self.then_inputs if taken else self.else_inputs
+        outputs = self.then_outputs if taken else self.else_outputs
+        results = bodies[0 if taken else 1]([values[i] for i in inputs])
         return tuple(results[k] for k in outputs)
+
+
+def interpreters(op: Op) -> list[RunBody]:
+    """What runs each body by `evaluate`."""
+    from ..interpret import interpret
+
+    return [partial(interpret, body) for body in op.bodies()]
 
 
 def type_of(facts: Sequence[Fact | None], port: int) -> Type | None:

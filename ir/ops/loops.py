@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,10 +11,10 @@ import numpy as np
 from ..dim import Dim, Expr, bounds, ceil_div, eq, exact_quotient
 from ..errors import ShapeError
 from ..graph import Graph
-from ..op import Array, Fact, Op, Port
+from ..op import Array, Fact, Op, Port, RunBody
 from ..types import TensorType, Type, normalize_axis
 from .constants import Parameter
-from .control import check_count, infer_body, type_of
+from .control import check_count, infer_body, interpreters, type_of
 from .rules import known_int, unknown_dim
 from .sequences import common_type
 
@@ -77,7 +77,25 @@ class _Iterating(Op):
                 return _slice_count(port, fact.tensor.shape[axis])
         return None
 
+    def with_bodies(self, bodies: Sequence[Graph]) -> Op:
+        return replace(self, body=bodies[0])
+
+    def body_types(self, facts: Sequence[Fact | None]) -> list[list[Type | None]]:
+        return [self._steady(facts)[0]]
+
     def _infer(self, facts: Sequence[Fact | None]) -> tuple[Type, ...]:
+        _, out, open_sizes = self._steady(facts)
+        trips = self._trips(facts)
+        return tuple(
+            self._output_type(r, self._closed(out[r.result], open_sizes), trips)
+            for r in self.results
+        )
+
+    def _steady(
+        self, facts: Sequence[Fact | None]
+    ) -> tuple[list[Type | None], list[Type], set[Dim]]:
+        """Types of the body's parameters and results that hold in every iteration, and the sizes
+        that mean nothing outside one."""
         what = "a body's parameters and inputs differ"
         check_count(what, len(self.ports), len(self.body.parameters))
         types = [self._first_type(port, facts) for port in self.ports]
@@ -92,11 +110,7 @@ class _Iterating(Op):
                 if port.mode == "carried" and before is not None:
                     types[i] = self._carried(before, out[port.back], open_sizes)
                     steady = steady and types[i] == before
-        trips = self._trips(facts)
-        return tuple(
-            self._output_type(r, self._closed(out[r.result], open_sizes), trips)
-            for r in self.results
-        )
+        return types, out, open_sizes
 
     def _carried(self, before: Type, after: Type, open_sizes: set[Dim]) -> Type:
         """The type of a carried value in every iteration. ShapeError where its kind changes."""
@@ -143,12 +157,15 @@ class _Iterating(Op):
         total = unknown_dim(self) if trips is None else trips * found.shape[axis]
         return TensorType(found.dtype, (*found.shape[:axis], total, *found.shape[axis + 1 :]))
 
-    def _run(
-        self, values: Sequence[Any], trips: int | None, keep_going: int, go: bool = True
+    def _iterate(
+        self,
+        values: Sequence[Any],
+        body: RunBody,
+        trips: int | None,
+        keep_going: int,
+        go: bool = True,
     ) -> tuple[Any, ...]:
         """Iterate: at most `trips` times, and while result `keep_going` (-1: none) is true."""
-        from ..interpret import interpret
-
         parts: dict[int, list[Array]] = {
             i: _parts(p, values[p.port]) for i, p in enumerate(self.ports) if p.mode == "sliced"
         }
@@ -158,7 +175,7 @@ class _Iterating(Op):
         iteration = 0
         while go and (trips is None or iteration < trips):
             fed = [self._fed(i, values, parts, carried, iteration) for i in range(len(self.ports))]
-            results = interpret(self.body, fed)
+            results = body(fed)
             carried = {i: results[self.ports[i].back] for i in carried}
             for kept, output in zip(joined, self.results, strict=True):
                 if output.mode == "joined":
@@ -255,10 +272,13 @@ class TensorIterator(_Iterating):
         return self._infer(facts)
 
     def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self.run(values, interpreters(self))
+
+    def run(self, values: Sequence[Any], bodies: Sequence[RunBody]) -> tuple[Any, ...]:
         trips = [len(_parts(p, values[p.port])) for p in self.ports if p.mode == "sliced"]
         if not trips:
             raise ShapeError("a TensorIterator needs a sliced input")
-        return self._run(values, min(trips), -1)
+        return self._iterate(values, bodies[0], min(trips), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,7 +323,10 @@ class Loop(_Iterating):
     def evaluate(
         self, trip_count: Array, execution_condition: Array, rest: tuple[Any, ...]
     ) -> tuple[Any, ...]:
-        limit = int(np.asarray(trip_count).reshape(-1)[0])
-        go = bool(np.asarray(execution_condition).reshape(-1)[0])
-        values = [trip_count, execution_condition, *rest]
-        return self._run(values, None if limit < 0 else limit, self.condition, go)
+        return self.run([trip_count, execution_condition, *rest], interpreters(self))
+
+    def run(self, values: Sequence[Any], bodies: Sequence[RunBody]) -> tuple[Any, ...]:
+        limit = int(np.asarray(values[0]).reshape(-1)[0])
+        go = bool(np.asarray(values[1]).reshape(-1)[0])
+        trips = None if limit < 0 else limit
+        return self._iterate(values, bodies[0], trips, self.condition, go)
