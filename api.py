@@ -18,6 +18,7 @@ from .ir.errors import UsageError
 __all__ = [
     "BoundCall",
     "CompiledModel",
+    "InferRequest",
     "Model",
     "Outputs",
     "PortInfo",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from .infer_request import InferRequest
     from .runtime.bound import BoundCall
 
 
@@ -98,4 +100,8 @@ def __getattr__(name: str) -> Any:
         from .runtime.bound import BoundCall
 
         return BoundCall
+    if name == "InferRequest":
+        from .infer_request import InferRequest
+
+        return InferRequest
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

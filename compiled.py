@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .compiler.trace import Trace
+    from .infer_request import InferRequest
     from .ir.graph import Graph
     from .ir.plan import Plan, PlanPort
     from .runtime.artifact import Artifact, PlanEntry
     from .runtime.bound import BoundCall
     from .runtime.profile import StepTime
     from .runtime.program import Program
-    from .runtime.session import Session, Stats
+    from .runtime.session import Session
+    from .runtime.stats import Stats
 
 
 class CompiledModel:
@@ -155,6 +157,16 @@ class CompiledModel:
         overwritten. Nothing is allocated. It works on after the model is closed.
         """
         return self.session.bind(self._ordered(inputs, named), self._show)
+
+    def create_infer_request(self) -> InferRequest:
+        """A request with variables of its own: what its runs assign, its later runs read.
+
+        A model's state (ReadValue, Assign) lasts in requests only: a plain call, a bound call and a
+        profile start from the initial values each time.
+        """
+        from .infer_request import InferRequest
+
+        return InferRequest(self.session, self._ordered, self._given, self._show)
 
     def profile(self, inputs: Any = None, /, **named: Any) -> list[StepTime]:
         """One run, each step timed on its own: what it is, which of the model's operations it

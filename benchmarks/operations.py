@@ -35,8 +35,9 @@ Every operation is one class in `ir/ops/`. Its **versions** are those that IR's 
 classes of their own (a later operation set means the latest one before it; *irc* is the dialect).
 **element types**: of the first data input. **runs**: *native* has a kernel (some forms and types go
 to the host: the compile report names them and says why), *host* is evaluated with NumPy inside the
-run, *onnx.reference* is handed to the onnx package. **writes**: *IR* as it is, *expanded* into
-standard operations, *dialect* only with `dialect=True` and in `.irc` files.
+run, *state* is a value that a request hands from run to run, *onnx.reference* is handed to the onnx
+package. **writes**: *IR* as it is, *expanded* into standard operations, *dialect* only with
+`dialect=True` and in `.irc` files.
 
 """
 
@@ -53,7 +54,10 @@ def _runs(classes: Iterable[type[Op]]) -> str:
     words: list[str] = []
     for cls in classes:
         native = cls in table.LOWERERS or issubclass(cls, (ops.Elementwise, ops.Reduction))
-        if cls.__name__ == "OnnxNode":
+        state = issubclass(cls, ops.ReadValue | ops.Assign)
+        if state:
+            word = "state"
+        elif cls.__name__ == "OnnxNode":
             word = "onnx.reference"
         elif native:
             word = "native"

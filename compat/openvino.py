@@ -102,6 +102,7 @@ class CompiledModel(_Ports):
 
     def __init__(self, net: Net) -> None:
         self.net = net
+        self._own: InferRequest | None = None
         super().__init__(net.inputs, net.outputs)
 
     def create_infer_request(self) -> InferRequest:
@@ -113,8 +114,13 @@ class CompiledModel(_Ports):
         return self.create_infer_request().infer(inputs, share_inputs=True)
 
     def __call__(self, inputs: Any = None, **options: Any) -> OVDict:
-        """Run; results by output, name or position."""
-        return self.infer_new_request(inputs)
+        """Run; results by output, name or position. As in OpenVINO, the calls of a model with
+        variables are runs of one request."""
+        if not self.net.plan.variables:
+            return self.infer_new_request(inputs)
+        if self._own is None:
+            self._own = self.create_infer_request()
+        return self._own.infer(inputs, share_inputs=True)
 
     def get_property(self, name: str) -> Any:
         """Of the few that have a meaning here."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import infer_request as irc_request
 from ..api import CompiledModel as Net
 from ..ir.errors import UsageError
 from .openvino_ports import ConstOutput, Shape, Type, find_port
@@ -90,11 +91,36 @@ class OVDict(Mapping[ConstOutput, Any]):
         return tuple(self._arrays)
 
 
+class VariableState:
+    """One variable of a request."""
+
+    def __init__(self, variable: irc_request.VariableState) -> None:
+        self._variable = variable
+
+    @property
+    def name(self) -> str:
+        """Its `variable_id`."""
+        return self._variable.name
+
+    @property
+    def state(self) -> Tensor:
+        """A copy of its value; setting it copies, too."""
+        return Tensor(self._variable.state, shared_memory=True)
+
+    @state.setter
+    def state(self, value: Tensor) -> None:
+        self._variable.state = value.data
+
+    def reset(self) -> None:
+        """It takes its initial value in the next run."""
+        self._variable.reset()
+
+
 class InferRequest:
     """One inference at a time, with tensors of its own."""
 
     def __init__(self, net: Net, inputs: list[ConstOutput], outputs: list[ConstOutput]) -> None:
-        self._net = net
+        self._request = net.create_infer_request()
         self.model_inputs, self.model_outputs = inputs, outputs
         self._in: list[Tensor | None] = [None] * len(inputs)
         self._out: list[Tensor | None] = [None] * len(outputs)
@@ -112,11 +138,19 @@ class InferRequest:
             self._in[at] = Tensor(value, shared_memory=share_inputs)
         out = [t.data if t and g else None for t, g in zip(self._out, self._given, strict=True)]
         values = [self._held(self._in, self.model_inputs, n).data for n in range(len(self._in))]
-        made = self._net(values, out=out if any(self._given) else None)
+        made = self._request.infer(values, out=out if any(self._given) else None)
         for n, array in enumerate(made):
             if not self._given[n]:
                 self._out[n] = Tensor(array, shared_memory=True)
         return self.results
+
+    def query_state(self) -> list[VariableState]:
+        """The model's variables, as this request holds them."""
+        return [VariableState(v) for v in self._request.query_state()]
+
+    def reset_state(self) -> None:
+        """All variables take their initial values in the next run."""
+        self._request.reset_state()
 
     def _ordered(self, inputs: Any) -> Iterator[tuple[int, Any]]:
         if inputs is None:

@@ -20,6 +20,9 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
         f"kernels    {len(plan.specs())} distinct",
         f"regions    {len(plan.regions)}",
     ]
+    if plan.variables:
+        named = ", ".join(f"{v.name} {plan.slots[v.slot]}" for v in plan.variables)
+        lines.append(f"variables  {len(plan.variables)}: {named}")
     if trace is not None:
         lines.append(f"rewrites   {_counts(trace.hits()) or 'none'}")
     for step in hosts:

@@ -136,7 +136,11 @@ class Terminal:
 
 @dataclass(frozen=True)
 class Region:
-    """Steps that run without a look at data. `inputs` and `outputs` are slot numbers."""
+    """Steps that run without a look at data. `inputs` and `outputs` are slot numbers.
+
+    `initialises` lists variables, by number, for whose initial values the region is there: it runs
+    only where one of them has no value yet.
+    """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -145,6 +149,23 @@ class Region:
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     terminal: Terminal | None = None
+    initialises: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Variable:
+    """State that a request carries from one run to the next.
+
+    During a run its value is in `slot`, and what it will be in the next run gets into `after` (the
+    same slot where nothing assigns it). A variable without a value takes that of slot `initial`
+    once the last region that initialises it has run; where `initial` is None, zeros of the least
+    sizes that the slot's type allows.
+    """
+
+    name: str
+    slot: int
+    after: int
+    initial: int | None
 
 
 @dataclass(frozen=True)
@@ -172,6 +193,7 @@ class Plan:
     regions: tuple[Region, ...]
     # Slots whose value is a constant of the model (a result that is a constant).
     constant_slots: tuple[tuple[int, int], ...] = ()
+    variables: tuple[Variable, ...] = ()
 
     def all_regions(self) -> list[Region]:
         """Its regions, and those of the bodies inside, in order."""

@@ -31,6 +31,7 @@ from .plan import (
     Step,
     SymbolSource,
     Terminal,
+    Variable,
 )
 from .spec_families import SPECS
 from .specs import Spec
@@ -53,6 +54,7 @@ _PLAN: Mapping[str, Any] = {
     "slots": tuple[Type, ...],
     "constants": tuple[Constant, ...],
     "constant_slots": tuple[tuple[int, int], ...],
+    "variables": tuple[Variable, ...],
 }
 # What a body says itself; the rest is that of the plan around it.
 _BODY: Mapping[str, Any] = {
@@ -62,6 +64,7 @@ _REGION: Mapping[str, Any] = {
     "inputs": tuple[int, ...],
     "outputs": tuple[int, ...],
     "symbols": tuple[SymbolSource, ...],
+    "initialises": tuple[int, ...],
 }
 _ints: Callable[[Any], tuple[int, ...]] = decoder(tuple[int, ...])
 _words: Callable[[Any], tuple[str, ...]] = decoder(tuple[str, ...])

@@ -18,6 +18,10 @@ def print_plan(plan: Plan) -> str:
     lines = [f'plan "{plan.name}" {plan.precision}']
     lines += [f"input {p.name} {p.type} -> slot {p.slot}" for p in plan.inputs]
     lines += [f"output {p.name} {p.type} <- slot {p.slot}" for p in plan.outputs]
+    for v in plan.variables:
+        first = "zeros" if v.initial is None else f"slot {v.initial}"
+        type_ = plan.slots[v.slot]
+        lines.append(f"variable {v.name} {type_}: slot {v.slot} -> {v.after}, at first {first}")
     for number, region in enumerate(plan.regions):
         lines += _region(plan, number, region)
     return "\n".join(lines) + "\n"
@@ -27,6 +31,8 @@ def _region(plan: Plan, number: int, region: Region) -> list[str]:
     sources = ", ".join(f"{s.symbol} = input {s.input} axis {s.axis}" for s in region.symbols)
     slots = f"slots {_list(region.inputs)} -> {_list(region.outputs)}"
     lines = [f"region {number}: {slots}{'; ' if sources else ''}{sources}"]
+    if region.initialises:
+        lines.append(f"  only for the initial values of variables {_list(region.initialises)}")
     lines += [f"  b{i} {_buffer(plan, b)}" for i, b in enumerate(region.buffers)]
     lines += [f"  {i} {_step(region, s)}" for i, s in enumerate(region.steps)]
     if region.terminal is not None:

@@ -20,9 +20,18 @@ from .dim import Dim, compile_dims
 from .errors import MemoryLimitError, VerificationError
 from .layouts import panels
 from .plan import ARENA, Constant, KernelStep, Region
-from .specs import DimArg, GemmSpec, Size, Spec
+from .specs import (
+    DimArg,
+    ElementwiseSpec,
+    GemmSpec,
+    NormSpec,
+    Operand,
+    Size,
+    SoftmaxSpec,
+    Spec,
+)
 from .tiles import packed_size
-from .verify_plan import buffer_roots, is_pointwise, same_walk, walks
+from .verify_plan import buffer_roots, walks
 
 Ints = npt.NDArray[np.int64]
 
@@ -140,8 +149,8 @@ class RegionTables:
             for r in range(w):
                 if roots[r] == roots[w]:
                     written = r >= count - step.spec.output_count()
-                    may = not written and is_pointwise(step.spec, r)
-                    may = may and same_walk(operands[r], operands[w])
+                    may = not written and _is_pointwise(step.spec, r)
+                    may = may and _same_walk(operands[r], operands[w])
                     self._pairs.append((at + w, at + r, may))
 
     def shape(self, sizes: RegionSizes, b: int) -> tuple[int, ...]:
@@ -272,6 +281,20 @@ class RegionTables:
 
     def _where(self) -> str:
         return f"region with {len(self.region.steps)} steps"
+
+
+def _is_pointwise(spec: Spec, reader: int) -> bool:
+    """May the kernel write an element that operand `reader` names at the same place?
+
+    Then it reads that element before it writes it, and no other worker reads it.
+    """
+    if isinstance(spec, GemmSpec):
+        return 2 <= reader < 2 + len(spec.extras)
+    return isinstance(spec, ElementwiseSpec | SoftmaxSpec | NormSpec)
+
+
+def _same_walk(a: Operand, b: Operand) -> bool:
+    return (a.dtype.bits, a.strides, a.offset) == (b.dtype.bits, b.strides, b.offset)
 
 
 def _terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:

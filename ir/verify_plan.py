@@ -34,7 +34,6 @@ from .specs import (
     GatherSpec,
     GemmSpec,
     NormSpec,
-    Operand,
     PackedB,
     ReduceSpec,
     Size,
@@ -44,6 +43,7 @@ from .specs import (
 from .specs_conv import ConvSpec
 from .specs_recurrent import RecurrentSpec
 from .types import TensorType
+from .verify_state import define_variables, initialised_after
 
 _KINDS: Final = (INPUT, OUTPUT, CONSTANT, ARENA)
 MAX_STEPS: Final = 1_000_000
@@ -130,22 +130,30 @@ def _verify_body(plan: Plan, constants: Sequence[Constant], inside: str, depth: 
         if not isinstance(t, TensorType) or t.dtype is not made.dtype:
             raise _broken("a constant and its slot differ in type", "constant slots", str(t))
         defined.add(slot)
+    due = initialised_after(plan)
+    define_variables(plan, due[-1], defined, defined)
+    first = set(defined)  # with what only regions for initial values write
     for number, region in enumerate(plan.regions):
         where = f"{inside}region {number}"
-        _need(region.inputs, defined, where)
+        ready = first if region.initialises else defined
+        _need(region.inputs, ready, where)
         verify_region(region, constants, where)
         for slot in region.outputs:
             _slot(plan, slot, where)
         _agree(plan, region, where)
-        defined.update(region.outputs)
+        ready.update(region.outputs)
         if region.terminal is not None:
             needed = [s for s in region.terminal.inputs if s is not None]
-            _need(needed, defined, f"{where}, {region.terminal.name or 'terminal'}")
+            _need(needed, ready, f"{where}, {region.terminal.name or 'terminal'}")
             for slot in region.terminal.outputs:
                 _slot(plan, slot, where)
-            defined.update(region.terminal.outputs)
+            ready.update(region.terminal.outputs)
             _verify_terminal(region.terminal, constants, where, depth)
+        first |= defined
+        define_variables(plan, due[number], first, defined)
+        first |= defined
     _need([p.slot for p in plan.outputs], defined, "outputs")
+    _need([v.after for v in plan.variables], defined, "variables")
 
 
 def _verify_terminal(end: Terminal, constants: Sequence[Constant], where: str, depth: int) -> None:
@@ -159,6 +167,8 @@ def _verify_terminal(end: Terminal, constants: Sequence[Constant], where: str, d
         here = f"{where}, {end.name or end.op.kind} body {n}, "
         if body.constants:
             raise _broken("a body has constants of its own", here, len(body.constants))
+        if body.variables:
+            raise _broken("a body has variables", here, len(body.variables))
         got = len(body.inputs), len(body.outputs)
         if got != (len(graph.parameters), len(graph.results)):
             raise _broken("a body's plan has other ports than the body", here, got)
@@ -354,20 +364,6 @@ def _verify_host(
         if buffer.kind == CONSTANT and constants[buffer.index].layout is not None:
             raise _broken("an operation in Python reads a packed constant", where, b)
     return reads, list(step.outputs)
-
-
-def is_pointwise(spec: Spec, reader: int) -> bool:
-    """May the kernel write an element that operand `reader` names at the same place?
-
-    Then it reads that element before it writes it, and no other worker reads it.
-    """
-    if isinstance(spec, GemmSpec):
-        return 2 <= reader < 2 + len(spec.extras)
-    return isinstance(spec, ElementwiseSpec | SoftmaxSpec | NormSpec)
-
-
-def same_walk(a: Operand, b: Operand) -> bool:
-    return (a.dtype.bits, a.strides, a.offset) == (b.dtype.bits, b.strides, b.offset)
 
 
 def _is_int(value: object) -> bool:

@@ -7,7 +7,6 @@ expressions and places the arena: no pass, no LLVM.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from ..ir.dtype import DType
 from ..ir.errors import Error, ExecutionError, InputError, ShapeError
 from ..ir.types import TensorType, Type
+from ..ir.verify_state import initialised_after
 from . import threads as gangs
 from .bound import BoundCall
 from .context import Context, Shapes, remember
@@ -27,6 +27,8 @@ from .memory import default_max_memory
 from .profile import StepTime, timed_terminal, timed_walk
 from .program import Program
 from .regions import Evaluate, Layout, Limits, RegionCode
+from .state import State
+from .stats import Stats
 
 Array = npt.NDArray[Any]
 
@@ -46,21 +48,6 @@ def owned(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.copy()
     return [owned(v) for v in value] if isinstance(value, list | tuple) else value
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Figures of a session: threads a call may use, idle contexts and the bytes of their arenas
-    (constants' bytes are shared by all), kernels and how many of them LLVM compiled for this
-    program, shapes whose layouts are known."""
-
-    threads: int
-    contexts: int
-    arena_bytes: int
-    constant_bytes: int
-    kernels: int
-    compiled: int
-    shapes: int
 
 
 class Session:
@@ -119,6 +106,7 @@ class Session:
         )
         self._constant_slots = [(s, program.constants[c]) for s, c in plan.constant_slots]
         self._last_use = self._find_last_uses()
+        self._initialised = initialised_after(plan)
         self._hosted = bool(plan.host_steps())
         self._closed = False
 
@@ -131,7 +119,7 @@ class Session:
         """If the plan is one region of kernels: which plan input each region input is, and which
         region output each plan output is. None for any other plan."""
         plan = self.program.plan
-        if len(plan.regions) != 1:
+        if len(plan.regions) != 1 or plan.variables:
             return None
         region = plan.regions[0]
         given = {p.slot: n for n, p in enumerate(plan.inputs)}
@@ -149,6 +137,7 @@ class Session:
         """Per region, the slots that nobody needs after it."""
         plan = self.program.plan
         kept = {p.slot for p in plan.outputs}
+        kept |= {s for v in plan.variables for s in (v.slot, v.after, v.initial) if s is not None}
         found: list[list[int]] = []
         for region in reversed(plan.regions):
             used = {*region.inputs, *region.outputs}
@@ -187,7 +176,9 @@ class Session:
             expected=e.expected,
         )
 
-    def run_into(self, inputs: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
+    def run_into(
+        self, inputs: Sequence[Any], out: Sequence[Array | None], state: State | None = None
+    ) -> list[Any]:
         """`run`, with the results in these arrays where one is given (None: a fresh one).
 
         An array must have its output's type and shape and be writeable; any strides will do, and
@@ -200,7 +191,7 @@ class Session:
             )
         inputs = adopt(self.program.plan.inputs, inputs)
         if self.order is None:
-            results = self.run(inputs)
+            results = self.run(inputs, state)
             for port, made, mine in zip(ports, results, out, strict=True):
                 if mine is not None:
                     made = np.asarray(made)
@@ -234,10 +225,12 @@ class Session:
             if not self._closed:
                 self._pool.append(context)
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
+    def run(self, inputs: Sequence[Any], state: State | None = None) -> list[Any]:
         """The outputs, fresh: they alias neither inputs nor each other, and nothing is kept.
 
-        inputs: one value per plan input, in order. InputError, ExecutionError, MemoryLimitError.
+        inputs: one value per plan input, in order. state: the variables' values, which are others
+        afterwards (None: a state of its own, so that the variables have their initial values).
+        InputError, ExecutionError, MemoryLimitError.
         """
         pool = self._pool
         try:
@@ -252,7 +245,7 @@ class Session:
             inputs = adopt(self.program.plan.inputs, inputs)
             if self.order is not None:
                 return self._run_one(context, inputs)
-            return self.run_regions(context, inputs)
+            return self.run_regions(context, inputs, state=state)
         finally:
             if not self._closed:
                 pool.append(context)
@@ -288,7 +281,11 @@ class Session:
             remember(self._admitted, shapes, None, _LAYOUTS)
 
     def run_regions(
-        self, context: Context, inputs: Sequence[Any], times: list[StepTime] | None = None
+        self,
+        context: Context,
+        inputs: Sequence[Any],
+        times: list[StepTime] | None = None,
+        state: State | None = None,
     ) -> list[Any]:
         self.admit(inputs)
         plan = self.program.plan
@@ -298,20 +295,28 @@ class Session:
         for slot, constant in self._constant_slots:
             slots[slot] = constant
         ours: set[int] = set()  # slots whose arrays were made by our own kernels
+        state = State(plan, lasts=False) if state is None else state
+        for v, value in zip(plan.variables, state.values, strict=True):
+            slots[v.slot] = value
+        state.initialise(self._initialised[-1], slots, ours)
         driver = self.program.driver
         mode = driver.swap_mode(driver.default_mode) if self._hosted else 0
         try:
             for number, region in enumerate(plan.regions):
+                if region.initialises and not state.missing(region.initialises, slots):
+                    continue
                 arrays = [slots[s] for s in region.inputs]
                 frame = context.frame(number, tuple(a.shape for a in arrays))
                 self.compare(number, frame, arrays)
                 walk = None if times is None else timed_walk(frame, times)
-                for slot, made in zip(region.outputs, frame.run(arrays, walk), strict=True):
+                into = state.rooms(region.outputs, frame.result_type)
+                for slot, made in zip(region.outputs, frame.run(arrays, walk, into), strict=True):
                     slots[slot] = made
                     ours.add(slot)
                 if region.terminal is not None:
                     with timed_terminal(self.program.plan, number, times):
                         self._terminal(number, slots)
+                state.initialise(self._initialised[number], slots, ours)
                 for slot in self._last_use[number]:
                     slots[slot] = None
         finally:
@@ -322,6 +327,7 @@ class Session:
             value = slots[port.slot]
             results.append(value if port.slot in ours else owned(value))
             ours.discard(port.slot)
+        state.keep(slots, ours)
         return results
 
     def compare(self, number: int, frame: Frame, arrays: Sequence[Array]) -> None:

@@ -9,13 +9,13 @@ the region's output buffer wherever its producer can write there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...ir.errors import VerificationError
 from ...ir.graph import Graph, Value
 from ...ir.op import Array
 from ...ir.ops import Identity
-from ...ir.plan import Constant, Plan, PlanPort, Region, Terminal
+from ...ir.plan import Constant, Plan, PlanPort, Region, Terminal, Variable
 from ...ir.target import Target
 from ...ir.types import Type
 from ..options import Options
@@ -27,6 +27,7 @@ from .placement import exported, place_output, spread_places, symbol_sources
 from .programs import NATIVE
 from .region import RegionBuilder
 from .roles import Role, decide_roles, is_host_only
+from .state import State, StateNodes, split_state
 from .view import View
 
 
@@ -51,6 +52,8 @@ def lower_graph(
     constants: dict[Constant, int],
 ) -> Plan:
     """The plan of a graph or body, without the constants, which it adds to `constants`."""
+    ports = len(graph.parameters), len(graph.results)
+    graph, state = split_state(graph)
     roles = decide_roles(graph)
     native = {n: r.lowerer is not None for n, r in roles.items()}
     last = channels_last_values(graph, native)
@@ -63,34 +66,38 @@ def lower_graph(
         weights=weights,
         constants=constants,
     )
-    for node in graph.parameters:
+    for node in graph.parameters[: ports[0]]:
         new_slot(low, Value(node), graph.type(Value(node)))
-    inputs = tuple(port_of(low, n, low.slot_of[Value(n)]) for n in graph.parameters)
+    inputs = tuple(port_of(low, n, low.slot_of[Value(n)]) for n in graph.parameters[: ports[0]])
 
-    groups = split_regions(low, roles)
-    home = {
-        n: i
-        for i, (nodes, end) in enumerate(groups)
-        for n in (*nodes, *([] if end is None else [end]))
-    }
     result_slots = {r: len(low.slots) + i for i, r in enumerate(graph.results)}
     for result in graph.results:
         low.slots.append(graph.type(graph.input(result, 0)))
     constant_slots: list[tuple[int, int]] = []
-    regions = [
-        build_region(low, roles, home, i, nodes, end, result_slots, constant_slots)
-        for i, (nodes, end) in enumerate(groups)
-    ]
+    groups = split_regions(low, roles, state)
+    home = {n: i for i, group in enumerate(groups) for n in group.members}
+    delivery = result_homes(low, groups, home, state, result_slots, constant_slots)
+    regions: list[Region] = []
+    variables: dict[int, Variable] = {}
+    for index, group in enumerate(groups):
+        for number, nodes in enumerate(state.variables):
+            if nodes.level < group.level and number not in variables:
+                variables[number] = lower_variable(low, nodes, result_slots)
+        region = build_region(
+            low, roles, home, index, group, delivery, result_slots, constant_slots
+        )
+        regions.append(replace(region, initialises=state.initialised(graph, group.level)))
     return Plan(
         name=graph.name,
         target_key=target.key(),
         precision=options.precision,
         inputs=inputs,
-        outputs=tuple(port_of(low, r, result_slots[r]) for r in graph.results),
+        outputs=tuple(port_of(low, r, result_slots[r]) for r in graph.results[: ports[1]]),
         slots=tuple(low.slots),
         constants=(),
         regions=tuple(regions),
         constant_slots=tuple(constant_slots),
+        variables=tuple(variables[n] for n in range(len(variables))),
     )
 
 
@@ -109,20 +116,74 @@ def new_slot(low: Lowering, value: Value, type_: Type) -> int:
     return low.slot_of[value]
 
 
-def split_regions(low: Lowering, roles: dict[int, Role]) -> list[tuple[list[int], int | None]]:
-    """Nodes by region in order, each region with the terminal that ends it."""
-    groups: list[tuple[list[int], int | None]] = []
-    current: list[int] = []
-    for node in low.graph.order():
-        role = roles.get(node)
-        if role is None:
-            continue
-        if role.terminal:
-            groups.append((current, node))
-            current = []
-        else:
-            current.append(node)
-    return [*groups, (current, None)]
+@dataclass(frozen=True)
+class Group:
+    """The nodes of one region and the terminal that ends it. `level`: of the variables that the
+    region initialises; above all of theirs in the regions of the graph proper."""
+
+    nodes: list[int]
+    end: int | None
+    level: int
+
+    @property
+    def members(self) -> list[int]:
+        """All nodes, the terminal included."""
+        return [*self.nodes, *([] if self.end is None else [self.end])]
+
+
+def split_regions(low: Lowering, roles: dict[int, Role], state: State) -> list[Group]:
+    """Nodes by region in order: those for initial values by level, then the graph proper."""
+    level_of = {n: level for level, made in enumerate(state.made) for n in made}
+    proper = len(state.made)
+    levels = [n for n in range(proper) if state.initialised(low.graph, n)]
+    groups: list[Group] = []
+    for level in (*levels, proper):
+        current: list[int] = []
+        for node in low.graph.order():
+            role = roles.get(node)
+            if role is None or level_of.get(node, proper) != level:
+                continue
+            if role.terminal:
+                groups.append(Group(current, node, level))
+                current = []
+            else:
+                current.append(node)
+        groups.append(Group(current, None, level))
+    return groups
+
+
+def result_homes(
+    low: Lowering,
+    groups: Sequence[Group],
+    home: dict[int, int],
+    state: State,
+    result_slots: dict[int, int],
+    constant_slots: list[tuple[int, int]],
+) -> dict[int, int]:
+    """The region that delivers each result: where it is computed, or the last of its level. A
+    variable's initial value that is a constant needs no region."""
+    last = {group.level: i for i, group in enumerate(groups)}
+    level_of = {v.initial: v.level for v in state.variables}
+    found: dict[int, int] = {}
+    for result in low.graph.results:
+        value = low.graph.input(result, 0)
+        level = level_of.get(result, len(state.made))
+        if level in last:
+            found[result] = home.get(value.node, last[level])
+        if result in level_of and low.graph.op(value.node).kind == "Constant":
+            constant_slot(low, value, constant_slots)
+            result_slots[result] = low.slot_of[value]
+            found[result] = -1
+    return found
+
+
+def lower_variable(low: Lowering, nodes: StateNodes, result_slots: dict[int, int]) -> Variable:
+    """A variable whose value may be read from now on."""
+    value = Value(nodes.parameter)
+    slot = new_slot(low, value, low.graph.type(value))
+    after = slot if nodes.after is None else result_slots[nodes.after]
+    initial = None if nodes.initial is None else result_slots[nodes.initial]
+    return Variable(nodes.name, slot, after, initial)
 
 
 def build_region(
@@ -130,24 +191,19 @@ def build_region(
     roles: dict[int, Role],
     home: dict[int, int],
     index: int,
-    nodes: Sequence[int],
-    end: int | None,
+    group: Group,
+    delivery: dict[int, int],
     result_slots: dict[int, int],
     constant_slots: list[tuple[int, int]],
 ) -> Region:
-    """Build one region and leave its exported values' slots in `low.slot_of`."""
-    graph = low.graph
+    """Build one region and leave its exported values' slots in `low.slot_of`. `delivery`: the
+    region of each result."""
+    graph, nodes, end = low.graph, group.nodes, group.end
     low.region, low.views, low.placed, low.region_inputs = RegionBuilder(), {}, {}, []
     outputs: list[int] = []
-    last = end is None
 
     # Results that this region can deliver, and values that later regions or the terminal read.
-    mine = [
-        r
-        for r in graph.results
-        if home.get(graph.input(r, 0).node, -1) == index
-        or (last and graph.input(r, 0).node not in home)
-    ]
+    mine = [r for r in graph.results if delivery[r] == index]
     late: list[int] = []
     for result in mine:
         value = graph.input(result, 0)

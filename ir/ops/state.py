@@ -1,4 +1,9 @@
-"""State of a request: ReadValue and Assign. A session runs them; they have no `evaluate`."""
+"""State of a request: ReadValue and Assign.
+
+`evaluate` is a run of its own, as a plain call of a model is: variables have their initial values,
+and what is assigned is dropped. A request carries values from run to run: lowering/state.py makes
+them inputs and outputs of the plan.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +11,50 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from ..dim import Dim
 from ..dtype import DType
-from ..errors import ShapeError, UnsupportedOperationError
+from ..errors import ShapeError
 from ..op import Array, Effects, Fact, Op, Port
 from ..types import TensorType, Type, merge
-from .rules import unknown_dim
+from .rules import unknown_dim, unknown_shape
 
 _INTERVAL = re.compile(r"(\d*)\.\.(\d*)\Z")
 
 
-def declared_shape(op: Op, text: str) -> tuple[Dim, ...] | None:
-    """OpenVINO's text of a shape (`?,4,2..10`, `...`) with fresh symbols for what is open."""
+def _declared_sizes(text: str) -> list[tuple[int, int | None]] | None:
+    """(least, largest or None) per axis of OpenVINO's text of a shape; None for `...`."""
     inner = text.strip().removeprefix("[").removesuffix("]").strip()
     if inner == "...":
         return None
-    return tuple(_declared_size(op, part.strip()) for part in inner.split(",")) if inner else ()
+    return [_declared_size(part.strip()) for part in inner.split(",")] if inner else []
 
 
-def _declared_size(op: Op, part: str) -> Dim:
+def _declared_size(part: str) -> tuple[int, int | None]:
     if part in ("?", "-1"):
-        return unknown_dim(op)
+        return 0, None
     interval = _INTERVAL.match(part)
     if interval is not None:
         low, high = interval.groups()
-        return unknown_dim(op, int(low or 0), int(high) if high else None)
+        return int(low or 0), int(high) if high else None
     if not part.isdecimal():
         raise ShapeError("a declared shape is broken", got=part[:40], expected="a size or ?")
-    return int(part)
+    return int(part), int(part)
+
+
+def declared_shape(op: Op, text: str) -> tuple[Dim, ...] | None:
+    """OpenVINO's text of a shape (`?,4,2..10`, `...`) with fresh symbols for what is open."""
+    sizes = _declared_sizes(text)
+    if sizes is None:
+        return None
+    return tuple(low if low == high else unknown_dim(op, low, high) for low, high in sizes)
 
 
 @dataclass(frozen=True)
 class ReadValue(Op):
-    """The value of a variable; the input is its value after a reset."""
+    """The value of a variable; the input is its value after a reset. Without one that is zeros, of
+    the least size along open axes."""
 
     kind: ClassVar[str] = "ReadValue"
     version: ClassVar[int] = 6
@@ -54,15 +70,23 @@ class ReadValue(Op):
             return (declared,)
         # The value may have grown since: only rank and element type are the initial value's.
         initial = init_value.tensor
-        open_type = TensorType(initial.dtype, None)
-        return (merge(declared, open_type),)
+        rank = None if initial.shape is None else unknown_shape(self, len(initial.shape))
+        return (merge(declared, TensorType(initial.dtype, rank)),)
 
     def evaluate(self, init_value: Array | None = None) -> tuple[Array, ...]:
-        raise UnsupportedOperationError(
-            "a stateful model runs through an infer request",
-            got=f"variable {self.variable_id!r}",
-            fix="use create_infer_request()",
-        )
+        return (self.empty_value() if init_value is None else init_value,)
+
+    def empty_value(self) -> Array:
+        """What the variable holds after a reset without an initial value. ShapeError where type
+        or rank are not declared."""
+        sizes = _declared_sizes(self.variable_shape)
+        if sizes is None or self.variable_type is DType.dynamic:
+            raise ShapeError(
+                f"variable {self.variable_id!r} has neither an initial value nor a declared type",
+                got=f"{self.variable_type}[{self.variable_shape}]",
+                expected="variable_type and variable_shape of known rank",
+            )
+        return np.zeros([low for low, _ in sizes], self.variable_type.numpy)
 
 
 @dataclass(frozen=True)
@@ -89,11 +113,7 @@ class Assign(Op):
         return (value.type,)
 
     def evaluate(self, value: Array) -> tuple[Array, ...]:
-        raise UnsupportedOperationError(
-            "a stateful model runs through an infer request",
-            got=f"variable {self.variable_id!r}",
-            fix="use create_infer_request()",
-        )
+        return (value,)
 
 
 @dataclass(frozen=True)

@@ -334,6 +334,10 @@ def test_group_evaluates_its_program() -> None:
     assert first.tolist() == [[2, -4], [3, -3]] and second.tolist() == [[2, 0], [3, 0]]
 
 
-def test_state_needs_a_request() -> None:
-    with pytest.raises(Error, match="infer request"):
-        o.ReadValue("v", DType.f32, "1").evaluate(None)
+def test_state_by_itself_starts_anew() -> None:
+    start = np.ones(2, np.float32)
+    assert run(o.ReadValue("v", DType.f32, "?"), start).tolist() == [1, 1]
+    assert o.ReadValue("v", DType.f32, "2,?,3..").evaluate(None)[0].shape == (2, 0, 3)
+    assert run(o.Assign("v"), start).tolist() == [1, 1]
+    with pytest.raises(Error, match="neither an initial value"):
+        o.ReadValue("v").evaluate(None)
