@@ -70,10 +70,11 @@ def compile_model(
             shapes=shapes,
             max_memory=max_memory,
         )
-    if isinstance(source, Model):
-        model = source
-    else:
-        model = read_model(source, declared_shapes=declared_shapes)
+
+    def read() -> Model:
+        return read_model(source, declared_shapes=declared_shapes, max_memory=max_memory)
+
+    model = source if isinstance(source, Model) else read
     checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
     options = Options(precision=precision or "f32", verify=checked, conv_algorithm=conv_algorithm)
     return CompiledModel(model, options, num_threads, shapes=shapes, max_memory=max_memory)

@@ -7,14 +7,14 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex
 
 from .calls import Outputs, PortTable, outputs_type
-from .compiler.model import Model, PortInfo, describe_port
+from .compiler.model import Model, Origin, PortInfo, describe_port
 from .compiler.options import Options, Shapes, from_recipe, to_recipe
 from .ir.errors import ExecutionError
 
@@ -45,25 +45,35 @@ class CompiledModel:
 
     def __init__(
         self,
-        model: Model,
+        source: Model | Callable[[], Model],
         options: Options,
         num_threads: int | None = None,
         *,
         shapes: Shapes | None = None,
         max_memory: int | None = None,
     ) -> None:
+        """source: a model, which is kept; or how to read one, which is dropped if it came from
+        files: they are read again where its graph or its weights are needed once more (`graph`,
+        `export`, pickling)."""
         from .compiler.lowering import lower
         from .runtime.machine import host_target
 
         self.options, self._shapes = options, shapes or {}
-        self._model: Model | None = model
+        self._model: Model | None = source if isinstance(source, Model) else source()
         # Where the net was loaded from, and the plan there that it uses.
         self._stored: Artifact | None = None
+        self._origin: Origin | None = None
         self._entry: PlanEntry | None = None
         self.trace: Trace | None = None
         plan, weights = lower(self.graph, host_target(), options)
         self._weights: Mapping[int, np.ndarray[Any, Any]] = weights
         self._start(plan, weights, num_threads, max_memory)
+        if not isinstance(source, Model) and (origin := self.model.origin) is not None:
+            from .runtime.memory import give_back
+
+            self._origin, self._model, self._weights = origin, None, {}
+            del self.graph, plan, weights
+            give_back(self.program.constant_bytes)
 
     def _start(
         self,
@@ -105,9 +115,12 @@ class CompiledModel:
     def model(self) -> Model:
         """The model that was compiled; of an artefact, its portable graph, read when asked for."""
         if self._model is None:
-            if self._stored is None:
+            if self._stored is not None:
+                self._model = _stored_model(self._stored)
+            elif self._origin is not None:
+                self._model = self._origin.again()
+            else:
                 raise ExecutionError("the model is closed", fix="compile or load it again")
-            self._model = _stored_model(self._stored)
         return self._model
 
     @cached_property
@@ -186,7 +199,7 @@ class CompiledModel:
         if self._session is None:
             return
         self._session.close()
-        self._session = self._model = self._stored = self._entry = None
+        self._session = self._model = self._stored = self._entry = self._origin = None
         self._weights = {}
         self._run = self._run_closed
         self.__dict__.pop("graph", None)
@@ -257,6 +270,12 @@ class CompiledModel:
         """The arrays behind the plan's constants."""
         if self._stored is not None and self._entry is not None:
             return self._stored.read_plan(self._entry).arrays()
+        if self._origin is not None and not self._weights:
+            from .compiler.lowering import lower
+            from .runtime.machine import host_target
+
+            # Lowering is a function of graph, Target and options: the plan is the one that runs.
+            _, self._weights = lower(self.graph, host_target(), self.options)
         return self._weights
 
     @classmethod
@@ -292,7 +311,7 @@ class CompiledModel:
             return net
         net = cls.__new__(cls)
         net.options, net._shapes, net.trace = options, fixed, None
-        net._model, net._stored, net._entry = None, stored, entry
+        net._model, net._stored, net._entry, net._origin = None, stored, entry, None
         read = stored.read_plan(entry)
         with stored.blamed("a stored plan cannot be used", entry.section):
             constants = read.constants(partial(make_constant, threads=1))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from ..ir.dim import Dim
 from ..ir.errors import ModelFormatError, UsageError
@@ -14,6 +14,7 @@ from ..ir.types import TensorType, Type
 
 if TYPE_CHECKING:
     from ..ir.graph import Graph
+    from .frontends.xml.source import FileState
 
 # A path, bytes, or an onnx.ModelProto (a class that is not imported for its name alone).
 Source: TypeAlias = str | os.PathLike[str] | bytes | Any
@@ -42,11 +43,36 @@ def _size(dim: Dim) -> int | str:
     return dim if isinstance(dim, int) else str(dim)
 
 
-class Model:
-    """A model as read: its portable graph, inferred. `graph` may be inspected, not changed."""
+@dataclass(frozen=True)
+class Origin:
+    """The files that a model was read from, and how to read them again: a compiled model need not
+    keep weights that its kernels hold in another order."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    read: Callable[[], Model]
+    files: tuple[FileState, ...]
+
+    def again(self) -> Model:
+        """The same model. ModelFormatError if one of its files is not what it was."""
+        for file in self.files:
+            if (change := file.changed()) is not None:
+                raise ModelFormatError(
+                    "the compiled model's file is needed again, and it is not what it was",
+                    where=repr(file.path),
+                    got=change,
+                    expected="the file that was compiled",
+                    fix="restore it, or compile the result of irc.read_model, which is kept",
+                )
+        return self.read()
+
+
+class Model:
+    """A model as read: its portable graph, inferred. `graph` may be inspected, not changed.
+
+    origin: the files it came from, None for bytes and for models made in Python.
+    """
+
+    def __init__(self, graph: Graph, origin: Origin | None = None) -> None:
+        self.graph, self.origin = graph, origin
 
     @property
     def name(self) -> str:
@@ -77,20 +103,44 @@ def read_model(
     weights: str | os.PathLike[str] | bytes | None = None,
     *,
     declared_shapes: Literal["check", "ignore"] = "check",
+    max_memory: int | None = None,
 ) -> Model:
     """Read a model: a path (.onnx, .xml), the bytes of either, or an onnx.ModelProto.
 
     weights: the .bin of an XML file that does not lie beside it. declared_shapes "ignore" accepts
-    XML whose declared shapes or types contradict inference.
-    Raises ModelFormatError, ShapeError or UnsupportedOperationError.
+    a model whose declared shapes or types contradict inference. max_memory: bytes for any file and
+    any constant.
+    Raises ModelFormatError, ShapeError, MemoryLimitError or UnsupportedOperationError.
     """
+    from .frontends.xml.source import recorded
+
+    with recorded() as files:
+        graph = _read(source, weights, declared_shapes, max_memory)
+    if not isinstance(source, str | os.PathLike):
+        return Model(graph)
+    path: str = os.path.abspath(cast("str | os.PathLike[str]", source))
+
+    def again() -> Model:
+        return Model(_read(path, weights, declared_shapes, max_memory))
+
+    return Model(graph, Origin(again, tuple(files)))
+
+
+def _read(
+    source: Source,
+    weights: str | os.PathLike[str] | bytes | None,
+    declared_shapes: Literal["check", "ignore"],
+    max_memory: int | None,
+) -> Graph:
     if _is_xml(source):
         from .frontends.xml.reader import read_xml
 
-        return Model(read_xml(source, weights, declared_shapes=declared_shapes))  # type: ignore[arg-type]
+        return read_xml(  # pyright: ignore[reportUnknownVariableType]
+            source, weights, declared_shapes=declared_shapes, max_memory=max_memory
+        )
     from .frontends.onnx.reader import read_onnx  # pyright: ignore[reportUnknownVariableType]
 
-    return Model(read_onnx(source))
+    return read_onnx(source, declared_shapes=declared_shapes, max_memory=max_memory)
 
 
 def _is_xml(source: Any) -> bool:

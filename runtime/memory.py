@@ -10,6 +10,8 @@ ended on top of the rest is moved to the front of the order, a few times.
 from __future__ import annotations
 
 import ctypes
+import gc
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,6 +34,8 @@ _TRIES: Final = 32
 _TRY_BUFFERS: Final = 4000
 # Beside the arena a process needs room for weights, code and the caller.
 DEFAULT_SHARE: Final = 0.8
+# Bytes of dropped weights that are worth some tens of milliseconds.
+_WORTH_COLLECTING: Final = 16 << 20
 
 
 def aligned_bytes(size: int) -> npt.NDArray[np.uint8]:
@@ -63,6 +67,20 @@ def _read_address() -> Callable[[Array], int]:
 
 # The address of an array's first element.
 address_of: Final = _read_address()
+
+
+def give_back(dropped: int) -> None:
+    """Give the system back the `dropped` bytes that nobody refers to any more.
+
+    Graphs are cycles of references, and the C library keeps what is freed for later (glibc's
+    malloc_trim hands it back). Looking for cycles takes tens of milliseconds, so little is let be.
+    """
+    if dropped < _WORTH_COLLECTING:
+        return
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def round_up(sizes: Any) -> Any:

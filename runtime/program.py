@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from ..ir.errors import VerificationError
 from ..ir.plan import Constant, Plan
+from ..ir.provenance import owner, place_of
 from ..ir.region_sizes import RegionTables
 from ..ir.specs import Spec
 from ..ir.target import Target
@@ -248,11 +249,13 @@ def make_constant(c: Constant, source: Array, *, threads: int | None = None) -> 
             got=f"{source.dtype}{list(source.shape)}",
             expected=f"{c.source_dtype}{list(c.shape)}",
         )
-    if c.layout is None:
-        if source.flags.c_contiguous and source.flags.aligned and source.dtype.isnative:
-            return source
-        return _share(c, source, lambda: np.require(source, wanted, ["C", "A"]))
-    return _share(c, source, lambda: _pack(c, source, threads))
+    if c.layout is not None:
+        return _share(c, source, lambda: _pack(c, source, threads))
+    ready = source.flags.c_contiguous and source.flags.aligned and source.dtype.isnative
+    # A small view would keep all of a large file's memory alive.
+    if ready and 2 * source.nbytes >= owner(source).nbytes:
+        return source if place_of(source) is None else _share(c, source, lambda: source)
+    return _share(c, source, lambda: np.array(source, wanted, order="C"))
 
 
 def _pack(c: Constant, source: Array, threads: int | None) -> Array:
@@ -262,17 +265,18 @@ def _pack(c: Constant, source: Array, threads: int | None) -> Array:
 
 
 def _share(c: Constant, source: Array, make: Callable[[], Array]) -> Array:
-    """What `make` gives, made once per source array and constant while both live."""
-    key = (id(source), c.dtype, c.shape, c.layout, c.transposed, c.rounds)
+    """What `make` gives, made once per place in a file, or per source array, and constant."""
+    place = place_of(source)
+    who = id(source) if place is None else place
+    key = (who, c.dtype, c.shape, c.layout, c.transposed, c.rounds)
     found = _packed.get(key)
-    if found is not None and found[0]() is source and (made := found[1]()) is not None:
-        return made
+    # An id may be used again by another array, a place stands for its numbers.
+    if found is not None and (place is not None or found[0]() is source):
+        if (made := found[1]()) is not None:
+            return made
     made = make()
     made.flags.writeable = False
-    try:
-        # The entry goes with the packed array; an id that is used again is told by the first ref.
-        gone = weakref.ref(made, lambda _: _packed.pop(key, None))
-        _packed[key] = (weakref.ref(source), gone)
-    except TypeError:
-        pass
+    # The entry goes with the packed array.
+    gone = weakref.ref(made, lambda _: _packed.pop(key, None))
+    _packed[key] = (weakref.ref(source), gone)
     return made

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from ....ir.op import Array
+from ....ir.provenance import note, place_of
 
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 _LEN = 2
@@ -45,7 +46,14 @@ def lift_payloads(data: Array) -> tuple[bytes, dict[int, Array]]:
     _, _, start, _, end = graphs[0]
     head = bytes([_GRAPH << 3 | _LEN]) + _varint(sum(map(len, graph)))
     text = b"".join([view[:start], head, *graph, view[end:]])
-    return text, {i: data[first:last].copy() for i, (first, last) in payloads.items()}
+    return text, {i: _copied(data, first, last) for i, (first, last) in payloads.items()}
+
+
+def _copied(data: Array, first: int, last: int) -> Array:
+    payload = data[first:last].copy()
+    if (place := place_of(data)) is not None:
+        note(payload, place.file, place.start + first)
+    return payload
 
 
 def _without_payloads(

@@ -1,7 +1,8 @@
 """Files of a model, read into memory that we own.
 
 A file that is truncated or replaced while we read it is an error, never a signal; what is not a
-regular file (a directory, a pipe, a device) is refused before a byte of it is read.
+regular file (a directory, a pipe, a device) is refused before a byte of it is read. `recorded`
+tells which files were read and in what state, so that a model can be read again later.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 import io
 import os
 import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -16,8 +21,48 @@ import numpy as np
 
 from ....ir.errors import MemoryLimitError, ModelFormatError
 from ....ir.op import Array
+from ....ir.provenance import note
 
 Path = str | PathLike[str]
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file as it was when it was read; any change of it shows in one of these."""
+
+    path: str
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: Path, status: os.stat_result) -> FileState:
+        return cls(
+            os.path.abspath(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        )
+
+    def changed(self) -> str | None:
+        """What happened to the file since, or None."""
+        try:
+            now = FileState.of(self.path, os.stat(self.path))
+        except OSError as error:
+            return _reason(error)
+        return None if now == self else "it has been written or replaced since"
+
+
+_record: ContextVar[list[FileState] | None] = ContextVar("files read", default=None)
+
+
+@contextmanager
+def recorded() -> Generator[list[FileState]]:
+    """The files that this thread reads inside, in order."""
+    files: list[FileState] = []
+    token = _record.set(files)
+    try:
+        yield files
+    finally:
+        _record.reset(token)
 
 
 def read_file(path: Path, what: str, *, max_memory: int | None = None) -> Array:
@@ -51,9 +96,14 @@ def read_file(path: Path, what: str, *, max_memory: int | None = None) -> Array:
                 expected=f"at most {max_memory} bytes",
                 fix="raise max_memory",
             )
-        return _read(handle, status.st_size, what, shown)
+        data = _read(handle, status.st_size, what, shown)
     finally:
         os.close(handle)
+    state = FileState.of(path, status)
+    note(data, state)
+    if (record := _record.get()) is not None:
+        record.append(state)
+    return data
 
 
 _BINARY = getattr(os, "O_BINARY", 0)

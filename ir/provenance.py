@@ -1,0 +1,60 @@
+"""Where in a file an array's bytes come from, so that equal weights of a process are stored once.
+
+Readers note the memory that they fill; whoever makes something of an array (packed panels) asks for
+its place, which also stands for views of it: reshaped, transposed, sliced. Two arrays of one place
+hold the same numbers. A note goes with its memory.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .op import Array
+
+
+@dataclass(frozen=True)
+class Place:
+    """Bytes of a file in one of its states: the array's elements lie as `strides` say, from `start`
+    on. `file` tells states of files apart."""
+
+    file: Hashable
+    start: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+_lock = threading.Lock()
+_notes: dict[int, tuple[weakref.ref[Array], Hashable, int]] = {}
+
+
+def note(memory: Array, file: Hashable, offset: int = 0) -> None:
+    """`memory`, which owns its bytes and is not written to any more, holds those of `file` from
+    `offset` on."""
+    key = id(memory)
+    gone = weakref.ref(memory, lambda _: _notes.pop(key, None))
+    with _lock:
+        _notes[key] = (gone, file, offset)
+
+
+def place_of(array: Array) -> Place | None:
+    """The place of an array or of a view, None where nobody noted it."""
+    memory = owner(array)
+    found = _notes.get(id(memory))
+    if found is None or found[0]() is not memory:
+        return None
+    start = array.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
+    return Place(found[1], found[2] + start, array.dtype, array.shape, array.strides)
+
+
+def owner(array: Array) -> Array:
+    """The array whose memory a view looks into."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
