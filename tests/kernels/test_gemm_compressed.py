@@ -159,10 +159,10 @@ def test_transposed_weights(isa: str, dtype: DType) -> None:
 
 
 @each_isa
-@pytest.mark.parametrize("m", [1, 20])
+@pytest.mark.parametrize("m, dynamic", [(1, True), (20, False)])
 @pytest.mark.parametrize("dtype", [DType.u4, DType.i8], ids=str)
-def test_factors_rounded_to_bf16(isa: str, dtype: DType, m: int) -> None:
-    check(Case(m, 77, 40, dtype, 32, factors=DType.bf16), isa)
+def test_factors_rounded_to_bf16(isa: str, dtype: DType, m: int, dynamic: bool) -> None:
+    check(Case(m, 77, 40, dtype, 32, factors=DType.bf16, dynamic=dynamic), isa)
 
 
 def test_packed_codes_take_their_bits() -> None:

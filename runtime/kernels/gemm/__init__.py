@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .loops import generate
+from .kernel import generate
 from .packing import pack, unpack
 
 __all__ = ["generate", "pack", "unpack"]

@@ -1,124 +1,25 @@
-"""Compressed right operands: small integers that become floats right before they are multiplied.
-
-A cell is 32 bits that hold neighbours of one column along K: four bytes, or eight halves of bytes.
-A vector of cells is expanded lane by lane, without widening moves: a value at bit p of a cell,
-cut out and put under the exponent of 2^(23 - p), is the float 2^(23 - p) + q; a subtraction, exact,
-leaves q less its zero. So a value costs an `and` with an `xor` (one instruction on AVX-512), a
-subtraction, and the multiplication by its scale, which alone rounds.
+"""Panels of a compressed right operand expanded into scratch, for all the tiles of rows that read
+them there; and tiles that expand what they read themselves, where rows are so few that reading the
+weights, once, is what takes the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ....ir.dtype import DType
-from ....ir.specs import Compressed, Operand
-from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, F32, I8, I32, I64, Value, number, vec
-from .micro import Context
+from ...codegen.emit import Function, Variable
+from ...codegen.values import ELEMENT, I32, I64, Value, integer, vec
+from .codes import Expander, Scaling
 from .packing import cells_of_rows, pack_b_function
 
-# Bits of a cell, the lower half of which lies under an exponent.
-CELL: Final = 32
-_HALF: Final = 16
+if TYPE_CHECKING:
+    from .micro import Context, Shape
 
-
-@dataclass(frozen=True)
-class Scaling:
-    """What one vector of columns is expanded with in one group: scales, and what is subtracted,
-    by the bit at which a value lies in its half of a cell."""
-
-    scale: Value
-    centre: dict[int, Value]
-
-
-class Expander:
-    """Writes expansions for one kernel."""
-
-    def __init__(self, g: Context) -> None:
-        spec = g.spec
-        assert spec.compressed is not None and spec.packed is not None
-        self.g, self.lanes, self.nr = g, g.tiling.lanes, spec.packed.nr
-        self.compressed: Compressed = spec.compressed
-        self.dtype, self.groups = spec.b.dtype, spec.groups()
-        self.kr = CELL // self.dtype.bits
-        assert isinstance(spec.k, int)
-        self.k = spec.k
-        # Bytes of one row of cells, and of one panel.
-        self.row = self.nr * CELL // 8
-        self.panel = -(-spec.k // self.kr) * self.row
-
-    @property
-    def group(self) -> int:
-        return min(self.compressed.group, self.k)
-
-    def scaling(self, f: Function, scales: Value, zeros: Value | None, at: Value) -> Scaling:
-        """For the columns whose first one's scale is element `at` of the packed scales."""
-        c = self.compressed
-        scale = _load_floats(f, scales, at, c.scale.dtype, self.lanes)
-        bias = 1 << self.dtype.bits - 1 if self.dtype.is_signed else 0
-        centre: dict[int, Value] = {}
-        for p in range(0, _HALF, self.dtype.bits):
-            least = 2.0 ** (23 - p) + bias
-            if isinstance(c.zero, Operand):
-                assert zeros is not None
-                zero = _load_floats(f, zeros, at, c.zero.dtype, self.lanes)
-                centre[p] = f.fadd(zero, least)
-            else:
-                centre[p] = number(least + c.zero, vec(F32, self.lanes))
-        return Scaling(scale, centre)
-
-    def values(self, f: Function, cells: Value, s: Scaling, count: int) -> list[Value]:
-        """The first `count` values of each lane's cell, in f32, in their order along K."""
-        found: list[Value] = []
-        bits = self.dtype.bits
-        high: Value | None = None
-        for j in range(count):
-            p = j * bits
-            if p == _HALF:
-                high = f.lshr(cells, _HALF)
-            place = p % _HALF
-            part = f.and_(cells if high is None else high, ((1 << bits) - 1) << place)
-            # The exponent; and a sign that is flipped counts from 0.
-            sign = 1 << (place + bits - 1) if self.dtype.is_signed else 0
-            word = f.xor(part, (127 + 23 - place) << 23 | sign)
-            q = f.fsub(f.bitcast(word, vec(F32, self.lanes)), s.centre[place])
-            found.append(self._rounded(f, f.fmul(q, s.scale)))
-        return found
-
-    def _rounded(self, f: Function, x: Value) -> Value:
-        """To the scales' type."""
-        dtype = self.compressed.scale.dtype
-        return x if dtype is DType.f32 else f.cast(f.cast(x, ELEMENT[dtype.value]), F32)
-
-
-class Panels:
-    """Addresses of whole panels of a compressed operand: cells, scales, zeros."""
-
-    def __init__(self, g: Context, pointers: Sequence[Value]) -> None:
-        first = 2 + len(g.spec.extras)
-        self.expander = e = Expander(g)
-        self._parts = [(pointers[1], e.panel)]
-        for pointer, operand in zip(pointers[first:], g.spec.scaling(), strict=False):
-            self._parts.append((pointer, e.groups * e.nr * operand.dtype.bits // 8))
-        # A kernel without zeros of its own does not read them.
-        self._parts += [self._parts[-1]] * (3 - len(self._parts))
-
-    def places(self, f: Function, j: Value) -> list[Value]:
-        return [f.offset(pointer, f.mul(j, size)) for pointer, size in self._parts]
-
-
-def walked_type(operand: Operand) -> str:
-    """What an operand's strides count. Those of compressed weights are 0."""
-    return ELEMENT.get(operand.dtype.value, I8)
-
-
-def _load_floats(f: Function, base: Value, at: Value, dtype: DType, lanes: int) -> Value:
-    element = ELEMENT[dtype.value]
-    x = f.load(vec(element, lanes), f.at(base, at, element))
-    return f.cast(x, F32, signed_=dtype.is_signed)
+# Bytes between the cells that a tile reads and those that it fetches ahead; and a cache line.
+_AHEAD: Final = 2048
+_LINE: Final = 64
 
 
 def right_function(g: Context) -> Function:
@@ -127,30 +28,30 @@ def right_function(g: Context) -> Function:
 
 
 def expand_function(g: Context) -> Function:
-    """expand(cells, scales, zeros, to, k0, k): rows k0 .. k0 + k of one panel of B, as factors of
-    the accumulator's type. k0 is the first row of a cell; addresses are those of whole panels.
+    """expand(frame, cells, panel, to, k0, k): rows k0 .. k0 + k of one panel of B, which begins at
+    `cells`, as factors of the accumulator's type. k0 is the first row of a cell.
     """
-    e, t = Expander(g), g.tiling
+    e, t = Expander(g.spec, g.lanes), g.tiling
     f = g.module.function(
         g.module.unique("expand"),
-        [("ptr noalias readonly", n) for n in ("cells", "scales", "zeros")]
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "cells"), (I64, "panel")]
         + [("ptr noalias", "to"), (I64, "k0"), (I64, "k")],
         attributes="nounwind noinline",
         linkage="internal",
     )
     p = f.params
+    pointers = g.scaling(f, p["frame"])
     end = f.add(p["k0"], p["k"])
-    zeros = p["zeros"] if isinstance(e.compressed.zero, Operand) else None
-    first = f.udiv(p["k0"], e.group)
-    with f.range(first, f.ceil_div(end, e.group), unroll=1) as group:
+    with f.range(f.udiv(p["k0"], e.group), f.ceil_div(end, e.group), unroll=1) as group:
         lo = f.smax(f.mul(group, e.group), p["k0"])
         hi = f.smin(f.mul(f.add(group, 1), e.group), end)
-        with f.range(0, e.nr, t.lanes, unroll=1) as c:
-            scaling = e.scaling(f, p["scales"], zeros, f.add(f.mul(group, e.nr), c))
+        with f.range(0, e.nr, g.lanes, unroll=1) as c:
+            scaling = e.scaling(f, pointers, p["panel"], group, c)
 
             def write(k: Value, count: int, c: Value = c, s: Scaling = scaling) -> None:
                 at = f.offset(p["cells"], f.add(f.mul(f.udiv(k, e.kr), e.row), f.mul(c, 4)))
-                values = e.values(f, f.load(vec(I32, t.lanes), at), s, count)
+                halves = e.halves(f, f.load(vec(I32, g.lanes), at))
+                values = [e.value(f, halves, s, j) for j in range(count)]
                 row = f.udiv(f.sub(k, p["k0"]), t.kr)
                 _store(g, f, values, f.at(p["to"], f.add(f.mul(row, t.nr), c), g.acc))
 
@@ -171,17 +72,51 @@ def _store(g: Context, f: Function, values: Sequence[Value], to: Value) -> None:
         f.store(cell, f.at(to, i // kr * g.tiling.nr, g.acc), g.align)
 
 
-def expand_panels(
-    g: Context,
-    f: Function,
-    expand: Function,
-    pointers: Sequence[Value],
-    to: Value,
-    js: tuple[Value, Value],
-    depth: tuple[Value, Value],
+def accumulate_cells(
+    g: Context, f: Function, shape: Shape, columns: Sequence[int], sums: list[list[Variable]]
 ) -> None:
-    """Expand the panels `js`, one after the other, `depth` = (k0, k) as `expand` takes them."""
-    panels, t = Panels(g, pointers), g.tiling
-    with f.range(*js, unroll=1) as j:
-        place = f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), g.acc)
-        f.call_function(expand, *panels.places(f, j), place, *depth)
+    """Add the products of all of K to the sums of a tile: rows of vectors at `columns`."""
+    e, p = Expander(g.spec, g.lanes), f.params
+    a = g.a_access(in_place=shape.in_place)
+    a_type = ELEMENT[a.dtype.value]
+    across, step = (g.size(f, p["frame"], x) for x in (a.across, a.step))
+    pointers = g.scaling(f, p["frame"])
+    places = [divmod(c, e.nr) for c in columns]
+    panel = f.udiv(p["n"], e.nr)
+
+    def group(index: Value, lo: Value, rows: int) -> None:
+        """The products of `rows` values of K, from `lo` on, which share their scales."""
+        scaling = [
+            e.scaling(f, pointers, f.add(panel, which), index, integer(within))
+            for which, within in places
+        ]
+
+        def cell(k: Value, values: int) -> None:
+            row = f.offset(p["b"], f.mul(f.udiv(k, e.kr), e.row))
+            halves = [
+                e.halves(f, f.load(vec(I32, g.lanes), f.offset(row, which * e.panel + within * 4)))
+                for which, within in places
+            ]
+            for which in range(shape.panels):
+                for line in range(0, e.row, _LINE):
+                    f.prefetch(f.offset(row, which * e.panel + line + _AHEAD))
+            for j in range(values):
+                right = [e.value(f, h, s, j) for h, s in zip(halves, scaling, strict=True)]
+                column = f.at(p["a"], f.mul(f.add(k, j), step), a_type)
+                for i, row_sums in enumerate(sums):
+                    x = f.load(a_type, f.at(column, f.mul(across, i), a_type))
+                    x = f.splat(g.widen(f, x, a.dtype), g.lanes)
+                    for y, s in zip(right, row_sums, strict=True):
+                        s.set(g.multiply_add(f, x, y, s.get()))
+
+        whole = rows // e.kr * e.kr
+        with f.range(0, whole, e.kr, unroll=1) as k:
+            cell(f.add(lo, k), e.kr)
+        if rest := rows - whole:
+            cell(f.add(lo, whole), rest)
+
+    whole = e.k // e.group
+    with f.range(0, whole, unroll=1) as index:
+        group(index, f.mul(index, e.group), e.group)
+    if rest := e.k - whole * e.group:
+        group(integer(whole), integer(whole * e.group), rest)

@@ -13,48 +13,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from ....ir.specs import GemmSpec, Size
-from ....ir.target import Target
-from ...codegen.emit import Function, Module
-from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
+from ....ir.specs import Size
+from ...codegen.emit import Function
 from ...codegen.kernel import Kernel as Entry
-from ...codegen.llvm import BRIEF
+from ...codegen.kernel import share
 from ...codegen.values import ELEMENT, Value, integer
-from ..contract import Kernel
 from ..walk import Space, coalesce
+from .codes import Expander, walked_type
 from .dot import ROWS, dot_function
 from .epilogue import finish_function
-from .expand import expand_panels, right_function, walked_type
+from .expand import right_function
 from .micro import Context, Shape
 from .packing import pack_a_function
 from .shares import Bounds, split
-from .tiling import choose
 
 # Bytes between what a streaming tile reads and what it fetches: about a memory latency's worth.
 _AHEAD = 2048
-
-
-def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
-    """The kernel of a product."""
-    module = Module(target)
-    tiling = choose(spec, target)
-    g = Context(spec, target, module, tiling)
-    out = INPLACE if spec.extras else WRITE
-    others = [*[READ_SHARED] * len(spec.extras), *[READ] * len(spec.scaling())]
-    buffers = [READ, READ, *others, out]
-    entry = open_kernel(module, symbol, buffers, spec.dim_args)
-    loops = Loops(g, entry)
-    f = entry.function
-    if spec.n == 1:
-        loops.column()
-    elif isinstance(spec.n, int):
-        loops.tiles()
-    else:
-        with f.if_(f.icmp("eq", loops.n, 1)) as branch:
-            loops.column()
-            branch.else_()
-            loops.tiles()
-    return Kernel(symbol, module.text() + BRIEF, max(64, loops.scratch))
 
 
 @dataclass(frozen=True)
@@ -123,7 +97,7 @@ class Loops:
             f.at(p, at, walked_type(o))
             for p, at, o in zip(self.pointers, offsets, g.spec.operands(), strict=True)
         ]
-        for i, place in enumerate([*places[2 : 2 + len(g.spec.extras)], places[-1]]):
+        for i, place in zip(g.slots, places[2:], strict=True):
             g.set_base(f, self.frame, i, place)
         return places[0], places[1]
 
@@ -254,14 +228,16 @@ class Loops:
         """Copy some panels of B, or expand them, from step k0 on."""
         f, g, t = self.f, self.g, self.g.tiling
         k0, depth = self.values(k0, depth)
-        if g.spec.compressed:
-            return expand_panels(g, f, pack, self.pointers, to, js, (k0, depth))
         row, column = (self.size(s) for s in g.spec.b.strides[-2:])
         with f.range(*js, unroll=1) as j:
-            n = f.mul(j, t.nr)
-            at = f.at(b, f.add(f.mul(n, column), f.mul(k0, row)), ELEMENT[g.spec.b.dtype.value])
-            place = f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), g.acc)
-            f.call_function(pack, self.frame, at, place, f.sub(self.n, n), depth)
+            n, place = f.mul(j, t.nr), f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), g.acc)
+            if g.spec.compressed:
+                cells = f.offset(b, f.mul(j, Expander(g.spec, g.lanes).panel))
+                what = (cells, j, place, k0)
+            else:
+                at = f.at(b, f.add(f.mul(n, column), f.mul(k0, row)), ELEMENT[g.spec.b.dtype.value])
+                what = (at, place, f.sub(self.n, n))
+            f.call_function(pack, self.frame, *what, depth)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, ve
 from ..frame import Frame
 from ..walk import load_part, part_of
 from . import rounding
+from .codes import Expander
 from .epilogue import finish_registers
 from .tiling import Tiling
 
@@ -55,9 +56,21 @@ class Context(Frame):
         self.spec, self.tiling = spec, tiling
         self.align = tiling.lanes * self.bytes
         self.choose_unit(spec.factors, tiling.kr)
+        # Where the frame has the addresses of extras, scales and zeros, and out.
+        extras, end = len(spec.extras), len(self.walked) + spec.dim_args
+        self._scaling = range(end, end + len(spec.scaling()))
+        self.slots = (*range(extras), *self._scaling, extras)
         # The type of packed copies.
         self.cell = DType.i32 if self.unit else spec.acc
         self._tiles: dict[Shape, Function] = {}
+
+    @property
+    def frame_bytes(self) -> int:
+        return super().frame_bytes + 8 * len(self._scaling)
+
+    def scaling(self, f: Function, frame: Value) -> list[Value]:
+        """The addresses of a compressed operand's scales, and zeros."""
+        return [self.base(f, frame, i) for i in self._scaling]
 
     def factor(self, f: Function, value: Value, dtype: DType) -> Value:
         """A value of an operand's type as a factor of the accumulator's type."""
@@ -80,6 +93,9 @@ class Context(Frame):
         t, spec = self.tiling, self.spec
         if spec.packed and not t.pack_b:
             assert isinstance(spec.k, int)
+            if t.expands:
+                e = Expander(spec, self.lanes)
+                return Access(DType.i32, e.panel // 4, e.row // 4)
             stored = self.cell if self.unit else spec.b.dtype
             return Access(stored, -(-spec.k // t.kr) * t.nr, t.nr)
         if t.pack_b:
@@ -141,6 +157,11 @@ class Context(Frame):
         self, f: Function, shape: Shape, columns: Sequence[int], sums: list[list[Variable]]
     ) -> None:
         t, p = self.tiling, f.params
+        if t.expands:
+            from .expand import accumulate_cells
+
+            accumulate_cells(self, f, shape, columns, sums)
+            return
         a, b = self.a_access(in_place=shape.in_place), self.b_access()
         a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
         across, panel = (self.size(f, p["frame"], x.across) for x in (a, b))

@@ -144,7 +144,7 @@ def pack_a_function(g: Context) -> Function:
     """
     t, a = g.tiling, g.spec.a
     f = g.module.function(
-        "pack_a",
+        g.module.unique("pack_a"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "source"), ("ptr noalias", "to")]
         + [(I64, "rows"), (I64, "k")],
         attributes="nounwind noinline",

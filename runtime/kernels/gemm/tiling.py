@@ -60,6 +60,7 @@ class Tiling:
     in_place: bool  # ... but full tiles read A where it lies: only the rest of M is copied
     a_row: int  # elements between rows (columns) of a packed strip of A
     pack_b: bool
+    expands: bool  # tiles expand the cells of a compressed B themselves
     fetch: int  # cache lines of B that a tile fetches ahead per panel and step of K
     streams: bool  # ... of its own panel, not of the next one
     unroll: int
@@ -78,8 +79,11 @@ def tile_rows(target: Target, vectors: int) -> int:
     return max(1, min(_MOST_ROWS, spare // vectors))
 
 
-def choose(spec: GemmSpec, target: Target) -> Tiling:
-    """The tiling of a product with N != 1, or with an N of run time."""
+def choose(spec: GemmSpec, target: Target, *, few: bool = False) -> Tiling:
+    """The tiling of a product with N != 1, or with an N of run time.
+
+    few: for an M of run time that one short tile holds, where weights are compressed.
+    """
     lanes, size = target.lanes(spec.acc.bits), spec.acc.bits // 8
     nr = spec.packed.nr if spec.packed else panel_width(target, spec.acc.bits)
     vectors = nr // lanes
@@ -88,13 +92,21 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
     heights = _heights(spec.m, tile_rows(target, vectors))
     mr, guarded, kr = heights[0], not isinstance(spec.m, int), cell_depth(target, spec.factors)
     panels = _panels(spec, target, mr, vectors, nr)
+    if few:
+        panels, heights = 2, _ladder(min(4, tile_rows(target, 2 * vectors)))
+        mr = heights[0]
     cells = -(-spec.k // kr) if isinstance(spec.k, int) else None
+    expands = False
     if spec.compressed is None:
         kc, blocked = _depth(spec, cells, target, nr * size, mr)
     else:
+        expands = few or _expands(spec, mr)
         kc, blocked = _expanded_depth(cells or 1, target, nr * size)
+        if expands:
+            kc, blocked = cells or 1, False
     pack_a = _pack_a(spec, target, mr, nr)
-    pack_b = spec.compressed is not None or (spec.packed is None and _packs_b(spec, target, mr))
+    pack_b = spec.packed is None and _packs_b(spec, target, mr)
+    pack_b = pack_b or (spec.compressed is not None and not expands)
     mc, nc = _blocks(spec, target, (mr, nr, kc), blocked, pack_b)
     if pack_a == "columns":
         a_row = -(-mr // lanes) * lanes
@@ -123,8 +135,9 @@ def choose(spec: GemmSpec, target: Target) -> Tiling:
         in_place=guarded and pack_a == "rows" and _reads_in_place(spec, target, mr, nr),
         a_row=a_row,
         pack_b=pack_b,
+        expands=expands,
         # Several tiles share a panel, so each fetches a piece of the next one: a line is enough.
-        fetch=0 if pack_b or spec.packed is None else lines if streams or guarded else 1,
+        fetch=0 if pack_b or expands or spec.packed is None else lines if streams or guarded else 1,
         streams=streams,
         # Small tiles have few instructions between a loop's own: 24 multiply-adds hide them.
         unroll=max(1, min(8, 24 // (mr * vectors * panels) + 1)),
@@ -141,6 +154,10 @@ def _heights(m: Size, most: int) -> tuple[int, ...]:
     if isinstance(m, int):
         low, longer = divmod(m, max(1, -(-m // most)))
         return (low + 1, low) if longer and low else (max(1, low),)
+    return _ladder(most)
+
+
+def _ladder(most: int) -> tuple[int, ...]:
     ladder = [most]
     while ladder[-1] > 1:
         ladder.append(max(1, ladder[-1] * 5 // 8))
@@ -184,6 +201,12 @@ def _expanded_depth(depth: int, target: Target, row_bytes: int) -> tuple[int, bo
     """
     block = max(64, target.l1 // 2 // row_bytes // 32 * 32)
     return (block, True) if depth > block else (depth, False)
+
+
+def _expands(spec: GemmSpec, rows: int) -> bool:
+    """Whether so few tiles of rows share a panel that each had better expand it for itself."""
+    few = isinstance(spec.m, int) and spec.m <= 2 * rows
+    return spec.compressed is not None and spec.factors is None and few
 
 
 def _as_it_lies(spec: GemmSpec, operand: Operand) -> bool:

@@ -1,0 +1,41 @@
+"""A product's kernel: its entry, and the loops for the sizes that it may meet."""
+
+from __future__ import annotations
+
+from ....ir.specs import GemmSpec
+from ....ir.target import Target
+from ...codegen.emit import Module
+from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel
+from ...codegen.llvm import BRIEF
+from ..contract import Kernel
+from .loops import Loops
+from .micro import Context
+from .tiling import choose
+
+
+def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a product."""
+    module = Module(target)
+    out = INPLACE if spec.extras else WRITE
+    others = [*[READ_SHARED] * len(spec.extras), *[READ] * len(spec.scaling())]
+    buffers = [READ, READ, *others, out]
+    entry = open_kernel(module, symbol, buffers, spec.dim_args)
+    loops = Loops(Context(spec, target, module, choose(spec, target)), entry)
+    f = entry.function
+    if spec.n == 1:
+        loops.column()
+    elif spec.compressed and spec.factors is None and not isinstance(spec.m, int):
+        few = Loops(Context(spec, target, module, choose(spec, target, few=True)), entry)
+        with f.if_(f.icmp("sle", loops.m, few.g.tiling.mr)) as branch:
+            few.tiles()
+            branch.else_()
+            loops.tiles()
+        loops.scratch = max(loops.scratch, few.scratch)
+    elif isinstance(spec.n, int):
+        loops.tiles()
+    else:
+        with f.if_(f.icmp("eq", loops.n, 1)) as branch:
+            loops.column()
+            branch.else_()
+            loops.tiles()
+    return Kernel(symbol, module.text() + BRIEF, max(64, loops.scratch))
