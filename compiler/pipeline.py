@@ -16,6 +16,7 @@ from .passes.fold_batch_norm import fold_batch_norm
 from .passes.fold_constants import fold_constants
 from .passes.fold_transposes import fold_transposes
 from .passes.fuse_activations import fuse_activations
+from .passes.fuse_attention import fuse_attention
 from .passes.fuse_gelu import fuse_gelu
 from .passes.fuse_layer_norm import fuse_layer_norm
 from .passes.fuse_matmul_add import fuse_matmul_add
@@ -47,6 +48,8 @@ PASSES: tuple[Pass, ...] = (
     # Transposes meet and cancel, move through elementwise operations, and end in flags.
     cancel_transposes,
     fold_transposes,
+    # Scores, softmax and mixture are one operation; while products are still plain.
+    fuse_attention,
     # Products take their bias, scale and activation.
     fuse_matmul_add,
     fuse_activations,

@@ -5,12 +5,13 @@ Sizes are written as expressions of the region's symbols; tests/lowering/goldens
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .dim import Dim
 from .layouts import Layout
 from .plan import Buffer, HostStep, KernelStep, Plan, Region, Step
 from .specs import DimArg, GemmSpec, PackedB, Program, Size
+from .specs_attention import AttentionSpec
 
 
 def print_plan(plan: Plan) -> str:
@@ -101,8 +102,18 @@ def _extent(region: Region, step: KernelStep) -> str:
         sizes = f"{size(spec.m)} x {size(spec.n)} x {size(spec.k)}"
         factors = f" of {spec.factors} factors" if spec.factors else ""
         return f" {batch}{sizes}{factors}" + (f" then {program}" if program else "")
+    if isinstance(spec, AttentionSpec):
+        return _attention(spec, size)
     axes = [*getattr(spec, "axes", ()), *getattr(spec, "kept", ()), *getattr(spec, "reduced", ())]
     return f" [{', '.join(size(a) for a in axes)}]" if axes else ""
+
+
+def _attention(spec: AttentionSpec, size: Callable[[Size], str]) -> str:
+    batch = "".join(f"{size(b)} x " for b in spec.batch)
+    rows = f"{size(spec.queries)} queries x {size(spec.keys)} keys"
+    heads = f"{spec.size}" if spec.size == spec.width else f"{spec.size}, {spec.width}"
+    factors = f" of {spec.factors} factors" if spec.factors else ""
+    return f" {batch}{rows} x {heads}{factors}" + (" causal" if spec.causal is not None else "")
 
 
 def _program(program: Program) -> str:

@@ -11,6 +11,7 @@ from .specs import (
     SoftmaxSpec,
     Spec,
 )
+from .specs_attention import AttentionSpec
 from .specs_conv import ConvSpec, PoolSpec
 from .specs_iota import IotaSpec
 from .specs_recurrent import RecurrentSpec
@@ -19,6 +20,6 @@ SPECS: dict[str, type[Spec]] = {
     s.family: s
     for s in (
         *(GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec),
-        *(ConvSpec, PoolSpec, RecurrentSpec, IotaSpec),
+        *(ConvSpec, PoolSpec, RecurrentSpec, IotaSpec, AttentionSpec),
     )
 }

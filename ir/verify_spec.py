@@ -18,6 +18,7 @@ from .scalar import Builder
 from .specs import (
     SCALAR_OPS,
     Compressed,
+    DimArg,
     ElementwiseSpec,
     GatherSpec,
     GemmSpec,
@@ -30,6 +31,7 @@ from .specs import (
     SoftmaxSpec,
     Spec,
 )
+from .specs_attention import MAX_HEAD, AttentionSpec
 from .specs_conv import ConvSpec, PoolSpec, Window
 from .specs_iota import IotaSpec
 from .specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
@@ -222,6 +224,29 @@ def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
             raise _broken("an operand is no plain f32 row", where, got, "f32, last stride 1")
 
 
+def _attention(s: AttentionSpec, _: Target, where: str) -> None:
+    if not (1 <= s.size <= MAX_HEAD and 1 <= s.width <= MAX_HEAD):
+        raise _broken("heads of a size no kernel has", where, (s.size, s.width), f"1..{MAX_HEAD}")
+    if not math.isfinite(s.scale) or math.isnan(s.fill):
+        raise _broken("a scale is no finite number", where, f"{s.scale}, fill {s.fill}", "numbers")
+    if s.factors not in (None, DType.bf16):
+        raise _broken("a product rounds its factors to another type", where, s.factors, DType.bf16)
+    fixed = s.causal.index if isinstance(s.causal, DimArg) else s.causal or 0
+    if abs(fixed) >= 1 << 62 or (isinstance(s.causal, DimArg) and fixed < 0):
+        raise _broken("a causal mask begins nowhere", where, s.causal, "a size")
+    plain = (s.query, s.key, s.value, s.out)
+    if s.mask is not None and s.mask.dtype is not DType.boolean:
+        plain = (*plain, s.mask)
+    for t in _types(plain):
+        if t not in (DType.f32, DType.f16, DType.bf16):
+            raise _broken("no attention of this type", where, t, "f32, f16, bf16")
+    for operand in plain[:4]:
+        if operand.strides[-1] != 1:
+            raise _broken(
+                "rows of heads are not contiguous", where, operand.strides, "1 at the end"
+            )
+
+
 def _iota(s: IotaSpec, _: Target, where: str) -> None:
     if s.out.dtype not in (DType.i32, DType.i64, DType.f32):
         raise _broken("no kernel writes numbers of this type", where, s.out.dtype, "i32, i64, f32")
@@ -238,6 +263,7 @@ _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     ConvSpec: _conv,
     PoolSpec: _pool,
     RecurrentSpec: _recurrent,
+    AttentionSpec: _attention,
     IotaSpec: _iota,
 }
 

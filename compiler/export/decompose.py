@@ -30,6 +30,7 @@ from ...ir.types import TensorType
 from .bodies import with_bodies
 from .build import Build
 from .completion import completed_inputs, completed_op
+from .expand_attention import expand_attention
 from .programs import expand_activation, expand_program
 from .quantized import expand_dequantize, expand_integer_product
 
@@ -182,6 +183,7 @@ EXPANSIONS: dict[str, Expansion] = {
     "Group": _group,
     "LayerNorm": _layer_norm,
     "RMSNorm": _rms_norm,
+    "Attention": expand_attention,
     "Dequantize": expand_dequantize,
     **dict.fromkeys(("MatMulInteger", "ConvInteger", "GroupConvInteger"), expand_integer_product),
 }

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from ...ir.dim import Dim, Expr, Symbol
 from ...ir.errors import VerificationError
 from ...ir.graph import Graph, Value
-from ...ir.ops import Concat, Gemm, Group, MatMul, Reshape, Squeeze, Squeeze1, Transpose, Unsqueeze
+from ...ir.ops import (
+    Attention,
+    Concat,
+    Gemm,
+    Group,
+    MatMul,
+    Reshape,
+    Squeeze,
+    Squeeze1,
+    Transpose,
+    Unsqueeze,
+)
 from ...ir.ops.elementwise import Elementwise
 from ...ir.patch import sole_use
 from ...ir.plan import SymbolSource
@@ -19,7 +30,7 @@ from .view import View, is_contiguous, permute, reshape, take
 
 _SAME_MEMORY = (Reshape, Squeeze, Squeeze1, Unsqueeze)
 # Kernels that write their output with any strides at full speed (a view can't).
-_WRITES_ANYWHERE = (MatMul, Gemm, Elementwise, Group)
+_WRITES_ANYWHERE = (MatMul, Gemm, Attention, Elementwise, Group)
 
 
 def symbols_in(dim: Dim) -> frozenset[Symbol]:

@@ -14,6 +14,7 @@ from ...ir.ops.elementwise import Elementwise
 from ...ir.ops.normalize import MVN, LayerNorm, RMSNorm
 from ...ir.ops.reduce import Reduction
 from ...ir.types import TensorType
+from .attention import lower_attention, refuse_attention
 from .context import Lowering
 from .convolution import lower_convolution, refuse_convolution
 from .deconvolution import lower_deconvolution, refuse_deconvolution
@@ -142,6 +143,7 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Gemm: _PRODUCT,
     ops.Softmax: _SOFTMAX,
     ops.LogSoftmax: _SOFTMAX,
+    ops.Attention: Lowerer(lower_attention, refuse=refuse_attention),
     LayerNorm: Lowerer(lower_norm, refuse=_refuse_norm),
     RMSNorm: Lowerer(lower_norm, refuse=_refuse_norm),
     MVN: Lowerer(lower_norm, (0,), _refuse_norm),

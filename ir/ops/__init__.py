@@ -22,7 +22,7 @@ from .arithmetic import (
 )  # fmt: skip
 from .constants import Constant, Parameter, Result, TypedParameter
 from .arranging import BatchToSpace, DepthToSpace, ShuffleChannels, SpaceToBatch, SpaceToDepth
-from .attention import ScaledDotProductAttention
+from .attention import Attention, ScaledDotProductAttention
 from .bits import BitCast
 from .control import If
 from .convert import Convert, ConvertE8M0, ConvertLike, Select
@@ -110,7 +110,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     TopK1, TopK3, TopK, NonZero, OneHot1, OneHot, CumSum, CumProd, Bucketize, Unique,
     # networks
     MVN2, MVN, BatchNormInference1, BatchNormInference, LayerNorm, RMSNorm, GroupNormalization,
-    NormalizeL2, LRN, ScaledDotProductAttention, FakeQuantize,
+    NormalizeL2, LRN, ScaledDotProductAttention, Attention, FakeQuantize,
     Dequantize, MatMulInteger, ConvInteger, GroupConvInteger,
     Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
     MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,

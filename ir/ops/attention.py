@@ -19,6 +19,32 @@ from .rules import one_dtype, require_dtype, same_size, tensor
 from .softmax import softmax
 
 
+def _mixed(query: Fact, key: Fact, value: Fact, mask: Fact | None) -> tuple[Type, ...]:
+    """The type of the values mixed for every query."""
+    dtype = one_dtype(query, key, value)
+    require_dtype(query, "query", FLOATS, "a float type")
+    require_dtype(mask, "mask", (dtype, DType.boolean), f"{dtype}, boolean")
+    q, k, v = (f.tensor.shape for f in (query, key, value))
+    if q is None or k is None or v is None:
+        return (tensor(dtype, None),)
+    if min(len(q), len(k), len(v)) < 2:
+        raise ShapeError("attention needs matrices", got=f"{q}, {k}, {v}", expected="rank >= 2")
+    same_size(q[-1], k[-1], "query and key differ in their last size")
+    same_size(k[-2], v[-2], "key and value differ in their number of rows")
+    batch = broadcast_shapes(q[:-2], k[:-2], v[:-2])
+    assert batch is not None
+    shape = None if mask is None else mask.tensor.shape
+    if mask is not None and shape is not None and len(shape) > 1:
+        for have, want in ((shape[-1], k[-2]), (shape[-2], q[-2])):
+            if eq(have, 1) is False and eq(have, want) is False:
+                raise ShapeError(
+                    "the mask does not broadcast to query x key",
+                    got=mask.type,
+                    expected=f"[..., {q[-2]}, {k[-2]}]",
+                )
+    return (tensor(dtype, (*batch, q[-2], v[-1])),)
+
+
 @dataclass(frozen=True)
 class ScaledDotProductAttention(Op):
     """softmax(query x key^T * scale + mask) x value.
@@ -47,30 +73,8 @@ class ScaledDotProductAttention(Op):
         attention_mask: Fact | None = None,
         scale: Fact | None = None,
     ) -> tuple[Type, ...]:
-        dtype = one_dtype(query, key, value)
-        require_dtype(query, "query", FLOATS, "a float type")
         require_dtype(scale, "scale", FLOATS, "a float type")
-        require_dtype(attention_mask, "attention_mask", (dtype, DType.boolean), f"{dtype}, boolean")
-        q, k, v = (f.tensor.shape for f in (query, key, value))
-        if q is None or k is None or v is None:
-            return (tensor(dtype, None),)
-        if min(len(q), len(k), len(v)) < 2:
-            raise ShapeError("attention needs matrices", got=f"{q}, {k}, {v}", expected="rank >= 2")
-        same_size(q[-1], k[-1], "query and key differ in their last size")
-        same_size(k[-2], v[-2], "key and value differ in their number of rows")
-        batch = broadcast_shapes(q[:-2], k[:-2], v[:-2])
-        assert batch is not None
-        if attention_mask is not None and not self.causal:
-            mask = attention_mask.tensor.shape
-            if mask is not None and len(mask) > 1:
-                for have, want in ((mask[-1], k[-2]), (mask[-2], q[-2])):
-                    if eq(have, 1) is False and eq(have, want) is False:
-                        raise ShapeError(
-                            "the mask does not broadcast to query x key",
-                            got=attention_mask.type,
-                            expected=f"[..., {q[-2]}, {k[-2]}]",
-                        )
-        return (tensor(dtype, (*batch, q[-2], v[-1])),)
+        return _mixed(query, key, value, None if self.causal else attention_mask)
 
     def evaluate(
         self,
@@ -92,4 +96,55 @@ class ScaledDotProductAttention(Op):
             elif attention_mask is not None:
                 scores = scores + attention_mask.astype(np.float64)
             out = np.matmul(softmax(scores, -1), v)
+        return (cast_array(out, DType.from_numpy(query.dtype)),)
+
+
+@dataclass(frozen=True)
+class Attention(Op):
+    """softmax(scale * query x key^T + mask) x value (dialect).
+
+    query [N..., L, E], key [N..., S, E], value [N..., S, Ev], batches broadcast; the mask
+    broadcasts to [N..., L, S] and is added (floats), or puts `fill` where it is false (booleans).
+    causal: "first" lets row i see keys 0..i, "last" keys 0..i + S - L, "" all. A row whose scores
+    are all -inf is NaN, or 0 if `zeros`.
+    """
+
+    kind: ClassVar[str] = "Attention"
+    version: ClassVar[int] = 0
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("query"),
+        Port("key"),
+        Port("value"),
+        Port("mask", optional=True),
+    )
+    scale: float = 1.0
+    causal: str = ""
+    fill: float = -math.inf
+    zeros: bool = False
+
+    def infer(
+        self, query: Fact, key: Fact, value: Fact, mask: Fact | None = None
+    ) -> tuple[Type, ...]:
+        if self.causal not in ("", "first", "last"):
+            raise ShapeError("no such causal mask", got=self.causal, expected="first or last")
+        return _mixed(query, key, value, mask)
+
+    def evaluate(
+        self, query: Array, key: Array, value: Array, mask: Array | None = None
+    ) -> tuple[Array, ...]:
+        q, k, v = (a.astype(np.float64) for a in (query, key, value))
+        with np.errstate(all="ignore"):
+            scores = np.matmul(q, k.swapaxes(-1, -2)) * self.scale
+            if mask is not None and mask.dtype == bool:
+                scores = np.where(mask, scores, self.fill)
+            elif mask is not None:
+                scores = scores + mask.astype(np.float64)
+            rows, keys = scores.shape[-2:]
+            if self.causal:
+                last = keys - rows if self.causal == "last" else 0
+                scores = np.where(np.tri(rows, keys, last, dtype=bool), scores, -np.inf)
+            found = softmax(scores, -1)
+            if self.zeros:
+                found = np.where((scores == -np.inf).all(-1, keepdims=True), 0.0, found)
+            out = np.matmul(found, v)
         return (cast_array(out, DType.from_numpy(query.dtype)),)

@@ -63,6 +63,13 @@ def exp(f: Function, x: Value) -> Value:
     return scaled(f, f.fadd(p, 1.0), n, k, fmt)
 
 
+def exp_falling(f: Function, x: Value) -> Value:
+    """e**x for x <= 0 or NaN, the same bits as exp: a softmax's exponentials."""
+    fmt = format_of(x)
+    p, n, k = reduced_expm1(f, f.max_or(-105.0 if fmt is SINGLE else -746.0, x))
+    return scaled(f, f.fadd(p, 1.0), n, k, fmt)
+
+
 def scaled(f: Function, y: Value, n: Value, k: Value, fmt: Format) -> Value:
     """y * 2**n for y near 1, rounded once where the result is denormal; overflows to infinity."""
     if f.target.has("avx512vl") and y.lanes * bits_of(y.type) in (128, 256, 512):

@@ -20,6 +20,12 @@ def _gemm(spec: Any, target: Target, symbol: str) -> Kernel:
     return made(spec, target, symbol)
 
 
+def _attention(spec: Any, target: Target, symbol: str) -> Kernel:
+    from .attention import generate as made
+
+    return made(spec, target, symbol)
+
+
 def _conv(spec: Any, target: Target, symbol: str) -> Kernel:
     from .conv import generate as made
 
@@ -33,6 +39,7 @@ def _recurrent(spec: Any, target: Target, symbol: str) -> Kernel:
 
 
 KERNELS: dict[str, Generate] = {
+    "attention": _attention,
     "conv": _conv,
     "elementwise": elementwise.generate,
     "gather": gather.generate,

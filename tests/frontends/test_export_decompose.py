@@ -17,6 +17,7 @@ from irc.ir.op import Array, Op
 from irc.ir.ops import (
     ACTIVATIONS,
     Activation,
+    Attention,
     Gemm,
     Group,
     If,
@@ -206,3 +207,32 @@ def test_dialect_inside_bodies() -> None:
     for taken in (True, False):
         check(graph, [np.array(taken), *floats((2, 2))])
     assert kinds(op.then_body)[1] == "Activation"
+
+
+@pytest.mark.parametrize("causal", ["", "first", "last"])
+@pytest.mark.parametrize("dtype", [None, DType.f32, DType.boolean])
+def test_attention(causal: str, dtype: DType | None) -> None:
+    """Over symbolic sizes; a boolean mask hides one row's keys altogether."""
+    s, t = symbol("S"), symbol("T")
+    op = Attention(0.5, causal, fill=-1e30)
+    shapes = [(2, 3, s, 8), (2, 1, t, 8), (1, 3, t, 6)]
+    nodes: list[tuple[Op, list[int]]] = [(Parameter(DType.f32, x), []) for x in shapes]
+    inputs = floats((2, 3, 5, 8), (2, 1, 7, 8), (1, 3, 7, 6))
+    if dtype is not None:
+        nodes.append((Parameter(dtype, (s, t)), []))
+        mask = np.random.default_rng(1).standard_normal((5, 7)).astype(np.float32)
+        mask[2] = -1
+        inputs.append(mask if dtype is DType.f32 else mask > 0)
+    count = len(nodes)
+    check(graph_of(*nodes, (op, list(range(count))), (Result(), [count])), inputs)
+
+
+def test_attention_whose_hidden_rows_are_zeros() -> None:
+    op = Attention(1.0, "last", zeros=True)
+    graph = one_op(op, (1, 4, 8), (1, 2, 8), (1, 2, 5))
+    inputs = floats((1, 4, 8), (1, 2, 8), (1, 2, 5))
+    standard = decompose(graph)
+    expected = interpret(graph, inputs)
+    assert not expected[0][0, :2].any() and expected[0][0, 2:].all()
+    for found in (interpret(standard, inputs), run_openvino(graph, inputs)):
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=1e-6)

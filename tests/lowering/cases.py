@@ -38,6 +38,41 @@ CASES: dict[str, str] = {
 %14 = Reshape.1(%12, %13) {special_zero=true}
 %15 = Result.1(%14) "y"
 """,
+    "attention_with_a_mask": """
+%0 = Parameter.1() {element_type=f32, shape=["B", "S", 48]} "x"
+%1 = Constant.1() {data=[0, 0, 3, 2, 8], dtype=i64, shape=[5]}
+%2 = Reshape.1(%0, %1) {special_zero=true}
+%3 = Constant.1() {data=[0, 3, 2, 1, 4], dtype=i64, shape=[5]}
+%4 = Transpose.1(%2, %3)
+%5 = Constant.1() {data=[2], dtype=i64, shape=[]}
+%6 = Split.1(%4, %5) {num_splits=3}
+%7 = Constant.1() {data=[0, 2, -1, 8], dtype=i64, shape=[4]}
+%8 = Reshape.1(%6, %7) {special_zero=true}
+%9 = Reshape.1(%6:1, %7) {special_zero=true}
+%10 = Reshape.1(%6:2, %7) {special_zero=true}
+%11 = Parameter.1() {element_type=f32, shape=["B", 1, 1, "S"]} "m"
+%12 = Attention.0(%8, %9, %10, %11) {scale=0.25}
+%13 = Constant.1() {data=[0, 2, 1, 3], dtype=i64, shape=[4]}
+%14 = Transpose.1(%12, %13)
+%15 = Constant.1() {data=[0, 0, -1], dtype=i64, shape=[3]}
+%16 = Reshape.1(%14, %15) {special_zero=true}
+%17 = Result.1(%16) "y"
+""",
+    "causal_attention_with_shared_heads": """
+%0 = Parameter.1() {element_type=f32, shape=["B", 2, 3, "S", 8]} "q"
+%1 = Parameter.1() {element_type=f32, shape=["B", 2, 1, "N", 8]} "k"
+%2 = Parameter.1() {element_type=f32, shape=["B", 2, 1, 8, "N"]} "v"
+%3 = Constant.1() {data=[0, 1, 2, 4, 3], dtype=i64, shape=[5]}
+%4 = Transpose.1(%2, %3)
+%5 = Attention.0(%0, %1, %4) {scale=0.5, causal="first"}
+%6 = Result.1(%5) "first"
+%7 = Parameter.1() {element_type=f32, shape=["B", 2, 3, 1, 8]} "one"
+%8 = Attention.0(%7, %1, %4) {scale=0.5, causal="last"}
+%9 = Result.1(%8) "single"
+%10 = Attention.0(%1, %1, %4) {scale=0.5, causal="last"}
+%11 = Transpose.1(%10, %3)
+%12 = Result.1(%11) "transposed"
+""",
     "vectors": """
 %0 = Parameter.1() {element_type=f32, shape=[7]} "v"
 %1 = Parameter.1() {element_type=f32, shape=["B", 7, 5]} "m"

@@ -180,7 +180,7 @@ def pack_a_function(g: Context) -> Function:
                 else:
                     xs.append(gather(f, element, t.lanes, place, step, part))
             cell = f.udiv(k, t.kr)
-            f.store(_cells_along(g, f, xs, a.dtype), f.at(to, cell, g.acc), g.align)
+            f.store(cells_along(g, f, xs, a.dtype), f.at(to, cell, g.acc), g.align)
 
         whole = f.mul(f.udiv(p["k"], width), width)
         with f.range(0, whole, width, unroll=4) as k:
@@ -223,7 +223,7 @@ def cells_of_rows(g: Context, f: Function, rows: Sequence[Value], dtype: DType) 
     return interleaved(f, f.cast(even, g.acc), f.cast(odd, g.acc))
 
 
-def _cells_along(g: Context, f: Function, parts: Sequence[Value], dtype: DType) -> Value:
+def cells_along(g: Context, f: Function, parts: Sequence[Value], dtype: DType) -> Value:
     """The cells of `kr` vectors that follow one another along K."""
     if not g.unit:
         return g.factor(f, parts[0], dtype)
@@ -300,7 +300,7 @@ def _pack_transposed(g: Context, f: Function, column: Value) -> None:
                     place = f.at(source, f.add(f.mul(column, i), k), element)
                     places = [f.at(place, u, element) for u in range(0, width, lanes)]
                     xs = [f.load(vec(element, lanes), x) for x in places]
-                    rows.append(_cells_along(g, f, xs, b.dtype))
+                    rows.append(cells_along(g, f, xs, b.dtype))
                 for i, x in enumerate(transposed(f, rows)):
                     to = f.at(p["to"], f.add(f.mul(f.add(cell, i), t.nr), c), g.acc)
                     f.store(x, to, g.align)

@@ -249,14 +249,18 @@ def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
 
 
 def _crowded(row_bytes: int, rows: int, target: Target) -> bool:
-    """Whether the rows of a strip fall into so few sets of L1 that they push each other out.
+    """Whether the rows of a strip fall into so few sets of L1 that they push each other out."""
+    return rows > uncrowded_rows(row_bytes, target)
+
+
+def uncrowded_rows(row_bytes: int, target: Target) -> int:
+    """How many rows that far apart stay in L1 beside a panel of B.
 
     A way of L1 is 4096 bytes on all cores of interest (larger caches have more ways), so rows meet
     in one set when their distance is a multiple of it. A third of the ways is left to B.
     """
     way = 4096
-    sets = way // math.gcd(row_bytes, way)
-    return -(-rows // sets) > max(1, target.l1 // way) * 2 // 3
+    return way // math.gcd(row_bytes, way) * max(1, target.l1 // way * 2 // 3)
 
 
 def _packs_b(spec: GemmSpec, target: Target, rows: int) -> bool:

@@ -1,0 +1,66 @@
+"""The dialect's attention in products, a softmax and comparisons of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ir.dtype import DType
+from ...ir.graph import Node, Value
+from ...ir.ops import (
+    Attention,
+    Gather,
+    LessEqual,
+    MatMul,
+    NotEqual,
+    Range,
+    ReduceLogicalOr,
+    Select,
+    ShapeOf,
+    Softmax,
+    Subtract,
+    Unsqueeze,
+)
+from .build import Build
+
+_HIDDEN = -float("inf")
+
+
+def expand_attention(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """softmax(scale * query x key^T, masked) x value."""
+    op = record.op
+    query, key, value, mask = (*inputs, None)[:4]
+    assert isinstance(op, Attention)
+    scores = build.op(MatMul(transpose_b=True), query, key)
+    dtype = build.dtype(scores)
+    if op.scale != 1:
+        scores = build.multiply(scores, build.number(op.scale, dtype))
+    if mask is not None and build.dtype(mask) is DType.boolean:
+        scores = build.op(Select(), mask, scores, build.number(op.fill, dtype))
+    elif mask is not None:
+        scores = build.add(scores, mask)
+    if op.causal:
+        seen = _seen(build, scores, last=op.causal == "last")
+        scores = build.op(Select(), seen, scores, build.number(_HIDDEN, dtype))
+    found = build.op(Softmax(axis=-1), scores)
+    if op.zeros:
+        axis = build.constant(np.array([-1], np.int64), DType.i64)
+        shown = build.op(NotEqual(), scores, build.number(_HIDDEN, dtype))
+        some = build.op(ReduceLogicalOr(keep_dims=True), shown, axis)
+        found = build.op(Select(), some, found, build.number(0, dtype))
+    return [build.op(MatMul(), found, value)]
+
+
+def _seen(build: Build, scores: Value, *, last: bool) -> Value:
+    """[queries, keys]: which keys each query sees."""
+    shape = build.op(ShapeOf(), scores)
+    zero, one = (build.number(n, DType.i64) for n in (0, 1))
+    rows, keys = (
+        build.op(Gather(), shape, build.number(axis, DType.i64), zero) for axis in (-2, -1)
+    )
+    numbers = build.op(Range(DType.i64), zero, rows, one)
+    if last:
+        numbers = build.add(numbers, build.op(Subtract(), keys, rows))
+    across = build.op(Unsqueeze(), numbers, build.constant(np.array([1], np.int64), DType.i64))
+    return build.op(LessEqual(), build.op(Range(DType.i64), zero, keys, one), across)

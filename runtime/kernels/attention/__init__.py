@@ -1,0 +1,7 @@
+"""Attention: products (tiles), softmax (one block), copies (in and out), loops (the rest)."""
+
+from __future__ import annotations
+
+from .loops import generate
+
+__all__ = ["generate"]

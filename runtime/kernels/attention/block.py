@@ -1,0 +1,231 @@
+"""One panel of queries against one block of keys: scores, their exponentials, the new sums.
+
+The softmax runs along with the blocks ("online": Milakov and Gimelshein, 2018; Dao et al.,
+"FlashAttention", 2022): a panel keeps the largest score so far, the sum of exponentials relative to
+it, and the mixture of values so far, and scales both down where a block brings a larger score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....ir.dtype import DType
+from ....ir.specs_attention import AttentionSpec
+from ...codegen.emit import Variable
+from ...codegen.math_exp import exp_falling
+from ...codegen.values import ELEMENT, F32, I32, I64, PTR, Value, constants, vec
+from ..gemm.packing import cells_of_rows
+from .products import BLOCK, Products
+
+_MINUS = -float("inf")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Bytes of the scratch memory: what panels keep (`panels` times `panel`, in it the queries,
+    then sums, largest scores, totals) and what one block needs."""
+
+    panels: int
+    queries: int
+    sums: int
+    largest: int
+    totals: int
+    panel: int
+    scores: int
+    exponentials: int
+    mask: int
+    keys: int
+    values: int
+    total: int
+
+
+def layout_of(p: Products, panels: int) -> Layout:
+    """The scratch memory of groups of that many panels."""
+    spec, row = p.spec, p.nr * 4
+    padded = -(-spec.size // (p.lanes * p.kr)) * p.lanes
+    sums = padded * row
+    largest = sums + -(-spec.width // p.lanes) * p.lanes * row
+    totals = largest + row
+    panel = totals + row
+    scores = panels * panel
+    exponentials = scores + BLOCK * row if p.scores.unit else scores
+    mask = exponentials + BLOCK * row
+    turned = spec.mask is not None and spec.mask.strides[-2] != 0
+    keys = mask + (BLOCK * row if turned else 0)
+    copied = p.scores.tiling.pack_a != "no", p.mixture.tiling.pack_a != "no"
+    values = keys + (BLOCK * p.scores.tiling.a_row * 4 if copied[0] else 0)
+    total = values + (BLOCK // p.kr * p.mixture.tiling.a_row * 4 if copied[1] else 0)
+    return Layout(
+        panels, 0, sums, largest, totals, panel, scores, exponentials, mask, keys, values, total
+    )
+
+
+class Block:
+    """Writes attend(frame, scratch, panel, keys, values, mask, first, begin, count): `count` keys
+    from number `begin` on, for the panel whose first query is number `first`. `mask`: where the
+    element of both stands, or the turned mask."""
+
+    def __init__(self, p: Products, spec: AttentionSpec, layout: Layout, vectors: int) -> None:
+        self.p, self.spec, self.layout, self.vectors = p, spec, layout, vectors
+        names = ("scratch", "panel", "keys", "values", "mask")
+        f = p.module.function(
+            p.module.unique(f"attend_{vectors}"),
+            [("ptr noalias", "frame"), *((PTR, n) for n in names)]
+            + [(I64, n) for n in ("first", "begin", "count")],
+            attributes="nounwind noinline",
+            linkage="internal",
+        )
+        self.f, self.kind = f, vec(F32, p.lanes)
+        self.count = f.params["count"]
+        self.scores = f.offset(f.params["scratch"], layout.scores)
+        self.exponentials = f.offset(f.params["scratch"], layout.exponentials)
+        # Scores wait as they are where nothing but a positive scale is to be applied to them.
+        self.bare = spec.mask is None and spec.causal is None and spec.scale > 0
+        self.write()
+
+    def write(self) -> None:
+        f, p, panel = self.f, self.p, self.f.params["panel"]
+        frame, layout = f.params["frame"], self.layout
+        queries = f.offset(panel, layout.queries)
+        p.score_tiles(f, frame, self.vectors, f.params["keys"], queries, self.scores, self.count)
+        largest = self.find_largest()
+        sums = f.offset(panel, layout.sums)
+        self.exponentiate(self.rescale(largest, sums))
+        steps = f.ceil_div(self.count, p.kr)
+        p.mixture_tiles(f, frame, self.vectors, f.params["values"], self.exponentials, sums, steps)
+
+    # -- rows of a panel ----------------------------------------------------------------------
+
+    def row(self, base: Value, key: Value | int) -> list[Value]:
+        """Addresses of the vectors of one row."""
+        f, p = self.f, self.p
+        start = f.mul(f.as_value(key, I64), p.nr)
+        return [f.at(base, f.add(start, v * p.lanes), F32) for v in range(self.vectors)]
+
+    def load(self, base: Value, key: Value | int) -> list[Value]:
+        return [self.f.load(self.kind, at, 4 * self.p.lanes) for at in self.row(base, key)]
+
+    def store(self, values: Sequence[Value], base: Value, key: Value | int) -> None:
+        for x, at in zip(values, self.row(base, key), strict=True):
+            self.f.store(x, at, 4 * self.p.lanes)
+
+    def variables(self, values: Sequence[Value]) -> list[Variable]:
+        return [self.f.var(self.kind, x) for x in values]
+
+    # -- the softmax --------------------------------------------------------------------------
+
+    def find_largest(self) -> list[Value]:
+        """The largest x of every query; x replaces the scores, unless they are bare."""
+        f, spec = self.f, self.spec
+        found = self.variables([f.as_value(_MINUS, self.kind)] * self.vectors)
+
+        def visit(key: Value, hidden: list[Value] | None) -> None:
+            xs = self.load(self.scores, key)
+            if not self.bare:
+                xs = self.masked(xs, key)
+                if hidden is not None:
+                    at = f.splat(f.cast(key, I32), self.p.lanes)
+                    pairs = zip(xs, hidden, strict=True)
+                    xs = [f.select(f.icmp("sgt", at, h), _MINUS, x) for x, h in pairs]
+                self.store(xs, self.scores, key)
+            for v, x in zip(found, xs, strict=True):
+                v.set(f.max_or(x, v.get()))
+
+        def sweep(hidden: list[Value] | None) -> None:
+            whole = f.mul(f.udiv(self.count, 4), 4)
+            with f.range(0, whole, 4, unroll=1) as key:
+                for u in range(4):
+                    visit(f.add(key, u), hidden)
+            with f.range(whole, self.count, unroll=1) as key:
+                visit(key, hidden)
+
+        if spec.causal is None:
+            sweep(None)
+        else:
+            # The last key of this block that the panel's first query sees.
+            offset = self.p.scores.size(f, f.params["frame"], spec.causal)
+            last = f.sub(f.add(f.params["first"], offset), f.params["begin"])
+            with f.if_(f.icmp("slt", last, f.sub(self.count, 1))) as branch:
+                low = f.splat(f.cast(f.smax(last, -(1 << 20)), I32), self.p.lanes)
+                lanes = [
+                    constants(range(v * self.p.lanes, (v + 1) * self.p.lanes), I32)
+                    for v in range(self.vectors)
+                ]
+                sweep([f.add(low, c) for c in lanes])
+                branch.else_()
+                sweep(None)
+        largest = [v.get() for v in found]
+        return [f.fmul(x, spec.scale) for x in largest] if self.bare else largest
+
+    def masked(self, xs: list[Value], key: Value) -> list[Value]:
+        """x of scores: scaled, with the mask."""
+        f, mask = self.f, self.spec.mask
+        if mask is None:
+            return [f.fmul(x, self.spec.scale) for x in xs]
+        if mask.strides[-2] == 0:
+            element = ELEMENT[mask.dtype.value]
+            along = self.p.scores.size(f, f.params["frame"], mask.strides[-1])
+            one = f.load(element, f.at(f.params["mask"], f.mul(key, along), element))
+            one = f.cast(one, F32, signed_=False)
+            given = [f.splat(one, self.p.lanes)] * self.vectors
+        else:
+            given = self.load(f.params["mask"], key)
+        if mask.dtype is DType.boolean:
+            pairs = zip(xs, given, strict=True)
+            scaled = ((f.fmul(x, self.spec.scale), m) for x, m in pairs)
+            return [f.select(f.fcmp("une", m, 0.0), x, self.spec.fill) for x, m in scaled]
+        return [f.fma(x, self.spec.scale, m) for x, m in zip(xs, given, strict=True)]
+
+    def rescale(self, found: list[Value], sums: Value) -> list[Value]:
+        """Take up the block's largest values: what the panel has so far is relative to them from
+        now on. Returns what to subtract from x."""
+        f, layout, panel = self.f, self.layout, self.f.params["panel"]
+        largest, totals = f.offset(panel, layout.largest), f.offset(panel, layout.totals)
+        before = self.load(largest, 0)
+        now = [f.max_or(a, b) for a, b in zip(found, before, strict=True)]
+        self.store(now, largest, 0)
+        # While nothing is visible there is nothing to be relative to; -inf minus itself is NaN.
+        base = [f.select(f.fcmp("oeq", x, _MINUS), 0.0, x) for x in now]
+        with f.if_(f.icmp("ne", f.params["begin"], 0)):
+            factors = [exp_falling(f, f.fsub(a, b)) for a, b in zip(before, base, strict=True)]
+
+            def scale(where: Value, key: Value | int) -> None:
+                xs = self.load(where, key)
+                xs = [f.fmul(x, y) for x, y in zip(xs, factors, strict=True)]
+                self.store(xs, where, key)
+
+            scale(totals, 0)
+            with f.range(0, self.spec.width, unroll=1) as d:
+                scale(sums, d)
+        return base
+
+    def exponentiate(self, base: list[Value]) -> None:
+        """e ** (x - base) in the place of x, as the second product reads it; totals grow."""
+        f, p = self.f, self.p
+        totals = f.offset(f.params["panel"], self.layout.totals)
+        sums = self.variables(self.load(totals, 0))
+
+        def powers(key: Value) -> list[Value]:
+            xs = self.load(self.scores, key)
+            if self.bare:
+                xs = [f.fmul(x, self.spec.scale) for x in xs]
+            made = [exp_falling(f, f.fsub(x, b)) for x, b in zip(xs, base, strict=True)]
+            for s, e in zip(sums, made, strict=True):
+                s.set(f.fadd(s.get(), e))
+            return made
+
+        def cells(cell: Value, rows: Sequence[list[Value]]) -> None:
+            g = p.scores
+            made = [cells_of_rows(g, f, list(c), DType.f32) for c in zip(*rows, strict=True)]
+            for x, at in zip(made, self.row(self.exponentials, cell), strict=True):
+                f.store(x, at, 4 * p.lanes)
+
+        whole = f.udiv(self.count, p.kr)
+        with f.range(0, whole, unroll=1) as cell:
+            first = f.mul(cell, p.kr)
+            cells(cell, [powers(f.add(first, u)) for u in range(p.kr)])
+        if p.kr > 1:
+            with f.if_(f.icmp("slt", f.mul(whole, p.kr), self.count)):
+                cells(whole, [powers(f.mul(whole, p.kr))])
+        self.store([s.get() for s in sums], totals, 0)

@@ -1,0 +1,162 @@
+"""What changes its order on the way in and out: queries and masks into lanes, results out of them.
+
+A panel holds a row per element (or key) and a lane per query, memory the other way round: squares
+are turned around in registers. Queries that a panel lacks repeat its last one; nobody stores them.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from ....ir.specs_attention import AttentionSpec
+from ...codegen.emit import Function
+from ...codegen.values import ELEMENT, F32, I64, PTR, Value, integer, vec
+from ..gemm.epilogue import gather
+from ..gemm.packing import cells_along, transposed
+from ..walk import Part, load_part, part_of, store_part
+from .products import Products
+
+
+def pack_queries(p: Products, spec: AttentionSpec) -> Function:
+    """pack_queries(frame, source, to, rows): `rows` queries as a panel of cells."""
+    f = _function(p, "pack_queries", [(PTR, "source"), ("ptr noalias", "to"), (I64, "rows")])
+    g, lanes, q = p.scores, p.lanes, spec.query
+    stride, element = g.size(f, f.params["frame"], q.strides[-2]), ELEMENT[q.dtype.value]
+    width = lanes * p.kr
+
+    def square(places: list[Value], k: Value, left: int, c: Value) -> None:
+        rows: list[Value] = []
+        for place in places:
+            xs: list[Value] = []
+            for u in range(0, width, lanes):
+                part = None if left - u >= lanes else part_of(f, lanes, integer(max(0, left - u)))
+                if left <= u:
+                    xs.append(f.as_value(0, vec(element, lanes)))
+                else:
+                    at = f.at(place, f.add(k, u), element)
+                    xs.append(load_part(f, vec(element, lanes), at, part))
+            rows.append(cells_along(g, f, xs, q.dtype))
+        cell = f.udiv(k, p.kr)
+        for i, x in enumerate(transposed(f, rows)):
+            at = f.add(f.mul(f.add(cell, i), p.nr), c)
+            f.store(x, f.at(f.params["to"], at, g.acc), g.align)
+
+    whole = spec.size // width * width
+    with _vectors_of_rows(p, f) as c, f.if_(f.icmp("slt", c, f.params["rows"])):
+        places = _row_places(p, f, c, stride, element)
+        with f.range(0, whole, width, unroll=1) as k:
+            square(places, k, width, c)
+        if whole < spec.size:
+            square(places, integer(whole), spec.size - whole, c)
+    return f
+
+
+def turn_mask(p: Products, spec: AttentionSpec) -> Function:
+    """turn_mask(frame, source, to, rows, count): the mask of a panel's queries and `count` keys,
+    a row per key, as f32 (booleans: 1 or 0)."""
+    assert spec.mask is not None
+    names = [(PTR, "source"), ("ptr noalias", "to"), (I64, "rows"), (I64, "count")]
+    f = _function(p, "turn_mask", names)
+    g, lanes, element = p.scores, p.lanes, ELEMENT[spec.mask.dtype.value]
+    across, along = (g.size(f, f.params["frame"], s) for s in spec.mask.strides[-2:])
+    kind, count, to = vec(element, lanes), f.params["count"], f.params["to"]
+
+    def single(x: Value) -> Value:
+        return f.cast(x, F32, signed_=False)
+
+    def square(places: list[Value], key: Value, part: Part | None, c: Value) -> None:
+        rows = [single(load_part(f, kind, f.at(x, key, element), part)) for x in places]
+        for i, x in enumerate(transposed(f, rows)):
+            at = f.add(f.mul(f.add(key, i), p.nr), c)
+            f.store(x, f.at(to, at, g.acc), g.align)
+
+    with _vectors_of_rows(p, f) as c, f.if_(f.icmp("slt", c, f.params["rows"])):
+        if along.known == 1 and across.known != 1:
+            places = _row_places(p, f, c, across, element)
+            whole = f.mul(f.udiv(count, lanes), lanes)
+            with f.range(0, whole, lanes, unroll=1) as key:
+                square(places, key, None, c)
+            with f.if_(f.icmp("slt", whole, count)):
+                square(places, whole, part_of(f, lanes, f.sub(count, whole)), c)
+        else:
+            here = part_of(f, lanes, f.sub(f.params["rows"], c))
+            first = f.at(f.params["source"], f.mul(c, across), element)
+            with f.range(0, count, unroll=1) as key:
+                place = f.at(first, f.mul(key, along), element)
+                x = single(gather(f, element, lanes, place, across, here))
+                f.store(x, f.at(to, f.add(f.mul(key, p.nr), c), g.acc), g.align)
+    return f
+
+
+def store_results(p: Products, spec: AttentionSpec) -> Function:
+    """store_results(frame, sums, totals, to, rows, none): sums of a panel divided by its totals.
+
+    `none`: there are no keys at all.
+    """
+    names = [(PTR, "sums"), (PTR, "totals"), ("ptr noalias", "to"), (I64, "rows"), ("i1", "none")]
+    f = _function(p, "store_results", names)
+    g, lanes, out = p.scores, p.lanes, spec.out
+    element = ELEMENT[out.dtype.value]
+    stride = g.size(f, f.params["frame"], out.strides[-2])
+    rows, kind = f.params["rows"], vec(F32, lanes)
+    buffer = f.stack(lanes * lanes * 4)
+
+    with _vectors_of_rows(p, f) as c, f.if_(f.icmp("slt", c, rows)):
+        total = f.load(kind, f.at(f.params["totals"], c, F32), g.align)
+        factor = f.fdiv(1.0, total)
+        empty = f.fcmp("oeq", total, 0.0)
+        if not spec.zeros:
+            empty = f.op(empty.type, f"and {empty}, {f.splat(f.params['none'], lanes).text}")
+        factor = f.select(empty, 0.0, factor)
+        here = f.smin(f.sub(rows, c), lanes)
+        first = f.at(f.params["to"], f.mul(c, stride), element)
+
+        def square(d: Value, part: Part | None, c: Value = c, factor: Value = factor) -> None:
+            found: list[Value] = []
+            for i in range(lanes):
+                at = f.at(f.params["sums"], f.add(f.mul(f.add(d, i), p.nr), c), F32)
+                found.append(f.fmul(f.load(kind, at, g.align), factor))
+            turned = transposed(f, found)
+
+            def put(x: Value, row: Value | int) -> None:
+                place = f.at(first, f.add(f.mul(row, stride), d), element)
+                store_part(f, f.cast(x, element), place, part)
+
+            with f.if_(f.icmp("eq", here, lanes)) as branch:
+                for i, x in enumerate(turned):
+                    put(x, i)
+                branch.else_()
+                for i, x in enumerate(turned):
+                    f.store(x, f.at(buffer, i * lanes, F32))
+                with f.range(0, here, unroll=1) as i:
+                    put(f.load(kind, f.at(buffer, f.mul(i, lanes), F32)), i)
+
+        whole = spec.width // lanes * lanes
+        with f.range(0, whole, lanes, unroll=1) as d:
+            square(d, None)
+        if whole < spec.width:
+            square(integer(whole), part_of(f, lanes, integer(spec.width - whole)))
+    return f
+
+
+def _function(p: Products, name: str, params: list[tuple[str, str]]) -> Function:
+    return p.module.function(
+        name,
+        [("ptr noalias", "frame"), *params],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+
+
+def _vectors_of_rows(p: Products, f: Function) -> AbstractContextManager[Value]:
+    return f.range(0, p.nr, p.lanes, unroll=1)
+
+
+def _row_places(p: Products, f: Function, c: Value, stride: Value, element: str) -> list[Value]:
+    """Where the rows of the lanes from c on lie; lanes beyond the last row repeat it."""
+    last = f.sub(f.params["rows"], 1)
+    found: list[Value] = []
+    for i in range(p.lanes):
+        row = f.smin(f.add(c, i), last)
+        found.append(f.at(f.params["source"], f.mul(row, stride), element))
+    return found

@@ -1,0 +1,194 @@
+"""The two products of attention, by the register tiles of matrix products.
+
+Lanes are queries: scores are keys x queries, results are values x queries. So keys and values are
+left operands, whose elements are broadcast from where they lie, the softmax works lane by lane,
+and the exponentials are at once the panel that the second product reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ....ir.dtype import DType
+from ....ir.scalar import identity
+from ....ir.specs import GemmSpec, Operand, Size
+from ....ir.specs_attention import AttentionSpec
+from ....ir.target import Target
+from ....ir.tiles import cell_depth, panel_width
+from ...codegen.emit import Function, Module
+from ...codegen.values import ELEMENT, Value, integer
+from ..gemm.micro import Context, Shape
+from ..gemm.tiling import Tiling, tile_rows, uncrowded_rows
+
+# Keys per block: fixed, since the order of a row's sums follows from it. A block of scores of one
+# panel of queries takes a third of the first cache.
+BLOCK: Final = 128
+F32 = DType.f32
+
+
+class Products:
+    """Geometry and tiles of both products. `nr`: queries of a panel; `cells`: steps of `kr` values
+    along a row of keys."""
+
+    def __init__(self, spec: AttentionSpec, target: Target, module: Module) -> None:
+        self.spec, self.module = spec, module
+        self.lanes = target.lanes(32)
+        few = isinstance(spec.queries, int) and spec.queries <= self.lanes
+        self.nr = self.lanes if few else panel_width(target, 32)
+        self.kr = cell_depth(target, spec.factors)
+        self.cells = -(-spec.size // self.kr)
+        self.scores = self._scores(target)
+        self.mixture = self._mixture(target)
+        self.frame_bytes = 8 * (1 + spec.dim_args)
+
+    def _context(self, target: Target, tiling: Tiling, k: Size, a: Operand) -> Context:
+        spec = GemmSpec(
+            batch=(),
+            m=1,
+            n=self.nr,
+            k=k,
+            a=a,
+            b=Operand(F32, (self.nr, 1)),
+            out=Operand(F32, (self.nr, 1)),
+            acc=F32,
+            packed=None,
+            epilogue=identity(F32),
+            factors=self.spec.factors,
+        )
+        return Context(spec, target, self.module, tiling)
+
+    def _tiling(self, rows: int, **changed: object) -> Tiling:
+        """Sums go to a buffer whose rows are those of a panel."""
+        plain: dict[str, object] = {
+            "lanes": self.lanes,
+            "nr": self.nr,
+            "vectors": self.nr // self.lanes,
+            "mr": rows,
+            "heights": (rows,),
+            "guarded": False,
+            "buffered": True,
+            "panels": 1,
+            "kr": self.kr,
+            "blocked": False,
+            "mc": 1,
+            "nc": 1,
+            "in_place": False,
+            "pack_b": True,
+            "fetch": 0,
+            "streams": False,
+            "unroll": 1,
+        }
+        return Tiling(**(plain | changed))  # type: ignore[arg-type]
+
+    def _scores(self, target: Target) -> Context:
+        """keys x size, times size x queries."""
+        spec = self.spec
+        row = spec.key.strides[-2]
+        rows = tile_rows(target, self.nr // self.lanes)
+        # Rows are addressed by constants, or copied to where they are.
+        copied = not self._as_it_lies(spec.key) or not isinstance(row, int)
+        if isinstance(row, int) and not copied:
+            rows = min(rows, uncrowded_rows(row * 4, target))
+        tiling = self._tiling(
+            rows,
+            kc=self.cells,
+            pack_a="rows" if copied else "no",
+            a_row=-(-self.cells // 16) * 16 + 16,
+        )
+        return self._context(target, tiling, spec.size, Operand(spec.key.dtype, (row, 1)))
+
+    def _mixture(self, target: Target) -> Context:
+        """width x keys, times keys x queries, added to what a panel has."""
+        spec = self.spec
+        rows = tile_rows(target, self.nr // self.lanes)
+        tiling = self._tiling(
+            rows,
+            kc=BLOCK // self.kr,
+            blocked=True,
+            pack_a="no" if self._as_it_lies(spec.value) else "columns",
+            a_row=-(-spec.width // self.lanes) * self.lanes,
+        )
+        a = Operand(spec.value.dtype, (1, spec.value.strides[-2]))
+        return self._context(target, tiling, BLOCK, a)
+
+    def _as_it_lies(self, operand: Operand) -> bool:
+        return operand.dtype is F32 and self.spec.factors is None
+
+    # -- tiles --------------------------------------------------------------------------------
+
+    def score_tiles(
+        self, f: Function, frame: Value, vectors: int, keys: Value, queries: Value, to: Value,
+        count: Value,
+    ) -> None:  # fmt: skip
+        """The scores of `count` keys for `vectors` registers of queries, a row per key."""
+        g = self.scores
+        a = g.a_access(in_place=False)
+        across = g.size(f, frame, a.across)
+
+        def tile(height: int, start: Value) -> None:
+            place = f.at(keys, f.mul(start, across), ELEMENT[a.dtype.value])
+            row = f.at(to, f.mul(start, self.nr), g.acc)
+            self._call(f, g, frame, (height, vectors), place, queries, integer(self.cells), row)
+
+        self._cover(f, count, tile)
+
+    def _cover(self, f: Function, count: Value, tile: Callable[[int, Value], None]) -> None:
+        """tile(height, first row) until `count` rows are written. The last tile begins early where
+        rows are left over: it writes the same values again."""
+        most, n = self.scores.tiling.mr, self.spec.keys
+        counts = [BLOCK] if not isinstance(n, int) or n >= BLOCK else []
+        counts += [n % BLOCK] if isinstance(n, int) and n % BLOCK else []
+        fixed = isinstance(n, int) and self.spec.causal is None
+        ladder = [] if fixed else [even(BLOCK, most)]
+        while ladder and ladder[-1] > 1:
+            ladder.append(max(1, ladder[-1] // 2))
+
+        def stacked(height: int) -> None:
+            with f.range(0, count, height, unroll=1) as row:
+                tile(height, f.smin(row, f.sub(count, height)))
+
+        def choose(left: Sequence[tuple[Value, int]]) -> None:
+            (condition, height), *rest = left
+            if not rest:
+                stacked(height)
+                return
+            with f.if_(condition) as branch:
+                stacked(height)
+                branch.else_()
+                choose(rest)
+
+        ways = [(f.icmp("eq", count, c), even(c, most)) for c in counts]
+        ways += [(f.icmp("sge", count, height), height) for height in ladder]
+        choose(ways or [(f.icmp("eq", count, 0), 1)])
+
+    def mixture_tiles(
+        self, f: Function, frame: Value, vectors: int, values: Value, exponentials: Value,
+        sums: Value, steps: Value,
+    ) -> None:  # fmt: skip
+        """Add what `steps` cells of keys contribute to a panel's sums."""
+        g, width = self.mixture, self.spec.width
+        element = ELEMENT[g.a_access(in_place=False).dtype.value]
+        tiles = -(-width // g.tiling.mr)
+        low, longer = divmod(width, tiles)
+        for first, last, height in ((0, longer, low + 1), (longer, tiles, low)):
+            if first == last:
+                continue
+            with f.range(first, last, unroll=1) as i:
+                d = f.add(f.mul(i, height), integer(0 if first == 0 and height > low else longer))
+                row = f.at(sums, f.mul(d, self.nr), g.acc)
+                place = f.at(values, d, element)
+                self._call(f, g, frame, (height, vectors), place, exponentials, steps, row)
+
+    def _call(
+        self, f: Function, g: Context, frame: Value, shape: tuple[int, int], a: Value, b: Value,
+        steps: Value, to: Value,
+    ) -> None:  # fmt: skip
+        tile = g.tile(Shape(shape[0], shape[1], 1, edge=False))
+        zero = integer(0)
+        f.call_function(tile, frame, a, b, zero, zero, zero, steps, 0, to, b, zero)
+
+
+def even(count: int, most: int) -> int:
+    """The height of tiles that cover `count` rows evenly."""
+    return -(-count // max(1, -(-count // most)))
