@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import numpy.typing as npt
 from ..ir.errors import InputFileError, ModelFormatError, UsageError
 
 Array = npt.NDArray[Any]
-_BROKEN = (zipfile.BadZipFile, zlib.error)  # damaged .npz files
 
 
 def add_model(parser: argparse.ArgumentParser, kinds: str = ".onnx, .xml") -> None:
@@ -143,8 +140,9 @@ def load_array(path: str) -> Array | dict[str, Array]:
     except OSError as error:
         text = error.strerror or str(error)
         raise InputFileError("an input file can't be read", where=path, got=text) from error
-    except (ValueError, EOFError, KeyError, MemoryError, *_BROKEN) as error:
-        # NumPy's own text would advise to unpickle the file.
+    except Exception as error:
+        # A broken header makes NumPy's reader raise anything, up to errors of Python's tokenizer;
+        # and NumPy's own text would advise to unpickle the file.
         raise InputFileError(
             "an input file is no array of numbers, or cut short",
             where=path,

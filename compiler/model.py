@@ -92,7 +92,8 @@ class Model:
     def _info(self, node: int) -> PortInfo:
         record = self.graph.node(node)
         names = sorted(record.names[0]) if record.names else []
-        return describe_port(names[0] if names else record.name, names, record.types[0])
+        name = names[0] if names and record.name not in names else record.name
+        return describe_port(name, names, record.types[0])
 
     def __repr__(self) -> str:
         return f"<irc.Model {self.name!r}: {len(self.graph)} operations>"

@@ -18,6 +18,8 @@ from .op import KNOWN_VALUE_LIMIT, Array, Fact
 from .ops.rules import naming
 from .types import TensorType
 
+_UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
+
 
 def infer_node(graph: Graph, node: int) -> None:
     """Set `types` and `known` of a node from its inputs.
@@ -37,6 +39,14 @@ def infer_record(record: Node, facts: list[Fact | None], scope: str) -> None:
             record.types = list(record.op.infer(*slots))
     except Error as error:
         raise located(error, record) from error
+    except _UNFORESEEN as error:
+        # A model file may hold any attributes and shapes: what no rule foresaw is its error too.
+        given = ", ".join("nothing" if f is None else str(f.type) for f in facts)
+        unfit = ShapeError(
+            f"{record.op.kind} cannot work with these inputs and attributes",
+            got=f"inputs {given or 'none'} ({type(error).__name__}: {str(error)[:200]})",
+        )
+        raise located(unfit, record) from error
     record.known = _known_values(record, facts, slots)
 
 

@@ -144,7 +144,7 @@ def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
         raise type(error)(
             error.what, where=where, got=error.got, expected=error.expected, fix=error.fix
         ) from error
-    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
         raise ExecutionError(
             f"{record.op.kind} failed while it was evaluated", where=where, got=str(error)[:300]
         ) from error

@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import irc
 import numpy as np
+
+import irc
 
 DIGITS = Path(__file__).resolve().parent / "digits"
 

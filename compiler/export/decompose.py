@@ -107,6 +107,12 @@ def _gemm(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Va
     assert isinstance(op, Gemm)
     a, b, *rest = inputs
     c = rest[0] if rest else None
+    assert a is not None and b is not None
+    given = build.dtype(a)
+    if given.is_int and not (op.alpha.is_integer() and op.beta.is_integer()):
+        # As evaluate does: a whole-number alpha of 0.5 would be 0.
+        a, b = build.cast(a, DType.f64), build.cast(b, DType.f64)
+        c = None if c is None else build.cast(c, DType.f64)
     value = build.op(MatMul(op.transpose_a, op.transpose_b), a, b)
     dtype = build.dtype(value)
     if op.alpha != 1:
@@ -114,7 +120,8 @@ def _gemm(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Va
     if c is not None and op.beta != 0:
         term = c if op.beta == 1 else build.multiply(c, build.number(op.beta, dtype))
         value = build.add(value, term)
-    return [expand_activation(build, op.activation, op.activation_params, value)]
+    value = expand_activation(build, op.activation, op.activation_params, value)
+    return [build.cast(value, given)]
 
 
 def _activation(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:

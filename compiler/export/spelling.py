@@ -48,9 +48,15 @@ def attribute_text(value: Any) -> str | None:
         return number_text(value)
     if isinstance(value, tuple):
         items = cast("tuple[Any, ...]", value)
-        if all(isinstance(v, bool | int | float | str | enum.Enum) for v in items):
+        plain = all(isinstance(v, bool | int | float | str | enum.Enum) for v in items)
+        if plain and all(_is_item(v) for v in items if isinstance(v, str)):
             return ", ".join(attribute_text(v) or "" for v in items)
     return json.dumps(encode(value))
+
+
+def _is_item(word: str) -> bool:
+    """Whether a comma-separated list can hold a word as it is."""
+    return bool(word) and word == word.strip() and "," not in word and word[0] != "["
 
 
 def number_text(value: float) -> str:

@@ -109,6 +109,8 @@ def _absorb(
     taken = node in fusion.anchor_of or node in fusion.skipped
     if taken or not is_elementwise(graph, node) or not (once or is_cheap(graph, node)):
         return
+    if divides_integers(graph, node):
+        return
     fusion.absorbed.add(node)
     for inner in graph.inputs(node):
         if inner is not None:
@@ -116,8 +118,8 @@ def _absorb(
 
 
 def divides_integers(graph: Graph, node: int) -> bool:
-    """Whether a node can fail on an element (an integer division by zero): an epilogue can't say
-    which element it was."""
+    """Whether a node can fail on an element (an integer division by zero): what is fused to a row
+    kernel can't say which element it was."""
     return any(
         i.op in ("div", "mod", "floormod") and i.dtype.is_int
         for i in node_program(graph, node).instrs

@@ -105,7 +105,9 @@ def port_of(low: Lowering, node: int, slot: int) -> PlanPort:
     """The model's input or output that a Parameter or Result node stands for."""
     record = low.graph.node(node)
     names = tuple(sorted(record.names[0])) if record.names else ()
-    return PlanPort(names[0] if names else record.name, names, record.types[0], slot)
+    # A name of its own before those of what was found to be the same value.
+    name = names[0] if names and record.name not in names else record.name
+    return PlanPort(name, names, record.types[0], slot)
 
 
 def new_slot(low: Lowering, value: Value, type_: Type) -> int:

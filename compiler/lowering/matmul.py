@@ -48,6 +48,8 @@ def lower_matmul(low: Lowering, node: int) -> None:
     k = a.shape[-1]
     factors = rounded_factors(low.options, dtype)
     b, packed = right_operand(low, b_value, op.transpose_b, factors)
+    if not isinstance(k, int):
+        k = b.shape[-2]  # the size that is known is the one that panels have
     m = a.shape[-2]
 
     shape = low.shape(out_value)

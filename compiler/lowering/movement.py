@@ -175,7 +175,7 @@ def lower_gather(low: Lowering, node: int) -> None:
         data=sizes.operand(data, (outer[1], data.strides[axis], inner[1])),
         index=sizes.operand(index, (1,)),
         out=sizes.operand(target, target.strides),
-        out_of_range=op.out_of_range if isinstance(op, Gather) else "error",
+        out_of_range=op.out_of_range if isinstance(op, Gather) else "zeros",
     )
     work = low.vectors(out.shape, out.dtype)
     views = [data, index, target]

@@ -77,7 +77,7 @@ def is_whole(graph: Graph, node: int, port: int) -> bool:
     if known is None and graph.op(value.node).kind == "Broadcast":
         # One length for a batch of any size.
         known = graph.known(graph.input(value.node, 0))
-    return known is not None and all(same(n, type_.shape[1]) for n in known.reshape(-1))
+    return known is not None and all(same(n, type_.shape[1]) for n in known.reshape(-1).tolist())
 
 
 def lower_recurrent(low: Lowering, node: int) -> None:

@@ -139,6 +139,10 @@ def reduced_axes(graph: Graph, node: int) -> list[int] | None:
     return sorted({normalize_axis(int(a), len(type_.shape)) for a in known.reshape(-1)})
 
 
+# The largest of truth values is whether any is true.
+_OF_BOOLEANS = {"max": "any", "min": "all"}
+
+
 def lower_reduce(low: Lowering, node: int) -> None:
     """A reduction over known axes, with the scalar chain behind it."""
     op = low.graph.op(node)
@@ -171,7 +175,9 @@ def lower_reduce(low: Lowering, node: int) -> None:
     )
     sizes = Sizes()
     spec = ReduceSpec(
-        kind=op.reduction,
+        kind=_OF_BOOLEANS.get(op.reduction, op.reduction)
+        if mapped.dtype is DType.boolean
+        else op.reduction,
         kept=sizes.all(kept_axes),
         reduced=sizes.all(reduced),
         inputs=tuple(

@@ -94,6 +94,10 @@ def _refuse_norm(graph: Graph, node: int) -> str | None:
 
 
 def _refuse_reduce(graph: Graph, node: int) -> str | None:
+    type_ = graph.type(graph.input(node, 0))
+    assert isinstance(type_, TensorType)
+    if isinstance(graph.op(node), ops.ReduceMean) and type_.dtype.is_int:
+        return "the mean of whole numbers divides by a count that may be 0"
     return "the axes are known at run time only" if reduced_axes(graph, node) is None else None
 
 

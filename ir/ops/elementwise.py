@@ -93,6 +93,8 @@ class Elementwise(Op):
         if any(holds_sizes(a) for a in given):
             return (self.on_sizes(*given),)
         shapes = self.operand_shapes(*(tuple(a.shape) for a in given))
+        if len(shapes) > 1:
+            self._joined(shapes)
         moved = [a.reshape(sizes_of(s)) for a, s in zip(given, shapes, strict=True)]
         dtypes = tuple(None if a is None else DType.from_numpy(a.dtype) for a in arrays)
         (out,) = evaluate_program(program_of(self, dtypes), moved)

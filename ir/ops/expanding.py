@@ -43,13 +43,17 @@ class _Broadcast(Op):
     ) -> tuple[Type, ...]:
         shape, dtype = data.tensor.shape, data.tensor.dtype
         target, mode = known_dims(target_shape), self._mode()
+        if mode == "explicit" and axes_mapping is None:
+            raise ShapeError("an explicit Broadcast needs its axes", got="no axes_mapping")
         if target is None:
             count = count_of(target_shape)
             if count is None or (mode == "bidirectional" and shape is None):
                 return (TensorType(dtype, None),)
             if mode == "bidirectional" and shape is not None:
-                unknown = unknown_shape(self, count)
-                return (TensorType(dtype, broadcast_shapes(shape, unknown)),)
+                joined = broadcast_shapes(shape, unknown_shape(self, count)) or ()
+                # A size of the result is read off the result: a symbol, not an expression.
+                sizes = (d if isinstance(d, int) else unknown_dim(self) for d in joined)
+                return (TensorType(dtype, tuple(sizes)),)
             return (TensorType(dtype, unknown_shape(self, count)),)
         if mode == "bidirectional":
             return (TensorType(dtype, broadcast_shapes(shape, tuple(target))),)

@@ -181,7 +181,7 @@ class _GatherND(Op):
         if shape is None or index is None or not index or not isinstance(index[-1], int):
             return (TensorType(dtype, None),)
         batch, depth = self.batch_dims, index[-1]
-        if batch + depth > len(shape) or batch >= len(index):
+        if batch + depth > len(shape) or not 0 <= batch < len(index):
             raise ShapeError(
                 "the indices reach beyond the data's axes",
                 got=f"{depth} after {batch} batch axes of {data.type}",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..dim import Dim, bounds, ceil_div, maximum
+from ..dim import Dim, bounds, ceil_div, maximum, minimum
 from ..errors import ShapeError
 from ..op import Array
 
@@ -91,9 +91,8 @@ class Windows:
         if self.rounding == "floor":
             return room // stride + 1
         count = ceil_div(room, stride) + 1
-        if self.rounding == "ceil_torch" and isinstance(count, int) and isinstance(size, int):
-            if (count - 1) * stride >= size + self.pads_begin[i]:
-                count -= 1
+        if self.rounding == "ceil_torch":
+            return minimum(count, (size + self.pads_begin[i] - 1) // stride + 1)
         return count
 
     def pads(self, sizes: Sequence[int]) -> list[tuple[int, int]]:

@@ -115,6 +115,8 @@ def _choice(members: dict[str, Any]) -> Parser:
 def _list_of(args: tuple[Any, ...]) -> Parser:
     if args[-1] is Ellipsis:
         item = _parser(args[0])
+        if args[0] is str:
+            return _strings
         return lambda text: tuple(item(word) for word in words.words(text))
     items = [_parser(a) for a in args]
 
@@ -125,6 +127,13 @@ def _list_of(args: tuple[Any, ...]) -> Parser:
         return tuple(item(word) for item, word in zip(items, found, strict=True))
 
     return parse
+
+
+def _strings(text: str) -> tuple[str, ...]:
+    """Words, or a JSON list where words hold commas."""
+    if text.lstrip().startswith("["):
+        return _json(tuple[str, ...], text)
+    return tuple(words.words(text))
 
 
 def _json(annotation: Any, text: str) -> Any:
