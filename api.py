@@ -46,11 +46,11 @@ def compile_model(
     """Compile a model for this machine.
 
     source: a path (.onnx, .xml, .irc), bytes, an onnx.ModelProto or a Model. precision: "f32" (the
-    default), or "bf16" (matrix products take bf16 operands). num_threads: None for the CPUs this
-    process may use. shapes: fixed sizes by input name. max_memory: bytes for any tensor or arena.
-    conv_algorithm: "direct" keeps 3x3 convolutions from using Winograd's transform. verify: check
-    the graph after every pass (default: IRC_VERIFY=1). A .irc keeps the precision and shapes that
-    it was compiled with where none are given here.
+    default), or "bf16" (matrix products and convolutions take bf16 operands). num_threads: None for
+    the CPUs this process may use. shapes: fixed sizes by input name. max_memory: bytes for any
+    tensor or arena. conv_algorithm: "direct" keeps 3x3 convolutions from using Winograd's
+    transform. verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps the
+    precision and shapes that it was compiled with where none are given here.
     Raises an irc.Error that says what is wrong, where, and what to do.
     """
     if precision not in (None, *PRECISIONS):

@@ -25,7 +25,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=("f32", "bf16"),
-        help="of matrix products (default: f32, or what a .irc was compiled for)",
+        help="of matrix products and convolutions (default: f32, or what a .irc was compiled for)",
     )
     add_shapes(parser)
 

@@ -16,9 +16,10 @@ CONV_ALGORITHMS = ("auto", "direct")
 class Options:
     """Options of the passes and of lowering.
 
-    precision: "f32" keeps a float32 model in float32; "bf16" lets matrix products take bf16
-    operands. fold_limit: bytes by which folding may enlarge the constants. verify: check the
-    graph after every pass. stop_after: stop once this many rules have fired (a bisecting tool).
+    precision: "f32" keeps a float32 model in float32; "bf16" lets matrix products and
+    convolutions take bf16 operands. fold_limit: bytes by which folding may enlarge the constants.
+    verify: check the graph after every pass. stop_after: stop once this many rules have fired (a
+    bisecting tool).
     conv_algorithm: "auto" lets 3x3 convolutions use Winograd's transform, "direct" does not.
     """
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 from ..ir.plan import Plan
 from ..ir.specs import GemmSpec
+from ..ir.specs_conv import ConvSpec
 from .trace import Trace
 
 
@@ -34,9 +35,14 @@ def _precision(plan: Plan) -> str:
     """The plan's precision and, if products round their factors, how many of them do."""
     if plan.precision == "f32":
         return plan.precision
-    products = [s.spec for s in plan.kernel_steps() if isinstance(s.spec, GemmSpec)]
-    rounded = sum(s.factors is not None for s in products)
-    return f"{plan.precision} ({rounded} of {len(products)} matrix products have bf16 factors)"
+    specs = [s.spec for s in plan.kernel_steps()]
+    found: list[str] = []
+    for family, name in ((GemmSpec, "matrix products"), (ConvSpec, "convolutions")):
+        products = [s for s in specs if isinstance(s, family)]
+        rounded = sum(s.factors is not None for s in products)
+        if products or family is GemmSpec:
+            found.append(f"{rounded} of {len(products)} {name}")
+    return f"{plan.precision} ({', '.join(found)} have bf16 factors)"
 
 
 def _counts(counter: Counter[str]) -> str:

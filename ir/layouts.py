@@ -17,20 +17,32 @@ from .specs import PackedB
 
 @dataclass(frozen=True)
 class PackedConv:
-    """Filters as panels of `nr` output channels; a row is one tap (kernel place, then channel).
+    """Filters as panels of `nr` output channels; K runs over taps (kernel place, then channel).
 
     Not `grouped`: [O, C, kernel...] is one matrix of (kernel..., C) x O. `grouped`: [G, O, C,
     kernel...] is one such matrix per group. `depthwise` (grouped, C = 1): [G, O, 1, kernel...] is
     one matrix of (kernel...) x (G, O): the channels of all groups side by side. `winograd` m (not
     grouped, a 3 x 3 kernel): the transformed filters of F(m x m), (m + 2)^2 matrices of C x O.
-    """
 
-    kr: ClassVar[int] = 1
+    kr: values of K in one cell, as PackedB's. Cells begin anew, after zeros, with each row of taps
+    where `runs` (the last kernel axis and the channels are one run of values), else with each tap.
+    """
 
     nr: int
     grouped: bool = False
     depthwise: bool = False
     winograd: int = 0
+    kr: int = 1
+    runs: bool = False
+
+    def depth(self, channels: int, kernel: Sequence[int]) -> int:
+        """K of the packed matrices of filters that see so many channels, with what pads runs."""
+        taps = math.prod(kernel)
+        if self.winograd or self.depthwise:
+            return taps if self.depthwise else channels
+        run = channels * (kernel[-1] if self.runs and kernel else 1)
+        count = taps * channels // run if run else 0
+        return count * -(-run // self.kr) * self.kr
 
 
 @dataclass(frozen=True)
@@ -63,14 +75,17 @@ def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tu
     if isinstance(layout, PackedB):
         k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
         return math.prod(shape[:-2]), k, n
+    kernel = shape[lead - 1 :]
+    if layout.winograd and (layout.grouped or tuple(kernel) != (3, 3)):
+        raise VerificationError("filters that Winograd's transform is not for", got=shape)
+    if layout.kr > 1 and (layout.winograd or layout.depthwise):
+        raise VerificationError("these filters have no cells", got=layout.kr)
+    outputs, channels = shape[1:3] if layout.grouped else shape[:2]
+    k = layout.depth(channels, kernel)
     if layout.winograd:
-        if layout.grouped or tuple(shape[2:]) != (3, 3):
-            raise VerificationError("filters that Winograd's transform is not for", got=shape)
-        return (layout.winograd + 2) ** 2, shape[1], shape[0]
-    if not layout.grouped:
-        return 1, math.prod(shape[1:]), shape[0]
+        return (layout.winograd + 2) ** 2, k, outputs
     if not layout.depthwise:
-        return shape[0], math.prod(shape[2:]), shape[1]
-    if shape[2] != 1:
+        return shape[0] if layout.grouped else 1, k, outputs
+    if not layout.grouped or channels != 1:
         raise VerificationError("depthwise filters see one channel", got=tuple(shape))
-    return 1, math.prod(shape[3:]), shape[0] * shape[1]
+    return 1, k, shape[0] * outputs

@@ -16,6 +16,9 @@ from .layouts import PackedConv
 from .specs import Operand, Program, Size, Spec
 from .tiles import packed_size
 
+# Places of a row, and rows, that copies of data reach over at most.
+_REACH = 1 << 10
+
 
 @dataclass(frozen=True)
 class Window:
@@ -26,6 +29,12 @@ class Window:
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     pads: tuple[Size, ...]
+
+    @property
+    def copyable(self) -> bool:
+        """Whether the places that some windows see together are few enough to be copied."""
+        reach = self.strides[-1] + (self.kernel[-1] - 1) * self.dilations[-1]
+        return reach <= _REACH and math.prod(self.kernel[:-1]) <= _REACH
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,9 @@ class ConvSpec(Spec):
     channels = outputs = 1, and a channel stride of 1; `packed.winograd`, which rounds differently
     (docs/numerics.md), f32, one group, 3 x 3 taps, strides and dilations of 1, and a channel stride
     of 1. Buffers: data, weights, extras..., out.
+
+    factors: as GemmSpec's; a direct convolution then multiplies zeros by the taps that fall outside
+    the data.
     """
 
     family: ClassVar[str] = "conv"
@@ -58,6 +70,7 @@ class ConvSpec(Spec):
     packed: PackedConv
     epilogue: Program
     extras: tuple[Operand, ...] = ()
+    factors: DType | None = None
 
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, self.weights, *self.extras, self.out)
@@ -65,19 +78,19 @@ class ConvSpec(Spec):
     @property
     def matrices(self) -> tuple[int, int, int]:
         """(matrices, K, N) of the packed weights."""
-        taps = math.prod(self.window.kernel)
+        k = self.packed.depth(self.channels, self.window.kernel)
         if self.packed.winograd:
-            return (self.packed.winograd + 2) ** 2, self.channels, self.outputs
+            return (self.packed.winograd + 2) ** 2, k, self.outputs
         if self.packed.depthwise:
-            return 1, taps, self.groups * self.outputs
-        return self.groups, taps * self.channels, self.outputs
+            return 1, k, self.groups * self.outputs
+        return self.groups, k, self.outputs
 
     def walks(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         count, k, n = self.matrices
         data = (self.batch, self.groups * self.channels, *self.in_sizes)
         out = (self.batch, self.groups * self.outputs, *self.out_sizes)
-        weights = (count * packed_size(k, n, self.packed.nr),)
+        weights = (count * packed_size(k, n, self.packed.nr, self.packed.kr),)
         return [data, weights, *[out] * (len(self.extras) + 1)]
 
 

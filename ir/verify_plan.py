@@ -192,7 +192,7 @@ def _verify_constant(c: Constant) -> None:
     sizes = (*c.shape, *((c.layout.nr, c.layout.kr) if c.layout else ()))
     if any(not _is_int(d) or d < 0 for d in sizes):
         raise _broken("a constant's sizes are not numbers", "constants", sizes)
-    if c.rounds and (c.dtype is not DType.bf16 or not isinstance(c.layout, PackedB)):
+    if c.rounds and (c.dtype is not DType.bf16 or not isinstance(c.layout, PackedB | PackedConv)):
         raise _broken("a constant rounds to a type that none is packed in", "constants", c.dtype)
     if c.layout is not None:
         if c.dtype.bits < 8 and not (isinstance(c.layout, PackedB) and 8 // c.dtype.bits == 2):
@@ -329,12 +329,15 @@ def _verify_kernel(
         elif isinstance(spec, ConvSpec | RecurrentSpec) and n == 1:
             wanted = spec.packed
         # Filters of one place are panels of a plain matrix.
-        point = isinstance(wanted, PackedB) and wanted.kr == 1 and layout == PackedConv(wanted.nr)
+        point = isinstance(wanted, PackedB) and layout == PackedConv(wanted.nr, kr=wanted.kr)
         if layout != wanted and not point:
             raise _broken("a constant's layout is not what its reader wants", where, layout)
         if layout is not None:
             made = constants[buffer.index]
             found = panels(made.shape, layout, made.transposed)
+            if point and made.shape[1:2] == tuple(product[:1]):
+                # Filters are padded to whole cells of channels.
+                found = (found[0], made.shape[1], found[2])
             if isinstance(spec, GemmSpec) and tuple(product) != found[1:]:
                 raise _broken("a packed constant has other sizes", where, product)
             if isinstance(spec, ConvSpec | RecurrentSpec) and spec.matrices != found:

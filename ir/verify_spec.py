@@ -75,7 +75,10 @@ def _gemm(s: GemmSpec, target: Target, where: str) -> None:
         raise _broken("packed panels have cells of another depth", where, s.packed.kr, kr)
     _factors([s.a, s.b], s.acc, where)
     if s.factors is not None:
-        _rounded(s, where)
+        _rounded(s.factors, s.acc, where)
+        _one_of(s.a, (DType.bf16, DType.f32), where)
+        packed = s.packed is not None
+        _one_of(s.b, (DType.bf16,) if packed else (DType.bf16, DType.f32), where)
     results = verify_program(s.epilogue, [s.acc, *_types(s.extras)], where)
     _stored(results, [s.out.dtype], where)
 
@@ -113,14 +116,17 @@ def _factors(operands: Sequence[Operand], acc: DType, where: str) -> None:
             raise _broken("a product's types do not fit", where, t, acc)
 
 
-def _rounded(s: GemmSpec, where: str) -> None:
-    """Factors are rounded to bf16 only, in f32, and a packed one is stored as bf16."""
-    if s.factors is not DType.bf16 or s.acc is not DType.f32:
-        raise _broken("a product rounds its factors to another type", where, s.factors, DType.bf16)
-    fits = (DType.bf16,) if s.packed is not None else (DType.bf16, DType.f32)
-    for t, allowed in ((s.a.dtype, (DType.bf16, DType.f32)), (s.b.dtype, fits)):
-        if t not in allowed:
-            raise _broken("a product's types do not fit", where, t, " or ".join(map(str, allowed)))
+def _rounded(factors: DType, acc: DType, where: str) -> None:
+    """Factors are rounded to bf16 only, in f32."""
+    if factors is not DType.bf16 or acc is not DType.f32:
+        raise _broken("a product rounds its factors to another type", where, factors, DType.bf16)
+
+
+def _one_of(operand: Operand, allowed: Sequence[DType], where: str) -> None:
+    """An operand has one of a few types."""
+    if operand.dtype not in allowed:
+        expected = " or ".join(map(str, allowed))
+        raise _broken("a product's types do not fit", where, operand.dtype, expected)
 
 
 def _conv(s: ConvSpec, target: Target, where: str) -> None:
@@ -143,6 +149,17 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:
         raise _broken("a depthwise convolution's channels do not fit", where, got, (1, 1, 1))
     _window(s.window, s.in_sizes, s.out_sizes, where)
     _factors([s.data, s.weights], s.acc, where)
+    kr = 1 if s.packed.depthwise else cell_depth(target, s.factors)
+    if (s.packed.kr, s.packed.runs) != (kr, kr > 1 and s.window.dilations[-1] == 1):
+        raise _broken("packed panels have cells of another depth", where, s.packed, kr)
+    if s.factors is not None:
+        _rounded(s.factors, s.acc, where)
+        _one_of(s.data, (DType.bf16, DType.f32), where)
+        _one_of(s.weights, (DType.bf16,), where)
+        if not s.window.copyable:
+            raise _broken("windows reach too far to be copied", where, s.window, "")
+        if s.packed.winograd:
+            raise _broken("Winograd's transform rounds no factors", where, s.factors, None)
     results = verify_program(s.epilogue, [s.acc, *_types(s.extras)], where)
     _stored(results, [s.out.dtype], where)
 

@@ -99,7 +99,8 @@ class Lowering:
         if op is None:
             return None
         dtype, name = self.tensor(value).dtype, self.name(value.node)
-        return self.array(op.data, rounded or dtype, layout, name, transposed, rounded is not None)
+        rounds = rounded not in (None, dtype)
+        return self.array(op.data, rounded or dtype, layout, name, transposed, rounds)
 
     def array(
         self,

@@ -4,6 +4,7 @@ the window is a single place."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...ir.dim import Dim, maximum, product
 from ...ir.dtype import DType
@@ -12,12 +13,12 @@ from ...ir.layouts import PackedConv
 from ...ir.ops import Convolution, GroupConvolution
 from ...ir.ops.windows import Windows
 from ...ir.scalar import Builder
-from ...ir.specs import GemmSpec, PackedB, Program
+from ...ir.specs import GemmSpec, Program
 from ...ir.specs_conv import ConvSpec, Window
-from ...ir.tiles import conv_panel, panel_width
+from ...ir.tiles import cell_depth, conv_panel, packed_layout
 from ...ir.types import TensorType
 from .context import Lowering, Operands
-from .matmul import accumulator
+from .matmul import accumulator, rounded_factors
 from .region import Sizes
 from .view import View, coalesce, permute, same, take
 
@@ -104,7 +105,7 @@ def lower_convolution(low: Lowering, node: int) -> None:
     if not same(out.strides[1], 1) and not same(out.shape[1], 1):
         target = channels_last(low, out.dtype, out.shape, low.name(stored.node))
 
-    data, lanes = low.view(data_value), low.target.lanes(acc.bits)
+    data = low.view(data_value)
     windows, kernel = op.windows(low.shape(filters)[-(len(shape) - 2) :]), low.shape(filters)
     pads = paddings(windows, data.shape[2:], shape[2:])
     single = all(same(k, 1) for k in windows.kernel)
@@ -121,12 +122,13 @@ def lower_convolution(low: Lowering, node: int) -> None:
         depthwise = groups > 1 and channels == outputs == 1
         if depthwise or channels > _FEW:
             data = turned(low, data, low.name(data_value.node))
-        nr = lanes if depthwise else conv_panel(outputs, low.target, acc.bits)
         tile = 0 if op.grouped else winograd_tile(low, windows, dtype, shape, channels)
-        layout = PackedConv(nr, op.grouped, depthwise, tile)
+        if tile:
+            job.factors = None
+        layout = job.layout(windows, outputs, op.grouped, depthwise, tile)
         if tile:
             data = turned(low, data, low.name(data_value.node))
-        weights = low.constant(filters, layout)
+        weights = low.constant(filters, layout, rounded=job.factors)
         assert weights is not None
         job.window(data, weights, target, windows, pads, layout, (groups, channels, outputs))
     if target != out:
@@ -154,6 +156,18 @@ def winograd_tile(
     return 4 if min(image) >= _LARGE else 2
 
 
+def conv_factors(low: Lowering, dtype: DType) -> DType | None:
+    """The type that a convolution's factors are rounded to: bf16 if the caller asks for it, or if
+    they are bf16 anyway."""
+    return DType.bf16 if dtype is DType.bf16 else rounded_factors(low.options, dtype)
+
+
+def window_of(windows: Windows) -> Window:
+    """The windows, but for their paddings."""
+    kernel = tuple(int(str(k)) for k in windows.kernel)
+    return Window(kernel, windows.strides, windows.dilations, (0,) * len(kernel))
+
+
 class ConvolutionJob:
     """One convolution being lowered: what both of its forms need."""
 
@@ -169,7 +183,20 @@ class ConvolutionJob:
     ) -> None:
         self.low, self.stored, self.extras = low, stored, operands.views
         self.epilogue, self.dtype, self.acc = epilogue, dtype, acc
+        self.factors = conv_factors(low, dtype)
         self.sources = low.sources(node, *dict.fromkeys(operands.nodes))
+
+    def layout(
+        self, windows: Windows, outputs: int, grouped: bool, depthwise: bool, winograd: int = 0
+    ) -> PackedConv:
+        """How the filters are packed. Windows that reach too far for copies keep their factors."""
+        target, bits = self.low.target, self.acc.bits
+        nr = target.lanes(bits) if depthwise else conv_panel(outputs, target, bits)
+        if self.factors and not window_of(windows).copyable:
+            self.factors = None
+        kr = 1 if depthwise else cell_depth(target, self.factors)
+        runs = kr > 1 and windows.dilations[-1] == 1
+        return PackedConv(nr, grouped, depthwise, winograd, kr, runs)
 
     def emit(
         self, spec: GemmSpec | ConvSpec, sizes: Sizes, views: Sequence[View], terms: Sequence[Dim]
@@ -195,8 +222,10 @@ class ConvolutionJob:
         zeros = (0,) * len(batch)
         packed = None
         if n > 1:
-            packed = PackedB(panel_width(low.target, self.acc.bits))
-            weights = low.constant(filters, PackedConv(packed.nr))
+            packed = packed_layout(k, n, self.dtype, low.target, self.factors)
+            assert packed is not None
+            layout = PackedConv(packed.nr, kr=packed.kr)
+            weights = low.constant(filters, layout, rounded=self.factors)
             b_strides: tuple[Dim, ...] = (0, 0)
         else:
             weights, b_strides = low.constant(filters), (1, k)
@@ -215,6 +244,7 @@ class ConvolutionJob:
             packed=packed,
             epilogue=self.epilogue,
             extras=tuple(places[1:-1]),
+            factors=self.factors,
         )
         self.emit(spec, sizes, [data, weights, *extras, out], [*axes, n, k])
 
@@ -231,7 +261,7 @@ class ConvolutionJob:
         """Any other window."""
         extras, sizes = self.extras, Sizes()
         groups, channels, outputs = counts
-        kernel = tuple(int(str(k)) for k in windows.kernel)
+        slides = window_of(windows)
         spec = ConvSpec(
             batch=sizes(out.shape[0]),
             groups=groups,
@@ -239,7 +269,7 @@ class ConvolutionJob:
             outputs=outputs,
             in_sizes=sizes.all(data.shape[2:]),
             out_sizes=sizes.all(out.shape[2:]),
-            window=Window(kernel, windows.strides, windows.dilations, sizes.all(pads)),
+            window=replace(slides, pads=sizes.all(pads)),
             data=sizes.operand(data, data.strides),
             weights=sizes.operand(weights, (1,)),
             out=sizes.operand(out, out.strides),
@@ -247,5 +277,7 @@ class ConvolutionJob:
             packed=layout,
             epilogue=self.epilogue,
             extras=tuple(sizes.operand(v, v.strides) for v in extras),
+            factors=self.factors,
         )
-        self.emit(spec, sizes, [data, weights, *extras, out], [*out.shape, *kernel, channels])
+        terms = [*out.shape, *slides.kernel, channels]
+        self.emit(spec, sizes, [data, weights, *extras, out], terms)

@@ -15,12 +15,10 @@ import numpy as np
 
 from ...ir.dim import Dim, ceil_div
 from ...ir.graph import Graph, Value
-from ...ir.layouts import PackedConv
 from ...ir.op import Array
 from ...ir.ops import Constant, ConvolutionBackpropData, GroupConvolutionBackpropData
 from ...ir.ops.windows import Windows
 from ...ir.scalar import Builder
-from ...ir.tiles import conv_panel
 from .context import Lowering, Operands
 from .convolution import ConvolutionJob, channels_last, refuse_convolution, turned
 from .matmul import accumulator
@@ -113,7 +111,6 @@ def lower_deconvolution(low: Lowering, node: int) -> None:
     axes = _phases_of(windows)
     assert axes is not None
     groups, outputs, channels = filters.shape[:3]
-    layout = PackedConv(conv_panel(outputs, low.target, acc.bits), grouped=True)
     for chosen in each(*axes):
         part: Array = filters
         for axis, phase in enumerate(chosen):
@@ -129,7 +126,10 @@ def lower_deconvolution(low: Lowering, node: int) -> None:
             tuple(p.pad for p in chosen),
             (0,) * len(chosen),
         )
-        weights = low.array(np.ascontiguousarray(part), dtype, layout, name)
+        layout = job.layout(plain, outputs, grouped=True, depthwise=False)
+        rounds = job.factors not in (None, dtype)
+        kept = np.ascontiguousarray(part)
+        weights = low.array(kept, job.factors or dtype, layout, name, rounds=rounds)
         counts = (groups, channels, outputs)
         job.window(data, weights, views[-1], plain, plain.pads_begin, layout, counts)
     if target != out:

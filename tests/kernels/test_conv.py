@@ -16,7 +16,8 @@ from irc.ir.plan import Constant
 from irc.ir.scalar import Builder, evaluate_program
 from irc.ir.specs import DimArg, Operand, Program, Size
 from irc.ir.specs_conv import ConvSpec, Window
-from irc.ir.tiles import accumulator, conv_panel
+from irc.ir.tiles import accumulator, cell_depth, conv_panel
+from irc.ir.verify_spec import verify_specs
 from irc.runtime.kernels.gemm import pack
 
 F32 = DType.f32
@@ -42,6 +43,7 @@ class Case:
     epilogue: str = "none"
     dynamic: bool = False
     winograd: int = 0
+    factors: DType | None = None
 
 
 def memory_strides(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
@@ -97,7 +99,8 @@ def make(case: Case, isa: str, floats: bool = False):
     nr = conv_panel(case.outputs, target, acc.bits)
     if depthwise:
         nr = target.lanes(acc.bits)
-    packed = PackedConv(nr, grouped=True, depthwise=depthwise)
+    kr = 1 if depthwise else cell_depth(target, case.factors)
+    packed = PackedConv(nr, True, depthwise, kr=kr, runs=kr > 1 and dilations[-1] == 1)
     if case.winograd:
         packed, filters = PackedConv(nr, winograd=case.winograd), filters[0]
     dims: list[int] = []
@@ -137,14 +140,17 @@ def make(case: Case, isa: str, floats: bool = False):
         out_sizes=tuple(size(s) for s in out_shape[2:]),
         window=Window(case.kernel, strides, dilations, pads),
         data=sized(data.shape, case.data_last),
-        weights=Operand(case.dtype, (1,)),
+        weights=Operand(case.factors or case.dtype, (1,)),
         out=sized(out_shape, case.out_last),
         acc=acc,
         packed=packed,
         epilogue=program,
         extras=tuple(operands),
+        factors=case.factors,
     )
-    weights = pack(filters, Constant(0, case.dtype, filters.shape, packed))
+    verify_specs([spec], target)
+    stored, rounds = case.factors or case.dtype, case.factors not in (None, case.dtype)
+    weights = pack(filters, Constant(0, stored, filters.shape, packed, rounds=rounds))
     assert weights.size == spec.walks()[1][0]
     total = wide.astype(acc.numpy)
     (expected,) = evaluate_program(

@@ -11,9 +11,11 @@ from irc.ir.graph import Graph
 
 
 @pytest.fixture
-def compile_graph() -> Callable[[Graph, bool, int], irc.CompiledModel]:
-    def compile_(graph: Graph, optimised: bool, threads: int) -> irc.CompiledModel:
-        options = Options(verify=True, stop_after=None if optimised else 0)
+def compile_graph() -> Callable[..., irc.CompiledModel]:
+    def compile_(
+        graph: Graph, optimised: bool, threads: int, precision: str = "f32"
+    ) -> irc.CompiledModel:
+        options = Options(precision, verify=True, stop_after=None if optimised else 0)
         return irc.CompiledModel(irc.Model(graph), options, threads)
 
     return compile_

@@ -186,6 +186,24 @@ def test_against_evaluate(name: str, optimised: bool, compile_graph) -> None:
                 assert [g.tobytes() for g in got] == [g.tobytes() for g in first[seed]]
 
 
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("half", "adaptive")])
+def test_factors_of_bf16(name: str, compile_graph) -> None:
+    """Every step stays native; the error is that of rounding factors to 8 bits."""
+    graph = graph_of(name)
+    net = compile_graph(graph.copy(), True, 1, "bf16")
+    assert not net.plan.host_steps()
+    specs = [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, ConvSpec | GemmSpec)]
+    assert specs
+    for spec in specs:
+        winograd = isinstance(spec, ConvSpec) and spec.packed.winograd
+        assert spec.factors is (None if winograd else DType.bf16)
+    for seed, sizes in enumerate(SIZES):
+        inputs = inputs_of(net, sizes, seed)
+        for g, w in zip(net(inputs), interpret(graph, inputs), strict=True):
+            assert g.shape == w.shape and g.dtype == w.dtype
+            assert np.linalg.norm(g - w) <= 2e-2 * np.linalg.norm(w)
+
+
 def families(net: irc.CompiledModel) -> list[str]:
     return [s.spec.family for s in net.plan.kernel_steps()]
 

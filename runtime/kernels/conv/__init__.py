@@ -1,18 +1,21 @@
-"""Convolution: tiling (how rows are cut), place (addresses), micro (tiles), direct, depthwise."""
+"""Convolution: tiling (how rows are cut), place (addresses), micro (tiles), direct, copied,
+rows (what is copied), depthwise, winograd."""
 
 from __future__ import annotations
 
 from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
 from ..contract import Kernel
-from . import depthwise, direct, winograd
+from . import copied, depthwise, direct, winograd
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a convolution."""
     if spec.packed.winograd:
         return winograd.generate(spec, target, symbol)
-    made = depthwise if spec.packed.depthwise else direct
+    if spec.packed.depthwise:
+        return depthwise.generate(spec, target, symbol)
+    made = direct if spec.factors is None else copied
     return made.generate(spec, target, symbol)
 
 

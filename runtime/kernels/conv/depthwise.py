@@ -175,11 +175,11 @@ def tile_function(g: Context, tile: Tile) -> Function:
 
     def load_weights(row: Value, kw: Value | int) -> Value:
         at = f.at(row, f.mul(kw, g.lanes), weight)
-        return g.widen(f, f.load(vec(weight, g.lanes), at), spec.weights.dtype)
+        return g.factor(f, f.load(vec(weight, g.lanes), at), spec.weights.dtype)
 
     def load_data(row: Value, offset: Value | int) -> Value:
         at = f.at(row, f.mul(offset, spatial[2]), element)
-        return g.widen(f, load_part(f, vec(element, g.lanes), at, part), spec.data.dtype)
+        return g.factor(f, load_part(f, vec(element, g.lanes), at, part), spec.data.dtype)
 
     def add(into: Variable, x: Value, y: Value) -> None:
         into.set(g.multiply_add(f, x, y, into.get()))

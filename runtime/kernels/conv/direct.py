@@ -6,7 +6,7 @@ list of tasks, group of panels by group (tiling.py), of which each worker takes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....ir.specs import Size
@@ -32,7 +32,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     out = INPLACE if spec.extras else WRITE
     buffers = [READ, READ, *[READ_SHARED] * len(spec.extras), out]
     entry = open_kernel(module, symbol, buffers, spec.dim_args)
-    _Loops(g, Micro(g, cut), entry).run()
+    Loops(g, Micro(g, cut), entry).run()
     return Kernel(symbol, module.text())
 
 
@@ -49,7 +49,9 @@ class _Row:
     h: tuple[Value, Value]
 
 
-class _Loops:
+class Loops:
+    """Writes the body of one kernel."""
+
     def __init__(self, g: Context, micro: Micro, entry: Entry) -> None:
         self.g, self.micro, self.cut, self.entry = g, micro, micro.cut, entry
         self.f, self.spec = entry.function, g.spec
@@ -78,15 +80,46 @@ class _Loops:
         units = f.mul(f.mul(images, self.out[0]), row_tiles)
         lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)
         with f.range(lo, hi, unroll=1) as task:
-            whole = f.mul(units, cut.group)
-            first = f.mul(f.udiv(task, whole), cut.group)
-            inside, wide = f.urem(task, whole), f.smin(f.sub(cut.panels, first), cut.group)
-            unit, panel = f.udiv(inside, wide), f.add(first, f.urem(inside, wide))
+            unit, panel = self.unit_of(task, units)
             tile, rest = f.urem(unit, row_tiles), f.udiv(unit, row_tiles)
             depth, image = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
             batch, group = f.udiv(image, spec.groups), f.urem(image, spec.groups)
             self.rows(tile, lambda run, row: self.unit(batch, group, depth, row, run, panel))
         f.ret(0)
+
+    def unit_of(self, task: Value, units: Value) -> tuple[Value, Value]:
+        """Unit and panel of a task: all units take a group of panels before the next group."""
+        f, cut = self.f, self.cut
+        whole = f.mul(units, cut.group)
+        first = f.mul(f.udiv(task, whole), cut.group)
+        inside, wide = f.urem(task, whole), f.smin(f.sub(cut.panels, first), cut.group)
+        return f.udiv(inside, wide), f.add(first, f.urem(inside, wide))
+
+    def first(self, batch: Value, group: Value) -> Value:
+        """The address of the first value that a group sees of an image."""
+        f, spec = self.f, self.spec
+        strides = [self.size(s) for s in spec.data.strides[:2]]
+        at = f.add(f.mul(batch, strides[0]), f.mul(f.mul(group, spec.channels), strides[1]))
+        return f.at(self.pointers[0], at, ELEMENT[spec.data.dtype.value])
+
+    def each_width(self, panel: Value, visit: Callable[[int], None]) -> None:
+        """Visit with the number of channels that the panel holds."""
+        f = self.f
+        full, tail = divmod(self.spec.outputs, self.cut.nr)
+        if full:
+            with f.if_(f.icmp("slt", panel, full) if tail else True):
+                visit(self.cut.nr)
+        if tail:
+            with f.if_(f.icmp("eq", panel, full) if full else True):
+                visit(tail)
+
+    def panel_of(self, group: Value, panel: Value) -> tuple[Value, Value]:
+        """A panel's weights, and its first channel."""
+        f, spec, nr = self.f, self.spec, self.cut.nr
+        _, k, n = spec.matrices
+        at = f.add(f.mul(group, packed_size(k, n, nr)), f.mul(panel, k * nr))
+        weights = f.at(self.pointers[1], at, ELEMENT[spec.weights.dtype.value])
+        return weights, f.add(f.mul(group, spec.outputs), f.mul(panel, nr))
 
     def rows(self, tile: Value, visit: Callable[[Run | None, Value], None]) -> None:
         """The run that a tile of rows belongs to, and its first row."""
@@ -113,8 +146,7 @@ class _Loops:
     ) -> None:
         f, spec, w = self.f, self.spec, self.spec.window
         strides = [self.size(s) for s in spec.data.strides]
-        at = f.add(f.mul(batch, strides[0]), f.mul(f.mul(group, spec.channels), strides[1]))
-        starts: list[Value] = []
+        at, starts = integer(0), list[Value]()
         for axis, place in enumerate((depth, row, integer(0))):
             start = f.sub(f.mul(place, w.strides[axis]), self.pads[axis])
             at = f.add(at, f.mul(start, strides[2 + axis]))
@@ -123,24 +155,14 @@ class _Loops:
         h = integer(0), integer(w.kernel[1])
         if run is None or run.size == 1:
             h = taps_inside(f, starts[1], self.data[1], w.kernel[1], w.dilations[1])
-        data = f.at(self.pointers[0], at, ELEMENT[spec.data.dtype.value])
+        data = f.at(self.first(batch, group), at, ELEMENT[spec.data.dtype.value])
         here = _Row(batch, group, depth, row, data, d, h)
-        full, tail = divmod(spec.outputs, self.cut.nr)
-        if full:
-            with f.if_(f.icmp("slt", panel, full) if tail else True):
-                self.columns(here, run, panel, self.cut.nr)
-        if tail:
-            with f.if_(f.icmp("eq", panel, full) if full else True):
-                self.columns(here, run, panel, tail)
+        self.each_width(panel, lambda channels: self.columns(here, run, panel, channels))
 
     def columns(self, here: _Row, run: Run | None, panel: Value, channels: int) -> None:
         """All tiles of one row of tiles and one panel."""
-        f, spec, cut = self.f, self.spec, self.cut
-        _, k, n = spec.matrices
-        at = f.mul(here.group, packed_size(k, n, cut.nr))
-        at = f.add(at, f.mul(panel, k * cut.nr))
-        weights = f.at(self.pointers[1], at, ELEMENT[spec.weights.dtype.value])
-        channel = f.add(f.mul(here.group, spec.outputs), f.mul(panel, cut.nr))
+        f, cut = self.f, self.cut
+        weights, channel = self.panel_of(here.group, panel)
         # A single row takes its taps at run time.
         alone = run is None or run.size == 1
         rows, taps = (1, None) if run is None or alone else (run.size, run.taps)
@@ -188,14 +210,26 @@ class _Loops:
         channel: Value,
         w: tuple[Value, Value] | None,
     ) -> None:
-        f, g, spec = self.f, self.g, self.spec
-        for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked, strict=True)):
-            at = integer(0)
-            place = (here.batch, channel, here.depth, here.row, column)
-            for index, stride in zip(place, o.strides, strict=True):
-                at = f.add(at, f.mul(index, self.size(stride)))
-            g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
+        f, spec = self.f, self.spec
         step = f.mul(self.size(spec.data.strides[4]), spec.window.strides[2])
         data = f.at(here.data, f.mul(column, step), ELEMENT[spec.data.dtype.value])
-        lo, hi = w if w is not None else (integer(0), integer(spec.window.kernel[2]))
-        f.call_function(self.micro.tile(tile), self.frame, data, weights, *here.d, *here.h, lo, hi)
+        across = w if w is not None else (integer(0), integer(spec.window.kernel[2]))
+        spot = (here.batch, channel, here.depth, here.row, column)
+        self.tile(tile, data, weights, spot, (*here.d, *here.h, *across))
+
+    def tile(
+        self,
+        tile: Tile,
+        data: Value,
+        weights: Value,
+        spot: Sequence[Value],
+        taps: Sequence[Value],
+    ) -> None:
+        """Compute a tile whose first place and channel are at `spot`."""
+        f, g = self.f, self.g
+        for i, (pointer, o) in enumerate(zip(self.pointers[2:], g.walked, strict=True)):
+            at = integer(0)
+            for index, stride in zip(spot, o.strides, strict=True):
+                at = f.add(at, f.mul(index, self.size(stride)))
+            g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
+        f.call_function(self.micro.tile(tile), self.frame, data, weights, *taps)

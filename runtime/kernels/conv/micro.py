@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.specs import Size
 from ...codegen.emit import Function, Variable
-from ...codegen.values import ELEMENT, I64, PTR, Value, integer, vec
+from ...codegen.values import ELEMENT, I64, PTR, Value, integer, is_float, vec
+from ..gemm.rounding import flushing
 from .place import Context, Epilogue, Spot
 from .tiling import Cut, Taps, outside
 
@@ -34,11 +34,26 @@ class Tile:
     ragged: bool = False
 
 
-class Micro:
-    """Makes the functions of tiles, each at its first use."""
+@dataclass(frozen=True)
+class Factors:
+    """How tiles walk a copy of the data, in values of type `element`: from a tap to the next and
+    from a place to the next along each axis. A step reads `kr` neighbours, one `cell`, and a row
+    of weights of type `weight`."""
 
-    def __init__(self, g: Context, cut: Cut) -> None:
-        self.g, self.cut = g, cut
+    element: str
+    cell: str
+    weight: str
+    kr: int
+    taps: tuple[int, int, int]
+    places: tuple[int, int, int]
+
+
+class Micro:
+    """Makes the functions of tiles, each at its first use. `factors` None: tiles read the data as
+    they lie."""
+
+    def __init__(self, g: Context, cut: Cut, factors: Factors | None = None) -> None:
+        self.g, self.cut, self.factors = g, cut, factors
         self._tiles: dict[Tile, Function] = {}
         self._finish: dict[int, Function] = {}
 
@@ -62,21 +77,23 @@ class Micro:
         parts = g.parts(f, tile.channels)
         places = [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
         sums = {place: [f.var(g.vector, 0) for _ in parts] for place in places}
-        _Sum(self, f, tile, sums).run()
+        align = g.lanes * g.bytes
+        buffer = None if g.short else f.stack(len(places) * len(parts) * align)
+        with flushing(f, g.flushes):
+            _Sum(self, f, tile, sums).run()
+            if buffer is not None:
+                kept = [s for place in places for s in sums[place]]
+                for i, s in enumerate(kept):
+                    f.store(s.get(), f.offset(buffer, i * align), align)
         frame = f.params["frame"]
         spots = [(v * g.lanes, part) for v, part in enumerate(parts)]
-        if g.short:
+        if buffer is None:
             epilogue = Epilogue(g, f, frame)
             epilogue.share(spots)
             for (r, q), row in sums.items():
                 for s, (c, part) in zip(row, spots, strict=True):
                     epilogue.finish(s.get(), Spot(integer(r), integer(q), c, part))
             return f
-        align = g.lanes * g.bytes
-        buffer = f.stack(len(places) * len(parts) * align)
-        for i, place in enumerate(places):
-            for v, s in enumerate(sums[place]):
-                f.store(s.get(), f.offset(buffer, (i * len(parts) + v) * align), align)
         f.call_function(
             self.finish(tile.channels), frame, buffer, integer(tile.rows), integer(tile.columns)
         )
@@ -121,16 +138,23 @@ class _Sum:
         self.f, self.g, self.tile, self.sums = f, micro.g, tile, sums
         spec, frame = self.g.spec, f.params["frame"]
         self.nr = micro.cut.nr
-        self.element = ELEMENT[spec.data.dtype.value]
+        w, given = spec.window, micro.factors
+        self.kr = spec.packed.kr
         self.weight = ELEMENT[spec.weights.dtype.value]
-        self.channel: Size = spec.data.strides[1]
-        strides = [self.g.size(f, frame, s) for s in spec.data.strides[1:]]
-        self.step, *spatial = strides
-        w = spec.window
-        # Elements from one tap to the next, and from one place to the next.
-        self.taps = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
-        self.places = [f.mul(s, d) for s, d in zip(spatial, w.strides, strict=True)]
-        self.row = w.kernel[2] * spec.channels * self.nr  # weights of one row of taps
+        if given is not None:
+            self.element, self.cell, self.weight = given.element, given.cell, given.weight
+            self.step = integer(given.kr)
+            self.taps = [integer(s) for s in given.taps]
+            self.places = [integer(s) for s in given.places]
+        else:
+            self.element = self.cell = ELEMENT[spec.data.dtype.value]
+            self.step, *spatial = [self.g.size(f, frame, s) for s in spec.data.strides[1:]]
+            # Elements from one tap to the next, and from one place to the next.
+            self.taps = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
+            self.places = [f.mul(s, d) for s, d in zip(spatial, w.strides, strict=True)]
+        # Weights of one tap of a row, and of a row of taps.
+        self.tap = spec.packed.depth(spec.channels, (1,)) // self.kr * self.nr
+        self.row = spec.packed.depth(spec.channels, w.kernel[2:]) // self.kr * self.nr
 
     def run(self) -> None:
         f, p, w = self.f, self.f.params, self.g.spec.window
@@ -159,15 +183,15 @@ class _Sum:
         hi: Value | int = f.params["w1"] if tile.ragged else width
         if tile.column_taps is None:
             keep = [(r, q) for r, q in self.sums if rows[r]]
-            dense = self.taps[2].known == channels * (self.step.known or 0)
+            dense = self.taps[2].known == channels * ((self.step.known or 0) // self.kr)
             if dense and not tile.ragged:
                 # The taps of a row and their channels are one run, in data and weights alike.
-                distinct = self.places[2].known or 1
+                distinct = (self.places[2].known or 1) // self.kr
                 self.depth(data, weights, width * channels, keep, distinct)
                 return
             with f.range(lo, hi, unroll=1) as kw:
                 at = f.at(data, f.mul(kw, self.taps[2]), self.element)
-                to = f.at(weights, f.mul(kw, channels * self.nr), self.weight)
+                to = f.at(weights, f.mul(kw, self.tap), self.weight)
                 self.depth(at, to, channels, keep, 2 * _UNROLL)
             return
         for kw in range(width):
@@ -175,13 +199,13 @@ class _Sum:
             keep = [(r, q) for r, q in self.sums if rows[r] and inside[q]]
             if keep:
                 at = f.at(data, f.mul(self.taps[2], kw), self.element)
-                to = f.at(weights, kw * channels * self.nr, self.weight)
+                to = f.at(weights, kw * self.tap, self.weight)
                 self.depth(at, to, channels, keep, 2 * _UNROLL)
 
     def depth(
         self, data: Value, weights: Value, count: int, keep: list[tuple[int, int]], apart: int
     ) -> None:
-        """`count` steps: channels of one tap, or taps and channels that are one run. So many
+        """`count` values: channels of one tap, or taps and channels that are one run. So many
         steps as `apart` says read no element twice."""
         f, g = self.f, self.g
         vectors = len(next(iter(self.sums.values())))
@@ -189,7 +213,7 @@ class _Sum:
         # Hidden: places overlap across taps.
         data = f.assembly(PTR, "", "=r,0", data)
 
-        def step(k: Value) -> None:
+        def step(k: Value, left: int = self.kr) -> None:
             at = f.at(data, f.mul(k, self.step), self.element)
             row = f.at(weights, f.mul(k, self.nr), self.weight)
             right = [
@@ -198,15 +222,25 @@ class _Sum:
             ]
             for r, q in keep:
                 place = f.add(f.mul(self.places[1], r), f.mul(self.places[2], q))
-                x = f.load(self.element, f.at(at, place, self.element))
+                x = self.value(f.at(at, place, self.element), left)
                 x = f.splat(g.widen(f, x, g.spec.data.dtype), g.lanes)
                 for y, s in zip(right, self.sums[r, q], strict=True):
                     s.set(g.multiply_add(f, x, y, s.get()))
 
+        steps, apart = count // self.kr, max(1, apart)
         unroll = min(_UNROLL, apart)
-        whole = 0 if count <= min(2 * _UNROLL, apart) else count // unroll * unroll
+        whole = 0 if steps <= min(2 * _UNROLL, apart) else steps // unroll * unroll
         with f.range(0, whole, unroll, unroll=1) as k:
             for u in range(unroll):
                 step(f.add(k, u))
-        for k in range(whole, count):
+        for k in range(whole, steps):
             step(integer(k))
+        if count % self.kr:
+            step(integer(steps), count % self.kr)
+
+    def value(self, place: Value, left: int) -> Value:
+        """What stands there, of which `left` values are the tile's: others could be infinite."""
+        f = self.f
+        if left == self.kr or not is_float(self.g.acc):
+            return f.load(self.cell, place)
+        return f.cast(f.load(self.element, place), self.cell, signed_=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ....ir.dtype import DType
 from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
 from ...codegen.emit import Function, Module
@@ -12,6 +13,7 @@ from ...codegen.values import ELEMENT, Value, bits_of, integer, vec
 from ..convert import from_memory, to_memory
 from ..frame import Frame
 from ..gemm.epilogue import gather, is_short, scatter
+from ..gemm.rounding import rounded
 from ..scalar import emit_program
 from ..walk import Part, load_part, part_of, store_part
 
@@ -22,7 +24,17 @@ class Context(Frame):
     def __init__(self, spec: ConvSpec, target: Target, module: Module, lanes: int) -> None:
         super().__init__(spec, target, module, lanes)
         self.spec = spec
-        self.short = is_short(spec.epilogue)
+        self.choose_unit(spec.factors, spec.packed.kr)
+        # Where a mode flushes denormals in sums, the epilogue runs outside of it.
+        rounds = spec.factors is not None and not spec.packed.depthwise
+        self.flushes = rounds and self.unit is None
+        self.short = is_short(spec.epilogue) and not self.flushes
+
+    def factor(self, f: Function, value: Value, dtype: DType) -> Value:
+        """A value of an operand's type as a factor of the accumulator's type."""
+        wide = f.cast(value, self.acc, signed_=dtype.is_signed)
+        done = self.spec.factors in (None, dtype)
+        return wide if done else rounded(f, wide)
 
     def parts(self, f: Function, channels: int) -> list[Part | None]:
         """The vectors that hold so many channels, the last one perhaps in part."""

@@ -101,7 +101,12 @@ def as_matrices(array: Array, constant: Constant) -> Array:
     taps = np.moveaxis(filters, (1, 2), (-1, -2))  # [G, kernel..., C, O]
     if layout.depthwise:
         taps = np.moveaxis(taps, 0, -2)  # [kernel..., 1, G, O]
-    return taps.reshape(count, k, n)
+    if layout.kr == 1:
+        return taps.reshape(count, k, n)
+    run = math.prod(taps.shape[-3:-1] if layout.runs else taps.shape[-2:-1])
+    runs = taps.reshape(count, -1, run, n)
+    found = np.pad(runs, [(0, 0), (0, 0), (0, -run % layout.kr), (0, 0)]).reshape(count, -1, n)
+    return found.reshape(count, k, n)
 
 
 def unpack(packed: Array, constant: Constant) -> Array:

@@ -1,0 +1,141 @@
+"""Direct convolution of copied rows: the loops, where factors are not the data as it lies.
+
+A unit is a block of output places of one image and group; its rows are copied (rows.py) once for a
+group of panels of weights. In a copy the paddings are zeros, so that all tiles are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....ir.specs_conv import ConvSpec
+from ....ir.target import Target
+from ...codegen.emit import Module
+from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
+from ...codegen.kernel import Kernel as Entry
+from ...codegen.values import ELEMENT, I64, Value, integer
+from ..contract import Kernel
+from .direct import Loops
+from .micro import Factors, Micro, Tile
+from .place import Context
+from .rows import Rows, choose_rows, copy_function
+from .tiling import Cut, choose, cut_axis, three_axes
+
+
+def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a direct convolution that copies its data."""
+    module = Module(target)
+    wide = three_axes(spec)
+    cut = choose(wide, target)
+    g = Context(wide, target, module, cut.lanes)
+    rows = choose_rows(g, cut, _tall(wide, cut))
+    out = INPLACE if spec.extras else WRITE
+    buffers = [READ, READ, *[READ_SHARED] * len(spec.extras), out]
+    entry = open_kernel(module, symbol, buffers, spec.dim_args)
+    _Copied(g, Micro(g, cut, factors(g, rows)), entry, rows).run()
+    return Kernel(symbol, module.text(), max(64, rows.bytes))
+
+
+def _tall(spec: ConvSpec, cut: Cut) -> int:
+    """Rows of one tile: several where an output row is short."""
+    height, width = spec.out_sizes[1:]
+    if not isinstance(height, int) or not isinstance(width, int) or width < 1:
+        return 1
+    if spec.window.dilations[1] > 1 or spec.window.strides[1] > spec.window.kernel[1]:
+        return 1
+    return max(1, min(height, cut.most // width))
+
+
+def factors(g: Context, rows: Rows) -> Factors:
+    """How tiles walk a copy. Its rows are taps' rows: a dilation of rows is not in it."""
+    spec, w = g.spec, g.spec.window
+    weight = rows.cell if rows.kr > 1 else ELEMENT[spec.weights.dtype.value]
+    place = w.strides[2] * spec.channels
+    return Factors(
+        rows.kept,
+        rows.cell,
+        weight,
+        rows.kr,
+        (rows.pitch * rows.height, rows.pitch, w.dilations[2] * spec.channels),
+        (0, w.strides[1] * rows.pitch, place),
+    )
+
+
+class _Copied(Loops):
+    def __init__(self, g: Context, micro: Micro, entry: Entry, rows: Rows) -> None:
+        super().__init__(g, micro, entry)
+        self.copies, self.tall = rows, _tall(g.spec, micro.cut)
+
+    def run(self) -> None:
+        f, spec, cut, rows = self.f, self.spec, self.cut, self.copies
+        if any(s == 0 for s in (spec.batch, spec.groups, spec.outputs, *spec.out_sizes)):
+            f.ret(0)
+            return
+        copy = copy_function(self.g, rows)
+        down, across = f.ceil_div(self.out[1], rows.down), f.ceil_div(self.out[2], rows.across)
+        images = f.mul(self.size(spec.batch), spec.groups)
+        units = f.mul(f.mul(f.mul(images, self.out[0]), down), across)
+        lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)
+        held = f.var(I64, -1)
+        with f.range(lo, hi, unroll=1) as task:
+            unit, panel = self.unit_of(task, units)
+            piece, rest = f.urem(unit, across), f.udiv(unit, across)
+            block, rest = f.urem(rest, down), f.udiv(rest, down)
+            depth, image = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
+            batch, group = f.udiv(image, spec.groups), f.urem(image, spec.groups)
+            row, column = f.mul(block, rows.down), f.mul(piece, rows.across)
+            with f.if_(f.icmp("ne", unit, held.get())):
+                held.set(unit)
+                first = self.first(batch, group)
+                starts = [
+                    f.sub(f.mul(place, stride), pad)
+                    for place, stride, pad in zip(
+                        (depth, row, column), spec.window.strides, self.pads, strict=True
+                    )
+                ]
+                f.call_function(copy, self.frame, first, self.entry.scratch, *starts)
+            place = (batch, group, depth, row, column)
+            self.each_width(panel, lambda n: self.block(place, panel, n))
+        f.ret(0)
+
+    def block(self, place: tuple[Value, ...], panel: Value, channels: int) -> None:
+        """All tiles of a block and one panel."""
+        f, rows, tall = self.f, self.copies, self.tall
+        batch, group, depth, row, column = place
+        weights, channel = self.panel_of(group, panel)
+        high = f.smin(f.sub(self.out[1], row), rows.down)
+        assert self.micro.factors is not None
+        steps = self.micro.factors.places
+        taps = [x for k in self.spec.window.kernel for x in (integer(0), integer(k))]
+
+        def across(r: Value, height: int) -> None:
+            for size, count, first in self.pieces(column):
+                with f.range(0, count, unroll=1) as i:
+                    at = f.add(f.mul(i, size), first)
+                    spot = (batch, channel, depth, f.add(row, r), f.add(column, at))
+                    offset = f.add(f.mul(r, steps[1]), f.mul(at, steps[2]))
+                    data = f.at(self.entry.scratch, offset, rows.kept)
+                    self.tile(Tile(height, size, None, None, channels), data, weights, spot, taps)
+
+        whole = f.udiv(high, tall)
+        with f.range(0, whole, unroll=1) as i:
+            across(f.mul(i, tall), tall)
+        height = self.spec.out_sizes[1]
+        if tall > 1 and isinstance(height, int) and height % tall:
+            with f.if_(f.icmp("sgt", high, f.mul(whole, tall))):
+                across(f.mul(whole, tall), height % tall)
+
+    def pieces(self, column: Value) -> Iterator[tuple[int, Value, Value]]:
+        """(size, count, first) of the tiles of a block's row that begins at `column`."""
+        f, rows, width = self.f, self.copies, self.spec.out_sizes[2]
+        if width == rows.across:
+            for run in cut_axis(rows.across, rows.across, 1, 1, 1, 0, self.cut.most):
+                yield run.size, integer(run.count), integer(run.start)
+            return
+        left = f.smin(f.sub(self.out[2], column), rows.across)
+        first, size = integer(0), min(self.cut.most, rows.across)
+        while size:
+            count = f.udiv(f.sub(left, first), size)
+            yield size, count, first
+            first = f.add(first, f.mul(count, size))
+            size = max(1, size * 5 // 12) if size > 1 else 0
