@@ -8,18 +8,19 @@ and the exponentials are at once the panel that the second product reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from ....ir.dtype import DType
 from ....ir.scalar import identity
-from ....ir.specs import GemmSpec, Operand, Size
+from ....ir.specs import GemmSpec, Operand
 from ....ir.specs_attention import AttentionSpec
 from ....ir.target import Target
 from ....ir.tiles import cell_depth, panel_width
 from ...codegen.emit import Function, Module
 from ...codegen.values import ELEMENT, Value, integer
 from ..gemm.micro import Context, Shape
-from ..gemm.tiling import Tiling, tile_rows, uncrowded_rows
+from ..gemm.tiling import choose, tile_rows, uncrowded_rows
 
 # Keys per block: fixed, since the order of a row's sums follows from it. A block of scores of one
 # panel of queries takes a third of the first cache.
@@ -42,10 +43,11 @@ class Products:
         self.mixture = self._mixture(target)
         self.frame_bytes = 8 * (1 + spec.dim_args)
 
-    def _context(self, target: Target, tiling: Tiling, k: Size, a: Operand) -> Context:
+    def _context(self, target: Target, rows: int, k: int, a: Operand, **cut: Any) -> Context:
+        """A product whose right operand is a panel, and whose sums go to one."""
         spec = GemmSpec(
             batch=(),
-            m=1,
+            m=rows,
             n=self.nr,
             k=k,
             a=a,
@@ -56,30 +58,19 @@ class Products:
             epilogue=identity(F32),
             factors=self.spec.factors,
         )
+        tiling = replace(
+            choose(spec, target),
+            nr=self.nr,
+            vectors=self.nr // self.lanes,
+            mr=rows,
+            heights=(rows,),
+            buffered=True,
+            panels=1,
+            pack_b=True,
+            fetch=0,
+            **cut,
+        )
         return Context(spec, target, self.module, tiling)
-
-    def _tiling(self, rows: int, **changed: object) -> Tiling:
-        """Sums go to a buffer whose rows are those of a panel."""
-        plain: dict[str, object] = {
-            "lanes": self.lanes,
-            "nr": self.nr,
-            "vectors": self.nr // self.lanes,
-            "mr": rows,
-            "heights": (rows,),
-            "guarded": False,
-            "buffered": True,
-            "panels": 1,
-            "kr": self.kr,
-            "blocked": False,
-            "mc": 1,
-            "nc": 1,
-            "in_place": False,
-            "pack_b": True,
-            "fetch": 0,
-            "streams": False,
-            "unroll": 1,
-        }
-        return Tiling(**(plain | changed))  # type: ignore[arg-type]
 
     def _scores(self, target: Target) -> Context:
         """keys x size, times size x queries."""
@@ -90,27 +81,30 @@ class Products:
         copied = not self._as_it_lies(spec.key) or not isinstance(row, int)
         if isinstance(row, int) and not copied:
             rows = min(rows, uncrowded_rows(row * 4, target))
-        tiling = self._tiling(
+        return self._context(
+            target,
             rows,
+            spec.size,
+            Operand(spec.key.dtype, (row, 1)),
             kc=self.cells,
+            blocked=False,
             pack_a="rows" if copied else "no",
             a_row=-(-self.cells // 16) * 16 + 16,
         )
-        return self._context(target, tiling, spec.size, Operand(spec.key.dtype, (row, 1)))
 
     def _mixture(self, target: Target) -> Context:
         """width x keys, times keys x queries, added to what a panel has."""
         spec = self.spec
-        rows = tile_rows(target, self.nr // self.lanes)
-        tiling = self._tiling(
-            rows,
+        return self._context(
+            target,
+            tile_rows(target, self.nr // self.lanes),
+            BLOCK,
+            Operand(spec.value.dtype, (1, spec.value.strides[-2])),
             kc=BLOCK // self.kr,
             blocked=True,
             pack_a="no" if self._as_it_lies(spec.value) else "columns",
             a_row=-(-spec.width // self.lanes) * self.lanes,
         )
-        a = Operand(spec.value.dtype, (1, spec.value.strides[-2]))
-        return self._context(target, tiling, BLOCK, a)
 
     def _as_it_lies(self, operand: Operand) -> bool:
         return operand.dtype is F32 and self.spec.factors is None
