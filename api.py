@@ -42,6 +42,7 @@ def compile_model(
     declared_shapes: Literal["check", "ignore"] = "check",
     conv_algorithm: Literal["auto", "direct"] = "auto",
     verify: bool | None = None,
+    trust_code: bool = False,
 ) -> CompiledModel:
     """Compile a model for this machine.
 
@@ -50,7 +51,8 @@ def compile_model(
     the CPUs this process may use. shapes: fixed sizes by input name. max_memory: bytes for any
     tensor or arena. conv_algorithm: "direct" keeps 3x3 convolutions from using Winograd's
     transform. verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps the
-    precision and shapes that it was compiled with where none are given here.
+    precision and shapes that it was compiled with where none are given here. trust_code: run the
+    machine code that a .irc may hold: only for files from those whose programs you would run.
     Raises an irc.Error that says what is wrong, where, and what to do.
     """
     if precision not in (None, *PRECISIONS):
@@ -69,6 +71,7 @@ def compile_model(
             num_threads=num_threads,
             shapes=shapes,
             max_memory=max_memory,
+            trust_code=trust_code,
         )
 
     def read() -> Model:

@@ -82,6 +82,7 @@ class CompiledModel:
         num_threads: int | None,
         max_memory: int | None,
         constants: Sequence[np.ndarray[Any, Any]] | None = None,
+        trusted: Mapping[str, bytes] | None = None,
     ) -> None:
         from .runtime.cache import default_cache
         from .runtime.machine import host_target
@@ -90,7 +91,12 @@ class CompiledModel:
 
         self.plan: Plan = plan
         program = build_program(
-            plan, weights, host_target(), code_cache=default_cache(), constants=constants
+            plan,
+            weights,
+            host_target(),
+            code_cache=default_cache(),
+            constants=constants,
+            trusted=trusted,
         )
         session = Session(program, num_threads=num_threads, max_memory=max_memory)
         self._session: Session | None = session
@@ -227,29 +233,42 @@ class CompiledModel:
 
         return report(self.plan, self.trace)
 
-    def export(self, path: str | os.PathLike[str], *, also: Sequence[CompiledModel] = ()) -> None:
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        also: Sequence[CompiledModel] = (),
+        code: bool = False,
+    ) -> None:
         """Write the compiled model as one `.irc` file, whole or not at all.
 
         It holds the model's portable graph, its weights once, and this net's plan. also: nets of
-        the same model with other options, whose plans are stored with it.
+        the same model with other options, whose plans are stored with it. code: store the machine
+        code, too, for those who load it with `trust_code`.
         """
         from .compiler.export.files import replacing
 
         _ = self.session  # a closed model has nothing to write
         with replacing(Path(path)) as (stream,):
-            self._write(stream, also)
+            self._write(stream, also, code)
 
-    def _write(self, stream: BinaryIO, also: Sequence[CompiledModel] = ()) -> None:
+    def _write(
+        self, stream: BinaryIO, also: Sequence[CompiledModel] = (), code: bool = False
+    ) -> None:
         """The artefact onto a seekable stream."""
         from .compiler.export.xml import write_net
         from .runtime.artifact_writer import StoredPlan, stored_plan, write_artifact
         from .runtime.machine import host_target
 
         stored = self._stored
-        if stored is not None and self._entry is not None and not also:
+        if stored is not None and self._entry is not None and not (also or code):
             stored.copy_to(stream)
             return
-        plans = [StoredPlan(n._recipe, host_target(), n.plan, n._arrays()) for n in (self, *also)]
+        target = host_target()
+        plans = [
+            StoredPlan(n._recipe, target, n.plan, n._arrays(), n._code() if code else None)
+            for n in (self, *also)
+        ]
         known = [(p.options, p.target) for p in plans]
         if stored is not None:  # plans for other machines and options stay with the model
             for entry in stored.plans:
@@ -261,6 +280,14 @@ class CompiledModel:
             return text, weights.find
 
         write_artifact(stream, write_graph, self._recipe, plans)
+
+    def _code(self) -> dict[str, bytes]:
+        """The machine code of the plan's kernels: what this user's LLVM made."""
+        from .runtime.cache import default_cache
+        from .runtime.machine import host_target
+        from .runtime.program import code_of
+
+        return code_of(self.plan, host_target(), default_cache())
 
     @property
     def _recipe(self) -> dict[str, Any]:
@@ -287,12 +314,15 @@ class CompiledModel:
         num_threads: int | None = None,
         shapes: Shapes | None = None,
         max_memory: int | None = None,
+        trust_code: bool = False,
     ) -> CompiledModel:
         """Load a `.irc` file (or its content) for this machine.
 
         Its plan for this machine and these options (by default those it was compiled with) is
-        verified and used; where it has none, the stored graph is compiled again. Raises
-        ArtifactError where it is damaged or of another version.
+        verified and used; where it has none, the stored graph is compiled again. Machine code in
+        the file is left alone and made again from the plan, unless `trust_code`: it then runs
+        with your rights, whatever it does. Raises ArtifactError where the file is damaged or of
+        another version.
         """
         from .runtime.artifact import Artifact, verify_program
         from .runtime.machine import host_target
@@ -315,9 +345,15 @@ class CompiledModel:
         read = stored.read_plan(entry)
         with stored.blamed("a stored plan cannot be used", entry.section):
             constants = read.constants(partial(make_constant, threads=1))
-            net._start(read.plan, {}, num_threads, max_memory, constants)
+            trusted = stored.read_code(entry) if trust_code else None
+            net._start(read.plan, {}, num_threads, max_memory, constants, trusted)
             verify_program(net.program)
         return net
+
+    @property
+    def has_stored_code(self) -> bool:
+        """Whether the file that the net was loaded from holds machine code for this machine."""
+        return self._entry is not None and self._entry.code is not None
 
     def __repr__(self) -> str:
         state = "closed" if self._session is None else f"{len(self.plan.kernel_steps())} kernels"

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..compiled import CompiledModel
 from ..ir.errors import InputFileError, ModelFormatError, UsageError
+from .speech import note
 
 Array = npt.NDArray[Any]
 
@@ -50,6 +52,22 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE",
         help="an input from an .npy file; an .npz file gives its arrays by their names",
     )
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Whether machine code of a .irc may run."""
+    parser.add_argument(
+        "--trust-code",
+        action="store_true",
+        help="run the machine code that a .irc holds, instead of compiling its plan again",
+    )
+
+
+def note_code(net: CompiledModel, trusted: bool) -> None:
+    """Say at -v what came of the machine code of a .irc."""
+    if net.has_stored_code:
+        other = "not used: kernels come from this user's cache or are compiled (--trust-code)"
+        note(f"the file's machine code is {'trusted' if trusted else other}")
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:

@@ -26,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_compilation(parser)
     parser.add_argument("-o", "--output", help="the .irc to write (default: beside you, same name)")
+    parser.add_argument(
+        "--with-code", action="store_true", help="store the machine code, too (see README, Trust)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -37,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         require_file(args.model), precision=args.precision, shapes=parse_shapes(args.shape) or None
     )
     seconds = time.perf_counter() - started
-    net.export(output)
+    net.export(output, code=args.with_code)
     size = output.stat().st_size
     if net.trace is not None:
         for name, spent in net.trace.seconds.items():

@@ -18,8 +18,10 @@ from .arguments import (
     add_inputs,
     add_model,
     add_threads,
+    add_trust,
     count_of,
     load_inputs,
+    note_code,
     parse_shapes,
     require_file,
 )
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser, ".onnx, .xml, .irc")
     add_compilation(parser)
     add_threads(parser)
+    add_trust(parser)
     add_inputs(parser)
     parser.add_argument("--runs", type=count_of, default=20, help="runs to take the median of")
     parser.add_argument("--trace", metavar="FILE", help="write a Chrome trace of one run")
@@ -46,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
         precision=args.precision,
         num_threads=args.threads,
         shapes=parse_shapes(args.shape) or None,
+        trust_code=args.trust_code,
     )
+    note_code(net, args.trust_code)
     inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
     steps = measure(net, inputs, args.runs)
     if args.trace:

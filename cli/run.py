@@ -19,7 +19,9 @@ from .arguments import (
     add_inputs,
     add_model,
     add_threads,
+    add_trust,
     load_inputs,
+    note_code,
     parse_shapes,
     require_file,
 )
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser, ".onnx, .xml, .irc")
     add_compilation(parser)
     add_threads(parser)
+    add_trust(parser)
     add_inputs(parser)
     parser.add_argument("-o", "--output", help="the .npz (or, of one output, .npy) to write")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -51,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
         precision=args.precision,
         num_threads=args.threads,
         shapes=parse_shapes(args.shape) or None,
+        trust_code=args.trust_code,
     )
+    note_code(net, args.trust_code)
     outputs = net(inputs)
     names = [p.name or str(i) for i, p in enumerate(net.outputs)]
     if suffix == ".npy" and len(outputs) != 1:

@@ -6,8 +6,9 @@ per weight source, which bytes of which section it is. The manifest says for whi
 which Target each plan was made; options are data that this module compares and never reads.
 
 A plan is used where options, Target, irc's version and the plan's vocabulary are those at hand;
-otherwise the caller makes one again from the graph. Nothing is executed from a file, and nothing
-in it is believed: every field is checked, then specs and plan are verified as if forged.
+otherwise the caller makes one again from the graph. Nothing in a file is believed: every field is
+checked, then specs and plan are verified as if forged. A plan may have a section "code" with
+its kernels' machine code, which is read only if the user trusts the file (stored_code.py).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from .container import Bytes
 from .container_reader import Container, Piece
 from .memory import default_max_memory, human
 from .program import Program
+from .stored_code import CODE, Images, unpack_images
 from .stored_weights import Array, Place, PlanReader, page_memory
 
 Options = Mapping[str, Any]
@@ -64,6 +66,8 @@ class PlanEntry:
     options: Options
     target: Target
     section: int
+    # Machine code: its section, and what lies where in it (stored_code.py reads it if trusted).
+    code: tuple[int, Any] | None = None
 
 
 class Artifact:
@@ -110,7 +114,11 @@ class Artifact:
             return None
         with self.blamed("the manifest lists a bad plan"):
             target = Target.from_dict(entry.get("target"))
-        return PlanEntry(self._options(entry), target, self._section(entry, "section", PLAN))
+        code = None
+        if "code" in entry:
+            code = self._section(entry, "code", CODE), entry.get("kernels")
+        section = self._section(entry, "section", PLAN)
+        return PlanEntry(self._options(entry), target, section, code)
 
     def find(self, options: Options, target: Target) -> PlanEntry | None:
         """The plan for these options and this Target."""
@@ -141,6 +149,16 @@ class Artifact:
         self._file.fill([Piece(text.offset, memoryview(memory)), Piece(weights.offset, data.data)])
         data.flags.writeable = False
         return bytes(memory), data
+
+    def read_code(self, entry: PlanEntry) -> Images:
+        """The code stored with a plan, every digest checked: whole, not harmless."""
+        if entry.code is None:
+            return {}
+        section, table = entry.code
+        self._check_memory(self._file.sections[section].size)
+        content = self._file.read(section)
+        with self.blamed("stored code is broken", section):
+            return unpack_images(table, content)
 
     def read_plan(self, entry: PlanEntry) -> PlanReader:
         """A verified plan; its arrays are read on demand."""

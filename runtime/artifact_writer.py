@@ -17,6 +17,7 @@ from ..ir.plan_codec import encode_plan
 from ..ir.target import Target
 from .artifact import DERIVED, GRAPH, PLAN, WEIGHTS, Artifact, Options, PlanEntry, version
 from .container import ALIGN, Writer
+from .stored_code import CODE, Images, pack_images
 from .stored_weights import Array
 
 # Where the graph's writer put an array of this element type in the weights; None: nowhere.
@@ -33,6 +34,7 @@ class StoredPlan:
     target: Target
     plan: Plan
     weights: Mapping[int, Array]
+    code: Images | None = None
 
 
 def stored_plan(artifact: Artifact, entry: PlanEntry) -> StoredPlan:
@@ -75,8 +77,13 @@ def write_artifact(
     for each, content in listed:
         section = writer.begin(PLAN)
         writer.write(content)
-        made_for = {"options": dict(each.options), "target": asdict(each.target)}
-        entries.append({**made_for, "version": version(), "section": section})
+        entry: dict[str, Any] = {"options": dict(each.options), "target": asdict(each.target)}
+        entry |= {"version": version(), "section": section}
+        if each.code is not None:
+            entry["kernels"], packed = pack_images(each.code)
+            entry["code"] = writer.begin(CODE)
+            writer.write(packed)
+        entries.append(entry)
     sections = {"graph": graph, "weights": weights}
     writer.finish({"version": version(), "options": dict(options), **sections, "plans": entries})
     return refused

@@ -20,6 +20,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..ir.errors import UsageError
+
 # About 40 kB a kernel: room for some thousand kernels.
 DEFAULT_BYTES = 256 * 2**20
 _DIGEST = 32
@@ -41,9 +43,16 @@ def cache_folder() -> Path | None:
 
 
 def cache_bytes() -> int:
-    """The bound of the cache in bytes."""
+    """The bound of the cache in bytes. UsageError where the environment says no number."""
     text = os.environ.get("IRC_CACHE_BYTES", "")
-    return int(text) if text.isdecimal() else DEFAULT_BYTES
+    if text and not (text.isascii() and text.isdecimal()):
+        raise UsageError(
+            "the bound of the code cache is no number",
+            where="environment variable IRC_CACHE_BYTES",
+            got=text[:80],
+            expected="bytes, such as 268435456",
+        )
+    return int(text) if text else DEFAULT_BYTES
 
 
 def default_cache() -> DiskCache | None:
@@ -81,7 +90,12 @@ class DiskCache:
         if not hasattr(os, "getuid"):
             return True
         shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        return found.st_uid == os.getuid() and not shared
+        if found.st_uid != os.getuid() or shared:
+            return False  # what others may have put there cannot be told from what we did
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            with contextlib.suppress(OSError):
+                self.folder.chmod(0o700)
+        return True
 
     def get(self, key: str) -> bytes | None:
         """The payload stored under a key; a damaged entry is removed and missed."""

@@ -29,6 +29,7 @@ from ..ir.target import Target
 from ..ir.verify_plan import verify_plan
 from .driver import CodeCache, Driver, load_driver
 from .kernels.contract import Kernel
+from .stored_code import Images
 from .threads import reset_in_child
 
 Array = npt.NDArray[Any]
@@ -119,13 +120,15 @@ def build_program(
     generate: Generate | None = None,
     threads: int | None = None,
     constants: Sequence[Array] | None = None,
+    trusted: Images | None = None,
 ) -> Program:
     """Compile what is not compiled yet, load it, and pack the constants.
 
     weights: the arrays behind `Constant.source`; read only, and kept only where a constant can
     use the array itself. threads: for compiling (None: all usable). generate: another source of
     kernels, for tests; its code is shared with nobody. constants: the plan's, as make_constant
-    makes them, where the caller has made them. VerificationError for a bad plan.
+    makes them, where the caller has made them. trusted: code of a file that the user trusts; it
+    stays with this program. VerificationError for a bad plan.
     """
     if plan.target_key != target.key():
         raise VerificationError(
@@ -136,7 +139,8 @@ def build_program(
         )
     verify_plan(plan)
     driver = load_driver(code_cache)
-    kernels, compiled = _load_kernels(plan.specs(), target, code_cache, generate, threads)
+    own = trusted or {}
+    kernels, compiled = _load_kernels(plan.specs(), target, code_cache, generate, threads, own)
     if constants is None:
         constants = [_constant(c, weights) for c in plan.constants]
     return Program(plan, target, kernels, constants, compiled, driver)
@@ -148,6 +152,7 @@ def _load_kernels(
     cache: CodeCache | None,
     generate: Generate | None,
     threads: int | None,
+    trusted: Images,
 ) -> tuple[dict[Spec, LoadedKernel], int]:
     """Every spec's kernel, and how many LLVM compiled."""
     from .codegen.llvm import load_objects
@@ -164,13 +169,14 @@ def _load_kernels(
         if cache is not None and not private:
             for spec in specs:
                 if spec not in held and (data := cache.get(keys[spec])) is not None:
-                    images[spec] = (int.from_bytes(data[:_HEAD], "little"), data[_HEAD:])
+                    images[spec] = _opened(data)
+        given = {s for s in specs if keys[s] in trusted and s not in held and s not in images}
+        images.update({s: _opened(trusted[keys[s]]) for s in given})
         missing = [s for s in specs if s not in held and s not in images]
         images.update(_compile(missing, keys, target, make, threads))
         if cache is not None and not private:
             for spec in missing:
-                scratch, image = images[spec]
-                cache.put(keys[spec], scratch.to_bytes(_HEAD, "little") + image)
+                cache.put(keys[spec], _payload(*images[spec]))
         if images:
             fresh = [s for s in specs if s in images]
             symbols = [_symbol(keys[s]) for s in fresh]
@@ -178,9 +184,29 @@ def _load_kernels(
             for spec, symbol in zip(fresh, symbols, strict=True):
                 address = library.address(symbol)
                 held[spec] = LoadedKernel(symbol, address, images[spec][0], library)
-                if not private:
+                if not private and spec not in given:
                     _loaded[keys[spec]] = held[spec]
     return held, len(missing)
+
+
+def _payload(scratch: int, image: bytes) -> bytes:
+    """A cache entry."""
+    return scratch.to_bytes(_HEAD, "little") + image
+
+
+def _opened(payload: bytes) -> tuple[int, bytes]:
+    """(scratch, object code) of a cache entry."""
+    return int.from_bytes(payload[:_HEAD], "little"), payload[_HEAD:]
+
+
+def code_of(plan: Plan, target: Target, cache: CodeCache | None) -> dict[str, bytes]:
+    """The machine code of a plan's kernels as cache entries by key: this user's own, from the
+    cache, or made now."""
+    keys = {spec: _kernel_key(spec, target) for spec in plan.specs()}
+    found = {k: data for k in keys.values() if cache and (data := cache.get(k)) is not None}
+    missing = [spec for spec, key in keys.items() if key not in found]
+    made = _compile(missing, keys, target, _generator(), None)
+    return found | {keys[spec]: _payload(*image) for spec, image in made.items()}
 
 
 def _compile(

@@ -152,7 +152,7 @@ def _spread(
 ) -> list[Any]:
     """Per output: how far each element moves under noise (infinity: it may be anything), or None
     where even its shape moves."""
-    out: list[Any] = [np.zeros(np.shape(w)) for w in want]
+    out: list[Any] = [np.zeros(w.shape) if isinstance(w, np.ndarray) else None for w in want]
     for _ in range(NOISY_RUNS):
         try:
             noisy = _interpret_with_noise(
@@ -336,12 +336,16 @@ def _native(
         except ShapeError:
             return  # sizes that inference can see to contradict each other only now
         got = list(fixed(list(inputs)))
-        if net.plan.host_steps() or fixed.plan.host_steps():
-            # Known ranks move operations from Python to native code: other last bits.
+        if net.plan.host_steps() or _families(net) != _families(fixed):
+            # Known sizes let more be fused, and leave less to Python: other last bits.
             _compare("fixed sizes", got, one, spread)
         else:
             same_bits("fixed sizes", got, one)
         found.checks.append("fixed")
+
+
+def _families(net: irc.CompiledModel) -> list[str]:
+    return [step.spec.family for step in net.plan.kernel_steps()]
 
 
 def _fixed_shapes(net: irc.CompiledModel, inputs: Sequence[Any]) -> dict[str, list[int]]:

@@ -6,6 +6,7 @@ import os
 import threading
 from pathlib import Path
 
+import irc
 import pytest
 from irc.runtime.cache import DiskCache, default_cache
 
@@ -67,6 +68,31 @@ def test_a_folder_that_others_can_write_is_not_trusted(
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "new"))
     assert default_cache() is not None
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o711])
+def test_a_folder_that_others_can_read_becomes_private(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "wide"
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setenv("IRC_CACHE_DIR", str(folder))
+    assert default_cache() is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("text", ["abc", "-1", "1e6", "1.5", "\u0661", " "])
+def test_a_bound_that_is_no_number_is_reported(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IRC_CACHE_BYTES", text)
+    with pytest.raises(irc.UsageError, match="no number") as caught:
+        default_cache()
+    assert "IRC_CACHE_BYTES" in str(caught.value)
+    monkeypatch.setenv("IRC_CACHE_BYTES", "")
+    assert default_cache() is not None
+    monkeypatch.setenv("IRC_CACHE_BYTES", "12345")
+    cache = default_cache()
+    assert cache is not None and cache.limit == 12345
 
 
 def test_concurrent_writers_and_readers(tmp_path: Path) -> None:

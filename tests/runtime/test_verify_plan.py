@@ -13,29 +13,21 @@ from hypothesis import strategies as st
 from irc.ir import dim
 from irc.ir.dtype import DType
 from irc.ir.errors import Error, MemoryLimitError, VerificationError
-from irc.ir.layouts import PackedConv
 from irc.ir.plan import (
     ARENA,
     CONSTANT,
-    INPUT,
-    OUTPUT,
     Buffer,
     Constant,
     HostStep,
     KernelStep,
     Plan,
-    Region,
     SymbolSource,
 )
 from irc.ir.region_sizes import RegionTables
 from irc.ir.specs import (
     DimArg,
     ElementwiseSpec,
-    GemmSpec,
-    Instr,
     Operand,
-    PackedB,
-    Program,
     Spec,
 )
 from irc.ir.types import SequenceType, TensorType
@@ -51,7 +43,6 @@ from tiny_plans import (
     data,
     f32,
     i64,
-    make_plan,
     pick,
     pointwise,
 )
@@ -292,67 +283,6 @@ def test_in_place_results() -> None:
     assert data_ == 0
     with pytest.raises(VerificationError, match="overwrites what it reads"):
         Session(m.compile()).run([a])
-
-
-def gemm(packed: PackedB | None, k: Any = 6, n: Any = 5, **more: Any) -> GemmSpec:
-    epilogue = Program((Instr("input", (0,), f32),), (0,))
-    b = Operand(f32, (5, 1))
-    return GemmSpec(
-        (), 4, n, k, Operand(f32, (6, 1)), b, Operand(f32, (5, 1)), f32, packed, epilogue, **more
-    )
-
-
-def gemm_plan(spec: GemmSpec, constant: Constant) -> Plan:
-    t = TensorType(f32, (4, 6))
-    buffers = (
-        Buffer(INPUT, f32, (4, 6), 0),
-        Buffer(CONSTANT, f32, constant.shape, 0),
-        Buffer(OUTPUT, f32, (4, 5), 0),
-    )
-    step = KernelStep(spec, (0, 1, 2), (), 1)
-    region = Region((0,), (1,), (), (), buffers, (step,))
-    return make_plan([t, TensorType(f32, (4, 5))], (0,), (1,), (region,), (constant,))
-
-
-def test_packed_constants() -> None:
-    packed = PackedB(4)
-    good = gemm_plan(gemm(packed), Constant(0, f32, (6, 5), packed))
-    verify_plan(good)
-    sizes = RegionTables(good.regions[0], good.constants).sizes({})
-    assert sizes.elements[1] == 8 * 6
-    verify_plan(gemm_plan(gemm(packed), Constant(0, f32, (5, 6), packed, transposed=True)))
-    for spec, constant in (
-        (gemm(packed), Constant(0, f32, (6, 5))),
-        (gemm(None), Constant(0, f32, (6, 5), packed)),
-        (gemm(PackedB(8)), Constant(0, f32, (6, 5), packed)),
-        (gemm(packed), Constant(0, f32, (5, 6), packed)),
-        (gemm(packed, k=7), Constant(0, f32, (6, 5), packed)),
-        (gemm(packed), Constant(0, f32, (30,), packed)),
-    ):
-        with pytest.raises(VerificationError):
-            verify_plan(gemm_plan(spec, constant))
-    cells = PackedB(4, 2)
-    odd = gemm_plan(gemm(cells, k=5), Constant(0, f32, (5, 5), cells))
-    assert RegionTables(odd.regions[0], odd.constants).sizes({}).elements[1] == 8 * 6
-    for spec, constant in (
-        (gemm(cells), Constant(0, f32, (6, 5), packed)),
-        (gemm(cells), Constant(0, f32, (5, 6, 1, 1), PackedConv(4))),
-        (gemm(PackedB(4, 0)), Constant(0, f32, (6, 5), PackedB(4, 0))),
-        (gemm(packed), Constant(0, f32, (6, 5), packed, rounds=True)),
-    ):
-        with pytest.raises(VerificationError):
-            verify_plan(gemm_plan(spec, constant))
-    verify_plan(gemm_plan(gemm(packed), Constant(0, f32, (5, 6, 1, 1), PackedConv(4))))
-    batched = dataclasses.replace(
-        gemm(packed),
-        batch=(3,),
-        a=Operand(f32, (0, 6, 1)),
-        b=Operand(f32, (48, 5, 1)),
-        out=Operand(f32, (0, 5, 1)),
-    )
-    plan = gemm_plan(batched, Constant(0, f32, (2, 6, 5), packed))
-    with pytest.raises(VerificationError, match="leaves its buffer"):
-        RegionTables(plan.regions[0], plan.constants).sizes({})
 
 
 NUMBERS = st.one_of(
