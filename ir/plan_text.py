@@ -101,6 +101,8 @@ def _extent(region: Region, step: KernelStep) -> str:
         program = _program(spec.epilogue)
         sizes = f"{size(spec.m)} x {size(spec.n)} x {size(spec.k)}"
         factors = f" of {spec.factors} factors" if spec.factors else ""
+        if spec.compressed is not None:
+            factors += f" of {spec.b.dtype} weights in groups of {spec.compressed.group}"
         return f" {batch}{sizes}{factors}" + (f" then {program}" if program else "")
     if isinstance(spec, AttentionSpec):
         return _attention(spec, size)

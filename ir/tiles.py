@@ -70,14 +70,19 @@ def packed_layout(
     return PackedB(panel_width(target, accumulator(dtype).bits), cell_depth(target, factors))
 
 
+def compressible(k: int, n: int, dtype: DType, group: int) -> bool:
+    """Whether kernels expand a constant K x N of integers with scales per column and `group` rows
+    of K: cells of 32 bits along K lie in one group each."""
+    cell = 32 // max(1, dtype.bits)
+    return n > 1 and k >= 1 and dtype in COMPRESSED and (group >= k or group % cell == 0)
+
+
 def compressed_layout(k: int, n: int, dtype: DType, group: int, target: Target) -> PackedB | None:
     """How a constant K x N of 4 or 8-bit integers that kernels expand is laid out; None where no
-    kernel does. A cell is 32 bits deep along K, so that lanes of f32 each expand their own column,
-    and lies in one group."""
-    kr = 32 // max(1, dtype.bits)
-    if n <= 1 or k < 1 or dtype not in COMPRESSED or (group < k and group % kr):
+    kernel does. A cell is 32 bits, so that lanes of f32 each expand their own column."""
+    if not compressible(k, n, dtype, group):
         return None
-    return PackedB(panel_width(target, DType.f32.bits), kr)
+    return PackedB(panel_width(target, DType.f32.bits), 32 // dtype.bits)
 
 
 def packed_size(k: int, n: int, nr: int, kr: int = 1) -> int:

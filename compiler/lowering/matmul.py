@@ -12,6 +12,7 @@ from ...ir.scalar import Builder, Ref
 from ...ir.specs import GemmSpec, PackedB
 from ...ir.tiles import accumulator, packed_layout, packed_size
 from ..options import Options
+from .compressed import compressed_operand, compressed_spec, compressed_weight
 from .context import Lowering, Operands, insert_axis
 from .region import Sizes
 from .view import View, broadcast_to, coalesce, permute, same
@@ -47,7 +48,12 @@ def lower_matmul(low: Lowering, node: int) -> None:
     n = low.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
     k = a.shape[-1]
     factors = rounded_factors(low.options, dtype)
-    b, packed = right_operand(low, b_value, op.transpose_b, factors)
+    weight = compressed_weight(low.graph, node)
+    scaling: list[View] = []
+    if weight is None:
+        b, packed = right_operand(low, b_value, op.transpose_b, factors)
+    else:
+        b, packed, scaling = compressed_operand(low, weight, low.name(b_value.node))
     if not isinstance(k, int):
         k = b.shape[-2]  # the size that is known is the one that panels have
     m = a.shape[-2]
@@ -99,12 +105,13 @@ def lower_matmul(low: Lowering, node: int) -> None:
         epilogue=epilogue,
         extras=tuple(others[1:]),
         factors=factors,
+        compressed=compressed_spec(weight, scaling, len(batch_axes) + 2) if weight else None,
     )
     work = product_work(low, batch_axes, m, n, k, acc.bits)
     low.region.kernel(
         spec,
         sizes,
-        [a, b, *extras, out_],
+        [a, b, *extras, *scaling, out_],
         work,
         low.name(stored.node),
         low.sources(node, *dict.fromkeys(operands.nodes)),

@@ -15,6 +15,7 @@ from ...ir.ops.normalize import MVN, LayerNorm, RMSNorm
 from ...ir.ops.reduce import Reduction
 from ...ir.types import TensorType
 from .attention import lower_attention, refuse_attention
+from .compressed import is_read_compressed, right_ports
 from .context import Lowering
 from .convolution import lower_convolution, refuse_convolution
 from .deconvolution import lower_deconvolution, refuse_deconvolution
@@ -129,7 +130,16 @@ def _refuse_tile(graph: Graph, node: int) -> str | None:
     return None if static else "repeats of a symbolic size"
 
 
-_PRODUCT = Lowerer(lower_matmul, refuse=_refuse_product)
+def _refuse_dequantize(graph: Graph, node: int) -> str | None:
+    return None if is_read_compressed(graph, node) else "no product reads the integers"
+
+
+def _lower_nothing(low: Lowering, node: int) -> None:
+    """What its readers compute themselves."""
+
+
+_PRODUCT = Lowerer(lower_matmul, refuse=_refuse_product, ports=right_ports)
+_DEQUANTIZE = Lowerer(_lower_nothing, (), _refuse_dequantize)
 _RESHAPE = Lowerer(lower_reshape, (0,))
 _SOFTMAX = Lowerer(lower_softmax, refuse=_refuse_float_row)
 _GATHER = Lowerer(lower_gather, (0, 1), _refuse_gather)
@@ -145,6 +155,7 @@ _BROADCAST = Lowerer(lower_broadcast, (0,), _refuse_broadcast)
 LOWERERS: dict[type[Op], Lowerer] = {
     ops.MatMul: _PRODUCT,
     ops.Gemm: _PRODUCT,
+    ops.Dequantize: _DEQUANTIZE,
     ops.Softmax: _SOFTMAX,
     ops.LogSoftmax: _SOFTMAX,
     ops.Attention: Lowerer(lower_attention, refuse=refuse_attention),

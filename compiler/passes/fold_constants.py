@@ -13,6 +13,7 @@ from ...ir.op import Array, Effects
 from ...ir.ops import Constant
 from ...ir.patch import Patch, Refusal
 from ...ir.types import TensorType
+from ..lowering.compressed import is_read_compressed
 from ..options import Options
 from ..rewrite import Pass, Rule
 from .cancel_transposes import order_of
@@ -71,6 +72,8 @@ def _kept_by_reader(graph: Graph, node: int, size: int) -> Refusal | None:
     op = graph.op(node)
     if size <= LARGE:
         return None
+    if op.kind in ("Dequantize", "Convert") and is_read_compressed(graph, node):
+        return Refusal("a compressed weight is expanded by the products that read it")
     if op.kind == "Convert" and size > _freed(graph, node, [graph.input(node, 0)]):
         return Refusal("a large weight is converted by its reader")
     order = order_of(graph, node) if op.kind == "Transpose" else None

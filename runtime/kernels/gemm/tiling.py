@@ -60,10 +60,10 @@ class Tiling:
     in_place: bool  # ... but full tiles read A where it lies: only the rest of M is copied
     a_row: int  # elements between rows (columns) of a packed strip of A
     pack_b: bool
-    expands: bool  # tiles expand the cells of a compressed B themselves
     fetch: int  # cache lines of B that a tile fetches ahead per panel and step of K
     streams: bool  # ... of its own panel, not of the next one
     unroll: int
+    expands: bool = False  # tiles expand the cells of a compressed B themselves
 
     @property
     def strip(self) -> int:

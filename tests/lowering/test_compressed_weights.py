@@ -1,0 +1,171 @@
+"""Weights that stay integers from the graph to the kernel: the same bits as expanded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import irc
+import numpy as np
+import pytest
+from irc.ir.dim import symbol
+from irc.ir.dtype import DType
+from irc.ir.graph import Graph, Value
+from irc.ir.infer import infer_graph
+from irc.ir.ops import Constant, Convert, Dequantize, Gemm, MatMul, Parameter, Result
+from irc.ir.specs import GemmSpec
+
+Compile = Callable[..., irc.CompiledModel]
+F32 = DType.f32
+
+
+class Build:
+    """A graph of one input x, and products with compressed weights."""
+
+    def __init__(self, *shape: int | str) -> None:
+        self.graph = Graph("test")
+        sizes = tuple(symbol(s) if isinstance(s, str) else s for s in shape)
+        self.x = Value(self.graph.add(Parameter(F32, sizes), name="x"))
+
+    def constant(self, array: np.ndarray) -> Value:
+        op = Constant.of(np.ascontiguousarray(array), DType.from_numpy(array.dtype))
+        return Value(self.graph.add(op))
+
+    def add(self, op: object, *inputs: Value | None) -> Value:
+        return Value(self.graph.add(op, inputs))  # type: ignore[arg-type]
+
+    def result(self, value: Value, name: str = "y") -> None:
+        self.graph.add(Result(), [value], name=name)
+
+    def done(self) -> Graph:
+        infer_graph(self.graph)
+        return self.graph
+
+
+def weights(
+    shape: tuple[int, ...], dtype: DType, spread: tuple[int, ...], scale: object = np.float32
+):
+    """(codes, scale, zero) of random integers."""
+    rng = np.random.default_rng(3)
+    codes = rng.integers(int(dtype.min), int(dtype.max) + 1, shape).astype(dtype.numpy)
+    zero = rng.integers(int(dtype.min), int(dtype.max) + 1, spread).astype(dtype.numpy)
+    return codes, rng.uniform(0.01, 0.1, spread).astype(scale), zero  # type: ignore[call-overload]
+
+
+def specs(net: irc.CompiledModel) -> list[GemmSpec]:
+    return [s for s in net.plan.specs() if isinstance(s, GemmSpec)]
+
+
+def rows(*shape: int) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+
+
+# name: (codes' shape, type, spread of the scales, axis, group, transposed)
+CASES = {
+    "columns": ((130, 200), DType.u8, (1, 200), 0, 0, False),
+    "columns_transposed": ((200, 130), DType.i8, (200, 1), 0, 0, True),
+    "groups": ((160, 128), DType.u4, (5, 128), 0, 32, False),
+    "groups_transposed": ((128, 150), DType.i4, (128, 5), 1, 32, True),
+    "one_scale": ((1, 256, 128), DType.u4, (), 0, 0, False),
+    "wide_group": ((160, 128), DType.i8, (2, 1), 0, 128, False),
+}
+
+
+@pytest.mark.parametrize("optimised", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_a_product_reads_compressed_weights(
+    name: str, optimised: bool, compile_graph: Compile
+) -> None:
+    shape, dtype, spread, axis, group, transposed = CASES[name]
+    codes, scale, zero = weights(shape, dtype, spread)
+    build = Build("N", shape[-1] if transposed else shape[-2])
+    op = Dequantize(axis, group)
+    given = [build.constant(a) for a in (codes, scale, zero)]
+    product = build.add(MatMul(False, transposed), build.x, build.add(op, *given))
+    build.result(product)
+    net = compile_graph(build.done(), optimised, 1)
+    assert [s.b.dtype for s in specs(net)] == [dtype]
+    assert not net.plan.host_steps()
+    (expanded,) = op.evaluate(codes, scale, zero)
+    plain = Build("N", shape[-1] if transposed else shape[-2])
+    plain.result(plain.add(MatMul(False, transposed), plain.x, plain.constant(expanded)))
+    expected = compile_graph(plain.done(), True, 1)
+    k = shape[-1] if transposed else shape[-2]
+    for m in (1, 3, 20):
+        x = rows(m, k)
+        assert np.array_equal(net(x)[0], expected(x)[0])
+
+
+def test_half_scales_round_the_weights_first(compile_graph: Compile) -> None:
+    codes, scale, zero = weights((160, 256), DType.u8, (1, 256), np.float16)
+    build = Build(2, 160)
+    wide = build.add(Dequantize(), *(build.constant(a) for a in (codes, scale, zero)))
+    build.result(build.add(MatMul(), build.x, build.add(Convert(F32), wide)))
+    net = compile_graph(build.done(), True, 1)
+    (spec,) = specs(net)
+    assert spec.compressed is not None and spec.compressed.scale.dtype is DType.f16
+    (expanded,) = Dequantize().evaluate(codes, scale, zero)
+    x = rows(2, 160)
+    plain = Build(2, 160)
+    plain.result(plain.add(MatMul(), plain.x, plain.constant(expanded.astype(np.float32))))
+    assert np.array_equal(net(x)[0], compile_graph(plain.done(), True, 1)(x)[0])
+
+
+def test_gemm_and_a_batch_of_rows_and_bf16(compile_graph: Compile) -> None:
+    codes, scale, _ = weights((160, 256), DType.i4, (5, 256))
+    build = Build("B", 4, 160)
+    wide = build.add(Dequantize(0, 32), build.constant(codes), build.constant(scale))
+    build.result(build.add(MatMul(), build.x, wide))
+    (expanded,) = Dequantize(0, 32).evaluate(codes, scale)
+    x = rows(3, 4, 160)
+    for precision, tolerance in (("f32", 1e-5), ("bf16", 1e-2)):
+        net = compile_graph(build.done().copy(), True, 1, precision)
+        (spec,) = specs(net)
+        assert spec.compressed is not None and spec.compressed.zero == 0
+        exact = x.astype(np.float64) @ expanded.astype(np.float64)
+        assert np.abs(net(x)[0] - exact).max() < tolerance * np.abs(exact).max()
+    build = Build(3, 160)
+    wide = build.add(Dequantize(0, 32), build.constant(codes), build.constant(scale))
+    bias = build.constant(rows(256))
+    build.result(build.add(Gemm(alpha=0.5, beta=2.0), build.x, wide, bias))
+    net = compile_graph(build.done(), True, 1)
+    assert specs(net)[0].compressed is not None
+    exact = 0.5 * (x[0, :3].astype(np.float64) @ expanded) + 2 * rows(256)
+    np.testing.assert_allclose(net(x[0, :3])[0], exact, rtol=1e-4, atol=1e-4)
+
+
+def test_tied_weights_are_held_once(compile_graph: Compile) -> None:
+    codes, scale, zero = weights((160, 160), DType.u4, (5, 160))
+    build = Build(2, 160)
+    wide = build.add(Dequantize(0, 32), *(build.constant(a) for a in (codes, scale, zero)))
+    first = build.add(MatMul(), build.x, wide)
+    build.result(build.add(MatMul(), first, wide))
+    net = compile_graph(build.done(), True, 1)
+    packed = [c for c in net.plan.constants if c.dtype is DType.u4]
+    assert len(packed) == 1
+
+
+@pytest.mark.parametrize("group", [0, 12])
+def test_what_no_kernel_expands_is_expanded_at_compile_time(
+    group: int, compile_graph: Compile
+) -> None:
+    """A scale of each row's own, and groups that cells of 8 values do not divide."""
+    spread = (160, 1) if group == 0 else (14, 256)
+    codes, scale, zero = weights((160, 256), DType.u4, spread)
+    build = Build(2, 160)
+    wide = build.add(Dequantize(0, group), *(build.constant(a) for a in (codes, scale, zero)))
+    build.result(build.add(MatMul(), build.x, wide))
+    net = compile_graph(build.done(), True, 1)
+    assert specs(net)[0].compressed is None
+    (expanded,) = Dequantize(0, group).evaluate(codes, scale, zero)
+    x = rows(2, 160)
+    np.testing.assert_allclose(net(x)[0], x @ expanded, rtol=1e-4, atol=1e-4)
+
+
+def test_a_weight_that_is_also_a_result_is_expanded(compile_graph: Compile) -> None:
+    codes, scale, zero = weights((160, 256), DType.u8, (1, 256))
+    build = Build(2, 160)
+    wide = build.add(Dequantize(), *(build.constant(a) for a in (codes, scale, zero)))
+    build.result(build.add(MatMul(), build.x, wide))
+    build.result(wide, "w")
+    net = compile_graph(build.done(), True, 1)
+    assert np.array_equal(net(rows(2, 160))[1], Dequantize().evaluate(codes, scale, zero)[0])
