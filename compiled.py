@@ -69,11 +69,13 @@ class CompiledModel:
         self._weights: Mapping[int, np.ndarray[Any, Any]] = weights
         self._start(plan, weights, num_threads, max_memory)
         if not isinstance(source, Model) and (origin := self.model.origin) is not None:
-            from .runtime.memory import give_back
+            from .runtime.memory import give_back_freed
 
+            self.model.graph.clear()
+            self.graph.clear()
             self._origin, self._model, self._weights = origin, None, {}
             del self.graph, plan, weights
-            give_back(self.program.constant_bytes)
+            give_back_freed()
 
     def _start(
         self,

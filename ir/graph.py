@@ -78,6 +78,12 @@ class Graph:
         self._pred: dict[int, dict[int, dict[int, dict[str, int]]]] = graph._pred
         self._succ: dict[int, dict[int, dict[int, dict[str, int]]]] = graph._succ
 
+    def clear(self) -> None:
+        """Drop every node of a graph that nobody will look at again. Graphs are cycles of
+        references: without this their constants stay until Python next looks for such cycles."""
+        self._g.clear()
+        self.parameters, self.results, self.sinks, self._order = [], [], [], None
+
     def __len__(self) -> int:
         return len(self._g)
 

@@ -10,7 +10,6 @@ ended on top of the rest is moved to the front of the order, a few times.
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,8 +33,6 @@ _TRIES: Final = 32
 _TRY_BUFFERS: Final = 4000
 # Beside the arena a process needs room for weights, code and the caller.
 DEFAULT_SHARE: Final = 0.8
-# Bytes of dropped weights that are worth some tens of milliseconds.
-_WORTH_COLLECTING: Final = 16 << 20
 
 
 def aligned_bytes(size: int) -> npt.NDArray[np.uint8]:
@@ -69,15 +66,9 @@ def _read_address() -> Callable[[Array], int]:
 address_of: Final = _read_address()
 
 
-def give_back(dropped: int) -> None:
-    """Give the system back the `dropped` bytes that nobody refers to any more.
-
-    Graphs are cycles of references, and the C library keeps what is freed for later (glibc's
-    malloc_trim hands it back). Looking for cycles takes tens of milliseconds, so little is let be.
-    """
-    if dropped < _WORTH_COLLECTING:
-        return
-    gc.collect()
+def give_back_freed() -> None:
+    """Hand what the C library keeps of freed memory for later back to the system, where it can
+    (glibc's malloc_trim)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)

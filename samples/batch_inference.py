@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import irc
+import numpy as np
 
 DIGITS = Path(__file__).resolve().parent / "digits"
 

@@ -60,6 +60,8 @@ def read_onnx(
         importer.run(frame)
         importer.unsupported.check(label)
         add_results(graph, proto, importer, frame, check=declared_shapes == "check")
+        # Frames are cycles of references: what nobody reads any more would stay with them.
+        constants.clear()
     except Error as error:
         if error.where is not None and label in error.where:
             raise
