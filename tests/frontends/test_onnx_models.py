@@ -82,10 +82,11 @@ def test_paths_bytes_and_protos_are_one_model(tmp_path: Path) -> None:
 
 def test_large_payloads_are_lifted_and_right() -> None:
     from irc.compiler.frontends.onnx.lifting import lift_payloads
+    from irc.compiler.frontends.xml.source import HeldBytes
 
     model = small.mlp((64, 64, 32), batch=2)
     text = model.SerializeToString()
-    rest, payloads = lift_payloads(np.frombuffer(text, np.uint8))
+    rest, payloads = lift_payloads(HeldBytes(text))
     assert sorted(payloads) == [0, 2] and len(rest) < 2048 < len(text)
     for position, payload in payloads.items():
         assert payload.tobytes() == model.graph.initializer[position].raw_data

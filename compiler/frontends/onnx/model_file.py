@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ....ir.errors import ModelFormatError
 from ....ir.op import Array
-from ..xml.source import owned, read_file
+from ..xml.source import HeldBytes, OpenFile
 from .lifting import lift_payloads
 from .names import check_names
 
@@ -44,11 +44,11 @@ def load_model(source: Source, *, max_memory: int | None = None) -> ModelFile:
     if isinstance(source, ModelProto):
         model = ModelFile(source, "<ModelProto>")
     elif isinstance(source, bytes | bytearray | memoryview):
-        model = _parse(owned(source), "<bytes>", None)
+        model = _parse(HeldBytes(source), "<bytes>", None)
     elif isinstance(source, str | PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         path = os.fspath(source)
-        data = read_file(path, "the model", max_memory=max_memory)
-        model = _parse(data, path, os.path.dirname(os.path.abspath(path)))
+        with OpenFile(path, "the model", max_memory=max_memory) as file:
+            model = _parse(file, path, os.path.dirname(os.path.abspath(path)))
     else:
         raise ModelFormatError(
             "this is no ONNX model",
@@ -59,11 +59,11 @@ def load_model(source: Source, *, max_memory: int | None = None) -> ModelFile:
     return model
 
 
-def _parse(data: Array, label: str, folder: str | None) -> ModelFile:
+def _parse(data: OpenFile | HeldBytes, label: str, folder: str | None) -> ModelFile:
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
-    start = data[:64].tobytes()
+    start = data.part(0, min(64, data.size)).tobytes()
     if not data.size:
         raise ModelFormatError("the model is empty", where=label, got="0 bytes")
     if start.startswith(_LFS):

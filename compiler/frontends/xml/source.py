@@ -7,10 +7,10 @@ tells which files were read and in what state, so that a model can be read again
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -65,79 +65,127 @@ def recorded() -> Generator[list[FileState]]:
         _record.reset(token)
 
 
-def read_file(path: Path, what: str, *, max_memory: int | None = None) -> Array:
-    """The whole of a regular file as a read-only array of bytes.
+class OpenFile:
+    """A regular file, open for reading: parts of it, each in memory of its own.
 
     `what` names its role in messages ("the weights"). Raises ModelFormatError where it can't be
     read in full, MemoryLimitError where it is larger than `max_memory`.
     """
-    shown = os.fspath(path)
-    try:
-        # O_NONBLOCK: opening a pipe without a writer must not wait.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
-    except (OSError, ValueError) as error:
-        raise ModelFormatError(
-            f"cannot open {what}", where=repr(shown), got=_reason(error), expected="a file"
-        ) from error
-    try:
-        status = os.fstat(handle)
+
+    def __init__(self, path: Path, what: str, *, max_memory: int | None = None) -> None:
+        self._what, self._shown = what, os.fspath(path)
+        try:
+            # O_NONBLOCK: opening a pipe without a writer must not wait.
+            self._handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+        except (OSError, ValueError) as error:
+            raise ModelFormatError(
+                f"cannot open {what}",
+                where=repr(self._shown),
+                got=_reason(error),
+                expected="a file",
+            ) from error
+        try:
+            status = os.fstat(self._handle)
+            self._check(status, max_memory)
+        except BaseException:
+            os.close(self._handle)
+            raise
+        self.size = status.st_size
+        self._state = FileState.of(path, status)
+        if (record := _record.get()) is not None:
+            record.append(self._state)
+
+    def _check(self, status: os.stat_result, max_memory: int | None) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise ModelFormatError(
-                f"{what} is not a regular file",
-                where=repr(shown),
+                f"{self._what} is not a regular file",
+                where=repr(self._shown),
                 got=_kind(status.st_mode),
                 expected="a regular file",
             )
         if max_memory is not None and status.st_size > max_memory:
             raise MemoryLimitError(
-                f"{what} is larger than max_memory allows",
-                where=repr(shown),
+                f"{self._what} is larger than max_memory allows",
+                where=repr(self._shown),
                 got=f"{status.st_size} bytes",
                 expected=f"at most {max_memory} bytes",
                 fix="raise max_memory",
             )
-        data = _read(handle, status.st_size, what, shown)
-    finally:
-        os.close(handle)
-    state = FileState.of(path, status)
-    note(data, state)
-    if (record := _record.get()) is not None:
-        record.append(state)
-    return data
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._handle)
+
+    def part(self, first: int, last: int) -> Array:
+        """Bytes `first` to `last`, read-only; where they come from is noted (ir/provenance.py).
+
+        Large parts are read by several threads: most of the time goes into fresh pages.
+        """
+        try:
+            data: Any = np.empty(last - first, dtype=np.uint8)
+        except MemoryError as error:
+            raise MemoryLimitError(
+                f"no memory for {self._what}",
+                where=repr(self._shown),
+                got=f"{last - first} bytes",
+            ) from error
+        cuts = range(0, last - first, _PIECE)
+        pieces = [(memoryview(data)[at : at + _PIECE], first + at) for at in cuts]
+        if len(pieces) < 2:
+            for piece in pieces:
+                self._fill(*piece)
+        else:
+            with ThreadPoolExecutor(_READERS, "irc-read") as pool:
+                list(pool.map(self._fill, *zip(*pieces, strict=True)))
+        data.flags.writeable = False
+        note(data, self._state, first)
+        return data
+
+    def _fill(self, memory: memoryview, at: int) -> None:
+        done = 0
+        try:
+            while done < len(memory):
+                count = os.preadv(self._handle, [memory[done:]], at + done)
+                if not count:
+                    break
+                done += count
+        except OSError as error:
+            raise ModelFormatError(
+                f"cannot read {self._what}", where=repr(self._shown), got=_reason(error)
+            ) from error
+        if done != len(memory):
+            raise ModelFormatError(
+                f"{self._what} became shorter while it was read",
+                where=repr(self._shown),
+                got=f"{at + done} bytes",
+                expected=f"{self.size} bytes",
+            )
+
+
+class HeldBytes:
+    """Bytes in memory, read as a file is."""
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self._data = np.frombuffer(data, dtype=np.uint8)
+        self.size = self._data.size
+
+    def part(self, first: int, last: int) -> Array:
+        """A copy of bytes `first` to `last`: later changes of the caller's are not seen."""
+        return self._data[first:last].copy()
+
+
+def read_file(path: Path, what: str, *, max_memory: int | None = None) -> Array:
+    """The whole of a regular file as a read-only array of bytes; errors as OpenFile's."""
+    with OpenFile(path, what, max_memory=max_memory) as file:
+        return file.part(0, file.size)
 
 
 _BINARY = getattr(os, "O_BINARY", 0)
-
-
-def _read(handle: int, size: int, what: str, shown: str) -> Array:
-    try:
-        data: Any = np.empty(size, dtype=np.uint8)
-    except MemoryError as error:
-        raise MemoryLimitError(
-            f"no memory for {what}", where=repr(shown), got=f"{size} bytes"
-        ) from error
-    done = 0
-    reader = io.FileIO(handle, "rb", closefd=False)
-    try:
-        while done < size:
-            # Some systems read no more than 2 GiB at once.
-            count = reader.readinto(memoryview(data)[done : done + (1 << 30)])
-            if not count:
-                break
-            done += count
-    except OSError as error:
-        raise ModelFormatError(
-            f"cannot read {what}", where=repr(shown), got=_reason(error)
-        ) from error
-    if done != size:
-        raise ModelFormatError(
-            f"{what} became shorter while it was read",
-            where=repr(shown),
-            got=f"{done} bytes",
-            expected=f"{size} bytes",
-        )
-    data.flags.writeable = False
-    return data
+# Bytes that one thread reads at a time, and how many threads do.
+_PIECE = 32 << 20
+_READERS = 4
 
 
 def owned(data: bytes | bytearray | memoryview) -> Array:
