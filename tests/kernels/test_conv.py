@@ -62,7 +62,7 @@ def lay_out(array: np.ndarray, last: bool) -> np.ndarray:
 def epilogue_of(name: str, dtype: DType, acc: DType) -> tuple[Program, list[str]]:
     b = Builder()
     x, kinds = b.input(0, acc), list[str]()
-    if name in ("bias", "residual", "swish"):
+    if name in ("bias", "residual", "swish", "bytes"):
         x = b.op("add", b.cast(x, dtype), b.input(1, dtype))
         kinds.append("bias")
     if name == "residual":
@@ -71,7 +71,7 @@ def epilogue_of(name: str, dtype: DType, acc: DType) -> tuple[Program, list[str]
         kinds.append("full")
     if name == "swish":
         x = b.op("mul", x, b.op("sigmoid", x))
-    return b.finish(b.cast(x, dtype)), kinds
+    return b.finish(b.cast(x, DType.u8 if name == "bytes" else dtype)), kinds
 
 
 def make(case: Case, isa: str, floats: bool = False):
@@ -141,7 +141,9 @@ def make(case: Case, isa: str, floats: bool = False):
         window=Window(case.kernel, strides, dilations, pads),
         data=sized(data.shape, case.data_last),
         weights=Operand(case.factors or case.dtype, (1,)),
-        out=sized(out_shape, case.out_last),
+        out=replace(
+            sized(out_shape, case.out_last), dtype=program.instrs[program.results[0]].dtype
+        ),
         acc=acc,
         packed=packed,
         epilogue=program,
@@ -292,6 +294,7 @@ WINOGRAD = {
     "even": Case((8, 12), (3, 3), 16, 32, pads=(1, 1), epilogue="residual", winograd=2),
     "odd": Case((7, 7), (3, 3), 20, 70, pads=(1, 1), epilogue="bias", batch=3, winograd=2),
     "bare": Case((9, 5), (3, 3), 5, 9, winograd=2),
+    "bytes": Case((9, 6), (3, 3), 5, 9, epilogue="bytes", winograd=2),
     "far": Case((5, 6), (3, 3), 17, 16, pads=(2, 3), epilogue="swish", winograd=2),
     "four": Case((28, 30), (3, 3), 18, 33, pads=(1, 1), epilogue="residual", winograd=4),
     "four_odd": Case((13, 9), (3, 3), 7, 40, pads=(0, 1), epilogue="swish", batch=2, winograd=4),

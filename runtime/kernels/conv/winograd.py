@@ -18,7 +18,7 @@ from ....ir.target import Target
 from ...codegen.emit import Function, Module
 from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
 from ...codegen.kernel import Kernel as Entry
-from ...codegen.values import F32, I64, Value, integer
+from ...codegen.values import ELEMENT, F32, I64, Value, integer
 from ..contract import Kernel
 from ..gemm.tiling import tile_rows
 from ..transforms import DATA, RESULT, both_ways
@@ -96,7 +96,7 @@ class _Loops:
         self.data = [self.size(s) for s in spec.in_sizes[1:]]
         self.pads = [self.size(s) for s in spec.window.pads[1:]]
         self.pointers = [
-            f.at(p, self.size(o.offset), F32)
+            f.at(p, self.size(o.offset), ELEMENT[o.dtype.value])
             for p, o in zip(entry.buffers, spec.operands(), strict=True)
         ]
         self.across = [f.ceil_div(n, plan.m) for n in self.out]
@@ -259,7 +259,7 @@ class _Loops:
                     spot = (batch, channel, integer(0), row, column)
                     for index, stride in zip(spot, o.strides, strict=True):
                         at = f.add(at, f.mul(index, self.size(stride)))
-                    self.g.set_base(f, self.frame, k, f.at(pointer, at, F32))
+                    self.g.set_base(f, self.frame, k, f.at(pointer, at, ELEMENT[o.dtype.value]))
                 place = f.at(sums, v * plan.lanes, F32)
                 f.call_function(result[n], self.frame, place, *left)
 
