@@ -12,8 +12,10 @@ from .bodies import optimise_bodies
 from .options import Options
 from .passes.cancel_concats import cancel_concats
 from .passes.cancel_transposes import cancel_transposes
+from .passes.find_quantized import find_quantized
 from .passes.fold_batch_norm import fold_batch_norm
-from .passes.fold_constants import fold_constants
+from .passes.fold_constants import fold_all_but_bytes, fold_constants
+from .passes.fold_scales import fold_scales
 from .passes.fold_transposes import fold_transposes
 from .passes.fuse_activations import fuse_activations
 from .passes.fuse_attention import fuse_attention
@@ -21,16 +23,21 @@ from .passes.fuse_gelu import fuse_gelu
 from .passes.fuse_layer_norm import fuse_layer_norm
 from .passes.fuse_matmul_add import fuse_matmul_add
 from .passes.group_elementwise import group_elementwise
+from .passes.move_dequantize import move_dequantize
+from .passes.multiply_bytes import multiply_bytes
 from .passes.remove_identities import remove_identities
 from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
 from .passes.simplify_bodies import simplify_bodies
+from .passes.spell_quantized import spell_quantized
 from .rewrite import Pass, run_pass
 from .trace import Trace
 
 PASSES: tuple[Pass, ...] = (
-    # Constants first: shape arithmetic disappears, and every later pattern sees plain constants.
-    fold_constants,
+    # Bytes first: once folded, a quantised weight is four times as large and nobody knows it.
+    find_quantized,
+    # Constants: shape arithmetic disappears, and every later pattern sees plain constants.
+    fold_all_but_bytes,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     cancel_concats,
@@ -40,6 +47,13 @@ PASSES: tuple[Pass, ...] = (
     share_subexpressions,
     # Reshapes with constant targets: nobody reads the shape of a product that wants an epilogue.
     settle_shapes,
+    # What is quantised: movements on bytes, products of bytes, one scale behind them. What no
+    # product takes is folded or plain again before the patterns for floats look at it.
+    move_dequantize,
+    multiply_bytes,
+    fold_scales,
+    fold_constants,
+    spell_quantized,
     # Compound functions while their primitives still stand alone.
     fuse_gelu,
     fuse_layer_norm,

@@ -27,12 +27,12 @@ from ...ir.ops import (
     Sqrt,
 )
 from ...ir.types import TensorType
+from ..plain_forms import PLAIN_FORMS
 from .bodies import with_bodies
 from .build import Build
 from .completion import completed_inputs, completed_op
 from .expand_attention import expand_attention
 from .programs import expand_activation, expand_program
-from .quantized import expand_dequantize, expand_integer_product
 
 Expansion = Callable[[Build, Node, Sequence[Value | None]], list[Value]]
 
@@ -180,6 +180,18 @@ def _scaled(build: Build, value: Value, inputs: Sequence[Value | None]) -> Value
     return value if bias is None else build.add(value, bias)
 
 
+def _plain_form(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Quantised values: converted, centred, scaled."""
+    made = PLAIN_FORMS[record.op.kind](build.graph, build.op, record.op, inputs)
+    if made is None:
+        raise UnsupportedOperationError(
+            f"{record.op.kind} in groups along an axis of unknown size has no standard form",
+            where=record.origin or record.name,
+            fix="write the dialect (dialect=True), which irc reads back",
+        )
+    return [made]
+
+
 def _tensors(record: Node) -> list[TensorType]:
     return [t for t in record.types if isinstance(t, TensorType)]
 
@@ -191,6 +203,5 @@ EXPANSIONS: dict[str, Expansion] = {
     "LayerNorm": _layer_norm,
     "RMSNorm": _rms_norm,
     "Attention": expand_attention,
-    "Dequantize": expand_dequantize,
-    **dict.fromkeys(("MatMulInteger", "ConvInteger", "GroupConvInteger"), expand_integer_product),
+    **dict.fromkeys(PLAIN_FORMS, _plain_form),
 }

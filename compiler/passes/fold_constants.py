@@ -25,10 +25,15 @@ from .fold_transposes import swaps_last_two
 LARGE = 64 * 2**10
 _STRUCTURAL = frozenset({"Constant", "Parameter", "Result", "TypedParameter"})
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
+# What reads bytes of dequantised weights, what may stand in between, and how often.
+_READERS = _PRODUCTS | {"Convolution", "GroupConvolution", "Gather"}
+_ON_THE_WAY = frozenset({"Convert", "Reshape", "Transpose", "Unsqueeze", "Squeeze"})
+_DEPTH = 4
 
 
-def make_rules(options: Options) -> Sequence[Rule]:
-    """The rule, with the memory it may still spend."""
+def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
+    """The rule, with the memory it may still spend. `keep_bytes`: quantised weights stay as they
+    are, because a product may yet multiply their bytes."""
     left = [options.fold_limit]
 
     def fold(graph: Graph, node: int) -> Patch | Refusal | None:
@@ -42,6 +47,8 @@ def make_rules(options: Options) -> Sequence[Rule]:
         inputs = [v for v in graph.inputs(node) if v is not None]
         if not inputs or not all(isinstance(graph.op(v.node), Constant) for v in inputs):
             return None
+        if keep_bytes and _is_weight(graph, node, _DEPTH):
+            return Refusal("a product may read the bytes")
         size = sum(_most_bytes(t) for t in record.types)
         kept = _kept_by_reader(graph, node, size)
         if kept is not None:
@@ -60,6 +67,15 @@ def make_rules(options: Options) -> Sequence[Rule]:
         return _constants(graph, node, list(arrays))
 
     return (Rule("fold", (), fold),)
+
+
+def _is_weight(graph: Graph, node: int, depth: int) -> bool:
+    """Whether a dequantised constant goes to a product, moved or converted on its way."""
+    kind = graph.op(node).kind
+    if depth == 0 or not (kind in _ON_THE_WAY if depth < _DEPTH else kind == "Dequantize"):
+        return False
+    readers = graph.consumers(node)
+    return any(graph.op(r).kind in _READERS or _is_weight(graph, r, depth - 1) for r in readers)
 
 
 def _data(graph: Graph, value: Value | None) -> Array | None:
@@ -123,3 +139,4 @@ def _constants(graph: Graph, node: int, arrays: Sequence[Array]) -> Patch:
 
 
 fold_constants = Pass("fold_constants", make_rules)
+fold_all_but_bytes = Pass("fold_constants", lambda options: make_rules(options, keep_bytes=True))

@@ -51,7 +51,7 @@ from .pooling import (
     AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, AvgPool1, AvgPool14, MaxPool, MaxPool1, MaxPool8,
 )  # fmt: skip
 from .quantize import FakeQuantize
-from .quantized import ConvInteger, Dequantize, GroupConvInteger, MatMulInteger
+from .quantized import ConvInteger, Dequantize, GroupConvInteger, MatMulInteger, Quantize
 from .random_values import FakeConvert, RandomUniform
 from .recurrent import GRUCell, GRUSequence, LSTMCell, LSTMSequence, RNNCell, RNNSequence
 from .reduce import (
@@ -111,7 +111,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     # networks
     MVN2, MVN, BatchNormInference1, BatchNormInference, LayerNorm, RMSNorm, GroupNormalization,
     NormalizeL2, LRN, ScaledDotProductAttention, Attention, FakeQuantize,
-    Dequantize, MatMulInteger, ConvInteger, GroupConvInteger,
+    Quantize, Dequantize, MatMulInteger, ConvInteger, GroupConvInteger,
     Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
     MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,
     RNNCell, GRUCell, LSTMCell, RNNSequence, GRUSequence, LSTMSequence,

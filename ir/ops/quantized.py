@@ -15,10 +15,10 @@ from ..dim import ceil_div, eq
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
-from ..scalar import cast_array
+from ..scalar import Builder, Ref, cast_array
 from ..types import Type, normalize_axis
 from .convolution import Convolving
-from .elementwise import FLOATS, INTEGERS
+from .elementwise import FLOATS, INTEGERS, Elementwise
 from .matmul import MatMul
 from .precision import computing_dtype
 from .rules import Shape, require_dtype, same_size, tensor
@@ -170,6 +170,62 @@ class GroupConvInteger(_ConvInteger):
 
 
 @dataclass(frozen=True)
+class Quantize(Elementwise):
+    """saturate(round(x / scale) + zero) as u8 or i8, in f32: rounded to nearest even, then shifted,
+    then saturated; NaN gives zero. scale (f32, absent: 1) and zero (of the output's type, absent:
+    0) broadcast to x."""
+
+    kind: ClassVar[str] = "Quantize"
+    version: ClassVar[int] = 0
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("x"),
+        Port("scale", optional=True),
+        Port("zero", optional=True),
+    )
+    destination_type: DType
+
+    def check_dtypes(self, *facts: Fact | None) -> None:
+        x, scale, zero = (*facts, None, None)[:3]
+        require_dtype(x, "x", [DType.f32], "f32")
+        require_dtype(scale, "scale", [DType.f32], "f32")
+        require_dtype(zero, "zero", [self.destination_type], f"{self.destination_type}")
+        if self.destination_type not in BYTES:
+            raise ShapeError("Quantize makes bytes", got=self.destination_type, expected="u8 or i8")
+
+    def output_dtype(self, *dtypes: DType | None) -> DType:
+        return self.destination_type
+
+    def infer(self, *facts: Fact | None) -> tuple[Type, ...]:
+        (joined,) = super().infer(*facts)
+        assert facts[0] is not None
+        shape = facts[0].tensor.shape
+        for name, fact in zip(("scale", "zero"), facts[1:], strict=False):
+            if fact is not None and fact.tensor.shape is not None and shape is not None:
+                _check_spread(name, self.kind, fact.tensor.shape, shape)
+        return (tensor(self.destination_type, shape),) if shape is not None else (joined,)
+
+    def program(self, b: Builder, *x: Ref) -> Ref:
+        value, scale, zero = x
+        ratio = b.op("div", value, scale) if scale else value
+        rounded = b.op("round_even", ratio)
+        if not zero:
+            return rounded
+        shift = b.cast(zero, DType.f32)
+        shifted = b.op("add", rounded, shift)
+        return b.op("select", b.op("isnan", ratio), shift, shifted)
+
+
+def _check_spread(name: str, kind: str, own: Shape, want: Shape) -> None:
+    if len(own) > len(want) or any(
+        eq(have, 1) is False and eq(have, size) is False
+        for have, size in zip(reversed(own), reversed(want), strict=False)
+    ):
+        raise ShapeError(
+            f"input {name!r} of {kind} does not broadcast to x", got=own, expected=want
+        )
+
+
+@dataclass(frozen=True)
 class Dequantize(Op):
     """(x - zero) * scale in scale's type; smaller floats compute in f32 and round once.
 
@@ -207,11 +263,7 @@ class Dequantize(Op):
             axis = normalize_axis(self.axis, len(shape))
             want[axis] = ceil_div(shape[axis], self.group)
             same_size(own[axis], want[axis], f"input {name!r} needs one element per group")
-        if len(own) > len(want) or any(
-            eq(have, 1) is False and eq(have, size) is False
-            for have, size in zip(reversed(own), reversed(want), strict=False)
-        ):
-            raise ShapeError(f"input {name!r} does not broadcast to x", got=own, expected=want)
+        _check_spread(name, self.kind, own, tuple(want))
 
     def spread(self, values: Array, shape: tuple[int, ...]) -> Array:
         """Scales or zero points as broadcasting takes them to x's shape."""

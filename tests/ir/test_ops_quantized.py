@@ -163,3 +163,17 @@ def test_types_that_no_integer_product_takes() -> None:
     with pytest.raises(ShapeError, match="element type"):
         one = np.ones((2, 2), np.uint8)
         run(o.MatMulInteger(), one, one, np.ones((), np.int8))
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i8"])
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_quantize_rounds_to_even_then_shifts_then_saturates(dtype: str, zeroed: bool) -> None:
+    values = [2.5, 3.5, -2.5, -0.5, 0, 1e9, -1e9, np.inf, -np.inf, np.nan, 126.5, -129]
+    x = np.array(values, np.float32)
+    info = np.iinfo(DType(dtype).numpy)
+    zero = np.array(1, info.dtype) if zeroed else None
+    for factor in (None, np.full(1, 2, np.float32)):
+        given = x if factor is None else x * factor
+        found = run(o.Quantize(DType(dtype)), given, factor, zero)
+        steps = np.where(np.isnan(x), 0, np.rint(x)) + (1 if zeroed else 0)
+        np.testing.assert_array_equal(found, np.clip(steps, info.min, info.max))

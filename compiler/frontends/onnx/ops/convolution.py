@@ -48,7 +48,8 @@ def spatial_attributes(n: OnnxNode) -> dict[str, Any]:
     }
 
 
-def _check_filters(n: OnnxNode, filters: Value) -> None:
+def check_filters(n: OnnxNode, filters: Value) -> None:
+    """Refuse filters of unknown rank, or other sizes than `kernel_shape` has."""
     declared, shape = n.optional_integers("kernel_shape"), n.shape(filters)
     if shape is None:
         raise n.unsupported("filters of unknown rank")
@@ -58,7 +59,7 @@ def _check_filters(n: OnnxNode, filters: Value) -> None:
         raise n.misfit("kernel_shape contradicts the filters", got=declared, expected=shape[2:])
 
 
-def _grouped(n: OnnxNode, filters: Value, groups: int) -> Value:
+def grouped(n: OnnxNode, filters: Value, groups: int) -> Value:
     """[G * first, second, kernel...] as [G, first, second, kernel...]."""
     shape = n.shape(filters)
     assert shape is not None
@@ -81,11 +82,15 @@ def _biased(n: OnnxNode, result: Value, bias: Value | None, rank: int) -> Value:
 
 def convolved(n: OnnxNode, x: Value, filters: Value) -> Value:
     """The convolution that the node's attributes describe."""
-    _check_filters(n, filters)
-    groups, attributes = n.integer("group", 1), spatial_attributes(n)
-    if groups == 1:
-        return n.add(Convolution(**attributes), x, filters)
-    return n.add(GroupConvolution(**attributes), x, _grouped(n, filters, groups))
+    check_filters(n, filters)
+    groups = n.integer("group", 1)
+    return slid(n, x, filters if groups == 1 else grouped(n, filters, groups))
+
+
+def slid(n: OnnxNode, x: Value, filters: Value) -> Value:
+    """The convolution with filters that stand in their groups already."""
+    kind = Convolution if n.integer("group", 1) == 1 else GroupConvolution
+    return n.add(kind(**spatial_attributes(n)), x, filters)
 
 
 def conv(n: OnnxNode) -> Value:
@@ -95,7 +100,7 @@ def conv(n: OnnxNode) -> Value:
 
 def conv_transpose(n: OnnxNode) -> Value:
     filters, groups, attributes = n.input(1), n.integer("group", 1), spatial_attributes(n)
-    _check_filters(n, filters)
+    check_filters(n, filters)
     rank = n.rank(filters)
     attributes["output_padding"] = tuple(n.integers("output_padding", []))
     target, shape = n.optional_integers("output_shape"), None
@@ -113,7 +118,7 @@ def conv_transpose(n: OnnxNode) -> Value:
         attributes["auto_pad"] = "same_lower" if upper else "same_upper"
         attributes |= {"pads_begin": (), "pads_end": ()}
     if groups > 1:
-        filters = _grouped(n, filters, groups)
+        filters = grouped(n, filters, groups)
     cls = ConvolutionBackpropData if groups == 1 else GroupConvolutionBackpropData
     result = n.add(cls(**attributes), n.input(0), filters, shape)
     return _biased(n, result, n.optional(2), rank)

@@ -23,7 +23,7 @@ from .....ir.ops import (
     Unsqueeze,
 )
 from ..tensors import element_type
-from .convolution import convolved
+from .convolution import check_filters, grouped, slid
 from .plain import converted, size_of, unsqueezed
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def dequantize_linear(n: OnnxNode) -> Value:
     wide = target if exact or target is DType.f64 else DType.f32
     value = converted(n, x, wide)
     if zero is not None:
-        shift = _spread(n, converted(n, zero, wide), x, axis, block)
+        shift = converted(n, _spread(n, zero, x, axis, block), wide)
         value = n.add(Subtract(), value, shift)
     factor = _spread(n, converted(n, scale, wide), x, axis, block)
     return converted(n, n.add(Multiply(), value, factor), target)
@@ -173,12 +173,15 @@ def _integer_convolution(n: OnnxNode, x: int, x_zero: int, w: int, w_zero: int) 
     """A convolution of 8-bit integers in 32 bits; padding stands for the zero point."""
     data = _centred(n, n.input(x), n.optional(x_zero), DType.i32, column=True)
     filters, zero = n.input(w), n.optional(w_zero)
-    shape = n.shape(filters)
+    check_filters(n, filters)
+    groups = n.integer("group", 1)
     if zero is not None:
         zero = _per_channel(n, zero, n.rank(filters), 0)
-    filters = _centred(n, filters, zero, DType.i32, column=True)
-    assert shape is None or n.shape(filters) == shape
-    return convolved(n, data, filters)
+        if groups != 1 and n.shape(zero) not in ((), (1,)):
+            zero = grouped(n, zero, groups)
+    if groups != 1:
+        filters = grouped(n, filters, groups)
+    return slid(n, data, _centred(n, filters, zero, DType.i32, column=True))
 
 
 def conv_integer(n: OnnxNode) -> Value:

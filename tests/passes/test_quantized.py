@@ -1,0 +1,384 @@
+"""Quantised chains: found, moved, multiplied as bytes, their scales folded, and plain again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import irc.ir.ops as o
+import numpy as np
+import pytest
+from irc.compiler.lowering.table import LOWERERS, Lowerer, lowerer_of
+from irc.compiler.passes.find_quantized import find_quantized
+from irc.compiler.passes.fold_constants import fold_all_but_bytes, fold_constants
+from irc.compiler.passes.fold_scales import fold_scales
+from irc.compiler.passes.move_dequantize import move_dequantize
+from irc.compiler.passes.multiply_bytes import multiply_bytes
+from irc.compiler.passes.spell_quantized import spell_quantized
+from irc.ir.dim import symbol
+from irc.ir.dtype import DType
+from irc.ir.graph import Graph, Value
+from irc.ir.infer import infer_node
+from irc.ir.interpret import interpret
+from irc.ir.op import Array, Op
+from rewriting import run, traced
+
+Shape = tuple[Any, ...]
+PRODUCTS = (o.MatMulInteger, o.ConvInteger, o.GroupConvInteger)
+
+
+@pytest.fixture(autouse=True)
+def products_of_bytes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Passes ask whether lowering knows these operations: here it does."""
+    for cls in PRODUCTS:
+        if cls not in LOWERERS:
+            monkeypatch.setitem(LOWERERS, cls, Lowerer(lambda low, node: None))
+    yield
+
+
+class Net:
+    """A graph under construction; every node is inferred at once."""
+
+    def __init__(self) -> None:
+        self.graph, self.rng = Graph("net"), np.random.default_rng(0)
+
+    def op(self, op: Op, *inputs: Value | None) -> Value:
+        node = self.graph.add(op, inputs, name=f"n{len(self.graph)}")
+        infer_node(self.graph, node)
+        return Value(node)
+
+    def input(self, dtype: str, *shape: Any) -> Value:
+        return self.op(o.Parameter(DType(dtype), shape))
+
+    def array(self, data: Any, dtype: str = "f32") -> Value:
+        kind = DType(dtype)
+        return self.op(o.Constant.of(np.asarray(data).astype(kind.numpy), kind))
+
+    def bytes(self, dtype: str, *shape: int) -> Value:
+        low, high = {"u8": (0, 256), "i8": (-128, 128), "u4": (0, 16), "i4": (-8, 8)}[dtype]
+        return self.array(self.rng.integers(low, high, shape), dtype)
+
+    def scales(self, *shape: int) -> Value:
+        return self.array(self.rng.uniform(0.01, 0.05, shape))
+
+    def dequantized(
+        self, codes: Value, scale: Value, zero: Value | None = None, dtype: str = "f32"
+    ) -> Value:
+        value = self.op(o.Convert(DType(dtype)), codes)
+        if zero is not None:
+            value = self.op(o.Subtract(), value, self.op(o.Convert(DType(dtype)), zero))
+        return self.op(o.Multiply(), value, scale)
+
+    def quantized(self, x: Value, scale: Value, zero: Value) -> Value:
+        ratio = self.op(o.Divide(), x, scale)
+        shift = self.op(o.Convert(DType.f32), zero)
+        total = self.op(o.Add(), self.op(o.Round("half_to_even"), ratio), shift)
+        chosen = self.op(o.Select(), self.op(o.IsNaN(), ratio), shift, total)
+        return self.op(o.Convert(self.dtype(zero)), chosen)
+
+    def dtype(self, value: Value) -> DType:
+        return self.graph.type(value).dtype  # type: ignore[union-attr]
+
+    def done(self, *values: Value) -> Graph:
+        for value in values:
+            self.op(o.Result(), value)
+        return self.graph
+
+
+def kinds(g: Graph) -> list[str]:
+    found = [g.op(n).kind for n in g.order()]
+    return [k for k in found if k not in ("Constant", "Parameter", "Result")]
+
+
+def inputs_of(g: Graph) -> list[Array]:
+    rng = np.random.default_rng(3)
+    made: list[Array] = []
+    for node in g.parameters:
+        op = g.op(node)
+        assert isinstance(op, o.Parameter) and op.shape is not None
+        shape = [d if isinstance(d, int) else 3 for d in op.shape]
+        if op.element_type.is_float:
+            made.append(rng.standard_normal(shape).astype(op.element_type.numpy))
+        else:
+            info = np.iinfo(op.element_type.numpy)
+            made.append(rng.integers(info.min, info.max + 1, shape).astype(info.dtype))
+    return made
+
+
+def check(source: Graph, passes: Any, expected: list[str], tolerance: float = 0) -> Graph:
+    """The kinds after the passes; the values are the same up to a relative tolerance. Results in
+    bytes differ by at most a step where there is a tolerance."""
+    inputs = inputs_of(source)
+    wanted = interpret(source, inputs)
+    found = run(source.copy(), passes)
+    assert kinds(found) == expected
+    for a, b in zip(interpret(found, inputs), wanted, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        if not tolerance:
+            np.testing.assert_array_equal(a, b)
+        elif a.dtype.kind in "iu":
+            assert np.abs(a.astype(int) - b.astype(int)).max() <= 1
+        else:
+            assert np.abs(a - b).max() <= tolerance * np.abs(b).max()
+    return found
+
+
+def refused(source: Graph, passes: Any, reason: str) -> None:
+    before = kinds(source)
+    found, trace = traced(source, passes)
+    assert kinds(found) == before
+    assert reason in {e.refused for e in trace.refusals()}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "f64"])
+@pytest.mark.parametrize("scale", [(), (1,), (5,), (4, 1), (1, 4, 5)])
+@pytest.mark.parametrize("zero", ["none", "bytes", "float"])
+def test_dequantised_values_are_found(dtype: str, scale: Shape, zero: str) -> None:
+    net = Net()
+    codes = net.input("u8", 3, 4, 5)
+    factor = net.array(net.rng.uniform(0.5, 2, scale), dtype)
+    if zero == "float":
+        shifted = net.op(o.Convert(DType(dtype)), codes)
+        shifted = net.op(o.Subtract(), shifted, net.array(np.full((4, 1), 130.0), dtype))
+        value = net.op(o.Multiply(), factor, shifted)
+    else:
+        shift = net.bytes("u8", *scale) if zero == "bytes" else None
+        value = net.dequantized(codes, factor, shift, dtype)
+    found = ["Convert"] if zero == "bytes" else []
+    check(net.done(value), [find_quantized, fold_constants], [*found, "Dequantize"][-1:])
+
+
+def test_what_is_no_scale_stays() -> None:
+    net = Net()
+    codes = net.input("u8", 1, 4)
+    wider = net.dequantized(codes, net.scales(3, 4))
+    fraction = net.op(o.Subtract(), net.op(o.Convert(DType.f32), codes), net.array(0.5))
+    masked = net.op(o.Multiply(), net.input("f32", 1, 4), net.op(o.Convert(DType.f32), codes))
+    graph = net.done(wider, net.op(o.Multiply(), fraction, net.array(2)), masked)
+    refused(graph, find_quantized, "a scale or zero point is not known to broadcast to the codes")
+
+
+def test_groups_are_found() -> None:
+    net = Net()
+    picks, axis = net.array(np.arange(10) // 4, "i64"), net.array(1, "i64")
+    scale = net.op(o.Gather(), net.scales(6, 3), picks, axis)
+    zero = net.op(o.Gather(), net.bytes("i8", 6, 3), picks, axis)
+    graph = net.done(net.dequantized(net.input("i8", 6, 10), scale, zero))
+    found = check(graph, find_quantized, ["Dequantize"])
+    (op,) = (found.op(n) for n in found.ids() if found.op(n).kind == "Dequantize")
+    assert op == o.Dequantize(1, 4)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i8"])
+def test_quantised_values_are_found(dtype: str) -> None:
+    net = Net()
+    x = net.input("f32", 4, 5)
+    check(
+        net.done(net.quantized(x, net.scales(4, 1), net.bytes(dtype, 4, 1))),
+        find_quantized,
+        ["Quantize"],
+    )
+    net = Net()
+    ratio = net.op(o.Divide(), net.input("f32", 4, 5), net.array(0.5))
+    rounded = net.op(o.Round("half_to_even"), ratio)
+    check(net.done(net.op(o.Convert(DType(dtype)), rounded)), find_quantized, ["Quantize"])
+
+
+def centred(net: Net, codes: Value, zero: Value | None) -> Value:
+    wide = net.op(o.Convert(DType.i32), codes)
+    return wide if zero is None else net.op(o.Subtract(), wide, net.op(o.Convert(DType.i32), zero))
+
+
+def test_products_of_centred_bytes_are_found() -> None:
+    net = Net()
+    a = centred(net, net.input("u8", 4, 7), net.input("u8"))
+    b = centred(net, net.bytes("i8", 5, 7), net.bytes("i8", 5, 1))
+    check(
+        net.done(net.op(o.MatMul(transpose_b=True), a, b)),
+        [find_quantized, fold_all_but_bytes],
+        ["MatMulInteger"],
+    )
+    net = Net()
+    x = centred(net, net.input("u8", 2, 4, 6, 5), net.bytes("u8"))
+    w = centred(net, net.bytes("i8", 2, 3, 2, 3, 3), net.bytes("i8", 2, 3, 1, 1, 1))
+    conv = o.GroupConvolution((2, 1), (1, 1), (1, 1))
+    check(net.done(net.op(conv, x, w)), find_quantized, ["GroupConvInteger"])
+
+
+def test_zero_points_along_the_sum_stay() -> None:
+    net = Net()
+    a = centred(net, net.input("u8", 4, 7), net.input("u8", 7))
+    b = centred(net, net.bytes("i8", 7, 5), None)
+    graph = net.done(net.op(o.MatMul(), a, b))
+    refused(graph, find_quantized, "a scale or zero point varies along an axis that is summed")
+
+
+def activation(net: Net, *shape: Any, dtype: str = "u8") -> Value:
+    return net.op(o.Dequantize(), net.input(dtype, *shape), net.array(0.03), net.bytes(dtype))
+
+
+def test_movement_is_of_bytes() -> None:
+    net = Net()
+    value = activation(net, 2, 3, 8, 8)
+    pooled = net.op(o.MaxPool((2, 2), (0, 0), (0, 0), (2, 2)), value)
+    turned = net.op(o.Transpose(), pooled, net.array([0, 2, 3, 1], "i64"))
+    flat = net.op(o.Reshape(False), turned, net.array([2, -1], "i64"))
+    check(net.done(flat), move_dequantize, ["MaxPool", "Transpose", "Reshape", "Dequantize"])
+
+
+def test_the_largest_code_is_the_largest_value_of_positive_scales_only() -> None:
+    net = Net()
+    value = net.op(o.Dequantize(), net.input("i8", 1, 2, 4, 4), net.array(-0.5))
+    pooled = net.op(o.MaxPool((2, 2), (0, 0), (0, 0), (2, 2)), value)
+    refused(net.done(pooled), move_dequantize, "the scale is not known to be positive")
+
+
+def test_parts_and_joins_are_of_bytes() -> None:
+    net = Net()
+    scale, zero = net.array(0.5), net.array(7, "u8")
+    left, right = (net.op(o.Dequantize(), net.input("u8", 2, 4), scale, zero) for _ in "ab")
+    joined = net.op(o.Concat(1), left, right)
+    split = net.op(o.Split(2), joined, net.array(1, "i64"))
+    graph = net.done(split, Value(split.node, 1))
+    check(graph, move_dequantize, ["Concat", "Split", "Dequantize", "Dequantize"])
+    net = Net()
+    pair = [activation(net, 2, 4), net.op(o.Dequantize(), net.input("u8", 2, 4), net.array(1))]
+    graph = net.done(net.op(o.Concat(1), *pair))
+    refused(graph, move_dequantize, "the inputs have different scales or zero points")
+
+
+def test_quantising_again_alike_does_nothing() -> None:
+    for scale, expected in ((0.03, []), (0.04, ["Dequantize", "Quantize"])):
+        net = Net()
+        zero = net.array(9, "u8")
+        value = net.op(o.Dequantize(), net.input("u8", 2, 200), net.array(0.03), zero)
+        again = net.op(o.Quantize(DType.u8), value, net.array(scale), zero)
+        check(net.done(again), move_dequantize, expected)
+
+
+@pytest.mark.parametrize("dtype", ["u4", "i8"])
+def test_weights_in_groups_become_two_dimensional(dtype: str) -> None:
+    net = Net()
+    weight = net.dequantized(net.bytes(dtype, 6, 3, 4), net.scales(6, 3, 1), net.bytes(dtype, 1))
+    flat = net.op(o.Reshape(False), weight, net.array([6, 12], "i64"))
+    product = net.op(o.MatMul(transpose_b=True), net.input("f32", 2, 12), flat)
+    found = check(
+        net.done(product),
+        [find_quantized, fold_all_but_bytes, move_dequantize],
+        ["Reshape", "Dequantize", "MatMul"],
+    )
+    (op,) = (found.op(n) for n in found.ids() if found.op(n).kind == "Dequantize")
+    assert op == o.Dequantize(1, 4)
+
+
+def test_scales_of_weights_follow_reshapes_and_transposes() -> None:
+    net = Net()
+    weight = net.op(o.Dequantize(), net.bytes("i8", 6, 2, 3), net.scales(6, 1, 1))
+    split = net.op(o.Reshape(False), weight, net.array([2, 3, 2, 3], "i64"))
+    turned = net.op(o.Transpose(), split, net.array([3, 1, 0, 2], "i64"))
+    check(net.done(turned), move_dequantize, ["Reshape", "Transpose", "Dequantize"])
+
+
+PLAIN: dict[str, tuple[Op, Shape, Shape, Shape, str]] = {
+    "columns": (o.MatMul(), (3, 7), (7, 5), (5,), "MatMulInteger"),
+    "rows": (o.MatMul(transpose_b=True), (2, 3, 7), (5, 7), (5, 1), "MatMulInteger"),
+    "conv": (o.Convolution((), (1, 1), (1, 1)), (2, 4, 6, 5), (3, 4, 3, 3), (3, 1, 1, 1),
+             "ConvInteger"),
+    "groups": (o.GroupConvolution(), (2, 4, 6, 5), (2, 3, 2, 3, 3), (2, 3, 1, 1, 1),
+               "GroupConvInteger"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PLAIN)
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i4"])
+@pytest.mark.parametrize("each", [False, True])
+def test_products_of_dequantised_values(case: str, dtype: str, each: bool) -> None:
+    op, data, weights, varied, kind = PLAIN[case]
+    net = Net()
+    shape = varied if each else ()
+    zero = net.bytes(dtype, *shape) if dtype == "u8" else None
+    weight = net.op(o.Dequantize(), net.bytes(dtype, *weights), net.scales(*shape), zero)
+    graph = net.done(net.op(op, activation(net, *data), weight))
+    wide = ["Convert"] if dtype == "i4" else []
+    check(graph, multiply_bytes, [*wide, kind, "Convert", "Multiply"], 1e-5)
+
+
+def test_rows_of_their_own_scale_and_two_variable_operands() -> None:
+    net = Net()
+    a = net.op(o.Dequantize(), net.input("i8", 3, 7), net.scales(3, 1))
+    b = net.op(o.Dequantize(), net.input("i8", 7, 5), net.scales(5), net.bytes("i8", 5))
+    graph = net.done(net.op(o.MatMul(), a, b))
+    check(graph, multiply_bytes, ["MatMulInteger", "Convert", "Multiply", "Multiply"], 1e-5)
+
+
+def test_a_gemm_keeps_its_factors_and_addend() -> None:
+    net = Net()
+    b = net.op(o.Dequantize(), net.bytes("i8", 5, 7), net.scales(5, 1))
+    gemm = o.Gemm(0.5, 2.0, transpose_a=True, transpose_b=True)
+    a = net.op(o.Dequantize(), net.input("u8", 7, 3), net.scales(3), net.bytes("u8", 3))
+    graph = net.done(net.op(gemm, a, b, net.scales(5)))
+    found = ["MatMulInteger", "Convert", "Multiply", "Multiply", "Multiply", "Multiply", "Add"]
+    check(graph, multiply_bytes, found, 1e-5)
+
+
+def test_sums_that_might_wrap_stay_floats() -> None:
+    for depth in (140_000, symbol("K")):
+        net = Net()
+        a, b = activation(net, 2, depth), activation(net, depth, 3)
+        graph = net.done(net.op(o.MatMul(), a, b))
+        refused(graph, multiply_bytes, "a sum might leave 32 bits")
+
+
+def test_a_scale_along_the_sum_stays_float() -> None:
+    net = Net()
+    b = net.op(o.Dequantize(), net.bytes("i8", 7, 5), net.scales(7, 1))
+    graph = net.done(net.op(o.MatMul(), activation(net, 2, 7), b))
+    refused(graph, multiply_bytes, "a scale or zero point varies along an axis that is summed")
+
+
+@pytest.mark.parametrize("divisor", [(), (3, 1, 1)])
+def test_the_next_scale_joins_the_constants(divisor: Shape) -> None:
+    net = Net()
+    weight = net.op(o.Dequantize(), net.bytes("i8", 3, 4, 3, 3), net.scales(3, 1, 1, 1))
+    sums = net.op(o.Convolution(), activation(net, 2, 4, 6, 5), weight)
+    biased = net.op(o.Relu(), net.op(o.Add(), sums, net.scales(3, 1, 1)))
+    both = net.op(o.Add(), biased, activation(net, 2, 3, 4, 3))
+    graph = net.done(net.op(o.Quantize(DType.u8), both, net.scales(*divisor), net.array(9, "u8")))
+    expected = [
+        "ConvInteger", "Convert", "Multiply", "Add", "Relu", "Dequantize", "Add", "Quantize"
+    ]  # fmt: skip
+    found = check(graph, [multiply_bytes, fold_scales], expected, 1e-5)
+    (node,) = (n for n in found.ids() if found.op(n).kind == "Quantize")
+    assert found.inputs(node)[1] is None
+
+
+def test_scales_of_other_values_stay() -> None:
+    net = Net()
+    x = net.input("f32", 2, 3)
+    graph = net.done(net.op(o.Quantize(DType.u8), net.op(o.Relu(), x), net.array(0.5)))
+    reason = "what is quantised is not made of bytes and constants alone"
+    refused(graph, fold_scales, reason)
+    net = Net()
+    graph = net.done(net.op(o.Quantize(DType.u8), activation(net, 2, 3), net.array(-0.5)))
+    refused(graph, fold_scales, "a scale is not positive")
+
+
+def test_what_no_product_takes_is_plain_again() -> None:
+    net = Net()
+    value = activation(net, 2, 6)
+    grouped = net.op(o.Dequantize(1, 4), net.input("i8", 2, 6), net.scales(2, 2))
+    graph = net.done(net.op(o.Exp(), value), grouped)
+    found = run(graph, spell_quantized)
+    assert "Dequantize" not in kinds(found)
+    assert all(not isinstance(lowerer_of(found, n), str) for n in found.ids() if n in found and
+               found.op(n).kind in ("Multiply", "Subtract", "Convert", "Gather"))  # fmt: skip
+
+
+def test_weights_wait_for_their_product() -> None:
+    net = Net()
+    weight = net.op(o.Dequantize(), net.bytes("i8", 6, 4), net.scales(4))
+    other = net.op(o.Dequantize(), net.bytes("i8", 4), net.scales(4))
+    product = net.op(o.MatMul(), net.input("f32", 2, 6), weight)
+    graph = net.done(net.op(o.Add(), product, other))
+    check(graph, fold_all_but_bytes, ["Dequantize", "MatMul", "Add"])
+    check(graph, fold_constants, ["MatMul", "Add"])
