@@ -26,6 +26,8 @@ from .view import View, coalesce, permute, same, take
 _FEW = 8
 # Winograd's transform: least channels, least side of an image, and of one for F(4 x 4).
 _WORTH, _SMALL, _LARGE = 16, 8, 28
+# Where factors may be rounded, least side of an image for which the transform is faster still.
+_ROUNDED = 56
 
 
 def refuse_convolution(graph: Graph, node: int) -> str | None:
@@ -123,6 +125,8 @@ def lower_convolution(low: Lowering, node: int) -> None:
         if depthwise or channels > _FEW:
             data = turned(low, data, low.name(data_value.node))
         tile = 0 if op.grouped else winograd_tile(low, windows, dtype, shape, channels)
+        if tile and job.factors and min(d for d in shape[2:] if isinstance(d, int)) < _ROUNDED:
+            tile = 0
         if tile:
             job.factors = None
         layout = job.layout(windows, outputs, op.grouped, depthwise, tile)

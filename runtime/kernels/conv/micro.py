@@ -17,7 +17,7 @@ from ..gemm.rounding import flushing
 from .place import Context, Epilogue, Spot
 from .tiling import Cut, Taps, outside
 
-# Channels per turn of the innermost loop; up to twice as many are written out without a loop.
+# Steps per turn of the innermost loop; up to twice as many are written out without a loop.
 _UNROLL = 4
 
 
@@ -228,8 +228,10 @@ class _Sum:
                     s.set(g.multiply_add(f, x, y, s.get()))
 
         steps, apart = count // self.kr, max(1, apart)
-        unroll = min(_UNROLL, apart)
-        whole = 0 if steps <= min(2 * _UNROLL, apart) else steps // unroll * unroll
+        # 24 multiply-adds hide a loop's own instructions; between the steps of larger tiles LLVM
+        # would move loads, for which there are no registers.
+        unroll = min(_UNROLL, apart, 24 // (len(keep) * vectors) + 1)
+        whole = 0 if steps <= min(2 * unroll, apart) else steps // unroll * unroll
         with f.range(0, whole, unroll, unroll=1) as k:
             for u in range(unroll):
                 step(f.add(k, u))

@@ -23,6 +23,7 @@ from .tiling import Cut
 # channels whose places are neighbours (few of them); anything else, value by value.
 Lies = Literal["run", "places", "planes", "values"]
 _FEW = 8
+
 _ROWS = 8
 
 

@@ -286,9 +286,11 @@ class _Loops:
                 for s, y in zip(row, right, strict=True):
                     s.set(f.fma(x, y, s.get()))
 
-        whole = depth // _UNROLL * _UNROLL
-        with f.range(0, whole, _UNROLL, unroll=1) as k:
-            for u in range(_UNROLL):
+        # As in micro.py: tall tiles have no registers for a second step's loads.
+        unroll = min(_UNROLL, 24 // (plan.rows * vectors) + 1)
+        whole = depth // unroll * unroll
+        with f.range(0, whole, unroll, unroll=1) as k:
+            for u in range(unroll):
                 step(f.add(k, u))
         for k in range(whole, depth):
             step(integer(k))
