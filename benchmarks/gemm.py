@@ -16,12 +16,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .peers import PEERS, Peer, numpy_layer
 from .products import DATA, GROUPS, Data, Group, Work
-from .timing import Bandwidth, Peak, alternate
+from .timing import alternate
 
 ENOUGH = 0.9
 
@@ -78,7 +79,7 @@ class Meter:
     """Measures rows; keeps the best peak of a core that any row of a unit has seen."""
 
     def __init__(self) -> None:
-        self._peaks: dict[str, Peak] = {}
+        self._peaks: dict[str, Any] = {}
         self._best: dict[str, float] = {}
 
     def measure(
@@ -90,6 +91,8 @@ class Meter:
             if rival.name != "openvino defaults":
                 check(rival, work, data)
         runs = {n: r.run for n, r in rivals.items()}
+        from irc.runtime.peak import Bandwidth, Peak
+
         peak = self._peaks.setdefault(group.peak, Peak(group.peak))
         runs["peak"] = peak.run
         reading = Bandwidth(data.bytes, threads) if group.streams else None

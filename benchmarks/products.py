@@ -58,7 +58,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Group:
-    """Works with one bar. `peak` names the unit whose peak counts (benchmarks.timing.Peak)."""
+    """Works with one bar. `peak` names the unit whose peak counts (irc.runtime.peak)."""
 
     kind: str
     precision: str

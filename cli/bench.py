@@ -26,6 +26,7 @@ from .arguments import (
 )
 from .filling import fill_inputs
 from .rivals import RIVALS, parse_rivals
+from .speech import waiting
 
 SCHEMA = 1
 # Rivals take turns in blocks of this many seconds, so that all see the same state of the machine.
@@ -82,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
     rows: list[Row] = []
     made_up: list[str] = []
     for count in args.threads:
-        net = compile_model(path, precision=args.precision, num_threads=count, shapes=shapes)
+        with waiting(f"compiling {path}"):
+            net = compile_model(path, precision=args.precision, num_threads=count, shapes=shapes)
         inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
         calls: dict[str, Callable[[], object]] = {"irc": net.bind(inputs)}
         answers: dict[str, list[Array]] = {"irc": list(net(inputs))}

@@ -29,6 +29,7 @@ from .arguments import (
 )
 from .filling import fill_inputs
 from .rivals import RIVALS
+from .speech import waiting
 
 SCHEMA = 1
 DIFFERENT = 1
@@ -85,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
     if args.layers:
         found = by_layer(model, inputs, args)
     else:
-        net = compile_model(model, num_threads=args.threads)
+        with waiting(f"compiling {args.model}"):
+            net = compile_model(model, num_threads=args.threads)
         wanted = expected(model, path, inputs, args)
         names = [p.name or str(i) for i, p in enumerate(net.outputs)]
         found = [

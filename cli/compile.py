@@ -16,7 +16,7 @@ from .arguments import (
     require_file,
     require_suffix,
 )
-from .speech import note, report
+from .speech import note, report, waiting
 
 SCHEMA = 1
 
@@ -36,9 +36,12 @@ def run(args: argparse.Namespace) -> int:
     """Compile; prints the report and the file written."""
     output = require_suffix(args.output or default_output(args.model, ".irc"), ".irc")
     started = time.perf_counter()
-    net = compile_model(
-        require_file(args.model), precision=args.precision, shapes=parse_shapes(args.shape) or None
-    )
+    with waiting(f"compiling {args.model}"):
+        net = compile_model(
+            require_file(args.model),
+            precision=args.precision,
+            shapes=parse_shapes(args.shape) or None,
+        )
     seconds = time.perf_counter() - started
     net.export(output, code=args.with_code)
     size = output.stat().st_size

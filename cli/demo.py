@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -13,12 +14,14 @@ import numpy as np
 from ..api import CompiledModel, compile_model, read_model, save_model
 from ..ir.interpret import interpret
 
+SCHEMA = 1
 SHADES = " .:-=+*#%@"
 DRAWN = 6
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The demo has no options."""
+    """Options of the verb."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object, no pictures")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,30 +30,47 @@ def run(args: argparse.Namespace) -> int:
     held_out = np.load(folder / "held_out.npz", allow_pickle=False)
     pictures, labels = held_out["images"], held_out["labels"]
     images = (pictures.reshape(len(pictures), -1) / 16).astype(np.float32)
-    print(f"irc demo: {len(images)} handwritten digits (UCI) that the network has never seen\n")
+    say = (lambda text: None) if args.json else print
+    say(f"irc demo: {len(images)} handwritten digits (UCI) that the network has never seen\n")
 
     with tempfile.TemporaryDirectory(prefix="irc-demo-") as temporary:
         xml = Path(temporary) / "digits.xml"
         save_model(read_model(folder / "digits.onnx"), xml)
-        size = (xml.stat().st_size + xml.with_suffix(".bin").stat().st_size) // 1024
-        print(f"converted  digits.onnx -> digits.xml and digits.bin ({size} KiB)")
+        size = xml.stat().st_size + xml.with_suffix(".bin").stat().st_size
+        say(f"converted  digits.onnx -> digits.xml and digits.bin ({size // 1024} KiB)")
         started = time.perf_counter()
         net = compile_model(xml)
-        print(f"compiled   in {(time.perf_counter() - started) * 1e3:.0f} ms")
+        compiled = time.perf_counter() - started
+        say(f"compiled   in {compiled * 1e3:.0f} ms")
 
         probabilities = net(images)[0]
         predicted = probabilities.argmax(axis=1)
         wanted = interpret(read_model(xml).graph, [images])[0]
-    print(f"\n{drawing(pictures, predicted, labels)}\n")
+    say(f"\n{drawing(pictures, predicted, labels)}\n")
     accuracy = float((predicted == labels).mean())
     worst = float(np.abs(probabilities - wanted).max())
     agree = bool((wanted.argmax(axis=1) == predicted).all()) and worst < 1e-5
-    print(f"accuracy   {accuracy:.2%} of {len(labels)} images")
-    print(f"agreement  with the reference evaluation: largest difference {worst:.1e}", end="")
-    print(", same digits" if agree else " - NOT the same answers")
+    same = "same digits" if agree else "NOT the same answers"
+    say(f"accuracy   {accuracy:.2%} of {len(labels)} images")
+    say(f"agreement  with the reference evaluation: largest difference {worst:.1e}, {same}")
     one, batch = timings(net, images)
-    print(f"time       {one * 1e6:.1f} us for one image, {batch * 1e6:.2f} us an image in a batch")
-    print(f"\nthe fused plan\n{plan_table(net)}")
+    say(f"time       {one * 1e6:.1f} us for one image, {batch * 1e6:.2f} us an image in a batch")
+    say(f"\nthe fused plan\n{plan_table(net)}")
+    if args.json:
+        figures = {
+            "schema": SCHEMA,
+            "images": len(labels),
+            "converted_bytes": size,
+            "compile_s": compiled,
+            "accuracy": accuracy,
+            "largest_difference": worst,
+            "agree": agree,
+            "one_image_us": one * 1e6,
+            "image_in_batch_us": batch * 1e6,
+            "native_steps": len(net.plan.kernel_steps()),
+            "python_steps": len(net.plan.host_steps()),
+        }
+        print(json.dumps(figures))
     return 0 if agree else 1
 
 

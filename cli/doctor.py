@@ -9,8 +9,10 @@ import os
 import platform
 from dataclasses import dataclass
 
+from ..ir.target import Target
 from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache
 from ..runtime.machine import host_target, memory_limit, usable_cores
+from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
 
 SCHEMA = 1
 
@@ -72,6 +74,7 @@ def examine() -> dict[str, object]:
             "memory_limit_bytes": memory_limit(),
             "features": list(target.cpu_features),
         },
+        "measured": measured(target),
         "cache": {
             "folder": str(cache_folder()) if cache is not None else None,
             "entries": len(cache.entries()) if cache is not None else 0,
@@ -89,16 +92,32 @@ def examine() -> dict[str, object]:
     }
 
 
+def measured(target: Target) -> dict[str, float]:
+    """The peaks of one core by type, and how fast it reads what fits a level of the caches."""
+    peaks = {
+        f"peak_{unit}_gflops": measured_peak(unit) / 1e9
+        for unit, of in UNITS.items()
+        if of.feature is None or target.has(of.feature)
+    }
+    sizes = {"l1": target.l1 // 2, "l2": target.l2 // 2, "memory": max(4 * target.l3, 64 << 20)}
+    reads = {
+        f"read_{name}_gb_per_s": measured_bandwidth(size, 1) / 1e9
+        for name, size in sizes.items()
+        if size
+    }
+    return {key: round(value, 1) for key, value in (peaks | reads).items()}
+
+
 def as_text(state: dict[str, object]) -> str:
     """The same for a person."""
     lines: list[str] = []
-    for title in ("machine", "cache", "versions"):
+    for title in ("machine", "measured", "cache", "versions"):
         section = state[title]
         assert isinstance(section, dict)
         lines.append(title)
         for key, value in section.items():
             shown = " ".join(value) if isinstance(value, list) else value
-            lines.append(f"  {key:<19}{shown}")
+            lines.append(f"  {key:<21}{shown}")
     lines.append("knobs")
     knobs = state["knobs"]
     assert isinstance(knobs, list)

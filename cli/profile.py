@@ -1,4 +1,4 @@
-"""irc profile: where a model's time goes, step by step."""
+"""irc profile: where a model's time goes, step by step, and how far from the machine's limits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import numpy as np
 
 from ..api import CompiledModel, compile_model
 from ..compiler.export.files import replacing
+from ..compiler.export.runtime_graph import runtime_graph
+from ..runtime.peak import measured_peak
 from .arguments import (
     Array,
     add_compilation,
@@ -26,6 +28,7 @@ from .arguments import (
     require_file,
 )
 from .filling import fill_inputs
+from .speech import waiting
 
 SCHEMA = 1
 
@@ -39,24 +42,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser)
     parser.add_argument("--runs", type=count_of, default=20, help="runs to take the median of")
     parser.add_argument("--trace", metavar="FILE", help="write a Chrome trace of one run")
+    parser.add_argument("--xml", metavar="FILE", help="write what runs as a graph, for IR viewers")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     """Profile; prints a table of steps, the slowest first."""
-    net = compile_model(
-        require_file(args.model),
-        precision=args.precision,
-        num_threads=args.threads,
-        shapes=parse_shapes(args.shape) or None,
-        trust_code=args.trust_code,
-    )
+    with waiting(f"compiling {args.model}"):
+        net = compile_model(
+            require_file(args.model),
+            precision=args.precision,
+            num_threads=args.threads,
+            shapes=parse_shapes(args.shape) or None,
+            trust_code=args.trust_code,
+        )
     note_code(net, args.trust_code)
     inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
     steps = measure(net, inputs, args.runs)
     if args.trace:
         with replacing(Path(args.trace)) as (stream,):
             stream.write(json.dumps(chrome_trace(steps)).encode())
+    if args.xml:
+        times = {(s["region"], s["step"]): s["time_us"] for s in steps}
+        with replacing(Path(args.xml)) as (stream,):
+            stream.write(runtime_graph(net.plan, times).encode())
     if args.json:
         print(json.dumps({"schema": SCHEMA, "sizes_made_up": made_up, "steps": steps}))
     else:
@@ -65,9 +74,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measure(net: CompiledModel, inputs: dict[str, Array], runs: int) -> list[dict[str, Any]]:
-    """Median microseconds of each step over several runs, in execution order."""
+    """Median microseconds of each step over several runs, in execution order, its operations per
+    second and their share of what all threads together could do, as measured now."""
     ordered = [inputs[p.name] for p in net.inputs]
     net.session.profile(ordered)
+    units = {s.unit for s in net.session.profile(ordered) if s.operations}
+    peaks = {unit: measured_peak(unit) * net.session.num_threads for unit in units}
     taken = [net.session.profile(ordered) for _ in range(runs)]
     total = 0.0
     steps: list[dict[str, Any]] = []
@@ -75,13 +87,20 @@ def measure(net: CompiledModel, inputs: dict[str, Array], runs: int) -> list[dic
         first = column[0]
         microseconds = float(np.median([s.seconds for s in column])) * 1e6
         total += microseconds
+        rate = (first.operations or 0) / microseconds / 1e3
         steps.append(
             {
+                "region": first.region,
+                "step": first.step,
                 "name": first.name,
                 "kind": first.kind,
                 "native": first.native,
                 "sources": list(first.sources),
                 "time_us": microseconds,
+                "bytes": first.nbytes,
+                "gflops": rate if first.operations else None,
+                "unit": first.unit,
+                "share_of_peak": rate * 1e9 / peaks[first.unit] if first.operations else None,
             }
         )
     for step in steps:
@@ -119,11 +138,15 @@ def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> str:
     lines = [f"{'kind':<14}{'steps':>6}{'time us':>12}{'share':>8}"]
     for kind, times in sorted(kinds.items(), key=lambda kv: -sum(kv[1])):
         lines.append(f"{kind:<14}{len(times):>6}{sum(times):>12.1f}{sum(times) / total:>8.1%}")
-    lines += ["", f"{'time us':>12}{'share':>8}  {'kind':<12}  computes"]
+    lines += ["", f"{'time us':>12}{'share':>8}{'GFLOP/s':>9}{'peak':>6}{'KiB':>9}  kind"]
+    lines[-1] += "          computes"
     for step in sorted(steps, key=lambda s: -s["time_us"]):
         sources = " + ".join(step["sources"]) or step["name"]
+        counted = step["gflops"] is not None
+        rate = f"{step['gflops']:>9.1f}{step['share_of_peak']:>6.0%}" if counted else f"{'':>15}"
         lines.append(
-            f"{step['time_us']:>12.1f}{step['share']:>8.1%}  {step['kind']:<12}  {sources}"
+            f"{step['time_us']:>12.1f}{step['share']:>8.1%}{rate}{step['bytes'] / 1024:>9.0f}  "
+            f"{step['kind']:<12}  {sources}"
         )
     if made_up:
         lines.append(f"sizes made up: {', '.join(made_up)}; fix them with --shape or --input")

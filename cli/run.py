@@ -25,7 +25,7 @@ from .arguments import (
     parse_shapes,
     require_file,
 )
-from .speech import report
+from .speech import report, waiting
 
 SCHEMA = 1
 
@@ -49,13 +49,14 @@ def run(args: argparse.Namespace) -> int:
             "the output's name has the wrong ending", got=args.output, expected="*.npz or *.npy"
         )
     inputs = load_inputs(args.input)
-    net = compile_model(
-        require_file(args.model),
-        precision=args.precision,
-        num_threads=args.threads,
-        shapes=parse_shapes(args.shape) or None,
-        trust_code=args.trust_code,
-    )
+    with waiting(f"compiling {args.model}"):
+        net = compile_model(
+            require_file(args.model),
+            precision=args.precision,
+            num_threads=args.threads,
+            shapes=parse_shapes(args.shape) or None,
+            trust_code=args.trust_code,
+        )
     note_code(net, args.trust_code)
     outputs = net(inputs)
     names = [p.name or str(i) for i, p in enumerate(net.outputs)]

@@ -11,6 +11,8 @@ import argparse
 import contextlib
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -56,6 +58,33 @@ def note(text: str) -> None:
     """What helps to understand it, on stderr, with -v."""
     if _level >= 1:
         print(text, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Tell a person at a terminal what takes longer than a second, and for how long already; the
+    line goes when it is done. Nothing with -q, and nothing where stderr is no terminal."""
+    if _level < 0 or not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def tell() -> None:
+        started, shown = time.monotonic(), False
+        while not done.wait(1 if not shown else 0.2):
+            shown = True
+            print(f"\r{what} ... {time.monotonic() - started:.0f} s ", end="", file=sys.stderr)
+            sys.stderr.flush()
+        if shown:
+            print(f"\r{' ' * (len(what) + 12)}\r", end="", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
 
 
 def coloured(text: str, stream: TextIO) -> str:

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..ir.plan import HostStep, KernelStep, Plan
+from ..ir.plan import HostStep, Plan
+from ..ir.spec_costs import operations, unit_of
 from .frames import Frame, Stretch
 
 
 @dataclass(frozen=True)
 class StepTime:
     """One step of a profiled run. kind: the spec's family, or the operation's name for a step in
-    Python (`native` False). step: number in the region; -1 for its terminal."""
+    Python (`native` False). step: number in the region; -1 for its terminal. operations: what it
+    computes (ir/spec_costs.py), None where that is not counted, and the `unit` that does. nbytes:
+    of all buffers that it reads and writes."""
 
     region: int
     step: int
@@ -23,6 +26,9 @@ class StepTime:
     sources: tuple[str, ...]
     native: bool
     seconds: float
+    operations: int | None = None
+    unit: str = "f32"
+    nbytes: int = 0
 
 
 def timed_walk(frame: Frame, times: list[StepTime]) -> Callable[[], None]:
@@ -38,7 +44,7 @@ def timed_walk(frame: Frame, times: list[StepTime]) -> Callable[[], None]:
                     single.run()
                     seconds = time.perf_counter() - start
                     number = code.tables.kernels[kernel]
-                    times.append(_entry(frame, number, seconds))
+                    times.append(_entry(frame, number, seconds, kernel))
             else:
                 start = time.perf_counter()
                 frame.host(stretch)
@@ -47,12 +53,19 @@ def timed_walk(frame: Frame, times: list[StepTime]) -> Callable[[], None]:
     return walk
 
 
-def _entry(frame: Frame, number: int, seconds: float) -> StepTime:
-    step = frame.code.region.steps[number]
-    kind = step.spec.family if isinstance(step, KernelStep) else step.op.kind
-    is_native = not isinstance(step, HostStep)
-    region = frame.code.number
-    return StepTime(region, number, step.name, kind, step.sources, is_native, seconds)
+def _entry(frame: Frame, number: int, seconds: float, kernel: int = -1) -> StepTime:
+    """The entry of step `number`, the region's kernel number `kernel` if it is one."""
+    step, region = frame.code.region.steps[number], frame.code.number
+    if isinstance(step, HostStep):
+        return StepTime(region, number, step.name, step.op.kind, step.sources, False, seconds)
+    start = int(frame.code.tables.step_dims_start[kernel])
+    dims = frame.dims[start : start + len(step.dims)].tolist()
+    nbytes = int(frame.layout.sizes.nbytes[list({*step.buffers})].sum())
+    done, unit = operations(step.spec, dims), unit_of(step.spec)
+    kind = step.spec.family
+    return StepTime(
+        region, number, step.name, kind, step.sources, True, seconds, done, unit, nbytes
+    )
 
 
 @contextmanager

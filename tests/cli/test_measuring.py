@@ -15,6 +15,7 @@ from irc.compiler.rewrite import Pass, Rule
 from irc.ir.graph import Graph, Value
 from irc.ir.ops import Abs
 from irc.ir.patch import Patch
+from lxml import etree
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
@@ -46,10 +47,35 @@ def test_profile_names_the_layers_and_writes_a_trace(tmp_path: Path, capsys: Cap
     assert [s["kind"] for s in steps] == ["gemm"] * 4 + ["softmax"]
     assert steps[0]["sources"] == ["MatMul_product1", "Add_sum1", "Relu_hidden1"]
     assert sum(s["share"] for s in steps) == pytest.approx(1)
+    assert steps[0]["bytes"] > 64 * 64 * 4 and 0 < steps[0]["share_of_peak"] < 1.5
+    # Two operations per multiply-add of the 64 x 64 weights, a bias and a maximum per output.
+    done = steps[0]["gflops"] * steps[0]["time_us"] * 1e3
+    assert done == pytest.approx(2 * 64 * 64 + 2 * 64) and steps[4]["gflops"] is None
     events = json.loads(trace.read_text())["traceEvents"]
     assert len(events) == 5 and events[1]["ts"] == pytest.approx(events[0]["dur"])
     assert main(["profile", DIGITS, "--runs", "1"]) == 0
     assert "MatMul_product1 + Add_sum1 + Relu_hidden1" in capsys.readouterr().out
+
+
+def test_profile_writes_the_graph_that_runs(tmp_path: Path) -> None:
+    """OpenVINO's viewers look for these attributes; every value comes from the layer before."""
+    path = tmp_path / "run.xml"
+    assert main(["profile", DIGITS, "--runs", "1", "--xml", str(path)]) == 0
+    root = etree.parse(path).getroot()
+    layers = root.findall("layers/layer")
+    assert [x.get("type") for x in layers] == ["Input", *["gemm"] * 4, "softmax", "Output"]
+    first = layers[1].find("data")
+    assert first is not None and float(str(first.get("execTimeMcs"))) > 0
+    assert first.get("originalLayersNames") == "MatMul_product1,Add_sum1,Relu_hidden1"
+    edges = [(e.get("from-layer"), e.get("to-layer")) for e in root.findall("edges/edge")]
+    assert edges == [(str(i), str(i + 1)) for i in range(6)]
+
+
+def test_doctor_measures_the_machine(capsys: Captured) -> None:
+    assert main(["doctor", "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)["measured"]
+    assert {"peak_f32_gflops", "peak_f64_gflops", "read_l1_gb_per_s"} <= measured.keys()
+    assert all(figure > 0 for figure in measured.values())
 
 
 @pytest.mark.parametrize("against", ["reference", "onnxruntime", "openvino"])

@@ -6,13 +6,14 @@ import io
 import json
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from irc.cli.completion import bash, zsh
 from irc.cli.main import VERBS, main
-from irc.cli.speech import coloured
+from irc.cli.speech import coloured, speaking, waiting
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
@@ -33,13 +34,14 @@ AS_JSON = {
     "bench": [DIGITS, "--seconds", "0.02"],
     "compare": [DIGITS],
     "profile": [DIGITS, "--runs", "1"],
+    "demo": [],
     "inspect": [DIGITS],
     "graph": [DIGITS, "-o", "g.dot"],
     "doctor": [],
     "cache": [],
 }
 # What has no data to print.
-WITHOUT_JSON = {"demo", "completion"}
+WITHOUT_JSON = {"completion"}
 
 
 def test_every_verb_is_there() -> None:
@@ -102,6 +104,21 @@ def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert coloured("x", Terminal()) == "x"
+
+
+def test_waiting_is_told_to_a_terminal_and_wiped_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, told in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr("sys.stderr", stream)
+        with waiting("compiling m.onnx"):
+            time.sleep(1.3)
+        assert ("\rcompiling m.onnx ... 1 s " in stream.getvalue()) == told
+        assert not told or stream.getvalue().endswith(" \r")
+    monkeypatch.setattr("sys.stderr", quick := Terminal())
+    with waiting("compiling m.onnx"):
+        pass
+    with speaking(-1), waiting("compiling m.onnx"):
+        time.sleep(1.1)
+    assert quick.getvalue() == ""
 
 
 def complete(*words: str) -> list[str]:
