@@ -56,13 +56,14 @@ def irc_rival(data: Data, threads: int, precision: str) -> Peer:
 def rivals_of(data: Data, group: Group, threads: int, peers: Sequence[str]) -> dict[str, Peer]:
     found = {"irc": irc_rival(data, threads, group.precision)}
     for name in peers:
+        model = data.forms.get(name, data.model)
         if name == "numpy":
             found[name] = numpy_layer(data.inputs, data.weights, threads)
         elif name == "onnxruntime":
-            found[name] = PEERS[name](data.model, data.inputs, threads)
+            found[name] = PEERS[name](model, data.inputs, threads)
         else:
             hint = "bf16" if group.precision == "bf16" else "f32"
-            found[name] = PEERS[name](data.model, data.inputs, threads, hint)
+            found[name] = PEERS[name](model, data.inputs, threads, hint)
     return found
 
 

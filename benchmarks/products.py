@@ -9,7 +9,7 @@ may be below the floor.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import ml_dtypes
 import numpy as np
@@ -20,7 +20,9 @@ Arrays = dict[str, NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class Work:
-    """One product, or `layers` of them in a row; `batch` matrices if both operands are inputs."""
+    """One product, or `layers` of them in a row; `batch` matrices if both operands are inputs.
+
+    bits: of compressed weights, which have scales per column and `group` rows of K (0: all)."""
 
     m: int
     k: int
@@ -28,12 +30,16 @@ class Work:
     batch: int = 0
     transposed: bool = False
     layers: int = 1
+    bits: int = 0
+    group: int = 0
 
     @property
     def name(self) -> str:
         size = f"{self.m}x{self.k}x{self.n}"
         if self.batch:
             return f"{self.batch}x({size}{', B^T' if self.transposed else ''})"
+        if self.bits:
+            return f"{size} int{self.bits}{f' by {self.group}' if self.group else ''}"
         return f"{self.layers} of {size}" if self.layers > 1 else size
 
     @property
@@ -46,7 +52,8 @@ class Data:
     """A work's ONNX model, its inputs and weights by name, and the exact answer (or that of f64).
 
     `tolerance` bounds an error relative to the answer's largest value. `bytes` is what one
-    inference has to read: weights as they are stored, and inputs."""
+    inference has to read: weights as they are stored, and inputs. `forms`: the same model as a
+    peer, by name, reads it best."""
 
     model: bytes
     inputs: Arrays
@@ -54,6 +61,7 @@ class Data:
     answer: NDArray[np.float64]
     tolerance: float
     bytes: int
+    forms: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,14 @@ GROUPS: dict[str, Group] = {
     "bf16": Group("layer", "bf16", "bf16", ("openvino",), 1.5, 1.2, (*_BF16, *_LARGE)),
     "chain": Group(
         "chain", "bf16", "bf16", ("openvino",), 1.3, 1.3, (Work(128, 768, 768, layers=16),)
+    ),
+    "weight-only": Group(
+        "compressed", "f32", "f32", ("onnxruntime", "openvino"), 1.3, 1.0,
+        (
+            Work(1, 4096, 4096, bits=8), Work(1, 4096, 4096, bits=4, group=128),
+            Work(16, 4096, 4096, bits=8), Work(16, 4096, 4096, bits=4, group=128),
+        ),
+        streams=True,
     ),
     "f64": Group(
         "integers", "f64", "f64", ("numpy",), 1.1, 1.0,
@@ -161,11 +177,50 @@ def batched(work: Work, precision: str) -> Data:
     return _model({"a": a, "b": b}, {}, answer, work.k * 2.0**-24, nodes)
 
 
+def compressed(work: Work, precision: str) -> Data:
+    """MatMul of an activation with dequantised weights: DequantizeLinear's, and for onnxruntime
+    the same numbers in its own MatMulNBits where that has the group's size."""
+    from onnx import helper
+
+    rng = _generator(work)
+    a = _normal(rng, work.m, work.k)
+    group, zero = work.group or work.k, 1 << work.bits - 1
+    kind = np.dtype(ml_dtypes.uint4 if work.bits == 4 else np.uint8)
+    codes = rng.integers(0, 1 << work.bits, (work.k, work.n)).astype(np.uint8)
+    scale = rng.uniform(0.001, 0.1, (work.k // group, work.n)).astype(np.float32)
+    wide = (codes.astype(np.float32) - np.float32(zero)) * np.repeat(scale, group, 0)
+    weights: Arrays = {
+        "b": codes.astype(kind),
+        "s": scale if work.group else scale[0],
+        "z": np.full(scale.shape if work.group else work.n, zero).astype(kind),
+    }
+    spread = {"axis": 0, "block_size": group} if work.group else {"axis": 1}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["b", "s", "z"], ["w"], **spread),
+        helper.make_node("MatMul", ["a", "w"], ["y"]),
+    ]
+    answer = a.astype(np.float64) @ wide.astype(np.float64)
+    data = _model({"a": a}, weights, answer, work.k * 2.0**-24, nodes, opset=21)
+    stored = codes.size * work.bits // 8 + scale.nbytes + a.nbytes
+    forms: dict[str, bytes] = {}
+    if work.group:
+        cells = codes.T.reshape(work.n, work.k // group, group)
+        packed = cells if work.bits == 8 else cells[..., ::2] | cells[..., 1::2] << 4
+        own: Arrays = {"b": packed, "s": np.ascontiguousarray(scale.T).reshape(-1)}
+        node = helper.make_node(
+            "MatMulNBits", ["a", "b", "s"], ["y"], domain="com.microsoft", K=work.k, N=work.n,
+            bits=work.bits, block_size=group, accuracy_level=1,
+        )  # fmt: skip
+        forms["onnxruntime"] = _model({"a": a}, own, answer, 0.0, [node], opset=21).model
+    return replace(data, bytes=stored, forms=forms)
+
+
 DATA: dict[str, Callable[[Work, str], Data]] = {
     "layer": layer,
     "integers": integers,
     "chain": chain,
     "batched": batched,
+    "compressed": compressed,
 }
 
 
@@ -198,7 +253,12 @@ def _layers(names: list[tuple[str, str]]) -> list[object]:
 
 
 def _model(
-    inputs: Arrays, weights: Arrays, answer: NDArray[np.float64], tolerance: float, nodes: list
+    inputs: Arrays,
+    weights: Arrays,
+    answer: NDArray[np.float64],
+    tolerance: float,
+    nodes: list,
+    opset: int = 17,
 ) -> Data:
     from onnx import helper, numpy_helper
 
@@ -211,7 +271,7 @@ def _model(
         [helper.make_tensor_value_info("y", element, answer.shape)],
         [numpy_helper.from_array(v, k) for k, v in weights.items()],
     )
-    opset = [helper.make_opsetid("", 17)]
-    model = helper.make_model(graph, opset_imports=opset, ir_version=9)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10 if opset > 20 else 9)
     size = sum(v.nbytes for v in (*inputs.values(), *weights.values()))
     return Data(model.SerializeToString(), inputs, weights, answer, tolerance, size)
