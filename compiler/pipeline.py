@@ -12,6 +12,7 @@ from .bodies import optimise_bodies
 from .options import Options
 from .passes.cancel_concats import cancel_concats
 from .passes.cancel_transposes import cancel_transposes
+from .passes.find_fake_quantize import find_fake_quantize
 from .passes.find_quantized import find_quantized
 from .passes.fold_batch_norm import fold_batch_norm
 from .passes.fold_constants import fold_all_but_bytes, fold_constants
@@ -36,6 +37,7 @@ from .trace import Trace
 PASSES: tuple[Pass, ...] = (
     # Bytes first: once folded, a quantised weight is four times as large and nobody knows it.
     find_quantized,
+    find_fake_quantize,
     # Constants: shape arithmetic disappears, and every later pattern sees plain constants.
     fold_all_but_bytes,
     # Then what does nothing, so that patterns need not look through it.

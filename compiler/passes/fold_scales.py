@@ -14,7 +14,7 @@ import numpy as np
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.op import Array
-from ...ir.ops import Constant, Quantize
+from ...ir.ops import Clamp, Constant, Quantize
 from ...ir.patch import Patch, Refusal, sole_use
 from ..rewrite import Pass, Rule
 from .matching import broadcasts_to, dtype_of, shape_of
@@ -55,6 +55,10 @@ def _divided(graph: Graph, patch: Patch, value: Value, divisor: Array, depth: in
         made = [_divided(graph, patch, v, divisor, depth - 1) for v in given]
         found = [v for v in made if v is not None]
         return patch.add(op, *found) if len(found) == len(made) else None
+    if isinstance(op, Clamp) and divisor.size == 1:
+        inner = _divided(graph, patch, given[0], divisor, depth - 1)
+        limits = (float(np.float32(v / divisor.item())) for v in (op.min, op.max))
+        return None if inner is None else patch.add(Clamp(*limits), inner)
     if op.kind == "Multiply":
         return _scaled(graph, patch, given, divisor)
     return None

@@ -9,6 +9,7 @@ import irc.ir.ops as o
 import numpy as np
 import pytest
 from irc.compiler.lowering.table import LOWERERS, Lowerer, lowerer_of
+from irc.compiler.passes.find_fake_quantize import find_fake_quantize
 from irc.compiler.passes.find_quantized import find_quantized
 from irc.compiler.passes.fold_constants import fold_all_but_bytes, fold_constants
 from irc.compiler.passes.fold_scales import fold_scales
@@ -382,3 +383,34 @@ def test_weights_wait_for_their_product() -> None:
     graph = net.done(net.op(o.Add(), product, other))
     check(graph, fold_all_but_bytes, ["Dequantize", "MatMul", "Add"])
     check(graph, fold_constants, ["MatMul", "Add"])
+
+
+def faked(net: Net, x: Value, low: Any, high: Any, levels: int = 256) -> Value:
+    limits = [net.array(v) for v in (low, high, low, high)]
+    return net.op(o.FakeQuantize(levels), x, *limits)
+
+
+@pytest.mark.parametrize("levels", [256, 255])
+@pytest.mark.parametrize("each", [False, True])
+def test_fake_quantised_products_are_of_bytes(levels: int, each: bool) -> None:
+    net = Net()
+    zero = 100 if levels == 256 else 127
+    step = 0.02
+    limits = -zero * step, (levels - 1 - zero) * step
+    x = faked(net, net.op(o.Relu(), net.input("f32", 2, 4, 6, 5)), *limits, levels)
+    reach = net.rng.uniform(1, 2, (3, 1, 1, 1)) if each else np.array(1.5)
+    weight = net.array(net.rng.standard_normal((3, 4, 3, 3)))
+    filters = faked(net, weight, -reach, reach * (127 / 128 if levels == 256 else 1), levels)
+    graph = net.done(net.op(o.Convolution(), x, filters))
+    passes = [find_fake_quantize, fold_all_but_bytes, multiply_bytes]
+    limited = ["Clamp"] if levels == 255 else []
+    found = ["Relu", *limited, "Quantize", "ConvInteger", "Convert", "Multiply"]
+    check(graph, passes, found, 1e-4)
+
+
+def test_fake_quantise_without_a_step_at_zero_stays() -> None:
+    net = Net()
+    x = faked(net, net.input("f32", 2, 6), -1.001, 1)
+    weight = net.op(o.Dequantize(), net.bytes("i8", 6, 4), net.scales(4))
+    graph = net.done(net.op(o.MatMul(), x, weight))
+    refused(graph, find_fake_quantize, "0 is no step of a range")
