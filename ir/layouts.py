@@ -28,6 +28,8 @@ class PackedConv:
     where `runs` (the last kernel axis and the channels are one run of values), else with each tap.
     """
 
+    sums: ClassVar[bool] = False
+
     nr: int
     grouped: bool = False
     depthwise: bool = False
@@ -51,6 +53,7 @@ class PackedGates:
     per direction and gate, each the transpose of the gate's rows."""
 
     kr: ClassVar[int] = 1
+    sums: ClassVar[bool] = False
 
     nr: int
     gates: int

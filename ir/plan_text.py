@@ -71,9 +71,10 @@ def _buffer(plan: Plan, buffer: Buffer) -> str:
 
 
 def _layout(layout: Layout) -> str:
-    """Cells are named where they are not single values."""
-    if isinstance(layout, PackedB) and layout.kr == 1:
-        return f"PackedB(nr={layout.nr})"
+    """Cells are named where they are not single values, sums of columns where there are any."""
+    if isinstance(layout, PackedB):
+        cells = f", kr={layout.kr}" if layout.kr > 1 else ""
+        return f"PackedB(nr={layout.nr}{cells}{', sums' if layout.sums else ''})"
     return str(layout)
 
 

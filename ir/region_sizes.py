@@ -289,7 +289,7 @@ def _is_pointwise(spec: Spec, reader: int) -> bool:
     Then it reads that element before it writes it, and no other worker reads it.
     """
     if isinstance(spec, GemmSpec):
-        return 2 <= reader < 2 + len(spec.extras)
+        return 0 <= reader - 2 - len(spec.zeros) < len(spec.extras)
     return isinstance(spec, ElementwiseSpec | SoftmaxSpec | NormSpec)
 
 
@@ -307,7 +307,7 @@ def _terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:
             layout, rows, columns = packed
             if not isinstance(rows, int) or not isinstance(columns, int):
                 raise VerificationError("a packed operand's sizes are not fixed")
-            block = packed_size(rows, columns, layout.nr, layout.kr)
+            block = packed_size(rows, columns, layout.nr, layout.kr, layout.sums)
             size, stride = [*size[:-2], block], [*stride[:-2], 1]
         found.append((size, stride, operand.offset))
     return found
@@ -318,7 +318,7 @@ def _packed_elements(c: Constant) -> int:
         count = math.prod(c.shape)
     else:
         matrices, k, n = panels(c.shape, c.layout, c.transposed)
-        count = matrices * packed_size(k, n, c.layout.nr, c.layout.kr)
+        count = matrices * packed_size(k, n, c.layout.nr, c.layout.kr, c.layout.sums)
     if count >= MAX_BYTES:
         raise MemoryLimitError("a constant is larger than any machine's memory", got=c.shape)
     return count

@@ -114,12 +114,16 @@ class PackedB:
     shape, type, precision and Target, never on M or the threads, so a weight is packed once.
 
     kr: rows that are interleaved: element (k, n) of a panel lies at (k // kr * nr + n) * kr + k %
-    kr, and K is padded with zeros to a multiple of kr. Units that multiply pairs want 2. Elements
-    of 4 bits lie two to a byte, the first in the lower half.
+    kr, and K is padded with zeros to a multiple of kr. Units that multiply pairs want 2, those that
+    multiply four bytes want 4. Elements of 4 bits lie two to a byte, the first in the lower half.
+
+    sums: behind its rows a panel holds the sums of its columns as they are stored, nr numbers i32.
+    Bytes that are multiplied as such have them. In cells of 4 these are i8: u8 is stored less 128.
     """
 
     nr: int
     kr: int = 1
+    sums: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,12 @@ class GemmSpec(Spec):
     Operands walk (batch..., m, k), (batch..., k, n), and (batch..., m, n) for extras and out. Any
     stride is allowed. The right operand's last two strides are ignored where `packed` is set.
     The sum is accumulated in `acc`; input 0 of `epilogue` is the accumulator, input 1 + i is
-    extra i. Order over K: docs/numerics.md. Buffers: a, b, extras..., out; a compressed right
-    operand's scales and zeros stand before out.
+    extra i. Order over K: docs/numerics.md. Buffers: a, b, zeros..., extras..., out; a compressed
+    right operand's scales and zeros stand before out.
+
+    Bytes: a and b are u8 or i8, each for itself, and acc is i32: sums are exact modulo 2^32. Then
+    zero points are subtracted from the factors: a_zero, of a's type, walks (batch..., m); b_zero,
+    of b's type, walks (batch..., n).
 
     factors: bf16 rounds every element of a and b to bf16 before it is multiplied (nearest even,
     denormals become zeros; acc is f32); a packed right operand is stored in it. None: as they are.
@@ -170,6 +178,8 @@ class GemmSpec(Spec):
     extras: tuple[Operand, ...] = ()
     factors: DType | None = None
     compressed: Compressed | None = None
+    a_zero: Operand | None = None
+    b_zero: Operand | None = None
 
     def __post_init__(self) -> None:
         fixed = self.packed is not None and isinstance(self.k, int) and isinstance(self.n, int)
@@ -177,7 +187,24 @@ class GemmSpec(Spec):
             raise VerificationError("compressed weights are no packed constant")
 
     def operands(self) -> tuple[Operand, ...]:
-        return (self.a, self.b, *self.extras, *self.scaling(), self.out)
+        return (self.a, self.b, *self.zeros, *self.extras, *self.scaling(), self.out)
+
+    @property
+    def zeros(self) -> tuple[Operand, ...]:
+        """The zero points of bytes that there are."""
+        return tuple(z for z in (self.a_zero, self.b_zero) if z is not None)
+
+    def walks(self) -> list[tuple[Size, ...]]:
+        """The iteration space of each operand, in their order."""
+        rows, columns, out = (
+            (*self.batch, self.m),
+            (*self.batch, self.n),
+            (*self.batch, self.m, self.n),
+        )
+        zeros = [rows] * (self.a_zero is not None) + [columns] * (self.b_zero is not None)
+        scaling = [(*self.batch, self.groups(), self.n) for _ in self.scaling()]
+        sides = [(*rows, self.k), (*self.batch, self.k, self.n)]
+        return [*sides, *zeros, *[out] * len(self.extras), *scaling, out]
 
     def scaling(self) -> tuple[Operand, ...]:
         """The scales, and zeros, of a compressed right operand."""
@@ -197,7 +224,11 @@ class GemmSpec(Spec):
             return {}
         found: dict[int, tuple[PackedB, Size, Size]] = {1: (self.packed, self.k, self.n)}
         for i, _ in enumerate(self.scaling()):
-            found[2 + len(self.extras) + i] = PackedB(self.packed.nr), self.groups(), self.n
+            found[2 + len(self.zeros) + len(self.extras) + i] = (
+                PackedB(self.packed.nr),
+                self.groups(),
+                self.n,
+            )
         return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from .dtype import DType
-from .specs import PackedB
+from .specs import GemmSpec, PackedB
 from .target import Isa, Target
 
 # Vector registers across a panel. A register tile of r rows and v vectors does r*v multiply-adds
@@ -27,15 +27,36 @@ def panel_width(target: Target, bits: int) -> int:
     return _PANEL_VECTORS[target.isa] * target.lanes(bits)
 
 
-# Features of instruction sets that multiply pairs of bf16 and add both products to one f32.
-_BF16_PAIRS: Final[dict[Isa, str]] = {"avx512": "avx512bf16"}
+# Units that multiply cells of several values and add their products to one sum: values per cell
+# and the feature that has it, best first. Of bytes (i8 stands for u8 too), four make a cell for
+# VNNI; without it pairs are multiplied as 16-bit integers, whose products' sum never saturates.
+_CELLS: Final[dict[tuple[DType, Isa], tuple[tuple[int, str], ...]]] = {
+    (DType.bf16, "avx512"): ((2, "avx512bf16"),),
+    (DType.i8, "avx512"): ((4, "avx512vnni"), (2, "avx512bw")),
+    (DType.i8, "avx2"): ((4, "avxvnni"), (2, "avx2")),
+    (DType.i8, "plain"): ((2, "sse2"),),
+}
+BYTES: Final = (DType.u8, DType.i8)
+
+
+def multiplied(dtype: DType, factors: DType | None) -> DType | None:
+    """The type of the factors in cells, for operands of `dtype` that are rounded to `factors`:
+    bf16, i8 for both types of bytes, None where factors have the accumulator's type."""
+    return DType.i8 if dtype in BYTES else factors
+
+
+def cell_type(spec: GemmSpec) -> DType | None:
+    """The type of a product's factors in cells; compressed weights become floats first."""
+    return spec.factors if spec.compressed else multiplied(spec.b.dtype, spec.factors)
 
 
 def cell_depth(target: Target, factors: DType | None) -> int:
-    """How many values of K one cell of a packed operand holds (PackedB.kr): 2 where a unit
-    multiplies pairs of that type, else 1."""
-    feature = _BF16_PAIRS.get(target.isa) if factors is DType.bf16 else None
-    return 2 if feature is not None and target.has(feature) else 1
+    """How many values of K one cell of a packed operand holds (PackedB.kr), for factors of that
+    type (`multiplied`): 2 or 4 where a unit multiplies so many at once, else 1."""
+    if factors is None:
+        return 1
+    found = _CELLS.get((factors, target.isa), ())
+    return next((depth for depth, feature in found if target.has(feature)), 1)
 
 
 # Types of compressed weights.
@@ -67,7 +88,9 @@ def packed_layout(
     """
     if n <= 1 or k < 0:
         return None
-    return PackedB(panel_width(target, accumulator(dtype).bits), cell_depth(target, factors))
+    kind = multiplied(dtype, factors)
+    nr = panel_width(target, accumulator(dtype).bits)
+    return PackedB(nr, cell_depth(target, kind), sums=kind is DType.i8)
 
 
 def compressible(k: int, n: int, dtype: DType, group: int) -> bool:
@@ -85,6 +108,7 @@ def compressed_layout(k: int, n: int, dtype: DType, group: int, target: Target) 
     return PackedB(panel_width(target, DType.f32.bits), 32 // dtype.bits)
 
 
-def packed_size(k: int, n: int, nr: int, kr: int = 1) -> int:
-    """Elements of one packed K x N matrix. Batch strides of a packed operand count in these."""
-    return -(-n // nr) * nr * (-(-k // kr) * kr)
+def packed_size(k: int, n: int, nr: int, kr: int = 1, sums: bool = False) -> int:
+    """Elements of one packed K x N matrix. Batch strides of a packed operand count in these.
+    Sums of columns (of bytes) are four elements each."""
+    return -(-n // nr) * nr * (-(-k // kr) * kr + (4 if sums else 0))

@@ -42,6 +42,7 @@ from .specs import (
 )
 from .specs_conv import ConvSpec
 from .specs_recurrent import RecurrentSpec
+from .tiles import BYTES
 from .types import TensorType
 from .verify_state import define_variables, initialised_after
 
@@ -49,12 +50,6 @@ _KINDS: Final = (INPUT, OUTPUT, CONSTANT, ARENA)
 MAX_STEPS: Final = 1_000_000
 
 Walk = tuple[Size, ...]
-
-
-def _gemm(s: GemmSpec) -> list[Walk]:
-    out = (*s.batch, s.m, s.n)
-    scaling = [(*s.batch, s.groups(), s.n) for _ in s.scaling()]
-    return [(*s.batch, s.m, s.k), (*s.batch, s.k, s.n), *[out] * len(s.extras), *scaling, out]
 
 
 def _reduce(s: ReduceSpec) -> list[Walk]:
@@ -72,7 +67,6 @@ def _pointwise(s: ElementwiseSpec | SoftmaxSpec | NormSpec) -> list[Walk]:
 # The iteration space of each operand, in the order of Spec.operands(). A family that is not here
 # may say so itself, by a method `walks()`; one that does neither is refused.
 _WALKS: Final[dict[type[Spec], Callable[[Any], list[Walk]]]] = {
-    GemmSpec: _gemm,
     ElementwiseSpec: _pointwise,
     ReduceSpec: _reduce,
     SoftmaxSpec: _pointwise,
@@ -200,6 +194,8 @@ def _verify_constant(c: Constant) -> None:
         if c.dtype.bits < 8 and c.layout.kr % 2:
             raise _broken("halves of bytes are packed singly", "constants", c.layout.kr)
         panels(c.shape, c.layout, c.transposed)
+        if c.layout.sums and c.dtype not in BYTES:
+            raise _broken("a packed constant has sums of what is no byte", "constants", c.dtype)
 
 
 def verify_region(region: Region, constants: Sequence[Constant], where: str = "region") -> None:
@@ -329,7 +325,9 @@ def _verify_kernel(
         elif isinstance(spec, ConvSpec | RecurrentSpec) and n == 1:
             wanted = spec.packed
         # Filters of one place are panels of a plain matrix.
-        point = isinstance(wanted, PackedB) and layout == PackedConv(wanted.nr, kr=wanted.kr)
+        point = False
+        if isinstance(wanted, PackedB) and not wanted.sums:
+            point = layout == PackedConv(wanted.nr, kr=wanted.kr)
         if layout != wanted and not point:
             raise _broken("a constant's layout is not what its reader wants", where, layout)
         if layout is not None:

@@ -36,7 +36,7 @@ from .specs_conv import ConvSpec, PoolSpec, Window
 from .specs_iota import IotaSpec
 from .specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
 from .target import Target
-from .tiles import cell_depth, compressed_layout, panel_width
+from .tiles import BYTES, cell_depth, cell_type, compressed_layout, panel_width
 from .types import MAX_RANK
 from .verify_plan import walks
 
@@ -71,9 +71,13 @@ def _gemm(s: GemmSpec, target: Target, where: str) -> None:
         return
     if s.packed is not None and s.packed.nr != (nr := panel_width(target, s.acc.bits)):
         raise _broken("packed panels have another width", where, s.packed.nr, nr)
-    if s.packed is not None and s.packed.kr != (kr := cell_depth(target, s.factors)):
+    kind = cell_type(s)
+    if s.packed is not None and s.packed.kr != (kr := cell_depth(target, kind)):
         raise _broken("packed panels have cells of another depth", where, s.packed.kr, kr)
+    if s.packed is not None and s.packed.sums != (kind is DType.i8):
+        raise _broken("packed panels have sums, or lack them", where, s.packed, s.b.dtype)
     _factors([s.a, s.b], s.acc, where)
+    _bytes(s, where)
     if s.factors is not None:
         _rounded(s.factors, s.acc, where)
         _one_of(s.a, (DType.bf16, DType.f32), where)
@@ -85,6 +89,8 @@ def _gemm(s: GemmSpec, target: Target, where: str) -> None:
 
 def _compressed(s: GemmSpec, c: Compressed, target: Target, where: str) -> None:
     """Integers of at most 8 bits in the panels that kernels expand; sums of f32."""
+    if s.zeros:
+        raise _broken("zero points of bytes beside compressed weights", where, len(s.zeros), 0)
     assert isinstance(s.k, int) and isinstance(s.n, int)
     layout = compressed_layout(s.k, s.n, s.b.dtype, c.group, target)
     if layout is None or s.packed != layout:
@@ -127,6 +133,19 @@ def _one_of(operand: Operand, allowed: Sequence[DType], where: str) -> None:
     if operand.dtype not in allowed:
         expected = " or ".join(map(str, allowed))
         raise _broken("a product's types do not fit", where, operand.dtype, expected)
+
+
+def _bytes(s: GemmSpec, where: str) -> None:
+    """Bytes are multiplied by bytes, summed in i32, and only they have zero points."""
+    either = s.a.dtype in BYTES or s.b.dtype in BYTES
+    if either or s.zeros:
+        both = s.a.dtype in BYTES and s.b.dtype in BYTES
+        if not both or s.acc is not DType.i32 or s.factors is not None:
+            got = f"{s.a.dtype} by {s.b.dtype} in {s.acc}"
+            raise _broken("a product's types do not fit", where, got, "u8 or i8, in i32")
+    for zero, of in ((s.a_zero, s.a), (s.b_zero, s.b)):
+        if zero is not None and zero.dtype is not of.dtype:
+            raise _broken("a zero point is not of its operand's type", where, zero.dtype, of.dtype)
 
 
 def _conv(s: ConvSpec, target: Target, where: str) -> None:

@@ -141,7 +141,7 @@ def right_operand(
         view = None if layout is None else low.constant(value, layout, transpose, factors)
         if layout is not None and view is not None:
             batch = view.shape[:-2]
-            step: Dim = packed_size(k, n, layout.nr, layout.kr)
+            step: Dim = packed_size(k, n, layout.nr, layout.kr, layout.sums)
             strides: list[Dim] = [0, 0]
             for size in reversed(batch):
                 strides.insert(0, 0 if size == 1 else step)

@@ -6,20 +6,13 @@ with the run-time sizes: functions take it instead of a dozen arguments.
 
 from __future__ import annotations
 
-from typing import Final
-
 from ...ir.dtype import DType
 from ...ir.specs import GemmSpec, Size
 from ...ir.specs_conv import ConvSpec
 from ...ir.target import Target
 from ..codegen.emit import Function, Module
-from ..codegen.values import BF16, ELEMENT, I64, PTR, Value, bits_of, integer, is_float, vec
-
-# Units that multiply cells of several values and add the products to one lane: intrinsic and the
-# type of its factors, by (type of the factors, accumulators per register).
-_UNITS: Final[dict[tuple[DType, int], tuple[str, str]]] = {
-    (DType.bf16, 16): ("llvm.x86.avx512bf16.dpbf16ps.512", vec(BF16, 32)),
-}
+from ..codegen.values import ELEMENT, I16, I64, PTR, Value, bits_of, integer, is_float, vec
+from .units import UNITS, Unit, widened
 
 
 class Frame:
@@ -33,40 +26,54 @@ class Frame:
         self.vector = vec(self.acc, lanes)
         self.bytes = bits_of(self.acc) // 8
         self.walked = (*spec.extras, spec.out)
-        self.unit: tuple[str, str] | None = None
+        self.zeros = spec.zeros if isinstance(spec, GemmSpec) else ()
+        self.unit: Unit | None = None
         self._dims = spec.dim_args
 
     def choose_unit(self, factors: DType | None, kr: int) -> None:
         """Multiply cells of `kr` values of the type `factors`."""
         assert factors is not None or kr == 1
-        self.unit = _UNITS[factors, self.lanes] if factors and kr > 1 else None
+        self.unit = UNITS[factors, kr, self.lanes] if factors and kr > 1 else None
 
     @property
     def frame_bytes(self) -> int:
-        return 8 * (len(self.walked) + self._dims)
+        return 8 * (self.bases + self._dims)
+
+    @property
+    def bases(self) -> int:
+        """How many addresses stand in front of the sizes."""
+        return len(self.walked) + len(self.zeros)
 
     def set_base(self, f: Function, frame: Value, index: int, pointer: Value) -> None:
         f.store(pointer, f.offset(frame, 8 * index))
 
     def base(self, f: Function, frame: Value, index: int) -> Value:
-        """The address that set_base stored for extra `index` (out comes last)."""
+        """The address that set_base stored for extra `index` (then come out, and zero points)."""
         return f.load(PTR, f.offset(frame, 8 * index))
 
+    def zero_base(self, f: Function, frame: Value, left: bool) -> Value:
+        """The address of the left or right operand's zero points there."""
+        return self.base(f, frame, len(self.walked) + (0 if left else len(self.zeros) - 1))
+
     def set_dim(self, f: Function, frame: Value, index: int, value: Value) -> None:
-        f.store(value, f.offset(frame, 8 * (len(self.walked) + index)))
+        f.store(value, f.offset(frame, 8 * (self.bases + index)))
 
     def size(self, f: Function, frame: Value, size: Size) -> Value:
         if isinstance(size, int):
             return integer(size)
-        return f.load(I64, f.offset(frame, 8 * (len(self.walked) + size.index)))
+        return f.load(I64, f.offset(frame, 8 * (self.bases + size.index)))
 
     def widen(self, f: Function, value: Value, dtype: DType) -> Value:
         """What a tile loads, as it multiplies it: of the accumulator's type, or cells."""
+        if self.unit and value.element == I16:
+            return widened(f, value, dtype)
         return value if self.unit else f.cast(value, self.acc, signed_=dtype.is_signed)
 
     def multiply_add(self, f: Function, a: Value, b: Value, c: Value) -> Value:
         """a * b + c; integers wrap. Of cells: the sum of their products, + c."""
         if self.unit:
-            name, factors = self.unit
-            return f.call(name, self.vector, c, f.bitcast(a, factors), f.bitcast(b, factors))
+            pair = [f.bitcast(x, self.unit.factors) for x in (a, b)]
+            if self.unit.adds:
+                return f.call(self.unit.intrinsic, self.vector, c, *pair)
+            return f.add(f.call(self.unit.intrinsic, self.vector, *pair), c)
         return f.fma(a, b, c) if is_float(self.acc) else f.add(f.mul(a, b), c)

@@ -25,8 +25,11 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 @cache
 def target_of(isa: str) -> Target:
-    """A Target of this machine forced to one instruction set (small, fixed cache sizes)."""
-    return dataclasses.replace(generic(isa), cpu_features=isa_features(isa))  # type: ignore[arg-type]
+    """A Target of this machine forced to one instruction set (small, fixed caches); after " - "
+    may stand a feature that it shall not have."""
+    name, _, lacking = isa.partition(" - ")
+    features = tuple(f for f in isa_features(name) if f != lacking)  # type: ignore[arg-type]
+    return dataclasses.replace(generic(name), cpu_features=features)  # type: ignore[arg-type]
 
 
 def guarded(nbytes: int, at: str = "end") -> np.ndarray:

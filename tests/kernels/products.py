@@ -11,7 +11,8 @@ from irc.ir.dtype import DType
 from irc.ir.plan import Constant
 from irc.ir.scalar import Builder, evaluate_program
 from irc.ir.specs import DimArg, GemmSpec, Operand, PackedB, Program, Size
-from irc.ir.tiles import accumulator, packed_layout, packed_size
+from irc.ir.target import Target
+from irc.ir.tiles import BYTES, accumulator, packed_layout, packed_size
 from irc.runtime.kernels.gemm import pack
 
 F32 = DType.f32
@@ -35,6 +36,9 @@ class Case:
     a_once: bool = False
     b_once: bool = False
     factors: DType | None = None
+    b_dtype: DType | None = None  # None: as a
+    a_zero: str = ""  # of bytes: "one", or "each" row
+    b_zero: str = ""  # of bytes: "one", or "each" column
     seed: int = field(default=0, compare=False)
 
 
@@ -91,6 +95,10 @@ class Dims:
 
 
 def integers(rng: np.random.Generator, shape: Sequence[int], dtype: DType) -> np.ndarray:
+    if dtype in BYTES:
+        return rng.integers(
+            int(dtype.min), int(dtype.max), tuple(shape), dtype.numpy, endpoint=True
+        )
     low = -3 if dtype.is_signed else 0
     return rng.integers(low, 4, tuple(shape)).astype(dtype.numpy)
 
@@ -103,7 +111,7 @@ def operand(array: np.ndarray, layout: str, batch: int, dims: Dims, dtype: DType
     return memory, Operand(dtype, (*sized, *rest))
 
 
-def make(case: Case, isa: str):
+def make(case: Case, isa: str, target: Target | None = None):
     """(spec, input buffers, run-time sizes, shape of the output's buffer, expected output)."""
     rng = np.random.default_rng(case.seed)
     acc, rank = accumulator(case.dtype), len(case.batch)
@@ -111,20 +119,33 @@ def make(case: Case, isa: str):
     a_batch = tuple(1 for _ in case.batch) if case.a_once else case.batch
     b_batch = tuple(1 for _ in case.batch) if case.b_once else case.batch
     a = integers(rng, (*a_batch, case.m, case.k), case.dtype)
-    b = integers(rng, (*b_batch, case.k, case.n), case.dtype)
+    b_dtype = case.b_dtype or case.dtype
+    b = integers(rng, (*b_batch, case.k, case.n), b_dtype)
     m, n, k = dims.size("m", case.m), dims.size("n", case.n), dims.size("k", case.k)
     a_memory, a_operand = operand(a, case.a, rank, dims, case.dtype, "a")
     packed: PackedB | None = None
     if case.b == "packed" and isinstance(n, int) and isinstance(k, int):
-        packed = packed_layout(case.k, case.n, case.dtype, target_of(isa), case.factors)
+        packed = packed_layout(case.k, case.n, b_dtype, target or target_of(isa), case.factors)
     if packed:
         b_memory = pack_right(b, case, packed)
-        block = packed_size(case.k, case.n, packed.nr, packed.kr)
+        block = packed_size(case.k, case.n, packed.nr, packed.kr, packed.sums)
         lead = [0 if b.shape[i] == 1 else s * block for i, s in enumerate(strides_of(b_batch))]
-        b_operand = Operand(case.factors or case.dtype, (*lead, 0, 0))
+        b_operand = Operand(case.factors or b_dtype, (*lead, 0, 0))
     else:
         layout = "rows" if case.b == "packed" else case.b
-        b_memory, b_operand = operand(b, layout, rank, dims, case.dtype, "b")
+        b_memory, b_operand = operand(b, layout, rank, dims, b_dtype, "b")
+    zeros, zero_memory = [], []
+    for side, rows, dtype, axis in (
+        (case.a_zero, case.m, case.dtype, -1),
+        (case.b_zero, case.n, b_dtype, -2),
+    ):
+        zeros.append(None)
+        if side:
+            zero = integers(rng, (rows if side == "each" else 1,), dtype)
+            zero_memory.append(zero)
+            zeros[-1] = Operand(dtype, (*[0] * rank, int(side == "each")))
+            wide = np.expand_dims(zero.astype(np.int32), axis)
+            a, b = (a - wide, b) if axis == -1 else (a, b - wide)
     out_shape = (*case.batch, case.m, case.n)
     out_memory, out_operand = operand(np.zeros(out_shape), case.out, rank, dims, case.dtype, "c")
     program, kinds = epilogue_of(case.epilogue, case.dtype, acc)
@@ -145,15 +166,24 @@ def make(case: Case, isa: str):
     spec = GemmSpec(
         batch, m, n, k, a_operand, b_operand,
         Operand(case.dtype, out_operand.strides), acc, packed, program, tuple(extra_operands),
-        case.factors,
+        case.factors, a_zero=zeros[0], b_zero=zeros[1],
     )  # fmt: skip
     total = exact_product(a, b, acc)
     expected = evaluate_program(program, [np.broadcast_to(total, out_shape), *extras])[0]
-    return spec, [a_memory, b_memory, *extra_memory], dims.values, out_memory, expected
+    return (
+        spec,
+        [a_memory, b_memory, *zero_memory, *extra_memory],
+        dims.values,
+        out_memory,
+        expected,
+    )
 
 
 def pack_right(b: np.ndarray, case: Case, packed: PackedB) -> np.ndarray:
-    stored, rounds = case.factors or case.dtype, case.factors not in (None, case.dtype)
+    stored, rounds = (
+        case.factors or case.b_dtype or case.dtype,
+        case.factors not in (None, case.dtype),
+    )
     return pack(b, Constant(0, stored, b.shape, packed, rounds=rounds))
 
 

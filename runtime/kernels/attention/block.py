@@ -15,7 +15,7 @@ from ....ir.specs_attention import AttentionSpec
 from ...codegen.emit import Variable
 from ...codegen.math_exp import exp_falling
 from ...codegen.values import ELEMENT, F32, I32, I64, PTR, Value, constants, vec
-from ..gemm.packing import cells_of_rows
+from ..gemm.cells import Side, cells_of_rows
 from .products import BLOCK, Products
 
 _MINUS = -float("inf")
@@ -216,8 +216,8 @@ class Block:
             return made
 
         def cells(cell: Value, rows: Sequence[list[Value]]) -> None:
-            g = p.scores
-            made = [cells_of_rows(g, f, list(c), DType.f32) for c in zip(*rows, strict=True)]
+            g, side = p.scores, Side(DType.f32, p.scores.acc, 0)
+            made = [cells_of_rows(g, f, side, c) for c in zip(*rows, strict=True)]
             for x, at in zip(made, self.row(self.exponentials, cell), strict=True):
                 f.store(x, at, 4 * p.lanes)
 

@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager
 from ....ir.specs_attention import AttentionSpec
 from ...codegen.emit import Function
 from ...codegen.values import ELEMENT, F32, I64, PTR, Value, integer, vec
+from ..gemm.cells import Side, cells_along
 from ..gemm.epilogue import gather
-from ..gemm.packing import cells_along, transposed
+from ..gemm.packing import transposed
 from ..walk import Part, load_part, part_of, store_part
 from .products import Products
 
@@ -35,7 +36,7 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
                 else:
                     at = f.at(place, f.add(k, u), element)
                     xs.append(load_part(f, vec(element, lanes), at, part))
-            rows.append(cells_along(g, f, xs, q.dtype))
+            rows.append(cells_along(g, f, Side(q.dtype, g.acc, 0), xs))
         cell = f.udiv(k, p.kr)
         for i, x in enumerate(transposed(f, rows)):
             at = f.add(f.mul(f.add(cell, i), p.nr), c)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from ....ir.dtype import DType
 from ....ir.specs import Size
+from ....ir.tiles import BYTES
 from ...codegen.emit import Function
 from ...codegen.values import ELEMENT, I64, Value, integer, is_float, vec
 from ..walk import Part, load_part, part_of
 from .epilogue import finish_function, gather
 from .micro import Context
 from .rounding import flushing
+from .zeros import zero_point
 
 # Accumulators per row, and rows that share the loads of the vector: 16 chains fill any core.
 _SUMS = 4
@@ -43,21 +45,35 @@ def dot_function(g: Context, rows: int) -> Function:
         for i in range(rows)
     ]
     sums = [[f.var(g.vector, 0) for _ in range(_SUMS)] for _ in range(rows)]
+    # Bytes are multiplied one by one, without their zero points.
+    a_zeros = [
+        zero_point(g, f, p["frame"], True, f.add(p["m"], f.smin(i, last))) for i in range(rows)
+    ]
+    b_zero = zero_point(g, f, p["frame"], False, integer(0))
 
-    def load(place: Value, k: Value, step: Value, dtype: DType, part: Part | None) -> Value:
+    def load(
+        place: Value, k: Value, step: Value, dtype: DType, part: Part | None, zero: Value | None
+    ) -> Value:
         element = ELEMENT[dtype.value]
         at = f.at(place, f.mul(k, step), element)
         if step.known == 1:
             x = load_part(f, vec(element, lanes), at, part)
         else:
             x = gather(f, element, lanes, at, step, part)
-        return g.factor(f, x, dtype)
+        x = g.factor(f, x, dtype)
+        if zero is None:
+            return x
+        x = f.sub(x, f.splat(zero, lanes))
+        return x if part is None else f.select(part.mask, x, 0)
 
     def turn(k: Value, u: int, part: Part | None) -> None:
-        b = load(p["b"], k, b_step, spec.b.dtype, part)
-        for place, row_sums in zip(places, sums, strict=True):
-            a = load(place, k, a_step, spec.a.dtype, part)
-            row_sums[u].set(g.multiply_add(f, a, b, row_sums[u].get()))
+        b = load(p["b"], k, b_step, spec.b.dtype, part, b_zero)
+        for place, row_sums, zero in zip(places, sums, a_zeros, strict=True):
+            a = load(place, k, a_step, spec.a.dtype, part, zero)
+            if spec.a.dtype in BYTES:
+                row_sums[u].set(f.add(f.mul(a, b), row_sums[u].get()))
+            else:
+                row_sums[u].set(g.multiply_add(f, a, b, row_sums[u].get()))
 
     buffer = f.stack(rows * g.bytes)
     with flushing(f, spec.factors is not None):

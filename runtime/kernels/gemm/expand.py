@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from ....ir.dtype import DType
 from ...codegen.emit import Function, Variable
 from ...codegen.values import ELEMENT, I32, I64, Value, integer, vec
+from .cells import Side, cells_of_rows
 from .codes import Expander, Scaling
-from .packing import cells_of_rows, pack_b_function
+from .packing import pack_b_function
 
 if TYPE_CHECKING:
     from .micro import Context, Shape
@@ -66,9 +67,9 @@ def expand_function(g: Context) -> Function:
 
 def _store(g: Context, f: Function, values: Sequence[Value], to: Value) -> None:
     """One row of factors after the other; cells of `kr` rows where a unit multiplies pairs."""
-    kr = g.tiling.kr
+    kr, side = g.tiling.kr, Side(DType.f32, g.acc, 0)
     for i in range(0, len(values), kr):
-        cell = cells_of_rows(g, f, values[i : i + kr], DType.f32)
+        cell = cells_of_rows(g, f, side, values[i : i + kr])
         f.store(cell, f.at(to, i // kr * g.tiling.nr, g.acc), g.align)
 
 

@@ -17,8 +17,8 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a product."""
     module = Module(target)
     out = INPLACE if spec.extras else WRITE
-    others = [*[READ_SHARED] * len(spec.extras), *[READ] * len(spec.scaling())]
-    buffers = [READ, READ, *others, out]
+    zeros, scaling = ([READ] * len(x) for x in (spec.zeros, spec.scaling()))
+    buffers = [READ, READ, *zeros, *[READ_SHARED] * len(spec.extras), *scaling, out]
     entry = open_kernel(module, symbol, buffers, spec.dim_args)
     loops = Loops(Context(spec, target, module, choose(spec, target)), entry)
     f = entry.function

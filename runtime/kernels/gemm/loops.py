@@ -17,28 +17,20 @@ from ....ir.specs import Size
 from ...codegen.emit import Function
 from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import share
-from ...codegen.values import ELEMENT, Value, integer
+from ...codegen.values import ELEMENT, I1, Value, integer
 from ..walk import Space, coalesce
 from .codes import Expander, walked_type
+from .cuts import Cut
 from .dot import ROWS, dot_function
 from .epilogue import finish_function
 from .expand import right_function
 from .micro import Context, Shape
 from .packing import pack_a_function
 from .shares import Bounds, split
+from .terms import Terms
 
 # Bytes between what a streaming tile reads and what it fetches: about a memory latency's worth.
 _AHEAD = 2048
-
-
-@dataclass(frozen=True)
-class Rest:
-    """Tiles of an M of run time: the number of the last one, by how many rows it begins early, and
-    how many tiles in front are of full height."""
-
-    last: Value
-    shift: Value
-    full: Value
 
 
 class Loops:
@@ -79,7 +71,7 @@ class Loops:
     # -- one matrix after the other -----------------------------------------------------------
 
     def matrix(self, index: Value) -> tuple[Value, Value]:
-        """Addresses of A and B of a matrix of the batch; the frame gets those of extras and out."""
+        """Addresses of A and B of a matrix of the batch; the frame gets those of the others."""
         f, g = self.f, self.g
         offsets = [integer(0)] * len(self.pointers)
         left = index
@@ -122,14 +114,15 @@ class Loops:
 
     def tiles(self) -> None:
         f, g, t = self.f, self.g, self.g.tiling
-        count = f.ceil_div(self.m, t.mr)
-        self.rest = self.cut_rest(count)
+        self.cut = Cut(f, t, g.spec.m, self.m)
+        count = self.cut.count
         panels = f.ceil_div(self.n, t.nr)
         a_scratch = self.reserve(t.mc * t.strip if t.pack_a != "no" else 0)
         b_scratch = self.reserve(t.nc * t.kc * t.nr if t.pack_b else 0)
         # One tile's sums, or, if they wait between blocks of K, those of a whole block.
         waiting = t.mc * t.nc if t.blocked else t.panels
         buffer = self.reserve(waiting * t.mr * t.nr if t.buffered else 0)
+        terms = Terms(self) if g.corrections else None
         counts = (self.product(self.space.axes), count, panels)
         mine = split(f, counts, self.entry, t.mr, t.nr * g.bytes)
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
@@ -141,53 +134,28 @@ class Loops:
             with self.chunks(mine.panels, t.nc, panels) as js:
                 if pack_b and not t.blocked:
                     self.pack_b(pack_b, b, b_scratch, js, integer(0), self.steps)
+                    if terms:
+                        terms.sum_columns(b_scratch, js, self.steps, integer(1, I1))
                 with (
                     self.chunks(mine.tiles, t.mc, count) as ts,
                     f.range(0, blocks, unroll=1) as block,
                 ):
+                    first = f.icmp("eq", block, 0)
+                    last = f.icmp("eq", f.add(block, 1), blocks)
                     k0 = f.mul(block, t.kc)
                     depth = f.smin(f.sub(self.steps, k0), t.kc) if t.blocked else self.steps
                     if pack_b and t.blocked:
                         self.pack_b(pack_b, b, b_scratch, js, k0, depth)
+                        if terms:
+                            terms.sum_columns(b_scratch, js, depth, first)
                     if pack_a:
-                        copied = (f.smax(self.rest.full, ts[0]), ts[1]) if t.in_place else ts
+                        copied = (f.smax(self.cut.full, ts[0]), ts[1]) if t.in_place else ts
                         self.pack_a(pack_a, a, a_scratch, copied, k0, depth)
-                    first = f.icmp("eq", block, 0)
-                    last = f.icmp("eq", f.add(block, 1), blocks)
                     strips = a_scratch if pack_a else a
+                    if terms:
+                        terms.sum_rows(a, strips, ts, k0, depth, first)
                     places = (a, strips, b_scratch if pack_b else b, buffer)
-                    Block(self, ts, js, *places, k0, depth, first, last, finish).run()
-
-    def tile_start(self, tile: Value) -> Value:
-        """The first row of a tile: of a known M, the first `longer` tiles are one row taller."""
-        f, t = self.f, self.g.tiling
-        if t.guarded:
-            moved = f.select(f.icmp("eq", tile, self.rest.last), self.rest.shift, integer(0))
-            return f.sub(f.mul(tile, t.mr), moved)
-        low, longer = t.heights[-1], self.longer()
-        return f.add(f.mul(tile, low), f.smin(tile, longer)) if longer else f.mul(tile, low)
-
-    def cut_rest(self, count: Value) -> Rest:
-        """How the last rows of an M of run time are cut.
-
-        One or two rows alone have too few chains; with the tile before them they make two of the
-        second height, which costs less than one tall tile and a very short one.
-        """
-        f, t, m = self.f, self.g.tiling, self.m
-        last = f.sub(count, 1)
-        if not t.guarded or len(t.heights) < 2:
-            return Rest(last, integer(0), f.udiv(m, t.mr))
-        rest = f.urem(m, t.mr)
-        few = f.icmp("ult", f.sub(rest, 1), max(0, 2 * t.heights[1] - t.mr))
-        few = f.and_(few, f.icmp("sgt", count, 1))
-        shift = f.select(few, integer(t.mr - t.heights[1]), integer(0))
-        return Rest(last, shift, f.sub(f.udiv(m, t.mr), f.cast(few, "i64")))
-
-    def longer(self) -> int:
-        """How many tiles have the larger of the two heights of a known M."""
-        t, m = self.g.tiling, self.g.spec.m
-        assert isinstance(m, int)
-        return m - t.heights[-1] * -(-m // t.mr) if len(t.heights) > 1 else 0
+                    Block(self, ts, js, *places, k0, depth, first, last, finish, terms).run()
 
     @contextmanager
     def chunks(self, bounds: Bounds, step: int, total: Value) -> Iterator[Bounds]:
@@ -216,8 +184,8 @@ class Loops:
         k0, depth = self.values(k0, depth)
         row, step = (self.size(s) for s in g.spec.a.strides[-2:])
         with f.range(*ts, unroll=1) as tile:
-            m = self.tile_start(tile)
-            rows = f.sub(f.smin(self.tile_start(f.add(tile, 1)), self.m), m)
+            m = self.cut.start(tile)
+            rows = self.cut.rows(tile)
             at = f.at(a, f.add(f.mul(m, row), f.mul(k0, step)), ELEMENT[g.spec.a.dtype.value])
             place = f.at(to, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
             f.call_function(pack, self.frame, at, place, rows, depth)
@@ -230,7 +198,8 @@ class Loops:
         k0, depth = self.values(k0, depth)
         row, column = (self.size(s) for s in g.spec.b.strides[-2:])
         with f.range(*js, unroll=1) as j:
-            n, place = f.mul(j, t.nr), f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), g.acc)
+            n = f.mul(j, t.nr)
+            place = f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), ELEMENT[g.b_cell.value])
             if g.spec.compressed:
                 cells = f.offset(b, f.mul(j, Expander(g.spec, g.lanes).panel))
                 what = (cells, j, place, k0)
@@ -246,7 +215,8 @@ class Block:
     count steps of K.
 
     `strips` and `b` are packed copies, or the matrices themselves, as `a` always is. `buffer`
-    receives sums, `finish` (None: tiles finish their own) applies the epilogue to it.
+    receives sums, `finish` (None: tiles finish their own) applies the epilogue to it; `terms` are
+    those of zero points, if there are any.
     """
 
     loops: Loops
@@ -261,6 +231,7 @@ class Block:
     first: Value
     last: Value
     finish: Function | None
+    terms: Terms | None
 
     def run(self) -> None:
         """Groups of panels, single panels, and the edge: panels outside, tiles of rows inside."""
@@ -295,12 +266,14 @@ class Block:
         """All tiles of rows of one panel (or group of panels); the shape's rows are open."""
         loops, t = self.loops, self.loops.g.tiling
         f, (t0, t1) = loops.f, self.ts
+        if self.terms:
+            self.terms.of_columns(self.b, self.js[0], j, shape.panels)
 
         def call(height: int, tile: Value, rows: Value, in_place: bool = False) -> None:
             self.tile(replace(shape, rows=height, in_place=in_place), j, tile, rows)
 
         if not t.guarded:
-            longer, low = loops.longer(), t.heights[-1]
+            longer, low = loops.cut.longer(), t.heights[-1]
             if longer:
                 with f.range(t0, f.smin(t1, longer), unroll=1) as tile:
                     call(t.mr, tile, integer(t.mr))
@@ -308,12 +281,11 @@ class Block:
             with f.range(t0, t1, unroll=1) as tile:
                 call(low, tile, integer(low))
             return
-        full = f.smin(loops.rest.full, t1)
+        full = f.smin(loops.cut.full, t1)
         with f.range(t0, full, unroll=1) as tile:
             call(t.mr, tile, integer(t.mr), t.in_place)
         with f.range(f.smax(full, t0), t1, unroll=1) as tile:
-            end = f.smin(loops.tile_start(f.add(tile, 1)), loops.m)
-            rows = f.sub(end, loops.tile_start(tile))
+            rows = loops.cut.rows(tile)
             self.shortest(t.heights, rows, lambda height: call(height, tile, rows))
 
     def shortest(self, heights: Sequence[int], rows: Value, call: Callable[[int], None]) -> None:
@@ -330,7 +302,7 @@ class Block:
     def tile(self, shape: Shape, j: Value, tile: Value, rows: Value) -> None:
         loops, g = self.loops, self.loops.g
         f, t = loops.f, g.tiling
-        m, n = loops.tile_start(tile), f.mul(j, t.nr)
+        m, n = loops.cut.start(tile), f.mul(j, t.nr)
         down, right = f.sub(tile, self.ts[0]), f.sub(j, self.js[0])
         a, b = g.a_access(in_place=shape.in_place), g.b_access()
         a_across, b_across, a_step, b_step = (
@@ -350,9 +322,10 @@ class Block:
         buffer = f.at(self.buffer, slot, g.acc)
         cols = f.sub(loops.n, n)
         soon, pace = self.soon(b_place, down)
+        terms = (self.last, *self.terms.places(tile)) if self.terms else ()
         f.call_function(
             g.tile(shape), loops.frame, a_place, b_place, m, n, cols,
-            self.depth, self.first, buffer, soon, pace,
+            self.depth, self.first, buffer, soon, pace, *terms,
         )  # fmt: skip
         if self.finish:
             with f.if_(self.last):

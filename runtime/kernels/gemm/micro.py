@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ....ir.dtype import DType
 from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
+from ....ir.tiles import cell_type
 from ...codegen.emit import Function, Module, Variable
 from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
 from ..frame import Frame
@@ -22,6 +23,7 @@ from . import rounding
 from .codes import Expander
 from .epilogue import finish_registers
 from .tiling import Tiling
+from .zeros import TERMS, correct, corrections
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,12 @@ class Shape:
 class Access:
     """How a tile walks an operand, in elements of `dtype`. A: element (i, k) at i * `across` +
     k * `step`. B: element (k, column) at k * `step` + column, panels `across` apart. Packed cells
-    are elements of type i32."""
+    are elements of type i32 or i16; `cell` is their type where other elements are read as cells."""
 
     dtype: DType
     across: Size
     step: Size
+    cell: DType | None = None
 
 
 class Context(Frame):
@@ -55,13 +58,17 @@ class Context(Frame):
         super().__init__(spec, target, module, tiling.lanes)
         self.spec, self.tiling = spec, tiling
         self.align = tiling.lanes * self.bytes
-        self.choose_unit(spec.factors, tiling.kr)
-        # Where the frame has the addresses of extras, scales and zeros, and out.
-        extras, end = len(spec.extras), len(self.walked) + spec.dim_args
+        self.choose_unit(cell_type(spec), tiling.kr)
+        # Where the frame has the addresses of zero points, extras, scales and zeros, and out.
+        extras, end = len(spec.extras), self.bases + spec.dim_args
         self._scaling = range(end, end + len(spec.scaling()))
-        self.slots = (*range(extras), *self._scaling, extras)
-        # The type of packed copies.
+        zeros = range(len(self.walked), self.bases)
+        self.slots = (*zeros, *range(extras), *self._scaling, extras)
+        # The types of packed copies: two bytes of B stay bytes.
         self.cell = DType.i32 if self.unit else spec.acc
+        pairs = cell_type(spec) is DType.i8 and tiling.kr == 2
+        self.b_cell = DType.i16 if pairs else self.cell
+        self.corrections = corrections(spec, self.unit)
         self._tiles: dict[Shape, Function] = {}
 
     @property
@@ -81,12 +88,12 @@ class Context(Frame):
 
     def a_access(self, *, in_place: bool) -> Access:
         t, a = self.tiling, self.spec.a
-        if in_place:
-            return Access(a.dtype, a.strides[-2], a.strides[-1])
-        if t.pack_a == "rows":
+        if t.pack_a == "rows" and not in_place:
             return Access(self.cell, t.a_row, 1)
-        if t.pack_a == "columns":
+        if t.pack_a == "columns" and not in_place:
             return Access(self.cell, 1, t.a_row)
+        if self.unit:
+            return Access(a.dtype, a.strides[-2], t.kr, self.cell)
         return Access(a.dtype, a.strides[-2], a.strides[-1])
 
     def b_access(self) -> Access:
@@ -96,10 +103,11 @@ class Context(Frame):
             if t.expands:
                 e = Expander(spec, self.lanes)
                 return Access(DType.i32, e.panel // 4, e.row // 4)
-            stored = self.cell if self.unit else spec.b.dtype
-            return Access(stored, -(-spec.k // t.kr) * t.nr, t.nr)
+            stored = self.b_cell if self.unit else spec.b.dtype
+            depth = -(-spec.k // t.kr) + (32 // stored.bits if spec.packed.sums else 0)
+            return Access(stored, depth * t.nr, t.nr)
         if t.pack_b:
-            return Access(self.cell, t.kc * t.nr, t.nr)
+            return Access(self.b_cell, t.kc * t.nr, t.nr)
         return Access(spec.b.dtype, t.nr, spec.b.strides[-2])
 
     # -- tiles --------------------------------------------------------------------------------
@@ -110,7 +118,8 @@ class Context(Frame):
         frame, a, b (the tile's first elements), m, n (its place in the product), cols (columns
         left, for an edge), k (steps in this block), first (the sums start here), buffer (where
         they go, unless registers are finished), soon, pace (what to fetch: address at the first
-        step, bytes per step).
+        step, bytes per step); with corrections also last (the sums end here) and the terms of the
+        tile's rows and columns (zeros.py).
         """
         if shape not in self._tiles:
             self._tiles[shape] = self._make_tile(shape)
@@ -123,7 +132,8 @@ class Context(Frame):
             self.module.unique(f"tile_{edge}{shape.rows}x{shape.panels}x{shape.vectors}"),
             [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
             + [(I64, "m"), (I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first")]
-            + [("ptr noalias", "buffer"), (PTR, "soon"), (I64, "pace")],
+            + [("ptr noalias", "buffer"), (PTR, "soon"), (I64, "pace")]
+            + (TERMS if self.corrections else []),
             attributes="nounwind noinline",
             linkage="internal",
         )
@@ -144,8 +154,13 @@ class Context(Frame):
             with f.if_(f.xor(f.params["first"], 1)):
                 for s, place in slots:
                     s.set(f.load(self.vector, place, self.align))
+        elif self.corrections:
+            correct(self, f, columns, sums)
         with rounding.flushing(f, self.spec.factors is not None and not self.unit):
             self._accumulate(f, shape, columns, sums)
+            if self.corrections and t.blocked:
+                with f.if_(f.params["last"]):
+                    correct(self, f, columns, sums)
             for s, place in slots if t.buffered else ():
                 f.store(s.get(), place, self.align)
         if not t.buffered:
@@ -164,6 +179,7 @@ class Context(Frame):
             return
         a, b = self.a_access(in_place=shape.in_place), self.b_access()
         a_type, b_type = ELEMENT[a.dtype.value], ELEMENT[b.dtype.value]
+        a_cell = ELEMENT[(a.cell or a.dtype).value]
         across, panel = (self.size(f, p["frame"], x.across) for x in (a, b))
         a_step, b_step = (self.size(f, p["frame"], x.step) for x in (a, b))
         parts = None
@@ -179,11 +195,12 @@ class Context(Frame):
                 which, within = divmod(c, t.nr)
                 place = f.at(row, f.add(f.mul(panel, which), within), b_type)
                 x = load_part(f, b_vector, place, parts[q] if parts else None)
-                right.append(self.widen(f, x, b.dtype))
+                right.append(self.widen(f, x, self.spec.b.dtype))
             column = f.at(p["a"], f.mul(k, a_step), a_type)
             for i, row_sums in enumerate(sums):
-                x = f.load(a_type, f.at(column, f.mul(across, i), a_type))
-                x = f.splat(self.widen(f, x, a.dtype), t.lanes)
+                place = f.at(column, f.mul(across, i), a_type)
+                x = f.load(a_cell, place, bits_of(a_type) // 8)
+                x = f.splat(self.widen(f, x, self.spec.a.dtype), t.lanes)
                 for y, s in zip(right, row_sums, strict=True):
                     s.set(self.multiply_add(f, x, y, s.get()))
 

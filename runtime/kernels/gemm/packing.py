@@ -3,7 +3,7 @@
 B: panels of nr columns, each K x nr row after row, the last one padded with zeros. Constants are
 packed once by NumPy (`pack`); other right operands are packed by generated code, a block at a time.
 A: strips of one tile's rows, either rows one after the other or columns one after the other.
-Where a unit multiplies pairs, what stands for an element is a cell: `kr` neighbours along K.
+Where a unit multiplies cells, what stands for an element is a cell: `kr` neighbours along K.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from ....ir.layouts import PackedConv, PackedGates, panels
 from ....ir.plan import Constant
 from ....ir.tiles import packed_size
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I64, Value, integer, vec
+from ...codegen.values import I64, Value, integer
 from ..transforms import transform_filters
-from ..walk import load_part, part_of
-from .epilogue import gather
+from ..units import FLIP
+from ..walk import part_of
+from .cells import cell_at, cells_of_rows, each_cell, fetch, fetch_along, left_side, right_side
 from .micro import Context
-from .rounding import interleaved, neighbours, round_array, single_cell
+from .rounding import round_array
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -43,35 +44,44 @@ def pack(array: Array, constant: Constant, *, threads: int | None = None) -> Arr
     array = np.asarray(array).reshape(constant.shape)
     if constant.layout is None:
         return np.ascontiguousarray(array).reshape(-1)
-    nr, kr = constant.layout.nr, constant.layout.kr
+    nr, kr, sums = constant.layout.nr, constant.layout.kr, constant.layout.sums
     matrices = as_matrices(array, constant)
     k, n = matrices.shape[-2:]
-    size, across = packed_size(k, n, nr, kr), -(-n // nr)
+    size, across = packed_size(k, n, nr, kr, sums), -(-n // nr)
     halves = constant.dtype.bits == 4
     dtype = np.dtype(np.uint8) if halves else constant.dtype.numpy
+    rows, depth = nr * (-(-k // kr) * kr), kr
     if halves:
-        size //= 2
+        size, rows, depth = size // 2, rows // 2, kr // 2
     memory = np.empty(len(matrices) * size * dtype.itemsize + 64, np.uint8)
     start = -memory.ctypes.data % 64
     flat = memory[start : start + len(matrices) * size * dtype.itemsize].view(dtype)
-    out = flat.reshape(len(matrices), across, -(-k // kr), nr, kr // 2 if halves else kr)
+    blocks = flat.reshape(len(matrices), across, size // max(1, across))
+    flip = flips(constant)
 
     def one(job: tuple[int, int]) -> None:
         b, j = job
         columns = matrices[b, :, j * nr : (j + 1) * nr]
         columns = round_array(columns) if constant.rounds else columns
+        columns = columns ^ np.uint8(FLIP) if flip else columns
+        out = blocks[b, j, :rows].reshape(-1, nr, depth)
         wide = columns.shape[1]
         if halves:
-            out[b, j] = _in_halves(columns, nr, kr)
+            out[...] = _in_halves(columns, nr, kr)
             return
         for i in range(kr):
-            rows = columns[i::kr]
-            out[b, j, : len(rows), :wide, i] = rows
-            out[b, j, len(rows) :, :wide, i] = 0
-        out[b, j, :, wide:] = 0
+            part = columns[i::kr]
+            out[: len(part), :wide, i] = part
+            out[len(part) :, :wide, i] = 0
+        out[:, wide:] = 0
+        if sums:
+            stored = columns.view(np.int8) if flip else columns
+            total = blocks[b, j, rows:].view(np.int32)
+            total[:wide] = stored.sum(axis=0, dtype=np.int64).astype(np.int32)
+            total[wide:] = 0
 
     jobs = [(b, j) for b in range(len(matrices)) for j in range(across)]
-    _for_each(jobs, one, out.nbytes, threads)
+    _for_each(jobs, one, flat.nbytes, threads)
     return flat
 
 
@@ -82,6 +92,12 @@ def _in_halves(columns: Array, nr: int, kr: int) -> Array:
     codes[:k, :wide] = columns.view(np.uint8) & 15
     pairs = codes.reshape(-1, kr // 2, 2, nr)
     return (pairs[:, :, 0] | pairs[:, :, 1] << 4).swapaxes(1, 2)
+
+
+def flips(constant: Constant) -> bool:
+    """Whether a constant's bytes are stored less 128 (PackedB)."""
+    layout = constant.layout
+    return layout is not None and layout.sums and layout.kr == 4 and constant.dtype is DType.u8
 
 
 def as_matrices(array: Array, constant: Constant) -> Array:
@@ -117,7 +133,9 @@ def unpack(packed: Array, constant: Constant) -> Array:
     *batch, k, n = constant.shape
     if constant.transposed:
         k, n = n, k
-    cells = packed.reshape(*batch, -(-n // nr), -(-k // kr), nr, kr)
+    blocks = packed.reshape(*batch, -(-n // nr), -1)[..., : nr * (-(-k // kr) * kr)]
+    blocks = blocks ^ np.uint8(FLIP) if flips(constant) else blocks
+    cells = blocks.reshape(*batch, -(-n // nr), -(-k // kr), nr, kr)
     strips = cells.swapaxes(-2, -1).reshape(*batch, -(-n // nr), -(-k // kr) * kr, nr)[..., :k, :]
     matrices = strips.swapaxes(-3, -2).reshape(*batch, k, -(-n // nr) * nr)[..., :n]
     return np.ascontiguousarray(matrices.swapaxes(-1, -2) if constant.transposed else matrices)
@@ -143,11 +161,11 @@ def _for_each(
 
 
 def pack_a_function(g: Context) -> Function:
-    """pack(frame, source, to, rows, k): one strip of A, as factors of the accumulator's type.
+    """pack(frame, source, to, rows, k): one strip of A, as cells.
 
     Rows beyond `rows` (only guarded tiles have them) are zero.
     """
-    t, a = g.tiling, g.spec.a
+    t, side = g.tiling, left_side(g)
     f = g.module.function(
         g.module.unique("pack_a"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "source"), ("ptr noalias", "to")]
@@ -155,8 +173,8 @@ def pack_a_function(g: Context) -> Function:
         attributes="nounwind noinline",
         linkage="internal",
     )
-    p, element = f.params, ELEMENT[a.dtype.value]
-    row, step = (g.size(f, p["frame"], s) for s in a.strides[-2:])
+    p, element = f.params, side.element
+    row, step = (g.size(f, p["frame"], s) for s in g.spec.a.strides[-2:])
     if t.pack_a == "columns":
         starts = range(0, t.a_row, t.lanes)
         parts = [part_of(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
@@ -164,28 +182,21 @@ def pack_a_function(g: Context) -> Function:
         def place_rows(cell: Value, ks: Sequence[Value]) -> None:
             for s, part in zip(starts, parts, strict=True):
                 places = [f.at(p["source"], f.add(f.mul(k, step), s), element) for k in ks]
-                xs = [load_part(f, vec(element, t.lanes), x, part) for x in places]
-                to = f.at(p["to"], f.add(f.mul(cell, t.a_row), s), g.acc)
-                f.store(cells_of_rows(g, f, xs, a.dtype), to, g.align)
+                xs = [fetch(f, side, t.lanes, x, integer(1), part) for x in places]
+                to = f.at(p["to"], f.add(f.mul(cell, t.a_row), s), side.cell)
+                f.store(cells_of_rows(g, f, side, xs), to, g.align)
 
-        _each_cell(g, f, p["k"], place_rows, unroll=4)
+        each_cell(g, f, p["k"], place_rows, unroll=4)
         return f
     width = t.lanes * t.kr
     with f.range(0, p["rows"], unroll=1) as i:
         source = f.at(p["source"], f.mul(i, row), element)
-        to = f.at(p["to"], f.mul(i, t.a_row), g.acc)
+        to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
 
-        def copy(k: Value, count: Value | None) -> None:
-            xs: list[Value] = []
-            for u in range(0, width, t.lanes):
-                part = None if count is None else part_of(f, t.lanes, f.sub(count, u))
-                place = f.at(source, f.mul(f.add(k, u), step), element)
-                if step.known == 1:
-                    xs.append(load_part(f, vec(element, t.lanes), place, part))
-                else:
-                    xs.append(gather(f, element, t.lanes, place, step, part))
-            cell = f.udiv(k, t.kr)
-            f.store(cells_along(g, f, xs, a.dtype), f.at(to, cell, g.acc), g.align)
+        def copy(k: Value, left: Value | None) -> None:
+            place = f.at(source, f.mul(k, step), element)
+            cells = fetch_along(g, f, side, place, step, left)
+            f.store(cells, f.at(to, f.udiv(k, t.kr), side.cell), g.align)
 
         whole = f.mul(f.udiv(p["k"], width), width)
         with f.range(0, whole, width, unroll=4) as k:
@@ -194,54 +205,18 @@ def pack_a_function(g: Context) -> Function:
             copy(whole, f.sub(p["k"], whole))
     if t.guarded:
         with f.range(p["rows"], t.mr, unroll=1) as i:
-            to = f.at(p["to"], f.mul(i, t.a_row), g.acc)
+            to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
             with f.range(0, f.ceil_div(p["k"], t.kr), t.lanes, unroll=1) as k:
-                f.store(f.as_value(0, g.vector), f.at(to, k, g.acc), g.align)
+                f.store(f.as_value(0, g.vector), f.at(to, k, side.cell), g.align)
     return f
 
 
-def _each_cell(
-    g: Context,
-    f: Function,
-    depth: Value,
-    write: Callable[[Value, Sequence[Value]], None],
-    *,
-    unroll: int,
-) -> None:
-    """write(cell, its places along K) for every cell of `depth` values; the last one may have fewer
-    places than the others."""
-    kr = g.tiling.kr
-    whole = f.udiv(depth, kr)
-    with f.range(0, whole, unroll=unroll) as cell:
-        first = f.mul(cell, kr)
-        write(cell, [f.add(first, i) for i in range(kr)])
-    if kr > 1:
-        with f.if_(f.icmp("slt", f.mul(whole, kr), depth)):
-            write(whole, [f.mul(whole, kr)])
-
-
-def cells_of_rows(g: Context, f: Function, rows: Sequence[Value], dtype: DType) -> Value:
-    """The cells that one or `kr` vectors make, each lane with the one behind it."""
-    if not g.unit:
-        return g.factor(f, rows[0], dtype)
-    even, odd = [*rows, f.as_value(0, rows[0].type)][:2]
-    return interleaved(f, f.cast(even, g.acc), f.cast(odd, g.acc))
-
-
-def cells_along(g: Context, f: Function, parts: Sequence[Value], dtype: DType) -> Value:
-    """The cells of `kr` vectors that follow one another along K."""
-    if not g.unit:
-        return g.factor(f, parts[0], dtype)
-    low, high = parts
-    return neighbours(f, f.cast(low, g.acc), f.cast(high, g.acc))
-
-
 def pack_b_function(g: Context) -> Function:
-    """pack(frame, source, to, cols, k): one panel of B, as factors of the accumulator's type.
+    """pack(frame, source, to, cols, k): one panel of B, as cells.
 
-    Columns beyond `cols` are zero.
+    Columns beyond `cols` are zero, of bytes any number.
     """
-    t, b = g.tiling, g.spec.b
+    t, side = g.tiling, right_side(g)
     f = g.module.function(
         "pack_b",
         [("ptr noalias", "frame"), ("ptr noalias readonly", "source"), ("ptr noalias", "to")]
@@ -249,8 +224,8 @@ def pack_b_function(g: Context) -> Function:
         attributes="nounwind noinline",
         linkage="internal",
     )
-    p, element = f.params, ELEMENT[b.dtype.value]
-    row, column = (g.size(f, p["frame"], s) for s in b.strides[-2:])
+    p, element = f.params, side.element
+    row, column = (g.size(f, p["frame"], s) for s in g.spec.b.strides[-2:])
     if row.known == 1 and column.known != 1:
         _pack_transposed(g, f, column)
         return f
@@ -261,41 +236,38 @@ def pack_b_function(g: Context) -> Function:
             xs: list[Value] = []
             for k in ks:
                 place = f.at(p["source"], f.add(f.mul(k, row), f.mul(column, c)), element)
-                if column.known == 1:
-                    xs.append(load_part(f, vec(element, t.lanes), place, part))
-                else:
-                    xs.append(gather(f, element, t.lanes, place, column, part))
-            to = f.at(p["to"], f.add(f.mul(cell, t.nr), c), g.acc)
-            f.store(cells_of_rows(g, f, xs, b.dtype), to, g.align)
+                xs.append(fetch(f, side, t.lanes, place, column, part))
+            to = f.at(p["to"], f.add(f.mul(cell, t.nr), c), side.cell)
+            f.store(cells_of_rows(g, f, side, xs), to, t.lanes * side.align)
 
     with f.if_(f.icmp("sge", p["cols"], t.nr)) as branch:
         unroll = 4 if column.known == 1 else 1
-        _each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, True), unroll=unroll)
+        each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, True), unroll=unroll)
         branch.else_()
-        _each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, False), unroll=1)
+        each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, False), unroll=1)
     return f
 
 
 def _pack_transposed(g: Context, f: Function, column: Value) -> None:
-    """A panel whose columns are contiguous in memory: squares of lanes x lanes elements are turned
-    around in registers, what is left of them at the edges element by element."""
-    t, b, p = g.tiling, g.spec.b, f.params
-    element, lanes = ELEMENT[b.dtype.value], t.lanes
+    """A panel whose columns are contiguous in memory: squares of lanes x lanes cells are turned
+    around in registers, what is left of them at the edges cell by cell."""
+    t, side, p = g.tiling, right_side(g), f.params
+    element, lanes = side.element, t.lanes
     width = lanes * t.kr
     whole = f.mul(f.udiv(p["k"], width), width)
     with f.range(0, t.nr, lanes, unroll=1) as c:
         source = f.at(p["source"], f.mul(column, c), element)
         left = f.sub(p["cols"], c)
 
-        def elements(lo: Value | int, hi: Value, c: Value = c, source: Value = source) -> None:
+        def cells(lo: Value | int, hi: Value, c: Value = c, source: Value = source) -> None:
             with f.range(0, lanes, unroll=1) as i, f.range(lo, hi, t.kr, unroll=1) as k:
                 cell = f.udiv(k, t.kr)
-                to = f.at(p["to"], f.add(f.add(f.mul(cell, t.nr), c), i), g.acc)
+                to = f.at(p["to"], f.add(f.add(f.mul(cell, t.nr), c), i), side.cell)
                 with f.if_(f.icmp("slt", i, left)) as inside:
                     place = f.at(source, f.add(f.mul(column, i), k), element)
-                    f.store(_cell_at(g, f, place, f.sub(hi, k), b.dtype), to)
+                    f.store(cell_at(g, f, side, place, f.sub(hi, k)), to)
                     inside.else_()
-                    f.store(f.as_value(0, g.acc), to)
+                    f.store(f.as_value(0, side.cell), to)
 
         with f.if_(f.icmp("sge", left, lanes)) as branch:
             with f.range(0, whole, width, unroll=1) as k:
@@ -303,27 +275,13 @@ def _pack_transposed(g: Context, f: Function, column: Value) -> None:
                 rows: list[Value] = []
                 for i in range(lanes):
                     place = f.at(source, f.add(f.mul(column, i), k), element)
-                    places = [f.at(place, u, element) for u in range(0, width, lanes)]
-                    xs = [f.load(vec(element, lanes), x) for x in places]
-                    rows.append(cells_along(g, f, xs, b.dtype))
+                    rows.append(fetch_along(g, f, side, place, integer(1), None))
                 for i, x in enumerate(transposed(f, rows)):
-                    to = f.at(p["to"], f.add(f.mul(f.add(cell, i), t.nr), c), g.acc)
-                    f.store(x, to, g.align)
-            elements(whole, p["k"])
+                    to = f.at(p["to"], f.add(f.mul(f.add(cell, i), t.nr), c), side.cell)
+                    f.store(x, to, lanes * side.align)
+            cells(whole, p["k"])
             branch.else_()
-            elements(integer(0), p["k"])
-
-
-def _cell_at(g: Context, f: Function, place: Value, left: Value, dtype: DType) -> Value:
-    """The cell of the next values along K, of which `left` > 0 exist."""
-    element = ELEMENT[dtype.value]
-    first = f.load(element, place)
-    if not g.unit:
-        return g.factor(f, first, dtype)
-    second = f.var(g.acc, 0)
-    with f.if_(f.icmp("sgt", left, 1)):
-        second.set(f.cast(f.load(element, f.at(place, 1, element)), g.acc))
-    return single_cell(f, f.cast(first, g.acc), second.get())
+            cells(integer(0), p["k"])
 
 
 def transposed(f: Function, rows: list[Value]) -> list[Value]:

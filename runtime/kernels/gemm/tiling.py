@@ -19,9 +19,10 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ....ir.dtype import DType
 from ....ir.specs import GemmSpec, Operand, Size
 from ....ir.target import Target
-from ....ir.tiles import cell_depth, panel_width
+from ....ir.tiles import cell_depth, cell_type, panel_width
 from .epilogue import is_short
 
 # How rows of A reach the register tile: where they lie, copied row after row, or copied so that
@@ -39,8 +40,8 @@ _LINE: Final = 64
 class Tiling:
     """How a product is cut; `mc` counts tiles of rows, `nc` counts panels, the rest elements.
 
-    Where a unit multiplies pairs (`kr` 2), one step of K is two values, which packed operands hold
-    as one cell of the accumulator's size: `kc` and all packed sizes count cells.
+    Where a unit multiplies cells of `kr` values, one step of K is so many, which packed operands
+    hold as one cell of at most the accumulator's size: `kc` and all packed sizes count cells.
     """
 
     lanes: int  # accumulators per vector register
@@ -90,7 +91,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False) -> Tiling:
     if isinstance(spec.n, int):
         vectors = max(1, min(vectors, -(-spec.n // lanes)))
     heights = _heights(spec.m, tile_rows(target, vectors))
-    mr, guarded, kr = heights[0], not isinstance(spec.m, int), cell_depth(target, spec.factors)
+    mr, guarded, kr = heights[0], not isinstance(spec.m, int), _cell_depth(spec, target)
     panels = _panels(spec, target, mr, vectors, nr)
     if few:
         panels, heights = 2, _ladder(min(4, tile_rows(target, 2 * vectors)))
@@ -209,9 +210,21 @@ def _expands(spec: GemmSpec, rows: int) -> bool:
     return spec.compressed is not None and spec.factors is None and few
 
 
+def _cell_depth(spec: GemmSpec, target: Target) -> int:
+    return cell_depth(target, cell_type(spec))
+
+
 def _as_it_lies(spec: GemmSpec, operand: Operand) -> bool:
     """Whether tiles can multiply an operand's elements without a conversion."""
     return operand.dtype is spec.acc and spec.factors is None
+
+
+def _left_lies(spec: GemmSpec, target: Target) -> bool:
+    """Whether tiles can multiply A's elements where they are. Of bytes: four neighbours of a row
+    are a cell if the unit takes their type, and if no cell reaches beyond a row's end."""
+    if spec.a.dtype is DType.u8 and _cell_depth(spec, target) == 4:
+        return isinstance(spec.k, int) and spec.k % 4 == 0 and spec.a.strides[-1] == 1
+    return _as_it_lies(spec, spec.a)
 
 
 def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
@@ -223,7 +236,7 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
     """
     row, step = spec.a.strides[-2:]
     copied: PackA = "columns" if row == 1 and step != 1 else "rows"
-    if not _as_it_lies(spec, spec.a) or not isinstance(step, int):
+    if not _left_lies(spec, target) or not isinstance(step, int):
         return copied
     if spec.m == 1:
         return "no"
@@ -241,11 +254,11 @@ def _is_narrow(spec: GemmSpec, nr: int) -> bool:
 def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
     """Whether tiles had better read A's rows where they lie."""
     row, step = spec.a.strides[-2:]
-    if not _as_it_lies(spec, spec.a) or step != 1:
+    if not _left_lies(spec, target) or step != 1:
         return False
     if _is_narrow(spec, nr):
         return True
-    return isinstance(row, int) and not _crowded(row * spec.acc.bits // 8, rows, target)
+    return isinstance(row, int) and not _crowded(row * spec.a.dtype.bits // 8, rows, target)
 
 
 def _crowded(row_bytes: int, rows: int, target: Target) -> bool:

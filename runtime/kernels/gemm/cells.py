@@ -1,0 +1,161 @@
+"""Cells of packed operands: elements as they lie in memory become what tiles load.
+
+A cell stands for one element and its neighbours along K: a factor of the accumulator's type, two
+bf16 in 32 bits, four bytes in 32 bits, or two bytes (as such in 16 bits, or widened to 16 each).
+Places beyond the end of K are zero: a product with them adds nothing, and neither does a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....ir.dtype import DType
+from ....ir.tiles import BYTES
+from ...codegen.emit import Function
+from ...codegen.values import ELEMENT, I16, Value, bits_of, integer, vec
+from ..units import left_shift, right_shift, shifted
+from ..walk import Part, load_part, part_of
+from . import rounding
+from .epilogue import gather
+from .micro import Context
+
+
+@dataclass(frozen=True)
+class Side:
+    """One operand on its way into cells. `cell`: the type of a packed cell; `shift`: what bytes
+    are moved by (units.py)."""
+
+    dtype: DType
+    cell: str
+    shift: int
+
+    @property
+    def element(self) -> str:
+        return ELEMENT[self.dtype.value]
+
+    @property
+    def align(self) -> int:
+        return bits_of(self.cell) // 8
+
+
+def left_side(g: Context) -> Side:
+    dtype = g.spec.a.dtype
+    return Side(dtype, ELEMENT[g.cell.value], left_shift(g.unit, dtype))
+
+
+def right_side(g: Context) -> Side:
+    dtype = g.spec.b.dtype
+    return Side(dtype, ELEMENT[g.b_cell.value], right_shift(g.unit, dtype))
+
+
+def fetch(
+    f: Function, side: Side, lanes: int, place: Value, step: Value, part: Part | None
+) -> Value:
+    """Elements at `place`, `step` apart, shifted; lanes outside `part` are zero."""
+    if step.known == 1:
+        x = load_part(f, vec(side.element, lanes), place, part)
+    else:
+        x = gather(f, side.element, lanes, place, step, part)
+    if side.shift:
+        x = shifted(f, x, side.shift)
+        x = x if part is None else f.select(part.mask, x, 0)
+    return x
+
+
+def fetch_along(
+    g: Context, f: Function, side: Side, place: Value, step: Value, left: Value | None
+) -> Value:
+    """A whole vector of cells along K, of which `left` values exist (None: all)."""
+    lanes = g.tiling.lanes
+    width = lanes * g.tiling.kr
+    # One load of bytes is as wide as a vector; wider types come in several.
+    wide = width if side.dtype in BYTES and step.known == 1 else lanes
+    parts: list[Value] = []
+    for u in range(0, width, wide):
+        part = None if left is None else part_of(f, wide, f.sub(left, u))
+        at = f.at(place, f.mul(step, u), side.element)
+        parts.append(fetch(f, side, wide, at, step, part))
+    return cells_along(g, f, side, parts)
+
+
+def cells_along(g: Context, f: Function, side: Side, parts: Sequence[Value]) -> Value:
+    """The cells of elements that follow one another along K, a whole vector of cells."""
+    if not g.unit:
+        return g.factor(f, parts[0], side.dtype)
+    if side.dtype in BYTES:
+        return _of_bytes(g, f, side, _joined(f, parts))
+    low, high = parts
+    return rounding.neighbours(f, f.cast(low, g.acc), f.cast(high, g.acc))
+
+
+def each_cell(
+    g: Context,
+    f: Function,
+    depth: Value,
+    write: Callable[[Value, Sequence[Value]], None],
+    unroll: int,
+) -> None:
+    """write(cell, its places along K) for every cell of `depth` values; the last one may have fewer
+    places than the others."""
+    kr = g.tiling.kr
+    whole = f.udiv(depth, kr)
+    with f.range(0, whole, unroll=unroll) as cell:
+        first = f.mul(cell, kr)
+        write(cell, [f.add(first, i) for i in range(kr)])
+    first = f.mul(whole, kr)
+    for count in range(1, kr):
+        with f.if_(f.icmp("eq", f.sub(depth, first), count)):
+            write(whole, [f.add(first, i) for i in range(count)])
+
+
+def cells_of_rows(g: Context, f: Function, side: Side, rows: Sequence[Value]) -> Value:
+    """The cells that up to `kr` vectors make, each lane with those behind it."""
+    if not g.unit:
+        return g.factor(f, rows[0], side.dtype)
+    rows = [*rows, *[f.as_value(0, rows[0].type)] * g.tiling.kr][: g.tiling.kr]
+    if side.dtype in BYTES:
+        lanes, kr = g.tiling.lanes, g.tiling.kr
+        order = [i % kr * lanes + i // kr for i in range(lanes * kr)]
+        return _of_bytes(g, f, side, f.shuffle(_joined(f, rows), None, order))
+    even, odd = rows
+    return rounding.interleaved(f, f.cast(even, g.acc), f.cast(odd, g.acc))
+
+
+def cell_at(g: Context, f: Function, side: Side, place: Value, left: Value) -> Value:
+    """The right operand's cell of the next values along K, of which `left` > 0 exist."""
+    first = f.load(side.element, place)
+    if not g.unit:
+        return g.factor(f, first, side.dtype)
+    if side.dtype in BYTES:
+        return _cell_of_bytes(g, f, side, place, left)
+    second = f.var(g.acc, 0)
+    with f.if_(f.icmp("sgt", left, 1)):
+        second.set(f.cast(f.load(side.element, f.at(place, 1, side.element)), g.acc))
+    return rounding.single_cell(f, f.cast(first, g.acc), second.get())
+
+
+def _cell_of_bytes(g: Context, f: Function, side: Side, place: Value, left: Value) -> Value:
+    cell = f.var(side.cell, 0)
+    for i in range(g.tiling.kr):
+        with f.if_(f.icmp("sgt", left, i)):
+            one = shifted(f, f.load(side.element, f.offset(place, i)), side.shift)
+            one = f.shl(f.cast(one, side.cell, signed_=False), integer(8 * i, side.cell))
+            cell.set(f.or_(cell.get(), one))
+    return cell.get()
+
+
+def _joined(f: Function, parts: Sequence[Value]) -> Value:
+    """All lanes in one vector: a power of two of equal parts."""
+    parts = list(parts)
+    while len(parts) > 1:
+        parts = [f.concat(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _of_bytes(g: Context, f: Function, side: Side, x: Value) -> Value:
+    """Bytes in the order of their cells as a vector of cells, widened if a cell has room for it."""
+    kr, cells = g.tiling.kr, x.lanes // g.tiling.kr
+    if bits_of(side.cell) // kr == 16:
+        x = f.cast(x, I16, signed_=side.dtype.is_signed)
+    return f.bitcast(x, vec(side.cell, cells))

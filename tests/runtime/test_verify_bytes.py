@@ -1,0 +1,104 @@
+"""What verification demands of products of bytes before a kernel is made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from irc.ir.dtype import DType
+from irc.ir.errors import VerificationError
+from irc.ir.region_sizes import RegionTables
+from irc.ir.scalar import identity
+from irc.ir.specs import GemmSpec, Operand, PackedB
+from irc.ir.target import generic
+from irc.ir.verify_plan import verify_plan, walks
+from irc.ir.verify_spec import verify_specs
+
+U8, I8, I32 = DType.u8, DType.i8, DType.i32
+# What generic("avx512") multiplies: pairs.
+PACKED = PackedB(32, 2, sums=True)
+GOOD = GemmSpec(
+    (3,), 4, 5, 6, Operand(U8, (24, 6, 1)), Operand(I8, (0, 0, 0)), Operand(I32, (20, 5, 1)), I32,
+    PACKED, identity(I32), a_zero=Operand(U8, (4, 1)), b_zero=Operand(I8, (0, 1)),
+)  # fmt: skip
+
+
+def test_zero_points_walk_rows_and_columns() -> None:
+    verify_specs([GOOD], generic("avx512"))
+    assert walks(GOOD)[2:4] == [(3, 4), (3, 5)]
+    assert GOOD.operands()[2:4] == (GOOD.a_zero, GOOD.b_zero)
+    with pytest.raises(VerificationError, match="one stride per axis"):
+        walks(dataclasses.replace(GOOD, a_zero=Operand(U8, (1,))))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"packed": PackedB(32, 2)},
+        {"packed": PackedB(32, 4, sums=True)},
+        {"packed": PackedB(16, 2, sums=True)},
+        {"a_zero": Operand(I8, (4, 1))},
+        {"b_zero": Operand(I32, (0, 1))},
+        {"a": Operand(I32, (24, 6, 1)), "a_zero": None},
+        {"a": Operand(DType.i16, (24, 6, 1)), "a_zero": None},
+        {"acc": DType.i64, "epilogue": identity(DType.i64), "out": Operand(DType.i64, (20, 5, 1))},
+        {"factors": DType.bf16},
+    ],
+    ids=str,
+)
+def test_misfits_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(VerificationError):
+        verify_specs([dataclasses.replace(GOOD, **changes)], generic("avx512"))
+
+
+def test_floats_have_no_zero_points() -> None:
+    f32 = DType.f32
+    spec = GemmSpec(
+        (), 4, 5, 6, Operand(f32, (6, 1)), Operand(f32, (5, 1)), Operand(f32, (5, 1)), f32, None,
+        identity(f32),
+    )  # fmt: skip
+    verify_specs([spec], generic("avx512"))
+    with pytest.raises(VerificationError, match="types do not fit"):
+        verify_specs([dataclasses.replace(spec, a_zero=Operand(f32, (1,)))], generic("avx512"))
+
+
+def test_sums_belong_to_the_panels_of_a_constant() -> None:
+    """The plan's count of a packed constant includes them, so that none is read beyond its end."""
+    from irc.ir.plan import (
+        CONSTANT,
+        INPUT,
+        OUTPUT,
+        Buffer,
+        Constant,
+        KernelStep,
+        Plan,
+        PlanPort,
+        Region,
+    )
+    from irc.ir.types import TensorType
+
+    spec = GemmSpec(
+        (), 4, 5, 6, Operand(U8, (6, 1)), Operand(I8, (0, 0)), Operand(I32, (5, 1)), I32, PACKED,
+        identity(I32),
+    )  # fmt: skip
+
+    def plan(dtype: DType, layout: PackedB) -> Plan:
+        buffers = (
+            Buffer(INPUT, U8, (4, 6), 0),
+            Buffer(CONSTANT, dtype, (6, 5), 0),
+            Buffer(OUTPUT, I32, (4, 5), 0),
+        )
+        step = KernelStep(spec, (0, 1, 2), (), 1)
+        region = Region((0,), (1,), (), (), buffers, (step,))
+        types = (TensorType(U8, (4, 6)), TensorType(I32, (4, 5)))
+        ports = [PlanPort(n, (n,), t, i) for i, (n, t) in enumerate(zip("xy", types, strict=True))]
+        constant = Constant(0, dtype, (6, 5), layout)
+        return Plan("p", "", "f32", (ports[0],), (ports[1],), types, (constant,), (region,))
+
+    good = plan(I8, PACKED)
+    verify_plan(good)
+    assert RegionTables(good.regions[0], good.constants).sizes({}).elements[1] == 32 * (6 + 4)
+    for bad in (plan(I8, PackedB(32, 2)), plan(DType.i16, PACKED)):
+        with pytest.raises(VerificationError):
+            verify_plan(bad)
