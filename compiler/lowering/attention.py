@@ -22,11 +22,19 @@ def refuse_attention(graph: Graph, node: int) -> str | None:
     for port in (0, 2):
         type_ = graph.type(graph.input(node, port))
         assert isinstance(type_, TensorType) and type_.shape is not None
-        size = type_.shape[-1]
-        if type_.dtype not in TYPES:
-            return f"no attention kernel for {type_.dtype}"
-        if not isinstance(size, int) or not 1 <= size <= MAX_HEAD:
-            return f"no attention kernel for heads of size {size}"
+        refused = refuse_heads(graph, graph.input(node, port), type_.shape[-1])
+        if refused:
+            return refused
+    return None
+
+
+def refuse_heads(graph: Graph, value: Value, size: Dim) -> str | None:
+    """Why no kernel takes queries, keys or values with rows of this size, or None."""
+    type_ = graph.type(value)
+    if not isinstance(type_, TensorType) or type_.dtype not in TYPES:
+        return f"no attention kernel for {type_.dtype if isinstance(type_, TensorType) else type_}"
+    if not isinstance(size, int) or not 1 <= size <= MAX_HEAD:
+        return f"no attention kernel for heads of size {size}"
     return None
 
 

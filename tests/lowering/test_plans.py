@@ -13,7 +13,8 @@ from irc.compiler.pipeline import optimise
 from irc.ir.graph import Graph
 from irc.ir.plan import ARENA, Plan
 from irc.ir.plan_text import print_plan
-from irc.ir.specs import GemmSpec, NormSpec, SoftmaxSpec
+from irc.ir.specs import NormSpec
+from irc.ir.specs_attention import AttentionSpec
 from irc.ir.target import generic
 from irc.ir.text import parse_graph
 from irc.ir.verify_plan import verify_plan
@@ -51,10 +52,10 @@ def test_a_plan_does_not_depend_on_history() -> None:
     assert print_plan(first) == print_plan(second)
 
 
-def test_an_encoder_layer_is_eleven_steps() -> None:
-    """Per layer: q, k, v, scores, softmax, mixture (written in the order in which the heads are
-    joined), output, norm, two products, norm. Scale, masks, biases, gelu and
-    residual sums live in epilogues and prologues."""
+def test_an_encoder_layer_is_nine_steps() -> None:
+    """Per layer: q, k, v, attention (written in the order in which the heads are joined), output,
+    norm, two products, norm. Scale and mask belong to attention; biases, gelu and residual sums
+    live in epilogues."""
     two, three = (
         Counter(
             s.spec.family
@@ -64,18 +65,21 @@ def test_an_encoder_layer_is_eleven_steps() -> None:
         )
         for n in (2, 3)
     )
-    assert three - two == Counter(gemm=8, norm=2, softmax=1)
+    assert three - two == Counter(gemm=6, norm=2, attention=1)
 
 
-def test_mask_and_scale_are_in_the_products_epilogue() -> None:
-    specs = [s.spec for s in case("attention_by_strides").kernel_steps()]
-    scores, softmax = specs[0], specs[1]
-    assert isinstance(scores, GemmSpec) and isinstance(softmax, SoftmaxSpec)
-    assert [i.op for i in scores.epilogue.instrs if i.op not in ("input", "const")] == [
-        "mul",
-        "add",
-    ]
-    assert len(scores.extras) == 1
+def test_heads_and_their_mask_are_read_and_written_by_strides() -> None:
+    (step,) = case("attention_by_strides").kernel_steps()
+    assert isinstance(step.spec, AttentionSpec) and step.spec.mask is not None
+    assert step.spec.mask.strides[-2] == 0 and step.spec.query == step.spec.key
+
+
+def test_single_queries_that_share_keys_are_rows_of_one_matrix() -> None:
+    """Three query heads for one of keys: a step of decoding reads the keys once."""
+    specs = [s.spec for s in case("causal_attention_with_shared_heads").kernel_steps()]
+    single = [s for s in specs if isinstance(s, AttentionSpec) and s.queries == 3]
+    assert len(single) == 1 and single[0].causal is None
+    assert {s.family for s in specs} == {"attention", "elementwise"}
 
 
 def test_residual_is_in_the_norms_prologue() -> None:

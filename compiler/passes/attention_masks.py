@@ -1,0 +1,123 @@
+"""Masks of attention: several as one, and causal ones, which hide the keys behind a query's own.
+
+A mask counts as causal only if what it hides weighs nothing for certain: every row sees a key, and
+hidden scores are so low that none that is shown comes near them. Beside another mask, which may
+hide the rest of a row, they have to be -inf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ir.dim import bounds, eq
+from ...ir.graph import Graph, Value
+from ...ir.op import Array
+from ...ir.ops import Add, Attention, Constant, LogicalAnd, LogicalNot, Select
+from ...ir.patch import Patch, Refusal
+from ...ir.scalar import cast_array
+from .matching import dtype_of, shape_of
+from .places import shown_up_to
+
+# Scores at or below this are hidden: adding any score of a model to it leaves it as it is.
+HIDDEN = -1e30
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A value added to scores; or, with `fill`, booleans that put it where they are false
+    (`inverted`: where they are true)."""
+
+    value: Value
+    fill: float | None = None
+    inverted: bool = False
+
+
+def merge_masks(
+    graph: Graph, patch: Patch, masks: Sequence[Mask], scores: Value
+) -> tuple[Attention, Value | None] | Refusal:
+    """The attention with one mask that does what these do, the last one first."""
+    left, causal = list(masks), ""
+    for mask in masks:
+        found = _causal(graph, mask, scores, -np.inf if len(masks) > 1 else HIDDEN)
+        if found and not causal:
+            causal = found
+            left.remove(mask)
+    if len(left) > 2:
+        return Refusal("there are more than two masks")
+    if len(left) == 2:
+        joined = _joined(graph, patch, left[0], left[1], scores)
+        if isinstance(joined, Refusal):
+            return joined
+        left = [joined]
+    if not left:
+        return Attention(causal=causal), None
+    (mask,) = left
+    if mask.fill is None:
+        return Attention(causal=causal), mask.value
+    return Attention(causal=causal, fill=mask.fill), _shown(patch, mask)
+
+
+def _shown(patch: Patch, mask: Mask) -> Value:
+    return patch.add(LogicalNot(), mask.value) if mask.inverted else mask.value
+
+
+def _joined(graph: Graph, patch: Patch, last: Mask, first: Mask, scores: Value) -> Mask | Refusal:
+    """Two masks as one. `first` is nearer to the product."""
+    if last.fill is None and first.fill is None:
+        return Mask(patch.add(Add(), first.value, last.value))
+    if last.fill == first.fill:
+        return Mask(patch.add(LogicalAnd(), _shown(patch, first), _shown(patch, last)), last.fill)
+    if last.fill is not None or first.fill is None or first.fill > HIDDEN:
+        return Refusal("two masks do not join")
+    # Nothing added to what is hidden makes a difference: hiding may as well be adding.
+    dtype = dtype_of(graph, scores)
+    zero, fill = (
+        patch.add(Constant.of(cast_array(np.array(x), dtype), dtype)) for x in (0.0, first.fill)
+    )
+    hidden = patch.add(Select(), _shown(patch, first), zero, fill)
+    return Mask(patch.add(Add(), hidden, last.value))
+
+
+def _causal(graph: Graph, mask: Mask, scores: Value, hidden: float) -> str:
+    """ "first" or "last" (Attention.causal) for a mask that is causal and nothing else, or ""."""
+    op, shape = graph.op(mask.value.node), shape_of(graph, scores)
+    if shape is None or (mask.fill is not None and mask.fill > hidden):
+        return ""
+    rows, keys = shape[-2:]
+    before = keys - rows
+    least = bounds(before)[0]
+    if least is None or least < 0:
+        return ""
+    if isinstance(op, Constant):
+        shown = _constant(op, mask, hidden)
+        if shown is None or eq(rows, shown.shape[-2]) is not True:
+            return ""
+        if eq(keys, shown.shape[-1]) is not True:
+            return ""
+        m, n = shown.shape
+        for name, last in (("first", 0), ("last", n - m)):
+            if np.array_equal(shown, np.tri(m, n, last, dtype=bool)):
+                return name
+        return ""
+    limit = shown_up_to(graph, mask.value, inverted=mask.inverted)
+    if mask.fill is None or limit is None:
+        return ""
+    if eq(limit, 0) is True:
+        return "first"
+    return "last" if eq(limit, before) is True else ""
+
+
+def _constant(op: Constant, mask: Mask, hidden: float) -> Array | None:
+    """What a constant [1..., queries, keys] shows, where it hides all else for certain."""
+    data = op.data
+    if data.ndim < 2 or data.size < 2 or any(d != 1 for d in data.shape[:-2]):
+        return None
+    data = data.reshape(data.shape[-2:])
+    if mask.fill is not None:
+        return data.astype(bool) ^ mask.inverted
+    wide = data.astype(np.float64)
+    shown = wide == 0
+    return shown if bool((wide[~shown] <= hidden).all()) else None
