@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from .runtime.bound import BoundCall
 
 
+# More than any machine has cores: each thread takes memory for its stack and its scratch.
+MAX_THREADS = 4096
+
+
 def compile_model(
     source: Model | Source,
     *,
@@ -62,7 +66,7 @@ def compile_model(
     if conv_algorithm not in CONV_ALGORITHMS:
         expected = " or ".join(CONV_ALGORITHMS)
         raise UsageError("unknown conv_algorithm", got=conv_algorithm, expected=expected)
-    _require_count("num_threads", num_threads)
+    _require_count("num_threads", num_threads, MAX_THREADS)
     _require_count("max_memory", max_memory)
     if not isinstance(source, Model) and _is_artifact(source):
         return CompiledModel.load(
@@ -83,11 +87,13 @@ def compile_model(
     return CompiledModel(model, options, num_threads, shapes=shapes, max_memory=max_memory)
 
 
-def _require_count(name: str, value: Any) -> None:
-    """UsageError for anything but None and whole numbers from 1 up."""
+def _require_count(name: str, value: Any, most: int | None = None) -> None:
+    """UsageError for anything but None and whole numbers from 1 to `most`."""
     whole = hasattr(value, "__index__") and not isinstance(value, bool)
     if value is not None and not (whole and value >= 1):
         raise UsageError(f"{name} must be at least 1", got=repr(value), expected="a whole number")
+    if value is not None and most is not None and value > most:
+        raise UsageError(f"{name} is too large", got=value, expected=f"at most {most}")
 
 
 def _is_artifact(source: Any) -> bool:

@@ -7,14 +7,19 @@ import importlib.metadata
 import json
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from ..ir.errors import Error, UsageError
 from ..ir.target import Target
 from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache
+from ..runtime.codegen.host import available_isas
 from ..runtime.machine import host_target, memory_limit, usable_cores
 from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
 
 SCHEMA = 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,18 +50,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the machine, the versions and the knobs."""
+    """Print the machine, the versions and the knobs. Exit code 2 if a knob is set wrongly."""
     state = examine()
     print(json.dumps(state) if args.json else as_text(state))
-    return 0
+    return UsageError.exit_code if state["problems"] else 0
 
 
 def examine() -> dict[str, object]:
     """What `doctor` shows, as data."""
     from .. import __version__
 
-    target = host_target()
-    cache = default_cache()
+    problems: list[str] = []
+    # A knob that is set wrongly is what doctor is for: say so, and show the rest.
+    target = _tried(host_target, problems) or host_target(available_isas()[0])
+    cache = _tried(default_cache, problems)
     versions = {"irc": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         versions[package] = importlib.metadata.version(package)
@@ -74,7 +81,7 @@ def examine() -> dict[str, object]:
             "memory_limit_bytes": memory_limit(),
             "features": list(target.cpu_features),
         },
-        "measured": measured(target),
+        "measured": {} if problems else measured(target),
         "cache": {
             "folder": str(cache_folder()) if cache is not None else None,
             "entries": len(cache.entries()) if cache is not None else 0,
@@ -89,7 +96,16 @@ def examine() -> dict[str, object]:
             }
             for k in KNOBS
         ],
+        "problems": problems,
     }
+
+
+def _tried(make: Callable[[], T], problems: list[str]) -> T | None:
+    try:
+        return make()
+    except Error as error:
+        problems.append(str(error))
+        return None
 
 
 def measured(target: Target) -> dict[str, float]:
@@ -123,4 +139,7 @@ def as_text(state: dict[str, object]) -> str:
     assert isinstance(knobs, list)
     for knob in knobs:
         lines.append(f"  {knob['name']:<19}{knob['value']}  ({knob['source']}; {knob['help']})")
+    problems = state["problems"]
+    assert isinstance(problems, list)
+    lines += [f"problem: {text}" for text in problems]
     return "\n".join(lines)

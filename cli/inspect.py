@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
-from ..api import Model, PortInfo, read_model
+from ..api import Model, PortInfo, compile_model, read_model
 from ..compiler.summary import Summary, summarise
 from .arguments import add_model, require_file
 
@@ -14,13 +15,15 @@ SCHEMA = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
-    add_model(parser)
+    add_model(parser, ".onnx, .xml, .irc")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print inputs, outputs, operations, parameters, arithmetic and what will fuse."""
-    model = read_model(require_file(args.model))
+    path = require_file(args.model)
+    compiled = Path(path).suffix.lower() == ".irc"
+    model = compile_model(path).model if compiled else read_model(path)
     summary = summarise(model.graph)
     print(json.dumps(as_json(model, summary)) if args.json else as_text(model, summary))
     return 0

@@ -12,15 +12,15 @@ from .pipeline import optimise
 
 def deliver_tensors(graph: Graph) -> tuple[Graph, list[str]]:
     """A copy of the graph whose results are the tensors that survive optimisation, in execution
-    order, then the graph's own results; and their names.
+    order, then those of the graph's own results that are none of them; and their names.
 
     A tensor that a fusion swallows is not delivered: keeping it would change what is compared.
     """
     survivors = _names_after(graph)
     copy = graph.copy()
     own = list(copy.results)
-    named = [(n, copy.node(n).name or f"output {i}") for i, n in enumerate(own)]
     names: list[str] = []
+    delivered: set[Value | None] = set()
     copy.results.clear()
     for node in graph.order():
         record = graph.node(node)
@@ -31,8 +31,13 @@ def deliver_tensors(graph: Graph) -> tuple[Graph, list[str]]:
         result = copy.add(Result(), [Value(node)], name=f"{record.name} (tensor)")
         infer_node(copy, result)
         names.append(record.name)
-    copy.results.extend(own)
-    return copy, [*names, *(name for _, name in named)]
+        delivered.add(Value(node))
+    for i, node in enumerate(own):
+        if copy.inputs(node)[0] not in delivered:
+            copy.results.append(node)
+            known = copy.node(node).names
+            names.append(min(known[0], default="") if known else f"output {i}")
+    return copy, names
 
 
 def _names_after(graph: Graph) -> set[str]:

@@ -16,6 +16,7 @@ WRONG: list[dict[str, Any]] = [
     {"num_threads": "2"},
     {"num_threads": 1.5},
     {"num_threads": True},
+    {"num_threads": 10**9},
     {"max_memory": -1},
     {"max_memory": "1G"},
     {"declared_shapes": "maybe"},

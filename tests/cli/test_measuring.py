@@ -148,3 +148,22 @@ def test_run_takes_npz_and_threads(tmp_path: Path, capsys: Captured) -> None:
     assert main([*words, "-o", str(tmp_path / "y.npy")]) == 0
     assert np.load(tmp_path / "y.npy").shape == (2, 10)
     assert capsys.readouterr().out.startswith("probabilities  float32[2, 10]")
+
+
+def test_doctor_names_a_knob_that_is_set_wrongly(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setenv("IRC_ISA", "sse9")
+    monkeypatch.setenv("IRC_CACHE_BYTES", "a lot")
+    assert main(["doctor", "--json"]) == 2
+    first, second = json.loads(capsys.readouterr().out)["problems"]
+    assert "IRC_ISA" in first and "sse9" in first
+    assert "IRC_CACHE_BYTES" in second and "a lot" in second
+
+
+def test_inspect_reads_what_compile_wrote(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["inspect", DIGITS]) == 0
+    described = capsys.readouterr().out
+    assert main(["compile", DIGITS, "-o", str(tmp_path / "m.irc"), "-q"]) == 0
+    assert main(["inspect", str(tmp_path / "m.irc")]) == 0
+    assert capsys.readouterr().out == described
