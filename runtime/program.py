@@ -30,7 +30,7 @@ from ..ir.verify_plan import verify_plan
 from .driver import CodeCache, Driver, load_driver
 from .kernels.contract import Kernel
 from .stored_code import Images
-from .threads import reset_in_child
+from .threads import fork_outside, reset_in_child
 
 Array = npt.NDArray[Any]
 Generate = Callable[[Spec, Target, str], Kernel]
@@ -109,6 +109,7 @@ def reset_lock() -> None:
 
 
 reset_in_child(reset_lock)
+fork_outside(lambda: _lock)
 
 
 def build_program(
@@ -205,7 +206,8 @@ def code_of(plan: Plan, target: Target, cache: CodeCache | None) -> dict[str, by
     keys = {spec: _kernel_key(spec, target) for spec in plan.specs()}
     found = {k: data for k in keys.values() if cache and (data := cache.get(k)) is not None}
     missing = [spec for spec, key in keys.items() if key not in found]
-    made = _compile(missing, keys, target, _generator(), None)
+    with _lock:
+        made = _compile(missing, keys, target, _generator(), None)
     return found | {keys[spec]: _payload(*image) for spec, image in made.items()}
 
 

@@ -32,6 +32,16 @@ _lock = threading.Lock()
 _ready: set[str] = set()
 
 
+def _reset_lock() -> None:
+    """In a forked child: the lock may be held by a thread that is not there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_lock)
+
+
 def binding(everywhere: bool = False):
     """llvmlite.binding, imported and initialised on first use; `everywhere`: all LLVM targets."""
     import llvmlite.binding as llvm

@@ -46,6 +46,9 @@ def parse_xml(data: bytes, file: str) -> Net:
         load_dtd=False,
         huge_tree=False,
         remove_blank_text=True,
+        # They say nothing, wherever they stand: what lies around one is one text.
+        remove_comments=True,
+        remove_pis=True,
     )
     try:
         for _, element in context:

@@ -1,0 +1,135 @@
+"""Hostile files end in one clear error: soon, in little memory, with no traceback and no signal.
+
+The whole table is met by one process of the command line's code (a signal would end it); each
+command's time and memory are measured inside. 256 MiB above the file's size and 5 s are the bound.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import irc
+import numpy as np
+import pytest
+from fuzzing.broken_files import within_limits
+from irc.cli.main import main
+from irc.compiler.frontends.xml.reader import read_xml
+
+from . import hostile_files
+from .hostile_files import ALL, CONST, Hostile, artifact
+
+CLASSES = collections.Counter(h.kind for h in ALL)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """What commands import, and this machine's code, before memory is measured."""
+    irc.CompiledModel.load(artifact())(np.zeros((1, 64), np.float32))
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda h: f"{h.kind}, {h.name}".replace("/", " "))
+def test_one_clear_error(
+    case: Hostile,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments: Sequence[str] = case.make(tmp_path)
+    size = sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file())
+    with within_limits(size):
+        code = main(list(arguments))
+    out, err = capsys.readouterr()
+    assert code == case.code, err
+    assert out == "" and err.startswith("irc: error: ") and "Traceback" not in err
+    assert "internal error" not in err and len(err) < 5000
+    # What is wrong, and at least where or what was got, or what would have been right.
+    assert any(f"\n  {part}: " in err for part in ("where", "got")), err
+    for word in case.words:
+        assert word in err, err
+
+
+def test_every_class_of_the_page_has_a_case() -> None:
+    """docs/reliability.md lists the classes: the list is this one."""
+    page = Path(__file__).parents[2] / "docs" / "reliability.md"
+    text = " ".join(page.read_text().split())
+    missing = [kind for kind in CLASSES if kind not in text]
+    assert not missing, missing
+
+
+def test_unsorted_nodes_are_sorted() -> None:
+    nodes = [
+        hostile_files.node("Relu", ["t"], ["y"]),
+        hostile_files.node("Neg", ["x"], ["t"]),
+    ]
+    x = np.array([[1, -2, 3], [0, 1, -1]], np.float32)
+    found = irc.compile_model(hostile_files.model_of(nodes).SerializeToString())(x)
+    assert (found[0] == np.maximum(-x, 0)).all()
+
+
+def test_a_good_bomb_is_no_bomb() -> None:
+    """Folding stops at its limit, not at the size that a model may have: it is made at run time."""
+    nodes = [hostile_files.node("Expand", ["w", "s"], ["y"])]
+    made = [
+        hostile_files.constant("w", np.float32(1)),
+        hostile_files.constant("s", np.array([1 << 13, 1 << 12])),
+    ]
+    net = irc.compile_model(hostile_files.model_of(nodes, made).SerializeToString())
+    assert net.program.constant_bytes < 1 << 20
+    assert net(np.zeros((2, 3), np.float32))[0].shape == (1 << 13, 1 << 12)
+
+
+@pytest.mark.parametrize("how", ["truncated", "replaced"])
+def test_weights_that_change_under_the_reader(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The .bin is cut or overwritten after it was opened: an error, or the bytes as they were."""
+    model, weights = tmp_path / "m.xml", tmp_path / "m.bin"
+    model.write_bytes(CONST)
+    weights.write_bytes(np.arange(7, dtype=np.float32).tobytes())
+    real, done = os.fstat, [False]
+
+    def change(handle: int) -> os.stat_result:
+        status = real(handle)
+        if status.st_ino == weights.stat().st_ino and not done[0]:
+            done[0] = True
+            if how == "truncated":
+                os.truncate(weights, 5)
+            else:
+                other = tmp_path / "other"
+                other.write_bytes(bytes(28))
+                os.replace(other, weights)
+        return status
+
+    monkeypatch.setattr(os, "fstat", change)
+    if how == "truncated":
+        with pytest.raises(irc.Error) as caught:
+            read_xml(model)
+        assert "m.bin" in str(caught.value) and "shorter" in str(caught.value)
+        return
+    graph = read_xml(model)
+    (data,) = [graph.op(n).data for n in graph.ids() if graph.op(n).kind == "Constant"]
+    assert data.reshape(-1).tolist() == [1, 2, 3, 4, 5, 6] and done[0]
+
+
+def test_the_command_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """As users run it, with a hard limit of memory: three of the classes."""
+    import resource
+    import subprocess
+    import sys
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+
+    for kind in ("exponential functions", "DOCTYPE or entities", "artefact forged"):
+        case = next(h for h in ALL if h.kind == kind)
+        folder = tmp_path / kind
+        folder.mkdir()
+        done = subprocess.run(
+            [sys.executable, "-m", "irc", *case.make(folder)],
+            cwd=folder, capture_output=True, text=True, timeout=120, preexec_fn=limit,
+        )  # fmt: skip
+        assert done.returncode == case.code and "Traceback" not in done.stderr, done.stderr

@@ -1,0 +1,112 @@
+"""What a caller has set up is the same after a call: floating-point mode, threads, NumPy's and the
+process's settings; and what names machine code covers all that it depends on."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from dataclasses import replace
+
+import irc
+import numpy as np
+import pytest
+from irc import ops
+from irc.ir.dtype import DType
+from irc.ir.specs import Operand
+from irc.ir.specs_iota import IotaSpec
+from irc.runtime import program
+from irc.runtime.driver import load_driver
+from irc.runtime.machine import host_target
+
+# Rounding up; flush-to-zero and denormals-are-zero; both, with the sticky flags set.
+MODES = [0x5F80, 0x9FC0, 0xFFFF & ~0x1F80 | 0x1F80]
+
+
+def models() -> dict[str, irc.CompiledModel]:
+    x = ops.parameter("x", ["N", 40])
+    rng = np.random.default_rng(0)
+    native = ops.relu(ops.matmul(x, rng.standard_normal((40, 48)).astype(np.float32)))
+    return {
+        "native": irc.compile_model(ops.model({"y": native})),
+        "one thread": irc.compile_model(ops.model({"y": native}), num_threads=1),
+    }
+
+
+def settings() -> dict[str, object]:
+    """Settings of this thread and process that a library may disturb."""
+    return {
+        "affinity": os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
+        "numpy": np.geterr(),
+        "print": np.get_printoptions(),
+        "switch": sys.getswitchinterval(),
+        "recursion": sys.getrecursionlimit(),
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),
+        "signals": [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGSEGV)],
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "stack": threading.stack_size(),
+        "libc rounding": ctypes.CDLL(None).fegetround() if _has_fegetround() else 0,
+    }
+
+
+def _has_fegetround() -> bool:
+    return hasattr(ctypes.CDLL(None), "fegetround")
+
+
+@pytest.mark.parametrize("name", ["native", "one thread"])
+def test_settings_stay_as_they_are(name: str) -> None:
+    net = models()[name]
+    before = settings()
+    for n in (0, 1, 3, 4000):
+        net(np.ones((n, 40), np.float32))
+    assert settings() == before
+
+
+@pytest.mark.skipif(host_target().arch != "x86_64", reason="MXCSR is x86's")
+@pytest.mark.parametrize("mode", MODES, ids=hex)
+@pytest.mark.parametrize("rows", [1, 4000])
+def test_the_callers_floating_point_mode(mode: int, rows: int) -> None:
+    """Given back as it was, and without a say in the results; an error gives it back, too."""
+    net, driver = models()["native"], load_driver()
+    x = np.random.default_rng(1).standard_normal((rows, 40)).astype(np.float32)
+    x[0, :2] = 1e-40  # denormal
+    call = net.bind(x)
+    wanted, calls = net(x)[0].copy(), [lambda: net(x)[0], lambda: call()[0]]
+    for run in calls:
+        old = driver.swap_mode(mode)
+        try:
+            found = run()
+            now = driver.swap_mode(mode)
+        finally:
+            driver.swap_mode(old)
+        assert now & 0xFFC0 == mode & 0xFFC0 and found.tobytes() == wanted.tobytes()
+    old = driver.swap_mode(mode)
+    try:
+        with pytest.raises(irc.InputError):
+            net(x[:, :3])
+        now = driver.swap_mode(mode)
+    finally:
+        driver.swap_mode(old)
+    assert now & 0xFFC0 == mode & 0xFFC0
+
+
+def test_the_name_of_machine_code_covers_what_it_depends_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = host_target()
+    spec = IotaSpec(7, 0, 1, Operand(DType.i64, (1,)))
+    keys = [
+        program._kernel_key(spec, target),
+        program._kernel_key(replace(spec, count=8), target),
+        program._kernel_key(
+            spec, replace(target, cpu_features=tuple(sorted({*target.cpu_features, "zzz"})))
+        ),
+        program._kernel_key(spec, replace(target, l2=target.l2 * 2)),
+    ]
+    monkeypatch.setattr(program, "_generators", lambda: "another version")
+    keys.append(program._kernel_key(spec, target))
+    assert len(set(keys)) == len(keys)
+    assert all(len(k) == 64 for k in keys)
