@@ -12,6 +12,7 @@ import numpy as np
 
 from ..ir.dtype import DType
 from ..ir.errors import VerificationError
+from ..ir.nibbles import in_halves, pack_halves
 from ..ir.plan import Plan
 from ..ir.plan_codec import encode_plan
 from ..ir.target import Target
@@ -119,6 +120,8 @@ class _Derived:
         if self._section is None:
             self._section = self._writer.begin(DERIVED)
         native = np.ascontiguousarray(array, dtype.numpy)
+        if in_halves(dtype):
+            native = pack_halves(native)
         data = native.reshape(-1).view(np.uint8).data if native.size else memoryview(b"")
         key = len(data), hashlib.sha256(data).digest()
         offset = self._places.get(key)

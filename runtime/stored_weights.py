@@ -25,6 +25,7 @@ import numpy.typing as npt
 from ..ir.codec import broken
 from ..ir.dtype import DType
 from ..ir.errors import MemoryLimitError
+from ..ir.nibbles import in_halves, unpack_halves
 from ..ir.plan import Constant, Plan
 from .container import CUT
 from .container_reader import Container, Piece
@@ -52,7 +53,8 @@ class Place:
 
     @property
     def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.numpy.itemsize
+        count = math.prod(self.shape)
+        return (count + 1) // 2 if in_halves(self.dtype) else count * self.dtype.numpy.itemsize
 
 
 class PlanReader:
@@ -170,7 +172,11 @@ class _Scratch(threading.local):
 def _as_array(p: Place, raw: Array) -> Array:
     if p.dtype is DType.boolean:
         raw = (raw != 0).view(np.uint8)  # any byte but 0 is true; NumPy knows 0 and 1 only
-    array = raw.view(p.dtype.numpy).reshape(p.shape)
+    if in_halves(p.dtype):
+        count = math.prod(p.shape)
+        array = unpack_halves(p.dtype, raw, count, page_memory(count)).reshape(p.shape)
+    else:
+        array = raw.view(p.dtype.numpy).reshape(p.shape)
     array.flags.writeable = False
     return array
 

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ...ir.dtype import DType
+from ...ir.nibbles import in_halves
 from ...ir.op import Array
 from ..frontends.xml.packing import is_packed, pack
 
@@ -38,12 +39,12 @@ class Weights:
         return offset, size
 
     def find(self, array: Array, dtype: DType) -> int | None:
-        """The offset of the array's bytes as NumPy holds them, None where they were not written.
+        """The offset of the array's bytes, None where they were not written.
 
         The same array is found at once, an equal one by its content. Types that a .bin packs or
-        spells otherwise than memory does are never found.
+        spells otherwise than a plan's weights are never found.
         """
-        if is_packed(dtype) or dtype is DType.string:
+        if (is_packed(dtype) and not in_halves(dtype)) or dtype is DType.string:
             return None
         known = self._arrays.get((id(array), dtype))
         if known is not None:

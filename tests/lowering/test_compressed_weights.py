@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import irc
 import numpy as np
@@ -169,3 +170,20 @@ def test_a_weight_that_is_also_a_result_is_expanded(compile_graph: Compile) -> N
     build.result(wide, "w")
     net = compile_graph(build.done(), True, 1)
     assert np.array_equal(net(rows(2, 160))[1], Dequantize().evaluate(codes, scale, zero)[0])
+
+
+@pytest.mark.parametrize("dtype", [DType.u4, DType.i4, DType.u8], ids=str)
+def test_artefacts_hold_compressed_weights_once(
+    dtype: DType, compile_graph: Compile, tmp_path: Path
+) -> None:
+    codes, scale, zero = weights((480, 401), dtype, (15, 401))
+    build = Build("N", 480)
+    wide = build.add(Dequantize(0, 32), *(build.constant(a) for a in (codes, scale, zero)))
+    build.result(build.add(MatMul(), build.x, wide))
+    net = compile_graph(build.done(), True, 1)
+    path = tmp_path / "net.irc"
+    net.export(path)
+    stored = codes.size * dtype.bits // 8
+    assert stored < path.stat().st_size < stored + 4 * scale.nbytes + 60_000
+    loaded = irc.compile_model(path)
+    assert np.array_equal(loaded(rows(3, 480))[0], net(rows(3, 480))[0])

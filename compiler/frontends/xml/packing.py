@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....ir.dtype import DType
+from ....ir.nibbles import in_halves, pack_halves, unpack_halves
 from ....ir.op import Array
 
 
@@ -69,23 +70,20 @@ def unpack(dtype: DType, data: Array, count: int) -> Array:
     """`count` elements from packed bytes (uint8, at least `packed_bytes` of them)."""
     group = _GROUPS[dtype]
     data = data[: packed_bytes(dtype, count)]
-    codes: Array
-    if group is _NIBBLES:
-        codes = np.empty(2 * data.size, dtype=np.uint8)
-        np.bitwise_and(data, 15, out=codes[0::2])
-        np.right_shift(data, 4, out=codes[1::2])
-    else:
-        bits = np.unpackbits(data, bitorder="little").reshape(-1, 8 * group.size)
-        codes = np.zeros((bits.shape[0], len(group.places)), dtype=np.uint8)
-        for element, places in enumerate(group.places):
-            for power, place in enumerate(places):
-                codes[:, element] |= bits[:, place] << power
-        codes = codes.reshape(-1)
-    return _from_codes(dtype, codes[:count])
+    if in_halves(dtype):
+        return unpack_halves(dtype, data, count)
+    bits = np.unpackbits(data, bitorder="little").reshape(-1, 8 * group.size)
+    codes = np.zeros((bits.shape[0], len(group.places)), dtype=np.uint8)
+    for element, places in enumerate(group.places):
+        for power, place in enumerate(places):
+            codes[:, element] |= bits[:, place] << power
+    return _from_codes(dtype, codes.reshape(-1)[:count])
 
 
 def pack(dtype: DType, array: Array) -> bytes:
     """The packed bytes of an array with one element per item; unused bits are 0."""
+    if in_halves(dtype):
+        return pack_halves(array).tobytes()
     group = _GROUPS[dtype]
     codes = _to_codes(dtype, array.reshape(-1))
     groups = -(-codes.size // len(group.places))
@@ -100,7 +98,7 @@ def pack(dtype: DType, array: Array) -> bytes:
 
 
 def _from_codes(dtype: DType, codes: Array) -> Array:
-    if dtype in (DType.i2, DType.i4):
+    if dtype is DType.i2:
         sign = 1 << (dtype.bits - 1)
         return ((codes ^ sign).astype(np.int8) - sign).astype(dtype.numpy)
     if dtype is DType.f4e2m1:
@@ -109,7 +107,7 @@ def _from_codes(dtype: DType, codes: Array) -> Array:
 
 
 def _to_codes(dtype: DType, array: Array) -> Array:
-    if dtype in (DType.i2, DType.i4):
+    if dtype is DType.i2:
         return array.astype(np.int8).view(np.uint8) & ((1 << dtype.bits) - 1)
     if dtype is DType.f4e2m1:
         return np.ascontiguousarray(array).view(np.uint8) & 15
