@@ -136,8 +136,9 @@ class CompiledModel:
         """The optimised graph."""
         from .compiler.pipeline import optimise
         from .compiler.shapes import fix_shapes
+        from .compiler.sizes import unify_sizes
 
-        graph = fix_shapes(self.model.graph.copy(), self._shapes)
+        graph = unify_sizes(fix_shapes(self.model.graph.copy(), self._shapes))
         self.trace = optimise(graph, self.options)
         return graph
 

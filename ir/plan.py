@@ -118,6 +118,18 @@ class SymbolSource:
 
 
 @dataclass(frozen=True)
+class SizeCheck:
+    """Two entries of a region's table of sizes that have to be equal for it to run, or where
+    `or_one`, the left one may be 1. `what` and `where` are the message if they are not."""
+
+    left: int
+    right: int
+    what: str
+    where: str
+    or_one: bool = False
+
+
+@dataclass(frozen=True)
 class Terminal:
     """The operation that ends a region, evaluated in Python on slots and writing slots.
 
@@ -150,6 +162,7 @@ class Region:
     steps: tuple[Step, ...]
     terminal: Terminal | None = None
     initialises: tuple[int, ...] = ()
+    checks: tuple[SizeCheck, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from .plan import (
     Plan,
     PlanPort,
     Region,
+    SizeCheck,
     Step,
     SymbolSource,
     Terminal,
@@ -65,6 +66,7 @@ _REGION: Mapping[str, Any] = {
     "outputs": tuple[int, ...],
     "symbols": tuple[SymbolSource, ...],
     "initialises": tuple[int, ...],
+    "checks": tuple[SizeCheck, ...],
 }
 _ints: Callable[[Any], tuple[int, ...]] = decoder(tuple[int, ...])
 _words: Callable[[Any], tuple[str, ...]] = decoder(tuple[str, ...])

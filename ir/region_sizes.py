@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .dim import Dim, compile_dims
-from .errors import MemoryLimitError, VerificationError
+from .errors import MemoryLimitError, ShapeError, VerificationError
 from .layouts import panels
-from .plan import ARENA, Constant, KernelStep, Region
+from .plan import ARENA, Constant, KernelStep, Region, SizeCheck
 from .specs import (
     DimArg,
     ElementwiseSpec,
@@ -76,6 +76,7 @@ class RegionTables:
         self.step_dims = _ints([dims[d] for s in steps for d in s.dims])
         self.step_dims_start = _starts([len(s.dims) for s in steps])
         self._work = _ints([self._position(s.work) for s in steps])
+        self._checks = [(dims[c.left], dims[c.right], c) for c in region.checks]
         self._lay_out_buffers(region, constants)
         self._lay_out_operands(steps, dims)
         self._evaluate = compile_dims(list(self._positions))
@@ -167,6 +168,15 @@ class RegionTables:
         numbers = self._evaluate(env)
         if numbers and not -_MAX_SIZE < min(numbers) <= max(numbers) < _MAX_SIZE:
             raise VerificationError("a size is beyond any machine", where=self._where())
+        for left, right, check in self._checks:
+            found, wanted = numbers[left], numbers[right]
+            if found != wanted and not (check.or_one and found == 1):
+                raise ShapeError(
+                    check.what,
+                    where=check.where,
+                    got=f"{found} and {wanted}, {self._names(check)}",
+                    expected="equal sizes" + (", or 1" if check.or_one else ""),
+                )
         values = np.array(numbers, np.int64)
         terms = values[self._shape_terms]
         if len(terms) and terms.min() < 0:
@@ -194,6 +204,9 @@ class RegionTables:
         )
         self._check_operands(sizes)
         return sizes
+
+    def _names(self, check: SizeCheck) -> str:
+        return f"which are {self.region.dims[check.left]} and {self.region.dims[check.right]}"
 
     def _inner(self, values: Ints, nbytes: Ints) -> Ints:
         inner = np.zeros(len(nbytes), np.int64)

@@ -10,6 +10,7 @@ from math import inf
 from typing import Any, TypeAlias, cast
 
 from . import dim as dims
+from . import require
 from .dim import Dim, Expr
 from .dim_expr import interval_of
 from .dim_text import Bounds, Json
@@ -147,6 +148,8 @@ def broadcast_shapes(*shapes: Shape, where: str = "") -> Shape:
         for shape in known:
             for axis, d in enumerate(shape, start=rank - len(shape)):
                 out[axis] = dims.broadcast(out[axis], d)
+        if require.are_wanted():
+            _require_broadcasts(known, out)
     except ShapeError:
         raise ShapeError(
             "shapes do not broadcast",
@@ -174,6 +177,14 @@ def _tensors_agree(a: TensorType, b: TensorType) -> bool:
     if len(a.shape) != len(b.shape):
         return False
     return all(dims.eq(x, y) is not False for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def _require_broadcasts(shapes: Sequence[tuple[Dim, ...]], out: Sequence[Dim]) -> None:
+    for shape in shapes:
+        for d, whole in zip(reversed(shape), reversed(out), strict=False):
+            # A size that is itself a broadcast says so when it is computed.
+            if d is not whole and not str(whole).startswith("broadcast("):
+                require.require_broadcast(d, whole, "shapes do not broadcast")
 
 
 def merge(declared: Type, inferred: Type, where: str = "") -> Type:

@@ -219,6 +219,9 @@ def verify_region(region: Region, constants: Sequence[Constant], where: str = "r
         if b is None:
             raise _broken("a symbol is read off an input without a buffer", where, source.symbol)
         _index(source.axis, len(region.buffers[b].shape), where, "axis of a symbol")
+    for check in region.checks:
+        for d in (check.left, check.right):
+            _index(d, len(region.dims), where, "size to compare")
     written: set[int] = set()
     for n, step in enumerate(region.steps):
         here = f"{where}, step {n} ({step.name or 'unnamed'})"

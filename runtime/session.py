@@ -163,8 +163,9 @@ class Session:
     def _refusal(self, number: int, shapes: Shapes, e: ShapeError) -> Error:
         """A size expression that has no value for these shapes: the caller's inputs, if the
         region reads the model's inputs, else what an operation made of them."""
-        names = {p.slot: p.name for p in self.program.plan.inputs}
-        slots = self.program.plan.regions[number].inputs
+        plan = self.program.plan
+        names = {p.slot: p.name for p in (*plan.inputs, *plan.variables)}
+        slots = plan.regions[number].inputs
         given = [
             f"{names.get(s, f'value {s}')} {list(a)}" for s, a in zip(slots, shapes, strict=True)
         ]

@@ -19,6 +19,7 @@ from ...ir.plan import Constant, Plan, PlanPort, Region, Terminal, Variable
 from ...ir.target import Target
 from ...ir.types import Type
 from ..options import Options
+from .checks import size_checks
 from .context import Lowering
 from .fusion import decide_fusion
 from .interface import plain_sizes
@@ -247,9 +248,19 @@ def build_region(
     terminal = None
     if end is not None:
         terminal = lower_terminal(low, end, roles[end].reason, constant_slots)
+    checks = size_checks(low, roles, nodes)
     symbols = symbol_sources(low)
     buffers, steps, dims = low.region.finish()
-    return Region(tuple(low.region_inputs), tuple(outputs), symbols, dims, buffers, steps, terminal)
+    return Region(
+        tuple(low.region_inputs),
+        tuple(outputs),
+        symbols,
+        dims,
+        buffers,
+        steps,
+        terminal,
+        checks=tuple(checks),
+    )
 
 
 def lower_host(low: Lowering, node: int, reason: str) -> None:

@@ -12,6 +12,7 @@ from ..dim import eq
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
+from ..require import require_broadcast
 from ..scalar import cast_array
 from ..types import Type, broadcast_shapes
 from .elementwise import FLOATS
@@ -42,6 +43,7 @@ def _mixed(query: Fact, key: Fact, value: Fact, mask: Fact | None) -> tuple[Type
                     got=mask.type,
                     expected=f"[..., {q[-2]}, {k[-2]}]",
                 )
+            require_broadcast(have, want, "the mask does not broadcast to query x key")
     return (tensor(dtype, (*batch, q[-2], v[-1])),)
 
 

@@ -19,6 +19,7 @@ from ..dim import Expr
 from ..dtype import DType
 from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
+from ..require import require_equal
 from ..scalar import Builder, Ref, evaluate_program
 from ..specs import Program
 from ..types import TensorType, Type, broadcast_shapes
@@ -79,13 +80,15 @@ class Elementwise(Op):
             )
         known = [s for s in shapes if s is not None]
         for shape in known[1:]:
-            pairs = zip(known[0], shape, strict=False)
+            pairs = list(zip(known[0], shape, strict=False))
             if len(shape) != len(known[0]) or any(dims.eq(a, b) is False for a, b in pairs):
                 raise ShapeError(
                     f"{self.kind} does not broadcast (auto_broadcast is none)",
                     got=" and ".join(str(TensorType(DType.dynamic, s)) for s in known),
                     expected="equal shapes",
                 )
+            for a, b in pairs:
+                require_equal(a, b, f"{self.kind} does not broadcast")
         return known[0] if known else None
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from ..dim import Dim, eq
 from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
+from ..require import require_broadcast
 from ..types import TensorType, Type, broadcast_shapes
 from .rules import (
     Shape,
@@ -103,6 +104,8 @@ def _check_fit(shape: Shape, target: Sequence[Dim], mapping: Sequence[int]) -> N
             got=f"[{', '.join(map(str, shape))}] to [{', '.join(map(str, target))}]",
             expected="each size 1 or the target's",
         )
+    for have, axis in zip(shape, mapping, strict=True):
+        require_broadcast(have, target[axis], "the data does not broadcast to the target shape")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from ..dim import Dim, eq, exact_quotient
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port, attr
+from ..require import require_equal
 from ..types import TensorType, Type, normalize_axis
 from .rules import (
     Shape,
@@ -87,6 +88,7 @@ class Split(Op):
             )
         part = exact_quotient(total, self.num_splits)
         part = total // self.num_splits if part is None else part
+        require_equal(total, part * self.num_splits, "an axis must split into equal parts")
         kept = TensorType(dtype, (*shape[:at], part, *shape[at + 1 :]))
         return (kept,) * self.num_splits
 
@@ -156,4 +158,5 @@ def _fill(lengths: list[Dim], total: Dim) -> list[Dim]:
         return [left if i in holes else d for i, d in enumerate(lengths)]
     if eq(left, 0) is False:
         raise ShapeError("split lengths must sum to the axis", got=lengths, expected=total)
+    require_equal(total, rest, "split lengths must sum to the axis")
     return lengths

@@ -11,6 +11,7 @@ from ..dim import eq
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
+from ..require import require_broadcast
 from ..scalar import Builder, evaluate_program
 from ..specs import Program
 from ..types import Type, broadcast_shapes
@@ -175,3 +176,5 @@ def _require_unidirectional(c: Shape, out: Shape) -> None:
             got=_show(c),
             expected=f"sizes of {_show(out)} or 1, axis by axis from the last",
         )
+    for have, want in zip(reversed(c), reversed(out), strict=False):
+        require_broadcast(have, want, "C does not broadcast to the product")

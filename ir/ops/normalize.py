@@ -15,6 +15,7 @@ from ..dim import eq
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
+from ..require import require_broadcast
 from ..scalar import cast_array
 from ..types import Type, normalize_axis
 from .elementwise import FLOATS
@@ -129,6 +130,8 @@ def _check_scale(fact: Fact | None, name: str, data: Shape | None) -> None:
             got=f"[{', '.join(map(str, shape))}]",
             expected=f"[{', '.join(map(str, data))}] or 1, axis by axis from the last",
         )
+    for s, d in zip(reversed(shape), reversed(data), strict=False):
+        require_broadcast(s, d, f"input {name!r} does not broadcast to the data")
 
 
 @dataclass(frozen=True)

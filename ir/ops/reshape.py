@@ -11,6 +11,7 @@ import numpy as np
 from ..dim import Dim, eq, exact_quotient, product
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
+from ..require import require_equal
 from ..types import TensorType, Type
 from .elementwise import INTEGERS
 from .rules import (
@@ -75,6 +76,7 @@ class Reshape(Op):
                 "a reshape must keep the number of elements",
                 got=f"{_show(have)} to {_show(tuple(out))}",
             )
+        require_equal(product(have), product(out), "a reshape must keep the number of elements")
         return tuple(out)
 
     def _remaining(self, have: Shape, rest: Dim, wanted: Sequence[Dim]) -> Dim:
@@ -89,6 +91,8 @@ class Reshape(Op):
                 "the -1 of a reshape target is not a whole number",
                 got=f"{_show(have)} to {list(wanted)}",
             )
+        whole = "the -1 of a reshape target is not a whole number"
+        require_equal(total, total // rest * rest, whole)
         return total // rest
 
     def evaluate(self, data: Array, shape: Array) -> tuple[Array, ...]:
@@ -129,6 +133,7 @@ class _Squeeze(Op):
                 raise ShapeError(
                     "only axes of size 1 can be squeezed", got=f"axis {a} of {_show(shape)}"
                 )
+            require_equal(shape[a], 1, "only axes of size 1 can be squeezed")
         return (TensorType(dtype, tuple(d for i, d in enumerate(shape) if i not in known)),)
 
     def evaluate(self, data: Array, axes: Array | None = None) -> tuple[Array, ...]:

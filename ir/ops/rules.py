@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..dim import Dim, Expr, broadcast, eq, symbol
+from ..dim import Dim, Expr, broadcast, symbol
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op
+from ..require import require_equal
 from ..types import MAX_RANK, TensorType, normalize_axis
 
 Shape: TypeAlias = tuple[Dim, ...]
@@ -147,8 +148,7 @@ def unique_axes(axes: Sequence[int], rank: int) -> list[int]:
 
 def same_size(a: Dim, b: Dim, what: str) -> Dim:
     """Two sizes that must be equal; the more exact one. ShapeError where they differ for sure."""
-    if eq(a, b) is False:
-        raise ShapeError(what, got=f"{a} and {b}", expected="equal sizes")
+    require_equal(a, b, what)
     return a if isinstance(a, int) or not isinstance(b, int) else b
 
 

@@ -1,0 +1,132 @@
+"""Sizes of the inputs that have to be equal become one, and those that have to be a number that
+number: a product of `[?, ?]` with 768 rows of weights takes 768 columns and nothing else.
+
+What a model needs is known then before it runs: kernels are made for known sizes, and an input of
+another shape is refused by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ir.dim import Dim, Expr, Symbol, eq, substitute
+from ..ir.errors import ShapeError
+from ..ir.graph import Graph
+from ..ir.infer import infer_graph, infer_record
+from ..ir.ops import Parameter
+from ..ir.require import Requirement, requirements
+
+# Sizes that became known make more known; models need two or three rounds.
+_ROUNDS = 10
+
+
+def unify_sizes(graph: Graph) -> Graph:
+    """Give parameters the sizes that the graph needs, in place, and infer it again. Returns it.
+
+    ShapeError where no input could satisfy the graph.
+    """
+    for _ in range(_ROUNDS):
+        symbols = _symbols_of_inputs(graph)
+        solved = _solve(graph, symbols) if symbols else {}
+        if not solved:
+            break
+        for node in graph.parameters:
+            record = graph.node(node)
+            if isinstance(record.op, Parameter) and record.op.shape is not None:
+                shape = tuple(substitute(d, solved) for d in record.op.shape)
+                record.op = Parameter(record.op.element_type, shape)
+        infer_graph(graph)
+    return graph
+
+
+def requirements_of(graph: Graph, node: int) -> list[Requirement]:
+    """What a node takes for granted about its inputs' sizes. Nothing for control flow: what its
+    bodies need holds only where they run."""
+    record = graph.node(node)
+    facts = [graph.fact(v) for v in graph.inputs(node)]
+    if record.op.bodies() or not any(_is_symbolic(f) for f in facts):
+        return []
+    types, known = list(record.types), list(record.known)
+    with requirements() as found:
+        infer_record(record, facts, str(node))
+    record.types, record.known = types, known
+    return found
+
+
+def _is_symbolic(fact: object) -> bool:
+    shape = getattr(getattr(fact, "type", None), "shape", None)
+    return any(isinstance(d, Expr) for d in shape or ())
+
+
+def _symbols_of_inputs(graph: Graph) -> dict[str, int]:
+    """The names of symbols that are axes of parameters, each with its place in their order."""
+    found: dict[str, int] = {}
+    for node in graph.parameters:
+        op = graph.op(node)
+        for d in (op.shape or ()) if isinstance(op, Parameter) else ():
+            only = plain_symbol(d)
+            if only is not None:
+                found.setdefault(only.name, len(found))
+    return found
+
+
+def plain_symbol(d: Dim) -> Symbol | None:
+    """The symbol that a size is, if it is just one."""
+    if not isinstance(d, Expr):
+        return None
+    (first, *rest) = d.symbols()
+    return first if not rest and str(d) == first.name else None
+
+
+def _solve(graph: Graph, place: Mapping[str, int]) -> dict[str, Dim]:
+    """New sizes by symbol."""
+    solved: dict[str, Dim] = {}
+    for node in _needed(graph):
+        for each in requirements_of(graph, node):
+            left, right = (_resolved(d, solved) for d in (each.left, each.right))
+            if each.or_one:
+                continue
+            if eq(left, right) is False:
+                where = graph.node(node).origin or graph.node(node).name
+                got = f"{each.left} and {each.right}, which have to be {left} and {right}"
+                raise ShapeError(each.what, where=where, got=got, expected="equal sizes")
+            found = _unknown_of(left, right, place)
+            if found is not None:
+                solved = {k: substitute(d, {found[0]: found[1]}) for k, d in solved.items()}
+                solved[found[0]] = found[1]
+    return solved
+
+
+def _resolved(d: Dim, solved: Mapping[str, Dim]) -> Dim:
+    return substitute(d, solved) if solved else d
+
+
+def _unknown_of(left: Dim, right: Dim, place: Mapping[str, int]) -> tuple[str, Dim] | None:
+    """The symbol of an input that an equality settles, and what it is. Of two symbols the one that
+    comes first in the inputs stays, if it is bound at least as tightly."""
+    a, b = plain_symbol(left), plain_symbol(right)
+    a = a if a is not None and a.name in place else None
+    b = b if b is not None and b.name in place else None
+    for mine, other in ((a, right), (b, left)):
+        if mine is not None and isinstance(other, int):
+            inside = mine.lo <= other and (mine.hi is None or other <= mine.hi)
+            return (mine.name, other) if inside else None
+    if a is None or b is None or a.name == b.name:
+        return None
+    first, second = sorted((a, b), key=lambda s: place[s.name])
+    wide = second.hi is None or (first.hi is not None and first.hi <= second.hi)
+    if first.lo < second.lo or not wide:
+        return None
+    return second.name, left if first is a else right
+
+
+def _needed(graph: Graph) -> list[int]:
+    """Nodes behind results and variables, in order."""
+    needed: set[int] = set()
+    pending = [*graph.results, *graph.sinks]
+    while pending:
+        node = pending.pop()
+        if node not in needed:
+            needed.add(node)
+            pending.extend(graph.producers(node))
+    return [n for n in graph.order() if n in needed]

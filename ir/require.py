@@ -1,0 +1,70 @@
+"""What a model takes for granted about sizes: kept while nodes are inferred, checked when it runs.
+
+Inference refuses sizes that differ for sure. Where sizes are symbols it cannot know; what has to
+hold is then noted for whoever listens: the compiler turns it into facts about the inputs
+(compiler/passes/unify_sizes.py) and into checks before a region runs (plan.SizeCheck).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from .dim import Dim, eq
+from .errors import ShapeError
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Two sizes that must be equal, or where `or_one`, the left one may be 1; `what` is the message
+    where they are not."""
+
+    left: Dim
+    right: Dim
+    what: str
+    or_one: bool = False
+
+
+_listener: ContextVar[list[Requirement] | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def requirements() -> Generator[list[Requirement]]:
+    """Collects what inference inside takes for granted."""
+    found: list[Requirement] = []
+    token = _listener.set(found)
+    try:
+        yield found
+    finally:
+        _listener.reset(token)
+
+
+def are_wanted() -> bool:
+    """Does anybody listen?"""
+    return _listener.get() is not None
+
+
+def require_equal(left: Dim, right: Dim, what: str) -> None:
+    """ShapeError where two sizes differ for sure; noted where they may."""
+    known = eq(left, right)
+    if known is False:
+        raise ShapeError(what, got=f"{left} and {right}", expected="equal sizes")
+    if known is None:
+        _note(Requirement(left, right, what))
+
+
+def require_broadcast(have: Dim, want: Dim, what: str) -> None:
+    """ShapeError where a size is for sure neither 1 nor the wanted one; noted where it may be."""
+    one, same = eq(have, 1), eq(have, want)
+    if one is False and same is False:
+        raise ShapeError(what, got=f"{have} and {want}", expected="equal sizes, or 1")
+    if not one and not same:
+        _note(Requirement(have, want, what, or_one=one is None))
+
+
+def _note(requirement: Requirement) -> None:
+    listener = _listener.get()
+    if listener is not None:
+        listener.append(requirement)
