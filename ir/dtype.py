@@ -88,9 +88,12 @@ class DType(enum.Enum):
     def numpy(self) -> np.dtype[np.generic]:
         """The dtype of unpacked arrays, one element per item; object for string.
 
-        u1, u3, u6 and nf4 have none: their codes are held in uint8, one per byte. TypeError for
+        u1, u3 and u6 have none: they are held in uint8. Nor has nf4: its codes are the one field
+        of a record, so that they are no numbers to NumPy and cast_array knows them. TypeError for
         dynamic, and where the installed ml_dtypes is too old for the type.
         """
+        if self is DType.nf4:
+            return NF4_CODES
         name = _FACTS[self].numpy
         if name is None:
             raise TypeError(f"element type {self} has no NumPy equivalent")
@@ -106,6 +109,8 @@ class DType(enum.Enum):
         TypeError where there is none, as for float128, datetime64 and a foreign byte order.
         """
         found: np.dtype[np.generic] = np.dtype(dtype)  # type: ignore[call-overload]
+        if found == NF4_CODES:
+            return DType.nf4
         if found.kind in "OUST":
             return DType.string
         name = found.name if found.isnative else ""
@@ -189,6 +194,7 @@ _FACTS: dict[DType, _Facts] = {
     DType.c64: _Facts(64, "c", "complex64", None),
     DType.c128: _Facts(128, "c", "complex128", None),
 }
+NF4_CODES: np.dtype[np.void] = np.dtype([("nf4", np.uint8)])
 # Types without a NumPy equivalent of their own are held as uint8, which is u8's.
 _CODES = (DType.u1, DType.u3, DType.u6, DType.nf4, DType.string)
 _BY_NUMPY = {f.numpy: t for t, f in _FACTS.items() if f.numpy is not None and t not in _CODES}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -100,6 +100,30 @@ def _compute_type(dtype: DType, op: str) -> np.dtype[Any]:
 # -- casts ----------------------------------------------------------------------------------------
 
 
+# QLoRA's quantiles of the normal distribution (Dettmers and others, 2023), as f32.
+_NF4_VALUES: Final[Array] = np.array(
+    [
+        -1.0,
+        -0.6961928009986877,
+        -0.5250730514526367,
+        -0.39491748809814453,
+        -0.28444138169288635,
+        -0.18477343022823334,
+        -0.09105003625154495,
+        0.0,
+        0.07958029955625534,
+        0.16093020141124725,
+        0.24611230194568634,
+        0.33791524171829224,
+        0.44070982933044434,
+        0.5626170039176941,
+        0.7229568362236023,
+        1.0,
+    ],
+    np.float32,
+)
+
+
 def cast_array(array: Array, to: DType) -> Array:
     """`array` as `to`: float to integer truncates, saturates and maps NaN to 0; integers wrap;
     to float rounds to nearest even; to float8 saturates at the largest finite value; to boolean
@@ -107,6 +131,8 @@ def cast_array(array: Array, to: DType) -> Array:
     if array.dtype == to.numpy:
         return array
     source = DType.from_numpy(array.dtype)
+    if source is DType.nf4:
+        return cast_array(_NF4_VALUES[array["nf4"] & 15], to)
     with np.errstate(all="ignore"):
         if to is DType.boolean:
             return array.astype(np.float32) != 0 if source.bits < 32 else array != 0

@@ -13,7 +13,7 @@ from ...ir.layouts import Layout
 from ...ir.op import Array
 from ...ir.ops import Constant as ConstantOp
 from ...ir.plan import Constant
-from ...ir.scalar import Builder, Ref, identity
+from ...ir.scalar import Builder, Ref, cast_array, identity
 from ...ir.specs import ElementwiseSpec, Program
 from ...ir.target import Target
 from ...ir.types import TensorType, Type
@@ -41,6 +41,10 @@ class Lowering:
     slots: list[Type] = field(default_factory=list[Type])
     slot_of: dict[Value, int] = field(default_factory=dict[Value, int])
     region_inputs: list[int] = field(default_factory=list[int])
+    # Constants that their readers convert, by the source array's id and the type they want.
+    converted: dict[tuple[int, DType], ConstantOp] = field(
+        default_factory=dict[tuple[int, DType], ConstantOp]
+    )
     # Where a value is to be written, decided before its step: a region output's memory.
     placed: dict[Value, View] = field(default_factory=dict[Value, View])
 
@@ -78,11 +82,17 @@ class Lowering:
     # Constants --------------------------------------------------------------------------------
 
     def constant_op(self, value: Value) -> ConstantOp | None:
-        """The constant behind a value, also through a conversion that nothing folded."""
+        """The constant that a value is, also through a conversion that nothing folded."""
         op = self.graph.op(value.node)
-        if op.kind == "Convert":
-            return self.constant_op(self.graph.input(value.node, 0))
-        return op if isinstance(op, ConstantOp) else None
+        if op.kind != "Convert":
+            return op if isinstance(op, ConstantOp) else None
+        source, dtype = self.constant_op(self.graph.input(value.node, 0)), self.tensor(value).dtype
+        if source is None:
+            return None
+        key = id(source.data), dtype
+        if key not in self.converted:
+            self.converted[key] = ConstantOp.of(cast_array(source.data, dtype), dtype)
+        return self.converted[key]
 
     def constant(
         self,

@@ -45,6 +45,8 @@ def decide_roles(graph: Graph) -> dict[int, Role]:
             for value in graph.values(node):
                 known |= symbols_of(graph.type(value))
             continue
+        if is_converted_constant(graph, node):
+            continue  # its readers read it converted
         found = lowerer_of(graph, node)
         outputs = [graph.type(v) for v in graph.values(node)]
         reason = terminal_reason(graph, node, op, outputs, known)
@@ -61,6 +63,15 @@ def decide_roles(graph: Graph) -> dict[int, Role]:
             roles[node] = Role(None, found)
     needed = needed_nodes(graph, roles, makers)
     return {n: r for n, r in roles.items() if n in needed}
+
+
+def is_converted_constant(graph: Graph, node: int) -> bool:
+    """Whether a node is a constant's conversion that nothing folded."""
+    while graph.op(node).kind == "Convert":
+        node = graph.input(node, 0).node
+        if graph.op(node).kind == "Constant":
+            return True
+    return False
 
 
 def terminal_reason(

@@ -15,16 +15,12 @@ from ..types import TensorType, Type
 from .elementwise import BOOLEAN, FLOATS, Elementwise, Unary, holds_sizes
 from .rules import require_dtype
 
-# Held as codes of another type, so that their arrays cannot be told from that type's.
-_CODES = frozenset([DType.nf4])
-
 
 def _check(source: DType, target: DType) -> None:
-    for dtype in (source, target):
-        if dtype in _CODES:
-            raise UnsupportedOperationError(
-                "a conversion with this element type", got=f"{source} to {target}"
-            )
+    if target is DType.nf4 and source is not DType.nf4:
+        raise UnsupportedOperationError(
+            "nothing is converted to nf4: it only stores weights", got=f"{source} to {target}"
+        )
 
 
 @dataclass(frozen=True)

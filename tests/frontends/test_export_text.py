@@ -73,7 +73,7 @@ ALL_TYPES = [t for t in DType if t not in (DType.dynamic, DType.string)]
 def test_constants_of_every_type_come_back(dtype: DType) -> None:
     rng = np.random.default_rng(0)
     if dtype in (DType.nf4, DType.u1, DType.u3, DType.u6):
-        data = rng.integers(0, 1 << dtype.bits, (3, 5)).astype(np.uint8)
+        data = rng.integers(0, 1 << dtype.bits, (3, 5)).astype(np.uint8).view(dtype.numpy)
     else:
         data = rng.integers(0 if not dtype.is_signed else -2, 2, (3, 5)).astype(dtype.numpy)
     graph = graph_of((Constant.of(data, dtype), []), (Result(), [0]))

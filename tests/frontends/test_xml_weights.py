@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
+import irc
 import numpy as np
+import openvino as ov
 import pytest
 from ir_text import DATA, constant, constant_net, edge, layer, net, port, result
 from irc.compiler.frontends.xml.packing import pack, packed_bytes, unpack
@@ -13,6 +16,7 @@ from irc.ir.dtype import DType
 from irc.ir.errors import MemoryLimitError, ModelFormatError
 from irc.ir.op import Array
 from irc.ir.ops import Constant
+from openvino import opset13 as opset
 
 PACKED = [DType.u1, DType.u2, DType.u3, DType.u4, DType.u6, DType.i4, DType.nf4, DType.f4e2m1]
 
@@ -31,8 +35,6 @@ def values_of(text: bytes, weights: bytes) -> list[object]:
 
 def by_openvino(dtype: str, count: int, data: bytes) -> Array:
     """What OpenVINO's own Convert to f32 makes of packed bytes."""
-    import openvino as ov
-
     text = net(
         [
             layer(
@@ -49,6 +51,48 @@ def by_openvino(dtype: str, count: int, data: bytes) -> Array:
     core = ov.Core()
     model = core.read_model(text, ov.Tensor(np.frombuffer(data, dtype=np.uint8)))
     return np.array(core.compile_model(model, "CPU")([])[0])
+
+
+# OpenVINO gives nf4's -1 as 255 of u8, where ours saturates, and has no conversion to i32.
+CONVERSIONS = [
+    (dtype, to)
+    for dtype in ("u1", "u2", "u3", "u4", "u6", "i4", "nf4")
+    for to in ("f32", "f16", *(() if dtype == "nf4" else ("u8", "i32")))
+]
+
+
+@pytest.mark.parametrize(("dtype", "to"), CONVERSIONS)
+def test_conversions_of_stored_types_are_openvinos(dtype: str, to: str, tmp_path: Path) -> None:
+    """A weight of 24 elements, converted and multiplied, as compressed models do."""
+    bits = DType(dtype).bits
+    raw = np.random.default_rng(bits).integers(0, 256, 3 * bits, np.uint8)
+    weights = opset.constant(ov.Tensor(raw, ov.Shape([24]), getattr(ov.Type, dtype)))
+    x = opset.parameter([1], ov.Type.f32, name="x")
+    product = opset.multiply(opset.convert(weights, to), opset.convert(x, to))
+    path = tmp_path / "m.xml"
+    ov.save_model(ov.Model([opset.result(product)], [x], "m"), path, compress_to_fp16=False)
+    one = [np.ones(1, np.float32)]
+    exact = {"INFERENCE_PRECISION_HINT": "f32"}
+    expected = ov.Core().compile_model(path, "CPU", exact)(one)[0]
+    found = irc.compile_model(path)(one)[0]
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+    irc.save_model(irc.read_model(path), tmp_path / "again.xml")
+    again = ov.Core().compile_model(tmp_path / "again.xml", "CPU", exact)(one)[0]
+    np.testing.assert_array_equal(again, expected)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u3", "u6", "nf4"])
+def test_types_that_only_store_are_no_factors(dtype: str, tmp_path: Path) -> None:
+    """OpenVINO has no product of two such types either; of mixed types nobody has one."""
+    shape = ov.PartialShape([24, 24])
+    a, b = (opset.parameter(shape, getattr(ov.Type, dtype), name=n) for n in "ab")
+    path = tmp_path / "m.xml"
+    product = opset.matmul(a, b, False, False)
+    ov.save_model(ov.Model([opset.result(product)], [a, b], "m"), path)
+    with pytest.raises(irc.Error, match="needs numbers") as error:
+        irc.compile_model(path)
+    assert "insert a Convert" in str(error.value)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u3", "u4", "u6", "i4"])

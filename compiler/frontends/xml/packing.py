@@ -1,8 +1,9 @@
 """Element types smaller than a byte: how a .bin file packs them, and back.
 
-Arrays hold one element per item (NumPy's or ml_dtypes' type for the element type; u1, u3, u6 and
-nf4 as codes in uint8). In a file, four-bit types and u2 fill a byte from its low bits, u1 from its
-highest bit. u3 and u6 come in groups of three bytes whose low and high bits lie apart.
+Arrays hold one element per item (NumPy's or ml_dtypes' type for the element type; u1, u3 and u6
+in uint8, nf4 as records of its code). In a file, four-bit types and u2 fill a byte from its low
+bits, u1 from its highest bit. u3 and u6 come in groups of three bytes whose low and high bits lie
+apart.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _from_codes(dtype: DType, codes: Array) -> Array:
     if dtype is DType.i2:
         sign = 1 << (dtype.bits - 1)
         return ((codes ^ sign).astype(np.int8) - sign).astype(dtype.numpy)
-    if dtype is DType.f4e2m1:
+    if dtype in (DType.f4e2m1, DType.nf4):
         return codes.view(dtype.numpy)
     return codes.astype(dtype.numpy, copy=False)
 
@@ -109,6 +110,6 @@ def _from_codes(dtype: DType, codes: Array) -> Array:
 def _to_codes(dtype: DType, array: Array) -> Array:
     if dtype is DType.i2:
         return array.astype(np.int8).view(np.uint8) & ((1 << dtype.bits) - 1)
-    if dtype is DType.f4e2m1:
+    if dtype in (DType.f4e2m1, DType.nf4):
         return np.ascontiguousarray(array).view(np.uint8) & 15
     return array.astype(np.uint8)
