@@ -26,6 +26,8 @@ from irc.ir.types import TensorType
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "operations.md"
 # Operations of the graph itself, and what needs no row.
+# Native without a line of their own in the table: control flow is steps of the driver.
+_ALIKE = (ops.Elementwise, ops.Reduction, ops.If, ops.Loop, ops.TensorIterator)
 _GRAPH = {"Parameter", "Result", "Constant", "TypedParameter"}
 _HEAD = """# Operations
 
@@ -53,7 +55,7 @@ def _runs(classes: Iterable[type[Op]]) -> str:
     """By the lowering table, and whether there is an `evaluate`."""
     words: list[str] = []
     for cls in classes:
-        native = cls in table.LOWERERS or issubclass(cls, (ops.Elementwise, ops.Reduction))
+        native = cls in table.LOWERERS or issubclass(cls, _ALIKE)
         state = issubclass(cls, ops.ReadValue | ops.Assign)
         if state:
             word = "state"

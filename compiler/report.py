@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..ir.plan import Plan
+from ..ir.plan import BRANCH, LOOP, Plan
 from ..ir.specs import GemmSpec
 from ..ir.specs_conv import ConvSpec
 from .trace import Trace
@@ -24,6 +24,9 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
     if plan.variables:
         named = ", ".join(f"{v.name} {plan.slots[v.slot]}" for v in plan.variables)
         lines.append(f"variables  {len(plan.variables)}: {named}")
+    loops = Counter(s.kind for s in plan.control_steps() if s.kind in (LOOP, BRANCH))
+    if loops:
+        lines.append(f"control    {_counts(loops)}, native")
     if trace is not None:
         lines.append(f"rewrites   {_counts(trace.hits()) or 'none'}")
     for step in hosts:

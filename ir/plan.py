@@ -7,7 +7,8 @@ between regions live in numbered slots.
 
 A region holds buffers (with lifetimes and alias constraints, but no offsets: placing them is the
 runtime's), a table of size expressions, and steps. A kernel step maps its spec's local operands
-and sizes to buffers and entries of the size table. A host step is evaluated in Python, and the
+and sizes to buffers and entries of the size table. Control steps are loops and branches in the
+list of steps, whose sizes hold in every iteration. A host step is evaluated in Python, and the
 compile report names it. Control flow that Python steers is a terminal with a plan per body.
 """
 
@@ -25,6 +26,8 @@ from .specs import Spec
 from .types import Type
 
 # Kinds of buffers.
+# Kinds of control steps.
+LOOP, AGAIN, BRANCH, SKIP = "loop", "again", "branch", "skip"
 # Bodies within bodies.
 MAX_DEPTH = 16
 INPUT, OUTPUT, CONSTANT, ARENA = "input", "output", "constant", "arena"
@@ -60,6 +63,8 @@ class Buffer:
     outputs, CONSTANT is entry `index` of the plan's constants, ARENA is placed by the runtime for
     the steps `first`..`last` (inclusive). `inside` makes an ARENA or OUTPUT buffer a part of
     another buffer, at `inside_offset` elements (a piece of a concatenation, an in-place result).
+    A part may move, whatever its kind: `stride` elements with each iteration of the loop that
+    begins at step `loop`.
     """
 
     kind: str
@@ -71,6 +76,8 @@ class Buffer:
     inside: int | None = None
     inside_offset: Dim = 0
     name: str = ""
+    loop: int | None = None
+    stride: Dim = 0
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,44 @@ class HostStep:
     sources: tuple[str, ...] = ()
 
 
-Step: TypeAlias = KernelStep | HostStep
+@dataclass(frozen=True)
+class ControlStep:
+    """Where the native walk goes on; steps are named by number. `kind`:
+
+    LOOP    the steps up to `target`, its AGAIN, run at most `trips` (a size's number) times, and
+            at most as often as the number in buffer `count` says (negative: no limit); not at all
+            where `go` is false
+    AGAIN   back behind `target`, its LOOP, while iterations are left and `go` is true
+    BRANCH  on at `target` where `go` is false; before it stands the SKIP that ends the other way
+    SKIP    on at `target`
+
+    `count`, `go` and `index` are buffers, None where absent; `go` is one boolean, the others are
+    one i32 or i64. LOOP and AGAIN write the iteration's number to `index`.
+    """
+
+    kind: str
+    target: int
+    trips: int | None = None
+    count: int | None = None
+    go: int | None = None
+    index: int | None = None
+    name: str = ""
+    sources: tuple[str, ...] = ()
+
+    @property
+    def buffers(self) -> tuple[int, ...]:
+        """The buffers it touches, in the order in which the driver finds them."""
+        return tuple(b for b in (self.count, self.go, self.index) if b is not None)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Its sizes' numbers."""
+        return () if self.trips is None else (self.trips,)
+
+
+Step: TypeAlias = KernelStep | HostStep | ControlStep
+# What the driver walks.
+NativeStep: TypeAlias = KernelStep | ControlStep
 
 
 @dataclass(frozen=True)
@@ -220,6 +264,10 @@ class Plan:
     def kernel_steps(self) -> list[KernelStep]:
         """Every native step, in order, bodies included."""
         return [s for r in self.all_regions() for s in r.steps if isinstance(s, KernelStep)]
+
+    def control_steps(self) -> list[ControlStep]:
+        """Every step of native control flow, bodies included."""
+        return [s for r in self.all_regions() for s in r.steps if isinstance(s, ControlStep)]
 
     def specs(self) -> tuple[Spec, ...]:
         """Distinct specs in order of first use."""

@@ -23,6 +23,7 @@ from .plan import (
     MAX_DEPTH,
     Buffer,
     Constant,
+    ControlStep,
     HostStep,
     KernelStep,
     Plan,
@@ -163,13 +164,17 @@ def _encode_op(op: Op, keep: Keep) -> Json:
 def _encode_buffer(b: Buffer, tables: _Tables) -> Json:
     shape = [tables.dim(d) for d in b.shape]
     place = [b.inside, tables.dim(b.inside_offset)]
-    return [b.kind, b.dtype.value, shape, b.index, b.first, b.last, *place, b.name]
+    moves = [] if b.loop is None else [b.loop, tables.dim(b.stride)]
+    return [b.kind, b.dtype.value, shape, b.index, b.first, b.last, *place, b.name, *moves]
 
 
 def _encode_step(step: Step, tables: _Tables) -> Json:
     if isinstance(step, HostStep):
         parts = [_encode_op(step.op, tables.keep), list(step.inputs), list(step.outputs)]
         return ["host", *parts, step.name, step.reason, list(step.sources)]
+    if isinstance(step, ControlStep):
+        buffers = [step.count, step.go, step.index]
+        return ["control", step.kind, step.target, step.trips, buffers, step.name, [*step.sources]]
     parts = [tables.spec(step.spec), list(step.buffers), list(step.dims), tables.dim(step.work)]
     return ["kernel", *parts, step.name, list(step.sources)]
 
@@ -270,9 +275,9 @@ class _Reader:
         return _entry(self.exprs, listed[0] if len(listed) == 1 else None, "a size's number")
 
     def buffer(self, data: Json) -> Buffer:
-        if len(_list(data)) != 9:
-            raise broken(data, "a buffer's 9 parts")
-        kind, dtype, shape, index, first, last, inside, offset, name = _list(data)
+        if len(_list(data)) not in (9, 11):
+            raise broken(data, "a buffer's 9 parts, or 11 of one that moves")
+        kind, dtype, shape, index, first, last, inside, offset, name, *moves = _list(data)
         return Buffer(
             _str(kind),
             _dtype(dtype),
@@ -283,16 +288,23 @@ class _Reader:
             _maybe_int(inside),
             self.dim(offset),
             _str(name),
+            _int(moves[0]) if moves else None,
+            self.dim(moves[1]) if moves else 0,
         )
 
     def step(self, data: Json) -> Step:
-        if len(_list(data)) != 7 or _list(data)[0] not in ("host", "kernel"):
+        if len(_list(data)) != 7 or _list(data)[0] not in ("host", "kernel", "control"):
             raise broken(data, "a step's 7 parts")
         mark, first, second, third, fourth, fifth, sources = _list(data)
         if mark == "host":
             op = _decode_op(first, self.array)
             ends = _slots(second), _ints(third)
             return HostStep(op, *ends, _str(fourth), _str(fifth), _words(sources))
+        if mark == "control":
+            if len(buffers := _slots(fourth)) != 3:
+                raise broken(fourth, "a control step's 3 buffers")
+            place = _str(first), _int(second), _maybe_int(third)
+            return ControlStep(*place, *buffers, _str(fifth), _words(sources))
         spec = _entry(self.specs, first, "a spec's number")
         tables = _ints(second), _ints(third)
         return KernelStep(spec, *tables, self.dim(fourth), _str(fifth), _words(sources))

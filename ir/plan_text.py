@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from .dim import Dim
 from .layouts import Layout
-from .plan import Buffer, HostStep, KernelStep, Plan, Region, Step
+from .plan import Buffer, ControlStep, HostStep, KernelStep, Plan, Region, Step
 from .specs import DimArg, GemmSpec, PackedB, Program, Size
 from .specs_attention import AttentionSpec
 
@@ -68,6 +68,8 @@ def _buffer(plan: Plan, buffer: Buffer) -> str:
     if buffer.kind == "constant":
         layout = plan.constants[buffer.index].layout
         return text + (f" {_layout(layout)}" if layout is not None else "")
+    if buffer.loop is not None:
+        text += f" moving by {buffer.stride} with step {buffer.loop}"
     if buffer.inside is not None:
         text += f" inside b{buffer.inside} at {buffer.inside_offset}"
     return text + (f" steps {buffer.first}..{buffer.last}" if buffer.kind == "arena" else "")
@@ -86,12 +88,23 @@ def _step(region: Region, step: Step) -> str:
         reads = ", ".join("_" if b is None else f"b{b}" for b in step.inputs)
         writes = ", ".join(f"b{b}" for b in step.outputs)
         return f"in Python: {step.op.kind} ({reads}) -> {writes}: {step.reason}"
+    if isinstance(step, ControlStep):
+        return _control(region, step)
     count = step.spec.output_count()
     reads = ", ".join(f"b{b}" for b in step.buffers[:-count])
     writes = ", ".join(f"b{b}" for b in step.buffers[-count:])
     extent = _extent(region, step)
     named = " + ".join(step.sources) or step.name
     return f"{step.spec.family}{extent} ({reads}) -> {writes}: {named}"
+
+
+def _control(region: Region, step: ControlStep) -> str:
+    parts = [f"{step.kind} {step.target}"]
+    if step.trips is not None:
+        parts.append(f"at most {region.dims[step.trips]} times")
+    named = (("count", step.count), ("while", step.go), ("index", step.index))
+    parts += [f"{name} b{b}" for name, b in named if b is not None]
+    return ", ".join(parts) + (f": {step.name}" if step.name else "")
 
 
 def _extent(region: Region, step: KernelStep) -> str:

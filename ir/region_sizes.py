@@ -19,19 +19,25 @@ import numpy.typing as npt
 from .dim import Dim, compile_dims
 from .errors import MemoryLimitError, ShapeError, VerificationError
 from .layouts import panels
-from .plan import ARENA, Constant, KernelStep, Region, SizeCheck
+from .plan import (
+    ARENA,
+    LOOP,
+    Constant,
+    ControlStep,
+    HostStep,
+    KernelStep,
+    NativeStep,
+    Region,
+    SizeCheck,
+)
 from .specs import (
     DimArg,
-    ElementwiseSpec,
     GemmSpec,
-    NormSpec,
-    Operand,
     Size,
-    SoftmaxSpec,
     Spec,
 )
 from .tiles import packed_size
-from .verify_plan import buffer_roots, walks
+from .verify_plan import buffer_roots, is_pointwise, same_walk, walks
 
 Ints = npt.NDArray[np.int64]
 
@@ -59,26 +65,31 @@ class RegionSizes:
 class RegionTables:
     """Index arrays of one region whose plan passed verify_plan.
 
-    operand_buffer, operand_start: buffer numbers of all kernel steps' operands, one after the
-    other, and where each kernel step begins; step_dims, step_dims_start: the same for run-time
-    sizes, as positions in RegionSizes.values. `kernels` are the steps' numbers. root: per buffer.
+    operand_buffer, operand_start: buffer numbers of all native steps' operands, one after the
+    other, and where each native step begins; step_dims, step_dims_start: the same for run-time
+    sizes, as positions in RegionSizes.values. `kernels` are the native steps' numbers. root: per
+    buffer. moves: per buffer that moves, its number, its loop's step and the operands that move.
     """
 
     def __init__(self, region: Region, constants: Sequence[Constant]) -> None:
         self.region, self.constants = region, constants
         self._positions: dict[Dim, int] = {}
-        self.kernels = [n for n, s in enumerate(region.steps) if isinstance(s, KernelStep)]
-        steps = [s for s in region.steps if isinstance(s, KernelStep)]
+        self.kernels = [n for n, s in enumerate(region.steps) if not isinstance(s, HostStep)]
+        steps: list[NativeStep] = [s for s in region.steps if not isinstance(s, HostStep)]
         self.root = _ints(buffer_roots(region))
         dims = [self._position(d) for d in region.dims]
         self.operand_buffer = _ints([b for s in steps for b in s.buffers])
         self.operand_start = _starts([len(s.buffers) for s in steps])
         self.step_dims = _ints([dims[d] for s in steps for d in s.dims])
         self.step_dims_start = _starts([len(s.dims) for s in steps])
-        self._work = _ints([self._position(s.work) for s in steps])
+        works = [s.work if isinstance(s, KernelStep) else 0 for s in steps]
+        self._work = _ints([self._position(w) for w in works])
+        # The loops a native step stands in, as positions of their trips.
+        self._times = self._repeated(region, dims)
         self._checks = [(dims[c.left], dims[c.right], c) for c in region.checks]
         self._lay_out_buffers(region, constants)
         self._lay_out_operands(steps, dims)
+        self._lay_out_moves(region, dims)
         self._evaluate = compile_dims(list(self._positions))
 
     def _position(self, d: Dim) -> int:
@@ -113,7 +124,48 @@ class RegionTables:
                     later.append(i)
             waiting = later
 
-    def _lay_out_operands(self, steps: list[KernelStep], dims: list[int]) -> None:
+    def _lay_out_moves(self, region: Region, dims: list[int]) -> None:
+        chains: list[set[int]] = []
+        for i in range(len(region.buffers)):
+            chain, at = set[int](), i
+            while at is not None:
+                chain.add(at)
+                at = region.buffers[at].inside
+            chains.append(chain)
+        self.moves: list[tuple[int, int, list[int]]] = []
+        # Per moving buffer: positions of its stride and of its loop's trips.
+        self._strides: dict[int, tuple[int, int]] = {}
+        for b, buffer in enumerate(region.buffers):
+            if buffer.loop is None:
+                continue
+            loop = region.steps[buffer.loop]
+            assert isinstance(loop, ControlStep) and loop.trips is not None
+            mine = [n for n, o in enumerate(self.operand_buffer.tolist()) if b in chains[o]]
+            self.moves.append((b, buffer.loop, mine))
+            self._strides[b] = self._position(buffer.stride), dims[loop.trips]
+
+    def _repeated(self, region: Region, dims: list[int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for n, step in enumerate(region.steps):
+            if isinstance(step, ControlStep) and step.kind == LOOP and step.trips is not None:
+                for row, number in enumerate(self.kernels):
+                    if n < number < step.target:
+                        found.setdefault(row, []).append(dims[step.trips])
+        return found
+
+    def stride_bytes(self, sizes: RegionSizes, b: int) -> int:
+        """How far a moving buffer moves with an iteration."""
+        return int(sizes.values[self._strides[b][0]]) * int(self.itemsize[b])
+
+    def total_work(self, sizes: RegionSizes) -> Ints:
+        """Work per native step in all iterations of the loops around it, as far as int64 goes."""
+        work = sizes.work.astype(np.float64)
+        for row, trips in self._times.items():
+            for position in trips:
+                work[row] *= max(0, int(sizes.values[position]))
+        return np.minimum(work, float(MAX_BYTES)).astype(np.int64)
+
+    def _lay_out_operands(self, steps: list[NativeStep], dims: list[int]) -> None:
         sizes: list[int] = []
         strides: list[int] = []
         offsets: list[int] = []
@@ -123,6 +175,14 @@ class RegionTables:
         one, zero = self._position(1), self._position(0)
         terms: dict[Spec, list[tuple[list[Size], list[Size], Size]]] = {}
         for step in steps:
+            if isinstance(step, ControlStep):
+                # Control flow touches the first element.
+                for _ in step.buffers:
+                    sizes += [one, one]
+                    strides += [zero, zero]
+                    offsets.append(zero)
+                    counts.append(2)
+                continue
             if step.spec not in terms:
                 terms[step.spec] = _terms(step.spec)
             table = [dims[d] for d in step.dims]
@@ -132,7 +192,8 @@ class RegionTables:
                 offsets.append(self._size(offset, table))
                 counts.append(1 + len(walk))
         for n, step in enumerate(steps):
-            self._find_pairs(step, int(self.operand_start[n]))
+            if isinstance(step, KernelStep):
+                self._find_pairs(step, int(self.operand_start[n]))
         self._term_size, self._term_stride = _ints(sizes), _ints(strides)
         self._term_start = _starts(counts)[:-1]
         self._offset = _ints(offsets)
@@ -150,8 +211,8 @@ class RegionTables:
             for r in range(w):
                 if roots[r] == roots[w]:
                     written = r >= count - step.spec.output_count()
-                    may = not written and _is_pointwise(step.spec, r)
-                    may = may and _same_walk(operands[r], operands[w])
+                    may = not written and is_pointwise(step.spec, r)
+                    may = may and same_walk(operands[r], operands[w])
                     self._pairs.append((at + w, at + r, may))
 
     def shape(self, sizes: RegionSizes, b: int) -> tuple[int, ...]:
@@ -213,20 +274,29 @@ class RegionTables:
         for child, parent, offset in self._parts:
             size = int(self.itemsize[child])
             begin = int(values[offset]) * size
-            if size != self.itemsize[parent] and begin:
+            low, high = self._reach(values, child, begin, begin + int(nbytes[child]))
+            if size != self.itemsize[parent] and (begin or child in self._strides):
                 raise VerificationError(
                     "a buffer lies at an offset inside one of another element size",
                     where=self._buffer(child),
                 )
-            if begin < 0 or begin + int(nbytes[child]) > int(nbytes[parent]):
+            if low < 0 or high > int(nbytes[parent]):
                 raise VerificationError(
                     "a buffer leaves the one it lies inside",
                     where=self._buffer(child),
-                    got=f"bytes {begin}..{begin + int(nbytes[child])}",
+                    got=f"bytes {low}..{high}",
                     expected=f"0..{int(nbytes[parent])}",
                 )
             inner[child] = inner[parent] + begin
         return inner
+
+    def _reach(self, values: Ints, b: int, low: int, high: int) -> tuple[int, int]:
+        """The bytes between `low` and `high` that buffer b has in any iteration."""
+        if b not in self._strides:
+            return low, high
+        stride, trips = (int(values[p]) for p in self._strides[b])
+        far = stride * int(self.itemsize[b]) * (max(trips, 1) - 1)
+        return low + min(far, 0), high + max(far, 0)
 
     def _check_operands(self, sizes: RegionSizes) -> None:
         if not len(self._offset):
@@ -294,20 +364,6 @@ class RegionTables:
 
     def _where(self) -> str:
         return f"region with {len(self.region.steps)} steps"
-
-
-def _is_pointwise(spec: Spec, reader: int) -> bool:
-    """May the kernel write an element that operand `reader` names at the same place?
-
-    Then it reads that element before it writes it, and no other worker reads it.
-    """
-    if isinstance(spec, GemmSpec):
-        return 0 <= reader - 2 - len(spec.zeros) < len(spec.extras)
-    return isinstance(spec, ElementwiseSpec | SoftmaxSpec | NormSpec)
-
-
-def _same_walk(a: Operand, b: Operand) -> bool:
-    return (a.dtype.bits, a.strides, a.offset) == (b.dtype.bits, b.strides, b.offset)
 
 
 def _terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:

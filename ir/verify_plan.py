@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from .dim import Expr
 from .dtype import DType
 from .errors import VerificationError
 from .layouts import PackedConv, panels
@@ -20,8 +19,8 @@ from .plan import (
     INPUT,
     MAX_DEPTH,
     OUTPUT,
-    Buffer,
     Constant,
+    ControlStep,
     HostStep,
     KernelStep,
     Plan,
@@ -34,6 +33,7 @@ from .specs import (
     GatherSpec,
     GemmSpec,
     NormSpec,
+    Operand,
     PackedB,
     ReduceSpec,
     Size,
@@ -44,9 +44,17 @@ from .specs_conv import ConvSpec
 from .specs_recurrent import RecurrentSpec
 from .tiles import BYTES
 from .types import TensorType
+from .verify_buffer import (
+    broken,
+    buffer_roots,
+    check_index,
+    is_empty,
+    is_int,
+    verify_buffer,
+)
+from .verify_control import verify_control, verify_flow
 from .verify_state import define_variables, initialised_after
 
-_KINDS: Final = (INPUT, OUTPUT, CONSTANT, ARENA)
 MAX_STEPS: Final = 1_000_000
 
 Walk = tuple[Size, ...]
@@ -108,21 +116,21 @@ def verify_plan(plan: Plan) -> None:
 def _verify_body(plan: Plan, constants: Sequence[Constant], inside: str, depth: int) -> None:
     """A plan, or a plan in it (`inside` names it), on the outermost plan's constants."""
     if depth > MAX_DEPTH:
-        raise _broken("a plan's bodies lie too deep", inside, depth)
+        raise broken("a plan's bodies lie too deep", inside, depth)
     defined: set[int] = set()
     for port in plan.inputs:
         _slot(plan, port.slot, f"input {port.name!r}")
         if port.slot in defined:
-            raise _broken("two inputs share a slot", f"input {port.name!r}", port.slot)
+            raise broken("two inputs share a slot", f"input {port.name!r}", port.slot)
         defined.add(port.slot)
     for slot, constant in plan.constant_slots:
         _slot(plan, slot, "constant slots")
-        _index(constant, len(constants), "constant slots", "constant")
+        check_index(constant, len(constants), "constant slots", "constant")
         made, t = constants[constant], plan.slots[slot]
         if made.layout is not None:
-            raise _broken("a packed constant is a result", "constant slots", constant)
+            raise broken("a packed constant is a result", "constant slots", constant)
         if not isinstance(t, TensorType) or t.dtype is not made.dtype:
-            raise _broken("a constant and its slot differ in type", "constant slots", str(t))
+            raise broken("a constant and its slot differ in type", "constant slots", str(t))
         defined.add(slot)
     due = initialised_after(plan)
     define_variables(plan, due[-1], defined, defined)
@@ -156,16 +164,16 @@ def _verify_terminal(end: Terminal, constants: Sequence[Constant], where: str, d
     if not end.bodies:
         return
     if len(end.bodies) != len(graphs):
-        raise _broken("a terminal has not one plan per body", where, len(end.bodies))
+        raise broken("a terminal has not one plan per body", where, len(end.bodies))
     for n, (body, graph) in enumerate(zip(end.bodies, graphs, strict=True)):
         here = f"{where}, {end.name or end.op.kind} body {n}, "
         if body.constants:
-            raise _broken("a body has constants of its own", here, len(body.constants))
+            raise broken("a body has constants of its own", here, len(body.constants))
         if body.variables:
-            raise _broken("a body has variables", here, len(body.variables))
+            raise broken("a body has variables", here, len(body.variables))
         got = len(body.inputs), len(body.outputs)
         if got != (len(graph.parameters), len(graph.results)):
-            raise _broken("a body's plan has other ports than the body", here, got)
+            raise broken("a body's plan has other ports than the body", here, got)
         _verify_body(body, constants, here, depth + 1)
 
 
@@ -173,133 +181,81 @@ def _agree(plan: Plan, region: Region, where: str) -> None:
     """Region inputs are tensors; buffers have the element types of the slots they stand for."""
     for slot in region.inputs:
         if not isinstance(plan.slots[slot], TensorType):
-            raise _broken("a region reads what is no tensor", where, str(plan.slots[slot]))
+            raise broken("a region reads what is no tensor", where, str(plan.slots[slot]))
     for b in region.buffers:
         if b.kind in (INPUT, OUTPUT) and b.inside is None:
             slot = (region.inputs if b.kind == INPUT else region.outputs)[b.index]
             t = plan.slots[slot]
             if not isinstance(t, TensorType) or t.dtype is not b.dtype:
-                raise _broken("a buffer and its slot differ in type", where, f"{b.dtype}, {t}")
+                raise broken("a buffer and its slot differ in type", where, f"{b.dtype}, {t}")
 
 
 def _verify_constant(c: Constant) -> None:
     sizes = (*c.shape, *((c.layout.nr, c.layout.kr) if c.layout else ()))
-    if any(not _is_int(d) or d < 0 for d in sizes):
-        raise _broken("a constant's sizes are not numbers", "constants", sizes)
+    if any(not is_int(d) or d < 0 for d in sizes):
+        raise broken("a constant's sizes are not numbers", "constants", sizes)
     if c.rounds and (c.dtype is not DType.bf16 or not isinstance(c.layout, PackedB | PackedConv)):
-        raise _broken("a constant rounds to a type that none is packed in", "constants", c.dtype)
+        raise broken("a constant rounds to a type that none is packed in", "constants", c.dtype)
     if c.layout is not None:
         if c.dtype.bits < 8 and not (isinstance(c.layout, PackedB) and 8 // c.dtype.bits == 2):
-            raise _broken("a constant of less than a byte is packed", "constants", c.dtype)
+            raise broken("a constant of less than a byte is packed", "constants", c.dtype)
         if c.dtype.bits < 8 and c.layout.kr % 2:
-            raise _broken("halves of bytes are packed singly", "constants", c.layout.kr)
+            raise broken("halves of bytes are packed singly", "constants", c.layout.kr)
         panels(c.shape, c.layout, c.transposed)
         if c.layout.sums and c.dtype not in BYTES:
-            raise _broken("a packed constant has sums of what is no byte", "constants", c.dtype)
+            raise broken("a packed constant has sums of what is no byte", "constants", c.dtype)
 
 
 def verify_region(region: Region, constants: Sequence[Constant], where: str = "region") -> None:
     """One region's buffers, steps, order and lifetimes."""
     if len(region.steps) > MAX_STEPS:
-        raise _broken("a region has too many steps", where, len(region.steps))
+        raise broken("a region has too many steps", where, len(region.steps))
     for b, buffer in enumerate(region.buffers):
-        _verify_buffer(region, constants, b, buffer, where)
+        verify_buffer(region, constants, b, buffer, where)
     roots = buffer_roots(region, where)
     taken: dict[tuple[str, int], int] = {}
     for b, buffer in enumerate(region.buffers):
         if buffer.kind in (INPUT, OUTPUT) and buffer.inside is None:
             if taken.setdefault((buffer.kind, buffer.index), b) != b:
-                raise _broken(f"two buffers are {buffer.kind} {buffer.index}", where, b)
+                raise broken(f"two buffers are {buffer.kind} {buffer.index}", where, b)
     for n in range(len(region.outputs)):
         if (OUTPUT, n) not in taken:
-            raise _broken(f"nothing stands for output {n}", where, "no buffer")
+            raise broken(f"nothing stands for output {n}", where, "no buffer")
     for source in region.symbols:
-        _index(source.input, len(region.inputs), where, "region input of a symbol")
+        check_index(source.input, len(region.inputs), where, "region input of a symbol")
         b = taken.get((INPUT, source.input))
         if b is None:
-            raise _broken("a symbol is read off an input without a buffer", where, source.symbol)
-        _index(source.axis, len(region.buffers[b].shape), where, "axis of a symbol")
+            raise broken("a symbol is read off an input without a buffer", where, source.symbol)
+        check_index(source.axis, len(region.buffers[b].shape), where, "axis of a symbol")
     for check in region.checks:
         for d in (check.left, check.right):
-            _index(d, len(region.dims), where, "size to compare")
+            check_index(d, len(region.dims), where, "size to compare")
+    verify_flow(region, where)
     written: set[int] = set()
     for n, step in enumerate(region.steps):
         here = f"{where}, step {n} ({step.name or 'unnamed'})"
         if isinstance(step, KernelStep):
             reads, writes = _verify_kernel(region, constants, step, here)
+        elif isinstance(step, ControlStep):
+            reads, writes = verify_control(region, step, here)
         else:
             reads, writes = _verify_host(region, constants, step, here)
         for b in reads:
             made = region.buffers[b].kind in (ARENA, OUTPUT)
-            if made and roots[b] not in written and not _empty(region.buffers[roots[b]]):
-                raise _broken(f"buffer {b} is read before anything is written", here, b)
+            if made and roots[b] not in written and not is_empty(region.buffers[roots[b]]):
+                raise broken(f"buffer {b} is read before anything is written", here, b)
         for b in writes:
             if region.buffers[b].kind not in (ARENA, OUTPUT):
-                raise _broken(f"{region.buffers[b].kind} buffer {b} is written", here, b)
+                raise broken(f"{region.buffers[b].kind} buffer {b} is written", here, b)
             written.add(roots[b])
         for b in (*reads, *writes):
             buffer = region.buffers[b]
             if buffer.kind == ARENA and not buffer.first <= n <= buffer.last:
                 got = f"alive for {buffer.first}..{buffer.last}"
-                raise _broken(f"buffer {b} is used outside its lifetime", here, got)
+                raise broken(f"buffer {b} is used outside its lifetime", here, got)
     for (kind, n), b in taken.items():
-        if kind == OUTPUT and b not in written and not _empty(region.buffers[b]):
-            raise _broken(f"output {n} is never written", where, b)
-
-
-def _empty(buffer: Buffer) -> bool:
-    """Whether there is nothing to write: a step without elements is left out of a plan."""
-    return any(not isinstance(d, Expr) and d == 0 for d in buffer.shape)
-
-
-def _verify_buffer(
-    region: Region, constants: Sequence[Constant], b: int, buffer: Buffer, where: str
-) -> None:
-    here = f"{where}, buffer {b} ({buffer.name})"
-    if buffer.kind not in _KINDS:
-        raise _broken("a buffer's kind is not known", here, buffer.kind)
-    if buffer.dtype in (DType.dynamic, DType.string):
-        raise _broken("a buffer's elements have no fixed size", here, buffer.dtype)
-    for d in (*buffer.shape, buffer.inside_offset):
-        if not isinstance(d, Expr) and (not _is_int(d) or d < 0):
-            raise _broken("a size is no number", here, d)
-    if buffer.inside is not None:
-        _index(buffer.inside, len(region.buffers), here, "buffer it lies inside")
-        if buffer.kind not in (ARENA, OUTPUT):
-            raise _broken("only an arena or output buffer may lie inside another", here, "")
-        if region.buffers[buffer.inside].kind != buffer.kind:
-            raise _broken("a buffer and the one it lies inside differ in kind", here, buffer.kind)
-    if buffer.kind == ARENA:
-        if not 0 <= buffer.first <= buffer.last < max(1, len(region.steps)):
-            raise _broken("a lifetime is no range of steps", here, (buffer.first, buffer.last))
-        if buffer.inside is not None:
-            parent = region.buffers[buffer.inside]
-            if not parent.first <= buffer.first <= buffer.last <= parent.last:
-                raise _broken("a buffer outlives the one it lies inside", here, "")
-        return
-    sizes = {INPUT: len(region.inputs), OUTPUT: len(region.outputs), CONSTANT: len(constants)}
-    if buffer.inside is None:
-        _index(buffer.index, sizes[buffer.kind], here, buffer.kind)
-    if buffer.kind == CONSTANT:
-        made = constants[buffer.index]
-        if made.dtype is not buffer.dtype or made.shape != buffer.shape:
-            got = f"{buffer.dtype}{list(buffer.shape)}"
-            raise _broken("a buffer is not its constant", here, got)
-
-
-def buffer_roots(region: Region, where: str = "region") -> list[int]:
-    """For each buffer, the buffer at the end of its chain of `inside`."""
-    roots = list(range(len(region.buffers)))
-    for b in roots.copy():
-        seen: set[int] = set()
-        at = b
-        while (parent := region.buffers[at].inside) is not None:
-            if at in seen:
-                raise _broken("buffers lie inside one another in a circle", where, b)
-            seen.add(at)
-            at = parent
-        roots[b] = at
-    return roots
+        if kind == OUTPUT and b not in written and not is_empty(region.buffers[b]):
+            raise broken(f"output {n} is never written", where, b)
 
 
 def _verify_kernel(
@@ -310,17 +266,17 @@ def _verify_kernel(
     operands = spec.operands()
     walks(spec)
     if len(step.buffers) != len(operands):
-        raise _broken("a step has not one buffer per operand", where, len(step.buffers))
+        raise broken("a step has not one buffer per operand", where, len(step.buffers))
     for d in step.dims:
-        _index(d, len(region.dims), where, "size")
+        check_index(d, len(region.dims), where, "size")
     if spec.dim_args > len(step.dims) or any(d.index < 0 for d in dim_args(spec)):
-        raise _broken("a kernel reads a size the step does not give", where, spec.dim_args)
+        raise broken("a kernel reads a size the step does not give", where, spec.dim_args)
     for n, (b, operand) in enumerate(zip(step.buffers, operands, strict=True)):
-        _index(b, len(region.buffers), where, "buffer")
+        check_index(b, len(region.buffers), where, "buffer")
         buffer = region.buffers[b]
         if buffer.dtype is not operand.dtype:
             got = f"operand {n} is {operand.dtype}, buffer {b} {buffer.dtype}"
-            raise _broken("operand and buffer differ in element type", where, got)
+            raise broken("operand and buffer differ in element type", where, got)
         layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None
         wanted, product = None, ()
         if isinstance(spec, GemmSpec):
@@ -332,7 +288,7 @@ def _verify_kernel(
         if isinstance(wanted, PackedB) and not wanted.sums:
             point = layout == PackedConv(wanted.nr, kr=wanted.kr)
         if layout != wanted and not point:
-            raise _broken("a constant's layout is not what its reader wants", where, layout)
+            raise broken("a constant's layout is not what its reader wants", where, layout)
         if layout is not None:
             made = constants[buffer.index]
             found = panels(made.shape, layout, made.transposed)
@@ -340,12 +296,12 @@ def _verify_kernel(
                 # Filters are padded to whole cells of channels.
                 found = (found[0], made.shape[1], found[2])
             if isinstance(spec, GemmSpec) and tuple(product) != found[1:]:
-                raise _broken("a packed constant has other sizes", where, product)
+                raise broken("a packed constant has other sizes", where, product)
             if isinstance(spec, ConvSpec | RecurrentSpec) and spec.matrices != found:
-                raise _broken("a packed constant has other sizes", where, spec.matrices)
+                raise broken("a packed constant has other sizes", where, spec.matrices)
     count = spec.output_count()
     if not 0 < count <= len(operands):
-        raise _broken("a kernel writes nothing", where, count)
+        raise broken("a kernel writes nothing", where, count)
     return list(step.buffers[:-count]), list(step.buffers[-count:])
 
 
@@ -363,34 +319,32 @@ def _verify_host(
 ) -> tuple[list[int], list[int]]:
     reads = [b for b in step.inputs if b is not None]
     for b in (*reads, *step.outputs):
-        _index(b, len(region.buffers), where, "buffer")
+        check_index(b, len(region.buffers), where, "buffer")
         buffer = region.buffers[b]
         if buffer.kind == CONSTANT and constants[buffer.index].layout is not None:
-            raise _broken("an operation in Python reads a packed constant", where, b)
+            raise broken("an operation in Python reads a packed constant", where, b)
     return reads, list(step.outputs)
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def is_pointwise(spec: Spec, reader: int) -> bool:
+    """May the kernel write an element that operand `reader` names at the same place?
+
+    Then it reads that element before it writes it, and no other worker reads it.
+    """
+    if isinstance(spec, GemmSpec):
+        return 0 <= reader - 2 - len(spec.zeros) < len(spec.extras)
+    return isinstance(spec, ElementwiseSpec | SoftmaxSpec | NormSpec)
 
 
-def _index(n: object, size: int, where: str, what: str) -> None:
-    if not isinstance(n, int) or not 0 <= n < size:
-        raise VerificationError(
-            f"a plan names a {what} that there is not", where=where, got=n, expected=f"0..{size}"
-        )
+def same_walk(a: Operand, b: Operand) -> bool:
+    return (a.dtype.bits, a.strides, a.offset) == (b.dtype.bits, b.strides, b.offset)
 
 
 def _slot(plan: Plan, slot: int, where: str) -> None:
-    _index(slot, len(plan.slots), where, "slot")
+    check_index(slot, len(plan.slots), where, "slot")
 
 
 def _need(slots: Sequence[int], defined: set[int], where: str) -> None:
     missing = [s for s in slots if s not in defined]
     if missing:
-        raise _broken("a slot is read before it is written", where, missing[:5])
-
-
-def _broken(what: str, where: str, got: object) -> VerificationError:
-    text = str(got)
-    return VerificationError(what, where=where, got=text if len(text) < 200 else text[:197] + "...")
+        raise broken("a slot is read before it is written", where, missing[:5])

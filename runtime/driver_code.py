@@ -13,12 +13,14 @@ from typing import Final
 from ..ir.target import Target
 from .codegen.emit import Function, Module
 from .codegen.values import I32, I64, PTR, Value
+from .driver_control import write_control
 from .words import (
     BUSY,
     CALL_BUSY,
     CALL_PART,
     CALL_STATUS,
     CALL_STEP,
+    CONTROL,
     GANG_BUFFERS,
     GANG_CPU,
     GANG_DIMS,
@@ -58,7 +60,8 @@ def driver_text(target: Target) -> str:
     """The driver as LLVM assembly."""
     module = Module(target)
     part, wake = _write_part(module), _write_small(module)
-    _write_run(module, _write_share(module, part, wake), _write_spread(module))
+    control = write_control(module)
+    _write_run(module, _write_share(module, part, wake), _write_spread(module), control)
     _write_work(module, part)
     return module.text()
 
@@ -212,7 +215,7 @@ def _write_spread(module: Module) -> Function:
     return f
 
 
-def _write_run(module: Module, share: Function, spread: Function) -> None:
+def _write_run(module: Module, share: Function, spread: Function, control: Function) -> None:
     """run(call): the steps of a Call."""
     f = module.function("irc_run", [(PTR, "call")], I32)
     call = f.params["call"]
@@ -248,24 +251,27 @@ def _write_run(module: Module, share: Function, spread: Function) -> None:
     with f.while_(ok):
         step = f.at(table, f.mul(i.get(), STEP_WORDS), I64)
         fn, buffers, dims, flags = (f.load(I64, _word(f, step, n)) for n in range(STEP_WORDS))
-        with f.if_(f.icmp("ne", f.and_(flags, team.get()), 0)) as branch:
-            for n, value in (
-                (GANG_FN, fn),
-                (GANG_BUFFERS, buffers),
-                (GANG_DIMS, dims),
-                (GANG_SCRATCH, scratch),
-                (GANG_STRIDE, stride),
-            ):
-                _set(f, gang, n, value, "monotonic")
-            f.call_function(share, gang, parts, f.and_(flags, WAKE))
-            failure = _get(f, gang, GANG_FAILURE, "monotonic")
-            with f.if_(f.icmp("ne", failure, NOTHING)):
-                status.set(f.cast(failure, I32))
-                failed_part.set(f.lshr(failure, 32))
-            branch.else_()
-            one, zero = f.as_value(1, I64), f.as_value(0, I64)
-            status.set(_call_kernel(f, fn, buffers, dims, zero, one, scratch))
-        i.set(f.add(i.get(), 1))
+        with f.if_(f.icmp("ne", f.and_(flags, CONTROL), 0)) as kind:
+            i.set(f.add(i.get(), f.call_function(control, fn, buffers, dims, flags)))
+            kind.else_()
+            with f.if_(f.icmp("ne", f.and_(flags, team.get()), 0)) as branch:
+                for n, value in (
+                    (GANG_FN, fn),
+                    (GANG_BUFFERS, buffers),
+                    (GANG_DIMS, dims),
+                    (GANG_SCRATCH, scratch),
+                    (GANG_STRIDE, stride),
+                ):
+                    _set(f, gang, n, value, "monotonic")
+                f.call_function(share, gang, parts, f.and_(flags, WAKE))
+                failure = _get(f, gang, GANG_FAILURE, "monotonic")
+                with f.if_(f.icmp("ne", failure, NOTHING)):
+                    status.set(f.cast(failure, I32))
+                    failed_part.set(f.lshr(failure, 32))
+                branch.else_()
+                one, zero = f.as_value(1, I64), f.as_value(0, I64)
+                status.set(_call_kernel(f, fn, buffers, dims, zero, one, scratch))
+            i.set(f.add(i.get(), 1))
     with f.if_(f.icmp("ne", team.get(), 0)):
         _set(f, gang, GANG_OWNER, 0)
     _swap_mode(f, mode)

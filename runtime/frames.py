@@ -63,6 +63,9 @@ class Frame:
         self.table[:, 1] = address_of(self.pointers) + 8 * tables.operand_start[:n]
         self.table[:, 2] = address_of(self.dims) + 8 * tables.step_dims_start[:n]
         self.table[:, 3] = layout.flags
+        self.blocks = code.control.blocks(layout.sizes, self.pointers)
+        for row, block in self.blocks:
+            self.table[row, 0] = address_of(block)
         self._inner = layout.sizes.inner[tables.operand_buffer]
         inner = self._inner
         self._where = {
@@ -84,6 +87,11 @@ class Frame:
         self._base[code.arena] = address_of(space.arena) + layout.placement.offsets
         self.pointers[:] = self._base[tables.root[tables.operand_buffer]] + self._inner
         self._set_up()
+
+    def reset(self) -> None:
+        """Put addresses back that a loop had moved when a kernel in it failed."""
+        tables = self.code.tables
+        self.pointers[:] = self._base[tables.root[tables.operand_buffer]] + self._inner
 
     def _set_up(self) -> None:
         dtypes, sizes = self.code.dtypes, self.layout.sizes
@@ -315,6 +323,7 @@ class Stretch:
                 fix="bind once per thread, or call the model itself: that may run in any thread",
             )
         if status:
+            self._frame.reset()
             raise self._failure(status)
 
     def _failure(self, status: int) -> ExecutionError:
@@ -332,7 +341,11 @@ class Stretch:
 
     def single(self, n: int) -> Stretch:
         """The n-th of these steps alone, for profiling."""
-        return Stretch(self._frame, self.kernels[n : n + 1], int(self.call[words.CALL_GANG]))
+        return self.part(n, n + 1)
+
+    def part(self, first: int, last: int) -> Stretch:
+        """The steps from the first-th up to the last-th."""
+        return Stretch(self._frame, self.kernels[first:last], int(self.call[words.CALL_GANG]))
 
 
 def evaluate_op(

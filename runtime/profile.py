@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..ir.plan import HostStep, Plan
+from ..ir.plan import BRANCH, ControlStep, HostStep, Plan
 from ..ir.spec_costs import operations, unit_of
 from .frames import Frame, Stretch
 
@@ -38,13 +39,12 @@ def timed_walk(frame: Frame, times: list[StepTime]) -> Callable[[], None]:
         code = frame.code
         for stretch in frame.stretches:
             if isinstance(stretch, Stretch):
-                singles = [stretch.single(n) for n in range(len(stretch.kernels))]
-                for kernel, single in zip(stretch.kernels, singles, strict=True):
+                for first, part in _parts(frame, stretch):
                     start = time.perf_counter()
-                    single.run()
+                    part.run()
                     seconds = time.perf_counter() - start
-                    number = code.tables.kernels[kernel]
-                    times.append(_entry(frame, number, seconds, kernel))
+                    number = code.tables.kernels[first]
+                    times.append(_entry(frame, number, seconds, first))
             else:
                 start = time.perf_counter()
                 frame.host(stretch)
@@ -53,11 +53,34 @@ def timed_walk(frame: Frame, times: list[StepTime]) -> Callable[[], None]:
     return walk
 
 
+def _parts(frame: Frame, stretch: Stretch) -> list[tuple[int, Stretch]]:
+    """Each kernel of a stretch alone, and each loop or branch with all that is in it; with the
+    number of its first native step."""
+    numbers, steps = frame.code.tables.kernels, frame.code.region.steps
+    first, end = stretch.kernels.start, stretch.kernels.stop
+    found: list[tuple[int, Stretch]] = []
+    at = first
+    while at < end:
+        step, after = steps[numbers[at]], at + 1
+        if isinstance(step, ControlStep):
+            last = step.target + 1
+            if step.kind == BRANCH:
+                skip = steps[step.target - 1]
+                assert isinstance(skip, ControlStep)
+                last = skip.target
+            after = bisect_left(numbers, last)
+        found.append((at, stretch.part(at - first, after - first)))
+        at = after
+    return found
+
+
 def _entry(frame: Frame, number: int, seconds: float, kernel: int = -1) -> StepTime:
     """The entry of step `number`, the region's kernel number `kernel` if it is one."""
     step, region = frame.code.region.steps[number], frame.code.number
     if isinstance(step, HostStep):
         return StepTime(region, number, step.name, step.op.kind, step.sources, False, seconds)
+    if isinstance(step, ControlStep):
+        return StepTime(region, number, step.name, step.kind, step.sources, True, seconds)
     start = int(frame.code.tables.step_dims_start[kernel])
     dims = frame.dims[start : start + len(step.dims)].tolist()
     nbytes = int(frame.layout.sizes.nbytes[list({*step.buffers})].sum())

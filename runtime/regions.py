@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ..ir.op import Op
 from ..ir.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ..ir.region_sizes import Ints, RegionSizes
+from .loops import Control
 from .memory import Placement, check_limit, live_peak, place
 from .program import Program
 from .words import SHARED, WAKE
@@ -53,7 +54,7 @@ class Layout:
 
     @property
     def shares(self) -> bool:
-        return bool(self.flags.any())
+        return bool((self.flags & SHARED).any())
 
 
 class RegionCode:
@@ -66,10 +67,19 @@ class RegionCode:
         self.evaluate = evaluate
         self.region = program.plan.regions[number]
         self.tables = tables = program.tables[number]
-        steps = [s for s in self.region.steps if isinstance(s, KernelStep)]
-        kernels = [program.kernels[s.spec] for s in steps]
-        self.addresses = np.array([k.address for k in kernels], np.int64)
+        steps = [s for s in self.region.steps if not isinstance(s, HostStep)]
+        kernels = [program.kernels[s.spec] for s in steps if isinstance(s, KernelStep)]
         self.scratch = max((k.scratch for k in kernels), default=64)
+        self.control = Control(self.region, tables)
+        # Word 0 and the fixed flags of each native step.
+        rows = [
+            (program.kernels[s.spec].address, 0)
+            if isinstance(s, KernelStep)
+            else self.control.row(n)
+            for n, s in enumerate(steps)
+        ]
+        self.addresses = np.array([r[0] for r in rows], np.int64)
+        self.flags = np.array([r[1] for r in rows], np.int64)
         buffers = self.region.buffers
         self.dtypes = [b.dtype.numpy for b in buffers]
         roots = tables.root[tables.operand_buffer]
@@ -116,12 +126,14 @@ class RegionCode:
         flags = np.where(sizes.work >= self.limits.share_work, SHARED, 0)
         flags = flags if parts > 1 else np.zeros_like(flags)
         shared = np.flatnonzero(flags)
-        wake = len(shared) > 0 and int(sizes.work[shared].sum()) >= self.limits.wake_work
+        work = self.tables.total_work(sizes)
+        wake = len(shared) > 0 and int(work[shared].sum()) >= self.limits.wake_work
         if wake:
             # At the first chance, and again where workers may have slept during long other steps.
             flags[shared[0]] |= WAKE
             flags[(flags != 0) & (sizes.work >= self.limits.wake_work)] |= WAKE
-        return Layout(sizes, placement, inputs, outputs, flags, int(sizes.work.sum()), wake)
+        flags |= self.flags
+        return Layout(sizes, placement, inputs, outputs, flags, int(work.sum()), wake)
 
     def _place(self, sizes: RegionSizes) -> Placement:
         need = sizes.nbytes[self.arena]

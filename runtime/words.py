@@ -18,6 +18,16 @@ STEP_WORDS: Final = 4
 SHARED: Final = 1
 WAKE: Final = 2  # a shared step that is worth waking sleeping workers for
 
+# A step of control flow: word 0 is the way to go (in steps; of a loop, the address of its block),
+# word 1 as of a kernel, word 2 leads to the most iterations. Its flags say what it is, and which
+# addresses word 1 leads to: a count of four bytes or of eight, a condition, an index the same.
+CONTROL, KIND_SHIFT, KIND_MASK = 4, 4, 3
+KIND_LOOP, KIND_AGAIN, KIND_BRANCH, KIND_SKIP = range(4)
+COUNT, COUNT_SHORT, GO, INDEX, INDEX_SHORT = 64, 128, 256, 512, 1024
+# A loop's block: steps to its end, steps back, iterations so far and at most, addresses that move,
+# then per such address itself and by how many bytes it moves.
+LOOP_EXIT, LOOP_BACK, LOOP_DONE, LOOP_LIMIT, LOOP_MOVES, LOOP_WORDS = range(6)
+
 # Words of a Call. `parts` 1 or `gang` 0: the caller alone. `wake`: some step
 # has the flag WAKE. On a failure `step` and `part` say which.
 CALL_STEPS, CALL_COUNT, CALL_SCRATCH, CALL_STRIDE, CALL_PARTS, CALL_GANG, CALL_WAKE = range(7)

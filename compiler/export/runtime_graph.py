@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...ir.plan import CONSTANT, INPUT, OUTPUT, HostStep, Plan, Region, Step
+from ...ir.plan import (
+    CONSTANT,
+    INPUT,
+    OUTPUT,
+    ControlStep,
+    HostStep,
+    KernelStep,
+    Plan,
+    Region,
+    Step,
+)
 from .spelling import escape
 
 Place = tuple[int, int]
@@ -75,18 +85,22 @@ def _region_layers(
 def _buffers(step: Step) -> tuple[list[int], list[int]]:
     if isinstance(step, HostStep):
         return [b for b in step.inputs if b is not None], list(step.outputs)
+    if isinstance(step, ControlStep):
+        return list(step.buffers), []
     last = len(step.buffers) - step.spec.output_count()
     return list(step.buffers[:last]), list(step.buffers[last:])
 
 
 def _kind(step: Step) -> str:
+    if isinstance(step, ControlStep):
+        return step.kind
     return step.op.kind if isinstance(step, HostStep) else step.spec.family
 
 
 def _data(step: Step, order: int, time: float | None) -> dict[str, str]:
     how = "Python" if isinstance(step, HostStep) else "native"
     told = _told(order, time, how, step.sources)
-    if not isinstance(step, HostStep):
+    if isinstance(step, KernelStep):
         told["runtimePrecision"] = str(step.spec.operands()[0].dtype)
     return told
 

@@ -21,6 +21,7 @@ from ...ir.types import Type
 from ..options import Options
 from .checks import size_checks
 from .context import Lowering
+from .control import lower_native
 from .fusion import decide_fusion
 from .interface import plain_sizes
 from .layout import channels_last_values
@@ -232,16 +233,10 @@ def build_region(
     spread_places(low, home, index, roles)
 
     for node in nodes:
-        if node in low.fusion.skipped or node in low.fusion.absorbed:
-            continue
-        role = roles[node]
-        if role.lowerer is None:
-            lower_host(low, node, role.reason)
-            continue
-        anchor = low.fusion.anchor_of.get(node)
-        found = roles[anchor].lowerer if anchor is not None else role.lowerer
-        assert found is not None
-        found.lower(low, node if anchor is None else anchor)
+        if roles[node].lowerer is None:
+            lower_host(low, node, roles[node].reason)
+        else:
+            lower_native(low, roles, node)
     for result in late:
         deliver_copy(low, graph.input(result, 0), result_slots[result], outputs)
 

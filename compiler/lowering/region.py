@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ...ir.dim import Dim, bounds, product
+from ...ir.dim import Dim, bounds, maximum, product
 from ...ir.dtype import DType
 from ...ir.op import Op
-from ...ir.plan import ARENA, CONSTANT, INPUT, OUTPUT, Buffer, HostStep, KernelStep, Step
+from ...ir.plan import (
+    ARENA,
+    CONSTANT,
+    INPUT,
+    LOOP,
+    OUTPUT,
+    Buffer,
+    ControlStep,
+    HostStep,
+    KernelStep,
+    Step,
+)
 from ...ir.specs import DimArg, Operand, Size, Spec
 from .inplace import reuse_inputs
 from .view import View, is_contiguous, row_major, same
@@ -86,7 +97,14 @@ class RegionBuilder:
         if base.kind not in (ARENA, OUTPUT):
             # Inputs and constants are arrays of the caller: a part of one is copied.
             return None
-        alias = replace(base, shape=view.shape, inside=view.buffer, inside_offset=view.offset)
+        alias = replace(
+            base,
+            shape=view.shape,
+            inside=view.buffer,
+            inside_offset=view.offset,
+            loop=None,
+            stride=0,
+        )
         self.buffers.append(alias)
         return len(self.buffers) - 1
 
@@ -128,6 +146,33 @@ class RegionBuilder:
         step = HostStep(op, tuple(inputs), tuple(outputs), name, reason, tuple(sources))
         self.steps.append(step)
 
+    def control(self, step: ControlStep) -> int:
+        """Add a step of control flow, whose target may be set later; returns its number."""
+        self.steps.append(step)
+        return len(self.steps) - 1
+
+    def lead(self, number: int, target: int) -> None:
+        """Set where a step of control flow leads."""
+        step = self.steps[number]
+        assert isinstance(step, ControlStep)
+        self.steps[number] = replace(step, target=target)
+
+    def moving(self, buffer: int, loop: int, trips: Dim, stride: Dim, *, back: bool) -> int:
+        """What of a buffer the first iteration of a loop sees, `stride` elements (at least 0)
+        further on with each iteration, or back: the whole but what is left for the others."""
+        base = self.buffers[buffer]
+        rest = (maximum(trips, 1) - 1) * stride
+        moved = replace(
+            base,
+            shape=(product(base.shape) - rest,),
+            inside=buffer,
+            inside_offset=rest if back else 0,
+            loop=loop,
+            stride=-stride if back else stride,
+        )
+        self.buffers.append(moved)
+        return len(self.buffers) - 1
+
     def dim(self, dim: Dim) -> int:
         """Position of a size in the region's table."""
         return self.dims.setdefault(dim, len(self.dims))
@@ -137,18 +182,30 @@ class RegionBuilder:
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for at, step in enumerate(self.steps):
-            touched = step.buffers if isinstance(step, KernelStep) else step_buffers(step)
+            touched = step_buffers(step) if isinstance(step, HostStep) else step.buffers
             for buffer in touched:
                 root: int | None = buffer
                 while root is not None:
                     first.setdefault(root, at)
                     last[root] = at
                     root = self.buffers[root].inside
+        for at, step in reversed(list(enumerate(self.steps))):
+            if isinstance(step, ControlStep) and step.kind == LOOP:
+                stay(first, last, at, step.target)
         buffers = [
             replace(b, first=first.get(i, 0), last=last.get(i, 0))
             for i, b in enumerate(self.buffers)
         ]
         return reuse_inputs(buffers, self.steps), tuple(self.steps), tuple(self.dims)
+
+
+def stay(first: dict[int, int], last: dict[int, int], begin: int, end: int) -> None:
+    """What comes into a loop is there in every iteration, what comes out of it from the first."""
+    for b, born in first.items():
+        if born < begin <= last[b] <= end:
+            last[b] = end
+        elif begin <= born <= end < last[b]:
+            first[b] = begin
 
 
 def step_buffers(step: HostStep) -> tuple[int, ...]:

@@ -9,8 +9,10 @@ from ...ir.dim import Expr
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.op import Op
-from ...ir.ops import If, OnnxNode
+from ...ir.ops import OnnxNode
 from ...ir.types import TensorType, Type
+from .context import Lowering
+from .control_fit import refuse_control
 from .table import Lowerer, lowerer_of, runtime_inputs
 
 STRUCTURAL = frozenset({"Parameter", "Constant", "Result", "TypedParameter"})
@@ -50,6 +52,10 @@ def decide_roles(graph: Graph) -> dict[int, Role]:
         found = lowerer_of(graph, node)
         outputs = [graph.type(v) for v in graph.values(node)]
         reason = terminal_reason(graph, node, op, outputs, known)
+        if op.bodies() and not reason:
+            unfit = refuse_control(graph, node, known, decide_roles)
+            reason = _steered(op, unfit) if unfit else None
+            found = CONTROL
         if reason:
             if isinstance(op, OnnxNode) and isinstance(found, str):
                 reason = f"{found}; {reason}"
@@ -78,16 +84,33 @@ def terminal_reason(
     graph: Graph, node: int, op: Op, outputs: list[Type], known: set[str]
 ) -> str | None:
     """Why a node has to end its region, or None."""
-    if op.bodies():
-        return "Python chooses the branch" if isinstance(op, If) else "Python counts the iterations"
     for type_ in (*outputs, *(graph.type(v) for v in graph.inputs(node) if v is not None)):
         if is_host_only(type_):
             strings = isinstance(type_, TensorType) and type_.dtype is DType.string
             what = "strings" if strings else "a value that is no tensor of known rank"
-            return f"{op.kind} of {what}"
+            return _steered(op, f"{op.kind} of {what}")
     if any(symbols_of(t) - known for t in outputs):
-        return f"the shape of {op.kind}'s result depends on data"
+        return _steered(op, f"the shape of {op.kind}'s result depends on data")
     return None
+
+
+def _steered(op: Op, reason: str) -> str:
+    return f"{_STEERS[op.kind]} ({reason})" if op.bodies() else reason
+
+
+def _lower_control(low: Lowering, node: int) -> None:
+    # What lowers a body gives its nodes roles in turn.
+    from .control import lower_control
+
+    lower_control(low, node)
+
+
+# Native control flow; what Python does where there is none.
+CONTROL = Lowerer(_lower_control)
+_STEERS: dict[str, str] = {
+    **dict.fromkeys(("Loop", "TensorIterator"), "Python counts the iterations"),
+    "If": "Python chooses the branch",
+}
 
 
 def is_host_only(type_: Type) -> bool:

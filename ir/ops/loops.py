@@ -15,7 +15,7 @@ from ..op import Array, Fact, Op, Port, RunBody
 from ..types import TensorType, Type, normalize_axis
 from .constants import Parameter
 from .control import check_count, infer_body, interpreters, type_of
-from .rules import known_int, unknown_dim
+from .rules import known_dims, unknown_dim
 from .sequences import common_type
 
 
@@ -74,7 +74,7 @@ class _Iterating(Op):
             fact = facts[port.port] if port.mode == "sliced" else None
             if fact is not None and fact.tensor.shape is not None:
                 axis = normalize_axis(port.axis, len(fact.tensor.shape))
-                return _slice_count(port, fact.tensor.shape[axis])
+                return slice_count(port, fact.tensor.shape[axis])
         return None
 
     def with_bodies(self, bodies: Sequence[Graph]) -> Op:
@@ -233,7 +233,7 @@ class _Iterating(Op):
         return np.empty(sizes, found.dtype.numpy)
 
 
-def _slice_count(port: BodyInput, size: Dim) -> Dim | None:
+def slice_count(port: BodyInput, size: Dim) -> Dim | None:
     """How many parts a sliced input has."""
     first = port.start if port.start >= 0 else size + port.start + 1
     last = port.end if port.end >= 0 else size + port.end + 1
@@ -307,12 +307,13 @@ class Loop(_Iterating):
         first = facts[1]
         if first is not None and first.value is not None and not bool(first.value.reshape(-1)[0]):
             return 0
-        limit = known_int(facts[0])
-        if limit is None or limit < 0 or not self._always():
+        limits = known_dims(facts[0])
+        if first is None or first.value is None or not limits or not self.always():
             return None
-        return limit
+        low = bounds(limits[0])[0]
+        return limits[0] if low is not None and low >= 0 else None
 
-    def _always(self) -> bool:
+    def always(self) -> bool:
         """Whether the body's condition is the constant true."""
         if self.condition < 0:
             return True

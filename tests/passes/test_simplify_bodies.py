@@ -36,7 +36,7 @@ def test_constants_go_inside() -> None:
     # The weight is a constant of the body; the condition never changes and is one, too.
     assert sorted(modes) == ["carried", "invariant"]
     assert [op.body.op(n).kind for n in op.body.ids()].count("Constant") >= 2
-    assert op._always()
+    assert op.always()
 
 
 def test_passed_on_values_are_not_carried() -> None:

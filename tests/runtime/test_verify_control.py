@@ -1,0 +1,121 @@
+"""Plans with native control flow come from files, too: whatever is wrong in one is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import irc
+import irc.ir.ops
+import pytest
+from irc.ir.errors import VerificationError
+from irc.ir.plan import AGAIN, BRANCH, LOOP, SKIP, Buffer, ControlStep, HostStep, Plan, Region
+from irc.ir.region_sizes import RegionTables
+from irc.ir.verify_plan import verify_plan
+from models.control_flow import control_flow
+
+Change = Callable[[ControlStep], ControlStep]
+
+
+def plan_of(name: str) -> Plan:
+    return irc.compile_model(control_flow(name)).plan
+
+
+def check(plan: Plan, **env: int) -> None:
+    verify_plan(plan)
+    for region in plan.regions:
+        RegionTables(region, plan.constants).sizes(env)
+
+
+def changed(plan: Plan, kind: str, change: Change) -> Plan:
+    """The plan with its first step of that kind changed."""
+    (region,) = plan.regions
+    steps = list(region.steps)
+    n = next(i for i, s in enumerate(steps) if isinstance(s, ControlStep) and s.kind == kind)
+    found = steps[n]
+    assert isinstance(found, ControlStep)
+    steps[n] = change(found)
+    return replace(plan, regions=(replace(region, steps=tuple(steps)),))
+
+
+def test_good_plans_pass() -> None:
+    check(plan_of("choose"), N=3)
+    check(plan_of("nested"))
+    check(plan_of("scan"), T=5)
+
+
+BROKEN: list[tuple[str, str, Change]] = [
+    ("choose", LOOP, lambda s: replace(s, target=s.target - 1)),
+    ("choose", LOOP, lambda s: replace(s, target=1 << 40)),
+    ("choose", LOOP, lambda s: replace(s, target=-1)),
+    ("choose", LOOP, lambda s: replace(s, trips=99)),
+    ("choose", LOOP, lambda s: replace(s, trips=None)),
+    ("choose", LOOP, lambda s: replace(s, count=10_000)),
+    ("choose", LOOP, lambda s: replace(s, go=s.count)),
+    ("choose", LOOP, lambda s: replace(s, kind="leap")),
+    ("choose", AGAIN, lambda s: replace(s, target=s.target + 1)),
+    ("choose", AGAIN, lambda s: replace(s, kind=SKIP)),
+    ("choose", BRANCH, lambda s: replace(s, go=None)),
+    ("choose", BRANCH, lambda s: replace(s, target=s.target + 1)),
+    ("choose", BRANCH, lambda s: replace(s, target=0)),
+    ("choose", SKIP, lambda s: replace(s, target=s.target + 2)),
+    ("choose", SKIP, lambda s: replace(s, target=0)),
+    ("nested", LOOP, lambda s: replace(s, target=s.target - 1)),
+]
+
+
+@pytest.mark.parametrize("case", range(len(BROKEN)))
+def test_broken_control_steps(case: int) -> None:
+    name, kind, change = BROKEN[case]
+    with pytest.raises(VerificationError):
+        check(changed(plan_of(name), kind, change), N=3)
+
+
+def test_a_skip_never_leaves_its_loop_past_the_end() -> None:
+    """What moved would not be put back."""
+    plan = plan_of("choose")
+    (region,) = plan.regions
+    end = next(n for n, s in enumerate(region.steps) if getattr(s, "kind", "") == AGAIN)
+    with pytest.raises(VerificationError, match="leads out"):
+        check(changed(plan, SKIP, lambda s: replace(s, target=end + 1)), N=3)
+
+
+def moved(plan: Plan, change: Callable[[Buffer], Buffer]) -> Plan:
+    (region,) = plan.regions
+    buffers = tuple(b if b.loop is None else change(b) for b in region.buffers)
+    return replace(plan, regions=(replace(region, buffers=buffers),))
+
+
+def test_buffers_that_move_stay_inside_in_every_iteration() -> None:
+    plan = plan_of("scan")
+    with pytest.raises(VerificationError, match="leaves the one it lies inside"):
+        check(moved(plan, lambda b: replace(b, stride=b.stride * 2)), T=5)
+    with pytest.raises(VerificationError, match="leaves the one it lies inside"):
+        check(moved(plan, lambda b: replace(b, stride=b.stride * -1)), T=5)
+    with pytest.raises(VerificationError, match="is no loop"):
+        check(moved(plan, lambda b: replace(b, loop=0)), T=5)
+    with pytest.raises(VerificationError):
+        check(moved(plan, lambda b: replace(b, loop=-3)), T=5)
+    with pytest.raises(VerificationError):
+        check(moved(plan, lambda b: replace(b, inside=None)), T=5)
+
+
+def test_buffers_that_move_are_used_in_their_loop_only() -> None:
+    plan = plan_of("scan")
+    (region,) = plan.regions
+    moving = {b for b, buffer in enumerate(region.buffers) if buffer.loop is not None}
+    inside = next(s for s in region.steps if moving & set(getattr(s, "buffers", ())))
+    late = replace(region, steps=(*region.steps, inside))
+    with pytest.raises(VerificationError, match="outside its loop"):
+        verify_plan(replace(plan, regions=(late,)))
+
+
+def test_nothing_in_a_native_loop_runs_in_python() -> None:
+    plan = plan_of("choose")
+    (region,) = plan.regions
+    n = next(i for i, s in enumerate(region.steps) if getattr(s, "kind", "") == LOOP) + 1
+    steps = list(region.steps)
+    steps[n] = HostStep(irc.ir.ops.Identity(), (), ())
+    broken: Region = replace(region, steps=tuple(steps))
+    with pytest.raises(VerificationError, match="in Python"):
+        verify_plan(replace(plan, regions=(broken,)))
