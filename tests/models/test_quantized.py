@@ -1,0 +1,70 @@
+"""Quantised models: every quantised tensor against evaluate, outputs against both peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import irc
+import numpy as np
+import onnx
+import pytest
+from irc.compiler.frontends.onnx.reader import read_onnx
+from irc.ir.interpret import interpret
+
+from models import quantized, small
+from models.encoders import bert, bert_inputs
+from models.oracles import Arrays, random_inputs, run_onnxruntime, run_openvino
+
+TINY = {"layers": 1, "hidden": 32, "heads": 2, "intermediate": 48, "vocab": 40}
+
+
+def _encoder() -> onnx.ModelProto:
+    return bert(**TINY)  # type: ignore[arg-type]
+
+
+MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "network": lambda: quantized.static(quantized.network()),
+    "network_signed": lambda: quantized.static(quantized.network(), signed=True, per_channel=False),
+    "mlp": lambda: quantized.static(small.mlp(), N=4),
+    "mlp_dynamic": lambda: quantized.dynamic(small.mlp()),
+    "mlp_dynamic_u8": lambda: quantized.dynamic(small.mlp(), signed=False),
+    "encoder_dynamic": lambda: quantized.dynamic(_encoder()),
+}
+
+
+@cache
+def built(name: str) -> tuple[onnx.ModelProto, Arrays]:
+    model = MODELS[name]()
+    if name.startswith("encoder"):
+        return model, bert_inputs(2, 5, 40)
+    return model, random_inputs(model, N=4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_quantised_tensors_equal_evaluate(name: str) -> None:
+    """At least 99.9 % of the elements, and none is off by more than a step."""
+    model, inputs = built(name)
+    watched = quantized.with_bytes(model)
+    found = irc.compile_model(watched, num_threads=1)(inputs)
+    expected = interpret(read_onnx(watched), list(inputs.values()))
+    same = count = 0
+    for a, b in zip(found, expected, strict=True):
+        if b.dtype.kind not in "iu":
+            continue
+        assert np.abs(a.astype(int) - b.astype(int)).max() <= 1
+        same, count = same + int((a == b).sum()), count + b.size
+    assert same >= 0.999 * count
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_against_both_peers(name: str) -> None:
+    model, inputs = built(name)
+    nets = [irc.compile_model(model, num_threads=n) for n in (1, 2)]
+    assert not nets[0].plan.host_steps()
+    found = [np.array(a) for a in nets[0](inputs)]
+    assert [a.tobytes() for a in nets[1](inputs)] == [a.tobytes() for a in found]
+    # A step at a tie moves what follows by steps of its own; OpenVINO rounds its scales too.
+    for peer, limit in ((run_onnxruntime, 0.03), (run_openvino, 0.1)):
+        for a, b in zip(found, peer(model, inputs).values(), strict=True):
+            assert np.abs(a - b).max() <= limit * np.abs(b).max()
