@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..ir.dim import Dim, product
 from ..ir.graph import Graph, Value
-from ..ir.ops import Constant, Gemm, MatMul
+from ..ir.ops import Constant, Gemm, MatMul, MatMulInteger
 from ..ir.ops.convolution import Convolution, GroupConvolution
 from ..ir.ops.elementwise import Elementwise
 from ..ir.types import TensorType
@@ -65,7 +65,7 @@ def operation_flops(graph: Graph, node: int) -> Dim:
     out = _shape(graph, Value(node))
     if out is None:
         return 0
-    if isinstance(op, MatMul | Gemm):
+    if isinstance(op, MatMul | Gemm | MatMulInteger):
         a = _shape(graph, graph.input(node, 0))
         if a is None:
             return 0

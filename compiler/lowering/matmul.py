@@ -1,4 +1,4 @@
-"""Matrix products: MatMul and Gemm with their epilogue chain become one GemmSpec."""
+"""Matrix products: MatMul, Gemm and MatMulInteger with their epilogue chain become a GemmSpec."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from ...ir.dim import Dim, maximum, product
 from ...ir.dtype import DType
 from ...ir.graph import Value
-from ...ir.ops import Gemm, MatMul
+from ...ir.ops import Gemm, MatMul, MatMulInteger
 from ...ir.scalar import Builder, Ref
 from ...ir.specs import GemmSpec, PackedB
-from ...ir.tiles import accumulator, packed_layout, packed_size
+from ...ir.tiles import BYTES, accumulator, packed_layout, packed_size
 from ..options import Options
 from .compressed import compressed_operand, compressed_spec, compressed_weight
 from .context import Lowering, Operands, insert_axis
@@ -36,7 +36,7 @@ def rounded_factors(options: Options, dtype: DType) -> DType | None:
 def lower_matmul(low: Lowering, node: int) -> None:
     """Emit the step of a product and of the elementwise chain behind it."""
     op = low.graph.op(node)
-    assert isinstance(op, MatMul | Gemm)
+    assert isinstance(op, MatMul | Gemm | MatMulInteger)
     inputs = low.graph.inputs(node)
     a_value, b_value = inputs[0], inputs[1]
     assert a_value is not None and b_value is not None
@@ -75,11 +75,14 @@ def lower_matmul(low: Lowering, node: int) -> None:
     batch = out_.shape[:-2]
     a = broadcast_to(a, (*batch, m, k))
     b = broadcast_to(b, (*batch, *b.shape[-2:]))
+    a_zero = zero_points(low, node, 2, (*batch, m, 1))
+    b_zero = zero_points(low, node, 3, (*batch, 1, n))
+    zeros = [z for z in (a_zero, b_zero) if z is not None]
 
     # Batch axes that the right operand does not see join the rows: a [B, S, K] activation times
     # a weight is one product of B*S rows.
-    walked = [a, b, out_, *extras]
-    rows = [v.strides[:-1] if v is not b else (*v.strides[:-2], 0) for v in walked]
+    walked = [a, b, out_, *extras, *zeros]
+    rows = [(*v.strides[:-2], 0) if v is b or v is b_zero else v.strides[:-1] for v in walked]
     axes, rows = coalesce((*batch, m), rows)
     if not axes or not same(rows[1][-1], 0):
         axes, rows = (*axes, 1), [(*r, 0) for r in rows]
@@ -89,8 +92,12 @@ def lower_matmul(low: Lowering, node: int) -> None:
     columns = [v.strides[-1] for v in walked]
     a_operand = sizes.operand(a, (*rows[0], columns[0]))
     b_operand = sizes.operand(b, (*rows[1][:-1], *b.strides[-2:]))
-    others = [
-        sizes.operand(v, (*r, c)) for v, r, c in zip(walked[2:], rows[2:], columns[2:], strict=True)
+    placed = list(zip(walked, rows, columns, strict=True))[2:]
+    others = [sizes.operand(v, (*r, c)) for v, r, c in placed[: 1 + len(extras)]]
+    # Zero points walk rows or columns, not both.
+    around = [
+        sizes.operand(v, r if v is a_zero else (*r[:-1], c))
+        for v, r, c in placed[1 + len(extras) :]
     ]
     spec = GemmSpec(
         batch=sizes.all(batch_axes),
@@ -106,16 +113,32 @@ def lower_matmul(low: Lowering, node: int) -> None:
         extras=tuple(others[1:]),
         factors=factors,
         compressed=compressed_spec(weight, scaling, len(batch_axes) + 2) if weight else None,
+        a_zero=None if a_zero is None else around[0],
+        b_zero=None if b_zero is None else around[-1],
     )
-    work = product_work(low, batch_axes, m, n, k, acc.bits)
+    work = product_work(
+        low, batch_axes, m, n, k, min(acc.bits, dtype.bits if dtype in BYTES else 64)
+    )
     low.region.kernel(
         spec,
         sizes,
-        [a, b, *extras, *scaling, out_],
+        [a, b, *zeros, *extras, *scaling, out_],
         work,
         low.name(stored.node),
         low.sources(node, *dict.fromkeys(operands.nodes)),
     )
+
+
+def zero_points(low: Lowering, node: int, port: int, shape: Sequence[Dim]) -> View | None:
+    """The zero points of a product of bytes as they walk the rows, or columns, of the product."""
+    op, inputs = low.graph.op(node), low.graph.inputs(node)
+    value = inputs[port] if isinstance(op, MatMulInteger) and port < len(inputs) else None
+    if value is None or not isinstance(op, MatMulInteger):
+        return None
+    view = low.view(value)
+    if view.rank > 1:
+        view = matrix(view, (op.transpose_a, op.transpose_b)[port - 2], column=False)
+    return broadcast_to(view, shape)
 
 
 def matrix(view: View, transpose: bool, *, column: bool) -> View:
@@ -164,6 +187,8 @@ def own_epilogue(
     """What the operation itself does with the accumulator (alpha, beta * C, activation)."""
     op = low.graph.op(node)
     start = b.input(0, acc)
+    if isinstance(op, MatMulInteger):
+        return start
     if isinstance(op, MatMul):
         return b.cast(start, dtype)
     assert isinstance(op, Gemm)

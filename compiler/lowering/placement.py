@@ -13,6 +13,7 @@ from ...ir.ops import (
     Gemm,
     Group,
     MatMul,
+    MatMulInteger,
     Reshape,
     Squeeze,
     Squeeze1,
@@ -30,7 +31,7 @@ from .view import View, is_contiguous, permute, reshape, take
 
 _SAME_MEMORY = (Reshape, Squeeze, Squeeze1, Unsqueeze)
 # Kernels that write their output with any strides at full speed (a view can't).
-_WRITES_ANYWHERE = (MatMul, Gemm, Attention, Elementwise, Group)
+_WRITES_ANYWHERE = (MatMul, Gemm, MatMulInteger, Attention, Elementwise, Group)
 
 
 def symbols_in(dim: Dim) -> frozenset[Symbol]:

@@ -155,6 +155,7 @@ _BROADCAST = Lowerer(lower_broadcast, (0,), _refuse_broadcast)
 LOWERERS: dict[type[Op], Lowerer] = {
     ops.MatMul: _PRODUCT,
     ops.Gemm: _PRODUCT,
+    ops.MatMulInteger: Lowerer(lower_matmul),
     ops.Dequantize: _DEQUANTIZE,
     ops.Softmax: _SOFTMAX,
     ops.LogSoftmax: _SOFTMAX,
