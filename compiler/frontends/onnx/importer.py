@@ -29,7 +29,7 @@ from .frames import Frame, add_constant, captured_value
 from .functions import NODE_LIMIT, Functions, key_of
 from .initializers import read_constants
 from .model_file import canonical_domain
-from .node import Builder, Imported, ImportFunction, OnnxNode
+from .node import Builder, ByFunction, Imported, ImportFunction, OnnxNode
 from .ops import find_importer
 from .order import node_label, sort_nodes
 from .schemas import (
@@ -137,7 +137,14 @@ class Importer:
         if function is not None:
             return self._call(frame, node, function)
         assert importer is not None
-        self._add(frame, node, importer, types)
+        try:
+            self._add(frame, node, importer, list(types))
+        except ByFunction:
+            function = self._schema_function(proto, domain, version or 0, types, origin)
+            if function is not None:
+                return self._call(frame, node, function)
+            self.unsupported.add(proto.op_type, domain, version, origin, types)
+            frame.lost.update(name for name in proto.output if name)
         return None
 
     def _add(

@@ -38,6 +38,10 @@ ImportFunction: TypeAlias = "Callable[[OnnxNode], Imported]"
 _MISSING: Any = object()
 
 
+class ByFunction(Exception):
+    """An importer leaves the node to the function that its operator is defined by."""
+
+
 @dataclass
 class Builder:
     """The graph that grows, and small constants that importers share."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from . import (
     activation,
     arithmetic,
+    attention,
     constant,
     contrib,
     contrib_attention,
@@ -47,6 +48,7 @@ Table: TypeAlias = "Mapping[str, Mapping[int, ImportFunction]]"
 _FAMILIES: tuple[Table, ...] = (
     activation.IMPORTERS,
     arithmetic.IMPORTERS,
+    attention.IMPORTERS,
     constant.IMPORTERS,
     control.IMPORTERS,
     contrib.IMPORTERS,

@@ -1,0 +1,130 @@
+"""ONNX's Attention as the dialect's; what that does not say is left to the operator's own function.
+
+Source: onnx.ai, Attention of operator sets 23 and 24. Rows that see no key are zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .....ir.dim import Dim, eq
+from .....ir.dtype import DType
+from .....ir.graph import Value
+from .....ir.ops import Attention, Concat, Reshape, Transpose, Unsqueeze
+from ..node import ByFunction
+
+if TYPE_CHECKING:
+    from ..node import Imported, ImportFunction, OnnxNode
+
+_TYPES = (DType.f32, DType.f16, DType.bf16)
+
+
+def attention(n: OnnxNode) -> Imported:
+    """Queries, keys and values of three axes (heads side by side) or four; a past goes first."""
+    query, key, value = (n.input(i) for i in range(3))
+    mask, past = n.optional(3), (n.optional(4), n.optional(5))
+    flat, sizes = n.rank(query) == 3, _sizes(n)
+    causal = ""
+    if n.flag("is_causal"):
+        causal = "last" if past[0] is not None else "first"
+    if causal == "last" and eq(sizes.rows, sizes.fresh) is not True:
+        raise ByFunction
+    if flat:
+        query = _by_head(n, query, sizes.heads)
+        key, value = (_by_head(n, v, sizes.shared) for v in (key, value))
+    if past[0] is not None and past[1] is not None:
+        key, value = n.add(Concat(axis=2), past[0], key), n.add(Concat(axis=2), past[1], value)
+    op = Attention(n.number("scale", 0.0) or 1 / math.sqrt(sizes.size), causal, zeros=True)
+    if sizes.heads == sizes.shared:
+        found = n.add(op, query, key, value, mask)
+        order = [0, 2, 1, 3]
+    else:
+        found = _grouped(n, op, (query, key, value, mask), sizes)
+        order = [0, 3, 1, 2, 4]
+    # [B, S, heads..., width]: as it is asked for flat.
+    rows = n.add(Transpose(), found, n.ints_value(order))
+    if flat:
+        whole = n.ints_value([0, 0, sizes.heads * sizes.width])
+        found = n.add(Reshape(special_zero=True), rows, whole)
+    elif sizes.heads != sizes.shared:
+        apart = n.ints_value([0, 0, sizes.heads, sizes.width])
+        rows = n.add(Reshape(special_zero=True), rows, apart)
+        found = n.add(Transpose(), rows, n.ints_value([0, 2, 1, 3]))
+    return [found, key, value]
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Heads of queries, and of keys and values; rows of queries and of new keys; sizes of a row of
+    queries and of values."""
+
+    heads: int
+    shared: int
+    rows: Dim
+    fresh: Dim
+    size: int
+    width: int
+
+
+def _sizes(n: OnnxNode) -> _Sizes:
+    """The sizes of a node that the dialect can say. ByFunction for any other."""
+    n.has("softmax_precision")
+    n.has("qk_matmul_output_mode")
+    counts = [n.integer(name, 0) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
+    values = [n.input(i) for i in range(3)]
+    if n.number("softcap", 0.0) != 0 or n.optional(6) is not None or n.wants(3):
+        raise ByFunction
+    if n.dtype(values[0]) not in _TYPES or len({n.dtype(v) for v in values}) > 1:
+        raise ByFunction
+    found: list[tuple[int, Dim, int]] = []
+    for value, count in zip(values, counts, strict=True):
+        shape = n.shape(value)
+        if shape is None or len(shape) not in (3, 4):
+            raise ByFunction
+        last, heads = shape[-1], count if len(shape) == 3 else shape[1]
+        if not isinstance(last, int) or not isinstance(heads, int) or not (last and heads):
+            raise ByFunction
+        found.append((heads, shape[-2], last // heads if len(shape) == 3 else last))
+    (heads, rows, size), (shared, fresh, _), (_, _, width) = found
+    if heads % shared:
+        raise ByFunction
+    past, mask = n.optional(4), n.optional(3)
+    before = None if past is None else n.shape(past)
+    if past is not None and (before is None or n.optional(5) is None):
+        raise ByFunction
+    if mask is not None:
+        seen = n.shape(mask)
+        keys = fresh if before is None else before[2] + fresh
+        if seen is None or len(seen) < 2 or eq(seen[-1], keys) is not True:
+            raise ByFunction
+        if n.dtype(mask) not in (n.dtype(values[0]), DType.boolean):
+            raise ByFunction
+        if heads != shared and len(seen) > 2 and eq(seen[-3], 1) is not True:
+            raise ByFunction
+    return _Sizes(heads, shared, rows, fresh, size, width)
+
+
+def _by_head(n: OnnxNode, x: Value, heads: int) -> Value:
+    """[B, S, N * H] as [B, N, S, H]."""
+    apart = n.add(Reshape(special_zero=True), x, n.ints_value([0, 0, heads, -1]))
+    return n.add(Transpose(), apart, n.ints_value([0, 2, 1, 3]))
+
+
+def _grouped(
+    n: OnnxNode, op: Attention, given: tuple[Value, Value, Value, Value | None], sizes: _Sizes
+) -> Value:
+    """[B, N, G, S, H] of queries [B, N * G, S, H] that share keys and values in groups."""
+    query, key, value, mask = given
+    rows = n.add(Transpose(), query, n.ints_value([0, 2, 1, 3]))
+    apart = n.ints_value([0, 0, sizes.shared, sizes.heads // sizes.shared, sizes.size])
+    rows = n.add(Reshape(special_zero=True), rows, apart)
+    query = n.add(Transpose(), rows, n.ints_value([0, 2, 3, 1, 4]))
+    if mask is not None and n.rank(mask) > 2:
+        mask = n.add(Unsqueeze(), mask, n.ints_value([-3]))
+    key, value = (n.add(Unsqueeze(), x, n.ints_value([2])) for x in (key, value))
+    return n.add(op, query, key, value, mask)
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {"Attention": {23: attention}}
