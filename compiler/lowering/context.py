@@ -34,6 +34,8 @@ class Lowering:
     fusion: Fusion
     # Values that lie (batch, spatial..., channel) in memory.
     channels_last: frozenset[Value] = frozenset()
+    # Values stored as bf16 because all their readers round them to it.
+    rounded: frozenset[Value] = frozenset()
     region: RegionBuilder = field(default_factory=RegionBuilder)
     views: dict[Value, View] = field(default_factory=dict[Value, View])
     weights: dict[int, Array] = field(default_factory=dict[int, Array])
@@ -166,6 +168,7 @@ class Lowering:
     def allocate(self, value: Value) -> View:
         """Fresh memory for a value, in the order of axes that was chosen for it (layout.py)."""
         dtype, shape, name = self.tensor(value).dtype, self.shape(value), self.name(value.node)
+        dtype = DType.bf16 if value in self.rounded else dtype
         if value not in self.channels_last:
             return self.region.allocate(dtype, shape, name)
         rank = len(shape)

@@ -30,6 +30,7 @@ from .programs import NATIVE
 from .region import RegionBuilder
 from .roles import Role, decide_roles, is_host_only
 from .state import State, StateNodes, split_state
+from .storage import rounded_values
 from .view import View
 
 
@@ -59,12 +60,14 @@ def lower_graph(
     roles = decide_roles(graph)
     native = {n: r.lowerer is not None for n, r in roles.items()}
     last = channels_last_values(graph, native)
+    fusion = decide_fusion(graph, native)
     low = Lowering(
         graph,
         target,
         options,
-        decide_fusion(graph, native),
+        fusion,
         channels_last=last,
+        rounded=rounded_values(graph, native, fusion, options),
         weights=weights,
         constants=constants,
     )

@@ -34,6 +34,8 @@ PackA = Literal["no", "rows", "columns"]
 _CHAINS: Final = 4
 _MOST_ROWS: Final = 16
 _LINE: Final = 64
+# Types of A that units take as they lie, and how many neighbours they multiply at once.
+_NEIGHBOURS: Final = {DType.u8: 4, DType.bf16: 2}
 
 
 @dataclass(frozen=True)
@@ -220,10 +222,11 @@ def _as_it_lies(spec: GemmSpec, operand: Operand) -> bool:
 
 
 def _left_lies(spec: GemmSpec, target: Target) -> bool:
-    """Whether tiles can multiply A's elements where they are. Of bytes: four neighbours of a row
-    are a cell if the unit takes their type, and if no cell reaches beyond a row's end."""
-    if spec.a.dtype is DType.u8 and _cell_depth(spec, target) == 4:
-        return isinstance(spec.k, int) and spec.k % 4 == 0 and spec.a.strides[-1] == 1
+    """Whether tiles can multiply A's elements where they are. Of bytes and of bf16: neighbours of
+    a row are a cell if the unit takes their type, and if no cell reaches beyond a row's end."""
+    depth = _cell_depth(spec, target)
+    if depth > 1 and _NEIGHBOURS.get(spec.a.dtype) == depth:
+        return isinstance(spec.k, int) and spec.k % depth == 0 and spec.a.strides[-1] == 1
     return _as_it_lies(spec, spec.a)
 
 
