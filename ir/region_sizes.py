@@ -30,12 +30,7 @@ from .plan import (
     Region,
     SizeCheck,
 )
-from .specs import (
-    DimArg,
-    GemmSpec,
-    Size,
-    Spec,
-)
+from .specs import DimArg, GemmSpec, Size, Spec
 from .tiles import packed_size
 from .verify_plan import buffer_roots, is_pointwise, same_walk, walks
 
