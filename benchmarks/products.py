@@ -110,6 +110,10 @@ GROUPS: dict[str, Group] = {
     "chain": Group(
         "chain", "bf16", "bf16", ("openvino",), 1.3, 1.3, (Work(128, 768, 768, layers=16),)
     ),
+    "int8": Group(
+        "quantised", "int8", "int8", ("onnxruntime", "openvino"), 1.5, 1.2,
+        (Work(64, 768, 3072), Work(128, 768, 768), Work(1024, 1024, 1024)),
+    ),
     "weight-only": Group(
         "compressed", "f32", "f32", ("onnxruntime", "openvino"), 1.3, 1.0,
         (
@@ -215,12 +219,44 @@ def compressed(work: Work, precision: str) -> Data:
     return replace(data, bytes=stored, forms=forms)
 
 
+def quantised(work: Work, precision: str) -> Data:
+    """u8 times i8 with scales per column, requantised to u8: QLinearMatMul, and for OpenVINO, which
+    does not know it, the dequantised values' product. Rivals may differ by one step at ties."""
+    from onnx import helper
+
+    rng = _generator(work)
+    a = rng.integers(0, 256, (work.m, work.k)).astype(np.uint8)
+    b = rng.integers(-127, 128, (work.k, work.n)).astype(np.int8)
+    scale = rng.uniform(0.002, 0.02, work.n).astype(np.float32)
+    spread = np.float32(0.02 * 0.01 * 74 * 74 * work.k**0.5 / 40)
+    weights: Arrays = {
+        "sa": np.array(0.02, np.float32), "za": np.array(120, np.uint8), "b": b, "sb": scale,
+        "zb": np.zeros(work.n, np.int8), "sy": np.array(spread), "zy": np.array(128, np.uint8),
+    }  # fmt: skip
+    factor = weights["sa"] * scale / spread
+    sums = (a.astype(np.float64) - 120) @ b.astype(np.float64)
+    answer = np.clip(np.rint(sums.astype(np.float32) * factor) + 128, 0, 255).astype(np.float64)
+    linear = helper.make_node(
+        "QLinearMatMul", ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"], ["y"]
+    )
+    nodes = [
+        helper.make_node("DequantizeLinear", ["a", "sa", "za"], ["x"]),
+        helper.make_node("DequantizeLinear", ["b", "sb", "zb"], ["w"], axis=1),
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("QuantizeLinear", ["p", "sy", "zy"], ["y"]),
+    ]
+    form = _model({"a": a}, weights, answer, 0.0, nodes, opset=21).model
+    data = _model({"a": a}, weights, answer, 1.001 / 255, [linear], opset=21)
+    return replace(data, forms={"openvino": form})
+
+
 DATA: dict[str, Callable[[Work, str], Data]] = {
     "layer": layer,
     "integers": integers,
     "chain": chain,
     "batched": batched,
     "compressed": compressed,
+    "quantised": quantised,
 }
 
 

@@ -130,7 +130,7 @@ def test_no_sum_saturates_and_long_ones_wrap(isa: str, a: int, b: int) -> None:
 def test_blocks_of_k_keep_their_terms(isa: str, b: str, zeros: tuple[str, str]) -> None:
     small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
     a_zero, b_zero = zeros
-    for a_type, b_type in TYPES:
+    for a_type, b_type in TYPES[::3] if b == "rows" else TYPES[1:3]:
         case = Case(37, 1203, 75, b=b, dtype=a_type, b_dtype=b_type, a_zero=a_zero, b_zero=b_zero)
         spec, inputs, dims, out, expected = make(case, isa)
         tiling = choose(spec, small)
