@@ -26,9 +26,8 @@ class PackedConv:
 
     kr: values of K in one cell, as PackedB's. Cells begin anew, after zeros, with each row of taps
     where `runs` (the last kernel axis and the channels are one run of values), else with each tap.
+    `sums`: as PackedB's, of bytes in cells.
     """
-
-    sums: ClassVar[bool] = False
 
     nr: int
     grouped: bool = False
@@ -36,6 +35,7 @@ class PackedConv:
     winograd: int = 0
     kr: int = 1
     runs: bool = False
+    sums: bool = False
 
     def depth(self, channels: int, kernel: Sequence[int]) -> int:
         """K of the packed matrices of filters that see so many channels, with what pads runs."""

@@ -48,10 +48,12 @@ class ConvSpec(Spec):
     Input 0 of `epilogue` is the accumulator, input 1 + i is extra i. `packed.depthwise` needs
     channels = outputs = 1, and a channel stride of 1; `packed.winograd`, which rounds differently
     (docs/numerics.md), f32, one group, 3 x 3 taps, strides and dilations of 1, and a channel stride
-    of 1. Buffers: data, weights, extras..., out.
+    of 1.
 
     factors: as GemmSpec's; a direct convolution then multiplies zeros by the taps that fall outside
-    the data.
+    the data. Bytes: data is u8 or i8, weights are i8 or i16, acc is i32. zero (None: 0) is one
+    element of data's type that is subtracted from the data. Buffers: data, weights, zero if there
+    is one, extras..., out.
     """
 
     family: ClassVar[str] = "conv"
@@ -71,9 +73,15 @@ class ConvSpec(Spec):
     epilogue: Program
     extras: tuple[Operand, ...] = ()
     factors: DType | None = None
+    zero: Operand | None = None
+
+    @property
+    def zeros(self) -> tuple[Operand, ...]:
+        """The zero point, if there is one."""
+        return () if self.zero is None else (self.zero,)
 
     def operands(self) -> tuple[Operand, ...]:
-        return (self.data, self.weights, *self.extras, self.out)
+        return (self.data, self.weights, *self.zeros, *self.extras, self.out)
 
     @property
     def matrices(self) -> tuple[int, int, int]:
@@ -90,8 +98,9 @@ class ConvSpec(Spec):
         count, k, n = self.matrices
         data = (self.batch, self.groups * self.channels, *self.in_sizes)
         out = (self.batch, self.groups * self.outputs, *self.out_sizes)
-        weights = (count * packed_size(k, n, self.packed.nr, self.packed.kr),)
-        return [data, weights, *[out] * (len(self.extras) + 1)]
+        weights = (count * packed_size(k, n, self.packed.nr, self.packed.kr, self.packed.sums),)
+        zeros = [(1,) for _ in self.zeros]
+        return [data, weights, *zeros, *[out] * (len(self.extras) + 1)]
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,13 @@ def conv_panel(n: int, target: Target, bits: int) -> int:
     return lanes if n <= lanes else panel_width(target, bits)
 
 
+def conv_cells(target: Target, weights: DType, factors: DType | None) -> tuple[int, bool]:
+    """(values per cell, whether panels hold sums) of a convolution's packed weights, as they are
+    stored: bf16 `factors`, i8, or i16 for what i8 cannot hold, which has no cells."""
+    kr = cell_depth(target, DType.i8 if weights is DType.i8 else factors)
+    return kr, weights is DType.i8 and kr > 1
+
+
 def packed_layout(
     k: int, n: int, dtype: DType, target: Target, factors: DType | None = None
 ) -> PackedB | None:

@@ -36,7 +36,7 @@ from .specs_conv import ConvSpec, PoolSpec, Window
 from .specs_iota import IotaSpec
 from .specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
 from .target import Target
-from .tiles import BYTES, cell_depth, cell_type, compressed_layout, panel_width
+from .tiles import BYTES, cell_depth, cell_type, compressed_layout, conv_cells, panel_width
 from .types import MAX_RANK
 from .verify_plan import walks
 
@@ -168,9 +168,13 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:
         raise _broken("a depthwise convolution's channels do not fit", where, got, (1, 1, 1))
     _window(s.window, s.in_sizes, s.out_sizes, where)
     _factors([s.data, s.weights], s.acc, where)
-    kr = 1 if s.packed.depthwise else cell_depth(target, s.factors)
-    if (s.packed.kr, s.packed.runs) != (kr, kr > 1 and s.window.dilations[-1] == 1):
-        raise _broken("packed panels have cells of another depth", where, s.packed, kr)
+    kr, sums = conv_cells(target, s.weights.dtype, s.factors)
+    if s.packed.depthwise or s.packed.winograd:
+        kr, sums = 1, False
+    wanted = (kr, kr > 1 and s.window.dilations[-1] == 1, sums)
+    if (s.packed.kr, s.packed.runs, s.packed.sums) != wanted:
+        raise _broken("packed panels have cells of another depth", where, s.packed, wanted)
+    _conv_bytes(s, where)
     if s.factors is not None:
         _rounded(s.factors, s.acc, where)
         _one_of(s.data, (DType.bf16, DType.f32), where)
@@ -181,6 +185,20 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:
             raise _broken("Winograd's transform rounds no factors", where, s.factors, None)
     results = verify_program(s.epilogue, [s.acc, *_types(s.extras)], where)
     _stored(results, [s.out.dtype], where)
+
+
+def _conv_bytes(s: ConvSpec, where: str) -> None:
+    """Bytes are multiplied by i8 or i16 and summed in i32; only they have a zero point."""
+    if s.data.dtype not in BYTES and s.zero is None:
+        return
+    _one_of(s.data, BYTES, where)
+    _one_of(s.weights, (DType.i8, DType.i16), where)
+    if s.acc is not DType.i32 or s.factors is not None or s.packed.winograd:
+        raise _broken("a convolution of bytes sums otherwise", where, s.acc, DType.i32)
+    if s.zero is not None and (s.zero.dtype, s.zero.strides) != (s.data.dtype, (0,)):
+        raise _broken("a zero point is not one number of the data's type", where, s.zero, None)
+    if not s.packed.depthwise and not s.window.copyable:
+        raise _broken("windows reach too far to be copied", where, s.window, "")
 
 
 def _pool(s: PoolSpec, _: Target, where: str) -> None:

@@ -6,16 +6,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ...ir.dim import Dim, maximum, product
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.layouts import PackedConv
-from ...ir.ops import Convolution, GroupConvolution
+from ...ir.op import Array
+from ...ir.ops import ConvInteger, Convolution, GroupConvInteger, GroupConvolution
 from ...ir.ops.windows import Windows
 from ...ir.scalar import Builder
 from ...ir.specs import GemmSpec, Program
 from ...ir.specs_conv import ConvSpec, Window
-from ...ir.tiles import cell_depth, conv_panel, packed_layout
+from ...ir.tiles import BYTES, cell_depth, conv_cells, conv_panel, packed_layout
 from ...ir.types import TensorType
 from .context import Lowering, Operands
 from .matmul import accumulator, rounded_factors
@@ -34,7 +37,8 @@ def refuse_convolution(graph: Graph, node: int) -> str | None:
     """Why no kernel computes this convolution, or None."""
     data, filters = graph.type(graph.input(node, 0)), graph.op(graph.input(node, 1).node)
     assert isinstance(data, TensorType)
-    if not data.dtype.is_float:
+    op = graph.op(node)
+    if not data.dtype.is_float and not isinstance(op, ConvInteger | GroupConvInteger):
         return f"no kernel convolves {data.dtype}"
     if filters.kind != "Constant":
         return "the filters are known at run time only"
@@ -42,7 +46,20 @@ def refuse_convolution(graph: Graph, node: int) -> str | None:
     assert isinstance(weights, TensorType) and weights.shape is not None
     if any(d == 0 for d in weights.shape):
         return "the filters are empty"
-    return refuse_pads(graph.op(node))
+    if isinstance(op, ConvInteger | GroupConvInteger):
+        zeros = graph.inputs(node)[3:]
+        if any(v is not None and graph.op(v.node).kind != "Constant" for v in zeros):
+            return "the filters' zero points are known at run time only"
+        windows = op.windows(weights.shape[-(len(weights.shape) - 2 - op.grouped) :])
+        if not window_of(windows).copyable:
+            return "windows reach too far to be copied"
+    return refuse_pads(op)
+
+
+def byte_ports(graph: Graph, node: int) -> tuple[int, ...]:
+    """What a convolution of bytes reads at run time: the data, and their zero point."""
+    zero = graph.inputs(node)[2:3]
+    return (0, 2) if zero and zero[0] is not None else (0,)
 
 
 def refuse_pads(op: object) -> str | None:
@@ -93,13 +110,13 @@ def picked(
 def lower_convolution(low: Lowering, node: int) -> None:
     """Emit the step of a convolution and of the elementwise chain behind it."""
     op = low.graph.op(node)
-    assert isinstance(op, Convolution | GroupConvolution)
+    assert isinstance(op, Convolution | GroupConvolution | ConvInteger | GroupConvInteger)
     data_value, filters = low.graph.input(node, 0), low.graph.input(node, 1)
     dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)
     shape = low.shape(Value(node))
 
     operands, builder = Operands(shape, base=1), Builder()
-    ref = builder.cast(builder.input(0, acc), dtype)
+    ref = builder.cast(builder.input(0, acc), low.tensor(Value(node)).dtype)
     stored, ref = low.chain(builder, node, ref, operands)
     epilogue = builder.finish(ref)
     out = low.result(stored)
@@ -113,7 +130,9 @@ def lower_convolution(low: Lowering, node: int) -> None:
     single = all(same(k, 1) for k in windows.kernel)
     job = ConvolutionJob(low, node, stored, operands, epilogue, dtype, acc)
     padded = any(p != 0 for p in (*pads, *windows.pads_end))
-    if single and not padded and not op.grouped:
+    if dtype in BYTES:
+        job.zero_point(low.graph.inputs(node)[2:])
+    if single and not padded and not op.grouped and dtype not in BYTES:
         if any(s != 1 for s in windows.strides):
             data = picked(low, data, windows.strides, shape, low.name(data_value.node))
         job.point(data, filters, target)
@@ -132,7 +151,10 @@ def lower_convolution(low: Lowering, node: int) -> None:
         layout = job.layout(windows, outputs, op.grouped, depthwise, tile)
         if tile:
             data = turned(low, data, low.name(data_value.node))
-        weights = low.constant(filters, layout, rounded=job.factors)
+        if dtype in BYTES:
+            weights = job.centred(filters, layout)
+        else:
+            weights = low.constant(filters, layout, rounded=job.factors)
         assert weights is not None
         job.window(data, weights, target, windows, pads, layout, (groups, channels, outputs))
     if target != out:
@@ -185,10 +207,38 @@ class ConvolutionJob:
         dtype: DType,
         acc: DType,
     ) -> None:
-        self.low, self.stored, self.extras = low, stored, operands.views
+        self.low, self.node, self.stored, self.extras = low, node, stored, operands.views
         self.epilogue, self.dtype, self.acc = epilogue, dtype, acc
         self.factors = conv_factors(low, dtype)
+        self.zero: View | None = None
+        # What filters of bytes are stored as, without their zero points.
+        self.weights: DType | None = None
+        self.filters: Array | None = None
         self.sources = low.sources(node, *dict.fromkeys(operands.nodes))
+
+    def zero_point(self, zeros: Sequence[Value | None]) -> None:
+        """Take in the zero points of data and filters that are bytes."""
+        low = self.low
+        x_zero, w_zero = (*zeros, None, None)[:2]
+        if x_zero is not None and low.scalar(x_zero) != 0:
+            self.zero = low.view(x_zero)
+        filters = low.constant_op(low.graph.input(self.node, 1))
+        zero = None if w_zero is None else low.constant_op(w_zero)
+        assert filters is not None
+        wide = filters.data.astype(np.int16)
+        if zero is not None:
+            wide = wide - zero.data.astype(np.int16)
+        narrow = bool(wide.min() >= -128 and wide.max() <= 127)
+        self.weights = DType.i8 if narrow else DType.i16
+        self.filters = filters.data if wide.dtype == filters.data.dtype else wide
+        if narrow:
+            plain = zero is None and filters.dtype is DType.i8
+            self.filters = filters.data if plain else wide.astype(np.int8)
+
+    def centred(self, filters: Value, layout: PackedConv) -> View:
+        """The filters of bytes as they are stored."""
+        assert self.filters is not None and self.weights is not None
+        return self.low.array(self.filters, self.weights, layout, self.low.name(filters.node))
 
     def layout(
         self, windows: Windows, outputs: int, grouped: bool, depthwise: bool, winograd: int = 0
@@ -198,9 +248,14 @@ class ConvolutionJob:
         nr = target.lanes(bits) if depthwise else conv_panel(outputs, target, bits)
         if self.factors and not window_of(windows).copyable:
             self.factors = None
-        kr = 1 if depthwise else cell_depth(target, self.factors)
+        if self.weights in (DType.i8, DType.i16):
+            kr, sums = conv_cells(target, self.weights, None)
+        else:
+            kr, sums = cell_depth(target, self.factors), False
+        if depthwise:
+            kr, sums = 1, False
         runs = kr > 1 and windows.dilations[-1] == 1
-        return PackedConv(nr, grouped, depthwise, winograd, kr, runs)
+        return PackedConv(nr, grouped, depthwise, winograd, kr, runs, sums)
 
     def emit(
         self, spec: GemmSpec | ConvSpec, sizes: Sizes, views: Sequence[View], terms: Sequence[Dim]
@@ -264,6 +319,7 @@ class ConvolutionJob:
     ) -> None:
         """Any other window."""
         extras, sizes = self.extras, Sizes()
+        zeros = [] if self.zero is None else [self.zero]
         groups, channels, outputs = counts
         slides = window_of(windows)
         spec = ConvSpec(
@@ -282,6 +338,7 @@ class ConvolutionJob:
             epilogue=self.epilogue,
             extras=tuple(sizes.operand(v, v.strides) for v in extras),
             factors=self.factors,
+            zero=sizes.operand(self.zero, (0,)) if self.zero is not None else None,
         )
         terms = [*out.shape, *slides.kernel, channels]
-        self.emit(spec, sizes, [data, weights, *extras, out], terms)
+        self.emit(spec, sizes, [data, weights, *zeros, *extras, out], terms)

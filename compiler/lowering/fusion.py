@@ -24,8 +24,8 @@ from .programs import NATIVE, is_elementwise, node_program
 
 # Anchors by what their epilogue may read besides the result: anything, or only numbers.
 EPILOGUE_ANCHORS = frozenset(
-    "MatMul Gemm MatMulInteger LayerNorm RMSNorm MVN Convolution GroupConvolution "
-    "ConvolutionBackpropData GroupConvolutionBackpropData".split()
+    "MatMul Gemm MatMulInteger LayerNorm RMSNorm MVN Convolution GroupConvolution ConvInteger "
+    "GroupConvInteger ConvolutionBackpropData GroupConvolutionBackpropData".split()
 )
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.

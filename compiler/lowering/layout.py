@@ -16,8 +16,8 @@ from .fusion import same_shape
 from .programs import is_elementwise
 
 _WINDOWED = frozenset(
-    "Convolution GroupConvolution ConvolutionBackpropData GroupConvolutionBackpropData MaxPool "
-    "AvgPool AdaptiveAvgPool".split()
+    "Convolution GroupConvolution ConvInteger GroupConvInteger ConvolutionBackpropData "
+    "GroupConvolutionBackpropData MaxPool AvgPool AdaptiveAvgPool".split()
 )
 # Operations whose result lies as their first input does.
 _FOLLOWING = frozenset("Identity Slice StridedSlice Split VariadicSplit".split())

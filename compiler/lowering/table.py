@@ -17,7 +17,7 @@ from ...ir.types import TensorType
 from .attention import lower_attention, refuse_attention
 from .compressed import is_read_compressed, right_ports
 from .context import Lowering
-from .convolution import lower_convolution, refuse_convolution
+from .convolution import byte_ports, lower_convolution, refuse_convolution
 from .deconvolution import lower_deconvolution, refuse_deconvolution
 from .elementwise import lower_elementwise
 from .matmul import lower_matmul, refuse_matmul
@@ -145,6 +145,7 @@ _SOFTMAX = Lowerer(lower_softmax, refuse=_refuse_float_row)
 _GATHER = Lowerer(lower_gather, (0, 1), _refuse_gather)
 _SPLIT = Lowerer(lower_split, (0,), needs(1))
 _CONVOLUTION = Lowerer(lower_convolution, (0,), refuse_convolution)
+_BYTES = Lowerer(lower_convolution, (0,), refuse_convolution, byte_ports)
 _DECONVOLUTION = Lowerer(lower_deconvolution, (0,), refuse_deconvolution)
 _POOL = Lowerer(lower_pool, (0,), refuse_pool)
 _RANGE = Lowerer(lower_range, (), refuse_range)
@@ -187,6 +188,8 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Group: Lowerer(lower_elementwise),
     ops.Convolution: _CONVOLUTION,
     ops.GroupConvolution: _CONVOLUTION,
+    ops.ConvInteger: _BYTES,
+    ops.GroupConvInteger: _BYTES,
     ops.ConvolutionBackpropData: _DECONVOLUTION,
     ops.GroupConvolutionBackpropData: _DECONVOLUTION,
     **dict.fromkeys((ops.MaxPool1, ops.MaxPool8, ops.MaxPool), _POOL),

@@ -26,7 +26,7 @@ class Frame:
         self.vector = vec(self.acc, lanes)
         self.bytes = bits_of(self.acc) // 8
         self.walked = (*spec.extras, spec.out)
-        self.zeros = spec.zeros if isinstance(spec, GemmSpec) else ()
+        self.zeros = spec.zeros
         self.unit: Unit | None = None
         self._dims = spec.dim_args
 

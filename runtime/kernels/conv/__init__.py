@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
+from ....ir.tiles import BYTES
 from ..contract import Kernel
 from . import copied, depthwise, direct, winograd
 
@@ -15,7 +16,8 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
         return winograd.generate(spec, target, symbol)
     if spec.packed.depthwise:
         return depthwise.generate(spec, target, symbol)
-    made = direct if spec.factors is None else copied
+    plain = spec.factors is None and spec.data.dtype not in BYTES
+    made = direct if plain else copied
     return made.generate(spec, target, symbol)
 
 

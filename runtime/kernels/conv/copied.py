@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ....ir.dtype import DType
 from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
 from ...codegen.emit import Module
-from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
 from ...codegen.kernel import Kernel as Entry
-from ...codegen.values import ELEMENT, I64, Value, integer
+from ...codegen.kernel import open_kernel, share
+from ...codegen.values import ELEMENT, I16, I64, Value, integer
 from ..contract import Kernel
 from .direct import Loops
 from .micro import Factors, Micro, Tile
-from .place import Context
+from .place import Context, buffers_of
 from .rows import Rows, choose_rows, copy_function
 from .tiling import Cut, choose, cut_axis, three_axes
 
@@ -29,9 +30,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     cut = choose(wide, target)
     g = Context(wide, target, module, cut.lanes)
     rows = choose_rows(g, cut, _tall(wide, cut))
-    out = INPLACE if spec.extras else WRITE
-    buffers = [READ, READ, *[READ_SHARED] * len(spec.extras), out]
-    entry = open_kernel(module, symbol, buffers, spec.dim_args)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
     _Copied(g, Micro(g, cut, factors(g, rows)), entry, rows).run()
     return Kernel(symbol, module.text(), max(64, rows.bytes))
 
@@ -50,6 +49,8 @@ def factors(g: Context, rows: Rows) -> Factors:
     """How tiles walk a copy. Its rows are taps' rows: a dilation of rows is not in it."""
     spec, w = g.spec, g.spec.window
     weight = rows.cell if rows.kr > 1 else ELEMENT[spec.weights.dtype.value]
+    if rows.kr == 2 and spec.weights.dtype is DType.i8:
+        weight = I16  # two bytes, widened as they are read
     place = w.strides[2] * spec.channels
     return Factors(
         rows.kept,

@@ -12,13 +12,13 @@ from ....ir.specs import Size
 from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
 from ...codegen.emit import Function, Module, Variable
-from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
 from ...codegen.kernel import Kernel as Entry
+from ...codegen.kernel import open_kernel, share
 from ...codegen.values import ELEMENT, I64, Value, integer, vec
 from ..contract import Kernel
 from ..walk import load_part
 from .micro import Tile
-from .place import Context, Epilogue, Spot, places_inside, taps_inside
+from .place import Context, Epilogue, Spot, buffers_of, places_inside, taps_inside
 from .tiling import known_axis, outside, three_axes
 
 _MOST = 14
@@ -31,9 +31,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     wide = three_axes(spec)
     g = Context(wide, target, module, target.lanes(spec.acc.bits))
-    out = INPLACE if spec.extras else WRITE
-    buffers = [READ, READ, *[READ_SHARED] * len(spec.extras), out]
-    entry = open_kernel(module, symbol, buffers, spec.dim_args)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
     _Loops(g, entry).run()
     return Kernel(symbol, module.text())
 
@@ -57,6 +55,9 @@ class _Loops:
             f.at(p, self.size(o.offset), ELEMENT[o.dtype.value])
             for p, o in zip(entry.buffers, spec.operands(), strict=True)
         ]
+        for zero in self.pointers[2 : 2 + len(g.zeros)]:
+            g.set_base(f, self.frame, len(g.walked), zero)
+            self.pointers.remove(zero)
         self.most = tile_width(g.target, spec.window.kernel[2])
         self.tiles: dict[Tile, Function] = {}
 
@@ -172,6 +173,7 @@ def tile_function(g: Context, tile: Tile) -> Function:
     spatial = [g.size(f, p["frame"], s) for s in spec.data.strides[2:]]
     across = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
     sums = [f.var(g.vector, 0) for _ in range(tile.columns)]
+    zero = f.splat(g.zero_number(f, p["frame"]), g.lanes) if g.zeros else integer(0)
 
     def load_weights(row: Value, kw: Value | int) -> Value:
         at = f.at(row, f.mul(kw, g.lanes), weight)
@@ -179,7 +181,8 @@ def tile_function(g: Context, tile: Tile) -> Function:
 
     def load_data(row: Value, offset: Value | int) -> Value:
         at = f.at(row, f.mul(offset, spatial[2]), element)
-        return g.factor(f, load_part(f, vec(element, g.lanes), at, part), spec.data.dtype)
+        x = g.factor(f, load_part(f, vec(element, g.lanes), at, part), spec.data.dtype)
+        return f.sub(x, zero) if g.zeros else x
 
     def add(into: Variable, x: Value, y: Value) -> None:
         into.set(g.multiply_add(f, x, y, into.get()))

@@ -14,12 +14,12 @@ from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
 from ....ir.tiles import packed_size
 from ...codegen.emit import Module
-from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
 from ...codegen.kernel import Kernel as Entry
+from ...codegen.kernel import open_kernel, share
 from ...codegen.values import ELEMENT, Value, integer
 from ..contract import Kernel
 from .micro import Micro, Tile
-from .place import Context, places_inside, taps_inside
+from .place import Context, buffers_of, places_inside, taps_inside
 from .tiling import Run, choose, three_axes
 
 
@@ -29,9 +29,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     wide = three_axes(spec)
     cut = choose(wide, target)
     g = Context(wide, target, module, cut.lanes)
-    out = INPLACE if spec.extras else WRITE
-    buffers = [READ, READ, *[READ_SHARED] * len(spec.extras), out]
-    entry = open_kernel(module, symbol, buffers, spec.dim_args)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
     Loops(g, Micro(g, cut), entry).run()
     return Kernel(symbol, module.text())
 
@@ -66,6 +64,9 @@ class Loops:
             f.at(p, self.size(o.offset), ELEMENT[o.dtype.value])
             for p, o in zip(entry.buffers, self.spec.operands(), strict=True)
         ]
+        for zero in self.pointers[2 : 2 + len(g.zeros)]:
+            g.set_base(f, self.frame, len(g.walked), zero)
+            self.pointers.remove(zero)
 
     def size(self, size: Size) -> Value:
         return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
@@ -117,7 +118,9 @@ class Loops:
         """A panel's weights, and its first channel."""
         f, spec, nr = self.f, self.spec, self.cut.nr
         _, k, n = spec.matrices
-        at = f.add(f.mul(group, packed_size(k, n, nr)), f.mul(panel, k * nr))
+        packed = spec.packed
+        size = packed_size(k, n, nr, packed.kr, packed.sums)
+        at = f.add(f.mul(group, size), f.mul(panel, size // -(-n // nr)))
         weights = f.at(self.pointers[1], at, ELEMENT[spec.weights.dtype.value])
         return weights, f.add(f.mul(group, spec.outputs), f.mul(panel, nr))
 

@@ -76,7 +76,8 @@ class Micro:
         )
         parts = g.parts(f, tile.channels)
         places = [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
-        sums = {place: [f.var(g.vector, 0) for _ in parts] for place in places}
+        first = self.first_sums(f, len(parts))
+        sums = {place: [f.var(g.vector, x) for x in first] for place in places}
         align = g.lanes * g.bytes
         buffer = None if g.short else f.stack(len(places) * len(parts) * align)
         with flushing(f, g.flushes):
@@ -98,6 +99,18 @@ class Micro:
             self.finish(tile.channels), frame, buffer, integer(tile.rows), integer(tile.columns)
         )
         return f
+
+    def first_sums(self, f: Function, vectors: int) -> list[Value | int]:
+        """What a tile's sums begin with: zero, or what takes the zero point out of bytes again,
+        which the sums of weights behind a panel say."""
+        g, (_, k, _) = self.g, self.g.spec.matrices
+        if not (g.unit and g.unit.mixed) or not (g.zeros or g.shift):
+            return [0] * vectors
+        zero = f.add(g.zero_number(f, f.params["frame"]), g.shift)
+        less = f.splat(f.sub(integer(0, g.acc), zero), g.lanes)
+        behind = f.offset(f.params["weights"], k * self.cut.nr)
+        places = [f.at(behind, v * g.lanes, g.acc) for v in range(vectors)]
+        return [f.mul(less, f.load(g.vector, at)) for at in places]
 
     def finish(self, channels: int) -> Function:
         """finish(frame, buffer, rows, columns): the epilogue of a tile's sums, place by place."""

@@ -8,14 +8,23 @@ from dataclasses import dataclass
 from ....ir.dtype import DType
 from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
+from ....ir.tiles import BYTES
 from ...codegen.emit import Function, Module
-from ...codegen.values import ELEMENT, Value, bits_of, integer, vec
+from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, Buffer
+from ...codegen.values import ELEMENT, I8, Value, bits_of, integer, vec
 from ..convert import from_memory, to_memory
 from ..frame import Frame
 from ..gemm.epilogue import gather, is_short, scatter
 from ..gemm.rounding import rounded
 from ..scalar import emit_program
+from ..units import left_shift, shifted
 from ..walk import Part, load_part, part_of, store_part
+
+
+def buffers_of(spec: ConvSpec) -> list[Buffer]:
+    """What a kernel may assume of its buffers."""
+    out = INPLACE if spec.extras else WRITE
+    return [READ, READ, *[READ] * len(spec.zeros), *[READ_SHARED] * len(spec.extras), out]
 
 
 class Context(Frame):
@@ -24,7 +33,10 @@ class Context(Frame):
     def __init__(self, spec: ConvSpec, target: Target, module: Module, lanes: int) -> None:
         super().__init__(spec, target, module, lanes)
         self.spec = spec
-        self.choose_unit(spec.factors, spec.packed.kr)
+        kr = spec.packed.kr
+        self.choose_unit(DType.i8 if spec.data.dtype in BYTES and kr > 1 else spec.factors, kr)
+        # What is added to bytes, and to their zero point, for the unit's sake.
+        self.shift = left_shift(self.unit, spec.data.dtype)
         # Where a mode flushes denormals in sums, the epilogue runs outside of it.
         rounds = spec.factors is not None and not spec.packed.depthwise
         self.flushes = rounds and self.unit is None
@@ -35,6 +47,20 @@ class Context(Frame):
         wide = f.cast(value, self.acc, signed_=dtype.is_signed)
         done = self.spec.factors in (None, dtype)
         return wide if done else rounded(f, wide)
+
+    def zero_byte(self, f: Function, frame: Value) -> Value:
+        """The zero point as it stands in copies of bytes."""
+        if not self.zeros:
+            return integer(self.shift, I8)
+        zero = f.load(I8, self.zero_base(f, frame, left=True))
+        return shifted(f, zero, self.shift)
+
+    def zero_number(self, f: Function, frame: Value) -> Value:
+        """The zero point as a number of the accumulator's type."""
+        if not self.zeros:
+            return integer(0, self.acc)
+        zero = f.load(I8, self.zero_base(f, frame, left=True))
+        return f.cast(zero, self.acc, signed_=self.spec.data.dtype.is_signed)
 
     def parts(self, f: Function, channels: int) -> list[Part | None]:
         """The vectors that hold so many channels, the last one perhaps in part."""

@@ -12,9 +12,11 @@ from typing import Literal
 
 from ....ir.dtype import DType
 from ....ir.specs_conv import ConvSpec
+from ....ir.tiles import BYTES
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I16, I32, I64, Value, bits_of, integer, vec
+from ...codegen.values import ELEMENT, I8, I16, I32, I64, Value, bits_of, integer, vec
 from ..gemm.rounding import neighbours, rounded, single_cell
+from ..units import shifted
 from ..walk import load_part, part_of
 from .place import Context
 from .tiling import Cut
@@ -60,7 +62,7 @@ def choose_rows(g: Context, cut: Cut, tall: int) -> Rows:
     """The copies of a convolution of three spatial axes whose tiles are `tall` rows high."""
     spec, target = g.spec, g.target
     w, kr = spec.window, spec.packed.kr
-    kept, cell = (I16, I32) if kr > 1 else (g.acc, g.acc)
+    kept, cell = {1: (g.acc, g.acc), 2: (I16, I32), 4: (I8, I32)}[kr]
     room = max(target.l2, 256 << 10) // 4
     # Rows further apart than a window is high are copied for one row of places at a time.
     apart = w.dilations[1] > 1 or w.strides[1] > w.kernel[1]
@@ -105,7 +107,7 @@ def _lies(spec: ConvSpec) -> Lies:
 
 def copy_function(g: Context, rows: Rows) -> Function:
     """copy(frame, data, to, z, y, x): the rows that begin at place (z, y, x) of the image whose
-    first value is at `data`; places outside of it are zeros."""
+    first value is at `data`; places outside of it are zeros, bytes the zero point."""
     f = g.module.function(
         "copy_rows",
         [("ptr noalias", "frame"), ("ptr noalias readonly", "data"), ("ptr noalias", "to")]
@@ -149,12 +151,15 @@ class _Copier:
         frame = f.params["frame"]
         self.channel = g.size(f, frame, g.spec.data.strides[1])
         self.place = g.size(f, frame, g.spec.data.strides[4])
+        self.zero = g.zero_number(f, frame)
+        self.nothing = f.as_value(0, vec(rows.kept, rows.lanes))
+        if rows.kept == I8:
+            self.nothing = f.splat(g.zero_byte(f, frame), rows.lanes)
 
     def fill(self, to: Value, count: Value) -> None:
         f, rows = self.f, self.rows
-        nothing = f.as_value(0, vec(rows.kept, rows.lanes))
         with f.range(0, count, rows.lanes, unroll=1) as i:
-            f.store(nothing, f.at(to, i, rows.kept))
+            f.store(self.nothing, f.at(to, i, rows.kept))
 
     def copy(self, source: Value, to: Value, places: Value) -> None:
         f, rows, channels = self.f, self.rows, self.spec.channels
@@ -214,6 +219,8 @@ class _Copier:
             kind = vec(self.element, lanes)
             return load_part(f, kind, f.at(place, first, self.element), part)
 
+        if self.dtype in BYTES:
+            return self.byte(load(0, self.rows.lanes))
         kind = vec(self.rows.kept, self.rows.lanes)
         if g.unit is None:
             return rounded(f, f.cast(load(0, g.lanes), g.acc))
@@ -222,9 +229,20 @@ class _Copier:
         halves = [f.cast(load(n, g.lanes), g.acc) for n in (0, g.lanes)]
         return f.bitcast(neighbours(f, *halves), kind)
 
+    def byte(self, x: Value) -> Value:
+        """Bytes as the unit takes them, or wider numbers less the zero point."""
+        f, rows = self.f, self.rows
+        if rows.kept == I8:
+            return shifted(f, x, self.g.shift)
+        wide = f.cast(x, rows.kept, signed_=self.dtype.is_signed)
+        zero = f.splat(f.cast(self.zero, rows.kept), x.lanes)
+        return f.sub(wide, zero) if self.g.zeros else wide
+
     def value(self, x: Value) -> Value:
         """One value as a factor."""
         f, g = self.f, self.g
+        if self.dtype in BYTES:
+            return self.byte(x)
         if g.unit is None:
             return rounded(f, f.cast(x, g.acc))
         x = f.cast(x, g.acc)

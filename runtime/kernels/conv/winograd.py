@@ -16,14 +16,14 @@ from ....ir.specs import Size
 from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
 from ...codegen.emit import Function, Module
-from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel, share
 from ...codegen.kernel import Kernel as Entry
+from ...codegen.kernel import open_kernel, share
 from ...codegen.values import ELEMENT, F32, I64, Value, integer
 from ..contract import Kernel
 from ..gemm.tiling import tile_rows
 from ..transforms import DATA, RESULT, both_ways
 from ..walk import Part, load_part, part_of
-from .place import Context, Epilogue, Spot
+from .place import Context, Epilogue, Spot, buffers_of
 from .tiling import three_axes
 
 _UNROLL = 4
@@ -77,9 +77,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     wide = three_axes(spec)
     plan = choose(wide, target)
     g = Context(wide, target, module, plan.lanes)
-    out = INPLACE if spec.extras else WRITE
-    buffers = [READ, READ, *[READ_SHARED] * len(spec.extras), out]
-    entry = open_kernel(module, symbol, buffers, spec.dim_args)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
     loops = _Loops(g, plan, entry)
     loops.run()
     return Kernel(symbol, module.text(), loops.scratch)

@@ -1,0 +1,108 @@
+"""Convolutions of bytes in graphs: native, and bit for bit what onnxruntime gives."""
+
+from __future__ import annotations
+
+import irc
+import numpy as np
+import onnxruntime
+import pytest
+from irc.ir.specs_conv import ConvSpec
+from onnx import TensorProto, helper, numpy_helper
+
+CASES: dict[str, dict[str, object]] = {
+    "plain": {"w": "i1"},
+    "zeros": {"x_zero": 131, "w_zero": 128},
+    "narrow": {"w": "i1", "stride": 2, "channels": 3, "x_zero": 7},
+    "wide": {"w_zero": 3},
+    "point": {"w": "i1", "kernel": 1, "pad": 0, "x_zero": 90},
+    "depthwise": {"groups": 12, "w_zero": 128, "channels": 12},
+    "groups": {"groups": 2, "w": "i1", "dilation": 2},
+    "at run time": {"w": "i1", "x_zero": 77, "given": True},
+}
+
+
+def model(case: dict[str, object]) -> bytes:
+    rng = np.random.default_rng(4)
+    kind = np.dtype(str(case.get("w", "u1")))
+    kernel, groups, channels = (
+        int(str(case.get(n, d))) for n, d in (("kernel", 3), ("groups", 1), ("channels", 10))
+    )
+    info = np.iinfo(kind)
+    shape = (12, channels // groups, kernel, kernel)
+    filters = rng.integers(info.min, info.max + 1, shape).astype(kind)
+    x_zero = np.array(case.get("x_zero", 0), np.uint8)
+    kept = [
+        numpy_helper.from_array(filters, "w"),
+        numpy_helper.from_array(np.array(case.get("w_zero", 0), kind), "wz"),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.UINT8, [2, channels, 9, 11])]
+    if case.get("given"):
+        inputs.append(helper.make_tensor_value_info("xz", TensorProto.UINT8, []))
+    else:
+        kept.append(numpy_helper.from_array(x_zero, "xz"))
+    slides = {
+        "strides": [case.get("stride", 1)] * 2,
+        "pads": [case.get("pad", 1)] * 4,
+        "dilations": [case.get("dilation", 1)] * 2,
+    }
+    node = helper.make_node("ConvInteger", ["x", "w", "xz", "wz"], ["y"], group=groups, **slides)
+    out = helper.make_tensor_value_info("y", TensorProto.INT32, None)
+    graph = helper.make_graph([node], "bytes", inputs, [out], kept)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return made.SerializeToString()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_onnxruntime(name: str) -> None:
+    case, given = CASES[name], model(CASES[name])
+    shape = (2, int(str(case.get("channels", 10))), 9, 11)
+    feed = {"x": np.random.default_rng(5).integers(0, 256, shape).astype(np.uint8)}
+    if case.get("given"):
+        feed["xz"] = np.array(case["x_zero"], np.uint8)
+    session = onnxruntime.InferenceSession(given, providers=["CPUExecutionProvider"])
+    for threads in (1, 2):
+        net = irc.compile_model(given, num_threads=threads)
+        assert not net.plan.host_steps()
+        assert any(isinstance(s.spec, ConvSpec) for s in net.plan.kernel_steps())
+        np.testing.assert_array_equal(net(feed)[0], session.run(None, feed)[0])
+
+
+def test_requantisation_is_the_convolution_s_epilogue() -> None:
+    """Scale, bias, ReLU and the next layer's bytes: one kernel from bytes to bytes."""
+    rng = np.random.default_rng(0)
+    kept = {
+        "one": np.float32(0.02), "zero": np.uint8(3), "ws": np.float32(0.01), "wz": np.int8(0),
+        "w": rng.integers(-127, 128, (20, 16, 3, 3)).astype(np.int8),
+        "w2": rng.integers(-127, 128, (8, 20, 3, 3)).astype(np.int8),
+        "b": rng.standard_normal(20).astype(np.float32), "ys": np.float32(0.1),
+    }  # fmt: skip
+    text = [
+        ("QuantizeLinear", "x one zero", "xq"), ("DequantizeLinear", "xq one zero", "xd"),
+        ("DequantizeLinear", "w ws wz", "wd"), ("Conv", "xd wd b", "c"), ("Relu", "c", "r"),
+        ("QuantizeLinear", "r ys zero", "rq"), ("DequantizeLinear", "rq ys zero", "rd"),
+        ("DequantizeLinear", "w2 ws wz", "w2d"), ("Conv", "rd w2d", "y"),
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node(kind, i.split(), [o], **({"pads": [1] * 4} if kind == "Conv" else {}))
+        for kind, i, o in text
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "qdq",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 14, 14])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array(v), n) for n, v in kept.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    net = irc.compile_model(made, num_threads=1)
+    first, second = [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, ConvSpec)]
+    assert str(first.data.dtype) == str(first.out.dtype) == str(second.data.dtype) == "u8"
+    assert first.out.strides[1] == second.data.strides[1] == 1
+    x = rng.standard_normal((1, 16, 14, 14)).astype(np.float32)
+    session = onnxruntime.InferenceSession(
+        made.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    # A tie in between may fall to either side: a step of 0.1 times a weight of at most 1.27.
+    found, wanted = net([x])[0], session.run(None, {"x": x})[0]
+    assert np.abs(found - wanted).max() < 0.3 and np.abs(found - wanted).mean() < 0.03
+    assert np.abs(wanted).max() > 50
