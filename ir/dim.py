@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
+from .dim_checks import fits, same
 from .dim_expr import (
     Dim,
     Expr,
@@ -40,6 +41,7 @@ __all__ = [
     "eq",
     "evaluate",
     "exact_quotient",
+    "fits",
     "from_json",
     "is_static",
     "le",
@@ -48,6 +50,7 @@ __all__ = [
     "minimum",
     "parse",
     "product",
+    "same",
     "substitute",
     "symbol",
     "to_json",
@@ -158,6 +161,8 @@ _BUILD: Mapping[str, Callable[[Dim, Dim], Dim]] = {
     "max": maximum,
     "min": minimum,
     "broadcast": broadcast,
+    "same": same,
+    "fits": fits,
 }
 
 

@@ -86,7 +86,7 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
     arrays = [_values(slot) for slot in slots]
     try:
         outputs = op.evaluate(*arrays)
-    except (TypeError, ValueError, IndexError, Error):
+    except (*_UNFORESEEN, Error):
         # Symbolic dims do not support the operation (a comparison, say): the value is unknown.
         return nothing
     return [_tidy(np.asarray(o), t) for o, t in zip(outputs, record.types, strict=True)]

@@ -21,6 +21,8 @@ def refuse_pool(graph: Graph, node: int) -> str | None:
     """Why no kernel computes this pool, or None."""
     type_ = graph.type(graph.input(node, 0))
     assert isinstance(type_, TensorType) and type_.shape is not None
+    if len(type_.shape) < 3:
+        return "there is no axis for a window to slide on"
     if graph.op(node).output_count() > 1 and graph.uses(Value(node, 1)):
         return "the indices of the largest elements are read"
     op = graph.op(node)

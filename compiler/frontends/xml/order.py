@@ -38,7 +38,7 @@ def wire(net: Net, *, body: bool = False) -> Wiring:
         raise ModelFormatError(
             "the model has no Result", where=f"{net.file}: <net>", expected="at least one output"
         )
-    order = [i for i, kind in enumerate(kinds) if kind == "parameter"]
+    order = [i for i, kind in enumerate(kinds) if kind in ("parameter", "typedparameter")]
     seen = set(order)
     for root in roots:
         _visit(net, root, connected, seen, order)

@@ -1,0 +1,88 @@
+"""Inputs whose sizes contradict what the model needs are refused, never computed with in part."""
+
+from __future__ import annotations
+
+import irc
+import numpy as np
+import pytest
+from irc.compiler.model import Model
+from irc.ir.dim import evaluate, fits, from_json, same, symbol, to_json
+from irc.ir.errors import ShapeError
+from irc.ir.text import parse_graph
+
+K, L = symbol("K"), symbol("L")
+PARAMETER = '%{n} = Parameter.1() {{element_type=f32, shape={shape}}} "x{n}"\n'
+
+# Parameters' shapes, the rest of the graph, sizes that fit, sizes that contradict each other.
+CASES = {
+    "a product of two inputs": (
+        ['["N", "K"]', '["L", 4]'],
+        "%2 = MatMul.1(%0, %1)\n%3 = Result.1(%2)",
+        [[(2, 3), (3, 4)], [(2, 0), (0, 4)]],
+        [[(2, 3), (5, 4)], [(2, 5), (3, 4)], [(2, 1), (3, 4)], [(2, 3), (1, 4)]],
+    ),
+    "a product with a weight": (
+        ['["N", "K"]'],
+        "%1 = Constant.1() {data=~1, dtype=f32, shape=[8, 20]}\n"
+        "%2 = MatMul.1(%0, %1)\n%3 = Result.1(%2)",
+        [[(2, 8)], [(0, 8)]],
+        [[(2, 9)], [(2, 7)], [(2, 1)], [(2, 0)]],
+    ),
+    "batches of a product": (
+        ['["B", 2, 3]', '["C", 3, 4]'],
+        "%2 = MatMul.1(%0, %1)\n%3 = Result.1(%2)",
+        [[(2, 2, 3), (2, 3, 4)], [(1, 2, 3), (3, 3, 4)]],
+        [[(2, 2, 3), (3, 3, 4)]],
+    ),
+    "a sum with a row": (
+        ['["N", "K"]'],
+        "%1 = Constant.1() {data=~1, dtype=f32, shape=[8]}\n%2 = Add.1(%0, %1)\n%3 = Result.1(%2)",
+        [[(2, 8)], [(2, 1)]],
+        [[(2, 9)], [(2, 7)], [(2, 0)]],
+    ),
+    "parts of a concatenation": (
+        ['["N", "K"]', '["M", "L"]'],
+        "%2 = Concat.1(%0, %1) {axis=0}\n%3 = Result.1(%2)",
+        [[(2, 8), (1, 8)]],
+        [[(2, 8), (1, 9)], [(2, 9), (1, 8)], [(2, 8), (1, 1)]],
+    ),
+    "channels of a convolution": (
+        ['["N", "C", 5, 5]'],
+        "%1 = Constant.1() {data=~1, dtype=f32, shape=[4, 3, 2, 2]}\n"
+        "%2 = Convolution.1(%0, %1)\n%3 = Result.1(%2)",
+        [[(1, 3, 5, 5)]],
+        [[(1, 2, 5, 5)], [(1, 4, 5, 5)]],
+    ),
+    "elements of a reshape": (
+        ['["N", "C"]'],
+        "%1 = Constant.1() {data=[2, 3], dtype=i64, shape=[2]}\n"
+        "%2 = Reshape.1(%0, %1)\n%3 = Result.1(%2)",
+        [[(2, 3)], [(6, 1)]],
+        [[(2, 4)], [(1, 3)], [(0, 3)]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_that_contradict_each_other_are_refused(name: str) -> None:
+    shapes, rest, good, bad = CASES[name]
+    head = "".join(PARAMETER.format(n=n, shape=s) for n, s in enumerate(shapes))
+    net = irc.compile_model(Model(parse_graph(f'graph "t"\n{head}{rest}\n')))
+    assert not net.plan.host_steps()
+    for sizes in good:
+        net([np.ones(s, np.float32) for s in sizes])
+    for sizes in bad:
+        with pytest.raises(irc.InputError, match="can't run at these shapes"):
+            net([np.ones(s, np.float32) for s in sizes])
+    for sizes in good:  # what was refused leaves nothing behind
+        net([np.ones(s, np.float32) for s in sizes])
+
+
+def test_the_expressions() -> None:
+    assert same(K, K) == K and fits(1, K) == K and fits(K, K) == K
+    for made in (same(K, 8), same(K, L), fits(K, 8)):
+        assert str(from_json(to_json(made))) == str(made)
+    assert evaluate(same(K, 8), {"K": 8}) == 8 and evaluate(fits(K, 8), {"K": 1}) == 8
+    for made, value in ((same(K, 8), 1), (same(K, 8), 9), (fits(K, 8), 9), (fits(K, 8), 0)):
+        with pytest.raises(ShapeError):
+            evaluate(made, {"K": value})
