@@ -11,7 +11,6 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
-from .dim_checks import fits, same
 from .dim_expr import (
     Dim,
     Expr,
@@ -41,7 +40,6 @@ __all__ = [
     "eq",
     "evaluate",
     "exact_quotient",
-    "fits",
     "from_json",
     "is_static",
     "le",
@@ -50,7 +48,6 @@ __all__ = [
     "minimum",
     "parse",
     "product",
-    "same",
     "substitute",
     "symbol",
     "to_json",
@@ -161,8 +158,6 @@ _BUILD: Mapping[str, Callable[[Dim, Dim], Dim]] = {
     "max": maximum,
     "min": minimum,
     "broadcast": broadcast,
-    "same": same,
-    "fits": fits,
 }
 
 

@@ -161,7 +161,7 @@ def _split(kind: str, sign: Interval, cases: list[Interval]) -> Interval:
     """The value is one of the arguments; for max and min it is also beyond each of them."""
     los, his = [lo for lo, _ in cases], [hi for _, hi in cases]
     lo, hi = min(los), max(his)
-    if kind not in ("max", "min"):
+    if kind == "broadcast":
         return lo, hi
     if sign[0] >= 0:
         return (max(los), hi) if kind == "max" else (lo, min(his))

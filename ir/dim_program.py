@@ -66,25 +66,11 @@ def _broadcast(call: Call, args: list[int]) -> int:
     return found.pop() if found else 1
 
 
-def _same(call: Call, args: list[int]) -> int:
-    if args[0] != args[1]:
-        raise ShapeError(f"sizes that have to be equal differ: {call}", got=args)
-    return args[1]
-
-
-def _fits(call: Call, args: list[int]) -> int:
-    if args[0] not in (1, args[1]):
-        raise ShapeError(f"a size does not broadcast: {call}", got=args, expected="1 or the second")
-    return args[1]
-
-
 _CALLS: Mapping[str, Callable[[Call, list[int]], int]] = {
     "floordiv": _floordiv,
     "max": lambda _, args: max(args),
     "min": lambda _, args: min(args),
     "broadcast": _broadcast,
-    "same": _same,
-    "fits": _fits,
 }
 
 

@@ -26,7 +26,7 @@ MAX_ARGS = 64
 MAX_TEXT = 8000
 MAX_COEFFICIENT = 1 << 256
 _MAX_DIVIDED = 64  # terms: long division is quadratic, and real quotients are short
-KINDS = ("floordiv", "max", "min", "broadcast", "same", "fits")
+KINDS = ("floordiv", "max", "min", "broadcast")
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 _RESERVED = frozenset(KINDS)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias, cast
 
-from .dim_checks import fits, same
 from .dim_expr import Dim, atom_expr, broadcast, floordiv, maximum, minimum
 from .dim_terms import MAX_DEGREE, MAX_TEXT, Call, Symbol
 from .errors import ShapeError, VerificationError
@@ -27,8 +26,6 @@ _BUILD: Mapping[str, Callable[[Dim, Dim], Dim]] = {
     "max": maximum,
     "min": minimum,
     "broadcast": broadcast,
-    "same": same,
-    "fits": fits,
 }
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][A-Za-z0-9_.]*)|`([^`]*)`|(//|\*\*|[-+*%(),]))")
 

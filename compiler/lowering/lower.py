@@ -29,7 +29,6 @@ from .placement import exported, place_output, spread_places, symbol_sources
 from .programs import NATIVE
 from .region import RegionBuilder
 from .roles import Role, decide_roles, is_host_only
-from .size_rules import size_rules
 from .state import State, StateNodes, split_state
 from .storage import rounded_values
 from .view import View
@@ -239,10 +238,8 @@ def build_region(
     for node in nodes:
         if roles[node].lowerer is None:
             lower_host(low, node, roles[node].reason)
-            continue
-        lower_native(low, roles, node)
-        for rule in size_rules(graph, node):
-            low.region.dim(rule)
+        else:
+            lower_native(low, roles, node)
     for result in late:
         deliver_copy(low, graph.input(result, 0), result_slots[result], outputs)
 

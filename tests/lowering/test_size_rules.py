@@ -6,11 +6,8 @@ import irc
 import numpy as np
 import pytest
 from irc.compiler.model import Model
-from irc.ir.dim import evaluate, fits, from_json, same, symbol, to_json
-from irc.ir.errors import ShapeError
 from irc.ir.text import parse_graph
 
-K, L = symbol("K"), symbol("L")
 PARAMETER = '%{n} = Parameter.1() {{element_type=f32, shape={shape}}} "x{n}"\n'
 
 # Parameters' shapes, the rest of the graph, sizes that fit, sizes that contradict each other.
@@ -72,17 +69,7 @@ def test_sizes_that_contradict_each_other_are_refused(name: str) -> None:
     for sizes in good:
         net([np.ones(s, np.float32) for s in sizes])
     for sizes in bad:
-        with pytest.raises(irc.InputError, match="can't run at these shapes"):
+        with pytest.raises(irc.InputError):
             net([np.ones(s, np.float32) for s in sizes])
     for sizes in good:  # what was refused leaves nothing behind
         net([np.ones(s, np.float32) for s in sizes])
-
-
-def test_the_expressions() -> None:
-    assert same(K, K) == K and fits(1, K) == K and fits(K, K) == K
-    for made in (same(K, 8), same(K, L), fits(K, 8)):
-        assert str(from_json(to_json(made))) == str(made)
-    assert evaluate(same(K, 8), {"K": 8}) == 8 and evaluate(fits(K, 8), {"K": 1}) == 8
-    for made, value in ((same(K, 8), 1), (same(K, 8), 9), (fits(K, 8), 9), (fits(K, 8), 0)):
-        with pytest.raises(ShapeError):
-            evaluate(made, {"K": value})
