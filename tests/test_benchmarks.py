@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDS_TORCH = {"benchmarks.models"}
+NEEDS_TORCH = {"benchmarks.models", "benchmarks.memory", "benchmarks.tokens"}
 # Module -> a short run of it, and what its report must say.
 SHORT: dict[str, tuple[list[str], str]] = {
     "benchmarks.gemm": (
@@ -24,6 +24,11 @@ SHORT: dict[str, tuple[list[str], str]] = {
     "benchmarks.coverage": (["--kind", "node", "--only", "gemm"], r"11 of 11"),
     "benchmarks.interop": (["write", "--only", "test_gemm_d"], r"\d+ of \d+"),
     "benchmarks.operations": ([], r"MatMul"),
+    "benchmarks.memory": (["--only", "mlp-small"], r"mlp-small +\d"),
+    "benchmarks.tokens": (
+        ["--tokens", "4", "--texts", "1", "--threads", "1"],
+        r"irc +1 .*openvino +1",
+    ),
     "benchmarks.models": (
         ["--against", "onnxruntime", "--threads", "1", "--only", "mlp-small", "--seconds", "0.1"],
         r"mlp-small",
