@@ -21,7 +21,8 @@ Inputs = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Entry:
-    """A model: how it is built, its inputs by name, and names of symbolic axes by input."""
+    """A model: how it is built, its inputs by name, names of symbolic axes by input, and whether
+    it is quantised to 8 bits once it is exported."""
 
     name: str
     family: str
@@ -29,6 +30,7 @@ class Entry:
     inputs: Callable[[np.random.Generator], Inputs]
     outputs: tuple[str, ...] = ()
     symbols: tuple[tuple[str, int, str], ...] = ()
+    quantized: bool = False
 
 
 def _noise(**shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Inputs]:
@@ -149,6 +151,7 @@ ZOO: dict[str, Entry] = {
         Entry("resnet-18", "convolution", _resnet("Basic", 2, 2, 2, 2), _IMAGE),
         Entry("resnet-50", "convolution", _resnet("Bottleneck", 3, 4, 6, 3), _IMAGE),
         Entry("mobilenet-v2", "convolution", _mobilenet, _IMAGE),
+        Entry("resnet-18-int8", "quantized", _resnet("Basic", 2, 2, 2, 2), _IMAGE, quantized=True),
         Entry("lstm", "recurrent", _lstm, _noise(x=(1, 32, 64)), ("y", "h", "c")),
     )
 }
@@ -162,7 +165,7 @@ def cache_folder() -> Path:
 def model_path(entry: Entry) -> Path:
     """The model's ONNX file, exported if it is not there yet. SystemExit without PyTorch."""
     here = Path(__file__).parent
-    files = ("zoo.py", "transformers.py", "convnets.py")
+    files = ("zoo.py", "transformers.py", "convnets.py", "quantized.py")
     digest = hashlib.sha256(b"".join((here / f).read_bytes() for f in files)).hexdigest()[:12]
     path = cache_folder() / f"{entry.name}-{digest}.onnx"
     if not path.exists():
@@ -200,4 +203,11 @@ def export(entry: Entry, path: Path) -> None:
         external_data=False,
         verbose=False,
     )
+    if entry.quantized:
+        from .quantized import quantize
+
+        whole = path.with_suffix(".float")
+        partial.rename(whole)
+        quantize(whole, partial, [entry.inputs(np.random.default_rng(i)) for i in range(3)])
+        whole.unlink()
     partial.rename(path)
