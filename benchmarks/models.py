@@ -2,12 +2,12 @@
 
 Every row is checked against onnxruntime before it is timed: the largest error of each output,
 relative to that output's largest value, is at most 1e-4. Of a quantised model every quantised
-tensor is checked against `evaluate` from the same quantised tensors: at least 99.9 % of all elements
-are equal, none is off by more than a step; `error` is the share that is not equal. With --precision bf16 the rivals are
-those that can compute in it (openvino), and the error is at most 1.5 times the least of theirs.
-The rivals of a row alternate in one run; ratios are medians over medians. `host` counts the steps
-that do not run in native code; compile times are from the ONNX file, `cold` with an empty code
-cache, `warm` with a full one.
+tensor is checked against `evaluate` from the same quantised tensors: at least 99.9 % of all
+elements are equal, none is off by more than a step; `error` is the share that is not equal. With
+--precision bf16 the rivals are those that can compute in it (openvino), and the error is at most
+1.5 times the least of theirs. The rivals of a row alternate in one run; ratios are medians over
+medians. `host` counts the steps that do not run in native code; compile times are from the ONNX
+file, `cold` with an empty code cache, `warm` with a full one.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ..ir.ops.quantized import BYTES
 from ..ir.plan import BRANCH, LOOP, Plan
 from ..ir.specs import GemmSpec
 from ..ir.specs_conv import ConvSpec
@@ -21,6 +22,9 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
         f"kernels    {len(plan.specs())} distinct",
         f"regions    {len(plan.regions)}",
     ]
+    integers = _integers(plan)
+    if integers:
+        lines.append(f"integers   {integers}")
     if plan.variables:
         named = ", ".join(f"{v.name} {plan.slots[v.slot]}" for v in plan.variables)
         lines.append(f"variables  {len(plan.variables)}: {named}")
@@ -46,6 +50,19 @@ def _precision(plan: Plan) -> str:
         if products or family is GemmSpec:
             found.append(f"{rounded} of {len(products)} {name}")
     return f"{plan.precision} ({', '.join(found)} have bf16 factors)"
+
+
+def _integers(plan: Plan) -> str:
+    """How many products multiply the bytes of quantised values; nothing where none does."""
+    specs = [s.spec for s in plan.kernel_steps()]
+    products = [s.a.dtype for s in specs if isinstance(s, GemmSpec)]
+    convolutions = [s.data.dtype for s in specs if isinstance(s, ConvSpec)]
+    found: list[str] = []
+    for dtypes, name in ((products, "matrix products"), (convolutions, "convolutions")):
+        count = sum(d in BYTES for d in dtypes)
+        if count:
+            found.append(f"{count} of {len(dtypes)} {name}")
+    return f"{', '.join(found)} multiply bytes" if found else ""
 
 
 def _counts(counter: Counter[str]) -> str:

@@ -62,6 +62,7 @@ def test_outputs_against_both_peers(name: str) -> None:
     model, inputs = built(name)
     nets = [irc.compile_model(model, num_threads=n) for n in (1, 2)]
     assert not nets[0].plan.host_steps()
+    assert "multiply bytes" in nets[0].report()
     found = [np.array(a) for a in nets[0](inputs)]
     assert [a.tobytes() for a in nets[1](inputs)] == [a.tobytes() for a in found]
     # A step at a tie moves what follows by steps of its own; OpenVINO rounds its scales too.
