@@ -23,6 +23,7 @@ from .passes.fuse_attention import fuse_attention
 from .passes.fuse_gelu import fuse_gelu
 from .passes.fuse_layer_norm import fuse_layer_norm
 from .passes.fuse_matmul_add import fuse_matmul_add
+from .passes.gather_codes import gather_codes
 from .passes.group_elementwise import group_elementwise
 from .passes.move_dequantize import move_dequantize
 from .passes.multiply_bytes import multiply_bytes
@@ -52,6 +53,8 @@ PASSES: tuple[Pass, ...] = (
     # What is quantised: movements on bytes, products of bytes, one scale behind them. What no
     # product takes is folded or plain again before the patterns for floats look at it.
     move_dequantize,
+    # Rows of compressed tables are picked as they are stored.
+    gather_codes,
     multiply_bytes,
     fold_scales,
     fold_constants,
