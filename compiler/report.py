@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
+from ..ir.dtype import DType
 from ..ir.ops.quantized import BYTES
-from ..ir.plan import BRANCH, LOOP, Plan
+from ..ir.plan import BRANCH, LOOP, KernelStep, Plan, Region
 from ..ir.specs import GemmSpec
 from ..ir.specs_conv import ConvSpec
 from .trace import Trace
@@ -25,6 +27,8 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
     integers = _integers(plan)
     if integers:
         lines.append(f"integers   {integers}")
+    if compressed := _compressed(plan):
+        lines.append(f"compressed {compressed}")
     if plan.variables:
         named = ", ".join(f"{v.name} {plan.slots[v.slot]}" for v in plan.variables)
         lines.append(f"variables  {len(plan.variables)}: {named}")
@@ -36,6 +40,31 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
     for step in hosts:
         lines.append(f"in Python  {step.op.kind} {step.name!r}: {step.reason}")
     return "\n".join(lines)
+
+
+def _compressed(plan: Plan) -> str:
+    """The weights that products expand as they read them, and their bytes, by type."""
+    read = {
+        region.buffers[step.buffers[1]].index
+        for region in _regions(plan)
+        for step in region.steps
+        if isinstance(step, KernelStep) and isinstance(step.spec, GemmSpec) and step.spec.compressed
+    }
+    sizes: dict[DType, list[int]] = {}
+    for constant in (plan.constants[i] for i in sorted(read)):
+        size = constant.dtype.nbytes(math.prod(constant.shape))
+        sizes.setdefault(constant.dtype, []).append(size)
+    return ", ".join(f"{len(s)} {dtype} weights ({sum(s)} bytes)" for dtype, s in sizes.items())
+
+
+def _regions(plan: Plan) -> list[Region]:
+    """The regions of a plan and of the bodies in it."""
+    found: list[Region] = []
+    for region in plan.regions:
+        found.append(region)
+        for body in region.terminal.bodies if region.terminal else ():
+            found += _regions(body)
+    return found
 
 
 def _precision(plan: Plan) -> str:

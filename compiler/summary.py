@@ -40,7 +40,7 @@ def summarise(graph: Graph) -> Summary:
     return Summary(
         operations=_kinds(graph),
         parameters=sum(c.data.size for c in constants),
-        bytes=sum(c.data.nbytes for c in constants),
+        bytes=sum(c.dtype.nbytes(c.data.size) if c.dtype.bits else 0 for c in constants),
         flops=flops,
         fusions=dict(trace.hits().most_common()),
         after=_kinds(optimised),

@@ -18,7 +18,7 @@ from rewriting import traced
 def table(
     dtype: DType, spread: tuple[int, ...], group: int, *, half: bool, mode: str, tied: bool = False
 ) -> Graph:
-    """Rows of a [300, 96] table by ids [2, n]; tied: a product reads the table as well."""
+    """Rows of a [400, 96] table by ids [2, n]; tied: a product reads the table as well."""
     rng, graph = np.random.default_rng(5), Graph("test")
 
     def add(op: o.Op, *inputs: Value) -> Value:  # type: ignore[name-defined]
@@ -30,7 +30,7 @@ def table(
     low, high = int(dtype.min), int(dtype.max) + 1
     ids = Value(graph.add(o.Parameter(DType.i64, (2, 3)), name="ids"))
     arrays = [
-        rng.integers(low, high, (300, 96)).astype(dtype.numpy),
+        rng.integers(low, high, (400, 96)).astype(dtype.numpy),
         rng.uniform(0.01, 0.1, spread).astype(np.float16 if half else np.float32),
         rng.integers(low, high, spread).astype(dtype.numpy),
     ]
@@ -45,12 +45,12 @@ def table(
 
 
 CASES = {
-    "rows": (DType.u8, (300, 1), 0),
-    "groups": (DType.u8, (300, 3), 32),
-    "halves_of_bytes": (DType.i4, (300, 3), 32),
+    "rows": (DType.u8, (400, 1), 0),
+    "groups": (DType.u8, (400, 3), 32),
+    "halves_of_bytes": (DType.i4, (400, 3), 32),
     "columns": (DType.i8, (1, 96), 0),
 }
-IDS = np.array([[0, -1, 299], [7, 7, 1]])
+IDS = np.array([[0, -1, 399], [7, 7, 1]])
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -72,9 +72,9 @@ def _list(outputs: object) -> list[np.ndarray]:
 
 
 def test_beyond_the_end_stay_zeros() -> None:
-    graph = table(DType.u8, (300, 1), 0, half=False, mode="zeros")
+    graph = table(DType.u8, (400, 1), 0, half=False, mode="zeros")
     found, _ = traced(graph, gather_codes)
-    ids = np.array([[0, 300, 5], [1000, 2, 3]])
+    ids = np.array([[0, 400, 5], [1000, 2, 3]])
     (rows,) = _list(interpret(found, {"ids": ids}))
     assert not rows[0, 1].any() and not rows[1, 0].any() and rows[0, 0].any()
     graph = table(DType.i8, (1, 96), 0, half=False, mode="zeros")
@@ -88,7 +88,7 @@ def test_a_tied_table_is_never_expanded(name: str) -> None:
     net = irc.CompiledModel(irc.Model(graph), Options(verify=True), 1)
     assert not net.plan.host_steps()
     most = max(c.dtype.nbytes(int(np.prod(c.shape))) for c in net.plan.constants)
-    assert most <= 300 * 96
+    assert most <= 400 * 96
     got = net(IDS)
     assert np.array_equal(got[0], expected[0])
     np.testing.assert_allclose(got[1], expected[1], rtol=1e-4, atol=1e-4)
