@@ -1,12 +1,12 @@
 """Direct convolution of copied rows: the loops, where factors are not the data as it lies.
 
 A unit is a block of output places of one image and group; its rows are copied (rows.py) once for a
-group of panels of weights. In a copy the paddings are zeros, so that all tiles are alike.
+group of panels of weights. In a copy the paddings are zeros, so that all tiles can be alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ....ir.dtype import DType
 from ....ir.specs_conv import ConvSpec
@@ -18,9 +18,12 @@ from ...codegen.values import ELEMENT, I16, I64, Value, integer
 from ..contract import Kernel
 from .direct import Loops
 from .micro import Factors, Micro, Tile
-from .place import Context, buffers_of
+from .place import Context, buffers_of, taps_inside
 from .rows import Rows, choose_rows, copy_function
-from .tiling import Cut, choose, cut_axis, three_axes
+from .tiling import Cut, Run, Taps, choose, cut_axis, known_axis, three_axes
+
+# Places of a row up to which tiles at its ends are compiled for their own taps.
+_SMALL = 32
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
@@ -66,6 +69,24 @@ class _Copied(Loops):
     def __init__(self, g: Context, micro: Micro, entry: Entry, rows: Rows) -> None:
         super().__init__(g, micro, entry)
         self.copies, self.tall = rows, _tall(g.spec, micro.cut)
+        self.across, self.down = self.known_tiles()
+
+    def known_tiles(self) -> tuple[Sequence[Run] | None, Sequence[Run] | None]:
+        """The tiles of a row, and the rows of tiles, where they are known. Small images leave out
+        the taps that see paddings only: there they are many."""
+        spec, rows, w = self.spec, self.copies, self.spec.window
+        across, down = spec.out_sizes[2], spec.out_sizes[1]
+        if across != rows.across or not isinstance(across, int):
+            return None, None
+        g, tiles = self.g, known_axis(spec, 2, self.cut.most)
+        mixed = g.unit is not None and g.unit.mixed
+        neutral = not mixed or not (g.zeros or g.shift)
+        fits = spec.channels % rows.kr == 0 and across <= _SMALL and neutral
+        if tiles is None or not fits:
+            return cut_axis(across, across, 1, 1, 1, 0, self.cut.most), None
+        if self.tall > 1 and isinstance(down, int) and down <= rows.down and w.kernel[1] > 1:
+            return tiles, known_axis(spec, 1, self.tall)
+        return tiles, None
 
     def run(self) -> None:
         f, spec, cut, rows = self.f, self.spec, self.cut, self.copies
@@ -107,17 +128,30 @@ class _Copied(Loops):
         high = f.smin(f.sub(self.out[1], row), rows.down)
         assert self.micro.factors is not None
         steps = self.micro.factors.places
-        taps = [x for k in self.spec.window.kernel for x in (integer(0), integer(k))]
+        w = self.spec.window
+        taps = [x for k in w.kernel for x in (integer(0), integer(k))]
+        skips = any(run.taps for run in self.across or ())
 
-        def across(r: Value, height: int) -> None:
-            for size, count, first in self.pieces(column):
+        def across(r: Value, height: int, row_taps: Taps = None) -> None:
+            here = taps
+            if height == 1 and skips:
+                start = f.sub(f.mul(f.add(row, r), w.strides[1]), self.pads[1])
+                inside = taps_inside(f, start, self.data[1], w.kernel[1], w.dilations[1])
+                here = [*taps[:2], *inside, *taps[4:]]
+            for size, count, first, column_taps in self.pieces(column):
+                tile = Tile(height, size, row_taps if height > 1 else None, column_taps, channels)
                 with f.range(0, count, unroll=1) as i:
                     at = f.add(f.mul(i, size), first)
                     spot = (batch, channel, depth, f.add(row, r), f.add(column, at))
                     offset = f.add(f.mul(r, steps[1]), f.mul(at, steps[2]))
                     data = f.at(self.entry.scratch, offset, rows.kept)
-                    self.tile(Tile(height, size, None, None, channels), data, weights, spot, taps)
+                    self.tile(tile, data, weights, spot, here)
 
+        if self.down is not None:
+            for run in self.down:
+                with f.range(0, run.count, unroll=1) as i:
+                    across(f.add(f.mul(i, run.size), run.start), run.size, run.taps)
+            return
         whole = f.udiv(high, tall)
         with f.range(0, whole, unroll=1) as i:
             across(f.mul(i, tall), tall)
@@ -126,17 +160,17 @@ class _Copied(Loops):
             with f.if_(f.icmp("sgt", high, f.mul(whole, tall))):
                 across(f.mul(whole, tall), height % tall)
 
-    def pieces(self, column: Value) -> Iterator[tuple[int, Value, Value]]:
-        """(size, count, first) of the tiles of a block's row that begins at `column`."""
-        f, rows, width = self.f, self.copies, self.spec.out_sizes[2]
-        if width == rows.across:
-            for run in cut_axis(rows.across, rows.across, 1, 1, 1, 0, self.cut.most):
-                yield run.size, integer(run.count), integer(run.start)
+    def pieces(self, column: Value) -> Iterator[tuple[int, Value, Value, Taps]]:
+        """(size, count, first, taps) of the tiles of a block's row that begins at `column`."""
+        f, rows = self.f, self.copies
+        if self.across is not None:
+            for run in self.across:
+                yield run.size, integer(run.count), integer(run.start), run.taps
             return
         left = f.smin(f.sub(self.out[2], column), rows.across)
         first, size = integer(0), min(self.cut.most, rows.across)
         while size:
             count = f.udiv(f.sub(left, first), size)
-            yield size, count, first
+            yield size, count, first, None
             first = f.add(first, f.mul(count, size))
             size = max(1, size * 5 // 12) if size > 1 else 0

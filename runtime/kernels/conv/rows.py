@@ -92,7 +92,7 @@ def choose_rows(g: Context, cut: Cut, tall: int) -> Rows:
     down = tall
     if not apart:
         most = min(height, _ROWS) if isinstance(height, int) else _ROWS // 2
-        down = max(tall, most // tall * tall)
+        down = max(tall, -(-most // tall) * tall)
         while down > tall and made(down, across).bytes > room:
             down -= tall
     return made(down, max(1, across))
