@@ -14,8 +14,8 @@ import pytest
 from .batches import BATCHES, SEEDS, check_file, run_batch
 
 # Seconds each on one core.
-COUNTS = {"graphs": 60, "onnx": 12, "bytes": 60}
-MORE = 20 if os.environ.get("IRC_LONG") == "1" else 1
+COUNTS = {"graphs": 40, "onnx": 6, "bytes": 20}
+MORE = 40 if os.environ.get("IRC_LONG") == "1" else 1
 FOUND = sorted(p for p in SEEDS.glob("*") if p.suffix in (".xml", ".onnx", ".npy", ".irc"))
 
 
