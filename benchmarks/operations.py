@@ -26,8 +26,12 @@ from irc.ir.types import TensorType
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "operations.md"
 # Operations of the graph itself, and what needs no row.
-# Native without a line of their own in the table: control flow is steps of the driver.
-_ALIKE = (ops.Elementwise, ops.Reduction, ops.If, ops.Loop, ops.TensorIterator)
+# Native without a line of their own in the table: control flow is steps of the driver, cells
+# become sequences.
+_ALIKE = (
+    *(ops.Elementwise, ops.Reduction, ops.If, ops.Loop, ops.TensorIterator),
+    *(ops.RNNCell, ops.GRUCell, ops.LSTMCell),
+)
 _GRAPH = {"Parameter", "Result", "Constant", "TypedParameter"}
 _HEAD = """# Operations
 

@@ -31,6 +31,7 @@ from .passes.remove_identities import remove_identities
 from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
 from .passes.simplify_bodies import simplify_bodies
+from .passes.unroll_cells import unroll_cells
 from .passes.spell_quantized import spell_quantized
 from .rewrite import Pass, run_pass
 from .trace import Trace
@@ -44,6 +45,8 @@ PASSES: tuple[Pass, ...] = (
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     cancel_concats,
+    # A cell runs by the kernel of sequences; what it reshapes is folded below.
+    unroll_cells,
     # Constants go into the bodies that read them; what is left outside is not theirs.
     simplify_bodies,
     # Equal work once: an exporter's repeated scale or mask is one value for the patterns below.

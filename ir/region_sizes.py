@@ -8,7 +8,6 @@ and that a step overwrites what it reads only where its kernel may. About 0.5 ms
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ import numpy.typing as npt
 
 from .dim import Dim, compile_dims
 from .errors import MemoryLimitError, ShapeError, VerificationError
-from .layouts import panels
+from .operand_terms import MAX_BYTES, operand_terms, packed_elements
 from .plan import (
     ARENA,
     LOOP,
@@ -30,14 +29,11 @@ from .plan import (
     Region,
     SizeCheck,
 )
-from .specs import DimArg, GemmSpec, Size, Spec
-from .tiles import packed_size
-from .verify_plan import buffer_roots, is_pointwise, same_walk, walks
+from .specs import DimArg, Size, Spec
+from .verify_plan import buffer_roots, is_pointwise, same_walk
 
 Ints = npt.NDArray[np.int64]
 
-# No address space is larger; below it int64 arithmetic on bytes cannot overflow.
-MAX_BYTES = 1 << 47
 _MAX_SIZE = 1 << 62
 
 
@@ -99,7 +95,7 @@ class RegionTables:
         self.itemsize = _ints([b.dtype.numpy.itemsize for b in region.buffers])
         # Packed constants are padded: their number of elements is no product of their shape.
         self._packed = {
-            i: _packed_elements(constants[b.index])
+            i: packed_elements(constants[b.index])
             for i, b in enumerate(region.buffers)
             if b.kind == "constant" and constants[b.index].layout is not None
         }
@@ -179,7 +175,7 @@ class RegionTables:
                     counts.append(2)
                 continue
             if step.spec not in terms:
-                terms[step.spec] = _terms(step.spec)
+                terms[step.spec] = operand_terms(step.spec)
             table = [dims[d] for d in step.dims]
             for walk, stride, offset in terms[step.spec]:
                 sizes += [one, *(self._size(s, table) for s in walk)]
@@ -359,33 +355,6 @@ class RegionTables:
 
     def _where(self) -> str:
         return f"region with {len(self.region.steps)} steps"
-
-
-def _terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:
-    """(sizes, strides, offset) per operand; a packed operand ends in its block of panels."""
-    found: list[tuple[list[Size], list[Size], Size]] = []
-    for n, (walk, operand) in enumerate(zip(walks(spec), spec.operands(), strict=True)):
-        size, stride = list(walk), list(operand.strides)
-        packed = spec.panelled().get(n) if isinstance(spec, GemmSpec) else None
-        if packed is not None:
-            layout, rows, columns = packed
-            if not isinstance(rows, int) or not isinstance(columns, int):
-                raise VerificationError("a packed operand's sizes are not fixed")
-            block = packed_size(rows, columns, layout.nr, layout.kr, layout.sums)
-            size, stride = [*size[:-2], block], [*stride[:-2], 1]
-        found.append((size, stride, operand.offset))
-    return found
-
-
-def _packed_elements(c: Constant) -> int:
-    if c.layout is None:
-        count = math.prod(c.shape)
-    else:
-        matrices, k, n = panels(c.shape, c.layout, c.transposed)
-        count = matrices * packed_size(k, n, c.layout.nr, c.layout.kr, c.layout.sums)
-    if count >= MAX_BYTES:
-        raise MemoryLimitError("a constant is larger than any machine's memory", got=c.shape)
-    return count
 
 
 def _ints(values: Sequence[int]) -> Ints:

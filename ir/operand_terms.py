@@ -1,0 +1,43 @@
+"""What a spec says of one operand's memory, and how many elements a constant has."""
+
+from __future__ import annotations
+
+import math
+
+from .errors import MemoryLimitError, VerificationError
+from .layouts import panels
+from .plan import Constant
+from .specs import GemmSpec, Size, Spec
+from .tiles import packed_size
+from .verify_plan import walks
+
+# No address space is larger; below it int64 arithmetic on bytes cannot overflow.
+MAX_BYTES = 1 << 47
+
+
+def operand_terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:
+    """(sizes, strides, offset) per operand; a packed operand ends in its block of panels."""
+    found: list[tuple[list[Size], list[Size], Size]] = []
+    for n, (walk, operand) in enumerate(zip(walks(spec), spec.operands(), strict=True)):
+        size, stride = list(walk), list(operand.strides)
+        packed = spec.panelled().get(n) if isinstance(spec, GemmSpec) else None
+        if packed is not None:
+            layout, rows, columns = packed
+            if not isinstance(rows, int) or not isinstance(columns, int):
+                raise VerificationError("a packed operand's sizes are not fixed")
+            block = packed_size(rows, columns, layout.nr, layout.kr, layout.sums)
+            size, stride = [*size[:-2], block], [*stride[:-2], 1]
+        found.append((size, stride, operand.offset))
+    return found
+
+
+def packed_elements(c: Constant) -> int:
+    """Elements of a constant in its layout. MemoryLimitError for more than any machine has."""
+    if c.layout is None:
+        count = math.prod(c.shape)
+    else:
+        matrices, k, n = panels(c.shape, c.layout, c.transposed)
+        count = matrices * packed_size(k, n, c.layout.nr, c.layout.kr, c.layout.sums)
+    if count >= MAX_BYTES:
+        raise MemoryLimitError("a constant is larger than any machine's memory", got=c.shape)
+    return count
