@@ -19,7 +19,7 @@ from ...ir.ops import Add, Attention, Constant, LogicalAnd, LogicalNot, Select
 from ...ir.patch import Patch, Refusal
 from ...ir.scalar import cast_array
 from .matching import dtype_of, shape_of
-from .places import shown_up_to
+from .places import added_up_to, shown_up_to
 
 # Scores at or below this are hidden: adding any score of a model to it leaves it as it is.
 HIDDEN = -1e30
@@ -102,8 +102,11 @@ def _causal(graph: Graph, mask: Mask, scores: Value, hidden: float) -> str:
             if np.array_equal(shown, np.tri(m, n, last, dtype=bool)):
                 return name
         return ""
-    limit = shown_up_to(graph, mask.value, inverted=mask.inverted)
-    if mask.fill is None or limit is None:
+    if mask.fill is None:
+        limit = added_up_to(graph, mask.value, hidden)
+    else:
+        limit = shown_up_to(graph, mask.value, inverted=mask.inverted)
+    if limit is None:
         return ""
     if eq(limit, 0) is True:
         return "first"

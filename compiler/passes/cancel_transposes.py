@@ -7,14 +7,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...ir.dim import eq
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
-from ...ir.ops import Constant, Transpose
+from ...ir.ops import Constant, Reshape, Transpose
 from ...ir.ops.elementwise import Elementwise
 from ...ir.patch import Patch, Refusal, producer, sole_use
 from ..lowering.programs import is_elementwise
 from ..rewrite import Pass, Rule
 from .matching import known_axes, shape_of
+from .settle_shapes import constant_target
 
 # Constant operands are transposed at once; larger ones are left where they are.
 CONSTANT_LIMIT = 64 * 2**10
@@ -141,7 +143,36 @@ def lift_up(graph: Graph, node: int) -> Patch | Refusal | None:
     return patch.replace(Value(node), patch.add(op, *moved))
 
 
+def turn_inside(graph: Graph, node: int) -> Patch | None:
+    """Matrices whose batch axes are merged, turned and split again: turned as they are."""
+    middle = producer(graph, graph.input(node, 0), "Transpose")
+    first = None if middle is None else producer(graph, graph.input(middle, 0), "Reshape")
+    if middle is None or first is None or order_of(graph, middle) != [0, 2, 1]:
+        return None
+    source = graph.input(first, 0)
+    have, merged, out = (shape_of(graph, v) for v in (source, Value(first), Value(node)))
+    if have is None or merged is None or out is None or min(len(have), len(out)) < 3:
+        return None
+    rows, size = have[-2:]
+    ends = ((merged[-2], rows), (merged[-1], size), (out[-1], rows), (out[-2], size))
+    if not all(eq(a, b) is True for a, b in ends):
+        return None
+    patch, wanted = Patch(), (*out[:-2], rows, size)
+    if len(have) != len(out) or not all(
+        eq(a, b) is True for a, b in zip(have, wanted, strict=True)
+    ):
+        target = constant_target(have, wanted)
+        if target is None:
+            return None
+        listed = patch.add(Constant.of(np.array(target, np.int64), DType.i64))
+        source = patch.add(Reshape(special_zero=True), source, listed)
+    rank = len(out)
+    order = [*range(rank - 2), rank - 1, rank - 2]
+    return patch.replace(Value(node), add_transpose(patch, source, order))
+
+
 _RULES = (
+    Rule("turn_inside", ("Reshape",), turn_inside),
     Rule("merge_pair", ("Transpose",), merge_pair),
     Rule("lift_up", ("Transpose",), lift_up),
     Rule("push_down", (), push_down),

@@ -192,16 +192,18 @@ def _chosen(graph: Graph, node: int) -> tuple[Value, Mask] | None:
     return scores, Mask(condition, float(fill), inverted)
 
 
-def _leads_to_product(graph: Graph, value: Value) -> bool:
-    """Whether a value is a product with scales and masks applied to it."""
-    for _ in range(6):
+def _leads_to_product(graph: Graph, value: Value, depth: int = 6) -> bool:
+    """Whether a value is a product with a few scales and masks applied to it."""
+    while depth:
+        depth -= 1
         if not sole_use(graph, value):
             return False
         kind = graph.op(value.node).kind
         if kind == "MatMul":
             return True
         if kind == "Add":
-            return any(_leads_to_product(graph, graph.input(value.node, p)) for p in (0, 1))
+            both = (graph.input(value.node, port) for port in (0, 1))
+            return any(_leads_to_product(graph, v, depth) for v in both)
         if kind == "Select":
             chosen = _chosen(graph, value.node)
             if chosen is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...ir.dim import Dim, Expr, eq
+from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import Constant
 from .matching import Shape, known_axes, shape_of
@@ -26,6 +27,7 @@ class _Place:
 # Sign and slack of a comparison a ? b as sign * (a - b) <= slack.
 _SIGNS = {"LessEqual": (1, 0), "Less": (1, -1), "GreaterEqual": (-1, 0), "Greater": (-1, -1)}
 _DEPTH = 16
+_VIEWS = frozenset({"Unsqueeze", "Squeeze", "Reshape", "Broadcast", "Identity"})
 
 
 def shown_up_to(graph: Graph, mask: Value, *, inverted: bool = False) -> Dim | None:
@@ -33,9 +35,26 @@ def shown_up_to(graph: Graph, mask: Value, *, inverted: bool = False) -> Dim | N
     found = _condition(graph, mask, _DEPTH)
     if found is None:
         return None
-    if inverted:  # not (x <= limit) is -x <= -limit - 1
+    if inverted:
         found = _Place(-found.offset - 1, -found.row, -found.key)
     return found.offset if (found.row, found.key) == (-1, 1) else None
+
+
+def added_up_to(graph: Graph, mask: Value, hidden: float) -> Dim | None:
+    """d where a number to be added is 0 exactly for j <= i + d, and elsewhere `hidden` or less."""
+    for _ in range(_DEPTH):
+        kind = graph.op(mask.node).kind
+        if kind == "Select":
+            yes, no = (_repeated(graph, graph.input(mask.node, p)) for p in (1, 2))
+            if yes is None or no is None or {yes == 0, no == 0} != {True, False}:
+                return None
+            if yes + no > hidden:  # one of them is 0
+                return None
+            return shown_up_to(graph, graph.input(mask.node, 0), inverted=no == 0)
+        if kind not in _VIEWS or not _keeps_last(graph, graph.input(mask.node, 0), mask):
+            return None
+        mask = graph.input(mask.node, 0)
+    return None
 
 
 def _condition(graph: Graph, value: Value, depth: int) -> _Place | None:
@@ -54,15 +73,19 @@ def _condition(graph: Graph, value: Value, depth: int) -> _Place | None:
             (left.key - right.key) * sign,
         )
     if op.kind == "Select":
-        yes, no = (_truth(graph, graph.input(value.node, p)) for p in (1, 2))
-        same = yes is True and no is False
-        return _condition(graph, graph.input(value.node, 0), depth - 1) if same else None
+        yes, no = (_repeated(graph, graph.input(value.node, p)) for p in (1, 2))
+        found = _condition(graph, graph.input(value.node, 0), depth - 1)
+        return found if (yes, no) == (1, 0) else _opposite(found) if (yes, no) == (0, 1) else None
+    if op.kind in ("Equal", "NotEqual"):
+        return _compared(graph, value, depth)
+    if op.kind == "LogicalNot":
+        return _opposite(_condition(graph, graph.input(value.node, 0), depth - 1))
     if op.kind == "LogicalAnd":
         for one, other in ((0, 1), (1, 0)):
-            if _truth(graph, graph.input(value.node, other)) is True:
+            if _repeated(graph, graph.input(value.node, other)) == 1:
                 return _condition(graph, graph.input(value.node, one), depth - 1)
         return None
-    if op.kind in ("Unsqueeze", "Squeeze", "Reshape", "Broadcast", "Identity"):
+    if op.kind in _VIEWS:
         source = graph.input(value.node, 0)
         return _condition(graph, source, depth - 1) if _keeps_last(graph, source, value) else None
     if op.kind == "Slice":
@@ -70,15 +93,34 @@ def _condition(graph: Graph, value: Value, depth: int) -> _Place | None:
     return None
 
 
-def _truth(graph: Graph, value: Value) -> bool | None:
-    """The one boolean that a constant, or what repeats it, holds."""
+def _opposite(found: _Place | None) -> _Place | None:
+    """Where row * i + key * j <= offset does not hold: -x <= -offset - 1."""
+    return None if found is None else _Place(-found.offset - 1, -found.row, -found.key)
+
+
+def _compared(graph: Graph, value: Value, depth: int) -> _Place | None:
+    """A choice between two numbers compared with one of them."""
+    left, right = graph.input(value.node, 0), graph.input(value.node, 1)
+    for choice, number in ((left, _repeated(graph, right)), (right, _repeated(graph, left))):
+        if graph.op(choice.node).kind != "Select" or number is None:
+            continue
+        yes, no = (_repeated(graph, graph.input(choice.node, p)) for p in (1, 2))
+        if yes is None or no is None or yes == no or number not in (yes, no):
+            return None
+        found = _condition(graph, graph.input(choice.node, 0), depth - 1)
+        same = (number == yes) is (graph.op(value.node).kind == "Equal")
+        return found if same else _opposite(found)
+    return None
+
+
+def _repeated(graph: Graph, value: Value) -> float | None:
+    """The one number (or boolean, as 0 and 1) that a constant, or what repeats it, holds."""
+    while graph.op(value.node).kind in ("Broadcast", "Reshape", "Unsqueeze"):
+        value = graph.input(value.node, 0)
     op = graph.op(value.node)
-    if op.kind == "Broadcast":
-        return _truth(graph, graph.input(value.node, 0))
-    if not isinstance(op, Constant) or op.data.dtype != bool or not op.data.size:
+    if not isinstance(op, Constant) or op.data.size != 1 or op.dtype is DType.string:
         return None
-    first = bool(op.data.reshape(-1)[0])
-    return first if bool((op.data == first).all()) else None
+    return float(op.data.reshape(-1)[0])
 
 
 def _keeps_last(graph: Graph, source: Value, value: Value) -> bool:

@@ -232,6 +232,43 @@ def test_rows_behind_a_past_are_causal() -> None:
     assert attention_of(text + hidden_by("%17")) == (Attention(causal="last"), 3)
 
 
+TRIANGLES = {
+    "added where the comparison fails": """
+%14 = Const(f32[] = {low})
+%15 = Const(f32[] = 0)
+%16 = Select.1(%13, %15, %14)
+""",
+    "a triangle of booleans compared with false": """
+%14 = Const(f32[] = {low})
+%15 = Const(f32[] = 0)
+%17 = Const(boolean[] = true)
+%18 = Const(boolean[] = false)
+%19 = Select.1(%13, %17, %18)
+%21 = Equal.1(%19, %18)
+%16 = Select.1(%21, %14, %15)
+""",
+    "the upper triangle of a repeated number": """
+%22 = GreaterEqual.1(%11, %23)
+%14 = Const(f32[1, 1] = {low})
+%21 = ShapeOf.3(%22)
+%24 = Broadcast.3(%14, %21) {{mode="bidirectional"}}
+%15 = Const(f32[] = 0)
+%16 = Select.1(%22, %24, %15)
+""",
+}
+
+
+@pytest.mark.parametrize("form", TRIANGLES)
+@pytest.mark.parametrize(
+    ("low", "causal"), [("-Infinity", "first"), ("-1e32", "first"), ("-5", "")]
+)
+def test_triangles_that_are_added(form: str, low: str, causal: str) -> None:
+    text = PLACES.format(rows="S", keys="S") + "%13 = LessEqual.1(%11, %12)\n"
+    text += "%23 = Add.1(%12, %5)\n" + TRIANGLES[form].format(low=low)
+    op, count = attention_of(text + "%20 = Add.1(%3, %16)\n" + TAIL)
+    assert (op.causal, count) == (causal, 3 if causal else 4)
+
+
 @pytest.mark.parametrize(
     "compare", ["Less.1(%11, %12)", "LessEqual.1(%12, %11)", "Equal.1(%11, %12)"]
 )

@@ -341,3 +341,40 @@ def test_refused_products(a: str, b: str, product: str, order: str, reason: str 
 def test_a_product_read_twice() -> None:
     text = PRODUCT.format(a="2, 3", b="3, 2", product="MatMul.1(%0, %1)", rank=2, order="1, 0")
     stays(text + "%6 = Result.1(%2)", fold_transposes, "the product has other readers")
+
+
+@pytest.mark.parametrize("heads", ["2, 3", "2, 1, 3"])
+def test_matrices_turned_while_their_batch_is_merged(heads: str) -> None:
+    """How PyTorch writes a transpose of keys: flat, turned, and apart again."""
+    again = "" if heads == "2, 3" else "%2 = Const(i64[4] = 2, 3, -1, 4)\n%3 = Reshape.1(%0, %2) "
+    becomes(
+        f"%0 = Input(f32[{heads}, N, 4])\n"
+        + """
+%1 = Const(i64[3] = 6, -1, 4)
+%2 = Reshape.1(%0, %1) {special_zero=false}
+%3 = Const(i64[3] = 0, 2, 1)
+%4 = Transpose.1(%2, %3)
+%5 = Const(i64[4] = 2, 3, 4, -1)
+%6 = Reshape.1(%4, %5) {special_zero=false}
+%7 = Result.1(%6)
+""",
+        CANCEL,
+        f"%0 = Input(f32[{heads}, N, 4])\n"
+        + (again + "{special_zero=true}\n" if again else "")
+        + f"%4 = Const(i64[4] = 0, 1, 3, 2)\n%5 = Transpose.1({'%3' if again else '%0'}, %4)\n"
+        + "%6 = Result.1(%5)",
+    )
+
+
+def test_matrices_regrouped_while_turned_stay() -> None:
+    text = """
+%0 = Input(f32[2, 3, 8, 4])
+%1 = Const(i64[3] = 6, 8, 4)
+%2 = Reshape.1(%0, %1) {special_zero=false}
+%3 = Const(i64[3] = 0, 2, 1)
+%4 = Transpose.1(%2, %3)
+%5 = Const(i64[4] = 2, 3, 8, 4)
+%6 = Reshape.1(%4, %5) {special_zero=false}
+%7 = Result.1(%6)
+"""
+    stays(text, CANCEL, None)
