@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import time
 
 import pytest
+from fuzzing.mutations import break_text
 from ir_text import DATA
 from irc.compiler.export.xml import to_xml_text
 from irc.compiler.frontends.xml.reader import read_xml
@@ -17,37 +17,6 @@ from irc.ir.errors import Error
 SECONDS = float(os.environ.get("IRC_FUZZ_SECONDS", "0"))
 TRIES = 120
 NAMES = sorted(path.stem for path in DATA.glob("*.xml"))
-WORDS = (
-    "-1 0 1 2 3 7 255 65536 2147483648 9223372036854775807 18446744073709551615 1e400 nan ? ..."
-    " 1..2 5.. , , f32 i64 string u1 dynamic opset1 opset8 opset13 Const Result"
-    " Parameter If Loop Reshape MatMul Concat Gather Softmax true false maybe \u0661 &amp; x 1,2"
-).split(" ")
-_VALUE = re.compile(r'"[^"]*"')
-
-
-def mutate(text: str, rng: random.Random) -> str:
-    """One to four edits: bytes, values of attributes, lines."""
-    for _ in range(rng.randint(1, 4)):
-        kind = rng.randrange(6)
-        if kind == 0:
-            at = rng.randrange(len(text))
-            text = text[:at] + chr(rng.randrange(1, 256)) + text[at + 1 :]
-        elif kind in (1, 2):
-            places = list(_VALUE.finditer(text))
-            one = rng.choice(places)
-            new = rng.choice(places)[0] if kind == 1 else f'"{rng.choice(WORDS)}"'
-            text = text[: one.start()] + new + text[one.end() :]
-        else:
-            lines = text.splitlines()
-            i, j = rng.randrange(len(lines)), rng.randrange(len(lines))
-            if kind == 3:
-                del lines[i]
-            elif kind == 4:
-                lines.insert(i, lines[j])
-            else:
-                lines[i], lines[j] = lines[j], lines[i]
-            text = "\n".join(lines)
-    return text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,7 +26,7 @@ def test_mutations_end_in_a_graph_or_an_error(name: str) -> None:
     end, seed = time.monotonic() + SECONDS / len(NAMES), 0
     while seed < TRIES or time.monotonic() < end:
         rng = random.Random(f"{name} {seed}")
-        broken = mutate(text, rng)
+        broken = break_text(text, rng)
         data = weights if rng.random() < 0.8 else weights[: rng.randrange(len(weights) + 1)]
         started = time.monotonic()
         try:

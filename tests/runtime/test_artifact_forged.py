@@ -7,7 +7,6 @@ import contextlib
 import copy
 import json
 import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ import irc
 import numpy as np
 import pytest
 from artifacts import MORE, Parts, X, load, refused
+from fuzzing.mutations import break_json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from irc.ir.dtype import DType
-from irc.ir.specs import SCALAR_OPS
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -147,47 +145,6 @@ def test_a_forged_graph_is_refused(tiny_artifact: bytes) -> None:
         refused(again.seal(), "graph")
 
 
-WORDS = [*SCALAR_OPS, *(d.value for d in DType), "input", "output", "arena", "constant", "max"]
-NUMBERS = [-1, 0, 1, 2, 3, 31, 64, 2**31, 2**62, 2**63, -(2**63), 10**30, 0.5, 1e308]
-VALUES = st.sampled_from([None, True, [], {}, [0], "", "x", {"$": "DimArg", "index": 9}, *NUMBERS])
-
-
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of everything inside a JSON value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, inner in items:
-        yield (*at, key)
-        if isinstance(inner, dict | list):
-            yield from places(inner, (*at, key))
-
-
-def at_path(value: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        value = value[key]
-    return value
-
-
-def mutate(draw: Callable[[Any], Any], document: Any) -> None:
-    """Change one thing somewhere in a JSON value."""
-    listed = list(places(document))
-    path = draw(st.sampled_from(listed))
-    parent, key = at_path(document, path[:-1]), path[-1]
-    old = parent[key]
-    how = draw(st.sampled_from(["near", "near", "any", "other place", "twice", "gone"]))
-    if how == "near" and isinstance(old, str):
-        parent[key] = draw(st.sampled_from(WORDS))
-    elif how == "near" and isinstance(old, int):
-        parent[key] = draw(st.sampled_from([old + 1, old - 1, -old, old * 2, not old]))
-    elif how == "other place":
-        parent[key] = copy.deepcopy(at_path(document, draw(st.sampled_from(listed))))
-    elif how == "twice" and isinstance(parent, list):
-        parent.insert(key, copy.deepcopy(old))
-    elif how == "gone":
-        del parent[key]
-    else:
-        parent[key] = draw(VALUES)
-
-
 def runs_or_is_refused(data: bytes, inputs: Any) -> None:
     """An ArtifactError, or a net that gives an answer or one of irc's errors."""
     try:
@@ -204,18 +161,20 @@ def runs_or_is_refused(data: bytes, inputs: Any) -> None:
         assert str(error)
 
 
+SEEDS = st.integers(0, 1 << 32)
 FUZZ = settings(
     max_examples=60 * MORE, deadline=None, suppress_health_check=list(HealthCheck), database=None
 )
 
 
 @FUZZ
-@given(choices=st.data())
-def test_mutated_plans(choices: st.DataObject, tiny_artifact: bytes) -> None:
+@given(seed=SEEDS)
+def test_mutated_plans(seed: int, tiny_artifact: bytes) -> None:
+    rng = random.Random(seed)
     parts = Parts(tiny_artifact)
     document = json.loads(parts.section("plan"))
-    for _ in range(choices.draw(st.sampled_from([1, 1, 2]))):
-        mutate(choices.draw, document)
+    for _ in range(rng.choice([1, 1, 2])):
+        break_json(document, rng)
     parts.replace("plan", json.dumps(document).encode())
     runs_or_is_refused(parts.seal(), X)
 
@@ -229,12 +188,13 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @FUZZ
-@given(choices=st.data())
-def test_mutated_control_flow(choices: st.DataObject, loop: bytes) -> None:
+@given(seed=SEEDS)
+def test_mutated_control_flow(seed: int, loop: bytes) -> None:
+    rng = random.Random(seed)
     parts = Parts(loop)
     document = json.loads(parts.section("plan"))
-    for _ in range(choices.draw(st.sampled_from([1, 1, 2]))):
-        mutate(choices.draw, document["plan"]["regions"])
+    for _ in range(rng.choice([1, 1, 2])):
+        break_json(document["plan"]["regions"], rng)
     parts.replace("plan", json.dumps(document).encode())
     # It is not run: a loop may be told to run for ever.
     with contextlib.suppress(irc.ArtifactError):
@@ -242,10 +202,10 @@ def test_mutated_control_flow(choices: st.DataObject, loop: bytes) -> None:
 
 
 @FUZZ
-@given(choices=st.data())
-def test_mutated_manifests(choices: st.DataObject, tiny_artifact: bytes) -> None:
+@given(seed=SEEDS)
+def test_mutated_manifests(seed: int, tiny_artifact: bytes) -> None:
     parts = Parts(tiny_artifact)
-    mutate(choices.draw, parts.manifest)
+    break_json(parts.manifest, random.Random(seed))
     runs_or_is_refused(parts.seal(json.dumps(parts.manifest).encode()), X)
 
 
