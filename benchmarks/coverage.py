@@ -1,14 +1,15 @@
 """ONNX's backend tests, all of them, on irc: `python -m benchmarks.coverage [--kind node]`.
 
 Runs every data set of every case through `irc.onnx_backend` and compares by ONNX's own rule (types,
-shapes, each case's tolerance). Prints what failed and why, the score by kind, and how many cases
-passed without a call into onnx.reference.
+shapes, each case's tolerance). Prints what failed and why, then a table by kind: cases, passes, and
+passes by irc's own operations, without a call into onnx.reference. About five minutes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+# Cases between two lines that say how far it is.
+EVERY = 100
 
 
 @dataclass(frozen=True)
@@ -118,19 +121,35 @@ def flat(values: Sequence[Any]) -> Iterator[Any]:
             yield value
 
 
-def report(outcomes: Sequence[Outcome]) -> str:
-    """Failures, then the figures."""
-    lines = [f"{o.kind}/{o.name}: {o.failure}" for o in outcomes if o.failure]
-    for kind in dict.fromkeys(o.kind for o in outcomes):
-        mine = [o for o in outcomes if o.kind == kind]
-        lines.append(f"{kind:<18} {sum(o.failure is None for o in mine):>5} of {len(mine)}")
-    passed = [o for o in outcomes if o.failure is None]
-    own = sum(not o.reference for o in passed)
-    share = 100 / max(1, len(outcomes))
-    lines.append(f"{'all':<18} {len(passed):>5} of {len(outcomes)} ({len(passed) * share:.1f} %)")
-    part = 100 * own / max(1, len(passed))
-    lines.append(f"{'own operations':<18} {own:>5} of {len(passed)} passes ({part:.1f} %)")
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """A table by kind: cases, passes, and passes by irc's own operations."""
+    lines = [f"{'kind':<18}{'cases':>7}{'passed':>8}{'share':>9}{'own':>7}{'share':>9}"]
+    kinds = list(dict.fromkeys(o.kind for o in outcomes))
+    for kind in (*kinds, "all"):
+        mine = [o for o in outcomes if kind in (o.kind, "all")]
+        passed = [o for o in mine if o.failure is None]
+        own = sum(not o.reference for o in passed)
+        shares = len(passed) / max(1, len(mine)), own / max(1, len(passed))
+        lines.append(
+            f"{kind:<18}{len(mine):>7}{len(passed):>8}{shares[0]:>9.1%}{own:>7}{shares[1]:>9.1%}"
+        )
     return "\n".join(lines)
+
+
+def run_all(kinds: Sequence[str], only: str) -> list[Outcome]:
+    """Run the cases; failures are printed as they come, how far it is on stderr."""
+    outcomes: list[Outcome] = []
+    for kind in kinds:
+        cases = [case for case in load_model_tests(kind=kind) if only in case.name]
+        failed = 0
+        for n, case in enumerate(cases, start=1):
+            outcomes.append(run_case(kind, case))
+            if (failure := outcomes[-1].failure) is not None:
+                failed += 1
+                print(f"{kind}/{case.name}: {failure}", flush=True)
+            if n % EVERY == 0 or n == len(cases):
+                print(f"{kind}: {n} of {len(cases)}, {failed} failed", file=sys.stderr, flush=True)
+    return outcomes
 
 
 def main() -> None:
@@ -140,13 +159,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the outcomes as JSON")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    outcomes = [
-        run_case(kind, case)
-        for kind in options.kind or KINDS
-        for case in load_model_tests(kind=kind)
-        if options.only in case.name
-    ]
-    print(report(outcomes))
+    outcomes = run_all(options.kind or KINDS, options.only)
+    print(summary(outcomes))
     if options.out is not None:
         found = {f"{o.kind}/{o.name}": [o.failure, o.reference] for o in outcomes}
         options.out.write_text(json.dumps(found, indent=0))

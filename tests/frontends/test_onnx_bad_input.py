@@ -217,6 +217,16 @@ def test_broken_graphs(name: str) -> None:
 # Nodes ------------------------------------------------------------------------------------------
 
 W34, I64 = np.ones((3, 4), F32), np.int64
+
+
+def _quantised(**changed: Any) -> dict[str, Any]:
+    """QLinearMatMul's inputs for [2, 3] x [3, 2] of int8."""
+    one, zero = np.float32(1), np.int8(0)
+    found: dict[str, Any] = {"a": ((2, 3), np.int8), "a_scale": one, "a_zero": zero}
+    found |= {"b": ((3, 2), np.int8), "b_scale": one, "b_zero": zero}
+    return {**found, "y_scale": one, "y_zero": zero} | changed
+
+
 BROKEN_NODES: dict[str, tuple[onnx.ModelProto, type[Error], tuple[str, ...]]] = {
     "inner sizes": (
         small.op_model("MatMul", {"x": ((2, 5), F32), "w": W34}, check=False),
@@ -239,6 +249,24 @@ BROKEN_NODES: dict[str, tuple[onnx.ModelProto, type[Error], tuple[str, ...]]] = 
             check=False),
         ShapeError,
         ("one element type", "f32, i64"),
+    ),
+    "types of inputs that must agree": (
+        small.op_model("QLinearMatMul", _quantised(a_zero=np.uint8(1)), {"y": ((2, 2), np.int8)},
+            check=False),
+        ShapeError,
+        ("QLinearMatMul", "'a' and 'a_zero_point'", "i8, u8", "insert a Cast"),
+    ),
+    "a scale per row that is none": (
+        small.op_model("QLinearMatMul", _quantised(a_scale=np.ones(3, F32)),
+            {"y": ((2, 2), np.int8)}, check=False),
+        ShapeError,
+        ("one per row", "f32[3]", "i8[2, 3]", "[M]"),
+    ),
+    "a scale per column that is none": (
+        small.op_model("QLinearMatMul", _quantised(b_scale=np.ones((1, 3), F32)),
+            {"y": ((2, 2), np.int8)}, check=False),
+        ShapeError,
+        ("one per column", "f32[1, 3]", "i8[3, 2]", "[N]"),
     ),
     "broadcast": (
         small.op_model("Add", {"x": ((2, 3), F32), "z": ((4,), F32)}, {"y": ((2,), F32)},

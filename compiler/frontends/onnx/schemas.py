@@ -42,12 +42,14 @@ _DATA_TYPES = {kind.dtype: number for number, kind in KINDS.items()}
 
 @dataclass(frozen=True)
 class Formal:
-    """One formal input: its name, whether it may be absent, and the tensors' element types it
-    takes (None: not only tensors)."""
+    """One formal input: its name, whether it may be absent, the tensors' element types it takes
+    (None: not only tensors), and the name of its type, which inputs share that must agree (empty
+    where nothing else has to)."""
 
     name: str
     optional: bool
     dtypes: frozenset[DType] | None
+    shared: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ def _formal(schema: Any, parameter: Any) -> Formal:
         only_tensors = only_tensors and text.startswith("tensor(") and name in _DTYPES
         dtypes.add(_DTYPES.get(name, DType.dynamic))
     optional = parameter.option.name != "Single"
-    return Formal(parameter.name, optional, frozenset(dtypes) if only_tensors else None)
+    shared = parameter.type_str if parameter.is_homogeneous and only_tensors else ""
+    return Formal(parameter.name, optional, frozenset(dtypes) if only_tensors else None, shared)
 
 
 def check_arity(found: Signature, inputs: int, outputs: int, where: str) -> None:
@@ -140,7 +143,8 @@ def check_arity(found: Signature, inputs: int, outputs: int, where: str) -> None
 
 
 def check_types(found: Signature, types: list[Type | None], where: str) -> None:
-    """Refuse missing inputs and element types that this version of the operator does not take."""
+    """Refuse missing inputs, element types that this version of the operator does not take, and
+    different ones of inputs that must agree."""
     for position, formal in enumerate(found.inputs):
         if formal.optional or (position < len(types) and types[position] is not None):
             continue
@@ -159,6 +163,20 @@ def check_types(found: Signature, types: list[Type | None], where: str) -> None:
                 where=where,
                 got=type_.dtype,
                 expected=allowed,
+            )
+    first: dict[str, tuple[str, DType]] = {}
+    for position, type_ in enumerate(types):
+        formal = found.inputs[min(position, len(found.inputs) - 1)]
+        if not isinstance(type_, TensorType) or type_.dtype is DType.dynamic or not formal.shared:
+            continue
+        other, dtype = first.setdefault(formal.shared, (formal.name, type_.dtype))
+        if type_.dtype is not dtype:
+            raise ShapeError(
+                f"inputs {other!r} and {formal.name!r} must have one element type",
+                where=where,
+                got=f"{dtype}, {type_.dtype}",
+                expected=f"both {dtype}",
+                fix="insert a Cast",
             )
 
 

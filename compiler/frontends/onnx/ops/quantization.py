@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .....ir.dim import eq
 from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
@@ -131,9 +132,36 @@ def _centred(n: OnnxNode, value: Value, zero: Value | None, wide: DType, column:
 def _per_row(n: OnnxNode, value: Value, matrix: Value, column: bool) -> Value:
     """A vector of one value per row of a matrix, as a column. (Per column it broadcasts.)"""
     shape = n.shape(value)
+    _check_parts(n, value, matrix, column)
     if column or shape is None or len(shape) != 1 or shape == (1,) or n.rank(matrix) < 2:
         return value
     return n.add(Unsqueeze(), value, n.ints_value([1]))
+
+
+def _check_parts(n: OnnxNode, value: Value, matrix: Value, column: bool) -> None:
+    """Refuse a scale or zero point that is neither one number, nor one per row (or column) of a
+    matrix: a vector, or of the matrix' rank with size 1 across."""
+    own, shape = list(n.shape(value) or ()), list(n.shape(matrix) or ())
+    if not shape or not own or own == [1]:
+        return
+    place = -1 if column else -2
+    if len(shape) < 2:
+        fits = len(own) == 1 and column and eq(own[0], shape[-1]) is not False
+    elif len(own) == 1:
+        fits = eq(own[0], shape[place]) is not False
+    else:
+        wanted = [*shape[:-2], *((1, shape[-1]) if column else (shape[-2], 1))]
+        pairs = zip(reversed(own), reversed(wanted), strict=False)
+        fits = len(own) <= len(shape) and all(
+            eq(a, b) is not False or eq(a, 1) is not False for a, b in pairs
+        )
+    if not fits:
+        what, forms = ("column", "[N] or [..., 1, N]") if column else ("row", "[M] or [..., M, 1]")
+        raise n.misfit(
+            f"a scale or zero point is one value, or one per {what}",
+            got=n.fact(value).type,
+            expected=f"of {n.fact(matrix).type}: {forms}",
+        )
 
 
 def matmul_integer(n: OnnxNode) -> Value:
@@ -155,7 +183,8 @@ def qlinear_matmul(n: OnnxNode) -> Value:
         _centred(n, b, b_zero, wide, column=True),
     )
     rows = converted(n, _per_row(n, a_scale, a, False), DType.f32)
-    scale = n.add(Multiply(), rows, converted(n, b_scale, DType.f32))
+    columns = converted(n, _per_row(n, b_scale, b, True), DType.f32)
+    scale = n.add(Multiply(), rows, columns)
     y_rows = converted(n, _per_row(n, y_scale, a, False), DType.f32)
     factor = n.add(Divide(), scale, y_rows)
     value = n.add(Multiply(), converted(n, product, DType.f32), factor)
