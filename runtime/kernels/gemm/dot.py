@@ -12,6 +12,7 @@ from ....ir.tiles import BYTES
 from ...codegen.emit import Function
 from ...codegen.values import ELEMENT, I64, Value, integer, is_float, vec
 from ..walk import Part, load_part, part_of
+from .cells import spaced_bytes
 from .epilogue import finish_function, gather
 from .micro import Context
 from .rounding import flushing
@@ -58,6 +59,8 @@ def dot_function(g: Context, rows: int) -> Function:
         at = f.at(place, f.mul(k, step), element)
         if step.known == 1:
             x = load_part(f, vec(element, lanes), at, part)
+        elif dtype in BYTES:
+            x = spaced_bytes(f, lanes, at, step, part)
         else:
             x = gather(f, element, lanes, at, step, part)
         x = g.factor(f, x, dtype)

@@ -30,6 +30,7 @@ from ...codegen.values import (
 from ..convert import from_memory, to_memory
 from ..scalar import emit_program
 from ..walk import Part, load_part, part_of, store_part
+from .zeros import TERMS, Correcting
 
 if TYPE_CHECKING:
     from .micro import Context
@@ -139,26 +140,32 @@ def finish_registers(
             epilogue.finish(value, alike, Spot(m, spot.n, spot.part))
 
 
-def finish_function(g: Context, lanes: int, row: int) -> Function:
+def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False) -> Function:
     """finish(frame, buffer, m, n, rows, cols): the epilogue of sums in a buffer whose rows are
-    `row` elements apart, `lanes` columns at a time."""
+    `row` elements apart, `lanes` columns at a time. corrects: with two parameters more, the terms
+    of rows and columns (zeros.py), which are taken off the sums first."""
     f = g.module.function(
         g.module.unique("finish"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "buffer")]
-        + [(I64, n) for n in ("m", "n", "rows", "cols")],
+        + [(I64, n) for n in ("m", "n", "rows", "cols")]
+        + (TERMS if corrects else []),
         attributes="nounwind noinline",
         linkage="internal",
     )
     p, kind = f.params, vec(g.acc, lanes)
     epilogue = Epilogue(g, f, p["frame"], lanes)
+    correcting = Correcting(g, f) if corrects else None
     whole = f.mul(f.udiv(p["cols"], lanes), lanes)
 
     def column(c: Value, part: Part | None) -> None:
         n = f.add(p["n"], c)
         shared = epilogue.extras(Spot(p["m"], n, part), shared=True)
+        terms = correcting.column(c) if correcting else (None, None)
         with f.range(0, p["rows"], unroll=1) as i:
             at = f.at(p["buffer"], f.add(f.mul(i, row), c), g.acc)
             value = f.load(kind, at, lanes * g.bytes)
+            if correcting:
+                value = correcting.take(value, terms, correcting.row(i))
             epilogue.finish(value, shared, Spot(f.add(p["m"], i), n, part))
 
     with f.range(0, whole, lanes, unroll=1) as c:

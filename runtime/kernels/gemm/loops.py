@@ -127,7 +127,10 @@ class Loops:
         mine = split(f, counts, self.entry, t.mr, t.nr * g.bytes)
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
         pack_b = right_function(g) if t.pack_b else None
-        finish = finish_function(g, t.lanes, t.panels * t.nr) if t.buffered else None
+        finish = None
+        if t.buffered:
+            corrects = bool(g.corrections)
+            finish = finish_function(g, t.lanes, t.panels * t.nr, corrects=corrects)
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*mine.batch, unroll=1) as index:
             a, b = self.matrix(index)
@@ -322,15 +325,15 @@ class Block:
         buffer = f.at(self.buffer, slot, g.acc)
         cols = f.sub(loops.n, n)
         soon, pace = self.soon(b_place, down)
-        terms = (self.last, *self.terms.places(tile)) if self.terms else ()
+        terms = self.terms.places(tile) if self.terms else ()
         f.call_function(
             g.tile(shape), loops.frame, a_place, b_place, m, n, cols,
-            self.depth, self.first, buffer, soon, pace, *terms,
+            self.depth, self.first, buffer, soon, pace, *(() if self.finish else terms),
         )  # fmt: skip
         if self.finish:
             with f.if_(self.last):
                 cols = f.smin(cols, shape.panels * t.nr)
-                f.call_function(self.finish, loops.frame, buffer, m, n, rows, cols)
+                f.call_function(self.finish, loops.frame, buffer, m, n, rows, cols, *terms)
 
     def soon(self, b: Value, down: Value) -> tuple[Value, Value]:
         """What a tile fetches ahead: its piece of the next panel, or, where tiles of a panel are

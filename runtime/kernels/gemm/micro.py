@@ -118,8 +118,8 @@ class Context(Frame):
         frame, a, b (the tile's first elements), m, n (its place in the product), cols (columns
         left, for an edge), k (steps in this block), first (the sums start here), buffer (where
         they go, unless registers are finished), soon, pace (what to fetch: address at the first
-        step, bytes per step); with corrections also last (the sums end here) and the terms of the
-        tile's rows and columns (zeros.py).
+        step, bytes per step), and, where it finishes sums that are corrected, the terms of its
+        rows and columns (zeros.py).
         """
         if shape not in self._tiles:
             self._tiles[shape] = self._make_tile(shape)
@@ -133,7 +133,7 @@ class Context(Frame):
             [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
             + [(I64, "m"), (I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first")]
             + [("ptr noalias", "buffer"), (PTR, "soon"), (I64, "pace")]
-            + (TERMS if self.corrections else []),
+            + (TERMS if self.corrections and not t.buffered else []),
             attributes="nounwind noinline",
             linkage="internal",
         )
@@ -154,13 +154,10 @@ class Context(Frame):
             with f.if_(f.xor(f.params["first"], 1)):
                 for s, place in slots:
                     s.set(f.load(self.vector, place, self.align))
-        elif self.corrections:
+        if self.corrections and not t.buffered:
             correct(self, f, columns, sums)
         with rounding.flushing(f, self.spec.factors is not None and not self.unit):
             self._accumulate(f, shape, columns, sums)
-            if self.corrections and t.blocked:
-                with f.if_(f.params["last"]):
-                    correct(self, f, columns, sums)
             for s, place in slots if t.buffered else ():
                 f.store(s.get(), place, self.align)
         if not t.buffered:

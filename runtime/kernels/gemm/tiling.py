@@ -119,6 +119,8 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False) -> Tiling:
     streams = mc == 1 and not guarded
     # Where sums of rounded factors flush denormals by a mode, the epilogue runs outside of it.
     apart = not is_short(spec.epilogue) or (spec.factors is not None and kr == 1)
+    # Zero points that differ take as many instructions per register as a long program.
+    apart = apart or any(z.strides[-1] != 0 for z in spec.zeros)
     lines = max(1, nr * size // _LINE)
     return Tiling(
         lanes=lanes,

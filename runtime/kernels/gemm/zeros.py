@@ -4,8 +4,8 @@
 
 `sum b` of a column stands behind its panel, or is summed after a panel is packed; `sum a` of a row
 is summed from its cells. Both are products with ones. What is the same in a whole panel or row is
-multiplied once: a tile begins with the terms of its columns and rows, not with zeros (where K is
-split, it takes them off at the end). All of it modulo 2^32.
+multiplied once: a tile begins with the terms of its columns and rows, not with zeros, or, where its
+sums go through a buffer, they are taken off there. All of it modulo 2^32.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from ..walk import load_part, part_of
 if TYPE_CHECKING:
     from .micro import Access, Context
 
-# More parameters of a tile.
+# More parameters of a function that takes terms off sums.
 TERMS: Final = [
-    (I1, "last"),
     ("ptr noalias readonly", "row_terms"),
     ("ptr noalias readonly", "column_terms"),
 ]
@@ -61,34 +60,62 @@ def corrections(spec: GemmSpec, unit: Unit | None) -> Corrections:
     return Corrections(left, right, a_shift, b_shift)
 
 
+class Correcting:
+    """Takes their terms off sums, row by row, a vector of columns at a time. The function has the
+    parameters `frame` and `TERMS`."""
+
+    def __init__(self, g: Context, f: Function) -> None:
+        self.g, self.f, self.c = g, f, g.corrections
+        self.one = right_zero(g, f, f.params["frame"]) if self.c.right == "one" else None
+
+    def column(self, at: Value | int) -> tuple[Value | None, Value | None]:
+        """What the columns from `at` on have: sum b (times za), and zb."""
+        g, f, nr = self.g, self.f, self.g.tiling.nr
+        at = f.add(f.as_value(at, I64), f.mul(f.udiv(at, nr), nr))
+        places = [f.at(f.params["column_terms"], f.add(at, x), I32) for x in (0, nr)]
+        wanted = (self.c.left != "none", self.c.right == "columns")
+        first, second = (
+            f.load(g.vector, place, g.align) if want else None
+            for place, want in zip(places, wanted, strict=True)
+        )
+        return first, second
+
+    def row(self, i: Value | int) -> tuple[Value | None, Value | None]:
+        """What row i has: za, and sum a - K za (times zb)."""
+        f, t, terms = self.f, self.g.tiling, self.f.params["row_terms"]
+        zero = term = None
+        if self.c.left == "rows":
+            zero = f.splat(f.load(I32, f.at(terms, f.add(i, t.mr), I32)), t.lanes)
+        if self.c.right != "none":
+            term = f.load(I32, f.at(terms, i, I32))
+            term = f.splat(term if self.one is None else f.mul(term, self.one), t.lanes)
+        return zero, term
+
+    def take(
+        self,
+        value: Value,
+        column: tuple[Value | None, Value | None],
+        row: tuple[Value | None, Value | None],
+    ) -> Value:
+        """The sums in `value` without the terms of their columns and their row."""
+        f, (first, second), (zero, term) = self.f, column, row
+        if first is not None:
+            value = f.sub(value, first if zero is None else f.mul(first, zero))
+        if term is not None:
+            value = f.sub(value, term if second is None else f.mul(term, second))
+        return value
+
+
 def correct(
     g: Context, f: Function, columns: Sequence[int], sums: Sequence[Sequence[Variable]]
 ) -> None:
     """Take their terms off a tile's sums."""
-    c, t, p = g.corrections, g.tiling, f.params
-    b_zero = right_zero(g, f, p["frame"]) if c.right == "one" else None
-
-    def column_term(column: int, second: bool) -> Value:
-        which, within = divmod(column, t.nr)
-        at = (2 * which + second) * t.nr + within
-        return f.load(g.vector, f.at(p["column_terms"], at, I32), g.align)
-
-    firsts = [column_term(c_, False) if c.left != "none" else None for c_ in columns]
-    seconds = [column_term(c_, True) if c.right == "columns" else None for c_ in columns]
+    correcting = Correcting(g, f)
+    terms = [correcting.column(c) for c in columns]
     for i, row in enumerate(sums):
-        row_zero = row_term = None
-        if c.left == "rows":
-            row_zero = f.splat(f.load(I32, f.at(p["row_terms"], t.mr + i, I32)), t.lanes)
-        if c.right != "none":
-            term = f.load(I32, f.at(p["row_terms"], i, I32))
-            row_term = f.splat(term if b_zero is None else f.mul(term, b_zero), t.lanes)
-        for s, first, second in zip(row, firsts, seconds, strict=True):
-            value = s.get()
-            if first is not None:
-                value = f.sub(value, first if row_zero is None else f.mul(first, row_zero))
-            if row_term is not None:
-                value = f.sub(value, row_term if second is None else f.mul(row_term, second))
-            s.set(value)
+        of_row = correcting.row(i)
+        for s, of_column in zip(row, terms, strict=True):
+            s.set(correcting.take(s.get(), of_column, of_row))
 
 
 def left_zero(g: Context, f: Function, frame: Value, m: Value) -> Value:
