@@ -21,7 +21,7 @@ from ....ir.layouts import PackedConv, PackedGates, panels
 from ....ir.plan import Constant
 from ....ir.tiles import packed_size
 from ...codegen.emit import Function
-from ...codegen.values import I64, Value, integer
+from ...codegen.values import I1, I64, Value, integer
 from ..transforms import transform_filters
 from ..units import FLIP
 from ..walk import part_of
@@ -240,9 +240,10 @@ def pack_b_function(g: Context) -> Function:
             to = f.at(p["to"], f.add(f.mul(cell, t.nr), c), side.cell)
             f.store(cells_of_rows(g, f, side, xs), to, t.lanes * side.align)
 
-    with f.if_(f.icmp("sge", p["cols"], t.nr)) as branch:
-        unroll = 4 if column.known == 1 else 1
-        each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, True), unroll=unroll)
+    # Lanes that are gathered one by one need no second form.
+    whole = f.icmp("sge", p["cols"], t.nr) if column.known == 1 else integer(0, I1)
+    with f.if_(whole) as branch:
+        each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, True), unroll=4)
         branch.else_()
         each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, False), unroll=1)
     return f
