@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from .dtype import DType
+from .op import Array
 from .specs import GemmSpec, PackedB
 from .target import Isa, Target
 
@@ -98,6 +101,12 @@ def packed_layout(
     kind = multiplied(dtype, factors)
     nr = panel_width(target, accumulator(dtype).bits)
     return PackedB(nr, cell_depth(target, kind), sums=kind is DType.i8)
+
+
+def normal_scales(scale: Array) -> bool:
+    """Whether f16 scales times a difference of two bytes are 0 or normal numbers of f16."""
+    size = np.abs(scale.astype(np.float32))
+    return bool(((size == 0) | ((size >= 2.0**-14) & (size <= 127))).all())
 
 
 def compressible(k: int, n: int, dtype: DType, group: int) -> bool:

@@ -15,7 +15,7 @@ from ...ir.graph import Graph, Value
 from ...ir.op import Array
 from ...ir.ops import Constant, Convert, Dequantize, Gemm, MatMul
 from ...ir.specs import Compressed, Operand, PackedB
-from ...ir.tiles import compressed_layout, compressible
+from ...ir.tiles import compressed_layout, compressible, normal_scales
 from ...ir.types import TensorType, normalize_axis
 from .context import Lowering
 from .view import View
@@ -144,4 +144,5 @@ def compressed_spec(weight: CompressedWeight, scaling: list[View], rank: int) ->
     """What a product of `rank` axes says of a compressed weight."""
     scale, *zeros = (Operand(v.dtype, (0,) * rank) for v in scaling)
     zero = weight.zero if isinstance(weight.zero, int) else zeros[0]
-    return Compressed(weight.group, scale, zero)
+    normal = scale.dtype is DType.f16 and normal_scales(weight.scale)
+    return Compressed(weight.group, scale, zero, normal)

@@ -14,7 +14,7 @@ from irc.ir.errors import VerificationError
 from irc.ir.plan import Constant
 from irc.ir.scalar import Builder
 from irc.ir.specs import Compressed, DimArg, GemmSpec, Operand, PackedB
-from irc.ir.tiles import compressed_layout
+from irc.ir.tiles import compressed_layout, normal_scales
 from irc.ir.verify_spec import verify_specs
 from irc.runtime.kernels.gemm import pack
 from products import product
@@ -38,6 +38,7 @@ class Case:
     dynamic: bool = False
     transposed: bool = False
     factors: DType | None = None
+    scales: tuple[float, float] = (0.001, 0.1)
 
 
 @dataclass
@@ -54,14 +55,16 @@ def weights_of(c: Case) -> Weights:
     low, high = int(c.dtype.min), int(c.dtype.max) + 1
     codes = rng.integers(low, high, (c.k, c.n))
     groups = -(-c.k // c.group)
-    scale = rng.uniform(0.001, 0.1, (groups, c.n)).astype(c.scale.numpy)
+    low_scale, high_scale = c.scales
+    scale = rng.uniform(low_scale, high_scale, (groups, c.n)).astype(c.scale.numpy)
     one = (low + high) // 2 + 1
     zero = {"none": np.zeros((groups, c.n), int), "one": np.full((groups, c.n), one)}.get(c.zero)
     zero = rng.integers(low, high, (groups, c.n)) if zero is None else zero
     pick = np.arange(c.k) // c.group
     difference = (codes - zero[pick]).astype(np.float32)
     wide = difference * scale.astype(np.float32)[pick]
-    return Weights(codes, scale, zero, wide.astype(c.scale.numpy).astype(np.float32))
+    with np.errstate(over="ignore"):
+        return Weights(codes, scale, zero, wide.astype(c.scale.numpy).astype(np.float32))
 
 
 def multiply(c: Case, a: np.ndarray, isa: str, workers: int = 1, at: str = "end") -> np.ndarray:
@@ -82,6 +85,7 @@ def multiply(c: Case, a: np.ndarray, isa: str, workers: int = 1, at: str = "end"
         c.group,
         Operand(c.scale, still),
         Operand(code, still) if each else int(w.zero[0, 0]),
+        c.scale is DType.f16 and normal_scales(w.scale),
     )
     b = Builder()
     program = b.finish(b.op("add", b.input(0, F32), b.input(1, F32)))
@@ -136,6 +140,33 @@ def test_sizes_that_do_not_divide(isa: str, dtype: DType, k: int, n: int, group:
 @each_type
 def test_scales_of_half_the_bits_round_the_weights(isa: str, scale: DType, dtype: DType) -> None:
     check(Case(9, 70, 33, dtype, 32, scale=scale), isa)
+
+
+@each_isa
+@pytest.mark.parametrize("scales", [(1e-7, 1e-4), (-90, 90), (1, 500)])
+def test_half_scales_of_any_size(isa: str, scales: tuple[float, float]) -> None:
+    """Weights that are denormal, of both signs, or infinite as f16."""
+    c = Case(16, 16, 40, DType.u8, 8, scale=DType.f16, scales=scales)
+    assert normal_scales(weights_of(c).scale) is (scales[0] == -90)
+    expected = weights_of(c).expanded
+    for row in range(0, 16, 5):
+        a = np.zeros((1, 16), np.float32)
+        a[0, row] = 1
+        one = Case(1, 16, 40, DType.u8, 8, scale=DType.f16, scales=scales)
+        finite = np.isfinite(expected).all(0)
+        assert finite.any()
+        found = multiply(one, a, isa)[0] - np.float32(0.5)
+        wanted = (expected[row] + np.float32(0.5)) - np.float32(0.5)
+        assert np.array_equal(found[finite], wanted[finite])
+
+
+def test_splitting_rounds_to_nearest_even() -> None:
+    """Every difference of two bytes (and of their signs) times every f16 of one binade."""
+    q = np.arange(-511, 512, dtype=np.float32)[:, None]
+    scale = np.arange(1024, 2048, dtype=np.float32)[None] / 1024
+    c = q * (scale * np.float32(2**13 + 1))
+    rest = (c.astype(np.float64) - q.astype(np.float64) * scale).astype(np.float32)
+    assert np.array_equal(c - rest, (q * scale).astype(np.float16).astype(np.float32))
 
 
 @each_isa
@@ -199,6 +230,7 @@ def spec_of(**changes: object) -> GemmSpec:
         {"compressed": Compressed(32, Operand(DType.f64, (0, 0)))},
         {"compressed": Compressed(32, Operand(F32, (0, 0)), Operand(F32, (0, 0)))},
         {"compressed": Compressed(32, Operand(F32, (0, 0)), 1 << 20)},
+        {"compressed": Compressed(32, Operand(F32, (0, 0)), 0, True)},
         {"acc": DType.f64},
         {"a": Operand(DType.f64, (64, 1))},
         {"factors": DType.f16},

@@ -21,6 +21,8 @@ from ...codegen.values import ELEMENT, F32, I8, Value, number, vec
 # Bits of a cell, the lower half of which lies under an exponent.
 CELL: Final = 32
 _HALF: Final = 16
+# f32 has 13 bits more than f16.
+_SPLIT: Final = 2.0**13 + 1
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Scaling:
 
     scale: Value
     centre: dict[int, Value]
+    # The scale times _SPLIT, where weights are rounded to f16 by arithmetic.
+    split: Value | None
 
 
 class Expander:
@@ -65,7 +69,7 @@ class Expander:
                 centre[p] = f.fadd(zero, least)
             else:
                 centre[p] = number(least + c.zero, vec(F32, self.lanes))
-        return Scaling(scale, centre)
+        return Scaling(scale, centre, f.fmul(scale, _SPLIT) if c.normal else None)
 
     def halves(self, f: Function, cells: Value) -> tuple[Value, Value]:
         """The cells, and their upper halves where the lower ones were."""
@@ -80,7 +84,12 @@ class Expander:
         sign = 1 << (place + bits - 1) if self.dtype.is_signed else 0
         word = f.xor(part, (127 + 23 - place) << 23 | sign)
         q = f.fsub(f.bitcast(word, vec(F32, self.lanes)), s.centre[place])
-        return self._rounded(f, f.fmul(q, s.scale))
+        if s.split is None:
+            return self._rounded(f, f.fmul(q, s.scale))
+        # Veltkamp's splitting: c - (c - x) with c = x * (2^13 + 1) is x rounded to 11 bits, here
+        # to nearest even, as tests see for all x that there are; x itself is never needed.
+        c = f.fmul(q, s.split)
+        return f.fsub(c, f.fma(f.fneg(q), s.scale, c))
 
     def _rounded(self, f: Function, x: Value) -> Value:
         """To the scales' type."""
