@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import irc
@@ -13,7 +14,9 @@ from irc.ir.dtype import DType
 from irc.ir.graph import Graph, Value
 from irc.ir.infer import infer_graph
 from irc.ir.ops import Constant, Convert, Dequantize, Gemm, MatMul, Parameter, Result
+from irc.ir.region_sizes import RegionTables
 from irc.ir.specs import GemmSpec
+from irc.ir.verify_plan import verify_plan
 
 Compile = Callable[..., irc.CompiledModel]
 F32 = DType.f32
@@ -188,3 +191,35 @@ def test_artefacts_hold_compressed_weights_once(
     assert stored < path.stat().st_size < stored + 4 * scale.nbytes + 60_000
     loaded = irc.compile_model(path)
     assert np.array_equal(loaded(rows(3, 480))[0], net(rows(3, 480))[0])
+
+
+@pytest.mark.parametrize("dtype", [DType.u4, DType.f32, DType.u8], ids=["codes", "scale", "zero"])
+@pytest.mark.parametrize("change", ["shorter", "unpacked", "narrower"])
+def test_plans_whose_weights_do_not_fit_are_refused(
+    dtype: DType, change: str, compile_graph: Compile
+) -> None:
+    codes, scale, zero = weights((160, 256), DType.u4, (5, 256))
+    build = Build(2, 160)
+    wide = build.add(Dequantize(0, 32), *(build.constant(a) for a in (codes, scale, zero)))
+    build.result(build.add(MatMul(), build.x, wide))
+    plan = compile_graph(build.done(), True, 1).plan
+    verify_plan(plan)
+    (index,) = [i for i, c in enumerate(plan.constants) if c.dtype is dtype]
+    good = plan.constants[index]
+    rows_, columns = good.shape
+    bad = {
+        "shorter": replace(good, shape=(rows_ - 1, columns)),
+        "unpacked": replace(good, layout=None),
+        "narrower": replace(good, shape=(rows_, columns - 32)),
+    }[change]
+    constants = tuple(bad if i == index else c for i, c in enumerate(plan.constants))
+    region = plan.regions[0]
+    buffers = tuple(
+        replace(b, shape=bad.shape) if b.kind == "constant" and b.index == index else b
+        for b in region.buffers
+    )
+    broken = replace(plan, constants=constants, regions=(replace(region, buffers=buffers),))
+    with pytest.raises(irc.Error):
+        verify_plan(broken)
+        for each in broken.regions:
+            RegionTables(each, constants).sizes({})
