@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 
 from models.convnets import ConvNet
-from models.oracles import random_inputs
+from models.oracles import Arrays, random_inputs
 
 
 def network(size: int = 20) -> onnx.ModelProto:
@@ -37,9 +37,15 @@ def _prepared(model: onnx.ModelProto, folder: str) -> str:
 
 
 def static(
-    model: onnx.ModelProto, *, signed: bool = False, per_channel: bool = True, **dims: int
+    model: onnx.ModelProto,
+    *,
+    signed: bool = False,
+    per_channel: bool = True,
+    inputs: Arrays | None = None,
+    **dims: int,
 ) -> onnx.ModelProto:
-    """QuantizeLinear and DequantizeLinear around everything, ranges from random inputs."""
+    """QuantizeLinear and DequantizeLinear around everything, ranges from `inputs` or random
+    ones."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
         QuantFormat,
@@ -49,7 +55,7 @@ def static(
 
     class Reader(CalibrationDataReader):
         def __init__(self) -> None:
-            self.left = [random_inputs(model, **dims) for _ in range(2)]
+            self.left = [inputs or random_inputs(model, **dims)]
 
         def get_next(self) -> Any:
             return self.left.pop() if self.left else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import irc
 import numpy as np
@@ -29,6 +30,7 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "mlp": lambda: quantized.static(small.mlp(), N=4),
     "mlp_dynamic": lambda: quantized.dynamic(small.mlp()),
     "mlp_dynamic_u8": lambda: quantized.dynamic(small.mlp(), signed=False),
+    "encoder": lambda: quantized.static(_encoder(), inputs=bert_inputs(2, 5, 40)),
     "encoder_dynamic": lambda: quantized.dynamic(_encoder()),
 }
 
@@ -69,3 +71,22 @@ def test_outputs_against_both_peers(name: str) -> None:
     for peer, limit in ((run_onnxruntime, 0.03), (run_openvino, 0.1)):
         for a, b in zip(found, peer(model, inputs).values(), strict=True):
             assert np.abs(a - b).max() <= limit * np.abs(b).max()
+
+
+def test_fake_quantize_against_openvino(tmp_path: Path) -> None:
+    """OpenVINO's own form of the network: FakeQuantize, and i8 weights with scales."""
+    import openvino as ov
+
+    model, inputs = built("network")
+    source, path = tmp_path / "network.onnx", tmp_path / "network.xml"
+    onnx.save(model, source)
+    ov.save_model(ov.convert_model(source), path)
+    assert "FakeQuantize" in path.read_text()
+    net = irc.compile_model(path, num_threads=1)
+    assert not net.plan.host_steps()
+    assert "8 of 8 convolutions multiply bytes" in net.report()
+    (found,) = net(inputs)
+    (expected,) = interpret(net.model.graph, inputs)
+    (peer,) = run_openvino(path, inputs).values()
+    assert np.abs(found - expected).max() <= 0.03 * np.abs(expected).max()
+    assert np.abs(found - peer).max() <= 0.1 * np.abs(peer).max()
