@@ -31,8 +31,8 @@ from .passes.remove_identities import remove_identities
 from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
 from .passes.simplify_bodies import simplify_bodies
-from .passes.unroll_cells import unroll_cells
 from .passes.spell_quantized import spell_quantized
+from .passes.unroll_cells import unroll_cells
 from .rewrite import Pass, run_pass
 from .trace import Trace
 

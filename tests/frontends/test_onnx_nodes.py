@@ -28,7 +28,7 @@ PASSING = """
     NonZero Not OneHot Or PRelu Pad Pow QLinearConv QLinearMatMul QuantizeLinear
     RMSNormalization RNN Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
     ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape
-    ReverseSequence RoiAlign RotaryEmbedding Round Scatter ScatterElements ScatterND Selu Shape
+    ReverseSequence RoiAlign RotaryEmbedding Round Scan Scatter ScatterElements ScatterND Selu Shape
     Shrink Sigmoid Sign Sin Sinh Size Slice Softmax SoftmaxCrossEntropyLoss Softplus Softsign
     SpaceToDepth Split Sqrt Squeeze Sub Sum SwiGLU Swish Tan Tanh TensorScatter ThresholdedRelu
     Tile TopK Transpose Trilu Unique Unsqueeze Upsample Where Xor
@@ -73,7 +73,6 @@ PARTLY: dict[str, set[str]] = {
             upsample_scales_linear_half_pixel_symmetric
         """.split()
     },
-    "Scan": {"test_scan_sum"},
     "expanded": {
         *(f"{name}_expanded" for name in _ROUNDED_BY_STEP),
         *(f"test_bernoulli{part}_expanded" for part in ("", "_double", "_seed")),  # random

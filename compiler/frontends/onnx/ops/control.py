@@ -15,7 +15,18 @@ from .....ir.dim import Dim, eq, symbol
 from .....ir.dtype import DType
 from .....ir.graph import Graph, Use, Value
 from .....ir.infer import infer_node
-from .....ir.ops import Constant, Identity, If, Loop, Parameter, Squeeze, TensorIterator, Unsqueeze
+from .....ir.ops import (
+    Concat,
+    Constant,
+    Gather,
+    Identity,
+    If,
+    Loop,
+    Parameter,
+    Squeeze,
+    TensorIterator,
+    Unsqueeze,
+)
 from .....ir.ops.loops import BodyInput, BodyOutput
 from .....ir.ops.sequences import common_type
 from .....ir.types import TensorType, Type
@@ -28,6 +39,8 @@ if TYPE_CHECKING:
 
 _MAX_ROUNDS = 4
 _NO_LIMIT = -1
+# A Scan of operation set 8 is written out for each element of its batch.
+_MAX_BATCH = 64
 
 
 def if_(n: OnnxNode) -> Imported:
@@ -102,6 +115,47 @@ def scan(n: OnnxNode) -> Imported:
     ] * 2:
         raise n.error("axes and directions of a Scan need one number per input or output")
     axes = [n.axis(a, n.rank(v)) for a, v in zip(axes, scanned, strict=True)]
+    ways = axes, backwards, out_axes, out_backwards
+    return _scan(n, proto, states, scanned, ways)
+
+
+def scan_of_batch(n: OnnxNode) -> Imported:
+    """Scan of operation set 8: every input and output has the batch first, time second, and the
+    elements of the batch go through the body apart from one another."""
+    proto, count = n.graph("body"), n.integer("num_scan_inputs")
+    if n.optional(0) is not None:
+        raise n.unsupported("a Scan with lengths of its sequences")
+    values = [n.input(i) for i in range(1, len(n.inputs))]
+    states = len(values) - count
+    results = len(proto.output) - states
+    if len(proto.input) != len(values) or not 0 < count <= len(values) or results < 0:
+        raise n.error("the body of a Scan does not fit its inputs", got=len(proto.input))
+    shape = n.shape(values[0])
+    batch = shape[0] if shape else None
+    if not isinstance(batch, int) or not 0 < batch <= _MAX_BATCH:
+        raise n.unsupported(f"a Scan of a batch that is not known to be 1 to {_MAX_BATCH}")
+    backwards = n.integers("directions", [0] * count)
+    if len(backwards) != count:
+        raise n.error("directions of a Scan need one number per input", got=len(backwards))
+    ways = [0] * count, backwards, [0] * results, [0] * results
+    found: list[list[Value]] = []
+    for b in range(batch):
+        mine = [n.add(Gather(), v, n.int_value(b), n.int_value(0)) for v in values]
+        made = _scan(n, proto, mine[:states], mine[states:], ways)
+        found.append([n.add(Unsqueeze(), v, n.ints_value([0])) for v in made])
+    return [n.add(Concat(0), *each) for each in zip(*found, strict=True)]
+
+
+def _scan(
+    n: OnnxNode,
+    proto: GraphProto,
+    states: list[Value],
+    scanned: list[Value],
+    ways: tuple[list[int], list[int], list[int], list[int]],
+) -> list[Value]:
+    """The loop: `ways` are axes and directions of what is scanned, then of what comes out."""
+    axes, backwards, out_axes, out_backwards = ways
+    values = [*states, *scanned]
     parts: list[Type] = [_part(n, v, a) for v, a in zip(scanned, axes, strict=True)]
     body = _steady_body(n, proto, [], [n.fact(v).type for v in states], parts, back=0)
     for i, axis in enumerate(axes):
@@ -202,5 +256,5 @@ def _with_axis(n: OnnxNode, body: Graph, op: Squeeze | Unsqueeze, value: Value, 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "If": {1: if_},
     "Loop": {1: loop},
-    "Scan": {9: scan},
+    "Scan": {8: scan_of_batch, 9: scan},
 }
