@@ -3,12 +3,13 @@ ShuffleChannels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from ..dim import Dim, exact_quotient, product
+from ..dim import Dim, eq, exact_quotient, product
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
 from ..types import TensorType, Type, normalize_axis
@@ -91,6 +92,16 @@ class SpaceToDepth(Op):
         return (split.transpose([*lead, *places]).reshape(n, c * b**k, *small),)
 
 
+def _check_blocks(by: Sequence[Dim], first: Sequence[Dim], last: Sequence[Dim]) -> None:
+    """ShapeError where the batch itself has a block or an edge, or an axis has no block."""
+    edges = [*first[:1], *last[:1]]
+    if any(eq(d, 1) is False for d in by[:1]) or any(eq(d, 0) is False for d in edges):
+        got = [str(d) for d in (*by[:1], *edges)]
+        raise ShapeError("the batch has no block and no edges", got=got, expected="1, 0, 0")
+    if any(isinstance(d, int) and d < 1 for d in by):
+        raise ShapeError("a block is 1 or more", got=[str(d) for d in by])
+
+
 @dataclass(frozen=True)
 class BatchToSpace(Op):
     """Blocks of the batch to the other axes, then the edges cut off."""
@@ -108,6 +119,7 @@ class BatchToSpace(Op):
             rank = None if shape is None else len(shape)
             return (TensorType(dtype, None if rank is None else unknown_shape(self, rank)),)
         by, first, last = (v for v in lists if v is not None)
+        _check_blocks(by, first, last)
         batch = _share(shape[0], product(by), "the batch must be a multiple of the blocks")
         sizes = [
             d * n - a - z for d, n, a, z in zip(shape[1:], by[1:], first[1:], last[1:], strict=True)
@@ -144,6 +156,7 @@ class SpaceToBatch(Op):
             rank = None if shape is None else len(shape)
             return (TensorType(dtype, None if rank is None else unknown_shape(self, rank)),)
         by, first, last = (v for v in lists if v is not None)
+        _check_blocks(by, first, last)
         what = "a padded axis must be a multiple of its block"
         sizes = [
             _share(d + a + z, n, what)
