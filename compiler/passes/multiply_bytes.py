@@ -19,6 +19,7 @@ from ...ir.ops import (
     Add,
     Constant,
     Convert,
+    ConvInteger,
     Gemm,
     GroupConvInteger,
     MatMul,
@@ -27,6 +28,7 @@ from ...ir.ops import (
 )
 from ...ir.ops.quantized import BYTES
 from ...ir.patch import Patch, Refusal
+from ..lowering.convolution import window_of
 from ..rewrite import Pass, Rule
 from .find_quantized import integer_form, is_native, misfit
 from .matching import Shape, dtype_of, shape_of
@@ -63,6 +65,8 @@ def multiply_codes(graph: Graph, node: int) -> Patch | Refusal | None:
         reason = "a rank is unknown" if unknown else misfit(made, sizes, spreads)
         if reason is not None:
             return Refusal(reason)
+    if isinstance(made, ConvInteger | GroupConvInteger) and not _is_copyable(made, sizes[1]):
+        return Refusal("no kernel of bytes has windows that reach so far")
     depth = _depth(made, sizes)
     if depth is None or depth * _reach(graph, known[0]) * _reach(graph, known[1]) >= _LIMIT:
         return Refusal("a sum might leave 32 bits")
@@ -72,6 +76,12 @@ def multiply_codes(graph: Graph, node: int) -> Patch | Refusal | None:
     if value is None:
         return Refusal("a scale that varies is known at run time only")
     return patch.replace(Value(node), _finished(graph, patch, node, value))
+
+
+def _is_copyable(op: ConvInteger | GroupConvInteger, filters: Shape) -> bool:
+    """Whether kernels of bytes have such windows: floats have kernels for all."""
+    kernel = filters[3 if op.grouped else 2 :]
+    return all(isinstance(d, int) for d in kernel) and window_of(op.windows(kernel)).copyable
 
 
 def _bytes(graph: Graph, patch: Patch, codes: Value) -> Value | None:

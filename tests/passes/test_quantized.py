@@ -330,6 +330,14 @@ def test_sums_that_might_wrap_stay_floats() -> None:
         refused(graph, multiply_bytes, "a sum might leave 32 bits")
 
 
+def test_windows_that_reach_far_stay_float() -> None:
+    net = Net()
+    w = net.op(o.Dequantize(), net.bytes("i8", 3, 600, 3, 3), net.scales())
+    far = o.Convolution(dilations=(1000, 1000))
+    graph = net.done(net.op(far, activation(net, 1, 600, 2001, 2001), w))
+    refused(graph, multiply_bytes, "no kernel of bytes has windows that reach so far")
+
+
 def test_a_scale_along_the_sum_stays_float() -> None:
     net = Net()
     b = net.op(o.Dequantize(), net.bytes("i8", 7, 5), net.scales(7, 1))
