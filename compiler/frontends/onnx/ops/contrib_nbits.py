@@ -63,11 +63,14 @@ def matmul_nbits(n: OnnxNode) -> Value:
     given = n.optional(3)
     if given is not None and n.dtype(given).is_float:
         weight = _floating(n, codes, scale, block, columns * blocks)
+    elif given is None:
+        # Codes about the middle are signed numbers, which need no zero point.
+        signed = codes.astype(np.int16) - (1 << bits - 1)
+        kind = DType.i8 if bits == 8 else DType.i4
+        weight = n.add(Dequantize(1, block), n.constant(signed.astype(kind.numpy), kind), scale)
     else:
-        zero = np.full((columns, blocks), 1 << bits - 1, np.uint8)
-        if given is not None:
-            size = columns * -(-blocks * bits // 8)
-            zero = _unpacked(_constant(n, 3, size, "zero points"), bits, columns, blocks)
+        size = columns * -(-blocks * bits // 8)
+        zero = _unpacked(_constant(n, 3, size, "zero points"), bits, columns, blocks)
         shift = n.constant(zero.astype(codes.dtype), dtype)
         weight = n.add(Dequantize(1, block), n.constant(codes, dtype), scale, shift)
     product = n.add(MatMul(transpose_b=True), a, weight)
