@@ -122,3 +122,40 @@ def test_dequantised_operands_with_bias_and_activation() -> None:
     assert (found != expected).mean() < 0.01
     (step,) = net.plan.kernel_steps()
     assert isinstance(step.spec, GemmSpec) and step.spec.a.dtype.value == "u8"
+
+
+@pytest.mark.parametrize("rows", [4, 19])
+def test_zero_points_of_rows_and_of_a_batch(rows: int) -> None:
+    """What ONNX says of vectors (onnxruntime knows one value only): of rows, and of columns."""
+    rng = np.random.default_rng(5)
+    a, b = values(rng, np.int8, rows, 31), values(rng, np.uint8, 31, 20)
+    az, bz = values(rng, np.int8, rows), values(rng, np.uint8, 20)
+    node = helper.make_node("MatMulInteger", ["a", "b", "az", "bz"], ["y"])
+    inputs = {"a": (np.int8, [rows, 31]), "az": (np.int8, [rows]), "bz": (np.uint8, [20])}
+    net = irc.compile_model(model([node], inputs, {"b": b}, np.int32))
+    wide = [x.astype(np.int32) for x in (a, az, b, bz)]
+    expected = (wide[0] - wide[1][:, None]) @ (wide[2] - wide[3])
+    np.testing.assert_array_equal(net({"a": a, "az": az, "bz": bz})[0], expected)
+    spec = net.plan.kernel_steps()[-1].spec
+    assert isinstance(spec, GemmSpec) and len(spec.zeros) == 2
+
+
+@pytest.mark.parametrize("m", [1, 17])
+def test_transposed_dequantised_weights(m: int) -> None:
+    """Gemm with transB over a constant [N, K] whose scales are per output."""
+    rng = np.random.default_rng(6)
+    a, b = values(rng, np.uint8, m, 36), values(rng, np.int8, 25, 36)
+    scale = np.linspace(0.002, 0.01, 25, dtype=np.float32)
+    constants = {"sa": np.float32(0.02), "za": np.uint8(120), "b": b, "sb": scale,
+                 "zb": np.zeros(25, np.int8)}  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["a", "sa", "za"], ["x"]),
+        helper.make_node("DequantizeLinear", ["b", "sb", "zb"], ["w"], axis=0),
+        helper.make_node("Gemm", ["x", "w"], ["y"], transB=1),
+    ]
+    net = irc.compile_model(model(nodes, {"a": (np.uint8, [m, 36])}, constants, np.float32))
+    (found,) = net({"a": a})
+    sums = (a.astype(np.float64) - 120) @ b.T.astype(np.float64)
+    np.testing.assert_allclose(found, sums * 0.02 * scale.astype(np.float64), rtol=1e-6)
+    (step,) = net.plan.kernel_steps()
+    assert isinstance(step.spec, GemmSpec) and step.spec.packed.sums
