@@ -30,7 +30,7 @@ _FEW = 8
 # Winograd's transform: least channels, least side of an image, and of one for F(4 x 4).
 _WORTH, _SMALL, _LARGE = 16, 8, 28
 # Where factors may be rounded, least side of an image for which the transform is faster still.
-_ROUNDED = 56
+DIRECT_BELOW = 56
 
 
 def refuse_convolution(graph: Graph, node: int) -> str | None:
@@ -118,8 +118,8 @@ def lower_convolution(low: Lowering, node: int) -> None:
     operands, builder = Operands(shape, base=1), Builder()
     ref = builder.cast(builder.input(0, acc), low.tensor(Value(node)).dtype)
     stored, ref = low.chain(builder, node, ref, operands)
-    epilogue = builder.finish(ref)
     out = low.result(stored)
+    epilogue = builder.finish(builder.cast(ref, out.dtype))
     target = out
     if not same(out.strides[1], 1) and not same(out.shape[1], 1):
         target = channels_last(low, out.dtype, out.shape, low.name(stored.node))
@@ -144,7 +144,7 @@ def lower_convolution(low: Lowering, node: int) -> None:
         if depthwise or channels > _FEW:
             data = turned(low, data, low.name(data_value.node))
         tile = 0 if op.grouped else winograd_tile(low, windows, dtype, shape, channels)
-        if tile and job.factors and min(d for d in shape[2:] if isinstance(d, int)) < _ROUNDED:
+        if tile and job.factors and min(d for d in shape[2:] if isinstance(d, int)) < DIRECT_BELOW:
             tile = 0
         if tile:
             job.factors = None

@@ -8,12 +8,14 @@ from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.types import TensorType
 from ..options import Options
+from .convolution import DIRECT_BELOW
 from .fusion import Fusion
 from .programs import is_elementwise
 
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
+_CONVOLUTIONS = frozenset({"Convolution", "GroupConvolution"})
 # What can store its result in another type than it computes.
-_WRITERS = frozenset("MatMul Gemm LayerNorm RMSNorm MVN".split())
+_WRITERS = _CONVOLUTIONS | frozenset("MatMul Gemm LayerNorm RMSNorm MVN".split())
 
 
 def rounded_values(
@@ -40,5 +42,18 @@ def rounded_values(
 
 
 def _rounds(graph: Graph, native: Mapping[int, bool], node: int, port: int) -> bool:
-    """Whether a node reads what comes in at a port as a left factor."""
-    return port == 0 and native.get(node, False) and graph.op(node).kind in _PRODUCTS
+    """Whether a node rounds what comes in at a port: as a left factor, or as a convolution's data
+    (Winograd's transform, for windows of 3 x 3 that do not jump, does not)."""
+    kind = graph.op(node).kind
+    if port != 0 or not native.get(node, False):
+        return False
+    if kind not in _CONVOLUTIONS:
+        return kind in _PRODUCTS
+    filters = graph.type(graph.input(node, 1))
+    assert isinstance(filters, TensorType) and filters.shape is not None
+    made = graph.type(Value(node))
+    assert isinstance(made, TensorType) and made.shape is not None
+    small = any(isinstance(d, int) and d < DIRECT_BELOW for d in made.shape[2:])
+    jumps = any(s != 1 for s in getattr(graph.op(node), "strides", ()))
+    plain = kind == "Convolution" and filters.shape[2:] == (3, 3) and not jumps
+    return small or not plain

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from typing import Any
 
 import irc
 import numpy as np
 import pytest
 from irc import ops
 from irc.ir.dtype import DType
+from irc.ir.interpret import interpret
+from irc.ir.text import parse_graph
 
 LOWER = importlib.import_module("irc.compiler.lowering.lower")
 RNG = np.random.default_rng(7)
@@ -58,3 +62,29 @@ def test_what_others_read_stays_f32(make, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(LOWER, "rounded_values", lambda *_: frozenset())
     wide = irc.compile_model(make(), precision="bf16")(X)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(found, wide, strict=True))
+
+
+def test_convolutions_hand_bf16_to_convolutions(compile_graph: Callable[..., Any]) -> None:
+    """From layer to layer, but not into a residual sum or Winograd's transform."""
+    text = """%0 = Parameter.1() {element_type=f32, shape=[1, 16, 20, 20]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[16, 16, 3, 3]}
+%2 = Constant.1() {data=~2, dtype=f32, shape=[24, 16, 1, 1]}
+%3 = Constant.1() {data=~3, dtype=f32, shape=[16, 24, 1, 1]}
+%4 = Convolution.1(%0, %1) {pads_begin=[1, 1], pads_end=[1, 1]}
+%5 = Relu.1(%4)
+%6 = Convolution.1(%5, %2)
+%7 = Relu.1(%6)
+%8 = Convolution.1(%7, %3)
+%9 = Add.1(%8, %4)
+%10 = Result.1(%9) "y"
+"""
+    net = compile_graph(parse_graph(f'graph "g"\n{text}'), True, 1, "bf16")
+    types = [
+        (str(s.spec.operands()[0].dtype), str(s.spec.out.dtype))
+        for s in net.plan.kernel_steps()
+        if s.spec.family in ("conv", "gemm")
+    ]
+    assert types[-1] == ("bf16", "f32") and ("bf16", "bf16") in types
+    x = np.random.default_rng(0).standard_normal((1, 16, 20, 20)).astype(np.float32)
+    (wanted,) = interpret(parse_graph(f'graph "g"\n{text}'), [x])
+    assert np.linalg.norm(net([x])[0] - wanted) <= 1e-2 * np.linalg.norm(wanted)
