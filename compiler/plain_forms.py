@@ -26,9 +26,11 @@ from ..ir.ops import (
     MatMulInteger,
     Multiply,
     Quantize,
+    Reshape,
     Round,
     Select,
     Subtract,
+    Unsqueeze,
 )
 from ..ir.types import TensorType, normalize_axis
 
@@ -80,30 +82,59 @@ def integer_product(
 
 
 def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None]) -> Value | None:
-    """Convert, Subtract, Multiply; scales of groups repeated by a Gather."""
+    """Convert, Subtract, Multiply. Groups get an axis of their own meanwhile, as OpenVINO writes
+    compressed weights ([N, groups, group]); where they do not divide it, scales are repeated."""
     x, scale, zero = (*inputs, None)[:3]
     assert isinstance(op, Dequantize) and x is not None and scale is not None
-    picks: list[Value] = []
+    type_ = graph.type(x)
+    shape = type_.shape if isinstance(type_, TensorType) else None
+
+    def spread(value: Value) -> Value:
+        return value
+
+    split = whole = None
     if op.group:
-        type_ = graph.type(x)
-        shape = type_.shape if isinstance(type_, TensorType) else None
-        size = None if shape is None else shape[op.axis]
-        if shape is None or not isinstance(size, int):
+        if shape is None or not all(isinstance(d, int) for d in shape):
             return None
-        places = np.arange(size, dtype=np.int64) // op.group
-        axis = np.array(normalize_axis(op.axis, len(shape)), np.int64)
-        picks = [add(Constant.of(a, DType.i64)) for a in (places, axis)]
+        whole = tuple(d for d in shape if isinstance(d, int))
+        axis = normalize_axis(op.axis, len(whole))
+        size = whole[axis]
+        if size % op.group:
+            places = np.arange(size, dtype=np.int64) // op.group
+            picks = [add(_ints(p)) for p in (places, np.array(axis, np.int64))]
+
+            def spread(value: Value) -> Value:
+                return add(Gather(), value, *picks)
+        else:
+            split = (*whole[:axis], size // op.group, op.group, *whole[axis + 1 :])
+            x = _reshaped(graph, add, x, split)
+            behind = add(_ints(np.array([axis + 1])))
+
+            def spread(value: Value) -> Value:
+                return add(Unsqueeze(), value, behind)
+
     dtype = _dtype(graph, scale)
     # What the smaller floats hold exactly needs no wider type in between.
     exact = _dtype(graph, x).bits <= 8 and dtype in (DType.f16, DType.bf16)
     wide = dtype if exact or dtype in (DType.f32, DType.f64) else DType.f32
     value = _cast(graph, add, x, wide)
     if zero is not None:
-        shift = add(Gather(), zero, *picks) if picks else zero
-        value = add(Subtract(), value, add(Convert(wide), shift))
-    factor = _cast(graph, add, scale, wide)
-    product = add(Multiply(), value, add(Gather(), factor, *picks) if picks else factor)
-    return product if wide is dtype else add(Convert(dtype), product)
+        value = add(Subtract(), value, add(Convert(wide), spread(zero)))
+    product = add(Multiply(), value, spread(_cast(graph, add, scale, wide)))
+    found = product if wide is dtype else add(Convert(dtype), product)
+    return found if split is None or whole is None else _reshaped(graph, add, found, whole)
+
+
+def _ints(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Constant:
+    return Constant.of(values, DType.i64)
+
+
+def _reshaped(graph: Graph, add: AddNode, value: Value, shape: tuple[int, ...]) -> Value:
+    """The value in another shape; a constant takes it on itself."""
+    op = graph.op(value.node)
+    if isinstance(op, Constant):
+        return add(Constant(op.data.reshape(shape), op.dtype, shape))
+    return add(Reshape(False), value, add(_ints(np.array(shape, np.int64))))
 
 
 def quantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None]) -> Value | None:
