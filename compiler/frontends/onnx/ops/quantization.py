@@ -18,6 +18,7 @@ from .....ir.ops import (
     MatMul,
     Multiply,
     Range,
+    Reshape,
     Round,
     Select,
     Subtract,
@@ -110,12 +111,37 @@ def dequantize_linear(n: OnnxNode) -> Value:
     # What half-precision types can't hold exactly is subtracted and scaled in f32.
     exact = n.dtype(x).bits <= 8 and n.dtype(scale) is target
     wide = target if exact or target is DType.f64 else DType.f32
-    value = converted(n, x, wide)
+    sizes = _sizes_in_blocks(n, x, axis, block)
+    given = x if sizes is None else n.add(Reshape(False), x, n.ints_value(sizes))
+    place = n.axis(axis, n.rank(x)) if block else 0
+
+    def spread(value: Value) -> Value:
+        if sizes is None:
+            return _spread(n, value, x, axis, block)
+        return n.add(Unsqueeze(), value, n.ints_value([place + 1]))
+
+    value = converted(n, given, wide)
     if zero is not None:
-        shift = converted(n, _spread(n, zero, x, axis, block), wide)
-        value = n.add(Subtract(), value, shift)
-    factor = _spread(n, converted(n, scale, wide), x, axis, block)
-    return converted(n, n.add(Multiply(), value, factor), target)
+        value = n.add(Subtract(), value, converted(n, spread(zero), wide))
+    factor = spread(converted(n, scale, wide))
+    found = converted(n, n.add(Multiply(), value, factor), target)
+    if sizes is None:
+        return found
+    whole = [*sizes[:place], sizes[place] * sizes[place + 1], *sizes[place + 2 :]]
+    return n.add(Reshape(False), found, n.ints_value(whole))
+
+
+def _sizes_in_blocks(n: OnnxNode, x: Value, axis: int, block: int) -> list[int] | None:
+    """The sizes of x with the blocked axis as [blocks, block], as compressed weights are written
+    (openvino's plugin multiplies other forms wrongly); None where blocks do not fill the axis."""
+    shape = n.shape(x)
+    sizes = [d for d in shape or () if isinstance(d, int)]
+    if not block or shape is None or len(sizes) < len(shape):
+        return None
+    place = n.axis(axis, len(sizes))
+    if sizes[place] % block:
+        return None
+    return [*sizes[:place], sizes[place] // block, block, *sizes[place + 1 :]]
 
 
 def _centred(n: OnnxNode, value: Value, zero: Value | None, wide: DType, column: bool) -> Value:
