@@ -142,7 +142,9 @@ _lock = threading.Lock()
 _forkable: weakref.WeakSet[Any] = weakref.WeakSet()
 _resets: list[Callable[[], None]] = []
 _outside: list[Callable[[], ForkLock | None]] = []
-_taken: list[ForkLock] = []
+# One fork at a time: it takes locks, which only the thread that took them may give back.
+_forking = threading.Lock()
+_taken = threading.local()
 # Seconds that a fork waits for a build to end; then it takes its chances.
 _LONGEST_WAIT: Final = 60.0
 
@@ -180,15 +182,17 @@ def fork_outside(lock: Callable[[], ForkLock | None], *, inner: bool = False) ->
 
 
 def _before_fork() -> None:
-    for lock in _outside:
-        held = lock()
+    taken: list[ForkLock] = []
+    for held in (_forking, *(lock() for lock in _outside)):
         if held is not None and held.acquire(timeout=_LONGEST_WAIT):
-            _taken.append(held)
+            taken.append(held)
+    _taken.locks = taken
 
 
 def _after_fork_in_parent() -> None:
-    while _taken:
-        _taken.pop().release()
+    taken: list[ForkLock] = getattr(_taken, "locks", [])
+    while taken:
+        taken.pop().release()
 
 
 def _after_fork_in_child() -> None:
