@@ -290,9 +290,12 @@ def test_long_steps_wake_again() -> None:
 
 
 @linux
-def test_locks_that_are_held_at_a_fork_are_free_in_the_child() -> None:
+def test_locks_that_are_held_at_a_fork_are_free_in_the_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from irc.runtime import driver, program, threads
 
+    monkeypatch.setattr(threads, "_LONGEST_WAIT", 0.2)  # the test itself holds what it waits for
     locks = [driver._lock, program._lock, threads._lock, gang(load_driver())._lock]
     a, b = data(2000)
     for lock in locks:
