@@ -19,6 +19,7 @@ import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ..ir.errors import UsageError
 
@@ -62,6 +63,14 @@ def default_cache() -> DiskCache | None:
         return None
     cache = DiskCache(folder, cache_bytes())
     return cache if cache.prepare() else None
+
+
+# Entries that a process puts before it looks again what others did, and the bound from which on
+# trimming leaves room.
+_LOOK_EVERY: Final = 256
+_LARGE: Final = 1 << 20
+# By folder: the bytes it held at the last look with those put since, and how many puts that were.
+_held: dict[Path, tuple[int, int]] = {}
 
 
 @dataclass(frozen=True)
@@ -133,14 +142,14 @@ class DiskCache:
                 raise
         except OSError:
             return
-        self._trim()
+        self._account(len(payload) + _DIGEST)
 
     def entries(self) -> list[Entry]:
         """All entries, the one used longest ago first."""
         found: list[Entry] = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as listing:
             for item in listing:
-                if self._path(item.name) is None:
+                if not _is_key(item.name):
                     continue
                 with contextlib.suppress(OSError):
                     info = item.stat()
@@ -157,8 +166,7 @@ class DiskCache:
         return len(entries)
 
     def _path(self, key: str) -> Path | None:
-        good = len(key) == _KEY_LENGTH and all(c in "0123456789abcdef" for c in key)
-        return self.folder / key if good else None
+        return self.folder / key if _is_key(key) else None
 
     def _sweep(self, before: float) -> None:
         """Remove what writers left that were killed before then."""
@@ -168,16 +176,33 @@ class DiskCache:
                     if item.name.startswith(_NEW) and item.stat().st_mtime < before:
                         os.unlink(item.path)
 
-    def _trim(self) -> None:
+    def _account(self, size: int) -> None:
+        """Keep the bound without a look at the whole folder for every entry: what it held at the
+        last look and what this process has put since is known, others' entries are not."""
+        held, puts = _held.get(self.folder, (self.limit, 0))
+        if held + size > self.limit or puts >= _LOOK_EVERY:
+            held, puts = self._trim(), -1
+            size = 0
+        _held[self.folder] = (held + size, puts + 1)
+
+    def _trim(self) -> int:
+        """Remove the entries used longest ago; returns the bytes that are left. A large cache is
+        trimmed by a sixteenth more, so that the next entry does not come to look again."""
         self._sweep(time.time() - _STALE)
         entries = self.entries()
         total = sum(e.size for e in entries)
-        for entry in entries:
-            if total <= self.limit:
-                return
+        wanted = self.limit - (self.limit // 16 if self.limit > _LARGE else 0)
+        for entry in entries if total > self.limit else ():
+            if total <= wanted:
+                break
             with contextlib.suppress(OSError):
                 (self.folder / entry.key).unlink()
             total -= entry.size
+        return total
+
+
+def _is_key(name: str) -> bool:
+    return len(name) == _KEY_LENGTH and not name.strip("0123456789abcdef")
 
 
 def _digest(key: str, payload: bytes) -> bytes:
