@@ -30,7 +30,7 @@ from ..ir.verify_plan import verify_plan
 from .driver import CodeCache, Driver, load_driver
 from .kernels.contract import Kernel
 from .stored_code import Images
-from .threads import fork_outside, reset_in_child
+from .threads import reset_in_child
 
 Array = npt.NDArray[Any]
 Generate = Callable[[Spec, Target, str], Kernel]
@@ -109,7 +109,6 @@ def reset_lock() -> None:
 
 
 reset_in_child(reset_lock)
-fork_outside(lambda: _lock)
 
 
 def build_program(

@@ -43,12 +43,6 @@ class Forkable(Protocol):
     def after_fork(self) -> None: ...
 
 
-class ForkLock(Protocol):
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
-
-    def release(self) -> None: ...
-
-
 class Gang:
     """The block that the driver and the workers share, and the threads."""
 
@@ -141,12 +135,6 @@ _gang: Gang | None = None
 _lock = threading.Lock()
 _forkable: weakref.WeakSet[Any] = weakref.WeakSet()
 _resets: list[Callable[[], None]] = []
-_outside: list[Callable[[], ForkLock | None]] = []
-# One fork at a time: it takes locks, which only the thread that took them may give back.
-_forking = threading.Lock()
-_taken = threading.local()
-# Seconds that a fork waits for a build to end; then it takes its chances.
-_LONGEST_WAIT: Final = 60.0
 
 
 def gang(driver: Driver) -> Gang:
@@ -174,29 +162,7 @@ def reset_in_child(reset: Callable[[], None]) -> None:
     _resets.append(reset)
 
 
-def fork_outside(lock: Callable[[], ForkLock | None], *, inner: bool = False) -> None:
-    """Let a fork wait until `lock()`, the module's lock as it is then, is free: a child must not
-    begin in the middle of what another thread does under it (LLVM keeps locks of its own).
-    `inner`: taken while others are held."""
-    _outside.insert(len(_outside) if inner else 0, lock)
-
-
-def _before_fork() -> None:
-    taken: list[ForkLock] = []
-    for held in (_forking, *(lock() for lock in _outside)):
-        if held is not None and held.acquire(timeout=_LONGEST_WAIT):
-            taken.append(held)
-    _taken.locks = taken
-
-
-def _after_fork_in_parent() -> None:
-    taken: list[ForkLock] = getattr(_taken, "locks", [])
-    while taken:
-        taken.pop().release()
-
-
 def _after_fork_in_child() -> None:
-    _after_fork_in_parent()
     global _lock
     _lock = threading.Lock()
     for reset in _resets:
@@ -209,8 +175,4 @@ def _after_fork_in_child() -> None:
 
 reset_in_child(reset_lock)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
-    )
+    os.register_at_fork(after_in_child=_after_fork_in_child)

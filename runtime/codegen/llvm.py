@@ -21,7 +21,7 @@ from typing import Any
 from ...ir.errors import Error
 from ...ir.target import Target
 from ..machine import usable_cores
-from ..threads import fork_outside, reset_in_child
+from ..threads import reset_in_child
 from .host import binding, target_machine
 from .objects import names_of
 
@@ -196,15 +196,7 @@ def _reset_lock() -> None:
     _link_lock = threading.Lock()
 
 
-def _llvmlite_lock() -> Any:
-    """The lock that llvmlite takes around every call, or None: code that is unloaded is under no
-    lock of ours."""
-    held = getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
-    return getattr(held, "_lock", None)
-
-
 reset_in_child(_reset_lock)
-fork_outside(_llvmlite_lock, inner=True)
 
 
 def load_objects(

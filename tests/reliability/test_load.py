@@ -128,47 +128,6 @@ print(json.dumps({"codes": sorted(set(codes)), "parent": bool((net(large)[0] == 
 """
 
 
-BUILDS = """
-import threading
-os.environ["IRC_CACHE_DIR"] = "off"
-stop, codes, built = threading.Event(), [], []
-
-def keep_building():
-    size = 3
-    while not stop.is_set():
-        irc.compile_model(DIGITS, shapes={"image": [size, None]})
-        built.append(size)
-        size += 1
-
-x = X[:2]
-wanted = irc.compile_model(DIGITS, shapes={"image": [2, None]})(x)[0]
-others = [threading.Thread(target=keep_building) for _ in range(2)]
-for t in others: t.start()
-rng = random.Random(3)
-for n in range(COUNT):
-    time.sleep(rng.uniform(0, 0.1))
-    child = os.fork()
-    if not child:
-        signal.alarm(120)
-        code = 1
-        with contextlib.suppress(BaseException):
-            net = irc.compile_model(DIGITS, shapes={"image": [1000 + n, None]})
-            good = (irc.compile_model(DIGITS, shapes={"image": [2, None]})(x)[0] == wanted).all()
-            code = 0 if good and net.program.compiled else 2
-        os._exit(code)
-    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-stop.set()
-for t in others: t.join()
-print(json.dumps({"codes": sorted(set(codes)), "built": len(built) > 1}))
-"""
-
-
-def test_forked_while_other_threads_compile(load: Load, tmp_path: Path) -> None:
-    """Children compile at once: no lock of ours or of LLVM's is held by a thread they lack."""
-    count = str(load.moments // 4)
-    assert run_script(BUILDS.replace("COUNT", count), tmp_path) == {"codes": [0], "built": True}
-
-
 def test_forked_while_other_threads_run(load: Load, tmp_path: Path) -> None:
     found = run_script(FORKS.replace("COUNT", str(load.moments)), tmp_path)
     assert found == {"codes": [0], "parent": True}
