@@ -93,6 +93,7 @@ def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None
         return value
 
     split = whole = None
+    given = x
     if op.group:
         if shape is None or not all(isinstance(d, int) for d in shape):
             return None
@@ -107,7 +108,11 @@ def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None
                 return add(Gather(), value, *picks)
         else:
             split = (*whole[:axis], size // op.group, op.group, *whole[axis + 1 :])
-            x = _reshaped(graph, add, x, split)
+            stored = graph.op(x.node)
+            if isinstance(stored, Constant):  # takes the shape on itself
+                given = add(Constant(stored.data.reshape(split), stored.dtype, split))
+            else:
+                given = _reshaped(add, x, split)
             behind = add(_ints(np.array([axis + 1])))
 
             def spread(value: Value) -> Value:
@@ -117,23 +122,19 @@ def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None
     # What the smaller floats hold exactly needs no wider type in between.
     exact = _dtype(graph, x).bits <= 8 and dtype in (DType.f16, DType.bf16)
     wide = dtype if exact or dtype in (DType.f32, DType.f64) else DType.f32
-    value = _cast(graph, add, x, wide)
+    value = given if _dtype(graph, x) is wide else add(Convert(wide), given)
     if zero is not None:
         value = add(Subtract(), value, add(Convert(wide), spread(zero)))
     product = add(Multiply(), value, spread(_cast(graph, add, scale, wide)))
     found = product if wide is dtype else add(Convert(dtype), product)
-    return found if split is None or whole is None else _reshaped(graph, add, found, whole)
+    return found if split is None or whole is None else _reshaped(add, found, whole)
 
 
 def _ints(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Constant:
     return Constant.of(values, DType.i64)
 
 
-def _reshaped(graph: Graph, add: AddNode, value: Value, shape: tuple[int, ...]) -> Value:
-    """The value in another shape; a constant takes it on itself."""
-    op = graph.op(value.node)
-    if isinstance(op, Constant):
-        return add(Constant(op.data.reshape(shape), op.dtype, shape))
+def _reshaped(add: AddNode, value: Value, shape: tuple[int, ...]) -> Value:
     return add(Reshape(False), value, add(_ints(np.array(shape, np.int64))))
 
 
