@@ -21,7 +21,7 @@ SHORT: dict[str, tuple[list[str], str]] = {
         ["--against", "onnxruntime,openvino", "--work", "odd:13x257x511", "--seconds", "0.1"],
         r"13x257x511 +1 .*geometric mean of the ratios",
     ),
-    "benchmarks.coverage": (["--kind", "node", "--only", "gemm"], r"11 of 11"),
+    "benchmarks.coverage": (["--kind", "node", "--only", "gemm"], r"node +11 +11 +100.0%"),
     "benchmarks.interop": (["write", "--only", "test_gemm_d"], r"\d+ of \d+"),
     "benchmarks.operations": ([], r"MatMul"),
     "benchmarks.memory": (["--only", "mlp-small"], r"mlp-small +\d"),

@@ -74,6 +74,9 @@ def _sizes(n: OnnxNode) -> _Sizes:
     n.has("qk_matmul_output_mode")
     counts = [n.integer(name, 0) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     values = [n.input(i) for i in range(3)]
+    windows = [n.integer(f"{side}_window_size", -1) for side in ("left", "right")]
+    if windows != [-1, -1]:
+        raise ByFunction
     if n.number("softcap", 0.0) != 0 or n.optional(6) is not None or n.wants(3):
         raise ByFunction
     if n.dtype(values[0]) not in _TYPES or len({n.dtype(v) for v in values}) > 1:
