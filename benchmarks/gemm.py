@@ -56,7 +56,8 @@ def irc_rival(data: Data, threads: int, precision: str) -> Peer:
 def rivals_of(data: Data, group: Group, threads: int, peers: Sequence[str]) -> dict[str, Peer]:
     found = {"irc": irc_rival(data, threads, group.precision)}
     for name in peers:
-        model = data.forms.get(name, data.model)
+        # OpenVINO reads the same model whatever its settings are.
+        model = data.forms.get(name.removesuffix(" defaults"), data.model)
         if name == "numpy":
             found[name] = numpy_layer(data.inputs, data.weights, threads)
         elif name == "onnxruntime":
