@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0, help="of the first batch")
     parser.add_argument("--findings", type=Path, default=Path("findings"))
-    parser.add_argument("--count", type=int, default=150, help="examples in a batch")
+    parser.add_argument("--count", type=int, default=50, help="examples in a batch")
     parser.add_argument("--in-this-process", action="store_true", help="one batch, as a child does")
     args = parser.parse_args()
     if args.what[0] == "replay":
