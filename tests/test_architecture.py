@@ -110,3 +110,20 @@ def test_no_import_has_side_effects_by_decorator() -> None:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 for decorator in node.decorator_list:
                     assert "register" not in ast.unparse(decorator), f"{path}:{node.lineno}"
+
+
+def test_a_skip_says_what_was_not_run() -> None:
+    """Reasons begin with "not run: ", so that nobody takes a skip for a test."""
+    found = 0
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr not in ("skip", "skipif", "importorskip", "xfail"):
+                continue
+            reasons = [k.value for k in node.keywords if k.arg == "reason"]
+            reasons += node.args[:1] if node.func.attr == "skip" else []
+            said = ast.unparse(reasons[0]).lstrip("f").strip("'\"") if reasons else ""
+            assert said.startswith("not run: "), f"{path}:{node.lineno}: {said or 'no reason'}"
+            found += 1
+    assert found > 10

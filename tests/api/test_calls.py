@@ -135,14 +135,14 @@ def test_element_types(dtype: str) -> None:
 
 
 def test_bfloat16_of_torch() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    torch = pytest.importorskip("torch", reason="not run: torch (the extra `bench`) is missing")
     net = irc.compile_model(of_type("bf16"), num_threads=1)
     x = torch.arange(6).reshape(2, 3).to(torch.bfloat16)
     assert np.asarray(net(x)[0], np.float32).tolist() == [[0, 2, 4], [6, 8, 10]]
 
 
 def test_torch_tensors(net: irc.CompiledModel) -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    torch = pytest.importorskip("torch", reason="not run: torch (the extra `bench`) is missing")
     a, b = torch.arange(6.0), torch.arange(12.0)[::2]
     assert net([a, b])["sum"].tolist() == (a + b).tolist()
     with pytest.raises(irc.InputError, match="'a' can't be read"):

@@ -147,5 +147,5 @@ def test_the_sample_on_a_pool() -> None:
 def test_the_sample_on_a_local_dask_cluster() -> None:
     for package in ("dask.dataframe", "distributed"):
         if importlib.util.find_spec(package.split(".")[0]) is None:
-            pytest.skip(f'{package} is not installed: pip install "irc-compiler[batch]"')
+            pytest.skip(f'not run: {package} is missing, pip install "irc-compiler[batch]"')
     assert re.match(r"352 of 360 digits right, 2 processes", sample("--engine", "dask"))

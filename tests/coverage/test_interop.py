@@ -10,7 +10,6 @@ from types import ModuleType
 
 import pytest
 
-pytest.importorskip("openvino")
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Every 24th case by name: about 70 that OpenVINO converts.
 SAMPLE = 24

@@ -153,7 +153,7 @@ def in_browser(path: Path, wish: str, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine (apt install chromium)")
+@pytest.mark.skipif(not BROWSER, reason="not run: no Chromium (apt install chromium)")
 class TestInChromium:
     def test_stage_search_and_box(self, page: str, tmp_path: Path) -> None:
         path = tmp_path / "page.html"

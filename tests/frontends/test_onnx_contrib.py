@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from models.encoders import bert
 
 from .ml_models import compare, one_node
 
-ort = pytest.importorskip("onnxruntime")
 MODELS = Path(__file__).resolve().parent.parent / "models"
 MS = "com.microsoft"
 _R = np.random.default_rng(3)

@@ -14,7 +14,6 @@ from onnx import numpy_helper
 
 from .ml_models import compare, one_node
 
-pytest.importorskip("onnxruntime")
 MODELS = Path(__file__).resolve().parent.parent / "models" / "sklearn"
 ML = "ai.onnx.ml"
 X = (np.random.default_rng(7).standard_normal((50, 6)) * 2).astype(np.float32)

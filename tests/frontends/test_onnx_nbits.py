@@ -13,7 +13,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from .ml_models import compare
 
-pytest.importorskip("onnxruntime")
 _R = np.random.default_rng(7)
 
 

@@ -100,7 +100,7 @@ def test_missing_and_irregular_files(tmp_path: Path) -> None:
         read_xml(model)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="not run: no named pipes")
 def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     model, pipe = tmp_path / "m.xml", tmp_path / "m.bin"
     model.write_bytes(CONST)

@@ -10,14 +10,13 @@ from typing import Any
 
 import irc.ir.ops as o
 import numpy as np
+import openvino as ov
 import pytest
 from irc.ir.dim import compile_dims, symbol
 from irc.ir.dtype import DType
 from irc.ir.op import Fact
 from irc.ir.types import TensorType
-
-ov = pytest.importorskip("openvino")
-from openvino.utils.node_factory import NodeFactory  # noqa: E402
+from openvino.utils.node_factory import NodeFactory
 
 F = np.float32
 _R = np.random.default_rng(5)

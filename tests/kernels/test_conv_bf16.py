@@ -115,7 +115,7 @@ def test_denormals_are_zeros(isa: str) -> None:
     assert not run(spec, inputs, [shape], isa=isa, dims=dims).outs[0].any()
 
 
-@pytest.mark.skipif("avx512" not in ISAS, reason="needs AVX-512")
+@pytest.mark.skipif("avx512" not in ISAS, reason="not run: no AVX-512")
 def test_the_unit_and_its_emulation_agree() -> None:
     target = target_of("avx512")
     plain = tuple(f for f in target.cpu_features if f != "avx512bf16")

@@ -170,7 +170,7 @@ def test_few_channels_in_planes(channels: int, isa: str) -> None:
         check(case, isa, U8, 77, workers=2)
 
 
-@pytest.mark.skipif("avx512" not in ISAS, reason="needs AVX-512")
+@pytest.mark.skipif("avx512" not in ISAS, reason="not run: no AVX-512")
 def test_without_vnni_pairs_are_multiplied() -> None:
     from harness import Compiled, guard_copy, unwritten
 

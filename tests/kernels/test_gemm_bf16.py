@@ -187,7 +187,7 @@ def test_pack_and_unpack_pairs(shape: tuple[int, ...], transposed: bool) -> None
         assert not cells[:, :, -1, :, 1].astype(np.float32).any()
 
 
-@pytest.mark.skipif("avx512" not in ISAS, reason="needs AVX-512")
+@pytest.mark.skipif("avx512" not in ISAS, reason="not run: no AVX-512")
 def test_the_unit_is_used_where_there_is_one_and_only_there() -> None:
     target = target_of("avx512")
     with_unit = tuple(sorted({*target.cpu_features, "avx512bf16"}))
@@ -202,7 +202,7 @@ def test_the_unit_is_used_where_there_is_one_and_only_there() -> None:
         assert ("vdpbf16ps" in assembly) == (depth == 2)
 
 
-@pytest.mark.skipif("avx512" not in ISAS, reason="needs AVX-512")
+@pytest.mark.skipif("avx512" not in ISAS, reason="not run: no AVX-512")
 def test_emulation_on_wide_vectors() -> None:
     """AVX-512 without the unit gives what the unit gives, up to the order of two additions."""
     target = target_of("avx512")

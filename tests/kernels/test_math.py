@@ -171,7 +171,7 @@ def doubles():
     return np.concatenate([bits, usual, both, -both])
 
 
-@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="not run: no wider oracle here")
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="not run: longdouble is narrow")
 @pytest.mark.parametrize("name", sorted(UNARY))
 def test_f64(name, isa):
     x = doubles()

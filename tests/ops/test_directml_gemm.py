@@ -13,6 +13,7 @@ from typing import Any
 
 import irc
 import numpy as np
+import openvino as ov
 import pytest
 from irc import ops
 from irc.compiler.export.xml import to_xml_text, write_xml
@@ -138,7 +139,6 @@ def test_the_dialects_xml_keeps_it(name: str, params: tuple[float, ...]) -> None
 
 
 def test_openvino_computes_the_same_from_standard_sets(tmp_path: Path) -> None:
-    ov = pytest.importorskip("openvino")
     a, b, c = numbers(2, 3, 4, 5), numbers(2, 3, 9, 5), numbers(4, 1, seed=1)
     x = ops.parameter("a", a.shape)
     options = {"alpha": 0.5, "beta": -1.5, "trans_b": True}

@@ -65,7 +65,7 @@ def test_settings_stay_as_they_are(name: str) -> None:
     assert settings() == before
 
 
-@pytest.mark.skipif(host_target().arch != "x86_64", reason="MXCSR is x86's")
+@pytest.mark.skipif(host_target().arch != "x86_64", reason="not run: no MXCSR here")
 @pytest.mark.parametrize("mode", MODES, ids=hex)
 @pytest.mark.parametrize("rows", [1, 4000])
 def test_the_callers_floating_point_mode(mode: int, rows: int) -> None:

@@ -322,7 +322,7 @@ def test_plans_for_two_machines_in_one_file(
     net = irc.compile_model(DATA / "loop.onnx")
     net.export(tmp_path / "one.irc")
     if net.program.target.isa == "plain":
-        pytest.skip("this machine has one instruction set")
+        pytest.skip("not run: this machine has one instruction set")
     with monkeypatch.context() as patch:
         patch.setenv("IRC_ISA", "plain")
         other = irc.CompiledModel.load(tmp_path / "one.irc")

@@ -19,7 +19,7 @@ from irc.runtime.session import Session
 from irc.runtime.threads import Gang, default_threads, gang
 from tiny_plans import Maker, chain, chain_answer, data, i64
 
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the gang needs futexes")
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="not run: no futexes here")
 PROGRAM = chain(length=9).compile()
 
 
@@ -264,7 +264,7 @@ def test_options() -> None:
 def test_workers_stay_off_the_callers_cpu() -> None:
     cpus = os.sched_getaffinity(0)
     if len(cpus) < 2:
-        pytest.skip("one CPU only")
+        pytest.skip("not run: this machine gives one CPU only")
     session = team(2)
     a, b = data(1000)
     try:
