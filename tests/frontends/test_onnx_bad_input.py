@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,40 +19,9 @@ from irc.ir.errors import (
 )
 from models import small
 from onnx import TensorProto, helper, numpy_helper
+from onnx_broken import FLOAT, model_of, node, refused
 
 F32 = np.float32
-FLOAT = TensorProto.FLOAT
-
-
-def model_of(
-    nodes: list[onnx.NodeProto],
-    outputs: list[str],
-    initializers: list[TensorProto] | None = None,
-    opset: int = 17,
-    **graph_parts: Any,
-) -> onnx.ModelProto:
-    """A model with the input x, f32 [2, 3], and outputs of unknown shape."""
-    ports = [helper.make_tensor_value_info("x", FLOAT, [2, 3])]
-    ends = [onnx.ValueInfoProto(name=name) for name in outputs]
-    graph = helper.make_graph(nodes, "g", ports, ends, initializers or [], **graph_parts)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-
-
-def node(op_type: str, inputs: list[str], outputs: list[str], **attributes: Any) -> onnx.NodeProto:
-    return helper.make_node(op_type, inputs, outputs, **attributes)
-
-
-def refused(source: Any, kind: type[Error], *parts: str, **options: Any) -> Error:
-    """Read a model that has to be refused, quickly, with these parts in the message."""
-    start = time.monotonic()
-    with pytest.raises(kind) as caught:
-        read_onnx(source, **options)
-    assert time.monotonic() - start < 5
-    text = str(caught.value)
-    for part in parts:
-        assert part in text, text
-    assert caught.value.where is not None
-    return caught.value
 
 
 # Files ------------------------------------------------------------------------------------------
@@ -378,51 +346,3 @@ def test_a_newer_operator_set_is_refused() -> None:
     model = model_of([node("Relu", ["x"], ["y"])], ["y"])
     model.opset_import[0].version = 1000
     refused(model, UnsupportedOperationError, "ai.onnx 1000", "upgrade the onnx package")
-
-
-# Tensors ----------------------------------------------------------------------------------------
-
-
-def tensor(**fields: Any) -> TensorProto:
-    made = TensorProto(name="w", data_type=FLOAT, dims=[2, 3])
-    for name, value in fields.items():
-        if isinstance(value, list):
-            made.ClearField(name)
-            getattr(made, name).extend(value)
-        else:
-            setattr(made, name, value)
-    return made
-
-
-BROKEN_TENSORS: dict[str, tuple[TensorProto, str]] = {
-    "no data": (tensor(), "no data"),
-    "short": (tensor(raw_data=bytes(20)), "20 bytes"),
-    "long": (tensor(raw_data=bytes(25)), "24 bytes"),
-    "short field": (tensor(float_data=[1.0] * 5), "5 values"),
-    "two payloads": (tensor(raw_data=bytes(24), float_data=[1.0] * 6), "twice"),
-    "wrong field": (tensor(int64_data=[1] * 6), "field of another type"),
-    "negative size": (tensor(dims=[-2, -3], raw_data=bytes(24)), "negative size"),
-    "overflow": (tensor(dims=[2**40, 2**40], raw_data=bytes(24)), "overflows"),
-    "overflow beside 0": (tensor(dims=[2**40, 0, 2**40]), "overflows"),
-    "many axes": (tensor(dims=[1] * 70, raw_data=bytes(4)), "too many axes"),
-    "unknown type": (tensor(data_type=99, raw_data=bytes(24)), "unknown element type"),
-    "no type": (tensor(data_type=0, raw_data=bytes(24)), "unknown element type"),
-    "strings as bytes": (tensor(data_type=8, raw_data=bytes(24)), "string_data"),
-    "not UTF-8": (tensor(data_type=8, dims=[1], string_data=[b"\xff"]), "UTF-8"),
-    "f16 bits": (tensor(data_type=10, dims=[1], int32_data=[70000]), "out of range"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN_TENSORS)
-def test_broken_tensors(name: str) -> None:
-    broken, part = BROKEN_TENSORS[name]
-    model = model_of([node("Add", ["x", "w"], ["y"])], ["y"], [broken])
-    refused(model, ModelFormatError, part, 'initialiser "w"')
-    inside = model_of([node("Constant", [], ["y"], value=broken, name="c")], ["y"])
-    refused(inside, ModelFormatError, part, '"c"', "'value'")
-
-
-def test_a_constant_has_one_value() -> None:
-    two = node("Constant", [], ["y"], value_int=1, value_float=1.0)
-    refused(model_of([two], ["y"]), ModelFormatError, "value_float, value_int")
-    refused(model_of([node("Constant", [], ["y"])], ["y"]), ModelFormatError, "none")

@@ -24,6 +24,7 @@ for beside in ("frontends", "runtime"):
     sys.path.append(str(Path(__file__).parents[1] / beside))
 from artifacts import Parts  # noqa: E402
 from irc.ir.errors import UnsupportedOperationError  # noqa: E402
+from onnx_broken import model_of, node, tensor  # noqa: E402
 from xml_broken_nets import CONST, NETS  # noqa: E402
 from xml_broken_values import VALUES  # noqa: E402
 
@@ -120,19 +121,6 @@ def _bin_device(folder: Path) -> Sequence[str]:
 # ONNX -----------------------------------------------------------------------------------------
 
 
-def node(kind: str, inputs: list[str], outputs: list[str], **attributes: Any) -> onnx.NodeProto:
-    return helper.make_node(kind, inputs, outputs, **attributes)
-
-
-def model_of(
-    nodes: list[onnx.NodeProto], tensors: Sequence[TensorProto] = (), **more: Any
-) -> onnx.ModelProto:
-    ports = [helper.make_tensor_value_info("x", FLOAT, [2, 3])]
-    graph = helper.make_graph(nodes, "g", ports, [onnx.ValueInfoProto(name="y")], list(tensors))
-    sets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
-    return helper.make_model(graph, opset_imports=sets, ir_version=10, **more)
-
-
 def _onnx(data: bytes | onnx.ModelProto, folder: Path) -> Sequence[str]:
     held = data if isinstance(data, bytes) else data.SerializeToString()
     (folder / "m.onnx").write_bytes(held)
@@ -140,14 +128,7 @@ def _onnx(data: bytes | onnx.ModelProto, folder: Path) -> Sequence[str]:
 
 
 def weighted(**fields: Any) -> onnx.ModelProto:
-    tensor = TensorProto(name="w", data_type=FLOAT, dims=[2, 3])
-    for name, value in fields.items():
-        if isinstance(value, list):
-            tensor.ClearField(name)
-            getattr(tensor, name).extend(value)
-        else:
-            setattr(tensor, name, value)
-    return model_of([node("Add", ["x", "w"], ["y"])], [tensor])
+    return model_of([node("Add", ["x", "w"], ["y"])], tensors=[tensor(**fields)])
 
 
 def external(location: str, offset: str, length: str, folder: Path) -> Sequence[str]:
@@ -234,18 +215,22 @@ HUGE = [1 << 20, 1 << 18]
 BOMBS: dict[str, onnx.ModelProto] = {
     "Expand": model_of(
         [node("Expand", ["w", "s"], ["y"])],
-        [constant("w", np.float32(1)), constant("s", np.array(HUGE))],
+        tensors=[constant("w", np.float32(1)), constant("s", np.array(HUGE))],
     ),
     "ConstantOfShape": model_of(
-        [node("ConstantOfShape", ["s"], ["y"])], [constant("s", np.array(HUGE))]
+        [node("ConstantOfShape", ["s"], ["y"])], tensors=[constant("s", np.array(HUGE))]
     ),
     "Range": model_of(
         [node("Range", ["a", "b", "c"], ["y"])],
-        [constant("a", np.int64(0)), constant("b", np.int64(1 << 38)), constant("c", np.int64(1))],
+        tensors=[
+            constant("a", np.int64(0)),
+            constant("b", np.int64(1 << 38)),
+            constant("c", np.int64(1)),
+        ],
     ),
     "Tile": model_of(
         [node("Tile", ["w", "s"], ["y"])],
-        [constant("w", np.ones((1, 1), np.float32)), constant("s", np.array(HUGE))],
+        tensors=[constant("w", np.ones((1, 1), np.float32)), constant("s", np.array(HUGE))],
     ),
 }
 

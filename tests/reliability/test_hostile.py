@@ -77,7 +77,7 @@ def test_a_good_bomb_is_no_bomb() -> None:
         hostile_files.constant("w", np.float32(1)),
         hostile_files.constant("s", np.array([1 << 13, 1 << 12])),
     ]
-    net = irc.compile_model(hostile_files.model_of(nodes, made).SerializeToString())
+    net = irc.compile_model(hostile_files.model_of(nodes, tensors=made).SerializeToString())
     assert net.program.constant_bytes < 1 << 20
     assert net(np.zeros((2, 3), np.float32))[0].shape == (1 << 13, 1 << 12)
 
