@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiled import CompiledModel
+from ..api import CompiledModel, compile_model
 from ..ir.errors import InputFileError, ModelFormatError, UsageError
-from .speech import note
+from .speech import note, waiting
 
 Array = npt.NDArray[Any]
 
@@ -63,11 +63,21 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def note_code(net: CompiledModel, trusted: bool) -> None:
-    """Say at -v what came of the machine code of a .irc."""
+def compiled(args: argparse.Namespace) -> CompiledModel:
+    """The model of the command line, compiled as its options say; -v tells what came of the
+    machine code of a .irc."""
+    with waiting(f"compiling {args.model}"):
+        net = compile_model(
+            require_file(args.model),
+            precision=args.precision,
+            num_threads=args.threads,
+            shapes=parse_shapes(args.shape) or None,
+            trust_code=args.trust_code,
+        )
     if net.has_stored_code:
         other = "not used: kernels come from this user's cache or are compiled (--trust-code)"
-        note(f"the file's machine code is {'trusted' if trusted else other}")
+        note(f"the file's machine code is {'trusted' if args.trust_code else other}")
+    return net
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..api import CompiledModel, compile_model
+from ..api import CompiledModel
 from ..compiler.export.files import replacing
 from ..compiler.export.runtime_graph import runtime_graph
 from ..runtime.peak import measured_peak
@@ -21,14 +21,11 @@ from .arguments import (
     add_model,
     add_threads,
     add_trust,
+    compiled,
     count_of,
     load_inputs,
-    note_code,
-    parse_shapes,
-    require_file,
 )
 from .filling import fill_inputs
-from .speech import waiting
 
 SCHEMA = 1
 
@@ -48,15 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Profile; prints a table of steps, the slowest first."""
-    with waiting(f"compiling {args.model}"):
-        net = compile_model(
-            require_file(args.model),
-            precision=args.precision,
-            num_threads=args.threads,
-            shapes=parse_shapes(args.shape) or None,
-            trust_code=args.trust_code,
-        )
-    note_code(net, args.trust_code)
+    net = compiled(args)
     inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
     steps = measure(net, inputs, args.runs)
     if args.trace:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..api import compile_model
 from ..compiler.export.files import replacing
 from ..ir.errors import UsageError
 from .arguments import (
@@ -20,12 +19,10 @@ from .arguments import (
     add_model,
     add_threads,
     add_trust,
+    compiled,
     load_inputs,
-    note_code,
-    parse_shapes,
-    require_file,
 )
-from .speech import report, waiting
+from .speech import report
 
 SCHEMA = 1
 
@@ -49,15 +46,7 @@ def run(args: argparse.Namespace) -> int:
             "the output's name has the wrong ending", got=args.output, expected="*.npz or *.npy"
         )
     inputs = load_inputs(args.input)
-    with waiting(f"compiling {args.model}"):
-        net = compile_model(
-            require_file(args.model),
-            precision=args.precision,
-            num_threads=args.threads,
-            shapes=parse_shapes(args.shape) or None,
-            trust_code=args.trust_code,
-        )
-    note_code(net, args.trust_code)
+    net = compiled(args)
     outputs = net(inputs)
     names = [p.name or str(i) for i, p in enumerate(net.outputs)]
     if suffix == ".npy" and len(outputs) != 1:

@@ -8,7 +8,7 @@ kernels walk in vectors ("inner"); the others are rows, numbered in row-major or
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...ir.dtype import DType
@@ -285,6 +285,15 @@ def part_of(f: Function, lanes: int, left: Value) -> Part:
     """The part of a vector that `left` > 0 remaining elements fill."""
     count = f.smin(left, lanes)
     return Part(count, f.mask(lanes, count))
+
+
+def in_parts(f: Function, count: int, lanes: int) -> Iterator[tuple[Value, Part | None]]:
+    """Write the loop's body for whole vectors of `count` values, and again for what is left."""
+    whole = count // lanes * lanes
+    with f.range(0, whole, lanes, unroll=1) as first:
+        yield first, None
+    if whole < count:
+        yield integer(whole), part_of(f, lanes, integer(count - whole))
 
 
 def load_part(f: Function, type_: str, pointer: Value, part: Part | None) -> Value:

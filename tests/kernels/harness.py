@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from irc.ir.specs import Spec
+from irc.ir.specs import DimArg, Size, Spec
 from irc.ir.target import Target, generic
 from irc.runtime.codegen.host import available_isas, isa_features
 from irc.runtime.codegen.llvm import Library, emit_object, load_objects
@@ -63,6 +63,20 @@ def unwritten(shape: Sequence[int], dtype: Any, at: str = "end") -> np.ndarray:
     if dtype.kind == "f" or dtype.name == "bfloat16":
         out[...] = np.nan
     return out
+
+
+class Sizes:
+    """Sizes of a spec: run-time arguments, whose values are `dims`, where `dynamic`."""
+
+    def __init__(self, dynamic: bool) -> None:
+        self.dynamic = dynamic
+        self.dims: list[int] = []
+
+    def __call__(self, value: int) -> Size:
+        if not self.dynamic:
+            return value
+        self.dims.append(value)
+        return DimArg(len(self.dims) - 1)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from harness import ISAS, run, same_bits, target_of
+from harness import ISAS, Sizes, run, same_bits, target_of
 from irc.ir.dtype import DType
 from irc.ir.errors import VerificationError
 from irc.ir.specs import DimArg, Operand, Size
@@ -49,13 +49,7 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
         rng.standard_normal(s).astype(case.dtype.numpy)
         for s in ((m, h, d), (n, shared, d), (n, shared, w))
     ]
-    dims: list[int] = []
-
-    def size(value: int) -> Size:
-        if not case.dynamic:
-            return value
-        dims.append(value)
-        return DimArg(len(dims) - 1)
+    size = Sizes(case.dynamic)
 
     rows, keys = size(m), size(n)
     lead = 0 if case.shared else 1
@@ -85,7 +79,7 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
         case.zeros,
         case.factors,
     )  # fmt: skip
-    return spec, data, dims
+    return spec, data, size.dims
 
 
 def expected(case: Case, data: list[np.ndarray]) -> np.ndarray:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from harness import ISAS, run, same_bits, strides_of, target_of
+from harness import ISAS, Sizes, run, same_bits, strides_of, target_of
 from irc.ir.dtype import DType
 from irc.ir.layouts import PackedConv
 from irc.ir.ops import GroupConvolution
 from irc.ir.plan import Constant
 from irc.ir.scalar import Builder, evaluate_program
-from irc.ir.specs import DimArg, Operand, Program, Size
+from irc.ir.specs import Operand, Program
 from irc.ir.specs_conv import ConvSpec, Window
 from irc.ir.tiles import accumulator, cell_depth, conv_panel
 from irc.ir.verify_spec import verify_specs
@@ -103,13 +103,7 @@ def make(case: Case, isa: str, floats: bool = False):
     packed = PackedConv(nr, True, depthwise, kr=kr, runs=kr > 1 and dilations[-1] == 1)
     if case.winograd:
         packed, filters = PackedConv(nr, winograd=case.winograd), filters[0]
-    dims: list[int] = []
-
-    def size(value: int) -> Size:
-        if not case.dynamic:
-            return value
-        dims.append(value)
-        return DimArg(len(dims) - 1)
+    size = Sizes(case.dynamic)
 
     def sized(shape: tuple[int, ...], last: bool) -> Operand:
         b, c, *rest = memory_strides(shape, last)
@@ -159,7 +153,7 @@ def make(case: Case, isa: str, floats: bool = False):
         program, [total, *(np.broadcast_to(x, out_shape) for x in extras)]
     )
     inputs = [lay_out(data, case.data_last), weights, *memory]
-    return spec, inputs, dims, lay_out(expected, case.out_last).shape, expected
+    return spec, inputs, size.dims, lay_out(expected, case.out_last).shape, expected
 
 
 def computed(

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from harness import ISAS, run, target_of
+from harness import ISAS, Sizes, run, target_of
 from irc.ir.dtype import DType
 from irc.ir.errors import VerificationError
 from irc.ir.layouts import PackedConv
 from irc.ir.ops import GroupConvolution
 from irc.ir.plan import Constant
 from irc.ir.scalar import Builder, evaluate_program
-from irc.ir.specs import DimArg, Operand, Program, Size
+from irc.ir.specs import Operand, Program
 from irc.ir.specs_conv import ConvSpec, Window
 from irc.ir.target import Target
 from irc.ir.tiles import conv_cells, conv_panel
@@ -64,13 +64,7 @@ def make(case: Case, target: Target, data_type: DType, zero: int | None, out: DT
     nr = target.lanes(32) if depthwise else conv_panel(case.outputs, target, 32)
     runs = kr > 1 and dilations[-1] == 1
     packed = PackedConv(nr, True, depthwise, kr=kr, runs=runs, sums=sums)
-    dims: list[int] = []
-
-    def size(value: int) -> Size:
-        if not case.dynamic:
-            return value
-        dims.append(value)
-        return DimArg(len(dims) - 1)
+    size = Sizes(case.dynamic)
 
     def sized(shape: tuple[int, ...], dtype: DType, last: bool) -> Operand:
         b, c, *rest = memory_strides(shape, last)
@@ -113,7 +107,7 @@ def make(case: Case, target: Target, data_type: DType, zero: int | None, out: DT
     )
     verify_specs([spec], target)
     assert inputs[1].size == spec.walks()[1][0]
-    return spec, inputs, dims, lay_out(expected, case.out_last).shape, expected
+    return spec, inputs, size.dims, lay_out(expected, case.out_last).shape, expected
 
 
 def check(

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from harness import ISAS, run, strides_of
+from harness import ISAS, Sizes, run, strides_of
 from irc.ir.dtype import DType
 from irc.ir.ops.pooling import AvgPool, MaxPool1
 from irc.ir.scalar import Builder
-from irc.ir.specs import DimArg, Operand, Size
+from irc.ir.specs import Operand
 from irc.ir.specs_conv import PoolSpec, Window
 
 F32 = DType.f32
@@ -60,13 +60,7 @@ def check(case: Case, isa: str, workers: int = 1, at: str = "end", special: bool
         op = MaxPool1(**given)
     with np.errstate(all="ignore"):
         (expected,) = op.evaluate(data)
-    dims: list[int] = []
-
-    def size(value: int) -> Size:
-        if not case.dynamic:
-            return value
-        dims.append(value)
-        return DimArg(len(dims) - 1)
+    size = Sizes(case.dynamic)
 
     def operand(shape: tuple[int, ...]) -> Operand:
         b, c, *rest = memory_strides(shape, case.last)
@@ -93,7 +87,7 @@ def check(case: Case, isa: str, workers: int = 1, at: str = "end", special: bool
     )
     memory = np.ascontiguousarray(np.moveaxis(data, 1, -1) if case.last else data)
     shape = np.moveaxis(expected, 1, -1).shape if case.last else expected.shape
-    result = run(spec, [memory], [shape], isa=isa, dims=dims, workers=workers, at=at)
+    result = run(spec, [memory], [shape], isa=isa, dims=size.dims, workers=workers, at=at)
     assert result.status == 0
     (found,) = result.outs
     np.testing.assert_array_equal(np.moveaxis(found, -1, 1) if case.last else found, expected)

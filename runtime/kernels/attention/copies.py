@@ -14,7 +14,7 @@ from ...codegen.values import ELEMENT, F32, I64, PTR, Value, integer, vec
 from ..gemm.cells import Side, cells_along
 from ..gemm.epilogue import gather
 from ..gemm.packing import transposed
-from ..walk import Part, load_part, part_of, store_part
+from ..walk import Part, in_parts, load_part, part_of, store_part
 from .products import Products
 
 
@@ -132,11 +132,8 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
                 with f.range(0, here, unroll=1) as i:
                     put(f.load(kind, f.at(buffer, f.mul(i, lanes), F32)), i)
 
-        whole = spec.width // lanes * lanes
-        with f.range(0, whole, lanes, unroll=1) as d:
-            square(d, None)
-        if whole < spec.width:
-            square(integer(whole), part_of(f, lanes, integer(spec.width - whole)))
+        for d, part in in_parts(f, spec.width, lanes):
+            square(d, part)
     return f
 
 

@@ -18,7 +18,7 @@ from ...codegen.values import ELEMENT, I16, I64, Value, integer
 from ..contract import Kernel
 from .direct import Loops
 from .micro import Factors, Micro, Tile
-from .place import Context, buffers_of, taps_inside
+from .place import Context, buffers_of, taps_inside, widths
 from .rows import Rows, choose_rows, copy_function
 from .tiling import Cut, Run, Taps, choose, cut_axis, known_axis, three_axes
 
@@ -117,7 +117,8 @@ class _Copied(Loops):
                 ]
                 f.call_function(copy, self.frame, first, self.entry.scratch, *starts)
             place = (batch, group, depth, row, column)
-            self.each_width(panel, lambda n: self.block(place, panel, n))
+            for n in widths(f, panel, spec.outputs, self.cut.nr):
+                self.block(place, panel, n)
         f.ret(0)
 
     def block(self, place: tuple[Value, ...], panel: Value, channels: int) -> None:

@@ -18,7 +18,7 @@ from ...codegen.values import ELEMENT, I64, Value, integer, vec
 from ..contract import Kernel
 from ..walk import load_part
 from .micro import Tile
-from .place import Context, Epilogue, Spot, buffers_of, places_inside, taps_inside
+from .place import Context, Epilogue, Spot, buffers_of, places_inside, taps_inside, widths
 from .tiling import known_axis, outside, three_axes
 
 _MOST = 14
@@ -69,8 +69,7 @@ class _Loops:
         if any(s == 0 for s in (spec.batch, spec.groups, *spec.out_sizes)):
             f.ret(0)
             return
-        full, tail = divmod(spec.groups, g.lanes)
-        blocks = full + (tail > 0)
+        blocks = -(-spec.groups // g.lanes)
         rows = f.mul(f.mul(self.size(spec.batch), self.out[0]), self.out[1])
         lo, hi = share(f, f.mul(rows, blocks), self.entry.worker, self.entry.workers)
         strides = [self.size(s) for s in spec.data.strides]
@@ -92,12 +91,8 @@ class _Loops:
             size = w.kernel[0] * w.kernel[1] * w.kernel[2] * g.lanes
             weights = f.at(self.pointers[1], f.mul(block, size), ELEMENT[spec.weights.dtype.value])
             place = (batch, channel, depth, row)
-            if full:
-                with f.if_(f.icmp("slt", block, full) if tail else True):
-                    self.columns(data, weights, taps, place, g.lanes)
-            if tail:
-                with f.if_(f.icmp("eq", block, full) if full else True):
-                    self.columns(data, weights, taps, place, tail)
+            for channels in widths(f, block, spec.groups, g.lanes):
+                self.columns(data, weights, taps, place, channels)
         f.ret(0)
 
     def columns(

@@ -19,7 +19,7 @@ from ...codegen.kernel import open_kernel, share
 from ...codegen.values import ELEMENT, Value, integer
 from ..contract import Kernel
 from .micro import Micro, Tile
-from .place import Context, buffers_of, places_inside, taps_inside
+from .place import Context, buffers_of, places_inside, taps_inside, widths
 from .tiling import Run, choose, three_axes
 
 
@@ -103,17 +103,6 @@ class Loops:
         at = f.add(f.mul(batch, strides[0]), f.mul(f.mul(group, spec.channels), strides[1]))
         return f.at(self.pointers[0], at, ELEMENT[spec.data.dtype.value])
 
-    def each_width(self, panel: Value, visit: Callable[[int], None]) -> None:
-        """Visit with the number of channels that the panel holds."""
-        f = self.f
-        full, tail = divmod(self.spec.outputs, self.cut.nr)
-        if full:
-            with f.if_(f.icmp("slt", panel, full) if tail else True):
-                visit(self.cut.nr)
-        if tail:
-            with f.if_(f.icmp("eq", panel, full) if full else True):
-                visit(tail)
-
     def panel_of(self, group: Value, panel: Value) -> tuple[Value, Value]:
         """A panel's weights, and its first channel."""
         f, spec, nr = self.f, self.spec, self.cut.nr
@@ -160,7 +149,8 @@ class Loops:
             h = taps_inside(f, starts[1], self.data[1], w.kernel[1], w.dilations[1])
         data = f.at(self.first(batch, group), at, ELEMENT[spec.data.dtype.value])
         here = _Row(batch, group, depth, row, data, d, h)
-        self.each_width(panel, lambda channels: self.columns(here, run, panel, channels))
+        for channels in widths(self.f, panel, self.spec.outputs, self.cut.nr):
+            self.columns(here, run, panel, channels)
 
     def columns(self, here: _Row, run: Run | None, panel: Value, channels: int) -> None:
         """All tiles of one row of tiles and one panel."""

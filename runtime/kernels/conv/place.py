@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ....ir.dtype import DType
@@ -153,3 +153,14 @@ def places_inside(
     room = f.sub(f.add(data, pad), reach)
     hi = f.smin(f.ceil_div(f.smax(room, 0), stride), out)
     return lo, f.smax(hi, lo)
+
+
+def widths(f: Function, panel: Value, channels: int, width: int) -> Iterator[int]:
+    """Write what follows for panels of `width` channels, and for the last one that holds fewer."""
+    full, tail = divmod(channels, width)
+    if full:
+        with f.if_(f.icmp("slt", panel, full) if tail else True):
+            yield width
+    if tail:
+        with f.if_(f.icmp("eq", panel, full) if full else True):
+            yield tail

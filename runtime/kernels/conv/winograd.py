@@ -22,8 +22,8 @@ from ...codegen.values import ELEMENT, F32, I64, Value, integer
 from ..contract import Kernel
 from ..gemm.tiling import tile_rows
 from ..transforms import DATA, RESULT, both_ways
-from ..walk import Part, load_part, part_of
-from .place import Context, Epilogue, Spot, buffers_of
+from ..walk import Part, in_parts, load_part
+from .place import Context, Epilogue, Spot, buffers_of, widths
 from .tiling import three_axes
 
 _UNROLL = 4
@@ -120,13 +120,8 @@ class _Loops:
             with f.range(0, count, unroll=1) as i:
                 self.transform(into, f.add(first, i), each, i)
             with f.range(*panels, unroll=1) as panel:
-                full, tail = divmod(spec.outputs, plan.nr)
-                if full:
-                    with f.if_(f.icmp("slt", panel, full) if tail else True):
-                        self.panel(first, count, each, panel, plan.nr)
-                if tail:
-                    with f.if_(f.icmp("eq", panel, full) if full else True):
-                        self.panel(first, count, each, panel, tail)
+                for channels in widths(f, panel, spec.outputs, plan.nr):
+                    self.panel(first, count, each, panel, channels)
         f.ret(0)
 
     def split(self, tiles: Value) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
@@ -218,11 +213,8 @@ class _Loops:
                     at = f.add(c, (i * side + j) * plan.block * plan.pitch)
                     f.store(value, f.at(p["to"], at, F32), 4)
 
-        whole = spec.channels // lanes * lanes
-        with f.range(0, whole, lanes, unroll=1) as c:
-            square(c, None)
-        if whole < spec.channels:
-            square(integer(whole), part_of(f, lanes, integer(spec.channels - whole)))
+        for c, part in in_parts(f, spec.channels, lanes):
+            square(c, part)
         return f
 
     # -- products and results -----------------------------------------------------------------
