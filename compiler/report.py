@@ -10,6 +10,7 @@ from ..ir.ops.quantized import BYTES
 from ..ir.plan import BRANCH, LOOP, KernelStep, Plan, Region
 from ..ir.specs import GemmSpec
 from ..ir.specs_conv import ConvSpec
+from ..ir.specs_recurrent import RecurrentSpec
 from .trace import Trace
 
 
@@ -67,13 +68,20 @@ def _regions(plan: Plan) -> list[Region]:
     return found
 
 
+_PRODUCTS = (
+    (GemmSpec, "matrix products"),
+    (ConvSpec, "convolutions"),
+    (RecurrentSpec, "recurrent layers"),
+)
+
+
 def _precision(plan: Plan) -> str:
     """The plan's precision and, if products round their factors, how many of them do."""
     if plan.precision == "f32":
         return plan.precision
     specs = [s.spec for s in plan.kernel_steps()]
     found: list[str] = []
-    for family, name in ((GemmSpec, "matrix products"), (ConvSpec, "convolutions")):
+    for family, name in _PRODUCTS:
         products = [s for s in specs if isinstance(s, family)]
         rounded = sum(s.factors is not None for s in products)
         if products or family is GemmSpec:

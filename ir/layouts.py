@@ -50,13 +50,13 @@ class PackedConv:
 @dataclass(frozen=True)
 class PackedGates:
     """A recurrence [D, gates * H, H] as panels of `nr` hidden elements: one matrix of K = N = H
-    per direction and gate, each the transpose of the gate's rows."""
+    per direction and gate, each the transpose of the gate's rows. kr: as PackedB's."""
 
-    kr: ClassVar[int] = 1
     sums: ClassVar[bool] = False
 
     nr: int
     gates: int
+    kr: int = 1
 
 
 Layout: TypeAlias = PackedB | PackedConv | PackedGates

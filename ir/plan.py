@@ -39,7 +39,7 @@ class Constant:
 
     `layout` None: the array as it stands, contiguous. Else panels (ir/layouts.py);
     PackedB where `transposed`: of the transposed matrix. `rounds`: the array is f32, `dtype` is
-    bf16, and packing (PackedB, PackedConv) rounds its elements to nearest even, denormals to zeros.
+    bf16, and packing rounds its elements to nearest even, denormals to zeros.
     """
 
     source: int

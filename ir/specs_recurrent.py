@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .dtype import DType
 from .layouts import PackedGates
 from .specs import Operand, Size, Spec
 from .tiles import packed_size
@@ -24,7 +25,8 @@ class RecurrentSpec(Spec):
     says how; gates f i c o, z r h, or the only one). `cell`: lstm, gru, gru_linear (the reset gate
     applies to the product, to which `bias`[d, j] is added before), rnn. `clip` > 0 limits what
     goes into the gates. `lengths`[b] is held inside 0..time; without it all are `time`. Order of a
-    sum: x, then the products in ascending order, one chain. Last strides are 1 but for lengths'.
+    sum: x, then the products in ascending order, one chain. `factors` bf16: states are rounded for
+    the products, weights are stored so. Last strides are 1 but for lengths'.
     Buffers: x, weights (panels of K = N = hidden, one matrix per direction and gate), the first
     states, lengths?, bias?; out[b, d, t, j] (0 beyond a sequence's length), the last states.
     """
@@ -45,6 +47,7 @@ class RecurrentSpec(Spec):
     outs: tuple[Operand, ...]
     activations: tuple[str, ...]
     clip: float = 0.0
+    factors: DType | None = None
 
     def operands(self) -> tuple[Operand, ...]:
         optional = tuple(o for o in (self.lengths, self.bias) if o is not None)
@@ -69,7 +72,7 @@ class RecurrentSpec(Spec):
         d, state = len(self.reverse), (self.batch, len(self.reverse), self.hidden)
         found: list[tuple[Size, ...]] = [
             (self.batch, self.time, d, self.gates * self.hidden),
-            (count * packed_size(k, n, self.packed.nr),),
+            (count * packed_size(k, n, self.packed.nr, self.packed.kr),),
             *[state] * len(self.states),
         ]
         found += [(self.batch,)] if self.lengths is not None else []

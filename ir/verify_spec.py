@@ -273,11 +273,15 @@ def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
         raise _broken("only one cell has a bias of its own", where, s.cell, "gru_linear")
     if s.lengths is not None and s.lengths.dtype not in (DType.i32, DType.i64):
         raise _broken("lengths are no whole numbers", where, s.lengths.dtype, "i32 or i64")
+    if s.factors not in (None, DType.bf16) or s.packed.kr != cell_depth(target, s.factors):
+        got = f"{s.factors} by {s.packed.kr}"
+        raise _broken("factors that no kernel rounds so", where, got, "bf16 in the unit's cells")
     for operand in s.operands():
-        plain = operand.dtype is DType.f32 and operand.strides[-1] == 1
+        wanted = s.factors or DType.f32 if operand is s.weights else DType.f32
+        plain = operand.dtype is wanted and operand.strides[-1] == 1
         if operand is not s.lengths and not plain:
             got = f"{operand.dtype}, {operand.strides}"
-            raise _broken("an operand is no plain f32 row", where, got, "f32, last stride 1")
+            raise _broken("an operand is no plain row", where, got, f"{wanted}, last stride 1")
 
 
 def _attention(s: AttentionSpec, _: Target, where: str) -> None:

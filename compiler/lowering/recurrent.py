@@ -10,9 +10,10 @@ from ...ir.ops import GRUSequence, LSTMSequence, RNNSequence
 from ...ir.scalar import Builder
 from ...ir.specs import GemmSpec, PackedB
 from ...ir.specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
-from ...ir.tiles import packed_size, panel_width
+from ...ir.tiles import cell_depth, packed_layout, packed_size, panel_width
 from ...ir.types import TensorType
 from .context import Lowering
+from .matmul import rounded_factors
 from .region import Sizes
 from .view import View, coalesce, permute, row_major, same
 
@@ -102,8 +103,9 @@ def lower_recurrent(low: Lowering, node: int) -> None:
         own = View(
             bias.buffer, bias.dtype, (count, hidden), (4 * hidden, 1), bias.offset + 3 * hidden
         )
-    packed = PackedGates(panel_width(low.target, 32), op.gates)
-    weights = panels(low, r, packed, (count * op.gates, hidden, hidden))
+    factors = rounded_factors(low.options, x.dtype)
+    packed = PackedGates(panel_width(low.target, 32), op.gates, cell_depth(low.target, factors))
+    weights = panels(low, r, packed, (count * op.gates, hidden, hidden), factors)
     results = [low.result(v) for v in low.graph.values(node)]
     outs = [
         v if same(v.strides[-1], 1) else low.region.allocate(v.dtype, v.shape, name)
@@ -127,6 +129,7 @@ def lower_recurrent(low: Lowering, node: int) -> None:
         outs=tuple(sizes.operand(v, v.strides) for v in outs),
         activations=activations_of(op),
         clip=op.clip,
+        factors=factors,
     )
     lanes = low.target.lanes(32)
     work = product([*x.shape, -(-hidden // lanes)]) + 1
@@ -149,13 +152,18 @@ def copied(low: Lowering, view: View, name: str) -> View:
 
 
 def panels(
-    low: Lowering, value: Value, packed: PackedB | PackedGates, matrices: tuple[int, int, int]
+    low: Lowering,
+    value: Value,
+    packed: PackedB | PackedGates,
+    matrices: tuple[int, int, int],
+    factors: DType | None,
 ) -> View:
-    """A constant [..., N, K] as panels of its transpose: (count, K, N) of its `matrices`."""
-    view = low.constant(value, packed, transposed=isinstance(packed, PackedB))
+    """A constant [..., N, K] as panels of its transpose: (count, K, N) of its `matrices`; stored as
+    `factors`."""
+    view = low.constant(value, packed, isinstance(packed, PackedB), factors)
     assert view is not None
     count, k, n = matrices
-    total = count * packed_size(k, n, packed.nr)
+    total = count * packed_size(k, n, packed.nr, packed.kr)
     return View(view.buffer, view.dtype, (total,), (1,))
 
 
@@ -175,9 +183,10 @@ def project(low: Lowering, node: int, x: View, w: Value, bias: View | None) -> V
     out = low.region.allocate(x.dtype, shape, low.name(node))
 
     f32, sizes, builder = DType.f32, Sizes(), Builder()
-    packed = PackedB(panel_width(low.target, f32.bits)) if n > 1 else None
-    weights = panels(low, w, packed, (count, k, n)) if packed else low.view(w)
-    block = packed_size(k, n, packed.nr) if packed else n * k
+    factors = rounded_factors(low.options, f32)
+    packed = packed_layout(k, n, f32, low.target, factors)
+    weights = panels(low, w, packed, (count, k, n), factors) if packed else low.view(w)
+    block = packed_size(k, n, packed.nr, packed.kr) if packed else n * k
     ref = builder.input(0, f32)
     views, extras = [x, weights], ()
     a = sizes.operand(x, (0, stride, x.strides[2]))
@@ -198,6 +207,7 @@ def project(low: Lowering, node: int, x: View, w: Value, bias: View | None) -> V
         packed=packed,
         epilogue=builder.finish(ref),
         extras=extras,
+        factors=factors,
     )
     work = product([m, count * n, k]) // low.target.lanes(f32.bits) + 1
     low.region.kernel(spec, sizes, [*views, out], work, low.name(node), low.sources(node))

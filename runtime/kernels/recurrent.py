@@ -23,6 +23,7 @@ from ..codegen.emit import Function, Module, Variable
 from ..codegen.kernel import Buffer, open_kernel, share
 from ..codegen.values import ELEMENT, F32, I64, Value, integer, number, vec
 from .contract import Kernel
+from .recurrent_factors import Factors
 from .walk import Part, Sizes, base_pointer, load_part, part_of, store_part
 
 _MAX_ROWS = 4
@@ -37,7 +38,7 @@ def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
     k = open_kernel(module, symbol, buffers, spec.dim_args)
     f, sizes = k.function, Sizes(k.function, k.dims)
     placed = [Array(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
-    made = Layer(f, spec, sizes, placed)
+    made = Layer(f, spec, sizes, placed, k.scratch)
     tasks = f.mul(made.batch, len(spec.reverse))
     lo, hi = share(f, tasks, k.worker, k.workers)
     for d in range(len(spec.reverse)):
@@ -47,7 +48,7 @@ def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
         with f.if_(f.icmp("slt", begin, end)):
             made.direction(d, begin, end)
     f.ret(0)
-    return Kernel(symbol, module.text())
+    return Kernel(symbol, module.text(), made.factors.bytes)
 
 
 class Array:
@@ -88,7 +89,12 @@ class Layer:
     """Writes one layer's loops into an open kernel."""
 
     def __init__(
-        self, f: Function, spec: RecurrentSpec, sizes: Sizes, placed: Sequence[Array]
+        self,
+        f: Function,
+        spec: RecurrentSpec,
+        sizes: Sizes,
+        placed: Sequence[Array],
+        scratch: Value,
     ) -> None:
         self.f, self.spec, self.target = f, spec, f.target
         self.batch, self.time = sizes.value(spec.batch), sizes.value(spec.time)
@@ -101,7 +107,8 @@ class Layer:
         self.lanes = self.target.lanes(32)
         self.vectors = spec.packed.nr // self.lanes
         self.type = vec(F32, self.lanes)
-        self.block = packed_size(spec.hidden, spec.hidden, spec.packed.nr)
+        self.block = packed_size(spec.hidden, spec.hidden, spec.packed.nr, spec.packed.kr)
+        self.factors = Factors(f, spec, scratch, _MAX_ROWS)
         self.d = 0
 
     # -- loops --------------------------------------------------------------------------------
@@ -142,7 +149,7 @@ class Layer:
                     with f.range(low, high, count, unroll=1) as b:
                         rows = [self.row(f.add(b, r), t, reset=reset) for r in range(count)]
                         tiles = [self.start(row, gates, j, parts) for row in rows]
-                        self.multiply(rows, tiles, gates, panel, len(parts))
+                        self.multiply(rows, tiles, gates, panel)
                         for row, tile in zip(rows, tiles, strict=True):
                             with self.counts(row):
                                 store(row, tile, gates, j, parts)
@@ -263,24 +270,17 @@ class Layer:
         return load_part(f, self.type, self.x.at(row.b, row.place, self.d, column), part)
 
     def multiply(
-        self, rows: Sequence[Row], tiles: Sequence[Tile], gates: Sequence[int], panel: Value, n: int
+        self, rows: Sequence[Row], tiles: Sequence[Tile], gates: Sequence[int], panel: Value
     ) -> None:
-        """sums += state * weights, element by element of the state in ascending order."""
-        f, hidden, nr = self.f, self.spec.hidden, self.spec.packed.nr
-        inside = f.mul(panel, hidden * nr)
+        """sums += state * weights."""
+        f, packed = self.f, self.spec.packed
+        depth = -(-self.spec.hidden // packed.kr) * packed.kr
+        inside = f.mul(panel, depth * packed.nr)
         bases = [
             self.weights.at(f.add(inside, (self.d * self.spec.gates + gate) * self.block))
             for gate in gates
         ]
-        with f.range(0, hidden, unroll=2) as k:
-            states = [f.splat(f.load(F32, f.at(row.h, k, F32)), self.lanes) for row in rows]
-            at = f.mul(k, nr)
-            for g, base in enumerate(bases):
-                for v in range(n):
-                    weight = f.load(self.type, f.at(base, f.add(at, v * self.lanes), F32))
-                    for state, tile in zip(states, tiles, strict=True):
-                        total = tile.sums[g][v]
-                        total.set(f.fma(state, weight, total.get()))
+        self.factors.multiply([row.h for row in rows], bases, [tile.sums for tile in tiles])
 
     # -- gates --------------------------------------------------------------------------------
 

@@ -13,11 +13,11 @@ from irc.ir.ops import GRUSequence, LSTMSequence, RNNSequence
 from irc.ir.plan import Constant
 from irc.ir.specs import DimArg, Operand, Size
 from irc.ir.specs_recurrent import GATES, RecurrentSpec
-from irc.ir.tiles import panel_width
+from irc.ir.tiles import cell_depth, panel_width
 from irc.ir.verify_spec import verify_specs
 from irc.runtime.kernels.gemm import pack
 
-F32, I64 = DType.f32, DType.i64
+BF16, F32, I64 = DType.bf16, DType.f32, DType.i64
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
@@ -35,7 +35,9 @@ class Case:
         clip: float = 0.0,
         activations: tuple[str, ...] = (),
         whole: bool = False,
+        factors: DType | None = None,
     ) -> None:
+        self.factors = factors
         self.cell, self.batch, self.time, self.hidden = cell, batch, time, hidden
         self.reverse, self.lengths = DIRECTIONS[direction], lengths
         rng = np.random.default_rng(batch + 7 * time + 31 * hidden)
@@ -60,6 +62,8 @@ class Case:
         x = normal(batch, time, inputs)
         self.states = [normal(batch, d, hidden) for _ in range(op.states)]
         w, self.r = normal(d, gates * hidden, inputs), normal(d, gates * hidden, hidden)
+        if factors is not None and not whole:
+            self.r *= np.float32(0.25)  # what rounding changes does not grow from step to step
         b = normal(d, op.bias_rows() * hidden)
         self.bias = np.ascontiguousarray(b[:, 3 * hidden :]) if cell == "gru_linear" else None
         shares = np.einsum("nti,dgi->ntdg", x.astype(np.float64), w.astype(np.float64))
@@ -70,7 +74,8 @@ class Case:
 
     def spec(self, isa: str, *, dynamic: bool = False) -> RecurrentSpec:
         h, d, g = self.hidden, len(self.reverse), self.gates
-        packed = PackedGates(panel_width(target_of(isa), 32), g)
+        target = target_of(isa)
+        packed = PackedGates(panel_width(target, 32), g, cell_depth(target, self.factors))
         batch: Size = DimArg(0) if dynamic else self.batch
         time: Size = DimArg(1) if dynamic else self.time
         x_row: Size = DimArg(2) if dynamic else self.time * d * g * h
@@ -84,7 +89,7 @@ class Case:
             time,
             h,
             Operand(F32, (x_row, d * g * h, g * h, 1)),
-            Operand(F32, (1,)),
+            Operand(self.factors or F32, (1,)),
             packed,
             (state,) * len(self.states),
             None if self.lengths is None else Operand(I64, (1,)),
@@ -92,13 +97,16 @@ class Case:
             (Operand(F32, (y_row, y_d, h, 1)), *(state,) * len(self.states)),
             tuple(self.activations),
             self.clip,
+            self.factors,
         )
 
     def run(self, isa: str, *, dynamic: bool = False, workers: int = 1) -> list[np.ndarray]:
         spec = self.spec(isa, dynamic=dynamic)
         verify_specs([spec], target_of(isa))
         h, d, g = self.hidden, len(self.reverse), self.gates
-        packed = pack(self.r, Constant(0, F32, (d, g * h, h), spec.packed))
+        rounds = self.factors is not None
+        constant = Constant(0, self.factors or F32, (d, g * h, h), spec.packed, rounds=rounds)
+        packed = pack(self.r, constant)
         inputs = [self.x, packed, *self.states]
         inputs += [] if self.lengths is None else [np.array(self.lengths, np.int64)]
         inputs += [] if self.bias is None else [self.bias]
@@ -186,3 +194,31 @@ def test_nan_stays_in_its_row(isa: str) -> None:
     found = case.run(isa)[0]
     assert np.isnan(found[1, 0, 1:]).any(axis=-1).all()
     assert np.isfinite(found[[0, 2]]).all() and np.isfinite(found[1, 0, 0]).all()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("cell, direction", PAIRS)
+def test_rounded_factors(isa: str, cell: str, direction: str) -> None:
+    check(Case(cell, direction, 5, 4, 19, factors=BF16), isa, 2e-2, static=cell == "lstm")
+    if cell == "lstm":
+        check(Case(cell, direction, 3, 3, 33, lengths=[3, 0, 2], factors=BF16), isa, 2e-2)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("hidden", [1, 17, 32, 65])
+def test_rounded_factors_of_small_integers_are_exact(isa: str, hidden: int) -> None:
+    case = Case("rnn", "bidirectional", 5, 2, hidden, activations=("relu",), whole=True)
+    case.factors = BF16
+    for got, want in zip(case.run(isa, workers=2), case.want, strict=True):
+        assert same_bits(got, want)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_states_and_weights_are_rounded_and_denormals_are_zeros(isa: str) -> None:
+    case = Case("rnn", "forward", 2, 1, 3, activations=("relu",), factors=BF16)
+    case.x[...] = 0
+    # 1 + 2**-9 lies between two bf16 numbers, nearer to 1; 1e-40 is denormal.
+    case.states[0][...] = [[[1 + 2.0**-9, 3, 0]], [[1e-40, 1, 0]]]
+    case.r[...] = [[1, 0, 0], [0, 1 + 2.0**-9, 0], [2.0**100, 1e-40, 0]]
+    want = np.array([[1, 3, 2.0**100], [0, 1, 0]], np.float32)
+    assert same_bits(case.run(isa)[0].reshape(2, 3), want)

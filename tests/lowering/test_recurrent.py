@@ -45,7 +45,7 @@ def model(
     return made.SerializeToString()
 
 
-def check(data: bytes, net: irc.CompiledModel, hidden: int = 6) -> None:
+def check(data: bytes, net: irc.CompiledModel, hidden: int = 6, tolerance: float = 1e-5) -> None:
     assert not net.plan.host_steps(), [s.reason for s in net.plan.host_steps()]
     session = ort.InferenceSession(data, providers=["CPUExecutionProvider"])
     d = session.get_inputs()[-1].shape[0]
@@ -59,7 +59,7 @@ def check(data: bytes, net: irc.CompiledModel, hidden: int = 6) -> None:
             feeds["lengths"] = rng.integers(1, time + 1, batch).astype(np.int32)
         for got, want in zip(net(feeds), session.run(None, feeds), strict=True):
             assert got.shape == want.shape
-            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
@@ -73,6 +73,16 @@ def test_against_onnxruntime(kind: str, direction: str) -> None:
 def test_sequence_lengths(kind: str) -> None:
     data = model(kind, "bidirectional", lengths=True)
     check(data, irc.compile_model(data))
+
+
+@pytest.mark.parametrize("kind", sorted(GATES))
+def test_bf16_rounds_the_factors_of_both_products(kind: str) -> None:
+    data = model(kind, "bidirectional", hidden=33)
+    net = irc.compile_model(data, num_threads=2, precision="bf16")
+    products = [s.spec for s in net.plan.kernel_steps() if s.spec.family in ("gemm", "recurrent")]
+    assert [str(s.factors) for s in products] == ["bf16", "bf16"]
+    assert "1 of 1 recurrent layers have bf16 factors" in net.report()
+    check(data, net, hidden=33, tolerance=0.05)
 
 
 def test_reset_after_the_product_and_clip() -> None:
