@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from harness import Compiled, guard_copy, run, strides_of, target_of, unwritten
+from harness import Compiled, guard_copy, run, same_bits, strides_of, target_of, unwritten
 from irc.ir.dtype import DType
 from irc.ir.plan import Constant
 from irc.ir.scalar import Builder, evaluate_program
@@ -235,3 +235,17 @@ def product(left: np.ndarray, right: np.ndarray, isa: str, **case: object) -> np
         return out.reshape(expected.shape)
     result = run(spec, inputs, [out_memory.shape], isa=isa, dims=dims, workers=int(str(workers)))
     return extract(result.outs[0], c.out, expected.shape)
+
+
+def check_bits(left: np.ndarray, right: np.ndarray, isa: str, **case: object) -> np.ndarray:
+    """The product; its bits depend on neither threads, rows, layouts nor the kind of kernel."""
+    expected = product(left, right, isa, **case)
+    for workers in (2, 3, 4):
+        assert same_bits(product(left, right, isa, workers=workers, **case), expected)
+    for dynamic in ("m", "mnkabc"):
+        assert same_bits(product(left, right, isa, dynamic=dynamic, workers=2, **case), expected)
+    for m in (1, 2, 15):
+        assert same_bits(product(left[3 : 3 + m], right, isa, **case), expected[3 : 3 + m])
+    for layout in ("rows", "columns", "gaps"):
+        assert same_bits(product(left, right, isa, a=layout, b=layout, **case), expected)
+    return expected
