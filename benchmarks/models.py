@@ -19,12 +19,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .neighbours import NEIGHBOURS
 from .peers import PEERS, Peer
 from .quantized import SHARE, byte_error
 from .timing import alternate
@@ -144,7 +145,7 @@ def measure(entry: Entry, threads: int, peers: list[str], seconds: float, precis
 def heading(peers: list[str]) -> str:
     names = "".join(f"{p + ' ms':>16}" for p in peers)
     return (
-        f"{'model':16}{'threads':>8}{'irc ms':>10}{names}{'ratio':>7}{'error':>9}{'host':>6}"
+        f"{'model':18}{'thr.':>6}{'irc ms':>10}{names}{'ratio':>7}{'error':>9}{'host':>6}"
         f"{'steps':>7}{'kernels':>9}{'cold s':>8}{'warm s':>8}"
         f"{'openvino s' if 'openvino' in peers else '':>12}"
     )
@@ -154,7 +155,7 @@ def line(row: Row, peers: list[str]) -> str:
     times = "".join(f"{row.medians[p] * 1e3:16.3f}" for p in peers)
     took = row.compile_seconds
     return (
-        f"{row.model:16}{row.threads:8}{row.medians['irc'] * 1e3:10.3f}{times}{row.ratio:7.2f}"
+        f"{row.model:18}{row.threads:6}{row.medians['irc'] * 1e3:10.3f}{times}{row.ratio:7.2f}"
         f"{row.error:9.1e}{row.host:6}{row.steps:7}{row.kernels:9}"
         f"{took['cold']:8.2f}{took['warm']:8.2f}"
         f"{format(took['openvino'], '12.2f') if 'openvino' in took else ''}"
@@ -171,7 +172,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--against", help="peers, comma separated (default: all that can)")
     parser.add_argument("--precision", choices=sorted(ABLE), default="f32")
     parser.add_argument("--threads", default="1,2", help="thread counts, comma separated")
-    parser.add_argument("--only", default="", help=f"models or families, of {', '.join(ZOO)}")
+    parser.add_argument("--zoo", choices=("zoo", "neighbours"), default="zoo")
+    parser.add_argument("--only", default="", help="models or families, comma separated")
+    parser.add_argument("--legacy", action="store_true", help="by PyTorch's older exporter")
     parser.add_argument("--seconds", type=float, default=3.0, help="per row")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--chart", type=Path, help="write the ratios as an SVG chart")
@@ -183,9 +186,12 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown := sorted(set(peers) - set(PEERS)):
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(PEERS)}")
     wanted = [n for n in options.only.split(",") if n]
-    chosen = [e for e in ZOO.values() if not wanted or e.name in wanted or e.family in wanted]
+    zoo = NEIGHBOURS if options.zoo == "neighbours" else ZOO
+    chosen = [e for e in zoo.values() if not wanted or e.name in wanted or e.family in wanted]
     if not chosen:
-        parser.error(f"no such model: {options.only}; there are {', '.join(ZOO)}")
+        parser.error(f"no such model: {options.only}; there are {', '.join(zoo)}")
+    if options.legacy:
+        chosen = [replace(e, legacy=True) for e in chosen]
     if not options.json:
         print(heading(peers))
     rows: list[Row] = []

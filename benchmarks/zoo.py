@@ -21,8 +21,8 @@ Inputs = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Entry:
-    """A model: how it is built, its inputs by name, names of symbolic axes by input, and whether
-    it is quantised to 8 bits once it is exported."""
+    """A model: how it is built, its inputs by name, names of symbolic axes by input, whether it
+    is quantised to 8 bits once it is exported, and whether PyTorch's older exporter writes it."""
 
     name: str
     family: str
@@ -31,9 +31,12 @@ class Entry:
     outputs: tuple[str, ...] = ()
     symbols: tuple[tuple[str, int, str], ...] = ()
     quantized: bool = False
+    legacy: bool = False
 
 
-def _noise(**shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Inputs]:
+def noise(**shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Inputs]:
+    """Inputs of normal noise in float32, by name and shape."""
+
     def make(rng: np.random.Generator) -> Inputs:
         return {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
 
@@ -104,7 +107,7 @@ def _lstm() -> Any:
 
 
 _BERT = ("hidden", "pooled")
-_IMAGE = _noise(image=(1, 3, 224, 224))
+_IMAGE = noise(image=(1, 3, 224, 224))
 _PAST = tuple((f"{w}{i}", 2, "past") for i in range(12) for w in ("key", "value"))
 _KEPT = tuple(f"new_{w}{i}" for i in range(12) for w in ("key", "value"))
 _LENGTHS = tuple((n, 1, "length") for n in ("ids", "mask", "types"))
@@ -112,9 +115,9 @@ _LENGTHS = tuple((n, 1, "length") for n in ("ids", "mask", "types"))
 ZOO: dict[str, Entry] = {
     e.name: e
     for e in (
-        Entry("mlp-small", "mlp", _mlp(32, 64, 64, 1), _noise(x=(1, 32))),
-        Entry("mlp-digits", "mlp", _mlp(784, 512, 256, 10), _noise(x=(64, 784))),
-        Entry("mlp-wide", "mlp", _mlp(1024, 4096, 4096, 1000), _noise(x=(16, 1024))),
+        Entry("mlp-small", "mlp", _mlp(32, 64, 64, 1), noise(x=(1, 32))),
+        Entry("mlp-digits", "mlp", _mlp(784, 512, 256, 10), noise(x=(64, 784))),
+        Entry("mlp-wide", "mlp", _mlp(1024, 4096, 4096, 1000), noise(x=(16, 1024))),
         Entry(
             "bert-base",
             "transformer",
@@ -152,7 +155,7 @@ ZOO: dict[str, Entry] = {
         Entry("resnet-50", "convolution", _resnet("Bottleneck", 3, 4, 6, 3), _IMAGE),
         Entry("mobilenet-v2", "convolution", _mobilenet, _IMAGE),
         Entry("resnet-18-int8", "quantized", _resnet("Basic", 2, 2, 2, 2), _IMAGE, quantized=True),
-        Entry("lstm", "recurrent", _lstm, _noise(x=(1, 32, 64)), ("y", "h", "c")),
+        Entry("lstm", "recurrent", _lstm, noise(x=(1, 32, 64)), ("y", "h", "c")),
     )
 }
 
@@ -165,9 +168,10 @@ def cache_folder() -> Path:
 def model_path(entry: Entry) -> Path:
     """The model's ONNX file, exported if it is not there yet. SystemExit without PyTorch."""
     here = Path(__file__).parent
-    files = ("zoo.py", "transformers.py", "convnets.py", "quantized.py")
-    digest = hashlib.sha256(b"".join((here / f).read_bytes() for f in files)).hexdigest()[:12]
-    path = cache_folder() / f"{entry.name}-{digest}.onnx"
+    files = [here / f for f in ("zoo.py", "transformers.py", "convnets.py", "quantized.py")]
+    files += sorted((here / "neighbours").glob("*.py"))
+    digest = hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:12]
+    path = cache_folder() / f"{entry.name}{'-legacy' * entry.legacy}-{digest}.onnx"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         export(entry, path)
@@ -191,6 +195,10 @@ def export(entry: Entry, path: Path) -> None:
         listed = [made[n] for n in inputs]
         # A module that takes *past gets one tuple for it.
         shapes = (listed[0], tuple(listed[1:])) if entry.name == "gpt2-cache" else tuple(listed)
+    named: dict[str, dict[int, str]] = {}
+    for name, axis, symbol in entry.symbols:
+        named.setdefault(name, {})[axis] = symbol
+    how: dict[str, Any] = {"dynamic_axes": named} if entry.legacy else {"dynamic_shapes": shapes}
     partial = path.with_suffix(".partial")
     torch.onnx.export(
         module,
@@ -198,10 +206,10 @@ def export(entry: Entry, path: Path) -> None:
         str(partial),
         input_names=list(inputs),
         output_names=list(entry.outputs) or None,
-        dynamic_shapes=shapes,
-        dynamo=True,
+        dynamo=not entry.legacy,
         external_data=False,
         verbose=False,
+        **how,
     )
     if entry.quantized:
         from .quantized import quantize
