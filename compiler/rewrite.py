@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ..ir.errors import Error, VerificationError
 from ..ir.graph import Graph, Node, Value
 from ..ir.infer import infer_node
-from ..ir.op import Effects
+from ..ir.op import KNOWN_VALUE_LIMIT, Array, Effects
 from ..ir.patch import Patch, Refusal
 from ..ir.types import compatible
 from ..ir.verify import verify
@@ -191,7 +191,7 @@ def _replace(graph: Graph, old: Value, new: Value, created: frozenset[int]) -> l
             expected=str(before),
         )
     uses = [u for u in graph.uses(old) if u.node not in created]
-    learned = before != after or _is_known(graph, old) != _is_known(graph, new)
+    learned = before != after or _told(graph.known(old)) != _told(graph.known(new))
     for use in uses:
         graph.connect(new, use)
     source, target = graph.node(old.node), graph.node(new.node)
@@ -204,8 +204,11 @@ def _replace(graph: Graph, old: Value, new: Value, created: frozenset[int]) -> l
     return [new.node, *(u.node for u in uses)]
 
 
-def _is_known(graph: Graph, value: Value) -> bool:
-    return graph.known(value) is not None
+def _told(known: Array | None) -> object:
+    """What is known of a value, to compare: a size may be known under a better name than before."""
+    if known is None or known.size > KNOWN_VALUE_LIMIT or known.dtype.kind not in "iubO":
+        return known is not None
+    return tuple(known.reshape(-1).tolist())
 
 
 def _infer_onwards(graph: Graph, start: list[int]) -> None:
@@ -221,7 +224,7 @@ def _infer_onwards(graph: Graph, start: list[int]) -> None:
 
 def _facts(graph: Graph, node: int) -> list[object]:
     record = graph.node(node)
-    return [*record.types, *(k is not None for k in record.known)]
+    return [*record.types, *map(_told, record.known)]
 
 
 def remove_dead(

@@ -9,6 +9,7 @@ from irc.compiler.passes.fold_constants import fold_constants
 from irc.compiler.passes.share_subexpressions import share_subexpressions
 from irc.compiler.rewrite import run_pass
 from irc.compiler.trace import Trace
+from irc.ir.graph import Value
 from irc.ir.ops import Constant
 from rewriting import CHECKED, becomes, graph, run, stays, traced
 
@@ -227,3 +228,23 @@ def test_large_constants_are_shared_by_identity_only() -> None:
     assert isinstance(first, Constant)
     made.node(two).op = Constant(np.asarray(first.data), first.dtype, first.shape)
     assert len(run(made, share_subexpressions, CHECKED)) == 3
+
+
+def test_a_size_known_anew_is_known_wherever_it_went() -> None:
+    found = run(
+        """
+%0 = Input(f32[N, 3])
+%1 = Const(f32[2] = 1, 2)
+%2 = Convert.1(%1) {destination_type=i64}
+%3 = Tile.1(%0, %2)
+%4 = ShapeOf.3(%3)
+%5 = Const(i64[1] = 0)
+%6 = ReduceProd.1(%4, %5) {keep_dims=true}
+%7 = Reshape.1(%3, %6) {special_zero=false}
+%8 = Result.1(%7)
+""",
+        fold_constants,
+    )
+    (reshape,) = (n for n in found.ids() if found.op(n).kind == "Reshape")
+    # While the repeats were unknown, the reshape's size had a name of its own.
+    assert str(found.type(Value(reshape))) == "f32[6*N]"
