@@ -171,7 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.chart:
         from .chart import chart
 
-        bars = {f"{r.group} {r.size}, {r.threads}": r.ratio for r in rows}
+        bars = {(f"{r.group} {r.size}", r.threads): r.ratio for r in rows}
         options.chart.write_text(chart(bars), encoding="utf-8")
     return 0
 

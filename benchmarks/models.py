@@ -206,7 +206,7 @@ def main(arguments: list[str] | None = None) -> int:
     if peers and options.chart:
         from .chart import chart
 
-        bars = {f"{r.model}, {r.threads}": r.ratio for r in rows}
+        bars = {(r.model, r.threads): r.ratio for r in rows}
         options.chart.write_text(chart(bars), encoding="utf-8")
     return 0
 
