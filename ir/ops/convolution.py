@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -184,8 +185,9 @@ class _Backprop(Op):
         full = [int(d) for d in self._full(windows, sizes) if isinstance(d, int)]
         begin, want = self._cut(windows, full, target)
         room = [max(f, b + w) for f, b, w in zip(full, begin, want, strict=True)]
-        rows = data.reshape(batch, groups, inputs, -1)
-        matrix = weights.reshape(groups, inputs, -1).swapaxes(1, 2)
+        # Sizes in full: none can be told from the others where there are no elements.
+        rows = data.reshape(batch, groups, inputs, math.prod(sizes))
+        matrix = weights.reshape(groups, inputs, outputs * math.prod(kernel)).swapaxes(1, 2)
         patches = np.asarray(multiply_matrices(matrix, rows))
         patches = patches.reshape(batch, groups, outputs, *kernel, *sizes)
         out = np.zeros((batch, groups, outputs, *room), patches.dtype)

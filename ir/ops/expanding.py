@@ -50,6 +50,11 @@ class _Broadcast(Op):
             count = count_of(target_shape)
             if count is None or (mode == "bidirectional" and shape is None):
                 return (TensorType(dtype, None),)
+            if mode != "bidirectional" and shape is not None and len(shape) > count:
+                raise ShapeError(
+                    "the data has more axes than the target shape has sizes",
+                    got=f"{data.type} to {count} sizes",
+                )
             if mode == "bidirectional" and shape is not None:
                 joined = broadcast_shapes(shape, unknown_shape(self, count)) or ()
                 # A size of the result is read off the result: a symbol, not an expression.

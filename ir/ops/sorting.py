@@ -9,12 +9,13 @@ import numpy as np
 
 from ..dim import Dim, minimum
 from ..dtype import DType
+from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port, attr
 from ..scalar import cast_array
 from ..types import TensorType, Type, normalize_axis
 from .elementwise import INTEGERS, NUMBERS
 from .precision import widened
-from .rules import int_of, known_dims, known_int, one_dtype, require_dtype, unknown_dim
+from .rules import count_of, int_of, known_dims, known_int, one_dtype, require_dtype, unknown_dim
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,9 @@ class OneHot1(Op):
     ) -> tuple[Type, ...]:
         require_dtype(indices, "indices", INTEGERS, "an integer type")
         dtype, shape = one_dtype(on_value, off_value), indices.tensor.shape
+        for name, fact in (("depth", depth), ("on_value", on_value), ("off_value", off_value)):
+            if count_of(fact) not in (None, 1):
+                raise ShapeError(f"{name} is a single number", got=fact.type)
         if shape is None:
             return (TensorType(dtype, None),)
         at = normalize_axis(self.axis, len(shape) + 1)

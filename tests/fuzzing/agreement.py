@@ -95,23 +95,27 @@ def every_op(graph: Graph) -> list[Any]:
 
 
 def draw_sizes(graph: Graph, rng: random.Random) -> dict[str, int]:
-    """A size for each symbol: often 1, 2 or 3, sometimes 0 or larger."""
+    """A size for each symbol: often 1, 2 or 3, sometimes 0 or larger. A symbol's size goes by its
+    name, as a stored graph may have its parameters in another order."""
     sizes: dict[str, int] = {}
+    base = rng.getrandbits(32)
     for n in graph.parameters:
         type_ = graph.node(n).types[0]
         shape = type_.shape if isinstance(type_, TensorType) else ()
         for d in shape or ():
             for s in d.symbols() if isinstance(d, Expr) else ():
                 low, high = bounds(irc.ir.dim.symbol(s.name, s.lo, s.hi))
-                wanted = rng.choice([0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 17])
+                by_name = random.Random(f"{base} {s.name}")
+                wanted = by_name.choice([0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 17])
                 wanted = max(wanted, low or 0)
                 sizes[s.name] = wanted if high is None else min(wanted, high)
     return sizes
 
 
 def draw_inputs(graph: Graph, sizes: dict[str, int], rng: random.Random) -> list[Any]:
-    """Arrays for the parameters; ranks that are not known are 2."""
+    """Arrays for the parameters, by their names; ranks that are not known are 2."""
     made: list[Any] = []
+    base = rng.getrandbits(32)
     for n in graph.parameters:
         type_ = graph.node(n).types[0]
         if not isinstance(type_, TensorType):
@@ -119,7 +123,8 @@ def draw_inputs(graph: Graph, sizes: dict[str, int], rng: random.Random) -> list
             continue
         shape = (2, 3) if type_.shape is None else type_.shape
         whole = [d if isinstance(d, int) else evaluate(d, sizes) for d in shape]
-        made.append(draw_array(type_.dtype, whole, rng))
+        by_name = random.Random(f"{base} {graph.node(n).name}")
+        made.append(draw_array(type_.dtype, whole, by_name))
     return made
 
 
@@ -336,7 +341,7 @@ def _native(
         except ShapeError:
             return  # sizes that inference can see to contradict each other only now
         got = list(fixed(list(inputs)))
-        if net.plan.host_steps() or _families(net) != _families(fixed):
+        if net.plan.host_steps() or _steps(net) != _steps(fixed):
             # Known sizes let more be fused, and leave less to Python: other last bits.
             _compare("fixed sizes", got, one, spread)
         else:
@@ -344,8 +349,11 @@ def _native(
         found.checks.append("fixed")
 
 
-def _families(net: irc.CompiledModel) -> list[str]:
-    return [step.spec.family for step in net.plan.kernel_steps()]
+def _steps(net: irc.CompiledModel) -> list[tuple[Any, ...]]:
+    """Each step's family and programs: an addend taken into a product is rounded no more."""
+    parts = ("prologue", "program", "epilogue")
+    specs = [step.spec for step in net.plan.kernel_steps()]
+    return [(s.family, *(getattr(s, part, None) for part in parts)) for s in specs]
 
 
 def _fixed_shapes(net: irc.CompiledModel, inputs: Sequence[Any]) -> dict[str, list[int]]:

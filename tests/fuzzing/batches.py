@@ -91,7 +91,7 @@ def graph_batch(batch: Batch, seed: int, count: int) -> None:
 
 
 def onnx_batch(batch: Batch, seed: int, count: int) -> None:
-    from .onnx_models import models
+    from .onnx_models import models, stored_feeds
 
     def one(drawn: tuple[onnx.ModelProto, list[Any]]) -> None:
         model, inputs = drawn
@@ -106,6 +106,7 @@ def onnx_batch(batch: Batch, seed: int, count: int) -> None:
 
         def store(base: Path) -> None:
             base.with_suffix(".onnx").write_bytes(model.SerializeToString())
+            base.with_suffix(".feeds").write_bytes(stored_feeds(model, inputs))
 
         _note(batch, batch.attempt(store, check))
 
@@ -189,7 +190,11 @@ def check_file(path: Path) -> str:
     if path.suffix == ".onnx":
         if files.check_onnx(data):
             return "refused"
-        ran = [check_graph(read_onnx(data), seed).ran for seed in range(5)]
+        from .onnx_models import read_feeds
+
+        feeds = path.with_suffix(".feeds")
+        given = read_feeds(feeds.read_bytes()) if feeds.exists() else None
+        ran = [check_graph(read_onnx(data), seed, given).ran for seed in range(5)]
         return f"agrees, ran {sum(ran)} times"
     if path.suffix == ".npy":
         with tempfile.TemporaryDirectory() as folder:

@@ -163,6 +163,24 @@ def _rename(graph: onnx.GraphProto, prefix: str, outer: dict[str, str]) -> None:
                 _rename(attribute.g, prefix, names)
 
 
+def stored_feeds(model: onnx.ModelProto, feeds: list[Any]) -> bytes:
+    """Inputs in order as a graph's initialisers, to replay a finding with; empty where one of them
+    is no tensor."""
+    held = onnx.GraphProto(name="feeds")
+    for port, array in zip(model.graph.input, feeds, strict=True):
+        if not isinstance(array, np.ndarray):
+            return b""
+        tensor = held.initializer.add()
+        tensor.CopyFrom(numpy_helper.from_array(array, port.name))
+        tensor.data_type = port.type.tensor_type.elem_type
+    return held.SerializeToString()
+
+
+def read_feeds(data: bytes) -> list[Any] | None:
+    """What was stored, or None where nothing was."""
+    return list(map(numpy_helper.to_array, onnx.GraphProto.FromString(data).initializer)) or None
+
+
 def read(model: onnx.ModelProto) -> Any | None:
     """The graph of a model, or None where irc refuses it."""
     try:

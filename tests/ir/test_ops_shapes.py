@@ -95,6 +95,8 @@ REFUSED: list[tuple[Op, list[Fact | None], str]] = [
     (o.Gather(), [fact("f32[5]"), fact("f32[2]"), known(0)], "element type"),
     (o.Gather(), [fact("f32[]"), fact("i64[2]"), known(0)], "nothing to gather"),
     (o.Broadcast(), [fact("f32[3]"), known([2, 4])], "does not broadcast"),
+    (o.Broadcast(), [fact("f32[2, 3]"), fact("i64[1]")], "more axes than the target"),
+    (o.OneHot(), [fact("i64[2]"), known(3), fact("f32[2]"), fact("f32[]")], "a single number"),
     (o.Range(DType.i64), [known(0), known(3), known(0)], "step 0"),
     (o.ReduceSum(), [fact("f32[2, 3]"), known([0, -2])], "listed twice"),
     (o.Convolution((1, 1)), [fact("f32[1, 3, 8, 8]"), fact("f32[4, 2, 3, 3]")], "channels"),
