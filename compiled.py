@@ -234,7 +234,8 @@ class CompiledModel:
         """How the model runs: steps, kernels, precision, and every step outside native code."""
         from .compiler.report import report
 
-        return report(self.plan, self.trace)
+        text, linked = report(self.plan, self.trace), self.program.linked
+        return f"{text}\nlinked     {linked} kernels by LLVM" if linked else text
 
     def export(
         self,

@@ -1,7 +1,7 @@
-"""The code cache on disk: object code by content key, private to the user, bounded.
+"""The code cache on disk: machine code by content key, private to the user, bounded.
 
 An entry is a file named by its key: 32 bytes of SHA-256 over key and payload, then the payload.
-LLVM never sees an entry whose digest does not match, nor one from a folder that others can write.
+Nobody ever sees an entry whose digest does not match, nor one from a folder that others can write.
 Writers write a temporary file and rename it, so readers see whole entries only; when the folder
 grows past its bound, the entries used longest ago go. Every failure to read or write the cache is
 a miss, never an error: the cache is a comfort.

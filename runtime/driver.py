@@ -8,21 +8,13 @@ reads and writes lies in tables that Python fills (words.py); its text is in dri
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import threading
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ..ir.target import generic
 from .driver_code import FUTEX, MXCSR_DEFAULT, driver_text
-
-
-class CodeCache(Protocol):
-    """Where machine code is kept between processes; what comes back was checked by a digest."""
-
-    def get(self, key: str) -> bytes | None: ...
-
-    def put(self, key: str, payload: bytes) -> None: ...
+from .kept_code import CodeCache, kept_code
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ def reset_lock() -> None:
 
 def _load(cache: CodeCache | None) -> Driver:
     from .codegen.host import host_arch
-    from .codegen.llvm import emit_object, load_objects
+    from .codegen.loader import load_objects
 
     target = generic("plain" if host_arch() == "x86_64" else "neon")
     libc = ctypes.CDLL(None)
@@ -76,13 +68,7 @@ def _load(cache: CodeCache | None) -> Driver:
     names = ("syscall", "sched_yield", "sched_getcpu")
     imports = {n: _address(libc, n if hasattr(libc, n) else "abort") for n in names}
     threads = host_arch() in FUTEX and _is_linux()
-    text = driver_text(target)
-    key = hashlib.sha256(f"driver {target.key()} {text}".encode()).hexdigest()
-    image = cache.get(key) if cache is not None else None
-    if image is None:
-        image = emit_object(text, target)
-        if cache is not None:
-            cache.put(key, image)
+    image = kept_code(driver_text(target), target, cache)
     names = ("irc_run", "irc_work", "irc_wake", "irc_spin", "irc_swap_mode")
     library = load_objects([image], names, target, imports)
     run, work, wake, spin, swap = (library.address(n) for n in names)

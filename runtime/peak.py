@@ -16,7 +16,8 @@ from typing import Final
 import numpy as np
 
 from .codegen.emit import Function, Module, Variable
-from .codegen.llvm import emit_object, load_objects
+from .codegen.llvm import emit_object
+from .codegen.loader import load_objects
 from .codegen.values import I64, Value, bits_of, number, vec
 from .machine import host_target
 

@@ -27,7 +27,9 @@ from ..ir.region_sizes import RegionTables
 from ..ir.specs import Spec
 from ..ir.target import Target
 from ..ir.verify_plan import verify_plan
-from .driver import CodeCache, Driver, load_driver
+from .driver import Driver, load_driver
+from .images import FORMAT, Image, read_image
+from .kept_code import CodeCache
 from .kernels.contract import Kernel
 from .stored_code import Images
 from .threads import reset_in_child
@@ -35,7 +37,7 @@ from .threads import reset_in_child
 Array = npt.NDArray[Any]
 Generate = Callable[[Spec, Target, str], Kernel]
 
-# Bytes before the object code of a cache entry: the kernel's scratch, little-endian.
+# Bytes before the machine code of a cache entry: the kernel's scratch, little-endian.
 _HEAD: Final = 8
 
 
@@ -84,6 +86,11 @@ class Program:
     def scratch(self) -> int:
         """Scratch bytes one worker needs, for any step."""
         return max((k.scratch for k in self.kernels.values()), default=64)
+
+    @property
+    def linked(self) -> int:
+        """Kernels that irc's own loader could not take, so that LLVM's linker did."""
+        return sum(k.library.linked > 0 for k in self.kernels.values())
 
     @property
     def constant_bytes(self) -> int:
@@ -155,25 +162,24 @@ def _load_kernels(
     trusted: Images,
 ) -> tuple[dict[Spec, LoadedKernel], int]:
     """Every spec's kernel, and how many LLVM compiled."""
-    from .codegen.llvm import load_objects
+    from .codegen.loader import load_objects
 
     if not specs:
         return {}, 0
     private = generate is not None
-    make = generate or _generator()
     keys = {spec: _kernel_key(spec, target) for spec in specs}
     # One build at a time: two models with equal layers compile them once.
     with _lock:
         held = {} if private else {s: k for s in specs if (k := _loaded.get(keys[s])) is not None}
-        images: dict[Spec, tuple[int, bytes]] = {}
+        images: dict[Spec, tuple[int, Image]] = {}
         if cache is not None and not private:
             for spec in specs:
-                if spec not in held and (data := cache.get(keys[spec])) is not None:
-                    images[spec] = _opened(data)
+                if spec not in held and (found := _cached(cache, keys[spec])) is not None:
+                    images[spec] = found
         given = {s for s in specs if keys[s] in trusted and s not in held and s not in images}
         images.update({s: _opened(trusted[keys[s]]) for s in given})
         missing = [s for s in specs if s not in held and s not in images]
-        images.update(_compile(missing, keys, target, make, threads))
+        images.update(_compile(missing, keys, target, generate, threads))
         if cache is not None and not private:
             for spec in missing:
                 cache.put(keys[spec], _payload(*images[spec]))
@@ -189,14 +195,23 @@ def _load_kernels(
     return held, len(missing)
 
 
-def _payload(scratch: int, image: bytes) -> bytes:
+def _payload(scratch: int, image: Image) -> bytes:
     """A cache entry."""
-    return scratch.to_bytes(_HEAD, "little") + image
+    return scratch.to_bytes(_HEAD, "little") + image.to_bytes()
 
 
-def _opened(payload: bytes) -> tuple[int, bytes]:
-    """(scratch, object code) of a cache entry."""
-    return int.from_bytes(payload[:_HEAD], "little"), payload[_HEAD:]
+def _opened(payload: bytes) -> tuple[int, Image]:
+    """(scratch, machine code) of a cache entry. VerificationError for anything else."""
+    return int.from_bytes(payload[:_HEAD], "little"), read_image(payload[_HEAD:])
+
+
+def _cached(cache: CodeCache, key: str) -> tuple[int, Image] | None:
+    """What the cache holds; an entry that is no code is a miss."""
+    data = cache.get(key)
+    try:
+        return None if data is None else _opened(data)
+    except VerificationError:
+        return None
 
 
 def code_of(plan: Plan, target: Target, cache: CodeCache | None) -> dict[str, bytes]:
@@ -206,7 +221,7 @@ def code_of(plan: Plan, target: Target, cache: CodeCache | None) -> dict[str, by
     found = {k: data for k in keys.values() if cache and (data := cache.get(k)) is not None}
     missing = [spec for spec, key in keys.items() if key not in found]
     with _lock:
-        made = _compile(missing, keys, target, _generator(), None)
+        made = _compile(missing, keys, target, None, None)
     return found | {keys[spec]: _payload(*image) for spec, image in made.items()}
 
 
@@ -214,15 +229,16 @@ def _compile(
     specs: Sequence[Spec],
     keys: Mapping[Spec, str],
     target: Target,
-    make: Generate,
+    generate: Generate | None,
     threads: int | None,
-) -> dict[Spec, tuple[int, bytes]]:
-    """(scratch, object code) of each spec."""
+) -> dict[Spec, tuple[int, Image]]:
+    """(scratch, machine code) of each spec."""
     global _compilations
     if not specs:
         return {}
     from .codegen.llvm import emit_objects
 
+    make = generate or _generator()
     made = [make(spec, target, _symbol(keys[spec])) for spec in specs]
     images = emit_objects([k.text for k in made], target, threads=threads)
     _compilations += len(specs)
@@ -240,8 +256,8 @@ def _kernel_key(spec: Spec, target: Target) -> str:
 
 @functools.cache
 def _generators() -> str:
-    """A digest of the kernel generators' own text and of LLVM's version."""
-    digest = hashlib.sha256(importlib.metadata.version("llvmlite").encode())
+    """A digest of the kernel generators' own text, of LLVM's version and of the images' format."""
+    digest = hashlib.sha256(f"{FORMAT} {importlib.metadata.version('llvmlite')}".encode())
     here = Path(__file__).parent
     for folder in ("codegen", "kernels"):
         for path in sorted((here / folder).rglob("*.py")):

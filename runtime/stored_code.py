@@ -23,7 +23,7 @@ from ..ir.codec import broken, decode
 CODE: Final = "code"
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
-# Payloads of the code cache by key: scratch bytes, then object code.
+# Payloads of the code cache by key: scratch bytes, then an image of the code (images.py).
 Images = Mapping[str, bytes]
 
 

@@ -6,6 +6,7 @@ machine does not have). The environment variable IRC_ISA forces an instruction s
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import threading
@@ -73,11 +74,19 @@ def host_arch() -> str:
     )
 
 
+@functools.cache
 def host_features() -> frozenset[str]:
     """LLVM's names of the features this machine has (as the operating system enables them)."""
-    found = frozenset(k for k, on in binding().get_host_cpu_features().items() if on)
-    # LLVM reports neither where they are the architecture's base.
-    return found | ISAS["plain" if host_arch() == "x86_64" else "neon"].required
+    if host_arch() == "x86_64":
+        from .cpuid import known_features
+
+        # LLVM does not report the architecture's base.
+        return known_features(_features_of_llvm) | ISAS["plain"].required
+    return _features_of_llvm() | ISAS["neon"].required
+
+
+def _features_of_llvm() -> frozenset[str]:
+    return frozenset(k for k, on in binding().get_host_cpu_features().items() if on)
 
 
 def available_isas() -> tuple[Isa, ...]:

@@ -1,6 +1,6 @@
-"""LLVM assembly text in, object code out, object code into memory.
+"""LLVM assembly text in, machine code out.
 
-The only door to LLVM's optimiser, code generator and linker. llvmlite guards every foreign call by
+The only door to LLVM's optimiser and code generator. llvmlite guards every foreign call by
 one global lock, so plain threads would compile one after the other. The two long calls (optimise,
 generate code: nine tenths of the time) are made past that lock; this is sound because every module
 here lives in an LLVM context of its own and has a target machine of its own.
@@ -11,19 +11,17 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-import sys
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ...ir.errors import Error
 from ...ir.target import Target
+from ..images import Image
 from ..machine import usable_cores
-from ..threads import reset_in_child
+from .flat import image_of
 from .host import binding, target_machine
-from .objects import names_of
 
 _dump_numbers = itertools.count()
 
@@ -32,12 +30,12 @@ _dump_numbers = itertools.count()
 BRIEF = "!irc.brief = !{}\n"
 
 
-def emit_object(ir_text: str, target: Target, *, opt: int = 3) -> bytes:
-    """Object code (a relocatable image) of an LLVM module, verified and optimised at -O`opt`.
+def emit_object(ir_text: str, target: Target, *, opt: int = 3) -> Image:
+    """The machine code of an LLVM module, verified and optimised at -O`opt`.
 
     Raises Error where LLVM refuses the text: a fault of a kernel writer, never of a model.
     """
-    image = _generate(ir_text, target, opt, as_object=True)
+    image = image_of(_generate(ir_text, target, opt, as_object=True))
     _dump(ir_text, target, opt)
     return image
 
@@ -49,7 +47,7 @@ def emit_assembly(ir_text: str, target: Target, *, opt: int = 3) -> str:
 
 def emit_objects(
     texts: Sequence[str], target: Target, *, threads: int | None = None
-) -> list[bytes]:
+) -> list[Image]:
     """One image per text, in order, made on up to `threads` threads (None: one per usable CPU)."""
     if threads is None:
         threads = usable_cores()
@@ -57,12 +55,12 @@ def emit_objects(
         return [emit_object(text, target) for text in texts]
     # Long texts first, so that no thread is left with the largest at the end.
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-    images: list[bytes] = [b""] * len(texts)
+    images: dict[int, Image] = {}
     with ThreadPoolExecutor(min(threads, len(texts)), "irc-compile") as pool:
         done = pool.map(emit_object, [texts[i] for i in order], itertools.repeat(target))
         for i, image in zip(order, done, strict=True):
             images[i] = image
-    return images
+    return [images[i] for i in range(len(texts))]
 
 
 def _generate(ir_text: str, target: Target, opt: int, *, as_object: bool) -> bytes:
@@ -145,108 +143,3 @@ def _dump(ir_text: str, target: Target, opt: int) -> None:
     stem = f"{next(_dump_numbers):04d}-{name[:60]}"
     Path(folder, f"{stem}.ll").write_text(ir_text)
     Path(folder, f"{stem}.s").write_text(emit_assembly(ir_text, target, opt=opt))
-
-
-class Library:
-    """Loaded object code. Its addresses are valid as long as the Library lives.
-
-    When the last reference goes, the code is unmapped: whoever stores an address keeps the Library.
-    """
-
-    def __init__(self, jit: Any, tracker: Any, addresses: dict[str, int]) -> None:
-        self._jit, self._tracker, self._addresses = jit, tracker, addresses
-
-    def address(self, symbol: str) -> int:
-        """The address of an exported symbol; KeyError for others."""
-        return self._addresses[symbol]
-
-    def symbols(self) -> tuple[str, ...]:
-        """The exported symbols, sorted."""
-        return tuple(sorted(self._addresses))
-
-    def function(self, symbol: str, *argtypes: Any, returns: Any = ctypes.c_int32) -> Any:
-        """A ctypes function that keeps the Library alive. For tests and one-off calls."""
-        made = ctypes.CFUNCTYPE(returns, *argtypes)(self.address(symbol))
-        made.library = self  # type: ignore[attr-defined]
-        return made
-
-    def close(self) -> None:
-        """Unload now. Idempotent."""
-        owned = self._tracker, self._jit  # the tracker goes before its JIT
-        self._tracker = self._jit = None
-        self._addresses = {}
-        for part in owned:
-            if part is not None:
-                part.close()
-
-    def __del__(self, _ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not _ending():  # at exit the process takes the pages, and LLVM may be gone
-            self.close()
-
-
-# What code generation may call on its own. Anything else a kernel needs is a fault, and is found
-# at link time by name.
-_IMPORTS = ("memcpy", "memmove", "memset")
-_link_lock = threading.Lock()
-
-
-def _reset_lock() -> None:
-    """In a forked child: the lock may be held by a thread that is not there."""
-    global _link_lock
-    _link_lock = threading.Lock()
-
-
-reset_in_child(_reset_lock)
-
-
-def load_objects(
-    images: Sequence[bytes],
-    symbols: Iterable[str],
-    target: Target,
-    imports: dict[str, int] | None = None,
-) -> Library:
-    """Link images (of emit_object, trusted: LLVM dies on forged ones) and load them.
-
-    symbols: the names whose addresses are wanted. imports: further addresses by name. Images must
-    not define the same external name twice. Error where a name is missing.
-    """
-    given = {**_libc(), **(imports or {})}
-    _check_names(images, set(given))
-    llvm = binding()
-    builder = llvm.JITLibraryBuilder()
-    for name, address in given.items():
-        builder.import_symbol(name, address)
-    for image in images:
-        builder.add_object_img(image)
-    names = sorted(set(symbols))
-    for name in names:
-        builder.export_symbol(name)
-    # One JIT per library: a library's name inside a JIT can never be given back.
-    with _link_lock:
-        jit = llvm.create_lljit_compiler(
-            target_machine(target), use_jit_link=True, suppress_errors=True
-        )
-        try:
-            tracker = builder.link(jit, "kernels")
-        except RuntimeError as e:
-            jit.close()
-            raise Error("generated code could not be linked", got=str(e).strip()[:2000]) from e
-    return Library(jit, tracker, {name: tracker[name] for name in names})
-
-
-def _check_names(images: Sequence[bytes], given: set[str]) -> None:
-    names = [found for image in images if (found := names_of(image)) is not None]
-    known = given.union(*(n.defined for n in names))
-    missing = set[str]().union(*(n.needed for n in names)) - known
-    if missing:
-        raise Error(
-            "generated code needs functions that kernels do not have: this is a bug of irc",
-            got=", ".join(sorted(missing))[:500],
-            expected=", ".join(sorted(known))[:500],
-        )
-
-
-def _libc() -> dict[str, int]:
-    process = ctypes.CDLL(None)
-    found = {n: ctypes.cast(getattr(process, n), ctypes.c_void_p).value for n in _IMPORTS}
-    return {name: address for name, address in found.items() if address is not None}

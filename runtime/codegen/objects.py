@@ -1,47 +1,104 @@
-"""What an ELF object defines and needs: so that a missing name is found before the linker is asked.
-
-A JIT would resolve a stray call (`expf`, `__extendhfsf2`) from whatever the process happens to have
-loaded; a kernel that needs one is a fault, and should name it on every machine alike.
-"""
+"""ELF objects as LLVM writes them: sections, symbols and relocations, read without a linker."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-_SYMTAB = 2
+_SYMTAB, _RELA = 2, 4
 _IGNORED = {"", "_GLOBAL_OFFSET_TABLE_"}
 
 
 @dataclass(frozen=True)
-class Names:
-    """Global names of one object."""
+class Section:
+    """One section; `content` is empty where the file holds none (zeroes, or nothing)."""
 
-    defined: frozenset[str]
-    needed: frozenset[str]
+    name: str
+    kind: int
+    flags: int
+    size: int
+    alignment: int
+    content: bytes
 
 
-def names_of(image: bytes) -> Names | None:
-    """The names of a 64-bit little-endian ELF object; None for another format."""
-    if image[:6] != b"\x7fELF\x02\x01":
+@dataclass(frozen=True)
+class Symbol:
+    """section: its number, 0 for a name that is defined elsewhere."""
+
+    name: str
+    is_global: bool
+    section: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """A place (section's number and offset) that takes a symbol's address plus addend."""
+
+    section: int
+    offset: int
+    kind: int
+    symbol: Symbol
+    addend: int
+
+
+@dataclass(frozen=True)
+class ElfObject:
+    """A relocatable object of `machine` (62: x86-64)."""
+
+    machine: int
+    sections: Sequence[Section]
+    symbols: Sequence[Symbol]
+    relocations: Sequence[Relocation]
+
+    def defined(self) -> frozenset[str]:
+        """Global names that it gives."""
+        return frozenset(s.name for s in self.symbols if s.section and s.is_global)
+
+    def needed(self) -> frozenset[str]:
+        """Names that it takes from elsewhere."""
+        return frozenset(s.name for s in self.symbols if not s.section) - _IGNORED
+
+
+def read_object(data: bytes) -> ElfObject | None:
+    """A 64-bit little-endian ELF object of LLVM's; None for another format."""
+    if data[:6] != b"\x7fELF\x02\x01":
         return None
-    (table,) = struct.unpack_from("<Q", image, 0x28)
-    entry_size, count = struct.unpack_from("<HH", image, 0x3A)
+    (machine,) = struct.unpack_from("<H", data, 0x12)
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    entry_size, count, names = struct.unpack_from("<HHH", data, 0x3A)
     headers = [
-        struct.unpack_from("<IIQQQQIIQQ", image, table + i * entry_size) for i in range(count)
+        struct.unpack_from("<IIQQQQIIQQ", data, table + i * entry_size) for i in range(count)
     ]
-    defined: set[str] = set()
-    needed: set[str] = set()
+    nobits = 8
+    sections = [
+        Section(
+            _text(data, headers[names][4] + name),
+            kind,
+            flags,
+            size,
+            alignment,
+            b"" if kind == nobits else data[offset : offset + size],
+        )
+        for name, kind, flags, _, offset, size, _, _, alignment, _ in headers
+    ]
+    symbols: list[Symbol] = []
     for _, kind, _, _, offset, size, link, *_ in headers:
-        if kind != _SYMTAB:
-            continue
-        strings = headers[link][4]
-        for at in range(offset, offset + size, 24):
-            name_at, info, _, section = struct.unpack_from("<IBBH", image, at)
-            begin = strings + name_at
-            name = image[begin : image.index(b"\0", begin)].decode()
-            if section == 0:
-                needed.add(name)
-            elif info >> 4:  # global or weak
-                defined.add(name)
-    return Names(frozenset(defined), frozenset(needed - _IGNORED))
+        if kind == _SYMTAB:
+            strings = headers[link][4]
+            for at in range(offset, offset + size, 24):
+                name, info, _, section, value = struct.unpack_from("<IBBHQ", data, at)
+                symbols.append(Symbol(_text(data, strings + name), info >> 4 > 0, section, value))
+    relocations: list[Relocation] = []
+    for _, kind, _, _, offset, size, _, target, *_ in headers:
+        if kind == _RELA:
+            for at in range(offset, offset + size, 24):
+                place, info, addend = struct.unpack_from("<QQq", data, at)
+                symbol, how = symbols[info >> 32], info & 0xFFFFFFFF
+                relocations.append(Relocation(target, place, how, symbol, addend))
+    return ElfObject(machine, sections, symbols, relocations)
+
+
+def _text(data: bytes, at: int) -> str:
+    return data[at : data.index(b"\0", at)].decode()

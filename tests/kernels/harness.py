@@ -14,7 +14,8 @@ import numpy as np
 from irc.ir.specs import DimArg, Size, Spec
 from irc.ir.target import Target, generic
 from irc.runtime.codegen.host import available_isas, isa_features
-from irc.runtime.codegen.llvm import Library, emit_object, load_objects
+from irc.runtime.codegen.llvm import emit_object
+from irc.runtime.codegen.loader import Library, load_objects
 from irc.runtime.kernels import generate
 
 PAGE = mmap.PAGESIZE

@@ -18,6 +18,7 @@ from irc.ir.target import generic
 from irc.runtime.codegen import host, llvm
 from irc.runtime.codegen.emit import Module
 from irc.runtime.codegen.kernel import READ, WRITE, open_kernel
+from irc.runtime.codegen.loader import load_objects
 from irc.runtime.codegen.math import MATH, SINGLE_ONLY, UNARY
 from irc.runtime.codegen.values import BF16, F16, F32, F64, bits_of, vec
 from irc.runtime.machine import host_target
@@ -55,7 +56,7 @@ def build(name, target, element, lanes):
 def compiled(name, isa, element=F32, lanes=None):
     target = host_target(isa)
     text = build(name, target, element, lanes or target.lanes(bits_of(element)))
-    library = llvm.load_objects([llvm.emit_object(text, target)], ["k"], target)
+    library = load_objects([llvm.emit_object(text, target)], ["k"], target)
     p = ctypes.c_void_p
     return library.function("k", p, p, ctypes.c_int32, ctypes.c_int32, p)
 

@@ -11,6 +11,7 @@ from typing import Any
 import irc
 import numpy as np
 import pytest
+from irc.runtime.stored_code import pack_images
 
 HEADER = struct.Struct("<8sIIQQQ32s56x")
 
@@ -90,3 +91,23 @@ def refused(data: bytes, *words: str) -> irc.ArtifactError:
     for word in words:
         assert word in str(caught.value)
     return caught.value
+
+
+def kernels(data: bytes) -> list[Any]:
+    """The table of the code that is stored with the first plan."""
+    return Parts(data).manifest["plans"][0]["kernels"]
+
+
+def with_other_code(data: bytes, change: Any, *, digests: bool = True) -> bytes:
+    """The artefact with changed code, and (if so) with right digests of it."""
+    parts = Parts(data)
+    table, content = parts.manifest["plans"][0]["kernels"], parts.section("code")
+    images, at = {}, 0
+    for key, size, _ in table:
+        images[key] = change(content[at : at + size])
+        at += size
+    entries, packed = pack_images(images)
+    parts.replace("code", packed)
+    if digests:
+        parts.manifest["plans"][0]["kernels"] = entries
+    return parts.seal()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import irc
 import pytest
+from irc.runtime import program
 from models.small import mlp
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -30,4 +31,19 @@ def tiny_artifact(tiny_net: irc.CompiledModel, tmp_path_factory: pytest.TempPath
     """What it exports."""
     path = tmp_path_factory.mktemp("artefact") / "tiny.irc"
     tiny_net.export(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No code is at hand: an empty cache, and nothing in memory."""
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(program, "_loaded", {})
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def with_code(tiny_net: irc.CompiledModel, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("artefact") / "code.irc"
+    tiny_net.export(path, code=True)
     return path.read_bytes()

@@ -12,6 +12,7 @@ import pytest
 from irc.runtime.codegen import host, llvm
 from irc.runtime.codegen.emit import Module
 from irc.runtime.codegen.kernel import READ, WRITE, open_kernel
+from irc.runtime.codegen.loader import load_objects
 from irc.runtime.codegen.values import ELEMENT, vec
 from irc.runtime.machine import host_target
 
@@ -46,7 +47,7 @@ def convert(target, source, destination, x, lanes=8):
     y = np.zeros(padded.size, numpy_of(destination))
     image = llvm.emit_object(module.text(), target)
     p = ctypes.c_void_p
-    call = llvm.load_objects([image], ["k"], target).function("k", p, p, *[ctypes.c_int32] * 2, p)
+    call = load_objects([image], ["k"], target).function("k", p, p, *[ctypes.c_int32] * 2, p)
     size = np.array([padded.size])
     assert call((p * 2)(padded.ctypes.data, y.ctypes.data), size.ctypes.data, 0, 1, None) == 0
     return y[: x.size]

@@ -14,6 +14,7 @@ from irc.ir.target import generic
 from irc.runtime.codegen import host, llvm
 from irc.runtime.codegen.emit import Module
 from irc.runtime.codegen.kernel import INPLACE, READ, WRITE, Buffer, open_kernel, share
+from irc.runtime.codegen.loader import load_objects
 from irc.runtime.codegen.values import (
     BF16,
     F16,
@@ -43,9 +44,7 @@ def target(request):
 
 
 def load(module, *symbols):
-    return llvm.load_objects(
-        [llvm.emit_object(module.text(), module.target)], symbols, module.target
-    )
+    return load_objects([llvm.emit_object(module.text(), module.target)], symbols, module.target)
 
 
 def run_i64(build, *args, isa="plain"):
@@ -83,7 +82,7 @@ def test_missing_symbol_is_an_error():
     target = host_target("plain")
     image = llvm.emit_object("define void @a() {\n ret void\n}", target)
     with pytest.raises(Error, match="linked"):
-        llvm.load_objects([image], ["b"], target)
+        load_objects([image], ["b"], target)
 
 
 def test_stray_library_call_is_an_error():
@@ -93,10 +92,10 @@ def test_stray_library_call_is_an_error():
     text += " %r = call float @expf(float %x)\n ret float %r\n}"
     image = llvm.emit_object(text, target)
     with pytest.raises(Error, match="do not have") as e:
-        llvm.load_objects([image], ["a"], target)
+        load_objects([image], ["a"], target)
     assert "expf" in str(e.value)
     address = ctypes.cast(ctypes.CDLL("libm.so.6").expf, ctypes.c_void_p).value
-    library = llvm.load_objects([image], ["a"], target, {"expf": address})
+    library = load_objects([image], ["a"], target, {"expf": address})
     assert library.function("a", ctypes.c_float, returns=ctypes.c_float)(0.0) == 1.0
 
 
@@ -107,7 +106,7 @@ def test_objects_may_use_each_other_and_memset():
     text += "define i32 @two(ptr %p, i64 %n) {\n"
     text += " call void @llvm.memset.p0.i64(ptr %p, i8 7, i64 %n, i1 0)\n"
     text += " %a = call i32 @one()\n %b = add i32 %a, 1\n ret i32 %b\n}"
-    library = llvm.load_objects([one, llvm.emit_object(text, target)], ["two"], target)
+    library = load_objects([one, llvm.emit_object(text, target)], ["two"], target)
     memory = np.zeros(1000, np.uint8)
     assert library.function("two", P, ctypes.c_int64)(memory.ctypes.data, 999) == 42
     assert memory.sum() == 7 * 999
@@ -123,7 +122,7 @@ def test_objects_made_on_threads_equal_those_made_alone():
     alone = llvm.emit_objects(texts, target, threads=1)
     assert llvm.emit_objects(texts, target, threads=4) == alone
     names = [f"k{i}" for i in range(40)]
-    library = llvm.load_objects(alone, names, target)
+    library = load_objects(alone, names, target)
     assert library.symbols() == tuple(sorted(names))
     assert [library.function(n)() for n in names] == [7 * i for i in range(40)]
 
@@ -152,13 +151,13 @@ def test_libraries_unload():
 
     for round_ in range(3):
         for _ in range(40):
-            assert llvm.load_objects([image], ["k3"], target).function("k3")() == 21
+            assert load_objects([image], ["k3"], target).function("k3")() == 21
         gc.collect()
         if round_ == 0:
             before = mapped()
     assert mapped() - before < 200  # 80 loads of at least 4 pages each, were they kept
 
-    library = llvm.load_objects([image], ["k3"], target)
+    library = load_objects([image], ["k3"], target)
     library.close()
     library.close()
     with pytest.raises(KeyError):

@@ -10,6 +10,7 @@ import pytest
 from irc.runtime.codegen import host, llvm
 from irc.runtime.codegen.emit import Module
 from irc.runtime.codegen.kernel import READ, WRITE, open_kernel
+from irc.runtime.codegen.loader import load_objects
 from irc.runtime.codegen.values import F32, vec
 from irc.runtime.machine import host_target
 
@@ -30,7 +31,7 @@ def lanes_kernel(target, build, source, result, element_in, element_out):
     f.store(build(f, x), k.buffers[1])
     image = llvm.emit_object(module.text(), target)
     p = ctypes.c_void_p
-    call = llvm.load_objects([image], ["k"], target).function("k", p, p, *[ctypes.c_int32] * 2, p)
+    call = load_objects([image], ["k"], target).function("k", p, p, *[ctypes.c_int32] * 2, p)
     assert call((p * 2)(source.ctypes.data, result.ctypes.data), None, 0, 1, None) == 0
     return result
 

@@ -9,44 +9,10 @@ from typing import Any
 import irc
 import numpy as np
 import pytest
-from artifacts import Parts, X, alike, refused
+from artifacts import Parts, X, alike, kernels, refused, with_other_code
 from irc.cli.main import main
 from irc.runtime import program
 from irc.runtime.stored_code import pack_images, unpack_images
-
-
-@pytest.fixture
-def cold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No code is at hand: an empty cache, and nothing in memory."""
-    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(program, "_loaded", {})
-    return tmp_path / "cache"
-
-
-@pytest.fixture(scope="module")
-def with_code(tiny_net: irc.CompiledModel, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = tmp_path_factory.mktemp("artefact") / "code.irc"
-    tiny_net.export(path, code=True)
-    return path.read_bytes()
-
-
-def kernels(data: bytes) -> list[Any]:
-    return Parts(data).manifest["plans"][0]["kernels"]
-
-
-def with_other_code(data: bytes, change: Any, *, digests: bool = True) -> bytes:
-    """The artefact with changed code, and (if so) with right digests of it."""
-    parts = Parts(data)
-    table, content = parts.manifest["plans"][0]["kernels"], parts.section("code")
-    images, at = {}, 0
-    for key, size, _ in table:
-        images[key] = change(content[at : at + size])
-        at += size
-    entries, packed = pack_images(images)
-    parts.replace("code", packed)
-    if digests:
-        parts.manifest["plans"][0]["kernels"] = entries
-    return parts.seal()
 
 
 def test_code_is_stored_only_when_asked_for(tiny_artifact: bytes, with_code: bytes) -> None:
