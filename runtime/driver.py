@@ -65,7 +65,7 @@ def _load(cache: CodeCache | None) -> Driver:
     target = generic("plain" if host_arch() == "x86_64" else "neon")
     libc = ctypes.CDLL(None)
     # Elsewhere than on Linux there are no workers, and what only they need is never called.
-    names = ("syscall", "sched_yield", "sched_getcpu")
+    names = ("syscall", "sched_yield", "sched_getcpu", "clock_gettime")
     imports = {n: _address(libc, n if hasattr(libc, n) else "abort") for n in names}
     threads = host_arch() in FUTEX and _is_linux()
     image = kept_code(driver_text(target), target, cache)

@@ -35,9 +35,11 @@ from .words import (
     GANG_SLEEPERS,
     GANG_SPIN,
     GANG_STOP,
+    GANG_STREAK,
     GANG_STRIDE,
     GANG_THREADS,
     GANG_TICKET,
+    GANG_UNTIL,
     MASK_WORDS,
     NOTHING,
     SHARED,
@@ -49,6 +51,11 @@ from .words import (
 # Pauses of a caller before it gives its core away while it waits for the last parts: a few
 # microseconds, the time of an ordinary imbalance.
 _YIELD_AFTER: Final = 200
+# Calls too short to wake workers for wake them together: the one that follows this many, each of
+# which came no later after the one before than that had taken. A burst that ends there has paid
+# for one wake (2 to 5 us) in vain; a caller that goes on is helped from then on.
+_STREAK: Final = 8
+_GAP: Final = 40_000  # ns at most: half of what a worker spins
 # Numbers of Linux's system calls.
 FUTEX: Final = {"x86_64": 202, "aarch64": 98}
 SET_AFFINITY: Final = {"x86_64": 203, "aarch64": 122}
@@ -113,6 +120,24 @@ def _swap_mode(f: Function, new: Value | int) -> Value:
     old64 = f.call("llvm.aarch64.get.fpcr", I64)
     f.call("llvm.aarch64.set.fpcr", "void", f.cast(mode, I64, signed_=False))
     return f.cast(old64, I32)
+
+
+def _now(f: Function) -> Value:
+    """Nanoseconds of CLOCK_MONOTONIC."""
+    time = f.stack(16, 8)
+    f.call("clock_gettime", I32, f.as_value(1, I32), time)
+    return f.add(f.mul(f.load(I64, time), 1_000_000_000), f.load(I64, f.at(time, 1, I64)))
+
+
+def _follows(f: Function, gang: Value, now: Value) -> Value:
+    """1 if a call that finds all workers asleep has followed _STREAK others, else 0. The count then
+    begins again: it takes a few calls until the workers are there."""
+    follows = f.icmp("sle", now, _get(f, gang, GANG_UNTIL, "monotonic"))
+    streak = f.add(_get(f, gang, GANG_STREAK, "monotonic"), 1)
+    enough = f.op("i1", f"and {follows}, {f.icmp('ugt', streak, _STREAK).text}")
+    kept = f.select(follows, streak, 0)
+    _set(f, gang, GANG_STREAK, f.select(enough, f.as_value(0, I64), kept), "monotonic")
+    return f.cast(enough, I64, signed_=False)
 
 
 def _call_kernel(
@@ -225,17 +250,21 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
         f.load(I64, _word(f, call, n)) for n in range(7)
     )
     gang = f.op(PTR, f"inttoptr {gang_word} to ptr")
-    team = f.var(I64, 0)
+    team, began, rouse = f.var(I64, 0), f.var(I64, 0), f.var(I64, 0)
     shared = f.op("i1", f"and {f.icmp('ne', gang_word, 0)}, {f.icmp('ugt', parts, 1).text}")
     with f.if_(shared):
         threads = _get(f, gang, GANG_THREADS)
         unstarted = f.icmp("ult", threads, f.sub(parts, 1))
-        wants = f.icmp("ne", wake, 0)
+        # Sleeping workers are not waited for, so a gang that is all asleep is no help.
+        awake = f.icmp("sgt", threads, _get(f, gang, GANG_SLEEPERS))
+        alone = f.op("i1", f"and {f.icmp('eq', wake, 0)}, {f.icmp('sge', threads, 0).text}")
+        with f.if_(f.op("i1", f"and {alone}, {f.icmp('eq', awake, 0).text}")):
+            began.set(_now(f))
+            rouse.set(_follows(f, gang, began.get()))
+        wants = f.icmp("ne", f.or_(wake, rouse.get()), 0)
         with f.if_(f.op("i1", f"and {unstarted}, {wants.text}")):
             _set(f, call, CALL_BUSY, 0)
             f.ret(WANTS_GANG)
-        # Sleeping workers are not waited for, so a gang that is all asleep is no help.
-        awake = f.icmp("sgt", threads, _get(f, gang, GANG_SLEEPERS))
         with f.if_(f.op("i1", f"or {wants}, {awake.text}")):
             with f.if_(f.icmp("sgt", threads, 0)):
                 with f.if_(_claim_word(f, gang, GANG_OWNER)):
@@ -263,7 +292,7 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
                     (GANG_STRIDE, stride),
                 ):
                     _set(f, gang, n, value, "monotonic")
-                f.call_function(share, gang, parts, f.and_(flags, WAKE))
+                f.call_function(share, gang, parts, f.or_(f.and_(flags, WAKE), rouse.get()))
                 failure = _get(f, gang, GANG_FAILURE, "monotonic")
                 with f.if_(f.icmp("ne", failure, NOTHING)):
                     status.set(f.cast(failure, I32))
@@ -275,6 +304,10 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
     with f.if_(f.icmp("ne", team.get(), 0)):
         _set(f, gang, GANG_OWNER, 0)
     _swap_mode(f, mode)
+    with f.if_(f.icmp("ne", began.get(), 0)):
+        ended = _now(f)
+        soon = f.add(ended, f.smin(f.sub(ended, began.get()), _GAP))
+        _set(f, gang, GANG_UNTIL, soon, "monotonic")
     with f.if_(f.icmp("ne", status.get(), 0)):
         f.store(f.cast(status.get(), I64), _word(f, call, CALL_STATUS))
         f.store(f.sub(i.get(), 1), _word(f, call, CALL_STEP))

@@ -41,8 +41,9 @@ GANG_FN, GANG_BUFFERS, GANG_DIMS, GANG_SCRATCH, GANG_STRIDE, GANG_FAILURE = rang
 GANG_OWNER, GANG_EPOCH, GANG_SLEEPERS = 48, 64, 65
 # THREADS: workers started; -1: none can be had. SPIN: pauses before a worker sleeps.
 # CPU: the one the last caller ran on, -1 at first; MASK: CPUs the workers may use, a bit each;
-# IDS: the workers' thread numbers.
-GANG_THREADS, GANG_STOP, GANG_SPIN, GANG_CPU = 80, 81, 82, 83
+# IDS: the workers' thread numbers. UNTIL: the time, in ns, up to which a call comes right after
+# the last one that found all workers asleep; STREAK: how many such calls did.
+GANG_THREADS, GANG_STOP, GANG_SPIN, GANG_CPU, GANG_UNTIL, GANG_STREAK = range(80, 86)
 GANG_MASK, MASK_WORDS = 96, 16
 GANG_IDS, MAX_WORKERS = 112, 256
 GANG_WORDS: Final = GANG_IDS + MAX_WORKERS

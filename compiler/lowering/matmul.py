@@ -174,10 +174,11 @@ def right_operand(
 
 
 def product_work(low: Lowering, batch: Sequence[Dim], m: Dim, n: Dim, k: Dim, bits: int) -> Dim:
-    """The work of a product in vector operations: its multiply-adds, or, where few rows share a
-    matrix, reading it. A line from the outer caches takes as long as some four operations."""
+    """The work of a product in vector operations: its multiply-adds, or, where few rows or columns
+    share a matrix, reading it. A line from the outer caches takes as long as some four
+    operations."""
     arithmetic = product([*batch, m, n, k]) // max(1, low.target.vector_bits // bits)
-    reading = product([*batch, n, k]) * bits // 8 // LINE_BYTES * LINE_COST
+    reading = product([*batch, n + m, k]) * bits // 8 // LINE_BYTES * LINE_COST
     return maximum(arithmetic, reading) + 1
 
 

@@ -82,7 +82,8 @@ def epilogue_of(name: str, dtype: DType, acc: DType) -> tuple[Program, list[str]
 
 
 class Dims:
-    """Sizes of a spec: those named in `dynamic` become run-time arguments."""
+    """Sizes of a spec: those named in `dynamic` become run-time arguments. "s" among them: strides
+    that happen to be 0 or 1 as well, so that one kernel serves every size of a layout."""
 
     def __init__(self, dynamic: str) -> None:
         self.dynamic, self.values = dynamic, list[int]()
@@ -106,7 +107,11 @@ def integers(rng: np.random.Generator, shape: Sequence[int], dtype: DType) -> np
 def operand(array: np.ndarray, layout: str, batch: int, dims: Dims, dtype: DType, name: str):
     memory, strides = lay_out(array, layout)
     lead = [0 if array.shape[i] == 1 else strides[i] for i in range(batch)]
-    rest = [dims.size(name, s) if s not in (0, 1) else s for s in strides[batch:]]
+    unit = {"rows": 1, "columns": 0}.get(layout)
+    rest = [
+        s if s in (0, 1) and ("s" not in dims.dynamic or i == unit) else dims.size(name, s)
+        for i, s in enumerate(strides[batch:])
+    ]
     sized = [dims.size(name, s) if s else 0 for s in lead]
     return memory, Operand(dtype, (*sized, *rest))
 

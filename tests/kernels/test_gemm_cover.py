@@ -18,7 +18,7 @@ from harness import ISAS, compile_spec, run, target_of
 from irc.ir.dtype import DType
 from irc.ir.ops import Gemm
 from irc.ir.scalar import Builder
-from irc.ir.specs import Operand
+from irc.ir.specs import DimArg, Operand
 from irc.ir.tiles import accumulator, panel_width
 from irc.runtime.kernels.gemm.tiling import tile_rows
 from products import Case, extract, integers, make
@@ -79,15 +79,36 @@ def pairwise(seed: int) -> list[Choice]:
 
 
 def everything() -> Iterator[Choice]:
-    """Every size in every layout and kind of kernel, and all factors in every layout. What is not
-    crossed takes its values in turn."""
-    sizes, layouts = ("m", "k", "n"), ("a", "b", "out", "dynamic")
-    for crossed in ((*sizes, *layouts), (*layouts, "alpha", "beta", "workers")):
-        rest = [name for name in AXES if name not in crossed]
-        turns = {name: itertools.cycle(AXES[name]) for name in rest}
-        for values in itertools.product(*(AXES[name] for name in crossed)):
-            others = {name: next(turn) for name, turn in turns.items()}
-            yield dict(zip(crossed, values, strict=True)) | others
+    """Kernel after kernel, each with everything that it may meet. Sizes, transposes, alpha and beta
+    are crossed where all sizes are those of run time, sizes and transposes where M is, or none;
+    layouts with gaps are crossed with workers and the kinds of kernels. What is not crossed takes
+    its values in turn, alpha and beta at every new kernel."""
+    sizes, transposes = ("m", "k", "n"), ("a", "b", "out")
+    turned = {"a": AXES["a"][:2], "b": AXES["b"][:3], "out": AXES["out"][:2]}
+    factors = itertools.cycle(itertools.product(FACTORS, FACTORS))
+    turns = {name: itertools.cycle(AXES[name]) for name in (*sizes, "workers", "at")}
+
+    def choices(kernel: Choice, met: tuple[str, ...]) -> Iterator[Choice]:
+        for values in itertools.product(*(AXES[name] for name in met)):
+            chosen = kernel | dict(zip(met, values, strict=True))
+            yield {name: next(turn) for name, turn in turns.items()} | chosen
+
+    for values in itertools.product(*turned.values()):
+        layout: Choice = dict(zip(transposes, values, strict=True))
+        for alpha, beta in itertools.product(FACTORS, FACTORS):
+            kernel = layout | {"alpha": alpha, "beta": beta, "dynamic": "mnkabcs"}
+            yield from choices(kernel, sizes)
+        for dynamic, fixed in (("macs", ("k", "n")), ("", sizes)):
+            for known in itertools.product(*(AXES[name] for name in fixed)):
+                alpha, beta = next(factors)
+                kernel = layout | {"alpha": alpha, "beta": beta, "dynamic": dynamic}
+                kernel |= dict(zip(fixed, known, strict=True))
+                yield from choices(kernel, tuple(x for x in sizes if x not in fixed))
+    for values in itertools.product(*(AXES[name] for name in (*transposes, "dynamic"))):
+        alpha, beta = next(factors)
+        kernel = dict(zip((*transposes, "dynamic"), values, strict=True))
+        kernel |= {name: next(turns[name]) for name in sizes} | {"alpha": alpha, "beta": beta}
+        yield from choices(kernel, ("workers", "at"))
 
 
 def size(name: object, tile: int) -> int:
@@ -116,7 +137,7 @@ def check(isa: str, choice: Choice) -> None:
     args = [b.input(0, acc)] + ([b.input(1, dtype)] if with_c else [])
     (ref,) = b.inline(op.epilogue(dtype, acc, with_c=with_c), *args)
     c = integers(np.random.default_rng(4), expected.shape, dtype)
-    strides = (max(1, case.n), 1)
+    strides = (spec.n if isinstance(spec.n, DimArg) else max(1, case.n), 1)
     extras = (Operand(dtype, strides),) if with_c else ()
     spec = dataclasses.replace(spec, epilogue=b.finish(ref), extras=extras)
     found = run(
@@ -163,4 +184,5 @@ def test_every_combination(isa: str, type_: str, request: pytest.FixtureRequest)
         if count % 500 == 0:
             compile_spec.cache_clear()
     print(f"{isa}, {type_}: {count} products")
-    assert count == 6**3 * 3 * 4 * 3 * 3 + 3 * 4 * 3 * 3 * 5 * 5 * 4
+    transposes, sizes = 2 * 3 * 2, 6**3
+    assert count == transposes * sizes * (5 * 5 + 1 + 1) + 3 * 4 * 3 * 3 * 4 * 2

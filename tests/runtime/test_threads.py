@@ -87,6 +87,30 @@ def test_the_gang_starts_only_when_wanted() -> None:
     run_python(code)
 
 
+@linux
+def test_short_calls_in_a_row_start_the_gang_and_single_ones_do_not() -> None:
+    code = """
+        import sys, threading, time
+        sys.path.insert(0, sys.argv[1])
+        from tiny_plans import chain, chain_answer, data
+        from irc.runtime.session import Session
+        s = Session(chain().compile(), num_threads=2, share_work=0, wake_work=1 << 60)
+        a, b = data(30_000)
+        call = s.bind([a, b])
+        for _ in range(40):
+            call()
+            time.sleep(0.001)
+        assert threading.active_count() == 1
+        end = time.monotonic() + 30
+        while threading.active_count() == 1 and time.monotonic() < end:
+            call()
+        assert threading.active_count() == 2
+        for _ in range(100):
+            assert (call()[0] == chain_answer(a, b)).all()
+    """
+    run_python(code)
+
+
 def run_python(code: str, expect: int = 0) -> str:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), str(Path(__file__).parent)],
