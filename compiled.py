@@ -233,9 +233,14 @@ class CompiledModel:
     def report(self) -> str:
         """How the model runs: steps, kernels, precision, and every step outside native code."""
         from .compiler.report import report
+        from .runtime.codegen.host import without_tiles
 
-        text, linked = report(self.plan, self.trace), self.program.linked
-        return f"{text}\nlinked     {linked} kernels by LLVM" if linked else text
+        lines, linked = [report(self.plan, self.trace)], self.program.linked
+        if linked:
+            lines.append(f"linked     {linked} kernels by LLVM")
+        if reason := without_tiles():
+            lines.append(f"tiles      none: AMX is there, but {reason}")
+        return "\n".join(lines)
 
     def export(
         self,

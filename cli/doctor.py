@@ -14,7 +14,7 @@ from typing import TypeVar
 from ..ir.errors import Error, UsageError
 from ..ir.target import Target
 from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache
-from ..runtime.codegen.host import available_isas
+from ..runtime.codegen.host import available_isas, without_tiles
 from ..runtime.machine import host_target, memory_limit, usable_cores
 from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
 
@@ -33,6 +33,7 @@ class Knob:
 
 KNOBS = (
     Knob("IRC_ISA", "the best this machine has", "forces avx512, avx2 or plain"),
+    Knob("IRC_AMX", "1", "0 leaves the tiles of AMX unused where there are any"),
     Knob("IRC_VERIFY", "0", "1 verifies the graph after every pass"),
     Knob("IRC_TRACE", "0", "1 prints every rewrite that fires or refuses"),
     Knob("IRC_DUMP_GRAPH", "nowhere", "folder for the graph after each pass"),
@@ -79,6 +80,7 @@ def examine() -> dict[str, object]:
             "l2_bytes": target.l2,
             "l3_bytes": target.l3,
             "memory_limit_bytes": memory_limit(),
+            "tiles": tiles(target),
             "features": list(target.cpu_features),
         },
         "measured": {} if problems else measured(target),
@@ -98,6 +100,14 @@ def examine() -> dict[str, object]:
         ],
         "problems": problems,
     }
+
+
+def tiles(target: Target) -> str:
+    """Whether products run on tiles of AMX; if they could and do not, why."""
+    if target.has("amx-tile"):
+        return "AMX"
+    reason = without_tiles()
+    return f"none (AMX is there, but {reason})" if reason else "none"
 
 
 def _tried(make: Callable[[], T], problems: list[str]) -> T | None:

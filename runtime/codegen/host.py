@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
 from ...ir.target import ISAS, Isa, Target
+from .amx import amx_refused
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
@@ -74,19 +75,31 @@ def host_arch() -> str:
     )
 
 
-@functools.cache
 def host_features() -> frozenset[str]:
-    """LLVM's names of the features this machine has (as the operating system enables them)."""
+    """LLVM's names of the features this process may use (as the operating system enables them)."""
+    found = _detected()
+    # LLVM does not report the architecture's base.
+    found |= ISAS["plain" if host_arch() == "x86_64" else "neon"].required
+    return frozenset(f for f in found if not f.startswith("amx-")) if without_tiles() else found
+
+
+@functools.cache
+def _detected() -> frozenset[str]:
+    """What this machine has."""
     if host_arch() == "x86_64":
         from .cpuid import known_features
 
-        # LLVM does not report the architecture's base.
-        return known_features(_features_of_llvm) | ISAS["plain"].required
-    return _features_of_llvm() | ISAS["neon"].required
+        return known_features(_features_of_llvm)
+    return _features_of_llvm()
 
 
 def _features_of_llvm() -> frozenset[str]:
     return frozenset(k for k, on in binding().get_host_cpu_features().items() if on)
+
+
+def without_tiles() -> str:
+    """Why tiles of AMX, which this machine has, are not used; "" if they are, or if it has none."""
+    return amx_refused(_detected())
 
 
 def available_isas() -> tuple[Isa, ...]:

@@ -10,16 +10,22 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import amx_emulation
 import numpy as np
 from irc.ir.specs import DimArg, Size, Spec
 from irc.ir.target import Target, generic
-from irc.runtime.codegen.host import available_isas, isa_features
+from irc.runtime.codegen.host import available_isas, host_features, isa_features
 from irc.runtime.codegen.llvm import emit_object
 from irc.runtime.codegen.loader import Library, load_objects
 from irc.runtime.kernels import generate
 
 PAGE = mmap.PAGESIZE
 ISAS = [isa for isa in available_isas() if isa != "neon"]
+AMX = " + amx"
+HAS_AMX = "amx-tile" in host_features()
+# Tiles of AMX, emulated where the machine has what their kernels need besides.
+_PACKS = "avx512" in ISAS and {"avx512bf16", "avx512vnni"} <= host_features()
+TILED = ["avx512" + AMX] if _PACKS else []
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
@@ -27,9 +33,11 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 @cache
 def target_of(isa: str) -> Target:
     """A Target of this machine forced to one instruction set (small, fixed caches); after " - "
-    may stand a feature that it shall not have."""
-    name, _, lacking = isa.partition(" - ")
+    may stand a feature that it shall not have, after all " + amx" (emulated where it is not)."""
+    name, _, lacking = isa.removesuffix(AMX).partition(" - ")
     features = tuple(f for f in isa_features(name) if f != lacking)  # type: ignore[arg-type]
+    if isa.endswith(AMX):
+        features = tuple(sorted({*features, *amx_emulation.FEATURES}))
     return dataclasses.replace(generic(name), cpu_features=features)  # type: ignore[arg-type]
 
 
@@ -92,12 +100,15 @@ class Result:
 class Compiled:
     """One spec's machine code for one Target."""
 
-    def __init__(self, spec: Spec, target: Target) -> None:
+    def __init__(self, spec: Spec, target: Target, *, emulates: bool = not HAS_AMX) -> None:
         self.spec = spec
         kernel = generate(spec, target, "k0")
         self.text, self.scratch = kernel.text, kernel.scratch
-        image = emit_object(kernel.text, target)
-        self.library: Library = load_objects([image], [kernel.symbol], target)
+        text, imports = kernel.text, None
+        if target.has("amx-tile") and emulates:
+            text, imports = amx_emulation.emulated(text)
+        image = emit_object(text, target)
+        self.library: Library = load_objects([image], [kernel.symbol], target, imports)
         pointer = ctypes.c_void_p
         self.entry = self.library.function(
             kernel.symbol, pointer, pointer, ctypes.c_int32, ctypes.c_int32, pointer
@@ -112,6 +123,7 @@ class Compiled:
         for worker in reversed(range(workers)):
             memory = guarded((self.scratch + 63) // 64 * 64)
             status = self.entry(table, sizes, worker, workers, memory.ctypes.data)
+            amx_emulation.check()
             if status:
                 return status, int(memory[:8].view(np.int64)[0])
         return 0, 0

@@ -10,7 +10,7 @@ import random
 
 import numpy as np
 import pytest
-from harness import ISAS, Compiled, compile_spec, guard_copy, run, target_of, unwritten
+from harness import ISAS, TILED, Compiled, compile_spec, guard_copy, run, target_of, unwritten
 from irc.ir.dtype import DType
 from irc.ir.plan import Constant
 from irc.ir.scalar import Builder, evaluate_program, identity
@@ -28,7 +28,7 @@ U8, I8, I32 = DType.u8, DType.i8, DType.i32
 LACKING = {"avx512": "avx512vnni", "avx2": "avxvnni"}
 KINDS = [
     kind
-    for isa in ISAS
+    for isa in [*ISAS, *TILED]
     for kind in (
         [isa, f"{isa} - {LACKING[isa]}"]
         if LACKING.get(isa) in target_of(isa).cpu_features
@@ -226,8 +226,11 @@ def test_the_unit_is_used_where_there_is_one_and_only_there(isa: str) -> None:
     spec = make(Case(28, 16, 40, b="rows", dtype=U8, b_dtype=I8), isa)[0]
     assembly = emit_assembly(generate(spec, target, "k").text, target)
     lacks = " - " in isa or not any(f in target.cpu_features for f in LACKING.values())
+    tiled = target.has("amx-int8") and not lacks
     assert cell_depth(target, I8) == (2 if lacks else 4)
-    assert ("vpdpbusd" in assembly) == (not lacks) and ("pmaddwd" in assembly) == lacks
+    assert ("tdpbusd" in assembly) == tiled
+    assert ("vpdpbusd" in assembly) == (not lacks and not tiled)
+    assert ("pmaddwd" in assembly) == lacks
 
 
 def test_code_for_neon() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from harness import ISAS, run, same_bits, target_of
+from harness import ISAS, TILED, run, same_bits, target_of
 from irc.ir.dtype import DType
 from irc.ir.errors import VerificationError
 from irc.ir.plan import Constant
@@ -189,7 +189,7 @@ def test_transposed_weights(isa: str, dtype: DType) -> None:
     check(Case(20, 48, 37, dtype, 16, transposed=True), isa)
 
 
-@each_isa
+@pytest.mark.parametrize("isa", [*ISAS, *TILED])
 @pytest.mark.parametrize("m, dynamic", [(1, True), (20, False)])
 @pytest.mark.parametrize("dtype", [DType.u4, DType.i8], ids=str)
 def test_factors_rounded_to_bf16(isa: str, dtype: DType, m: int, dynamic: bool) -> None:

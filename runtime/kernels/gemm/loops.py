@@ -19,6 +19,7 @@ from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import share
 from ...codegen.values import ELEMENT, I1, Value, integer
 from ..walk import Space, coalesce
+from . import amx
 from .codes import Expander, walked_type
 from .cuts import Cut
 from .dot import ROWS, dot_function
@@ -123,8 +124,12 @@ class Loops:
         waiting = t.mc * t.nc if t.blocked else t.panels
         buffer = self.reserve(waiting * t.mr * t.nr if t.buffered else 0)
         terms = Terms(self) if g.corrections else None
+        tail = amx.Tail(self) if t.tile else None
         counts = (self.product(self.space.axes), count, panels)
-        mine = split(f, counts, self.entry, t.mr, t.nr * g.bytes)
+        # A tile of AMX takes an eighth of the time.
+        mine = split(f, counts, self.entry, -(-t.mr // 8) if tail else t.mr, t.nr * g.bytes)
+        if tail:
+            amx.configure(f, t)
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
         pack_b = right_function(g) if t.pack_b else None
         finish = None
@@ -158,7 +163,10 @@ class Loops:
                     if terms:
                         terms.sum_rows(a, strips, ts, k0, depth, first)
                     places = (a, strips, b_scratch if pack_b else b, buffer)
-                    Block(self, ts, js, *places, k0, depth, first, last, finish, terms).run()
+                    along = (k0, depth, first, last)
+                    Block(self, ts, js, *places, *along, finish, terms, tail).run()
+        if tail:
+            amx.release(f)
 
     @contextmanager
     def chunks(self, bounds: Bounds, step: int, total: Value) -> Iterator[Bounds]:
@@ -219,7 +227,7 @@ class Block:
 
     `strips` and `b` are packed copies, or the matrices themselves, as `a` always is. `buffer`
     receives sums, `finish` (None: tiles finish their own) applies the epilogue to it; `terms` are
-    those of zero points, if there are any.
+    those of zero points, if there are any, `tail` is for tiles of AMX.
     """
 
     loops: Loops
@@ -235,6 +243,7 @@ class Block:
     last: Value
     finish: Function | None
     terms: Terms | None
+    tail: amx.Tail | None
 
     def run(self) -> None:
         """Groups of panels, single panels, and the edge: panels outside, tiles of rows inside."""
@@ -271,6 +280,8 @@ class Block:
         f, (t0, t1) = loops.f, self.ts
         if self.terms:
             self.terms.of_columns(self.b, self.js[0], j, shape.panels)
+        if self.tail:
+            self.tail.copy(self.right(j), self.depth, shape.panels)
 
         def call(height: int, tile: Value, rows: Value, in_place: bool = False) -> None:
             self.tile(replace(shape, rows=height, in_place=in_place), j, tile, rows)
@@ -307,33 +318,36 @@ class Block:
         f, t = loops.f, g.tiling
         m, n = loops.cut.start(tile), f.mul(j, t.nr)
         down, right = f.sub(tile, self.ts[0]), f.sub(j, self.js[0])
-        a, b = g.a_access(in_place=shape.in_place), g.b_access()
-        a_across, b_across, a_step, b_step = (
-            loops.size(s) for s in (a.across, b.across, a.step, b.step)
-        )
+        a = g.a_access(in_place=shape.in_place)
+        a_across, a_step = loops.size(a.across), loops.size(a.step)
         if t.pack_a == "no" or shape.in_place:
             a_base, a_at = self.a, f.add(f.mul(m, a_across), f.mul(self.k0, a_step))
         else:
             a_base, a_at = self.strips, f.mul(f.urem(tile, t.mc), t.strip)
-        if t.pack_b:
-            b_at = f.mul(right, b_across)
-        else:
-            b_at = f.add(f.mul(j, b_across), f.mul(self.k0, b_step))
-        a_place = f.at(a_base, a_at, ELEMENT[a.dtype.value])
-        b_place = f.at(self.b, b_at, ELEMENT[b.dtype.value])
+        a_place, b_place = f.at(a_base, a_at, ELEMENT[a.dtype.value]), self.right(j)
         slot = f.mul(f.add(f.mul(right, t.mc), down) if t.blocked else integer(0), t.mr * t.nr)
         buffer = f.at(self.buffer, slot, g.acc)
         cols = f.sub(loops.n, n)
         soon, pace = self.soon(b_place, down)
         terms = self.terms.places(tile) if self.terms else ()
+        more = (self.tail.place,) if self.tail else () if self.finish else terms
         f.call_function(
             g.tile(shape), loops.frame, a_place, b_place, m, n, cols,
-            self.depth, self.first, buffer, soon, pace, *(() if self.finish else terms),
+            self.depth, self.first, buffer, soon, pace, *more,
         )  # fmt: skip
         if self.finish:
             with f.if_(self.last):
                 cols = f.smin(cols, shape.panels * t.nr)
                 f.call_function(self.finish, loops.frame, buffer, m, n, rows, cols, *terms)
+
+    def right(self, j: Value) -> Value:
+        """Where panel j begins, for this block of K."""
+        loops, f, b = self.loops, self.loops.f, self.loops.g.b_access()
+        if loops.g.tiling.pack_b:
+            at = f.mul(f.sub(j, self.js[0]), loops.size(b.across))
+        else:
+            at = f.add(f.mul(j, loops.size(b.across)), f.mul(self.k0, loops.size(b.step)))
+        return f.at(self.b, at, ELEMENT[b.dtype.value])
 
     def soon(self, b: Value, down: Value) -> tuple[Value, Value]:
         """What a tile fetches ahead: its piece of the next panel, or, where tiles of a panel are

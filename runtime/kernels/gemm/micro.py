@@ -19,7 +19,7 @@ from ...codegen.emit import Function, Module, Variable
 from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
 from ..frame import Frame
 from ..walk import load_part, part_of
-from . import rounding
+from . import amx, rounding
 from .codes import Expander
 from .epilogue import finish_registers
 from .tiling import Tiling
@@ -122,7 +122,8 @@ class Context(Frame):
         rows and columns (zeros.py).
         """
         if shape not in self._tiles:
-            self._tiles[shape] = self._make_tile(shape)
+            make = amx.tile_function if self.tiling.tile else Context._make_tile
+            self._tiles[shape] = make(self, shape)
         return self._tiles[shape]
 
     def _make_tile(self, shape: Shape) -> Function:

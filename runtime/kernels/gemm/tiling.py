@@ -23,6 +23,8 @@ from ....ir.dtype import DType
 from ....ir.specs import GemmSpec, Operand, Size
 from ....ir.target import Target
 from ....ir.tiles import cell_depth, cell_type, panel_width
+from ..units import tile_instruction
+from . import amx
 from .epilogue import is_short
 
 # How rows of A reach the register tile: where they lie, copied row after row, or copied so that
@@ -67,6 +69,7 @@ class Tiling:
     streams: bool  # ... of its own panel, not of the next one
     unroll: int
     expands: bool = False  # tiles expand the cells of a compressed B themselves
+    tile: str = ""  # the instruction that multiplies tiles of AMX (amx.py), where there is one
 
     @property
     def strip(self) -> int:
@@ -122,7 +125,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False) -> Tiling:
     # Zero points that differ take as many instructions per register as a long program.
     apart = apart or any(z.strides[-1] != 0 for z in spec.zeros)
     lines = max(1, nr * size // _LINE)
-    return Tiling(
+    tiling = Tiling(
         lanes=lanes,
         nr=nr,
         vectors=vectors,
@@ -147,6 +150,10 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False) -> Tiling:
         # Small tiles have few instructions between a loop's own: 24 multiply-adds hide them.
         unroll=max(1, min(8, 24 // (mr * vectors * panels) + 1)),
     )
+    instruction = tile_instruction(target, cell_type(spec), kr)
+    if not instruction:
+        return tiling
+    return amx.on_tiles(tiling, spec, target, instruction, _heights(spec.m, 2 * amx.SIDE))
 
 
 def _heights(m: Size, most: int) -> tuple[int, ...]:

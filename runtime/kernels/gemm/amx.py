@@ -1,0 +1,285 @@
+"""Tiles of AMX: a square of sums in tile registers, 16 cells of K at a time.
+
+A tile register holds 16 rows of 64 bytes. Left factors are rows of cells, which is how strips of A
+are packed (and how rows of whole steps lie in memory); right factors are cells of 16 columns, 16
+deep, which is how panels of B are packed. So operands are those of the vector unit for the same
+cells (units.py), zero points included. Four registers hold sums, the others factors:
+
+    rows    columns   sums   A      B
+    17..32  32        2 x 2  2      2     each factor that is loaded serves two products
+    1..16   64        1 x 4  1      3     four sums, since one product waits for the last one
+
+Sums go through the buffer that the epilogue reads. Tiles are configured once per call: rows of
+sums and of A as many as the tallest tile has, everything else full. What a shorter tile computes
+in the rows below its own is never read. The last step of K reads strips and a copy of the panel's
+end that are padded with zeros, and nothing past an operand's end.
+
+One instruction sums the even and the odd values of 16 cells apart, adds the two, and adds what it
+gets to the sum. So blocks of K are whole steps, and every product with N > 1 that has these cells
+goes through tiles, whatever its M: the order of additions depends on the Target alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ....ir.specs import GemmSpec
+from ....ir.target import Target
+from ...codegen.emit import Function
+from ...codegen.values import ELEMENT, I1, I8, I64, PTR, Value, bits_of, integer, vec
+
+if TYPE_CHECKING:
+    from .loops import Loops
+    from .micro import Context, Shape
+    from .tiling import Tiling
+
+# Rows of a register, cells of a row: of A, of B and of sums alike.
+SIDE: Final = 16
+_ROW_BYTES: Final = 64
+_SUMS: Final = 4
+_REGISTERS: Final = 8
+_LINE: Final = 64
+# Tiles of rows in a block: 256 rows of A beside the panels that pass by.
+_MOST_TILES: Final = 8
+
+
+# -- sizes --------------------------------------------------------------------------------------
+
+
+def on_tiles(
+    t: Tiling, spec: GemmSpec, target: Target, intrinsic: str, heights: tuple[int, ...]
+) -> Tiling:
+    """The tiling of a product on tiles, from what vector registers would do; `heights`: a known M
+    cut evenly into tiles of at most 2 * SIDE rows.
+
+    A step takes so few cycles that a panel of B and the strip of A that meets it have to lie in L1
+    both: half an L1 and more for the two of them bounds KC.
+    """
+    heights = (2 * SIDE, SIDE) if t.guarded else heights
+    mr, few = heights[0], not t.guarded and heights[0] <= SIDE and spec.m == heights[0]
+    panels = 2 if few and isinstance(spec.n, int) and spec.n >= 2 * t.nr else 1
+    kc, blocked = t.kc, t.blocked
+    if spec.compressed is None:
+        kc, blocked = _depth(t, spec, target, mr)
+    whole = isinstance(spec.k, int) and spec.k % (SIDE * t.kr) == 0
+    lies = whole and (t.pack_a == "no" or t.in_place) and (t.guarded or len(heights) == 1)
+    mc, nc = _blocks(t, spec, target, (mr, kc, blocked))
+    streams = mc == 1 and not t.guarded
+    lines = t.nr * _ROW_BYTES // _LINE
+    return dataclasses.replace(
+        t,
+        tile=intrinsic,
+        heights=heights,
+        mr=mr,
+        panels=panels,
+        buffered=True,
+        kc=kc,
+        blocked=blocked,
+        mc=mc,
+        nc=max(nc, panels),
+        pack_a="no" if lies and not t.guarded else "rows",
+        in_place=lies and t.guarded,
+        a_row=-(-kc // SIDE) * SIDE + SIDE,
+        fetch=0 if t.pack_b else lines if streams else lines // (_MOST_TILES if t.guarded else mc),
+        streams=streams,
+        unroll=1,
+    )
+
+
+def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:
+    """KC in cells, and whether K may take more than one block."""
+    block = max(4 * SIDE, target.l1 * 2 // 3 // (4 * (t.nr + mr)) // SIDE * SIDE)
+    if not isinstance(spec.k, int):
+        return block, True
+    cells = -(-spec.k // t.kr)
+    if cells <= block or (isinstance(spec.m, int) and spec.m <= mr):
+        return max(1, cells), False
+    return -(-cells // -(-cells // block) // SIDE) * SIDE, True
+
+
+def _blocks(
+    t: Tiling, spec: GemmSpec, target: Target, depth: tuple[int, int, bool]
+) -> tuple[int, int]:
+    """MC in tiles and NC in panels: a block of A takes a third of L2 at most, as do its sums."""
+    mr, kc, blocked = depth
+    third = (target.l2 or 256 << 10) // 3
+    mc, nc = min(_MOST_TILES, max(1, third // (4 * mr * kc))), 1 << 20
+    if isinstance(spec.m, int):
+        tiles = max(1, -(-spec.m // mr))
+        mc = -(-tiles // -(-tiles // mc))
+    if blocked:
+        nc = max(1, third // (4 * mc * mr * t.nr))
+    if t.pack_b:
+        nc = min(nc, max(1, 3 * third // (4 * kc * t.nr)))
+    if isinstance(spec.n, int):
+        panels = max(1, -(-spec.n // t.nr))
+        nc = -(-panels // -(-panels // nc))
+    return mc, nc
+
+
+# -- configuration ------------------------------------------------------------------------------
+
+
+def _down(rows: int) -> int:
+    """Registers that hold so many rows."""
+    return -(-rows // SIDE)
+
+
+def _sum_of(t: Tiling, down: int, across: int) -> int:
+    """The register of the sums of the `down`th rows and the `across`th columns."""
+    return down * (_SUMS // _down(t.mr)) + across
+
+
+def configure(f: Function, t: Tiling) -> None:
+    """Load the tile configuration of a kernel; all tiles become zero."""
+    rows = [SIDE] * _REGISTERS
+    for down in range(_down(t.mr)):
+        wide = _SUMS // _down(t.mr)
+        for register in (*range(down * wide, (down + 1) * wide), _SUMS + down):
+            rows[register] = min(SIDE, t.mr - down * SIDE)
+    widths = _ROW_BYTES.to_bytes(2, "little") * _REGISTERS
+    data = bytes([1, *[0] * 15]) + widths.ljust(32, b"\0") + bytes(rows).ljust(16, b"\0")
+    place = f.stack(len(data))
+    for at in range(0, len(data), 8):
+        word = int.from_bytes(data[at : at + 8], "little")
+        f.store(integer(word, I64), f.offset(place, at), 8)
+    f.call("llvm.x86.ldtilecfg", "void", place)
+
+
+def release(f: Function) -> None:
+    """Give the tiles back."""
+    f.call("llvm.x86.tilerelease", "void")
+
+
+# -- the last step of K -------------------------------------------------------------------------
+
+
+def has_tail(spec: GemmSpec, kr: int) -> bool:
+    """Whether the last step of K may have fewer than SIDE cells."""
+    return not isinstance(spec.k, int) or -(-spec.k // kr) % SIDE != 0
+
+
+class Tail:
+    """The cells of a group of panels that do not fill a step, padded with zeros: in scratch, made
+    once for all tiles of rows."""
+
+    def __init__(self, loops: Loops) -> None:
+        t = loops.g.tiling
+        self.loops, self.needed = loops, has_tail(loops.g.spec, t.kr)
+        self.place = loops.reserve(t.panels * SIDE * t.nr if self.needed else 0)
+
+    def copy(self, b: Value, depth: Value, panels: int) -> None:
+        """Of panels that begin, for this block of K, at b."""
+        if not self.needed:
+            return
+        f, g, t = self.loops.f, self.loops.g, self.loops.g.tiling
+        access, rest = g.b_access(), f.urem(depth, SIDE)
+        cell = ELEMENT[access.dtype.value]
+        kind, align = vec(cell, t.lanes), bits_of(cell) // 8
+        with f.if_(f.icmp("ne", rest, 0)):
+            for which in range(panels):
+                first = f.mul(f.sub(depth, rest), t.nr)
+                across = f.mul(self.loops.size(access.across), which)
+                source = f.at(b, f.add(across, first), cell)
+                to = f.at(self.place, which * SIDE * t.nr, cell)
+                with f.range(0, SIDE * t.nr, t.lanes, unroll=1) as at:
+                    x = f.var(kind, 0)
+                    with f.if_(f.icmp("slt", at, f.mul(rest, t.nr))):
+                        x.set(f.load(kind, f.at(source, at, cell), align))
+                    f.store(x.get(), f.at(to, at, cell), align)
+
+
+# -- the tile -----------------------------------------------------------------------------------
+
+
+def tile_function(g: Context, shape: Shape) -> Function:
+    """The function of a tile (Context.tile), with one parameter more: where its panels' tails
+    are. Sums go to the buffer, all rows of the tallest tile."""
+    t = g.tiling
+    f = g.module.function(
+        g.module.unique(f"amx_{shape.rows}x{shape.panels}x{shape.vectors}"),
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
+        + [(I64, "m"), (I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first")]
+        + [("ptr noalias", "buffer"), (PTR, "soon"), (I64, "pace"), ("ptr readonly", "tail")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p = f.params
+    columns = [(q, v * t.lanes) for q in range(shape.panels) for v in range(shape.vectors)]
+    sums = [
+        (_sum_of(t, down, across), down * SIDE * t.panels * t.nr + q * t.nr + c)
+        for down in range(_down(shape.rows))
+        for across, (q, c) in enumerate(columns)
+    ]
+    stride = integer(t.panels * t.nr * g.bytes)
+    places = [(i, f.at(p["buffer"], at, g.acc)) for i, at in sums]
+    with f.if_(p["first"] if t.blocked else True) as branch:
+        for i, _ in places:
+            _tile(f, "tilezero", i)
+        branch.else_()
+        for i, place in places:
+            _tile(f, "tileloadd64", i, place, stride)
+    step = _Step(g, f, shape, columns)
+    k = g.spec.k
+    depth = integer(-(-k // t.kr)) if isinstance(k, int) and not t.blocked else p["k"]
+    rest = f.urem(depth, SIDE) if has_tail(g.spec, t.kr) else integer(0)
+    whole = f.sub(depth, rest)
+    with f.range(0, whole, SIDE, unroll=1) as at:
+        step.fetch(at)
+        step.multiply(at, f.at(p["b"], f.mul(at, t.nr), step.cell), step.panel)
+    with f.if_(f.icmp("ne", rest, 0)):
+        step.multiply(whole, p["tail"], integer(SIDE * t.nr))
+    for i, place in places:
+        _tile(f, "tilestored64", i, place, stride)
+    return f
+
+
+class _Step:
+    """SIDE cells of K. `panel`: cells between panels of B."""
+
+    def __init__(
+        self, g: Context, f: Function, shape: Shape, columns: Sequence[tuple[int, int]]
+    ) -> None:
+        self.g, self.f, self.shape, self.columns = g, f, shape, columns
+        self.a, b = g.a_access(in_place=shape.in_place), g.b_access()
+        frame = f.params["frame"]
+        self.row, self.step = (g.size(f, frame, s) for s in (self.a.across, self.a.step))
+        self.cell, self.panel = ELEMENT[b.dtype.value], g.size(f, frame, b.across)
+        fetch = g.tiling.fetch
+        self.pause = f.udiv(f.mul(f.params["pace"], SIDE), fetch) if fetch else integer(0)
+
+    def multiply(self, k: Value, b: Value, panel: Value) -> None:
+        """The products of cells k, k + 1, ...; `b`: the first of them in the first panel."""
+        f, t = self.f, self.g.tiling
+        element = ELEMENT[self.a.dtype.value]
+        width = integer(bits_of(element) // 8)
+        down = _down(self.shape.rows)
+        rights = range(_SUMS + _down(t.mr), _REGISTERS)
+        for across, (q, c) in enumerate(self.columns):
+            right = rights[across % len(rights)]
+            place = f.at(b, f.add(f.mul(panel, q), c), self.cell)
+            _tile(f, "tileloadd64", right, place, integer(4 * t.nr))
+            for i in range(down):
+                if across == 0:
+                    at = f.add(f.mul(self.row, i * SIDE), f.mul(k, self.step))
+                    place = f.at(f.params["a"], at, element)
+                    _tile(f, "tileloadd64", _SUMS + i, place, f.mul(self.row, width))
+                registers = (_sum_of(t, i, across), _SUMS + i, right)
+                f.call(t.tile, "void", *(integer(r, I8) for r in registers))
+
+    def fetch(self, k: Value) -> None:
+        """Ask for lines of B that will be needed later (Context.tile's soon and pace)."""
+        f, t = self.f, self.g.tiling
+        near = 3 if t.streams or t.guarded else 2
+        for which in range(self.shape.panels if t.fetch else 0):
+            ahead = f.add(f.mul(k, f.params["pace"]), f.mul(self.panel, 4 * which))
+            at = f.offset(f.params["soon"], ahead)
+            for _ in range(t.fetch):
+                f.prefetch(at, locality=near)
+                at = f.offset(at, self.pause)
+
+
+def _tile(f: Function, name: str, register: int, *args: Value) -> None:
+    f.call(f"llvm.x86.{name}", "void", integer(register, I8), *args)
