@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..dim import eq
+from ..dim import Dim, Expr, bounds, eq
 from ..errors import ShapeError
 from ..graph import Graph
 from ..op import Array, Fact, Op, Port, RunBody
@@ -50,6 +50,32 @@ def joined_type(op: Op, a: Type, b: Type) -> Type:
         return TensorType(a.dtype, None)
     pairs = zip(a.shape, b.shape, strict=True)
     return TensorType(a.dtype, tuple(x if eq(x, y) else unknown_dim(op) for x, y in pairs))
+
+
+def read_off(op: Op, facts: Sequence[Fact | None], types: Sequence[Type]) -> tuple[Type, ...]:
+    """Types of control flow's results. What a body makes of sizes of its own is read off the
+    result: a symbol, not an expression, whose symbols nothing outside tells."""
+    told = {s for f in facts if f is not None for d in _sizes(f) for s in d.symbols()}
+    named: dict[Dim, Dim] = {}
+
+    def size(d: Dim) -> Dim:
+        if not isinstance(d, Expr) or d.symbols() <= told or str(d) in map(str, d.symbols()):
+            return d
+        low, high = bounds(d)
+        return named.setdefault(d, unknown_dim(op, max(low or 0, 0), high))
+
+    def outside(found: Type) -> Type:
+        if not isinstance(found, TensorType) or found.shape is None:
+            return found
+        return TensorType(found.dtype, tuple(map(size, found.shape)))
+
+    return tuple(map(outside, types))
+
+
+def _sizes(fact: Fact) -> list[Expr]:
+    shape = fact.type.shape if isinstance(fact.type, TensorType) else None
+    known = () if fact.value is None or fact.value.dtype != object else fact.value.reshape(-1)
+    return [d for d in (*(shape or ()), *known) if isinstance(d, Expr)]
 
 
 def check_count(what: str, got: int, expected: int) -> None:
@@ -102,8 +128,9 @@ class If(Op):
             types = infer_body(body, inputs, name)
             found.append([types[k] for k in outputs])
         if len(found) == 1:
-            return tuple(found[0])
-        return tuple(joined_type(self, a, b) for a, b in zip(*found, strict=True))
+            return read_off(self, facts, found[0])
+        joined = [joined_type(self, a, b) for a, b in zip(*found, strict=True)]
+        return read_off(self, facts, joined)
 
     def with_bodies(self, bodies: Sequence[Graph]) -> Op:
         return replace(self, then_body=bodies[0], else_body=bodies[1])

@@ -14,7 +14,7 @@ from ..graph import Graph
 from ..op import Array, Fact, Op, Port, RunBody
 from ..types import TensorType, Type, normalize_axis
 from .constants import Parameter
-from .control import check_count, infer_body, interpreters, type_of
+from .control import check_count, infer_body, interpreters, read_off, type_of
 from .rules import known_dims, unknown_dim
 from .sequences import common_type
 
@@ -86,10 +86,11 @@ class _Iterating(Op):
     def _infer(self, facts: Sequence[Fact | None]) -> tuple[Type, ...]:
         _, out, open_sizes = self._steady(facts)
         trips = self._trips(facts)
-        return tuple(
+        found = [
             self._output_type(r, self._closed(out[r.result], open_sizes), trips)
             for r in self.results
-        )
+        ]
+        return read_off(self, facts, found)
 
     def _steady(
         self, facts: Sequence[Fact | None]

@@ -372,6 +372,12 @@ def _native_refuses(graph: Graph, inputs: Sequence[Any], why: Error) -> None:
         irc.CompiledModel(Model(graph), Options(), 1, max_memory=MEMORY)(list(inputs))
     except Error:
         return
+    if any(_is_empty(t) for n in graph.ids() for t in graph.node(n).types):
+        return  # what has no elements is not computed, and nothing is asked of what it comes from
     if "auto_broadcast is none" in why.what:
         return  # what native code broadcasts all the same, as it does where sizes are known late
     raise Disagreement(f"native code accepts what evaluation refuses: {why}") from why
+
+
+def _is_empty(type_: Any) -> bool:
+    return isinstance(type_, TensorType) and type_.shape is not None and 0 in type_.shape
