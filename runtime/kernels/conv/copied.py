@@ -116,10 +116,20 @@ class _Copied(Loops):
                     )
                 ]
                 f.call_function(copy, self.frame, first, self.entry.scratch, *starts)
+            self.fetch(group, panel, self.panel_after(task, hi, units), self.tiles_in(row))
             place = (batch, group, depth, row, column)
             for n in widths(f, panel, spec.outputs, self.cut.nr):
                 self.block(place, panel, n)
         f.ret(0)
+
+    def tiles_in(self, row: Value) -> Value:
+        """About how many tiles the block at `row` has."""
+        f, rows = self.f, self.copies
+        across = -(-rows.across // self.cut.most)
+        if self.across is not None:
+            across = sum(run.count for run in self.across)
+        high = f.smin(f.sub(self.out[1], row), rows.down)
+        return f.mul(f.ceil_div(high, self.tall), across)
 
     def block(self, place: tuple[Value, ...], panel: Value, channels: int) -> None:
         """All tiles of a block and one panel."""

@@ -16,7 +16,7 @@ from ....ir.tiles import packed_size
 from ...codegen.emit import Module
 from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import open_kernel, share
-from ...codegen.values import ELEMENT, Value, integer
+from ...codegen.values import ELEMENT, I64, PTR, Value, integer
 from ..contract import Kernel
 from .micro import Micro, Tile
 from .place import Context, buffers_of, places_inside, taps_inside, widths
@@ -67,6 +67,8 @@ class Loops:
         for zero in self.pointers[2 : 2 + len(g.zeros)]:
             g.set_base(f, self.frame, len(g.walked), zero)
             self.pointers.remove(zero)
+        self.soon, self.pace = f.var(PTR, self.pointers[1]), f.var(I64, 0)
+        self.furthest = f.var(I64, -1)
 
     def size(self, size: Size) -> Value:
         return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
@@ -85,6 +87,9 @@ class Loops:
             tile, rest = f.urem(unit, row_tiles), f.udiv(unit, row_tiles)
             depth, image = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
             batch, group = f.udiv(image, spec.groups), f.urem(image, spec.groups)
+            tiles = sum(run.count for run in cut.columns or ())
+            after = self.panel_after(task, hi, units)
+            self.fetch(group, panel, after, integer(max(1, tiles)))
             self.rows(tile, lambda run, row: self.unit(batch, group, depth, row, run, panel))
         f.ret(0)
 
@@ -95,6 +100,11 @@ class Loops:
         first = f.mul(f.udiv(task, whole), cut.group)
         inside, wide = f.urem(task, whole), f.smin(f.sub(cut.panels, first), cut.group)
         return f.udiv(inside, wide), f.add(first, f.urem(inside, wide))
+
+    def panel_after(self, task: Value, end: Value, units: Value) -> Value:
+        """The next task's panel; this one's at the end."""
+        f = self.f
+        return self.unit_of(f.smin(f.add(task, 1), f.sub(end, 1)), units)[1]
 
     def first(self, batch: Value, group: Value) -> Value:
         """The address of the first value that a group sees of an image."""
@@ -112,6 +122,18 @@ class Loops:
         at = f.add(f.mul(group, size), f.mul(panel, size // -(-n // nr)))
         weights = f.at(self.pointers[1], at, ELEMENT[spec.weights.dtype.value])
         return weights, f.add(f.mul(group, spec.outputs), f.mul(panel, nr))
+
+    def fetch(self, group: Value, panel: Value, following: Value, tiles: Value) -> None:
+        """Let `tiles` tiles of `panel` fetch the panel that follows from afar, if it is a new one
+        (panels of a group are in L2 once they have been read)."""
+        f = self.f
+        furthest = f.smax(self.furthest.get(), panel)
+        self.furthest.set(furthest)
+        weights, _ = self.panel_of(group, following)
+        row = self.cut.nr * self.spec.packed.kr * self.spec.weights.dtype.bits // 8
+        new = f.icmp("sgt", following, furthest)
+        self.pace.set(f.select(new, f.udiv(row, tiles), 0))
+        self.soon.set(weights)
 
     def rows(self, tile: Value, visit: Callable[[Run | None, Value], None]) -> None:
         """The run that a tile of rows belongs to, and its first row."""
@@ -225,4 +247,7 @@ class Loops:
             for index, stride in zip(spot, o.strides, strict=True):
                 at = f.add(at, f.mul(index, self.size(stride)))
             g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
-        f.call_function(self.micro.tile(tile), self.frame, data, weights, *taps)
+        soon, pace = self.soon.get(), self.pace.get()
+        f.call_function(self.micro.tile(tile), self.frame, data, weights, *taps, soon, pace)
+        steps = self.spec.matrices[1] // self.spec.packed.kr
+        self.soon.set(f.offset(soon, f.mul(pace, steps)))

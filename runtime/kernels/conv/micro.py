@@ -58,8 +58,9 @@ class Micro:
         self._finish: dict[int, Function] = {}
 
     def tile(self, tile: Tile) -> Function:
-        """tile(frame, data, weights, d0, d1, h0, h1, w0, w1): `data` is where tap 0 of the first
-        place lies, [d0, d1) and so on are the taps inside the data."""
+        """tile(frame, data, weights, d0, d1, h0, h1, w0, w1, soon, pace): `data` is where tap 0 of
+        the first place lies, [d0, d1) and so on are the taps inside the data; what lies at `soon`
+        is fetched ahead, `pace` bytes per row of weights."""
         if tile not in self._tiles:
             self._tiles[tile] = self._make(tile)
         return self._tiles[tile]
@@ -70,7 +71,8 @@ class Micro:
             g.module.unique(f"tile_{tile.rows}x{tile.columns}"),
             [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
             + [("ptr noalias readonly", "weights")]
-            + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")],
+            + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")]
+            + [(PTR, "soon"), (I64, "pace")],
             attributes="nounwind noinline",
             linkage="internal",
         )
@@ -142,6 +144,14 @@ class Micro:
         return f
 
 
+@dataclass(frozen=True)
+class _Weights:
+    """Where a part of a panel lies, and what is fetched ahead while it is read."""
+
+    place: Value
+    soon: Value
+
+
 class _Sum:
     """Writes the loops over the taps and channels of one tile."""
 
@@ -165,6 +175,7 @@ class _Sum:
             # Elements from one tap to the next, and from one place to the next.
             self.taps = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
             self.places = [f.mul(s, d) for s, d in zip(spatial, w.strides, strict=True)]
+        self.pace = f.params["pace"]
         # Weights of one tap of a row, and of a row of taps.
         self.tap = spec.packed.depth(spec.channels, (1,)) // self.kr * self.nr
         self.row = spec.packed.depth(spec.channels, w.kernel[2:]) // self.kr * self.nr
@@ -174,7 +185,7 @@ class _Sum:
         plane = w.kernel[1] * self.row
         with f.range(p["d0"], p["d1"], unroll=1) as kd:
             data = f.at(p["data"], f.mul(kd, self.taps[0]), self.element)
-            weights = f.at(p["weights"], f.mul(kd, plane), self.weight)
+            weights = self.weights_at(_Weights(p["weights"], p["soon"]), kd, plane)
             if self.tile.rows == 1:
                 with f.range(p["h0"], p["h1"], unroll=1) as kh:
                     self.taps_of_row(kh, data, weights, (True,))
@@ -185,12 +196,21 @@ class _Sum:
                 for kh in range(w.kernel[1]):
                     self.taps_of_row(integer(kh), data, weights, self.tile.row_taps[kh])
 
-    def taps_of_row(self, kh: Value, data: Value, weights: Value, rows: tuple[bool, ...]) -> None:
+    def weights_at(self, base: _Weights, index: Value | int, size: int) -> _Weights:
+        """Part `index` of weights in parts of `size`, and what is fetched ahead beside it."""
+        f = self.f
+        ahead = f.mul(f.mul(self.pace, index), size // self.nr)
+        at = f.at(base.place, f.mul(integer(size), index), self.weight)
+        return _Weights(at, f.offset(base.soon, ahead))
+
+    def taps_of_row(
+        self, kh: Value, data: Value, weights: _Weights, rows: tuple[bool, ...]
+    ) -> None:
         f, w, tile = self.f, self.g.spec.window, self.tile
         if not any(rows):
             return
         data = f.at(data, f.mul(kh, self.taps[1]), self.element)
-        weights = f.at(weights, f.mul(kh, self.row), self.weight)
+        weights = self.weights_at(weights, kh, self.row)
         channels, width = self.g.spec.channels, w.kernel[2]
         lo: Value | int = f.params["w0"] if tile.ragged else 0
         hi: Value | int = f.params["w1"] if tile.ragged else width
@@ -204,7 +224,7 @@ class _Sum:
                 return
             with f.range(lo, hi, unroll=1) as kw:
                 at = f.at(data, f.mul(kw, self.taps[2]), self.element)
-                to = f.at(weights, f.mul(kw, self.tap), self.weight)
+                to = self.weights_at(weights, kw, self.tap)
                 self.depth(at, to, channels, keep, 2 * _UNROLL)
             return
         for kw in range(width):
@@ -212,11 +232,11 @@ class _Sum:
             keep = [(r, q) for r, q in self.sums if rows[r] and inside[q]]
             if keep:
                 at = f.at(data, f.mul(self.taps[2], kw), self.element)
-                to = f.at(weights, kw * self.tap, self.weight)
+                to = self.weights_at(weights, kw, self.tap)
                 self.depth(at, to, channels, keep, 2 * _UNROLL)
 
     def depth(
-        self, data: Value, weights: Value, count: int, keep: list[tuple[int, int]], apart: int
+        self, data: Value, weights: _Weights, count: int, keep: list[tuple[int, int]], apart: int
     ) -> None:
         """`count` values: channels of one tap, or taps and channels that are one run. So many
         steps as `apart` says read no element twice."""
@@ -228,7 +248,8 @@ class _Sum:
 
         def step(k: Value, left: int = self.kr) -> None:
             at = f.at(data, f.mul(k, self.step), self.element)
-            row = f.at(weights, f.mul(k, self.nr), self.weight)
+            row = f.at(weights.place, f.mul(k, self.nr), self.weight)
+            f.prefetch(f.offset(weights.soon, f.mul(k, self.pace)), locality=2)
             right = [
                 g.widen(f, f.load(kind, f.at(row, v * g.lanes, self.weight)), g.spec.weights.dtype)
                 for v in range(vectors)

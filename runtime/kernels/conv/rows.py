@@ -91,7 +91,10 @@ def choose_rows(g: Context, cut: Cut, tall: int) -> Rows:
         across = max(cut.most, across // 2 // cut.most * cut.most)
     down = tall
     if not apart:
-        most = min(height, _ROWS) if isinstance(height, int) else _ROWS // 2
+        most = _ROWS // 2
+        if isinstance(height, int):
+            # Blocks as even as possible, so that workers' shares are.
+            most = -(-height // max(1, -(-height // _ROWS)))
         down = max(tall, -(-most // tall) * tall)
         while down > tall and made(down, across).bytes > room:
             down -= tall
