@@ -14,6 +14,7 @@ from .specs import (
 from .specs_attention import AttentionSpec
 from .specs_conv import ConvSpec, PoolSpec
 from .specs_iota import IotaSpec
+from .specs_picks import PickSpec, RankSpec, ScanSpec
 from .specs_recurrent import RecurrentSpec
 
 SPECS: dict[str, type[Spec]] = {
@@ -21,5 +22,6 @@ SPECS: dict[str, type[Spec]] = {
     for s in (
         *(GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec),
         *(ConvSpec, PoolSpec, RecurrentSpec, IotaSpec, AttentionSpec),
+        *(PickSpec, ScanSpec, RankSpec),
     )
 }

@@ -33,11 +33,11 @@ from .specs import (
 )
 from .specs_attention import MAX_HEAD, AttentionSpec
 from .specs_conv import ConvSpec, PoolSpec, Window
-from .specs_iota import IotaSpec
 from .specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
 from .target import Target
 from .tiles import BYTES, cell_depth, cell_type, compressed_layout, conv_cells, panel_width
 from .types import MAX_RANK
+from .verify_picks import PICK_CHECKS
 from .verify_plan import walks
 
 # Beyond these a spec is no work of lowering, and compiling it would take minutes.
@@ -307,11 +307,6 @@ def _attention(s: AttentionSpec, _: Target, where: str) -> None:
             )
 
 
-def _iota(s: IotaSpec, _: Target, where: str) -> None:
-    if s.out.dtype not in (DType.i32, DType.i64, DType.f32):
-        raise _broken("no kernel writes numbers of this type", where, s.out.dtype, "i32, i64, f32")
-
-
 # What each family's generator relies on. Families that are not listed rely on walks() alone.
 _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     ElementwiseSpec: _elementwise,
@@ -324,7 +319,7 @@ _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     PoolSpec: _pool,
     RecurrentSpec: _recurrent,
     AttentionSpec: _attention,
-    IotaSpec: _iota,
+    **PICK_CHECKS,
 }
 
 

@@ -124,13 +124,16 @@ def lower_concat(low: Lowering, node: int) -> None:
 def lower_tile(low: Lowering, node: int) -> None:
     """Tile with known repeats: one copy whose source repeats by strides of 0."""
     view, out = low.view(low.graph.input(node, 0)), low.result(Value(node))
+    repeats = known_list(low.graph, node, 1)
+    assert repeats is not None
+    repeats = [*[1] * (out.rank - len(repeats)), *repeats]
     extra = out.rank - view.rank
     shape: list[Dim] = []
     strides: list[Dim] = []
-    for axis, size in enumerate(out.shape):
+    for axis, repeat in enumerate(repeats):
         inner = view.shape[axis - extra] if axis >= extra else 1
         stride = view.strides[axis - extra] if axis >= extra else 0
-        shape += [size // inner if inner != 1 else size, inner]
+        shape += [int(repeat) if hasattr(repeat, "dtype") else repeat, inner]
         strides += [0, stride]
     source = View(view.buffer, view.dtype, tuple(shape), tuple(strides), view.offset)
     target = reshape(out, shape)

@@ -33,6 +33,19 @@ from .movement import (
     lower_tile,
     lower_transpose,
 )
+from .picks import (
+    lower_batched_gather,
+    lower_gather_elements,
+    lower_gather_points,
+    lower_rank,
+    lower_scan,
+    lower_scatter_elements,
+    lower_scatter_points,
+    lower_scatter_slices,
+    refuse_elements,
+    refuse_ordered,
+    refuse_points,
+)
 from .pooling import lower_pool, refuse_pool
 from .programs import NATIVE
 from .recurrent import lower_recurrent, read_ports, refuse_recurrent
@@ -102,10 +115,9 @@ def _refuse_reduce(graph: Graph, node: int) -> str | None:
     return "the axes are known at run time only" if reduced_axes(graph, node) is None else None
 
 
-def _refuse_gather(graph: Graph, node: int) -> str | None:
-    if int(getattr(graph.op(node), "batch_dims", 0)) != 0:
-        return "batched gathering"
-    return needs(2)(graph, node)
+def _lower_gather(low: Lowering, node: int) -> None:
+    batched = int(getattr(low.graph.op(node), "batch_dims", 0)) != 0
+    (lower_batched_gather if batched else lower_gather)(low, node)
 
 
 def _refuse_broadcast(graph: Graph, node: int) -> str | None:
@@ -121,13 +133,9 @@ def _refuse_slice(graph: Graph, node: int) -> str | None:
 
 
 def _refuse_tile(graph: Graph, node: int) -> str | None:
-    repeats = known_list(graph, node, 1)
-    type_ = graph.type(graph.input(node, 0))
-    assert isinstance(type_, TensorType) and type_.shape is not None
-    if repeats is None:
+    if known_list(graph, node, 1) is None:
         return "the repeats are known at run time only"
-    static = all(isinstance(d, int) and d != 0 for d in type_.shape)
-    return None if static else "repeats of a symbolic size"
+    return None
 
 
 def _refuse_dequantize(graph: Graph, node: int) -> str | None:
@@ -142,7 +150,12 @@ _PRODUCT = Lowerer(lower_matmul, refuse=_refuse_product, ports=right_ports)
 _DEQUANTIZE = Lowerer(_lower_nothing, (), _refuse_dequantize)
 _RESHAPE = Lowerer(lower_reshape, (0,))
 _SOFTMAX = Lowerer(lower_softmax, refuse=_refuse_float_row)
-_GATHER = Lowerer(lower_gather, (0, 1), _refuse_gather)
+_GATHER = Lowerer(_lower_gather, (0, 1), needs(2))
+_POINTS = Lowerer(lower_gather_points, refuse=refuse_points)
+_PUT_ELEMENTS = Lowerer(lower_scatter_elements, (0, 1, 2), refuse_elements)
+_PUT_POINTS = Lowerer(lower_scatter_points, refuse=refuse_points)
+_ORDERED = Lowerer(lower_scan, (0,), refuse_ordered)
+_RANK = Lowerer(lower_rank, (0,), refuse_ordered)
 _SPLIT = Lowerer(lower_split, (0,), needs(1))
 _CONVOLUTION = Lowerer(lower_convolution, (0,), refuse_convolution)
 _BYTES = Lowerer(lower_convolution, (0,), refuse_convolution, byte_ports)
@@ -180,6 +193,17 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Gather1: _GATHER,
     ops.Gather7: _GATHER,
     ops.Gather: _GATHER,
+    ops.GatherElements: Lowerer(lower_gather_elements),
+    ops.GatherND5: _POINTS,
+    ops.GatherND: _POINTS,
+    ops.ScatterUpdate: Lowerer(lower_scatter_slices, (0, 1, 2), refuse_elements),
+    ops.ScatterElementsUpdate3: _PUT_ELEMENTS,
+    ops.ScatterElementsUpdate: _PUT_ELEMENTS,
+    ops.ScatterNDUpdate4: _PUT_POINTS,
+    ops.ScatterNDUpdate: _PUT_POINTS,
+    ops.CumSum: _ORDERED,
+    ops.CumProd: _ORDERED,
+    **dict.fromkeys((ops.TopK1, ops.TopK3, ops.TopK), _RANK),
     ops.Range1: _RANGE,
     ops.Range: _RANGE,
     ops.LSTMSequence: _RECURRENT,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from ...ir.errors import UnsupportedOperationError
 from ...ir.specs import Spec
 from ...ir.target import Target
-from . import elementwise, gather, iota, norm, pool, reduce, softmax
+from . import elementwise, gather, iota, norm, picks, pool, ranks, reduce, softmax
 from .contract import Kernel
 
 Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
@@ -46,9 +46,12 @@ KERNELS: dict[str, Generate] = {
     "gemm": _gemm,
     "iota": iota.generate,
     "norm": norm.generate,
+    "pick": picks.generate,
     "pool": pool.generate,
+    "rank": ranks.rank,
     "recurrent": _recurrent,
     "reduce": reduce.generate,
+    "scan": ranks.scan,
     "softmax": softmax.generate,
 }
 

@@ -1,0 +1,97 @@
+"""Specs of what indices and order decide: elements picked and put, ranked, summed on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .specs import Operand, Size, Spec
+
+
+@dataclass(frozen=True)
+class PickSpec(Spec):
+    """out[p] = data[p, i0[p], i1[p], ...] for p in `axes`, where i0, i1, ... are the indices and
+    `picked` the sizes they pick from; with `put`, out[p, i0[p], i1[p], ...] = data[p], in the
+    order of p, and the rest of out stays.
+
+    The operand that is picked from (put into) walks (axes..., picked...), all others `axes`.
+    Negative indices count from the end. `out_of_range`: "error" gives status GATHER_OUT_OF_RANGE
+    with the number of p as the element, "zeros" writes 0 there. Buffers: data, indices..., out.
+    """
+
+    family: ClassVar[str] = "pick"
+
+    axes: tuple[Size, ...]
+    picked: tuple[Size, ...]
+    data: Operand
+    indices: tuple[Operand, ...]
+    out: Operand
+    put: bool = False
+    out_of_range: str = "error"
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.data, *self.indices, self.out)
+
+    def walks(self) -> list[tuple[Size, ...]]:
+        """The iteration space of each operand."""
+        whole = (*self.axes, *self.picked)
+        ends = (self.axes, whole) if self.put else (whole, self.axes)
+        return [ends[0], *[self.axes] * len(self.indices), ends[1]]
+
+
+@dataclass(frozen=True)
+class ScanSpec(Spec):
+    """out[p, i] = the sum (or product) of data[p, 0..i], `exclusive`: of data[p, 0..i - 1],
+    `reverse`: from the end of the axis. Floats add up in f64, whole numbers in their own type.
+    Both operands walk (axes..., size). Buffers: data, out.
+    """
+
+    family: ClassVar[str] = "scan"
+
+    axes: tuple[Size, ...]
+    size: Size
+    data: Operand
+    out: Operand
+    product: bool = False
+    exclusive: bool = False
+    reverse: bool = False
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.data, self.out)
+
+    def walks(self) -> list[tuple[Size, ...]]:
+        """The iteration space of each operand."""
+        return [(*self.axes, self.size)] * 2
+
+
+@dataclass(frozen=True)
+class RankSpec(Spec):
+    """The `count` largest (or smallest) of data[p, 0..size] and where they stand, the best first
+    or, with `by_index`, in their own order. Of equal elements the first is the better one; NaN is
+    larger than every number.
+
+    data walks (axes..., size), the others (axes..., count), which is at most `size`: what is
+    beyond it is not written. Buffers: data, values, indices.
+    """
+
+    family: ClassVar[str] = "rank"
+
+    axes: tuple[Size, ...]
+    size: Size
+    count: Size
+    data: Operand
+    values: Operand
+    indices: Operand
+    largest: bool = True
+    by_index: bool = False
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.data, self.values, self.indices)
+
+    def output_count(self) -> int:
+        return 2
+
+    def walks(self) -> list[tuple[Size, ...]]:
+        """The iteration space of each operand."""
+        best = (*self.axes, self.count)
+        return [(*self.axes, self.size), best, best]
