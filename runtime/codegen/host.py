@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ...ir.errors import UsageError
 from ...ir.target import ISAS, Isa, Target
 from .amx import amx_refused
+from .forks import inside_llvm
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
@@ -94,7 +95,8 @@ def _detected() -> frozenset[str]:
 
 
 def _features_of_llvm() -> frozenset[str]:
-    return frozenset(k for k, on in binding().get_host_cpu_features().items() if on)
+    with inside_llvm():
+        return frozenset(k for k, on in binding().get_host_cpu_features().items() if on)
 
 
 def without_tiles() -> str:

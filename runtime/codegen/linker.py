@@ -9,6 +9,7 @@ from typing import Any
 from ...ir.errors import Error
 from ...ir.target import Target
 from ..threads import reset_in_child
+from .forks import inside_llvm
 from .host import binding, target_machine
 from .loader import missing_functions
 from .objects import read_object
@@ -46,6 +47,13 @@ def link_objects(
     is missing.
     """
     _check_names(objects, set(imports))
+    with inside_llvm():
+        return _link(objects, symbols, target, imports)
+
+
+def _link(
+    objects: Sequence[bytes], symbols: Sequence[str], target: Target, imports: Mapping[str, int]
+) -> Linked:
     llvm = binding()
     builder = llvm.JITLibraryBuilder()
     for name, address in imports.items():

@@ -21,6 +21,7 @@ from ...ir.target import Target
 from ..images import Image
 from ..machine import usable_cores
 from .flat import image_of
+from .forks import inside_llvm
 from .host import binding, target_machine
 
 _dump_numbers = itertools.count()
@@ -35,14 +36,17 @@ def emit_object(ir_text: str, target: Target, *, opt: int = 3) -> Image:
 
     Raises Error where LLVM refuses the text: a fault of a kernel writer, never of a model.
     """
-    image = image_of(_generate(ir_text, target, opt, as_object=True))
+    with inside_llvm():
+        generated = _generate(ir_text, target, opt, as_object=True)
+    image = image_of(generated)
     _dump(ir_text, target, opt)
     return image
 
 
 def emit_assembly(ir_text: str, target: Target, *, opt: int = 3) -> str:
     """The same as assembly text, for reading and for tests of generated code."""
-    return _generate(ir_text, target, opt, as_object=False).decode()
+    with inside_llvm():
+        return _generate(ir_text, target, opt, as_object=False).decode()
 
 
 def emit_objects(

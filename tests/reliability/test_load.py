@@ -131,3 +131,51 @@ print(json.dumps({"codes": sorted(set(codes)), "parent": bool((net(large)[0] == 
 def test_forked_while_other_threads_run(load: Load, tmp_path: Path) -> None:
     found = run_script(FORKS.replace("COUNT", str(load.moments)), tmp_path)
     assert found == {"codes": [0], "parent": True}
+
+
+COMPILING = """
+import threading
+from irc import ops
+from irc.runtime.codegen import forks
+
+def fresh(rows):
+    x = ops.parameter("x", ["N", rows])
+    return ops.model({"y": ops.tanh(ops.matmul(x, np.ones((rows, 3 + rows % 5), np.float32)))})
+
+net, stop, codes = irc.compile_model(DIGITS), threading.Event(), []
+wanted = net(X)[0]
+
+def keep_compiling():
+    rows = 100
+    while not stop.is_set():
+        irc.compile_model(fresh(rows := rows + 1))
+
+other = threading.Thread(target=keep_compiling)
+other.start()
+for n in range(COUNT):
+    while not forks._inside:
+        time.sleep(0.0002)
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        code = 1
+        with contextlib.suppress(BaseException):
+            code = 2 if (net(X)[0] != wanted).any() else 3
+            try:
+                irc.compile_model(fresh(10 + n))
+                code = 0
+            except irc.Error as error:
+                code = 4 if "forked while another thread compiled" in error.what else 5
+        os._exit(code)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+stop.set()
+other.join()
+print(json.dumps({"codes": sorted(set(codes))}))
+"""
+
+
+def test_forked_while_another_thread_compiles(load: Load, tmp_path: Path) -> None:
+    """A child runs what was compiled; to compile there ends in an error, or does it (the fork fell
+    between two kernels). Nothing hangs."""
+    found = run_script(COMPILING.replace("COUNT", str(load.moments)), tmp_path)
+    assert 4 in found["codes"] and set(found["codes"]) <= {0, 4}
