@@ -20,7 +20,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-goldens", action="store_true", help="write golden texts instead of comparing them"
     )
     parser.addoption(
-        "--exhaustive", action="store_true", help="every combination of a kernel's cases (hours)"
+        "--exhaustive",
+        nargs="?",
+        const="1/1",
+        metavar="PART/PARTS",
+        help="every combination of a kernel's cases (hours), or a part of them",
     )
 
 

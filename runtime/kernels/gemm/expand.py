@@ -85,8 +85,10 @@ def accumulate_cells(
     places = [divmod(c, e.nr) for c in columns]
     panel = f.udiv(p["n"], e.nr)
 
-    def group(index: Value, lo: Value, rows: int) -> None:
-        """The products of `rows` values of K, from `lo` on, which share their scales."""
+    # One loop for all groups, the last one shorter: the code of a cell is long, and stands once.
+    with f.range(0, -(-e.k // e.group), unroll=1) as index:
+        lo = f.mul(index, e.group)
+        rows = integer(e.group) if e.k % e.group == 0 else f.smin(f.sub(e.k, lo), e.group)
         scaling = [
             e.scaling(f, pointers, f.add(panel, which), index, integer(within))
             for which, within in places
@@ -110,14 +112,8 @@ def accumulate_cells(
                     for y, s in zip(right, row_sums, strict=True):
                         s.set(g.multiply_add(f, x, y, s.get()))
 
-        whole = rows // e.kr * e.kr
-        with f.range(0, whole, e.kr, unroll=1) as k:
+        with f.range(0, f.mul(f.udiv(rows, e.kr), e.kr), e.kr, unroll=1) as k:
             cell(f.add(lo, k), e.kr)
-        if rest := rows - whole:
-            cell(f.add(lo, whole), rest)
-
-    whole = e.k // e.group
-    with f.range(0, whole, unroll=1) as index:
-        group(index, f.mul(index, e.group), e.group)
-    if rest := e.k - whole * e.group:
-        group(integer(whole), integer(whole * e.group), rest)
+        if rest := e.k % e.kr:
+            with f.if_(f.icmp("eq", f.add(lo, rows), e.k)):
+                cell(integer(e.k - rest), rest)

@@ -257,7 +257,7 @@ class Block:
             edge = Shape(0, vectors, 1, edge=rest.known % t.lanes != 0)
         if t.buffered and (loops.g.spec.packed or t.pack_b):
             # Panels are padded, and `finish` knows where the columns end: no masks in tiles.
-            edge = Shape(0, edge.vectors, 1, edge=False)
+            edge = Shape(0, whole if t.brief else edge.vectors, 1, edge=False)
         plain = rest.known == 0 or edge == Shape(0, whole, 1, edge=False)
         full = j1 if plain else f.smin(f.udiv(loops.n, t.nr), j1)
         singles = j0

@@ -70,6 +70,7 @@ class Tiling:
     unroll: int
     expands: bool = False  # tiles expand the cells of a compressed B themselves
     tile: str = ""  # the instruction that multiplies tiles of AMX (amx.py), where there is one
+    brief: bool = False  # fewer kinds of tiles, where two sets of them and expansions are compiled
 
     @property
     def strip(self) -> int:
@@ -98,6 +99,9 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False) -> Tiling:
     heights = _heights(spec.m, tile_rows(target, vectors))
     mr, guarded, kr = heights[0], not isinstance(spec.m, int), _cell_depth(spec, target)
     panels = _panels(spec, target, mr, vectors, nr)
+    brief = guarded and spec.compressed is not None
+    if brief:
+        heights = heights[:2] + heights[3:4]
     if few:
         panels, heights = 2, _ladder(min(4, tile_rows(target, 2 * vectors)))
         mr = heights[0]
@@ -140,10 +144,14 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False) -> Tiling:
         mc=mc,
         nc=max(nc, panels),
         pack_a=pack_a,
-        in_place=guarded and pack_a == "rows" and _reads_in_place(spec, target, mr, nr),
+        in_place=guarded
+        and not brief
+        and pack_a == "rows"
+        and _reads_in_place(spec, target, mr, nr),
         a_row=a_row,
         pack_b=pack_b,
         expands=expands,
+        brief=brief,
         # Several tiles share a panel, so each fetches a piece of the next one: a line is enough.
         fetch=0 if pack_b or expands or spec.packed is None else lines if streams or guarded else 1,
         streams=streams,
