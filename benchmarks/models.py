@@ -18,7 +18,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,16 +34,22 @@ from .zoo import ZOO, Entry, Inputs, model_path
 TOLERANCE = 1e-4
 # How much larger than a peer's own error that of reduced precision may be.
 MARGIN = 1.5
+# Bars by what a model computes in: the geometric mean of the ratios, and the least of them.
+BARS = {"f32": (1.2, 1.0), "bf16": (1.25, 1.0), "int8": (1.2, 1.0)}
+# Of compile times over openvino's: every model's with a warm code cache, the mean with a cold one;
+# and the longest, in seconds.
+COMPILE_BARS = (1.0, 3.0, 4.0)
 ABLE: dict[str, tuple[str, ...]] = {"f32": ("onnxruntime", "openvino"), "bf16": ("openvino",)}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. `medians` and `compile_seconds` are seconds by rival; `ratio` is the
-    fastest peer's time over irc's."""
+    """One line of the table. `kind`: what it computes in, a key of BARS. `medians` and
+    `compile_seconds` are seconds by rival; `ratio` is the fastest peer's time over irc's."""
 
     model: str
     family: str
+    kind: str
     threads: int
     medians: dict[str, float]
     ratio: float
@@ -131,6 +137,7 @@ def measure(entry: Entry, threads: int, peers: list[str], seconds: float, precis
     return Row(
         entry.name,
         entry.family,
+        "int8" if entry.quantized else precision,
         threads,
         medians,
         best / medians["irc"],
@@ -162,9 +169,37 @@ def line(row: Row, peers: list[str]) -> str:
     )
 
 
-def mean_of(rows: list[Row]) -> float:
-    """The geometric mean of the ratios."""
-    return float(np.exp(np.mean([np.log(r.ratio) for r in rows])))
+def mean_of(ratios: Iterable[float]) -> float:
+    """The geometric mean."""
+    return float(np.exp(np.mean(np.log(list(ratios)))))
+
+
+def conclusions(rows: list[Row]) -> list[str]:
+    """A sentence for every bar that these rows can be held against."""
+    said: list[str] = []
+    for kind, (mean_bar, least_bar) in BARS.items():
+        ratios = {f"{r.model}, {r.threads} thr.": r.ratio for r in rows if r.kind == kind}
+        if not ratios:
+            continue
+        mean, worst = mean_of(ratios.values()), min(ratios, key=lambda n: ratios[n])
+        met = mean >= mean_bar and ratios[worst] >= least_bar
+        said.append(
+            f"{kind}: geometric mean of the ratios {mean:.2f} (bar {mean_bar:.2f}), least "
+            f"{ratios[worst]:.2f} (bar {least_bar:.2f}; {worst}): {'met' if met else 'NOT met'}"
+        )
+    times = {r.model: r.compile_seconds for r in rows if "openvino" in r.compile_seconds}
+    if times:
+        warm = {n: t["warm"] / t["openvino"] for n, t in times.items()}
+        cold = mean_of(t["cold"] / t["openvino"] for t in times.values())
+        slowest, longest = max(warm, key=lambda n: warm[n]), max(t["cold"] for t in times.values())
+        bars = COMPILE_BARS
+        met = warm[slowest] <= bars[0] and cold <= bars[1] and longest <= bars[2]
+        said.append(
+            f"compile time over openvino's: warm at most {warm[slowest]:.2f} (bar {bars[0]:.1f}; "
+            f"{slowest}), cold {cold:.2f} in the mean (bar {bars[1]:.1f}), {longest:.2f} s the "
+            f"longest (bar {bars[2]:.1f}): {'met' if met else 'NOT met'}"
+        )
+    return said
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -201,8 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
             rows.append(row)
             print(json.dumps(vars(row)) if options.json else line(row, peers), flush=True)
     if peers and not options.json:
-        print(f"geometric mean of the ratios: {mean_of(rows):.3f}", end="")
-        print(f", least: {min(r.ratio for r in rows):.3f}")
+        print("\n".join(conclusions(rows)))
     if peers and options.chart:
         from .chart import chart
 
