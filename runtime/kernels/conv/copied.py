@@ -16,6 +16,8 @@ from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import open_kernel, share
 from ...codegen.values import ELEMENT, I16, I64, Value, integer
 from ..contract import Kernel
+from ..tiles import release
+from . import amx
 from .direct import Loops
 from .micro import Factors, Micro, Tile
 from .place import Context, buffers_of, taps_inside, widths
@@ -30,11 +32,13 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a direct convolution that copies its data."""
     module = Module(target)
     wide = three_axes(spec)
-    cut = choose(wide, target)
+    cut, tiles = choose(wide, target), bool(amx.instruction(wide, target))
+    cut = amx.cut_for_tiles(cut) if tiles else cut
     g = Context(wide, target, module, cut.lanes)
     rows = choose_rows(g, cut, _tall(wide, cut))
     entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
-    _Copied(g, Micro(g, cut, factors(g, rows)), entry, rows).run()
+    micro = amx.TileMicro if tiles else Micro
+    _Copied(g, micro(g, cut, factors(g, rows)), entry, rows).run()
     return Kernel(symbol, module.text(), max(64, rows.bytes))
 
 
@@ -45,7 +49,8 @@ def _tall(spec: ConvSpec, cut: Cut) -> int:
         return 1
     if spec.window.dilations[1] > 1 or spec.window.strides[1] > spec.window.kernel[1]:
         return 1
-    return max(1, min(height, cut.most // width))
+    tall = cut.most // width
+    return max(1, min(height, min(tall, 2) if cut.most == amx.MOST else tall))
 
 
 def factors(g: Context, rows: Rows) -> Factors:
@@ -69,6 +74,7 @@ class _Copied(Loops):
     def __init__(self, g: Context, micro: Micro, entry: Entry, rows: Rows) -> None:
         super().__init__(g, micro, entry)
         self.copies, self.tall = rows, _tall(g.spec, micro.cut)
+        self.tiled = isinstance(micro, amx.TileMicro)
         self.across, self.down = self.known_tiles()
 
     def known_tiles(self) -> tuple[Sequence[Run] | None, Sequence[Run] | None]:
@@ -81,7 +87,7 @@ class _Copied(Loops):
         g, tiles = self.g, known_axis(spec, 2, self.cut.most)
         mixed = g.unit is not None and g.unit.mixed
         neutral = not mixed or not (g.zeros or g.shift)
-        fits = spec.channels % rows.kr == 0 and across <= _SMALL and neutral
+        fits = spec.channels % rows.kr == 0 and across <= _SMALL and neutral and not self.tiled
         if tiles is None or not fits:
             return cut_axis(across, across, 1, 1, 1, 0, self.cut.most), None
         if self.tall > 1 and isinstance(down, int) and down <= rows.down and w.kernel[1] > 1:
@@ -120,6 +126,8 @@ class _Copied(Loops):
             place = (batch, group, depth, row, column)
             for n in widths(f, panel, spec.outputs, self.cut.nr):
                 self.block(place, panel, n)
+        if self.tiled:
+            release(f)
         f.ret(0)
 
     def tiles_in(self, row: Value) -> Value:

@@ -1,13 +1,9 @@
 """Tiles of AMX: a square of sums in tile registers, 16 cells of K at a time.
 
-A tile register holds 16 rows of 64 bytes. Left factors are rows of cells, which is how strips of A
-are packed (and how rows of whole steps lie in memory); right factors are cells of 16 columns, 16
-deep, which is how panels of B are packed. So operands are those of the vector unit for the same
-cells (units.py), zero points included. Four registers hold sums, the others factors:
-
-    rows    columns   sums   A      B
-    17..32  32        2 x 2  2      2     each factor that is loaded serves two products
-    1..16   64        1 x 4  1      3     four sums, since one product waits for the last one
+Left factors are strips of A, packed as rows of cells (or rows of A that are whole steps, where they
+lie); right factors are panels of B as they are packed for the vector unit of the same cells, zero
+points included. 32 rows meet 32 columns; up to 16 rows alone meet 64, since one product waits for
+the last one (tiles.py).
 
 Sums go through the buffer that the epilogue reads. Tiles are configured once per call: rows of
 sums and of A as many as the tallest tile has, everything else full. What a shorter tile computes
@@ -28,18 +24,14 @@ from typing import TYPE_CHECKING, Final
 from ....ir.specs import GemmSpec
 from ....ir.target import Target
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I1, I8, I64, PTR, Value, bits_of, integer, vec
+from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
+from ..tiles import SIDE, Place, Tiles, on_tile
 
 if TYPE_CHECKING:
     from .loops import Loops
     from .micro import Context, Shape
     from .tiling import Tiling
 
-# Rows of a register, cells of a row: of A, of B and of sums alike.
-SIDE: Final = 16
-_ROW_BYTES: Final = 64
-_SUMS: Final = 4
-_REGISTERS: Final = 8
 _LINE: Final = 64
 # Tiles of rows in a block: 256 rows of A beside the panels that pass by.
 _MOST_TILES: Final = 8
@@ -67,7 +59,7 @@ def on_tiles(
     lies = whole and (t.pack_a == "no" or t.in_place) and (t.guarded or len(heights) == 1)
     mc, nc = _blocks(t, spec, target, (mr, kc, blocked))
     streams = mc == 1 and not t.guarded
-    lines = t.nr * _ROW_BYTES // _LINE
+    lines = 4 * SIDE * t.nr // _LINE
     return dataclasses.replace(
         t,
         tile=intrinsic,
@@ -119,38 +111,9 @@ def _blocks(
     return mc, nc
 
 
-# -- configuration ------------------------------------------------------------------------------
-
-
-def _down(rows: int) -> int:
-    """Registers that hold so many rows."""
-    return -(-rows // SIDE)
-
-
-def _sum_of(t: Tiling, down: int, across: int) -> int:
-    """The register of the sums of the `down`th rows and the `across`th columns."""
-    return down * (_SUMS // _down(t.mr)) + across
-
-
-def configure(f: Function, t: Tiling) -> None:
-    """Load the tile configuration of a kernel; all tiles become zero."""
-    rows = [SIDE] * _REGISTERS
-    for down in range(_down(t.mr)):
-        wide = _SUMS // _down(t.mr)
-        for register in (*range(down * wide, (down + 1) * wide), _SUMS + down):
-            rows[register] = min(SIDE, t.mr - down * SIDE)
-    widths = _ROW_BYTES.to_bytes(2, "little") * _REGISTERS
-    data = bytes([1, *[0] * 15]) + widths.ljust(32, b"\0") + bytes(rows).ljust(16, b"\0")
-    place = f.stack(len(data))
-    for at in range(0, len(data), 8):
-        word = int.from_bytes(data[at : at + 8], "little")
-        f.store(integer(word, I64), f.offset(place, at), 8)
-    f.call("llvm.x86.ldtilecfg", "void", place)
-
-
-def release(f: Function) -> None:
-    """Give the tiles back."""
-    f.call("llvm.x86.tilerelease", "void")
+def registers(t: Tiling) -> Tiles:
+    """The tile registers of a kernel: as many rows as the tallest tile has."""
+    return Tiles(tuple(min(SIDE, t.mr - at) for at in range(0, t.mr, SIDE)))
 
 
 # -- the last step of K -------------------------------------------------------------------------
@@ -208,19 +171,20 @@ def tile_function(g: Context, shape: Shape) -> Function:
     )
     p = f.params
     columns = [(q, v * t.lanes) for q in range(shape.panels) for v in range(shape.vectors)]
+    tiles = registers(t)
     sums = [
-        (_sum_of(t, down, across), down * SIDE * t.panels * t.nr + q * t.nr + c)
-        for down in range(_down(shape.rows))
+        (tiles.total(down, across), down * SIDE * t.panels * t.nr + q * t.nr + c)
+        for down in range(-(-shape.rows // SIDE))
         for across, (q, c) in enumerate(columns)
     ]
     stride = integer(t.panels * t.nr * g.bytes)
     places = [(i, f.at(p["buffer"], at, g.acc)) for i, at in sums]
     with f.if_(p["first"] if t.blocked else True) as branch:
         for i, _ in places:
-            _tile(f, "tilezero", i)
+            on_tile(f, "tilezero", i)
         branch.else_()
         for i, place in places:
-            _tile(f, "tileloadd64", i, place, stride)
+            on_tile(f, "tileloadd64", i, place, stride)
     step = _Step(g, f, shape, columns)
     k = g.spec.k
     depth = integer(-(-k // t.kr)) if isinstance(k, int) and not t.blocked else p["k"]
@@ -232,7 +196,7 @@ def tile_function(g: Context, shape: Shape) -> Function:
     with f.if_(f.icmp("ne", rest, 0)):
         step.multiply(whole, p["tail"], integer(SIDE * t.nr))
     for i, place in places:
-        _tile(f, "tilestored64", i, place, stride)
+        on_tile(f, "tilestored64", i, place, stride)
     return f
 
 
@@ -254,20 +218,18 @@ class _Step:
         """The products of cells k, k + 1, ...; `b`: the first of them in the first panel."""
         f, t = self.f, self.g.tiling
         element = ELEMENT[self.a.dtype.value]
-        width = integer(bits_of(element) // 8)
-        down = _down(self.shape.rows)
-        rights = range(_SUMS + _down(t.mr), _REGISTERS)
-        for across, (q, c) in enumerate(self.columns):
-            right = rights[across % len(rights)]
-            place = f.at(b, f.add(f.mul(panel, q), c), self.cell)
-            _tile(f, "tileloadd64", right, place, integer(4 * t.nr))
-            for i in range(down):
-                if across == 0:
-                    at = f.add(f.mul(self.row, i * SIDE), f.mul(k, self.step))
-                    place = f.at(f.params["a"], at, element)
-                    _tile(f, "tileloadd64", _SUMS + i, place, f.mul(self.row, width))
-                registers = (_sum_of(t, i, across), _SUMS + i, right)
-                f.call(t.tile, "void", *(integer(r, I8) for r in registers))
+
+        def left(down: int) -> Place:
+            at = f.add(f.mul(self.row, down * SIDE), f.mul(k, self.step))
+            place = f.at(f.params["a"], at, element)
+            return place, f.mul(self.row, bits_of(element) // 8)
+
+        def right(across: int) -> Place:
+            q, c = self.columns[across]
+            return f.at(b, f.add(f.mul(panel, q), c), self.cell), integer(4 * t.nr)
+
+        shape = (-(-self.shape.rows // SIDE), len(self.columns))
+        registers(t).multiply(f, t.tile, shape, left, right)
 
     def fetch(self, k: Value) -> None:
         """Ask for lines of B that will be needed later (Context.tile's soon and pace)."""
@@ -279,7 +241,3 @@ class _Step:
             for _ in range(t.fetch):
                 f.prefetch(at, locality=near)
                 at = f.offset(at, self.pause)
-
-
-def _tile(f: Function, name: str, register: int, *args: Value) -> None:
-    f.call(f"llvm.x86.{name}", "void", integer(register, I8), *args)

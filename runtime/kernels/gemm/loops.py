@@ -18,6 +18,7 @@ from ...codegen.emit import Function
 from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import share
 from ...codegen.values import ELEMENT, I1, Value, integer
+from ..tiles import release
 from ..walk import Space, coalesce
 from . import amx
 from .codes import Expander, walked_type
@@ -129,7 +130,7 @@ class Loops:
         # A tile of AMX takes an eighth of the time.
         mine = split(f, counts, self.entry, -(-t.mr // 8) if tail else t.mr, t.nr * g.bytes)
         if tail:
-            amx.configure(f, t)
+            amx.registers(t).configure(f)
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
         pack_b = right_function(g) if t.pack_b else None
         finish = None
@@ -166,7 +167,7 @@ class Loops:
                     along = (k0, depth, first, last)
                     Block(self, ts, js, *places, *along, finish, terms, tail).run()
         if tail:
-            amx.release(f)
+            release(f)
 
     @contextmanager
     def chunks(self, bounds: Bounds, step: int, total: Value) -> Iterator[Bounds]:

@@ -23,6 +23,7 @@ from ....ir.dtype import DType
 from ....ir.specs import GemmSpec, Operand, Size
 from ....ir.target import Target
 from ....ir.tiles import cell_depth, cell_type, panel_width
+from ..tiles import SIDE
 from ..units import tile_instruction
 from . import amx
 from .epilogue import is_short
@@ -161,7 +162,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False) -> Tiling:
     instruction = tile_instruction(target, cell_type(spec), kr)
     if not instruction:
         return tiling
-    return amx.on_tiles(tiling, spec, target, instruction, _heights(spec.m, 2 * amx.SIDE))
+    return amx.on_tiles(tiling, spec, target, instruction, _heights(spec.m, 2 * SIDE))
 
 
 def _heights(m: Size, most: int) -> tuple[int, ...]:
