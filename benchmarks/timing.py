@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 Run = Callable[[], object]
+
+# Seconds of calls that are not counted at the beginning of a turn.
+_WARM = 0.002
 
 
 @dataclass(frozen=True)
@@ -24,8 +29,8 @@ def alternate(
 ) -> dict[str, Times]:
     """Time every rival in `rounds` short turns, one after the other.
 
-    The time is shared evenly. Each turn begins with calls that are not counted: they bring back
-    caches and clocks that the rival before has moved.
+    The time is shared evenly. Each turn begins when the threads of the rival before have gone to
+    sleep, with calls that are not counted: they bring back caches and clocks.
     """
     found: dict[str, list[float]] = {name: [] for name in rivals}
     for run in rivals.values():
@@ -34,8 +39,12 @@ def alternate(
     clock = time.perf_counter
     for _ in range(rounds):
         for name, run in rivals.items():
+            settle()
+            start = clock()
             run()
             run()
+            while clock() - start < _WARM:
+                run()
             times = found[name]
             begin = clock()
             while True:
@@ -46,3 +55,25 @@ def alternate(
                 if end - begin > slice_:
                     break
     return {k: Times(statistics.median(v), min(v), len(v)) for k, v in found.items()}
+
+
+def settle(limit: float = 1.0) -> None:
+    """Wait until no other thread of this process runs, for `limit` seconds at most.
+
+    Workers of NumPy and of onnxruntime spin for 50 to 100 ms after a call, waiting for the next
+    one: whoever comes after them would have to share a core with them.
+    """
+    tasks = Path("/proc/self/task")
+    end = time.perf_counter() + limit
+    while tasks.exists() and time.perf_counter() < end:
+        if not any(_runs(task) for task in tasks.iterdir() if task.name != str(os.getpid())):
+            return
+        time.sleep(0.001)
+
+
+def _runs(task: Path) -> bool:
+    try:
+        state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:  # it has just ended
+        return False
+    return state == "R"
