@@ -235,7 +235,8 @@ class CompiledModel:
         from .compiler.report import report
         from .runtime.codegen.host import without_tiles
 
-        lines, linked = [report(self.plan, self.trace)], self.program.linked
+        lines = [report(self.plan, self.trace)]
+        linked = self._session.program.linked if self._session is not None else 0
         if linked:
             lines.append(f"linked     {linked} kernels by LLVM")
         if reason := without_tiles():

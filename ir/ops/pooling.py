@@ -14,9 +14,17 @@ from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port, attr
 from ..scalar import cast_array
 from ..types import TensorType, Type, normalize_axis
-from .elementwise import FLOATS, NUMBERS
+from .elementwise import FLOATS, INTEGERS, NUMBERS
 from .precision import widened
-from .rules import Shape, count_of, ints_of, known_dims, require_dtype, unknown_shape
+from .rules import (
+    Shape,
+    count_of,
+    ints_of,
+    known_dims,
+    require_dtype,
+    require_rank,
+    unknown_shape,
+)
 from .windows import Windows
 
 
@@ -190,8 +198,10 @@ class _Adaptive(Op):
     def _shape(self, data: Fact, output_shape: Fact) -> Shape | None:
         shape, wanted = data.tensor.shape, known_dims(output_shape)
         count = count_of(output_shape)
+        require_dtype(output_shape, "output_shape", INTEGERS, "an integer type")
         if shape is None:
             return None
+        require_rank(data, "data", 3, 4, 5)
         if count is not None and count != len(shape) - 2:
             raise ShapeError(
                 "output_shape needs one number per spatial axis", got=count, expected=len(shape) - 2

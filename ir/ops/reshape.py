@@ -112,6 +112,7 @@ class _Squeeze(Op):
         return False
 
     def infer(self, data: Fact, axes: Fact | None = None) -> tuple[Type, ...]:
+        require_dtype(axes, "axes", INTEGERS, "an integer type")
         shape, dtype = data.tensor.shape, data.tensor.dtype
         if shape is None:
             return (TensorType(dtype, None),)
@@ -173,6 +174,7 @@ class Unsqueeze(Op):
     carries_shapes: ClassVar[bool] = True
 
     def infer(self, data: Fact, axes: Fact) -> tuple[Type, ...]:
+        require_dtype(axes, "axes", INTEGERS, "an integer type")
         shape, dtype, count = data.tensor.shape, data.tensor.dtype, count_of(axes)
         if shape is None or count is None:
             return (TensorType(dtype, None),)

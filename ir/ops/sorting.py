@@ -37,6 +37,10 @@ class TopK1(Op):
     def infer(self, data: Fact, k: Fact) -> tuple[Type, ...]:
         require_dtype(data, "data", NUMBERS, "a numeric type")
         require_dtype(k, "k", INTEGERS, "an integer type")
+        if self.index_element_type not in (DType.i32, DType.i64):
+            raise ShapeError(
+                "positions are whole numbers", got=self.index_element_type, expected="i32 or i64"
+            )
         shape, dtype = data.tensor.shape, data.tensor.dtype
         out: tuple[Dim, ...] | None = None
         if shape is not None:
