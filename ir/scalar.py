@@ -53,6 +53,12 @@ class Builder:
     def cast(self, x: Ref, dtype: DType) -> Ref:
         return x if x.dtype is dtype else self._fold(Instr("cast", (x.index,), dtype))
 
+    def stored(self, x: Ref, dtype: DType) -> Ref:
+        """x as a tensor of `dtype` holds it. A result in f32 is stored as bf16 only where all its
+        readers round factors, which flushes denormals."""
+        flushed = x.dtype is DType.f32 and dtype is DType.bf16
+        return self.cast(self.op("flush", x) if flushed else x, dtype)
+
     def op(self, name: str, *args: Ref) -> Ref:
         """One operation of SCALAR_OPS. VerificationError where name, count or types are wrong."""
         if name in ("input", "const", "cast") or SCALAR_OPS.get(name) != len(args):
@@ -156,6 +162,8 @@ def _result_type(name: str, types: Sequence[DType]) -> DType:
         right = right and types[0] is DType.boolean
     elif name in LOGIC:
         right = right and first is DType.boolean
+    elif name == "flush":
+        right = first is DType.f32
     elif name in _INTEGER_ONLY:
         right = right and first.is_int
     elif name in COMPARISONS:

@@ -292,6 +292,12 @@ _INTEGER: dict[str, Callable[..., Any]] = {
     "bitxor": np.bitwise_xor,
     "bitnot": np.invert,
 }
+
+
+def _flushed(x: Array) -> Array:
+    return np.where(np.abs(x) < 2.0**-126, np.copysign(np.zeros_like(x), x), x)
+
+
 # Computed in f64 and rounded once; the rest of _FLOAT is exact or rounds once by itself.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rsqrt": _rsqrt,
@@ -332,4 +338,5 @@ _FLOAT: dict[str, Callable[..., Any]] = {
     "trunc": np.trunc,
     "isnan": np.isnan,
     "isinf": np.isinf,
+    "flush": _flushed,
 }

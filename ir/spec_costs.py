@@ -44,7 +44,7 @@ def unit_of(spec: Spec) -> str:
 
 
 def _instructions(program: Program) -> int:
-    return sum(i.op not in ("input", "const", "cast") for i in program.instrs)
+    return sum(i.op not in ("input", "const", "cast", "flush") for i in program.instrs)
 
 
 def _gemm(s: GemmSpec, at: Resolve) -> int:

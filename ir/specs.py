@@ -68,13 +68,14 @@ class Program:
 # `boolean`; arithmetic gives its arguments' type (all arguments of one instruction agree, except
 # for "select", whose first is boolean, and "cast"). Meaning: docs/numerics.md; "max"/"min" hand
 # on NaN, integer arithmetic wraps, "cast" saturates from float to integer, "div" of integers
-# truncates toward zero and "floormod"/"mod" are Python's and C's remainder.
+# truncates toward zero and "floormod"/"mod" are Python's and C's remainder. "flush" of f32 makes
+# denormals zeros of their sign, as units do that multiply bf16.
 SCALAR_OPS: dict[str, int] = {
     **dict.fromkeys(["input", "const"], 0),
     **dict.fromkeys(
         "cast neg abs sign sqrt rsqrt recip exp expm1 log log1p tanh erf sigmoid sin cos tan asin "
         "acos atan sinh cosh asinh acosh atanh ceil floor round_even round_away trunc not isnan "
-        "isinf softplus bitnot".split(),
+        "isinf softplus bitnot flush".split(),
         1,
     ),
     **dict.fromkeys(

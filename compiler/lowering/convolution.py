@@ -119,7 +119,7 @@ def lower_convolution(low: Lowering, node: int) -> None:
     ref = builder.cast(builder.input(0, acc), low.tensor(Value(node)).dtype)
     stored, ref = low.chain(builder, node, ref, operands)
     out = low.result(stored)
-    epilogue = builder.finish(builder.cast(ref, out.dtype))
+    epilogue = builder.finish(builder.stored(ref, out.dtype))
     target = out
     if not same(out.strides[1], 1) and not same(out.shape[1], 1):
         target = channels_last(low, out.dtype, out.shape, low.name(stored.node))

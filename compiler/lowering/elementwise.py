@@ -34,7 +34,7 @@ def lower_elementwise(low: Lowering, node: int) -> None:
     refs = builder.inline(node_program(low.graph, node), *args)
     outs = [low.result(v) for v in outputs]
     nodes = dict.fromkeys((*operands.nodes, node))
-    program = builder.finish(*(builder.cast(r, o.dtype) for r, o in zip(refs, outs, strict=True)))
+    program = builder.finish(*(builder.stored(r, o.dtype) for r, o in zip(refs, outs, strict=True)))
     low.elementwise(program, operands.views, outs, low.name(node), low.sources(*nodes))
 
 

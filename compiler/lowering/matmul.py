@@ -64,7 +64,7 @@ def lower_matmul(low: Lowering, node: int) -> None:
     ref = own_epilogue(low, builder, node, operands, dtype, acc)
     stored, ref = low.chain(builder, node, ref, operands)
     out = low.result(stored)
-    epilogue = builder.finish(builder.cast(ref, out.dtype))
+    epilogue = builder.finish(builder.stored(ref, out.dtype))
 
     def expand(view: View) -> View:
         if b_rank == 1:

@@ -104,7 +104,7 @@ def lower_norm(low: Lowering, node: int) -> None:
         extras=tuple(walked[count:-1]),
         outs=(walked[-1],),
         prologue=prologue,
-        epilogue=after.finish(after.cast(ref, out.dtype)),
+        epilogue=after.finish(after.stored(ref, out.dtype)),
         eps=op.eps,
         centre=centre,
         scale_variance=scale_variance,

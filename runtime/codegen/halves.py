@@ -1,8 +1,8 @@
 """Conversions to and from f16 and bf16 that are the same on every instruction set.
 
-bf16 goes by integer arithmetic everywhere: the bf16 instructions flush denormals. f16 uses the
-machine's conversion where there is one (F16C, NEON); elsewhere LLVM would call a library that a
-kernel cannot reach.
+bf16 goes by integer arithmetic: the bf16 instructions flush denormals, which only what is a factor
+anyway may take (kernels/convert.py). f16 uses the machine's conversion where there is one (F16C,
+NEON); elsewhere LLVM would call a library that a kernel cannot reach.
 """
 
 from __future__ import annotations

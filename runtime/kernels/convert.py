@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...ir.dtype import DType
 from ...ir.errors import UnsupportedOperationError
 from ..codegen.emit import Function
-from ..codegen.values import ELEMENT, F32, F64, I1, I8, I32, Value, number, vec
+from ..codegen.values import BF16, ELEMENT, F32, F64, I1, I8, I32, Value, number, vec
 
 
 def element_type(dtype: DType) -> str:
@@ -63,3 +63,15 @@ def _to_narrow(f: Function, x: Value, to: DType) -> Value:
         limited = f.select(f.fcmp("uno", x, x), number(0.0, x.type), limited)
     whole = f.op(vec(I32, x.lanes), f"fptosi {limited} to {vec(I32, x.lanes)}")
     return f.cast(whole, element_type(to))
+
+
+def flushed(f: Function, x: Value) -> Value:
+    """f32 lanes whose denormals are zeros of their sign."""
+    return f.select(f.fcmp("olt", f.fabs(x), 2.0**-126), f.copysign(0.0, x), x)
+
+
+def bfloat_of_flushed(f: Function, x: Value) -> Value:
+    """f32 lanes, `flushed`, as bf16: nearest even, NaN stays NaN."""
+    if x.lanes != 16 or not f.target.has("avx512bf16"):
+        return f.cast(flushed(f, x), BF16)
+    return f.call("llvm.x86.avx512bf16.cvtneps2bf16.512", vec(BF16, 16), x)

@@ -15,7 +15,7 @@ from ...ir.specs import DIVISION_BY_ZERO, Instr, Program
 from ..codegen.emit import Function
 from ..codegen.values import F64, I1, I64, Value, integer, number, vec
 from . import functions
-from .convert import cast, element_type
+from .convert import bfloat_of_flushed, cast, element_type, flushed
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,8 @@ _LOGIC = {"and": "and", "or": "or", "xor": "xor", "bitand": "and", "bitor": "or"
 class _Emitter:
     def __init__(self, f: Function, program: Program, lanes: int, guard: Guard | None) -> None:
         self.f, self.program, self.lanes, self.guard = f, program, lanes, guard
+        # What was flushed to give a value.
+        self.whole: dict[str, Value] = {}
 
     def type_of(self, dtype: DType) -> str:
         return vec(element_type(dtype), self.lanes)
@@ -95,10 +97,16 @@ class _Emitter:
             value = 0 if instr.value is None else instr.value
             return number(value, self.type_of(instr.dtype))
         source = self.program.instrs[instr.args[-1]].dtype
+        if op == "cast" and instr.dtype is DType.bf16 and args[0].text in self.whole:
+            return bfloat_of_flushed(f, self.whole[args[0].text])
         if op == "cast":
             return cast(f, args[0], source, instr.dtype)
         if op == "select":
             return f.select(*args)
+        if op == "flush":
+            value = flushed(f, args[0])
+            self.whole[value.text] = args[0]
+            return value
         if op in _COMPARE:
             return self.compare(op, source, args)
         if op in _LOGIC:

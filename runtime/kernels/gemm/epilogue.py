@@ -45,7 +45,7 @@ _SHORT = 8
 
 def is_short(program: Program) -> bool:
     """Whether a program is worth repeating for every register of a tile."""
-    real = [i for i in program.instrs if i.op not in ("input", "const")]
+    real = [i for i in program.instrs if i.op not in ("input", "const", "flush")]
     return len(real) <= _SHORT and not any(i.op in _LONG for i in real)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...codegen.emit import Function
 from ...codegen.values import BF16, F32, I16, I32, Value, vec
+from ..convert import bfloat_of_flushed
 
 # The smallest magnitude that is not flushed.
 TINY: Final = 2.0**-126
@@ -44,8 +45,7 @@ def flushing(f: Function, on: bool) -> Iterator[None]:
 def rounded(f: Function, x: Value) -> Value:
     """f32 lanes rounded to bf16, as f32."""
     if x.lanes == 16 and f.target.has("avx512bf16"):
-        half = f.call("llvm.x86.avx512bf16.cvtneps2bf16.512", vec(BF16, 16), x)
-        return f.cast(half, F32)
+        return f.cast(bfloat_of_flushed(f, x), F32)
     return f.bitcast(_rounded_word(f, x), x.type)
 
 
