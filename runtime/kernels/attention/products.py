@@ -59,7 +59,7 @@ class Products:
             factors=self.spec.factors,
         )
         tiling = replace(
-            choose(spec, target),
+            choose(spec, target, tiles=False),
             nr=self.nr,
             vectors=self.nr // self.lanes,
             mr=rows,

@@ -20,7 +20,7 @@ from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
 from ....ir.tiles import BYTES
 from ...codegen.emit import Function
-from ...codegen.values import I64, Value, integer
+from ...codegen.values import I64, PTR, Value, integer
 from ..tiles import SIDE, Place, Tiles, on_tile
 from ..units import tile_instruction
 from .micro import Micro, Tile
@@ -28,6 +28,8 @@ from .tiling import Cut
 
 # Fewer cells than these in a step waste more of the unit than vectors take.
 _LEAST = 8
+# Lines of the next panel that a step fetches.
+_FETCHES = 4
 # Places of a tile: two registers.
 MOST = 2 * SIDE
 
@@ -71,14 +73,7 @@ class TileMicro(Micro):
     def _make(self, tile: Tile) -> Function:
         g, spec = self.g, self.g.spec
         assert self.factors is not None
-        f = g.module.function(
-            g.module.unique(f"amx_{tile.rows}x{tile.columns}"),
-            [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
-            + [("ptr noalias readonly", "weights")]
-            + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")],
-            attributes="nounwind noinline",
-            linkage="internal",
-        )
+        f = self.open("amx", tile)
         count = tile.rows * tile.columns
         side = tile.columns if tile.rows > 1 or count <= SIDE else -(-count // 2)
         _, row_step, place_step = self.factors.places
@@ -96,7 +91,14 @@ class TileMicro(Micro):
         self._begin(f, tiles, (len(lefts), vectors), buffer)
         width = f.as_value(place_step * self._bytes(), I64)
 
+        soon = f.var(PTR, f.params["soon"])
+        pause = f.udiv(f.mul(f.params["pace"], tiles.cells), _FETCHES)
+
         def step(data: Value, weights: Value) -> None:
+            for _ in range(_FETCHES):
+                f.prefetch(soon.get(), locality=2)
+                soon.set(f.offset(soon.get(), pause))
+
             def left(down: int) -> Place:
                 return f.offset(data, down * apart * self._bytes()), width
 

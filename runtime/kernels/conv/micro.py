@@ -65,10 +65,11 @@ class Micro:
             self._tiles[tile] = self._make(tile)
         return self._tiles[tile]
 
-    def _make(self, tile: Tile) -> Function:
-        g = self.g
-        f = g.module.function(
-            g.module.unique(f"tile_{tile.rows}x{tile.columns}"),
+    def open(self, stem: str, tile: Tile) -> Function:
+        """The function of a tile, empty."""
+        module = self.g.module
+        return module.function(
+            module.unique(f"{stem}_{tile.rows}x{tile.columns}"),
             [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
             + [("ptr noalias readonly", "weights")]
             + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")]
@@ -76,6 +77,9 @@ class Micro:
             attributes="nounwind noinline",
             linkage="internal",
         )
+
+    def _make(self, tile: Tile) -> Function:
+        g, f = self.g, self.open("tile", tile)
         parts = g.parts(f, tile.channels)
         places = [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
         first = self.first_sums(f, len(parts))

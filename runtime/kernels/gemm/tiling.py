@@ -87,10 +87,11 @@ def tile_rows(target: Target, vectors: int) -> int:
     return max(1, min(_MOST_ROWS, spare // vectors))
 
 
-def choose(spec: GemmSpec, target: Target, *, few: bool = False) -> Tiling:
+def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = True) -> Tiling:
     """The tiling of a product with N != 1, or with an N of run time.
 
-    few: for an M of run time that one short tile holds, where weights are compressed.
+    few: for an M of run time that one short tile holds, where weights are compressed. tiles: on
+    tiles of AMX where the Target has them.
     """
     lanes, size = target.lanes(spec.acc.bits), spec.acc.bits // 8
     nr = spec.packed.nr if spec.packed else panel_width(target, spec.acc.bits)
@@ -160,7 +161,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False) -> Tiling:
         unroll=max(1, min(8, 24 // (mr * vectors * panels) + 1)),
     )
     instruction = tile_instruction(target, cell_type(spec), kr)
-    if not instruction:
+    if not instruction or not tiles:
         return tiling
     return amx.on_tiles(tiling, spec, target, instruction, _heights(spec.m, 2 * SIDE))
 
