@@ -32,6 +32,7 @@ from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
 from .passes.simplify_bodies import simplify_bodies
 from .passes.spell_quantized import spell_quantized
+from .passes.spell_sums import spell_sums
 from .passes.unroll_cells import unroll_cells
 from .rewrite import Pass, run_pass
 from .trace import Trace
@@ -42,6 +43,8 @@ PASSES: tuple[Pass, ...] = (
     find_fake_quantize,
     # Constants: shape arithmetic disappears, and every later pattern sees plain constants.
     fold_all_but_bytes,
+    # Einsum is a product like others, and meets the patterns of products.
+    spell_sums,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     cancel_concats,

@@ -12,7 +12,8 @@ from .specs import Operand, Size, Spec
 class PickSpec(Spec):
     """out[p] = data[p, i0[p], i1[p], ...] for p in `axes`, where i0, i1, ... are the indices and
     `picked` the sizes they pick from; with `put`, out[p, i0[p], i1[p], ...] = data[p], in the
-    order of p, and the rest of out stays.
+    order of p, and the rest of out stays. `combine` (sum, prod, min, max): what is put joins what
+    was there.
 
     The operand that is picked from (put into) walks (axes..., picked...), all others `axes`.
     Negative indices count from the end. `out_of_range`: "error" gives status GATHER_OUT_OF_RANGE
@@ -28,6 +29,7 @@ class PickSpec(Spec):
     out: Operand
     put: bool = False
     out_of_range: str = "error"
+    combine: str = ""
 
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, *self.indices, self.out)

@@ -16,6 +16,8 @@ from .verify_buffer import broken
 # Types that running sums and rankings compute in.
 ORDERED: Final = frozenset({DType.f32, DType.f64, DType.i32, DType.i64})
 
+COMBINED: Final = ("sum", "prod", "min", "max")
+
 
 def _iota(s: IotaSpec, _: Target, where: str) -> None:
     if s.out.dtype not in (DType.i32, DType.i64, DType.f32):
@@ -25,6 +27,10 @@ def _iota(s: IotaSpec, _: Target, where: str) -> None:
 def _pick(s: PickSpec, _: Target, where: str) -> None:
     if s.out_of_range not in ("error", "zeros") or (s.put and s.out_of_range == "zeros"):
         raise broken("no rule for indices out of range", where, s.out_of_range)
+    if s.combine not in ("", *COMBINED) or (s.combine and not s.put):
+        raise broken("no rule joins what is put", where, s.combine)
+    if s.combine and s.data.dtype not in ORDERED:
+        raise _types("nothing joins elements of this type", where, s.data.dtype)
     if len(s.indices) != len(s.picked):
         raise broken("not one index per picked axis", where, len(s.indices))
     for index in s.indices:

@@ -11,7 +11,7 @@ from ...ir.ops import CumSum, Gather, TopK1
 from ...ir.ops.sorting import CumProd
 from ...ir.specs_picks import PickSpec, RankSpec, ScanSpec
 from ...ir.types import TensorType, normalize_axis
-from ...ir.verify_picks import ORDERED
+from ...ir.verify_picks import COMBINED, ORDERED
 from .context import Lowering
 from .movement import known_list, rank_of
 from .region import Sizes
@@ -20,8 +20,14 @@ from .view import View, broadcast_to, permute, take
 
 def refuse_elements(graph: Graph, node: int) -> str | None:
     """Why no kernel scatters elements, or None."""
-    if str(getattr(graph.op(node), "reduction", "none")).lower() != "none":
-        return "a scatter that reduces"
+    op: Any = graph.op(node)
+    type_ = graph.type(Value(node))
+    assert isinstance(type_, TensorType)
+    if how := _combine(op):
+        if how not in COMBINED or not getattr(op, "use_init_val", True):
+            return f"a scatter that reduces by {how} without the data"
+        if type_.dtype not in ORDERED:
+            return f"a scatter that reduces {type_.dtype}"
     axis = len(graph.inputs(node)) == 4 and known_list(graph, node, 3) is None
     return "the axis is known at run time only" if axis else None
 
@@ -99,7 +105,8 @@ def lower_scatter_elements(low: Lowering, node: int) -> None:
     (axis,) = known_list(low.graph, node, 3) or (0,)
     out = _copied(low, node)
     moving = _moving(out, index.shape, _all_but(out, normalize_axis(int(axis), out.rank)))
-    _step(low, node, updates, [index], moving, put=True)
+    combine = _combine(low.graph.op(node))
+    _step(low, node, updates, [index], moving, put=True, combine=combine)
 
 
 def lower_scatter_points(low: Lowering, node: int) -> None:
@@ -108,7 +115,8 @@ def lower_scatter_points(low: Lowering, node: int) -> None:
     out = _copied(low, node)
     moving, indices = _points(out, index, (*index.shape[:-1], *out.shape[index_depth(index) :]), 0)
     shape = moving.shape[: len(moving.shape) - len(indices)]
-    _step(low, node, broadcast_to(updates, shape), indices, moving, put=True)
+    data, combine = broadcast_to(updates, shape), _combine(low.graph.op(node))
+    _step(low, node, data, indices, moving, put=True, combine=combine)
 
 
 def lower_scatter_slices(low: Lowering, node: int) -> None:
@@ -166,6 +174,12 @@ def lower_rank(low: Lowering, node: int) -> None:
     work = low.vectors(data.shape, data.dtype) * 16
     views = [data, values, indices]
     low.region.kernel(spec, sizes, views, work, low.name(node), low.sources(node))
+
+
+def _combine(op: Any) -> str:
+    """How a scatter joins updates with the data: "" for not at all."""
+    how = str(getattr(op, "reduction", "none")).lower()
+    return {"none": "", "add": "sum", "mul": "prod"}.get(how, how)
 
 
 def index_depth(index: View) -> int:
@@ -232,6 +246,7 @@ def _step(
     *,
     put: bool = False,
     out_of_range: str = "error",
+    combine: str = "",
 ) -> None:
     """The kernel. What is picked from or put into ends with the picked axes."""
     moving = out if put else data
@@ -245,6 +260,7 @@ def _step(
         sizes.operand(out, out.strides),
         put,
         out_of_range,
+        combine,
     )
     work = 1 if put else low.vectors(moving.shape[:depth], out.dtype)
     views = [data, *indices, out]

@@ -19,7 +19,7 @@ from .matching import dtype_of, known_axes, shape_of
 # Kinds whose output equals input 0 whenever its type does: they only move or rename elements, and
 # with equal shapes there is nothing to move. (Transposes are handled below: equal sizes do not
 # make an order the identity.)
-_MOVERS = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Broadcast", "Convert", "Slice")
+_MOVERS = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Broadcast", "Convert", "Slice", "Pad")
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze")
 # x * 1, x / 1, x ** 1, x - 0, x + -0.0: exact for every x. (x + 0.0 is not: it turns -0.0 into
 # 0.0.) The number, whether it may also stand first.
@@ -43,6 +43,11 @@ def remove_mover(graph: Graph, node: int) -> Patch | Refusal | None:
     if op.kind == "Slice":
         steps = graph.known(graph.input(node, 3))
         if steps is None or not all(s == 1 for s in steps.reshape(-1).tolist()):
+            return None
+    if op.kind == "Pad":
+        # Equal sizes may also come from padding one end and cutting the other.
+        pads = [graph.known(graph.input(node, port)) for port in (1, 2)]
+        if any(p is None or p.any() for p in pads):
             return None
     if op.kind != "Identity" and shape_of(graph, source) is None:
         return Refusal("the shape is unknown")

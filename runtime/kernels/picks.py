@@ -124,11 +124,11 @@ class _Pick:
         f, element = self.f, self.element
         lanes = f.target.lanes(int(element[1:]))
         steps = (self.steps[0], self.steps[-1])
-        if steps != (1, 1) or any(step != 0 for step in self.steps[1:-1]):
+        if self.spec.combine or steps != (1, 1) or any(step != 0 for step in self.steps[1:-1]):
             read, write = (self.sizes.value(s) for s in steps)
             with f.range(lo, hi, unroll=1) as i:
-                value = f.load(element, f.at(source, f.mul(i, read), element))
-                f.store(value, f.at(to, f.mul(i, write), element))
+                place = f.at(to, f.mul(i, write), element)
+                self.put(f.at(source, f.mul(i, read), element), place)
             return
         type_ = vec(element, lanes)
         whole = f.mul(f.udiv(hi, lanes), lanes)
@@ -139,3 +139,19 @@ class _Pick:
                 part = part_of(f, lanes, f.sub(hi, whole))
                 value = load_part(f, type_, f.at(source, whole, element), part)
                 store_part(f, value, f.at(to, whole, element), part)
+
+    def put(self, source: Value, place: Value) -> None:
+        """One element to its place, joined with what is there if so wished."""
+        f, combine = self.f, self.spec.combine
+        if not combine:
+            f.store(f.load(self.element, source), place)
+            return
+        dtype = self.spec.data.dtype
+        type_ = memory_type(dtype)
+        join = {
+            "sum": f.fadd if dtype.is_float else f.add,
+            "prod": f.fmul if dtype.is_float else f.mul,
+            "min": f.minimum if dtype.is_float else f.smin,
+            "max": f.maximum if dtype.is_float else f.smax,
+        }[combine]
+        f.store(join(f.load(type_, place), f.load(type_, source)), place)

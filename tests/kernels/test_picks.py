@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import ISAS, Sizes, run, same_bits
+from harness import ISAS, Sizes, compile_spec, guard_copy, run, same_bits
 from irc.ir.dtype import DType
 from irc.ir.ops.sorting import CumProd, CumSum, TopK
 from irc.ir.specs import GATHER_OUT_OF_RANGE, Operand
@@ -98,6 +98,32 @@ def test_what_is_put_last_stays(isa: str) -> None:
     for workers in (1, 4):
         found = run(spec, [updates, index], [(4, 5)], isa=isa, workers=workers)
         assert found.status == 0 and same_bits(found.outs[0], want)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", [F32, DType.f64, DType.i32, I64], ids=str)
+@pytest.mark.parametrize("combine", ["sum", "prod", "min", "max"])
+def test_what_is_put_joins_what_was_there(isa: str, dtype: DType, combine: str) -> None:
+    updates, index = elements(6, 5, dtype=dtype), np.array([3, 0, 3, -1, 2, 0])
+    if dtype.is_float:
+        updates[2, 1] = np.nan
+    target = Operand(dtype, (0, 1, 5))
+    spec = PickSpec(
+        (6, 5),
+        (4,),
+        Operand(dtype, (5, 1)),
+        (Operand(I64, (1, 0)),),
+        target,
+        True,
+        combine=combine,
+    )
+    want = np.arange(20).reshape(4, 5).astype(dtype.numpy)
+    out = guard_copy(want)
+    status, _ = compile_spec(spec, isa)([updates, index, out])
+    how = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}[combine]
+    how.at(want, index, updates)
+    assert status == 0
+    np.testing.assert_array_equal(out, want)
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -64,8 +64,21 @@ def put_elements(g: OnnxGraph, x: str, index: str) -> None:
 
 
 def put_points(g: OnnxGraph, x: str, index: str) -> None:
-    row = g.op("Slice", x, *(g.constant([n], np.int64) for n in (0, 1, 0)))
-    g.op("ScatterND", g.op("Neg", x), g.constant([[1]], np.int64), row, result="y")
+    points = g.constant([[1]], np.int64)
+    g.op("ScatterND", g.op("Neg", x), points, first_row(g, x), result="y")
+
+
+def first_row(g: OnnxGraph, x: str) -> str:
+    return g.op("Slice", x, *(g.constant([n], np.int64) for n in (0, 1, 0)))
+
+
+def neighbours(g: OnnxGraph, x: str, index: str) -> None:
+    """Messages along a graph's edges, added up where they end."""
+    zeros = g.op("Mul", x, g.constant(0, np.float32))
+    sums = g.op("ScatterElements", zeros, index, g.op("Exp", x), axis=1, reduction="add")
+    g.op(
+        "ScatterND", sums, g.constant([[1]], np.int64), first_row(g, x), reduction="max", result="y"
+    )
 
 
 def repeated(g: OnnxGraph, x: str, index: str) -> None:
@@ -82,7 +95,7 @@ CASES: dict[str, Callable[[OnnxGraph, str, str], None]] = {
     f.__name__: f
     for f in (
         *(mask_by_points, along_an_axis, batched, positions, backwards, experts, last_word),
-        *(put_elements, put_points, repeated),
+        *(put_elements, put_points, neighbours, repeated),
     )
 }
 
@@ -90,7 +103,7 @@ CASES: dict[str, Callable[[OnnxGraph, str, str], None]] = {
 @pytest.mark.parametrize("sizes", [(None, None), (4, 6)], ids=["symbolic", "fixed"])
 @pytest.mark.parametrize("case", CASES)
 def test_indices_are_native(case: str, sizes: tuple[int | None, int | None]) -> None:
-    g = OnnxGraph(opset=17)
+    g = OnnxGraph(opset=18)
     rows, columns = (size or name for size, name in zip(sizes, ("N", "S"), strict=True))
     x, index = g.input("x", (rows, columns)), g.input("index", (rows, columns), np.int64)
     CASES[case](g, x, index)
