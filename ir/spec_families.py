@@ -16,12 +16,13 @@ from .specs_conv import ConvSpec, PoolSpec
 from .specs_iota import IotaSpec
 from .specs_picks import PickSpec, RankSpec, ScanSpec
 from .specs_recurrent import RecurrentSpec
+from .specs_resample import ResampleSpec
 
 SPECS: dict[str, type[Spec]] = {
     s.family: s
     for s in (
         *(GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec),
         *(ConvSpec, PoolSpec, RecurrentSpec, IotaSpec, AttentionSpec),
-        *(PickSpec, ScanSpec, RankSpec),
+        *(PickSpec, ScanSpec, RankSpec, ResampleSpec),
     )
 }

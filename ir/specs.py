@@ -364,9 +364,11 @@ class GatherSpec(Spec):
 OK = 0
 GATHER_OUT_OF_RANGE = 1
 DIVISION_BY_ZERO = 2
+EMPTY_AXIS = 3
 STATUS_TEXT: dict[int, str] = {
     GATHER_OUT_OF_RANGE: "an index lies outside the axis it picks from",
     DIVISION_BY_ZERO: "an integer is divided by zero",
+    EMPTY_AXIS: "an empty axis has no element to take",
 }
 
 

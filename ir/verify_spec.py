@@ -34,11 +34,13 @@ from .specs import (
 from .specs_attention import MAX_HEAD, AttentionSpec
 from .specs_conv import ConvSpec, PoolSpec, Window
 from .specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
+from .specs_resample import ResampleSpec
 from .target import Target
 from .tiles import BYTES, cell_depth, cell_type, compressed_layout, conv_cells, panel_width
 from .types import MAX_RANK
 from .verify_picks import PICK_CHECKS
 from .verify_plan import walks
+from .verify_resample import verify_resample
 
 # Beyond these a spec is no work of lowering, and compiling it would take minutes.
 MAX_INSTRUCTIONS: Final = 4096
@@ -320,6 +322,7 @@ _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     RecurrentSpec: _recurrent,
     AttentionSpec: _attention,
     **PICK_CHECKS,
+    ResampleSpec: verify_resample,
 }
 
 

@@ -20,7 +20,10 @@ _WINDOWED = frozenset(
     "GroupConvolutionBackpropData MaxPool AvgPool AdaptiveAvgPool".split()
 )
 # Operations whose result lies as their first input does.
-_FOLLOWING = frozenset("Identity Slice StridedSlice Split VariadicSplit".split())
+_FOLLOWING = frozenset(
+    "Identity Slice StridedSlice Split VariadicSplit Interpolate Pad AdaptiveMaxPool "
+    "DepthToSpace SpaceToDepth ShuffleChannels".split()
+)
 
 
 def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[Value]:

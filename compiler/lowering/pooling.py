@@ -1,4 +1,4 @@
-"""Pools: MaxPool without its indices, AvgPool, and adaptive averages of equal pieces."""
+"""Pools: MaxPool without its indices, AvgPool, and adaptive averages."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ...ir.types import TensorType
 from .context import Lowering
 from .convolution import channels_last, paddings, refuse_pads, turned
 from .region import Sizes
+from .resampling import lower_adaptive, refuse_adaptive
 from .view import same
 
 
@@ -32,7 +33,7 @@ def refuse_pool(graph: Graph, node: int) -> str | None:
         if op.rounding_type.lower() == "ceil_torch" and op.auto_pad.lower().startswith("same"):
             return "paddings that follow from sizes, rounded as Torch does"
     if isinstance(op, AdaptiveAvgPool) and adaptive_windows(graph, node) is None:
-        return "pieces of different sizes"
+        return refuse_adaptive(graph, node)
     return refuse_pads(op)
 
 
@@ -55,6 +56,9 @@ def lower_pool(low: Lowering, node: int) -> None:
     op = low.graph.op(node)
     value, name = low.graph.input(node, 0), low.name(node)
     windows = adaptive_windows(low.graph, node) if isinstance(op, AdaptiveAvgPool) else None
+    if windows is None and isinstance(op, AdaptiveAvgPool):
+        lower_adaptive(low, node)
+        return
     if windows is None:
         windows = op.windows()  # type: ignore[attr-defined]
     assert isinstance(windows, Windows)

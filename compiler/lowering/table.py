@@ -14,6 +14,7 @@ from ...ir.ops.elementwise import Elementwise
 from ...ir.ops.normalize import MVN, LayerNorm, RMSNorm
 from ...ir.ops.reduce import Reduction
 from ...ir.types import TensorType
+from .arranging import lower_arranging
 from .attention import lower_attention, refuse_attention
 from .compressed import is_read_compressed, right_ports
 from .context import Lowering
@@ -49,6 +50,14 @@ from .picks import (
 from .pooling import lower_pool, refuse_pool
 from .programs import NATIVE
 from .recurrent import lower_recurrent, read_ports, refuse_recurrent
+from .resampling import (
+    lower_adaptive,
+    lower_interpolate,
+    lower_pad,
+    refuse_adaptive,
+    refuse_interpolate,
+    refuse_pad,
+)
 from .rows import lower_norm, lower_reduce, lower_softmax, norm_axes, reduced_axes, refuse_row
 from .sizes import is_known_sizes, lower_known, lower_range, refuse_range
 
@@ -161,6 +170,8 @@ _CONVOLUTION = Lowerer(lower_convolution, (0,), refuse_convolution)
 _BYTES = Lowerer(lower_convolution, (0,), refuse_convolution, byte_ports)
 _DECONVOLUTION = Lowerer(lower_deconvolution, (0,), refuse_deconvolution)
 _POOL = Lowerer(lower_pool, (0,), refuse_pool)
+_INTERPOLATE = Lowerer(lower_interpolate, (0,), refuse_interpolate)
+_PAD = Lowerer(lower_pad, (0,), refuse_pad)
 _RANGE = Lowerer(lower_range, (), refuse_range)
 _KNOWN = Lowerer(lower_known, ())
 _RECURRENT = Lowerer(lower_recurrent, refuse=refuse_recurrent, ports=read_ports)
@@ -218,6 +229,12 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.GroupConvolutionBackpropData: _DECONVOLUTION,
     **dict.fromkeys((ops.MaxPool1, ops.MaxPool8, ops.MaxPool), _POOL),
     **dict.fromkeys((ops.AvgPool1, ops.AvgPool14, ops.AvgPool, ops.AdaptiveAvgPool), _POOL),
+    **dict.fromkeys(
+        (ops.DepthToSpace, ops.SpaceToDepth, ops.ShuffleChannels), Lowerer(lower_arranging)
+    ),
+    ops.AdaptiveMaxPool: Lowerer(lower_adaptive, (0,), refuse_adaptive),
+    **dict.fromkeys((ops.Interpolate4, ops.Interpolate), _INTERPOLATE),
+    **dict.fromkeys((ops.Pad1, ops.Pad), _PAD),
 }
 # Bases whose subclasses are all lowered alike.
 _ELEMENTWISE = Lowerer(lower_elementwise)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from ...ir.errors import UnsupportedOperationError
 from ...ir.specs import Spec
 from ...ir.target import Target
-from . import elementwise, gather, iota, norm, picks, pool, ranks, reduce, softmax
+from . import elementwise, gather, iota, norm, picks, pool, ranks, reduce, resample, softmax
 from .contract import Kernel
 
 Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
@@ -52,6 +52,7 @@ KERNELS: dict[str, Generate] = {
     "recurrent": _recurrent,
     "reduce": reduce.generate,
     "scan": ranks.scan,
+    "resample": resample.generate,
     "softmax": softmax.generate,
 }
 

@@ -1,0 +1,114 @@
+"""Resizing, padding, adaptive pools and blocks of channels: native, as `evaluate` says."""
+
+from __future__ import annotations
+
+import irc
+import numpy as np
+import pytest
+from irc.ir.interpret import interpret
+from irc.ir.text import parse_graph
+
+# Channels-last values between convolutions, and values that no convolution has written.
+IMAGE = '%0 = Parameter.1() {element_type=f32, shape=["N", 8, "H", "W"]} "x"\n'
+TURNED = """%90 = Constant.1() {data=~1, dtype=f32, shape=[12, 8, 1, 1]}
+%91 = Convolution.1(%0, %90)
+"""
+FIXED = '%0 = Parameter.1() {element_type=f32, shape=["N", 12, 7, 9]} "x"\n'
+PLANE = '%0 = Parameter.1() {element_type=f32, shape=[2, 3, "H", "W"]} "x"\n'
+AXES = "%2 = Constant.1() {data=[2, 3], dtype=i64, shape=[2]}\n"
+
+
+def ints(name: int, *numbers: int) -> str:
+    return f"%{name} = Constant.1() {{data={list(numbers)}, dtype=i64, shape=[{len(numbers)}]}}\n"
+
+
+def floats(name: int, *numbers: float) -> str:
+    return f"%{name} = Constant.1() {{data={list(numbers)}, dtype=f32, shape=[{len(numbers)}]}}\n"
+
+
+def resize(of: int, by: str, how: str) -> str:
+    mode = "scales" if "f32" in by else "sizes"
+    return (
+        by
+        + AXES
+        + f'%3 = Interpolate.11(%{of}, %1, %2) {{shape_calculation_mode="{mode}", {how}}}\n'
+    )
+
+
+def pad(of: int, begin: list[int], end: list[int], mode: str, number: str = "") -> str:
+    extra = "%4 = Constant.1() {data=[2.5], dtype=f32, shape=[]}\n" if number else ""
+    listed = ints(1, *begin) + ints(2, *end) + extra
+    return listed + f'%3 = Pad.12(%{of}, %1, %2{number}) {{pad_mode="{mode}"}}\n'
+
+
+END = '%9 = Result.1(%3) "y"\n'
+HALF = 'coordinate_transformation_mode="half_pixel"'
+CASES: dict[str, str] = {
+    "bilinear": IMAGE
+    + TURNED
+    + resize(91, floats(1, 2.0, 3.0), f'mode="linear_onnx", {HALF}')
+    + END,
+    "bilinear_of_planes": PLANE
+    + resize(0, ints(1, 11, 5), 'mode="linear", coordinate_transformation_mode="align_corners"')
+    + END,
+    "nearest": IMAGE
+    + TURNED
+    + resize(
+        91,
+        floats(1, 2.0, 2.0),
+        'mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric"',
+    )
+    + END,
+    "cubic": PLANE + resize(0, ints(1, 13, 6), f'mode="cubic", {HALF}') + END,
+    "joined": IMAGE
+    + TURNED
+    + resize(91, ints(1, 12, 7), f'mode="linear_onnx", {HALF}')
+    + """%5 = AdaptiveAvgPool.8(%0, %1)
+%6 = Concat.1(%5, %3) {axis=1}
+%7 = Result.1(%6) "y"
+""",
+    "edges": IMAGE + TURNED + pad(91, [0, 1, 2, 0], [0, 0, 1, 3], "edge") + END,
+    "mirrors": FIXED + pad(0, [0, 0, 3, 2], [0, 0, 2, 4], "reflect") + END,
+    "numbers_around": IMAGE
+    + TURNED
+    + pad(91, [0, 0, 1, -1], [1, 0, 2, 3], "constant", ", %4")
+    + END,
+    "uneven_means": FIXED + ints(1, 3, 4) + "%3 = AdaptiveAvgPool.8(%0, %1)\n" + END,
+    "uneven_maxima": IMAGE + TURNED + ints(1, 3, 2) + "%3 = AdaptiveMaxPool.8(%91, %1)\n" + END,
+    "shuffled": IMAGE + TURNED + "%3 = ShuffleChannels.1(%91) {axis=1, group=3}\n" + END,
+    "deep": FIXED + '%3 = DepthToSpace.1(%0) {mode="depth_first", block_size=2}\n' + END,
+    "blocks": IMAGE
+    + TURNED
+    + """%1 = DepthToSpace.1(%91) {mode="blocks_first", block_size=2}
+%2 = SpaceToDepth.1(%1) {mode="depth_first", block_size=2}
+%3 = SpaceToDepth.1(%1) {mode="blocks_first", block_size=2}
+%4 = Result.1(%2) "z"
+"""
+    + END,
+}
+SIZES = ({"N": 1, "H": 6, "W": 8}, {"N": 3, "H": 5, "W": 4})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_evaluate(name: str, compile_graph) -> None:
+    graph = parse_graph(f'graph "{name}"\n{CASES[name]}')
+    first: list[np.ndarray] = []
+    for threads in (1, 2):
+        net: irc.CompiledModel = compile_graph(graph.copy(), True, threads)
+        assert not net.plan.host_steps()
+        for number, sizes in enumerate(SIZES):
+            (port,) = net.inputs
+            assert port.shape is not None
+            shape = [sizes[d] if isinstance(d, str) else d for d in port.shape]
+            rng = np.random.default_rng(number)
+            inputs = [rng.standard_normal(shape).astype(np.float32)]
+            got = list(net(inputs))
+            for g, w in zip(got, interpret(graph, inputs), strict=True):
+                assert g.shape == w.shape and g.dtype == w.dtype
+                np.testing.assert_allclose(g, w, rtol=0, atol=1e-5 * max(1, np.abs(w).max()))
+            if threads == 1:
+                first += got
+            else:
+                count = len(got)
+                same = first[number * count : (number + 1) * count]
+                assert [a.tobytes() for a in got] == [a.tobytes() for a in same]
