@@ -11,6 +11,7 @@ from ..compiler.export.files import replacing
 from ..compiler.options import Options
 from ..compiler.pipeline import optimise
 from ..compiler.shapes import fix_shapes
+from ..compiler.summary import bodies_of
 from ..compiler.trace import Trace
 from ..ir.errors import UsageError
 from ..ir.graph import Graph
@@ -25,6 +26,8 @@ from .speech import report
 
 SCHEMA = 1
 READ = "as read"
+# Stages that show a body of control flow begin so.
+INSIDE = "inside "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,13 +102,21 @@ def draw_stages(graph: Graph, options: Options) -> list[tuple[str, Picture | Non
     """The graph as read and after each pass; it is not changed."""
     work = graph.copy()
     album = Album(work)
+    before = _bodies(work, READ)
     optimise(work, options, album)
-    return album.stages
+    after = _bodies(work, "at the end") if any(p for _, p in album.stages[1:]) else []
+    return [album.stages[0], *before, *album.stages[1:], *after]
+
+
+def _bodies(graph: Graph, when: str) -> list[tuple[str, Picture | None]]:
+    """A stage for each body of control flow, as it is."""
+    found = [(f"{INSIDE}{way}, {when}", body) for way, body in bodies_of(graph)]
+    return [(name, take_picture(body, name)) for name, body in found]
 
 
 def chosen(stages: list[tuple[str, Picture | None]], wish: str | None) -> Picture:
     """The picture of a stage by name or number, as it was when that pass ended."""
-    at = len(stages) - 1
+    at = max(n for n, (name, _) in enumerate(stages) if not name.startswith(INSIDE))
     if wish is not None:
         named = [n for n, (name, _) in enumerate(stages) if name == wish]
         numbered = int(wish) if wish.isdecimal() and int(wish) < len(stages) else None
@@ -113,7 +124,10 @@ def chosen(stages: list[tuple[str, Picture | None]], wish: str | None) -> Pictur
             names = ", ".join(dict.fromkeys(name for name, _ in stages))
             raise UsageError("no such stage", got=wish, expected=names)
         at = named[-1] if numbered is None else numbered
-    return next(p for _, p in reversed(stages[: at + 1]) if p is not None)
+    # A pass that changed nothing looks as the one before; a body is no pass.
+    inside = stages[at][0].startswith(INSIDE)
+    seen = [p for name, p in stages[: at + 1] if inside or not name.startswith(INSIDE)]
+    return next(p for p in reversed(seen) if p is not None)
 
 
 def step_times(

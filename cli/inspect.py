@@ -42,6 +42,7 @@ def as_json(model: Model, summary: Summary) -> dict[str, object]:
         "flops": summary.flops if isinstance(summary.flops, int) else str(summary.flops),
         "rewrites": summary.fusions,
         "operations_after": summary.after,
+        "bodies": summary.bodies,
     }
 
 
@@ -59,6 +60,7 @@ def as_text(model: Model, summary: Summary) -> str:
     lines.append(f"operations  {_counts(summary.operations)}")
     lines.append(f"rewrites    {_counts(summary.fusions) or 'none apply'}")
     lines.append(f"afterwards  {_counts(summary.after)}")
+    lines += [f"body        {way}: {_counts(kinds)}" for way, kinds in summary.bodies.items()]
     return "\n".join(lines)
 
 

@@ -19,7 +19,8 @@ from .pipeline import optimise
 class Summary:
     """operations: count by kind, constants left out. parameters, bytes: of the constants. flops:
     multiplications and additions of one call, a size or an expression in the model's symbols.
-    fusions: how often each rewrite would apply. after: operations that remain, by kind."""
+    fusions: how often each rewrite would apply. after: operations that remain, by kind. bodies:
+    operations of each body of control flow, by where it is; parameters count those of bodies."""
 
     operations: dict[str, int]
     parameters: int
@@ -27,11 +28,14 @@ class Summary:
     flops: Dim
     fusions: dict[str, int]
     after: dict[str, int]
+    bodies: dict[str, dict[str, int]]
 
 
 def summarise(graph: Graph) -> Summary:
     """The summary of a model as read; the graph is not changed."""
-    constants = [op for n in graph.ids() if isinstance(op := graph.op(n), Constant)]
+    bodies = bodies_of(graph)
+    graphs = [graph, *(body for _, body in bodies)]
+    constants = [op for g in graphs for n in g.ids() if isinstance(op := g.op(n), Constant)]
     flops: Dim = 0
     for node in graph.ids():
         flops = flops + operation_flops(graph, node)
@@ -44,7 +48,26 @@ def summarise(graph: Graph) -> Summary:
         flops=flops,
         fusions=dict(trace.hits().most_common()),
         after=_kinds(optimised),
+        bodies={where: _kinds(body) for where, body in bodies},
     )
+
+
+def bodies_of(graph: Graph) -> list[tuple[str, Graph]]:
+    """Every body of control flow, those inside others too, each with the way to it: "Loop 'x'",
+    or "If 'y' then", joined by " / "."""
+    found: list[tuple[str, Graph]] = []
+    pending = [("", graph)]
+    while pending:
+        way, at = pending.pop()
+        inner: list[tuple[str, Graph]] = []
+        for node in at.order():
+            op, name = at.op(node), at.node(node).name or f"#{node}"
+            roles = (" then", " else") if op.kind == "If" else ("",)
+            for role, body in zip(roles, op.bodies(), strict=False):
+                inner.append((f"{way}{op.kind} {name!r}{role}", body))
+        found += inner
+        pending += [(f"{w} / ", body) for w, body in reversed(inner)]
+    return found
 
 
 def _kinds(graph: Graph) -> dict[str, int]:

@@ -147,7 +147,8 @@ def _details(graph: Graph, node: int, record: Node, types: list[str]) -> list[tu
         rows.append(("computes", ", ".join(record.sources)))
     bodies = list(record.op.bodies())
     if bodies:
-        rows.append(("bodies", ", ".join(f"{len(b)} nodes" for b in bodies)))
+        sizes = ", ".join(f"{len(b)} nodes" for b in bodies)
+        rows.append(("bodies", f'{sizes}: see "inside" among the passes'))
     return [(title, text) for title, text in rows if text]
 
 

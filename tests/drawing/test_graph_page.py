@@ -116,6 +116,26 @@ def test_dot_and_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["graph", DIGITS, "-o", str(tmp_path / "x.png")]) == 2
 
 
+def test_bodies_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loop = str(ROOT / "tests" / "data" / "ir" / "loop.onnx")
+    path = tmp_path / "loop.html"
+    assert main(["graph", loop, "-o", str(path)]) == 0
+    stages = {s["name"]: s for s in data_of(path.read_text())["stages"]}
+    inside = stages["inside Loop 'y', as read"]
+    assert [b["title"] for b in inside["boxes"]].count("Identity") == 2
+    assert "inside Loop 'y', at the end" in stages
+    outer = next(b for b in stages["as read"]["boxes"] if b["title"] == "Loop")
+    assert "nodes: see" in dict(map(tuple, outer["details"]))["bodies"]
+    for stage, drawn in ((None, "Loop"), ("inside Loop 'y', as read", "Identity")):
+        chosen = ["--stage", stage] if stage else []
+        assert main(["graph", loop, "-o", str(tmp_path / "l.dot"), *chosen]) == 0
+        assert f'"{drawn}\\n' in (tmp_path / "l.dot").read_text()
+    capsys.readouterr()
+    assert main(["inspect", loop, "--json"]) == 0
+    bodies = json.loads(capsys.readouterr().out)["bodies"]
+    assert bodies == {"Loop 'y'": {"Identity": 2, "Add": 1, "Unsqueeze": 1}}
+
+
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script>\"'&<!--\x07"
     x = ops.parameter(evil, ["N"])
