@@ -265,6 +265,8 @@ class Block:
         if f.udiv(loops.n, t.nr).known != 0 or plain:
             if t.panels > 1:
                 groups = f.udiv(f.smax(f.sub(full, j0), 0), t.panels)
+                if t.guarded:  # two rows have enough chains in one panel
+                    groups = f.select(f.icmp("eq", loops.m, 1), groups, 0)
                 singles = f.add(j0, f.mul(groups, t.panels))
                 with f.range(j0, singles, t.panels, unroll=1) as j:
                     self.panel(j, Shape(0, whole, t.panels, edge=False))
@@ -295,6 +297,10 @@ class Block:
                 t0 = f.smax(t0, longer)
             with f.range(t0, t1, unroll=1) as tile:
                 call(low, tile, integer(low))
+            return
+        if shape.panels > 1:
+            with f.range(t0, t1, unroll=1) as tile:
+                call(1, tile, integer(1))
             return
         full = f.smin(loops.cut.full, t1)
         with f.range(t0, full, unroll=1) as tile:
