@@ -67,24 +67,29 @@ class CompiledModel:
         self.trace: Trace | None = None
         plan, weights = lower(self.graph, host_target(), options)
         self._weights: Mapping[int, np.ndarray[Any, Any]] = weights
-        self._start(plan, weights, num_threads, max_memory)
-        if not isinstance(source, Model) and (origin := self.model.origin) is not None:
-            from .runtime.memory import give_back_freed
+        if isinstance(source, Model) or (origin := self.model.origin) is None:
+            self._start(plan, weights, num_threads, max_memory)
+            return
+        from .runtime.memory import give_back_freed
 
-            self.model.graph.clear()
-            self.graph.clear()
-            self._origin, self._model, self._weights = origin, None, {}
-            del self.graph, plan, weights
-            give_back_freed()
+        # Nobody else holds the weights then, and each is dropped when it is packed.
+        self.model.graph.clear()
+        self.graph.clear()
+        self._origin, self._model, self._weights = origin, None, {}
+        del self.graph
+        self._start(plan, weights, num_threads, max_memory, consume=True)
+        del plan, weights
+        give_back_freed()
 
     def _start(
         self,
         plan: Plan,
-        weights: Mapping[int, np.ndarray[Any, Any]],
+        weights: dict[int, np.ndarray[Any, Any]],
         num_threads: int | None,
         max_memory: int | None,
         constants: Sequence[np.ndarray[Any, Any]] | None = None,
         trusted: Mapping[str, bytes] | None = None,
+        consume: bool = False,
     ) -> None:
         from .runtime.cache import default_cache
         from .runtime.machine import host_target
@@ -99,6 +104,7 @@ class CompiledModel:
             code_cache=default_cache(),
             constants=constants,
             trusted=trusted,
+            consume=consume,
         )
         session = Session(program, num_threads=num_threads, max_memory=max_memory)
         self._session: Session | None = session

@@ -12,7 +12,9 @@ import hashlib
 import importlib.metadata
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,12 +33,15 @@ from .driver import Driver, load_driver
 from .images import FORMAT, Image, read_image
 from .kept_code import CodeCache
 from .kernels.contract import Kernel
+from .machine import usable_cores
 from .stored_code import Images
 from .threads import reset_in_child
 
 Array = npt.NDArray[Any]
 Generate = Callable[[Spec, Target, str], Kernel]
 
+# Weights that take fewer bytes are packed by the calling thread.
+_WORTH_THREADS: Final = 1 << 20
 # Bytes before the machine code of a cache entry: the kernel's scratch, little-endian.
 _HEAD: Final = 8
 
@@ -120,7 +125,7 @@ reset_in_child(reset_lock)
 
 def build_program(
     plan: Plan,
-    weights: Mapping[int, Array],
+    weights: dict[int, Array],
     target: Target,
     *,
     code_cache: CodeCache | None = None,
@@ -128,6 +133,7 @@ def build_program(
     threads: int | None = None,
     constants: Sequence[Array] | None = None,
     trusted: Images | None = None,
+    consume: bool = False,
 ) -> Program:
     """Compile what is not compiled yet, load it, and pack the constants.
 
@@ -135,7 +141,8 @@ def build_program(
     use the array itself. threads: for compiling (None: all usable). generate: another source of
     kernels, for tests; its code is shared with nobody. constants: the plan's, as make_constant
     makes them, where the caller has made them. trusted: code of a file that the user trusts; it
-    stays with this program. VerificationError for a bad plan.
+    stays with this program. consume: take an array out of `weights` when all is made of it, so
+    that it need not be there twice. VerificationError for a bad plan.
     """
     if plan.target_key != target.key():
         raise VerificationError(
@@ -149,7 +156,7 @@ def build_program(
     own = trusted or {}
     kernels, compiled = _load_kernels(plan.specs(), target, code_cache, generate, threads, own)
     if constants is None:
-        constants = [_constant(c, weights) for c in plan.constants]
+        constants = _constants(plan.constants, weights, consume)
     return Program(plan, target, kernels, constants, compiled, driver)
 
 
@@ -271,11 +278,32 @@ def _generator() -> Generate:
     return generate
 
 
-def _constant(c: Constant, weights: Mapping[int, Array]) -> Array:
-    source = weights.get(c.source)
-    if source is None:
-        raise VerificationError("a plan's weight is missing", got=c.source)
-    return make_constant(c, source)
+def _constants(
+    constants: Sequence[Constant], weights: dict[int, Array], consume: bool
+) -> list[Array]:
+    """The constants as their readers want them, the largest first, on all usable CPUs."""
+    readers = Counter(c.source for c in constants)
+    if missing := readers.keys() - weights.keys():
+        raise VerificationError("a plan's weight is missing", got=min(missing))
+    lock = threading.Lock()
+
+    def one(n: int) -> Array:
+        c = constants[n]
+        made = make_constant(c, weights[c.source])
+        with lock:
+            readers[c.source] -= 1
+            if consume and not readers[c.source]:
+                del weights[c.source]
+        return made
+
+    order = sorted(range(len(constants)), key=lambda n: -weights[constants[n].source].nbytes)
+    large = sum(weights[s].nbytes for s in readers) >= _WORTH_THREADS
+    if large and len(constants) > 1:
+        with ThreadPoolExecutor(usable_cores(), "irc-pack") as pool:
+            made = dict(zip(order, pool.map(one, order), strict=True))
+    else:
+        made = {n: one(n) for n in order}
+    return [made[n] for n in range(len(constants))]
 
 
 def make_constant(c: Constant, source: Array, *, threads: int | None = None) -> Array:
@@ -302,7 +330,7 @@ def make_constant(c: Constant, source: Array, *, threads: int | None = None) -> 
 
 
 def _pack(c: Constant, source: Array, threads: int | None) -> Array:
-    from .kernels.gemm.packing import pack
+    from .kernels.gemm.constants import pack
 
     return pack(source, c, threads=threads)
 

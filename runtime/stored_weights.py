@@ -37,6 +37,10 @@ MakeConstant = Callable[[Constant, Array], Array]
 
 # From this size on an array has pages of its own, which go back to the system with it.
 _OWN_PAGES: Final = 1 << 20
+# Memory that no other process shares: only such memory gets large pages. (Windows has no flags.)
+_PRIVATE: Final[dict[str, int]] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
 # Constants of artefacts in this process: nets that load the same file share them.
 _shared: weakref.WeakValueDictionary[tuple[bytes, Place, Constant], Array]
 _shared = weakref.WeakValueDictionary()
@@ -187,7 +191,7 @@ def page_memory(size: int) -> Array:
     if size < _OWN_PAGES:
         return aligned_bytes(size)
     try:
-        pages = mmap.mmap(-1, size)
+        pages = mmap.mmap(-1, size, **_PRIVATE)
     except (OSError, MemoryError) as error:
         raise MemoryLimitError("no memory for the artefact's weights", got=human(size)) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):

@@ -8,7 +8,10 @@ import weakref
 
 import numpy as np
 import pytest
+from irc.ir.dtype import DType
 from irc.ir.errors import VerificationError
+from irc.ir.plan import Constant
+from irc.ir.specs import PackedB
 from irc.ir.target import generic
 from irc.runtime import program as programs
 from irc.runtime.kernels.contract import Kernel
@@ -126,3 +129,23 @@ def test_weights_of_any_layout(how: str) -> None:
     assert (Session(program).run([want])[0] == 2 * want).all()
     assert program.constant_bytes == 400
     assert (program.constants[0] is weight) == (how == "plain")
+
+
+def test_weights_go_when_all_is_made_of_them() -> None:
+    """A source of two constants stays until the second is made; without `consume` all stay."""
+    rng = np.random.default_rng(2)
+    weights = {n: rng.standard_normal((300, 1100)).astype(np.float32) for n in range(2)}
+    plain = [Constant(n, DType.f32, (300, 1100)) for n in range(2)]
+    packed = [Constant(n, DType.f32, (300, 1100), PackedB(32)) for n in (1, 0, 1)]
+    packed[2] = dataclasses.replace(packed[2], layout=PackedB(16))
+    wanted = [programs.make_constant(c, weights[c.source]) for c in (*plain, *packed)]
+    held = dict(weights)
+    made = programs._constants([*plain, *packed], held, False)
+    assert set(held) == {0, 1}
+    again = programs._constants([*plain, *packed], held, True)
+    assert held == {}
+    for a, b, c in zip(made, again, wanted, strict=True):
+        np.testing.assert_array_equal(a, c)
+        np.testing.assert_array_equal(b, c)
+    with pytest.raises(VerificationError, match="missing"):
+        programs._constants(plain, held, True)

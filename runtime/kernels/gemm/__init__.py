@@ -1,8 +1,8 @@
-"""Matrix products: tiling (sizes), packing (copies), micro (register tiles), loops (the rest)."""
+"""Matrix products: tiling (sizes), packing, constants (copies), micro (register tiles), loops."""
 
 from __future__ import annotations
 
+from .constants import pack, unpack
 from .kernel import generate
-from .packing import pack, unpack
 
 __all__ = ["generate", "pack", "unpack"]

@@ -1,163 +1,20 @@
 """Copies of operands in the order in which register tiles read them.
 
-B: panels of nr columns, each K x nr row after row, the last one padded with zeros. Constants are
-packed once by NumPy (`pack`); other right operands are packed by generated code, a block at a time.
+B: panels of nr columns, each K x nr row after row, the last one padded with zeros. Those of
+constants are constants.py's; other right operands are packed by generated code, a block at a time.
 A: strips of one tile's rows, either rows one after the other or columns one after the other.
 Where a unit multiplies cells, what stands for an element is a cell: `kr` neighbours along K.
 """
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
-
-from ....ir.dtype import DType
-from ....ir.layouts import PackedConv, PackedGates, panels
-from ....ir.plan import Constant
-from ....ir.tiles import packed_size
 from ...codegen.emit import Function
 from ...codegen.values import I1, I64, Value, integer
-from ..transforms import transform_filters
-from ..units import FLIP
 from ..walk import part_of
 from .cells import cell_at, cells_of_rows, each_cell, fetch, fetch_along, left_side, right_side
 from .micro import Context
-from .rounding import round_array
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-# Panels smaller than this together are packed by the calling thread.
-_WORTH_THREADS = 1 << 20
-
-
-def pack(array: Array, constant: Constant, *, threads: int | None = None) -> Array:
-    """The array (of `constant.shape`) in the constant's layout: flat, C-contiguous.
-
-    Without a layout that is the array itself, else the panels of its matrices (ir/layouts.py);
-    packed_size() elements per matrix. threads: None for the CPUs this process may use.
-    """
-    array = np.asarray(array).reshape(constant.shape)
-    if constant.layout is None:
-        return np.ascontiguousarray(array).reshape(-1)
-    nr, kr, sums = constant.layout.nr, constant.layout.kr, constant.layout.sums
-    matrices = as_matrices(array, constant)
-    k, n = matrices.shape[-2:]
-    size, across = packed_size(k, n, nr, kr, sums), -(-n // nr)
-    halves = constant.dtype.bits == 4
-    dtype = np.dtype(np.uint8) if halves else constant.dtype.numpy
-    rows, depth = nr * (-(-k // kr) * kr), kr
-    if halves:
-        size, rows, depth = size // 2, rows // 2, kr // 2
-    memory = np.empty(len(matrices) * size * dtype.itemsize + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    flat = memory[start : start + len(matrices) * size * dtype.itemsize].view(dtype)
-    blocks = flat.reshape(len(matrices), across, size // max(1, across))
-    flip = flips(constant)
-
-    def one(job: tuple[int, int]) -> None:
-        b, j = job
-        columns = matrices[b, :, j * nr : (j + 1) * nr]
-        columns = round_array(columns) if constant.rounds else columns
-        columns = columns ^ np.uint8(FLIP) if flip else columns
-        out = blocks[b, j, :rows].reshape(-1, nr, depth)
-        wide = columns.shape[1]
-        if halves:
-            out[...] = _in_halves(columns, nr, kr)
-            return
-        for i in range(kr):
-            part = columns[i::kr]
-            out[: len(part), :wide, i] = part
-            out[len(part) :, :wide, i] = 0
-        out[:, wide:] = 0
-        if sums:
-            stored = columns.view(np.int8) if flip else columns
-            total = blocks[b, j, rows:].view(np.int32)
-            total[:wide] = stored.sum(axis=0, dtype=np.int64).astype(np.int32)
-            total[wide:] = 0
-
-    jobs = [(b, j) for b in range(len(matrices)) for j in range(across)]
-    _for_each(jobs, one, flat.nbytes, threads)
-    return flat
-
-
-def _in_halves(columns: Array, nr: int, kr: int) -> Array:
-    """Columns of 4-bit integers as cells [K / kr, nr, kr / 2] of bytes, padded with zeros."""
-    k, wide = columns.shape
-    codes = np.zeros((-(-k // kr) * kr, nr), np.uint8)
-    codes[:k, :wide] = columns.view(np.uint8) & 15
-    pairs = codes.reshape(-1, kr // 2, 2, nr)
-    return (pairs[:, :, 0] | pairs[:, :, 1] << 4).swapaxes(1, 2)
-
-
-def flips(constant: Constant) -> bool:
-    """Whether a constant's bytes are stored less 128 (PackedB)."""
-    layout = constant.layout
-    return layout is not None and layout.sums and layout.kr == 4 and constant.dtype is DType.u8
-
-
-def as_matrices(array: Array, constant: Constant) -> Array:
-    """The array as [matrices, K, N], in the order that its layout packs."""
-    layout = constant.layout
-    if isinstance(layout, PackedGates):
-        count, k, n = panels(constant.shape, layout)
-        return array.reshape(count, n, k).swapaxes(1, 2)
-    if not isinstance(layout, PackedConv):
-        matrices = array.swapaxes(-1, -2) if constant.transposed else array
-        # Counted, since -1 has no answer where a size is 0.
-        return matrices.reshape(math.prod(matrices.shape[:-2]), *matrices.shape[-2:])
-    count, k, n = panels(constant.shape, layout)
-    if layout.winograd:
-        return transform_filters(array, layout.winograd)
-    filters = array if layout.grouped else array[None]
-    taps = np.moveaxis(filters, (1, 2), (-1, -2))  # [G, kernel..., C, O]
-    if layout.depthwise:
-        taps = np.moveaxis(taps, 0, -2)  # [kernel..., 1, G, O]
-    if layout.kr == 1:
-        return taps.reshape(count, k, n)
-    run = math.prod(taps.shape[-3:-1] if layout.runs else taps.shape[-2:-1])
-    runs = taps.reshape(count, -1, run, n)
-    found = np.pad(runs, [(0, 0), (0, 0), (0, -run % layout.kr), (0, 0)]).reshape(count, -1, n)
-    return found.reshape(count, k, n)
-
-
-def unpack(packed: Array, constant: Constant) -> Array:
-    """The array that `pack` was given, in the constant's type; not of filters."""
-    if constant.layout is None:
-        return packed.reshape(constant.shape)
-    nr, kr = constant.layout.nr, constant.layout.kr
-    *batch, k, n = constant.shape
-    if constant.transposed:
-        k, n = n, k
-    blocks = packed.reshape(*batch, -(-n // nr), -1)[..., : nr * (-(-k // kr) * kr)]
-    blocks = blocks ^ np.uint8(FLIP) if flips(constant) else blocks
-    cells = blocks.reshape(*batch, -(-n // nr), -(-k // kr), nr, kr)
-    strips = cells.swapaxes(-2, -1).reshape(*batch, -(-n // nr), -(-k // kr) * kr, nr)[..., :k, :]
-    matrices = strips.swapaxes(-3, -2).reshape(*batch, k, -(-n // nr) * nr)[..., :n]
-    return np.ascontiguousarray(matrices.swapaxes(-1, -2) if constant.transposed else matrices)
-
-
-def _for_each(
-    jobs: list[tuple[int, int]],
-    one: Callable[[tuple[int, int]], None],
-    nbytes: int,
-    threads: int | None,
-) -> None:
-    if threads is None:
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if nbytes < _WORTH_THREADS or threads == 1:
-        for job in jobs:
-            one(job)
-        return
-    with ThreadPoolExecutor(threads, "irc-pack") as pool:
-        list(pool.map(one, jobs))
-
-
-# -- generated code -----------------------------------------------------------------------------
 
 
 def pack_a_function(g: Context) -> Function:

@@ -1,0 +1,108 @@
+"""Constants in panels: element by element, however many pieces and threads make them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from irc.ir.dtype import DType
+from irc.ir.layouts import Layout, PackedConv, PackedGates
+from irc.ir.plan import Constant
+from irc.ir.specs import PackedB
+from irc.runtime.kernels.gemm import constants, pack
+
+
+def matrices(array: np.ndarray, layout: Layout, transposed: bool) -> list[np.ndarray]:
+    """The K x N matrices that a layout stores, rows of taps (where cells begin anew) apart."""
+    if isinstance(layout, PackedB):
+        both = array.swapaxes(-1, -2) if transposed else array
+        return [m[None] for m in both.reshape(-1, *both.shape[-2:])]
+    if isinstance(layout, PackedGates):
+        width = array.shape[-1]
+        return [gate.T[None] for gate in array.reshape(-1, width, width)]
+    groups = array if layout.grouped else array[None]
+    if layout.depthwise:
+        return [groups.reshape(groups.shape[0] * groups.shape[1], -1).T[None]]
+    found = []
+    for filters in groups:
+        outputs, channels, *kernel = filters.shape
+        taps = np.moveaxis(filters, (0, 1), (-1, -2)).reshape(math.prod(kernel), channels, outputs)
+        if layout.runs:
+            taps = taps.reshape(-1, kernel[-1] * channels, outputs)
+        found.append(taps if layout.kr > 1 else taps.reshape(1, -1, outputs))
+    return found
+
+
+def expected(array: np.ndarray, constant: Constant) -> np.ndarray:
+    layout = constant.layout
+    nr, kr = layout.nr, layout.kr
+    flip = layout.sums and kr == 4 and constant.dtype is DType.u8
+    out = []
+    for rows in matrices(array, layout, constant.transposed):
+        if flip:
+            rows = rows ^ np.uint8(128)
+        n = rows.shape[-1]
+        for first in range(0, n, nr):
+            for run in rows:
+                for k in range(0, len(run), kr):
+                    cell = np.zeros((nr, kr), rows.dtype)
+                    part = run[k : k + kr, first : first + nr]
+                    cell[: part.shape[1], : part.shape[0]] = part.T
+                    out.append(cell.tobytes())
+            if layout.sums:
+                total = np.zeros(nr, np.int32)
+                stored = rows.view(np.int8) if flip else rows
+                part = stored[..., first : first + nr].astype(np.int64).sum((0, 1))
+                total[: len(part)] = part
+                out.append(total.tobytes())
+    return np.frombuffer(b"".join(out), np.uint8)
+
+
+CASES = [
+    ((70, 100), PackedB(32), DType.f32, False),
+    ((3, 33, 65), PackedB(32), DType.f32, True),
+    ((31, 65), PackedB(32, 4, True), DType.u8, False),
+    ((64, 31), PackedB(16, 4, True), DType.i8, True),
+    ((30, 40), PackedB(32, 2), DType.bf16, False),
+    ((40, 7, 3, 3), PackedConv(32), DType.f32, False),
+    ((64, 5, 1, 2, 3), PackedConv(32), DType.f32, False),
+    ((40, 8, 3, 3), PackedConv(32, kr=4, sums=True), DType.u8, False),
+    ((33, 6, 2, 3), PackedConv(32, kr=4, runs=True, sums=True), DType.i8, False),
+    ((3, 40, 5, 3, 3), PackedConv(32, grouped=True), DType.f32, False),
+    ((40, 1, 1, 3, 3), PackedConv(32, grouped=True, depthwise=True), DType.f32, False),
+    ((2, 4 * 40, 40), PackedGates(32, 4), DType.f32, False),
+]
+
+
+@pytest.mark.parametrize("pieces", [1 << 22, 900])
+@pytest.mark.parametrize(("shape", "layout", "dtype", "transposed"), CASES)
+def test_every_element_has_its_place(
+    shape: tuple[int, ...],
+    layout: Layout,
+    dtype: DType,
+    transposed: bool,
+    pieces: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(constants, "_WORTH_THREADS", pieces)
+    rng = np.random.default_rng(5)
+    array = rng.integers(0 if dtype is DType.u8 else -100, 100, shape).astype(dtype.numpy)
+    constant = Constant(0, dtype, shape, layout, transposed)
+    for threads in (1, 3):
+        found = pack(array, constant, threads=threads)
+        assert found.ctypes.data % 64 == 0
+        np.testing.assert_array_equal(found.view(np.uint8), expected(array, constant))
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_transformed_filters_come_in_pieces(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.random.default_rng(6).standard_normal((40, 9, 3, 3)).astype(np.float32)
+    constant = Constant(0, DType.f32, array.shape, PackedConv(32, winograd=m))
+    whole = pack(array, constant, threads=1)
+    monkeypatch.setattr(constants, "_WORTH_THREADS", 1000)
+    np.testing.assert_array_equal(pack(array, constant, threads=2), whole)
+    # The transform's first row and column are the filter's first tap.
+    scale = 1 if m == 2 else 1 / 16
+    first = whole.reshape((m + 2) ** 2, 2, 9, 32)[0, 0, :, :32]
+    np.testing.assert_allclose(first, array[:32, :, 0, 0].T * scale, rtol=1e-6)
