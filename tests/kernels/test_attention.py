@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from harness import ISAS, Sizes, run, same_bits, target_of
+from harness import ISAS, TILED, Sizes, run, same_bits, target_of
 from irc.ir.dtype import DType
 from irc.ir.errors import VerificationError
 from irc.ir.specs import DimArg, Operand, Size
@@ -161,7 +161,7 @@ def test_shared_heads_and_negative_scales(isa: str, queries: int) -> None:
     check(Case(queries, 150, scale=0.0), isa)
 
 
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("isa", [*ISAS, *TILED])
 @pytest.mark.parametrize("factors", [None, BF16])
 def test_small_integers_are_exact(isa: str, factors: DType | None) -> None:
     """Equal scores: every exponential is 1, and a power of two of keys divides without rounding."""
