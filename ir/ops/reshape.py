@@ -210,7 +210,7 @@ class Transpose(Op):
 
     def evaluate(self, data: Array, order: Array) -> tuple[Array, ...]:
         listed = unique_axes(ints_of(order), data.ndim)
-        return (np.ascontiguousarray(data.transpose(full_order(listed, data.ndim))),)
+        return (np.asarray(data.transpose(full_order(listed, data.ndim)), order="C"),)
 
 
 def full_order(order: Sequence[int], rank: int) -> list[int]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..dim import Dim
 from ..dtype import DType
 from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
+from ..require import require_broadcast
 from ..scalar import cast_array
 from ..types import Type, normalize_axis
 from .elementwise import INTEGERS
@@ -165,6 +167,8 @@ class ScatterNDUpdate4(Op):
             raise ShapeError(
                 "the indices reach beyond the data's axes", got=f"{index[-1]} of {data.type}"
             )
+        if shape is not None and index and isinstance(index[-1], int):
+            _check_updates((*index[:-1], *shape[index[-1] :]), updates)
         return _check(data, indices, updates)
 
     def evaluate(self, data: Array, indices: Array, updates: Array) -> tuple[Array, ...]:
@@ -182,3 +186,14 @@ class ScatterNDUpdate(ScatterNDUpdate4):
 
     def _reduction(self) -> str:
         return self.reduction
+
+
+def _check_updates(wanted: Sequence[Dim], updates: Fact) -> None:
+    """Refuse updates that are not what is written: one part of the data per index."""
+    have, what = updates.tensor.shape, "the updates do not fit the indices"
+    if have is None:
+        return
+    if len(have) > len(wanted):
+        raise ShapeError(what, got=updates.type, expected=f"[{', '.join(map(str, wanted))}]")
+    for size, want in zip(reversed(have), reversed(wanted), strict=False):
+        require_broadcast(size, want, what)

@@ -123,7 +123,7 @@ class Slice(Op):
             if parts[2] == 0:
                 raise ShapeError("a slice has step 0", expected="a step other than 0")
             index[axis] = slice(*parts)
-        return (np.ascontiguousarray(data[tuple(index)]),)
+        return (np.asarray(data[tuple(index)], order="C"),)
 
 
 @dataclass(frozen=True)
