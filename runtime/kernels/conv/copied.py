@@ -76,6 +76,7 @@ class _Copied(Loops):
         self.copies, self.tall = rows, _tall(g.spec, micro.cut)
         self.tiled = isinstance(micro, amx.TileMicro)
         self.across, self.down = self.known_tiles()
+        self.furthest = self.f.var(I64, -1)
 
     def known_tiles(self) -> tuple[Sequence[Run] | None, Sequence[Run] | None]:
         """The tiles of a row, and the rows of tiles, where they are known. Small images leave out
@@ -129,6 +130,23 @@ class _Copied(Loops):
         if self.tiled:
             release(f)
         f.ret(0)
+
+    def panel_after(self, task: Value, end: Value, units: Value) -> Value:
+        """The next task's panel; this one's at the end."""
+        f = self.f
+        return self.unit_of(f.smin(f.add(task, 1), f.sub(end, 1)), units)[1]
+
+    def fetch(self, group: Value, panel: Value, following: Value, tiles: Value) -> None:
+        """Let `tiles` tiles of `panel` fetch the panel that follows from afar, if it is a new one
+        (panels of a group are in L2 once they have been read)."""
+        f = self.f
+        furthest = f.smax(self.furthest.get(), panel)
+        self.furthest.set(furthest)
+        weights, _ = self.panel_of(group, following)
+        row = self.cut.nr * self.spec.packed.kr * self.spec.weights.dtype.bits // 8
+        new = f.icmp("sgt", following, furthest)
+        self.pace.set(f.select(new, f.udiv(row, tiles), 0))
+        self.soon.set(weights)
 
     def tiles_in(self, row: Value) -> Value:
         """About how many tiles the block at `row` has."""

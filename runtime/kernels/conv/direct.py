@@ -67,8 +67,8 @@ class Loops:
         for zero in self.pointers[2 : 2 + len(g.zeros)]:
             g.set_base(f, self.frame, len(g.walked), zero)
             self.pointers.remove(zero)
+        # What the next tile fetches ahead.
         self.soon, self.pace = f.var(PTR, self.pointers[1]), f.var(I64, 0)
-        self.furthest = f.var(I64, -1)
 
     def size(self, size: Size) -> Value:
         return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
@@ -87,9 +87,6 @@ class Loops:
             tile, rest = f.urem(unit, row_tiles), f.udiv(unit, row_tiles)
             depth, image = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
             batch, group = f.udiv(image, spec.groups), f.urem(image, spec.groups)
-            tiles = sum(run.count for run in cut.columns or ())
-            after = self.panel_after(task, hi, units)
-            self.fetch(group, panel, after, integer(max(1, tiles)))
             self.rows(tile, lambda run, row: self.unit(batch, group, depth, row, run, panel))
         f.ret(0)
 
@@ -100,11 +97,6 @@ class Loops:
         first = f.mul(f.udiv(task, whole), cut.group)
         inside, wide = f.urem(task, whole), f.smin(f.sub(cut.panels, first), cut.group)
         return f.udiv(inside, wide), f.add(first, f.urem(inside, wide))
-
-    def panel_after(self, task: Value, end: Value, units: Value) -> Value:
-        """The next task's panel; this one's at the end."""
-        f = self.f
-        return self.unit_of(f.smin(f.add(task, 1), f.sub(end, 1)), units)[1]
 
     def first(self, batch: Value, group: Value) -> Value:
         """The address of the first value that a group sees of an image."""
@@ -122,18 +114,6 @@ class Loops:
         at = f.add(f.mul(group, size), f.mul(panel, size // -(-n // nr)))
         weights = f.at(self.pointers[1], at, ELEMENT[spec.weights.dtype.value])
         return weights, f.add(f.mul(group, spec.outputs), f.mul(panel, nr))
-
-    def fetch(self, group: Value, panel: Value, following: Value, tiles: Value) -> None:
-        """Let `tiles` tiles of `panel` fetch the panel that follows from afar, if it is a new one
-        (panels of a group are in L2 once they have been read)."""
-        f = self.f
-        furthest = f.smax(self.furthest.get(), panel)
-        self.furthest.set(furthest)
-        weights, _ = self.panel_of(group, following)
-        row = self.cut.nr * self.spec.packed.kr * self.spec.weights.dtype.bits // 8
-        new = f.icmp("sgt", following, furthest)
-        self.pace.set(f.select(new, f.udiv(row, tiles), 0))
-        self.soon.set(weights)
 
     def rows(self, tile: Value, visit: Callable[[Run | None, Value], None]) -> None:
         """The run that a tile of rows belongs to, and its first row."""

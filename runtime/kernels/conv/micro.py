@@ -179,7 +179,7 @@ class _Sum:
             # Elements from one tap to the next, and from one place to the next.
             self.taps = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
             self.places = [f.mul(s, d) for s, d in zip(spatial, w.strides, strict=True)]
-        self.pace = f.params["pace"]
+        self.pace, self.copied = f.params["pace"], given is not None
         # Weights of one tap of a row, and of a row of taps.
         self.tap = spec.packed.depth(spec.channels, (1,)) // self.kr * self.nr
         self.row = spec.packed.depth(spec.channels, w.kernel[2:]) // self.kr * self.nr
@@ -253,7 +253,9 @@ class _Sum:
         def step(k: Value, left: int = self.kr) -> None:
             at = f.at(data, f.mul(k, self.step), self.element)
             row = f.at(weights.place, f.mul(k, self.nr), self.weight)
-            f.prefetch(f.offset(weights.soon, f.mul(k, self.pace)), locality=2)
+            # Beside numbers in place one more instruction costs more than it wins.
+            if self.copied:
+                f.prefetch(f.offset(weights.soon, f.mul(k, self.pace)), locality=2)
             right = [
                 g.widen(f, f.load(kind, f.at(row, v * g.lanes, self.weight)), g.spec.weights.dtype)
                 for v in range(vectors)
