@@ -108,8 +108,14 @@ def _fill(to: Array, columns: Array, constant: Constant) -> None:
     else:
         out = panel.reshape(count, across, cells, nr, kr)
         whole = k // kr
-        inner = columns[:, :, : whole * kr].reshape(count, across, whole, kr, wide)
-        out[:, :, :whole, :wide] = inner.swapaxes(-1, -2)
+        if whole and columns.strides[2] == columns.itemsize:
+            # Whole cells lie in the source as they shall lie here: they are copied as one number.
+            cell = np.dtype(f"u{kr * columns.itemsize}")
+            inner = columns[:, :, : whole * kr].swapaxes(2, 3).view(cell)
+            out.view(cell)[:, :, :whole, :wide, 0] = inner.swapaxes(2, 3)
+        else:
+            inner = columns[:, :, : whole * kr].reshape(count, across, whole, kr, wide)
+            out[:, :, :whole, :wide] = inner.swapaxes(-1, -2)
         if rest := k % kr:
             out[:, :, whole, :wide, :rest] = columns[:, :, whole * kr :].swapaxes(-1, -2)
             out[:, :, whole, :wide, rest:] = 0
@@ -158,9 +164,12 @@ def as_matrices(array: Array, constant: Constant) -> Array:
     if layout.kr == 1:
         return taps.reshape(count, k, n) if layout.depthwise else taps
     run = math.prod(taps.shape[-3:-1] if layout.runs else taps.shape[-2:-1])
-    runs = taps.reshape(count, -1, run, n)
-    found = np.pad(runs, [(0, 0), (0, 0), (0, -run % layout.kr), (0, 0)]).reshape(count, -1, n)
-    return found.reshape(count, k, n)
+    rows = np.moveaxis(taps, -1, 1).reshape(
+        count, n, math.prod(taps.shape[1:-1]) // max(1, run), run
+    )
+    if run % layout.kr:
+        rows = np.pad(rows, [(0, 0), (0, 0), (0, 0), (0, -run % layout.kr)])
+    return rows.reshape(count, n, k).swapaxes(1, 2)
 
 
 def unpack(packed: Array, constant: Constant) -> Array:
