@@ -24,6 +24,10 @@ _FOLLOWING = frozenset(
     "Identity Slice StridedSlice Split VariadicSplit Interpolate Pad AdaptiveMaxPool "
     "DepthToSpace SpaceToDepth ShuffleChannels".split()
 )
+# Those that are as well turned for what reads them: vectors of channels, not of single places.
+_RESAMPLING = frozenset({"Interpolate", "Pad"})
+# Fewer channels are no vector; convolutions read those from planes.
+_MANY = 8
 
 
 def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[Value]:
@@ -40,6 +44,8 @@ def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[
             chosen = any(v in found for v in inputs)
         elif kind in _FOLLOWING:
             chosen = bool(inputs) and inputs[0] in found
+            if kind in _RESAMPLING:
+                chosen = chosen or _for_windows(graph, node)
         elif is_elementwise(graph, node):
             chosen = any(v in found and same_shape(graph, v, Value(node)) for v in inputs)
         else:
@@ -47,6 +53,15 @@ def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[
         if chosen:
             found.update(v for v in graph.values(node) if has_channels(graph, v))
     return frozenset(found)
+
+
+def _for_windows(graph: Graph, node: int) -> bool:
+    """Whether windows slide over the many channels of a node's result."""
+    type_ = graph.type(Value(node))
+    assert isinstance(type_, TensorType)
+    channels = type_.shape[1] if has_channels(graph, Value(node)) and type_.shape else 0
+    kinds = {graph.op(use.node).kind for use in graph.uses(Value(node))}
+    return isinstance(channels, int) and channels >= _MANY and bool(kinds & _WINDOWED)
 
 
 def has_channels(graph: Graph, value: Value) -> bool:

@@ -16,6 +16,7 @@ from ...ir.ops.interpolate import Interpolate4
 from ...ir.specs_resample import PICKING, PLACES, ROUNDINGS, ResampleSpec
 from ...ir.types import TensorType, normalize_axis
 from .context import Lowering
+from .convolution import turned
 from .movement import keep, known_list
 from .region import Sizes
 from .view import View, coalesce, permute, same, take
@@ -194,6 +195,7 @@ def resample(low: Lowering, node: int, view: View, turns: Sequence[Turn], *, fil
     order = list(range(out.rank))
     if out.rank > 2 and same(out.strides[1], 1) and not same(out.shape[1], 1):
         order = [0, *range(2, out.rank), 1]
+        view = turned(low, view, name)
     back = [order.index(axis) for axis in range(last + 1)]
     acc = DType.f32 if out.dtype.is_float and out.dtype.bits == 16 else out.dtype
     for number, turn in enumerate(turns):

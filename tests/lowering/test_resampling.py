@@ -68,6 +68,12 @@ CASES: dict[str, str] = {
 %7 = Result.1(%6) "y"
 """,
     "edges": IMAGE + TURNED + pad(91, [0, 1, 2, 0], [0, 0, 1, 3], "edge") + END,
+    "turned_for_a_convolution": IMAGE
+    + pad(0, [0, 0, 2, 1], [0, 0, 1, 2], "symmetric")
+    + """%5 = Constant.1() {data=~1, dtype=f32, shape=[12, 8, 3, 3]}
+%6 = Convolution.1(%3, %5)
+%7 = Result.1(%6) "y"
+""",
     "mirrors": FIXED + pad(0, [0, 0, 3, 2], [0, 0, 2, 4], "reflect") + END,
     "numbers_around": IMAGE
     + TURNED
