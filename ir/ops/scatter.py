@@ -18,7 +18,7 @@ from ..types import Type, normalize_axis
 from .elementwise import INTEGERS
 from .gather import resolved
 from .precision import widened
-from .rules import int_of, one_dtype, require_dtype
+from .rules import int_of, known_int, one_dtype, require_dtype
 
 _REDUCE: dict[str, Callable[..., Any]] = {
     "sum": np.add,
@@ -71,6 +71,10 @@ class ScatterUpdate(Op):
     carries_shapes: ClassVar[bool] = True
 
     def infer(self, data: Fact, indices: Fact, updates: Fact, axis: Fact) -> tuple[Type, ...]:
+        shape, index, along = data.tensor.shape, indices.tensor.shape, known_int(axis)
+        if shape is not None and index is not None and along is not None:
+            at = normalize_axis(along, len(shape))
+            _check_updates((*shape[:at], *index, *shape[at + 1 :]), updates)
         return _check(data, indices, updates)
 
     def evaluate(

@@ -13,7 +13,7 @@ from ..errors import ShapeError, VerificationError
 from ..op import Array, Fact, Op, Port
 from ..scalar import cast_array
 from ..types import TensorType, Type
-from .elementwise import FLOATS
+from .elementwise import FLOATS, INTEGERS
 from .rules import axes_in, ints_of, known_dims, require_dtype, unique_axes, unknown_dim
 
 
@@ -36,6 +36,7 @@ class _Transform(Op):
 
     def infer(self, data: Fact, axes: Fact, signal_size: Fact | None = None) -> tuple[Type, ...]:
         require_dtype(data, "data", FLOATS, "a float type")
+        require_dtype(axes, "axes", INTEGERS, "an integer type")
         shape, dtype = data.tensor.shape, data.tensor.dtype
         if shape is None:
             return (TensorType(dtype, None),)

@@ -99,6 +99,7 @@ REFUSED: list[tuple[Op, list[Fact | None], str]] = [
     (o.Squeeze(), [fact("f32[3, 1]"), fact("f32[1]")], "element type"),
     (o.ScatterNDUpdate(), [fact("f32[2, 8]"), fact("i64[1]"), fact("f32[2, 8]")], "do not fit"),
     (o.ScatterNDUpdate(), [fact("f32[2, 8]"), fact("i64[1]"), fact("f32[7]")], "do not fit"),
+    (o.ScatterUpdate(), [fact("f32[2]"), fact("i64[1]"), fact("f32[3]"), known(0)], "do not fit"),
     (o.TopK(0, "max", "value", DType.f32), [fact("f32[3]"), known(1)], "whole numbers"),
     (o.AdaptiveMaxPool(), [fact("f32[3]"), fact("i64[N]")], "wrong rank"),
     (o.AdaptiveMaxPool(), [fact("f32[3, 2, 4]"), fact("f32[1]")], "element type"),
