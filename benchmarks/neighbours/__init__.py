@@ -9,5 +9,6 @@ from __future__ import annotations
 
 from ..zoo import Entry
 from .convolutions import CONVOLUTIONS
+from .sequences import SEQUENCES
 
-NEIGHBOURS: dict[str, Entry] = {e.name: e for e in (*CONVOLUTIONS,)}
+NEIGHBOURS: dict[str, Entry] = {e.name: e for e in (*CONVOLUTIONS, *SEQUENCES)}

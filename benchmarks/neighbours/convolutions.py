@@ -49,7 +49,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
 )
 
 
-def _builder(place: str) -> Callable[[], Any]:
+def builder(place: str) -> Callable[[], Any]:
     def build() -> Any:
         from .parts import lively
 
@@ -63,7 +63,7 @@ CONVOLUTIONS = tuple(
     Entry(
         name,
         place.split(".")[0],
-        _builder(place),
+        builder(place),
         noise(x=shape),
         symbols=tuple(("x", axis, symbol) for axis, symbol in symbols),
         # The newer exporter takes no sizes that have to be multiples of something.
