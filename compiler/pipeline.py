@@ -27,6 +27,7 @@ from .passes.gather_codes import gather_codes
 from .passes.group_elementwise import group_elementwise
 from .passes.move_dequantize import move_dequantize
 from .passes.multiply_bytes import multiply_bytes
+from .passes.place_maxima import place_maxima
 from .passes.remove_identities import remove_identities
 from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
@@ -50,6 +51,8 @@ PASSES: tuple[Pass, ...] = (
     cancel_concats,
     # A cell runs by the kernel of sequences; what it reshapes is folded below.
     unroll_cells,
+    # Where a pool found its maxima is compared out, while elementwise chains are still open.
+    place_maxima,
     # Constants go into the bodies that read them; what is left outside is not theirs.
     simplify_bodies,
     # Equal work once: an exporter's repeated scale or mask is one value for the patterns below.

@@ -92,6 +92,13 @@ CASES: dict[str, str] = {
 """
     + END,
 }
+CASES["places_of_maxima"] = """%0 = Parameter.1() {element_type=f32, shape=[2, 9, 7, 6]} "x"
+%1 = Round.5(%0) {mode="half_to_even"}
+%2 = MaxPool.14(%1) {kernel=[2, 2], strides=[2, 2], axis=2}
+%4 = MaxPool.14(%1) {kernel=[3, 2], strides=[2, 1], dilations=[1, 2], axis=0}
+%6 = Result.1(%2:1) "z"
+%7 = Result.1(%4:1) "y"
+"""
 SIZES = ({"N": 1, "H": 6, "W": 8}, {"N": 3, "H": 5, "W": 4})
 
 
