@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import multiprocessing
 import os
@@ -126,6 +127,25 @@ def test_in_forked_processes(wanted: Any) -> None:
     predict(X)
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert all((y == wanted).all() for y in pool.map_async(predict, [X] * 4).get(60))
+
+
+def test_as_ray_calls_it(wanted: Any) -> None:
+    """map_batches(irc.Predictor, fn_constructor_args=(path,)): the class, made in the actor from
+    its arguments, takes a dict of NumPy batches and returns one with as many rows."""
+    kind, arguments = pickle.loads(pickle.dumps((irc.Predictor, (str(DIGITS),))))
+    found = kind(*arguments)({"image": X, "id": np.arange(len(X))})
+    assert type(found) is dict and (found["probabilities"] == wanted).all()
+    assert all(isinstance(y, np.ndarray) and len(y) == len(X) for y in found.values())
+
+
+def test_as_spark_calls_it(wanted: Any, pair: Path) -> None:
+    """predict_batch_udf(make, ...): `make` returns a function of one array per column, which
+    returns an array, or a dict of arrays for a struct of several outputs."""
+    one = functools.partial(irc.Predictor, str(DIGITS))()
+    assert isinstance(one(X), np.ndarray) and (one(X) == wanted).all()
+    a, b = arrays(5)
+    several = functools.partial(irc.Predictor, str(pair))()(a, b)
+    assert type(several) is dict and (several["sum"] == a + b).all()
 
 
 def sample(*words: str) -> str:
