@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir.dim import Dim, Expr, Symbol, eq, substitute
+from ..ir.dim import Dim, Expr, Symbol, eq, substitute, symbol
 from ..ir.errors import ShapeError
 from ..ir.graph import Graph
 from ..ir.infer import infer_graph, infer_record
@@ -86,6 +86,9 @@ def _solve(graph: Graph, place: Mapping[str, int]) -> dict[str, Dim]:
             left, right = (_resolved(d, solved) for d in (each.left, each.right))
             if each.or_one:
                 continue
+            if each.least is not None:
+                solved |= _bound_of(each.least, right, place)
+                continue
             if eq(left, right) is False:
                 where = graph.node(node).origin or graph.node(node).name
                 got = f"{each.left} and {each.right}, which have to be {left} and {right}"
@@ -118,6 +121,18 @@ def _unknown_of(left: Dim, right: Dim, place: Mapping[str, int]) -> tuple[str, D
     if first.lo < second.lo or not wide:
         return None
     return second.name, left if first is a else right
+
+
+def _bound_of(least: Dim, size: Dim, place: Mapping[str, int]) -> dict[str, Dim]:
+    """The symbol of an input, bound as its sum with a number needs it, if there is just one."""
+    names: frozenset[Symbol] = size.symbols() if isinstance(size, Expr) else frozenset()
+    if not isinstance(least, int) or len(names) != 1:
+        return {}
+    (only,) = names
+    rest = size - symbol(only.name, only.lo, only.hi)
+    if only.name not in place or not isinstance(rest, int) or only.lo >= least - rest:
+        return {}
+    return {only.name: symbol(only.name, least - rest, only.hi)}
 
 
 def _needed(graph: Graph) -> list[int]:

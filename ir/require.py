@@ -12,19 +12,20 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from .dim import Dim, eq
+from .dim import Dim, eq, le, maximum
 from .errors import ShapeError
 
 
 @dataclass(frozen=True)
 class Requirement:
     """Two sizes that must be equal, or where `or_one`, the left one may be 1; `what` is the message
-    where they are not."""
+    where they are not. Where `least` is given the left one is max(least, right)."""
 
     left: Dim
     right: Dim
     what: str
     or_one: bool = False
+    least: Dim | None = None
 
 
 _listener: ContextVar[list[Requirement] | None] = ContextVar("listener", default=None)
@@ -62,6 +63,15 @@ def require_broadcast(have: Dim, want: Dim, what: str) -> None:
         raise ShapeError(what, got=f"{have} and {want}", expected="equal sizes, or 1")
     if not one and not same:
         _note(Requirement(have, want, what, or_one=one is None))
+
+
+def require_at_least(least: Dim, size: Dim, what: str) -> None:
+    """ShapeError where a size is smaller for sure; noted where it may be."""
+    enough = le(least, size)
+    if enough is False:
+        raise ShapeError(what, got=f"{least} and {size}", expected="no less than the first")
+    if enough is None:
+        _note(Requirement(maximum(least, size), size, what, least=least))
 
 
 def _note(requirement: Requirement) -> None:

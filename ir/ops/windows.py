@@ -10,6 +10,9 @@ import numpy as np
 from ..dim import Dim, bounds, ceil_div, maximum, minimum
 from ..errors import ShapeError
 from ..op import Array
+from ..require import require_at_least
+
+_TOO_LARGE = "a window is larger than the padded axis it slides on"
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,11 @@ class Windows:
         stride = self.strides[i]
         if self.same:
             return ceil_div(size, stride)
-        room = size + self.pads_begin[i] + self.pads_end[i] - self.extent(i)
+        padded = size + self.pads_begin[i] + self.pads_end[i]
+        room = padded - self.extent(i)
         if (high := bounds(room)[1]) is not None and high < 0:
-            raise ShapeError(
-                "a window is larger than the padded axis it slides on",
-                got=f"{self.extent(i)} on {size + self.pads_begin[i] + self.pads_end[i]}",
-            )
+            raise ShapeError(_TOO_LARGE, got=f"{self.extent(i)} on {padded}")
+        require_at_least(self.extent(i), padded, _TOO_LARGE)
         if self.rounding == "floor":
             return room // stride + 1
         count = ceil_div(room, stride) + 1

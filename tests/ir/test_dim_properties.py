@@ -130,7 +130,11 @@ def test_text_and_json_round_trip(tree: object):
         return
     assert d.parse(str(built), BOUNDS) == built
     assert d.from_json(json.loads(json.dumps(d.to_json(built)))) == built
-    assert str(d.parse(str(built))) == str(d.parse(str(d.parse(str(built)))))
+    try:
+        unbound = d.parse(str(built))
+    except ShapeError:
+        return  # min(M, 0) is 0 for an M that is not told to go below: no divisor
+    assert str(unbound) == str(d.parse(str(unbound)))
 
 
 @settings(max_examples=200, deadline=None)

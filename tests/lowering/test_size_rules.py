@@ -50,6 +50,20 @@ CASES = {
         [[(1, 3, 5, 5)]],
         [[(1, 2, 5, 5)], [(1, 4, 5, 5)]],
     ),
+    "a window on its axis": (
+        ['["N", 2, "H", 5]'],
+        "%1 = MaxPool.8(%0) {strides=[1, 1], pads_begin=[1, 0], pads_end=[0, 0], kernel=[4, 2]}\n"
+        "%2 = Result.1(%1)",
+        [[(1, 2, 3, 5)], [(0, 2, 8, 5)]],
+        [[(1, 2, 2, 5)], [(1, 2, 0, 5)]],
+    ),
+    "a window whose shape alone is read": (
+        ['["N", 2, "H", 5]'],
+        "%1 = AvgPool.1(%0) {exclude_pad=true, strides=[1, 1], pads_begin=[0, 0], "
+        "pads_end=[0, 0], kernel=[4, 2]}\n%2 = ShapeOf.3(%1)\n%3 = Result.1(%2)",
+        [[(1, 2, 4, 5)]],
+        [[(1, 2, 3, 5)], [(1, 2, 0, 5)]],
+    ),
     "elements of a reshape": (
         ['["N", "C"]'],
         "%1 = Constant.1() {data=[2, 3], dtype=i64, shape=[2]}\n"
