@@ -79,9 +79,12 @@ def _sweep(
     graph: Graph, passname: str, by_kind: dict[str, list[Rule]], trace: Trace, limit: int
 ) -> int:
     """Ask the rules at every node, and again where something changed. Returns the hits."""
-    pending = deque(graph.order())
-    queued = set(pending)
     everywhere = by_kind.get("", [])
+    asked = {n for n in graph.ids() if everywhere or graph.op(n).kind in by_kind}
+    if not asked:
+        return 0
+    pending = deque(n for n in graph.order() if n in asked)
+    queued = set(pending)
     hits = 0
     while pending and not trace.exhausted:
         node = pending.popleft()

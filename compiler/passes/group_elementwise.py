@@ -27,6 +27,8 @@ MAX_OPERANDS = 12
 def program_at(graph: Graph, node: int) -> Program | None:
     """The scalar program of a node that may be in a group."""
     op = graph.op(node)
+    if not isinstance(op, Group | Elementwise) or isinstance(op, Identity):
+        return None
     types = [None if v is None else graph.type(v) for v in (*graph.inputs(node), Value(node))]
     known = [t for t in types if t is not None]
     tensors = [t for t in known if isinstance(t, TensorType) and t.shape is not None]
@@ -34,8 +36,6 @@ def program_at(graph: Graph, node: int) -> Program | None:
         return None
     if isinstance(op, Group):
         return op.program if op.output_count() == 1 else None
-    if not isinstance(op, Elementwise) or isinstance(op, Identity):
-        return None
     if not is_elementwise(graph, node):
         return None
     dtypes = [t.dtype if isinstance(t, TensorType) else None for t in types[:-1]]
