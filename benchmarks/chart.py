@@ -7,7 +7,7 @@ from html import escape
 
 _AHEAD = ("#2a7f62", "#7fbfa8", "#b9ddd0")
 _BEHIND = ("#b04a3a", "#d69184", "#e8c3bb")
-_BAR, _GAP, _LEFT, _WIDTH = 11, 6, 210, 640
+_BAR, _GAP, _LEFT, _WIDTH = 11, 6, 250, 680
 
 
 def chart(ratios: Mapping[tuple[str, int], float], *, limit: float = 3.0) -> str:
