@@ -53,7 +53,15 @@ from .pooling import (
 from .quantize import FakeQuantize
 from .quantized import ConvInteger, Dequantize, GroupConvInteger, MatMulInteger, Quantize
 from .random_values import FakeConvert, RandomUniform
-from .recurrent import GRUCell, GRUSequence, LSTMCell, LSTMSequence, RNNCell, RNNSequence
+from .recurrent import (
+    GRUCell,
+    GRUSequence,
+    LSTMCell,
+    LSTMSequence,
+    PeepholeLSTM,
+    RNNCell,
+    RNNSequence,
+)
 from .reduce import (
     ReduceL1, ReduceL2, ReduceLogicalAnd, ReduceLogicalOr, ReduceMax, ReduceMean, ReduceMin,
     ReduceProd, ReduceSum, Reduction as Reduction,
@@ -114,7 +122,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     Quantize, Dequantize, MatMulInteger, ConvInteger, GroupConvInteger,
     Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
     MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,
-    RNNCell, GRUCell, LSTMCell, RNNSequence, GRUSequence, LSTMSequence,
+    RNNCell, GRUCell, LSTMCell, RNNSequence, GRUSequence, LSTMSequence, PeepholeLSTM,
     Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, GridSample, ROIAlign, Col2Im,
     NonMaxSuppression, RandomUniform, FakeConvert,
     # classical models (ai.onnx.ml)

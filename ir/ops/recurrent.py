@@ -155,6 +155,7 @@ class _Sequence(_Recurrent):
         x, rest = given[0], given[1:]
         states: Any = rest[: self.states]
         lengths, w, r, b = rest[self.states : self.states + 4]
+        more = rest[self.states + 4 :]
         assert x is not None and lengths is not None and w is not None and r is not None
         h, d = self.hidden_size, self.directions()
         bias = np.zeros((d, self.bias_rows() * h)) if b is None else b
@@ -163,7 +164,7 @@ class _Sequence(_Recurrent):
         for k in range(d):
             backwards = self.direction.lower() == "reverse" or k == 1
             start = [s[:, k].astype(np.float64) for s in states]
-            weights = [a[k].astype(np.float64) for a in (w, r, bias)]
+            weights = [a[k].astype(np.float64) for a in (w, r, bias, *more) if a is not None]
             ends = self._run(
                 x.astype(np.float64), start, lengths, weights, out[:, k], backwards=backwards
             )
@@ -298,3 +299,40 @@ class LSTMSequence(_LSTM, _Sequence):
         *_TIMED,
     )
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y"), Port("Ho"), Port("Co"))
+
+
+@dataclass(frozen=True)
+class PeepholeLSTM(_LSTM, _Sequence):
+    """LSTM whose gates look at the cell state: P [D, 3*H] are factors of it for the input gate and
+    the forget gate (the state before the step) and the output gate (the one after), in the order
+    input, output, forget. `coupled`: what the input gate lets in, the forget gate lets go. As
+    LSTMSequence in everything else. (ONNX LSTM-7; arXiv:1503.04069: peepholes, coupled gates.)"""
+
+    kind: ClassVar[str] = "PeepholeLSTM"
+    version: ClassVar[int] = 0
+    inputs: ClassVar[tuple[Port, ...]] = (*LSTMSequence.inputs, Port("P", optional=True))
+    outputs: ClassVar[tuple[Port, ...]] = LSTMSequence.outputs
+    coupled: bool = False
+
+    def infer(self, *facts: Fact | None) -> tuple[Type, ...]:
+        *others, p = facts if len(facts) == len(self.inputs) else (*facts, None)
+        if p is not None:
+            require_dtype(p, "P", FLOATS, "a float type")
+            require_rank(p, "P", 2)
+            if p.tensor.shape is not None:
+                what = "peepholes do not fit"
+                same_size(p.tensor.shape[0], self.directions(), what)
+                same_size(p.tensor.shape[1], 3 * self.hidden_size, what)
+        return super().infer(*others)
+
+    def step(
+        self, x: Array, states: list[Array], w: Array, r: Array, b: Array, *p: Array
+    ) -> list[Array]:
+        h, c = states
+        of_input, of_output, of_forget = np.split(p[0], 3) if p else (0, 0, 0)
+        forget, take, new, out = np.split(x @ w.T + h @ r.T + b, 4, axis=1)
+        opened = self._f(0, take + of_input * c)
+        kept = 1 - opened if self.coupled else self._f(0, forget + of_forget * c)
+        cell = kept * c + opened * self._f(1, new)
+        names = self.activations or self.defaults
+        return [self._f(0, out + of_output * cell) * self._without_clip(names[2], cell), cell]

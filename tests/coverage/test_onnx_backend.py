@@ -29,7 +29,6 @@ FAMILIES = re.compile(
 REFUSED = {
     r"image_decoder": "decoding images is no part of a graph compiler",
     r"gradient_of": "training: differentiating a graph",
-    r"lstm_with_peepholes": "peepholes together with lengths",
 }
 # Names of cases -> why they can't agree.
 DIFFERENT = {

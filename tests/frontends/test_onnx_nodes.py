@@ -56,7 +56,6 @@ PARTLY: dict[str, set[str]] = {
     },
     "Identity": {"test_identity_sequence", "test_identity_opt"},
     "If": {"test_if_seq", "test_if_opt"},
-    "LSTM": {"test_lstm_with_peepholes"},
     "Loop": {"test_loop13_seq", "test_loop16_seq_none"},
     "MaxPool": {"test_maxpool_with_argmax_2d_precomputed_strides"},
     "Resize": {

@@ -19,12 +19,12 @@ from .....ir.ops import (
     Gather,
     GRUSequence,
     LSTMSequence,
+    PeepholeLSTM,
     RNNSequence,
     Split,
     Transpose,
 )
 from .plain import size_of
-from .reference import by_reference
 
 if TYPE_CHECKING:
     from ..node import Imported, ImportFunction, OnnxNode
@@ -165,19 +165,16 @@ def gru(n: OnnxNode) -> Imported:
 def lstm(n: OnnxNode) -> Imported:
     peepholes = n.optional(7)
     known = None if peepholes is None else n.constant_of(peepholes)
-    if peepholes is not None and (known is None or np.any(known != 0)):
-        # onnx.reference knows peepholes, but not these besides.
-        others = ("activations", "clip", "direction", "input_forget")
-        if any(n.has(name) for name in others) or n.optional(4) is not None:
-            raise n.unsupported("LSTM with peepholes and other settings")
-        return by_reference(n)
-    if n.flag("input_forget"):
-        raise n.unsupported("LSTM with coupled input and forget gates")
+    if known is not None and not np.any(known):
+        peepholes = None  # exporters write zeros
     r = _Recurrent(n, ["sigmoid", "tanh", "tanh"])
-    op = LSTMSequence(**r.attributes)
     order = [2, 0, 3, 1]
     weights = (r.weight(1, order), r.weight(2, order), r.bias(order))
-    return r.outputs(n.add_all(op, r.x, r.state(5), r.state(6), r.lengths(), *weights))
+    inputs = (r.x, r.state(5), r.state(6), r.lengths(), *weights)
+    if peepholes is None and not n.flag("input_forget"):
+        return r.outputs(n.add_all(LSTMSequence(**r.attributes), *inputs))
+    op = PeepholeLSTM(**r.attributes, coupled=n.flag("input_forget"))
+    return r.outputs(n.add_all(op, *inputs, peepholes))
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
