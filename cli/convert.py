@@ -19,6 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compress-to-fp16", action="store_true", help="store f32 weights as f16 (half the size)"
     )
+    parser.add_argument(
+        "--dialect", action="store_true", help="keep irc's own operations, which only irc reads"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -26,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Convert; prints the two files written."""
     output = require_suffix(args.output or default_output(args.model, ".xml"), ".xml")
     model = read_model(require_file(args.model))
-    save_model(model, output, compress_to_fp16=args.compress_to_fp16)
+    save_model(model, output, compress_to_fp16=args.compress_to_fp16, dialect=args.dialect)
     files = [(p, p.stat().st_size) for p in (output, output.with_suffix(".bin"))]
     if args.json:
         listed = [{"path": str(p), "size_bytes": size} for p, size in files]

@@ -162,16 +162,22 @@ def _is_xml(source: Any) -> bool:
 
 
 def save_model(
-    model: Model | Source, path: str | os.PathLike[str], *, compress_to_fp16: bool = False
+    model: Model | Source,
+    path: str | os.PathLike[str],
+    *,
+    compress_to_fp16: bool = False,
+    dialect: bool = False,
 ) -> None:
     """Write IR version 11 (`path` and the .bin beside it) in standard operation sets.
 
-    compress_to_fp16 stores f32 weights as f16 with a decompressing conversion. Both files appear
-    whole or not at all. UsageError for a path that does not end in .xml.
+    dialect keeps irc's own operations as they are, which irc reads and OpenVINO does not: a model
+    that the standard sets cannot say is kept so. compress_to_fp16 stores f32 weights as f16 with a
+    decompressing conversion. Both files appear whole or not at all. UsageError for a path that does
+    not end in .xml.
     """
     from .export.xml import write_xml
 
     if Path(path).suffix.lower() != ".xml":
         raise UsageError("the output's name has the wrong ending", got=str(path), expected="*.xml")
     held = model if isinstance(model, Model) else read_model(model)
-    write_xml(held.graph, path, compress_to_fp16=compress_to_fp16)
+    write_xml(held.graph, path, compress_to_fp16=compress_to_fp16, dialect=dialect)

@@ -33,6 +33,7 @@ from .build import Build
 from .completion import completed_inputs, completed_op
 from .expand_attention import expand_attention
 from .programs import expand_activation, expand_program
+from .spelling import KEEP_DIALECT
 
 Expansion = Callable[[Build, Node, Sequence[Value | None]], list[Value]]
 
@@ -87,7 +88,7 @@ def _expansion(record: Node) -> Expansion:
         raise UnsupportedOperationError(
             f"{record.op.kind} has no form in OpenVINO's operation sets",
             where=record.origin or f"{record.op.kind} {record.name!r}",
-            fix="write the dialect (dialect=True), which irc reads back",
+            fix=KEEP_DIALECT,
         )
     return found
 
@@ -187,7 +188,7 @@ def _plain_form(build: Build, record: Node, inputs: Sequence[Value | None]) -> l
         raise UnsupportedOperationError(
             f"{record.op.kind} in groups along an axis of unknown size has no standard form",
             where=record.origin or record.name,
-            fix="write the dialect (dialect=True), which irc reads back",
+            fix=KEEP_DIALECT,
         )
     return [made]
 

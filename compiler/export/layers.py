@@ -17,7 +17,7 @@ from ..frontends.xml.catalog import DIALECT
 from ..frontends.xml.parameters import BOUNDS, SIZES
 from .bodies import named_bodies, port_maps
 from .constants import Weights
-from .spelling import attribute_text, escape, names_text, shape_text
+from .spelling import KEEP_DIALECT, attribute_text, escape, names_text, shape_text
 
 # Attributes that the standard operation sets do not have: kept in rt_info.
 _EXTRA_ATTRIBUTES = {"Gather": ("out_of_range",)}
@@ -196,7 +196,7 @@ class NetWriter:
             raise UnsupportedOperationError(
                 f"OpenVINO's IR has no element type {type_.dtype}",
                 where=_where(record),
-                fix="write the dialect, or convert the tensor to another type",
+                fix=f"{KEEP_DIALECT}; or convert the tensor to another type",
             )
         return type_.dtype.ir_precision
 
@@ -295,5 +295,5 @@ def _not_standard(record: Node) -> UnsupportedOperationError:
     return UnsupportedOperationError(
         f"{record.op.kind} has no form in OpenVINO's operation sets",
         where=_where(record),
-        fix="write the dialect (dialect=True), which irc reads back",
+        fix=KEEP_DIALECT,
     )

@@ -15,6 +15,7 @@ from ...ir.ops import ACTIVATIONS
 from ...ir.scalar import Builder
 from ...ir.specs import Instr, Program
 from .build import Build
+from .spelling import KEEP_DIALECT
 
 # One standard operation per scalar instruction of the same number of arguments.
 _OPERATIONS: dict[str, Callable[[], Op]] = {
@@ -101,7 +102,7 @@ def _instruction(build: Build, instr: Instr, args: list[Value]) -> Value:
     if expansion is None:
         raise UnsupportedOperationError(
             f"the scalar operation {instr.op!r} has no form in OpenVINO's operation sets",
-            fix="write the dialect (dialect=True), which irc reads back",
+            fix=KEEP_DIALECT,
         )
     return expansion(build, instr.dtype, args)
 

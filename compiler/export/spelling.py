@@ -11,6 +11,9 @@ from ...ir.codec import encode
 from ...ir.dim import Dim, bounds
 from ...ir.dtype import DType
 
+# How to save what the standard sets cannot say.
+KEEP_DIALECT = "keep irc's dialect, which irc reads back: irc convert --dialect, or dialect=True"
+
 _ESCAPES = {
     "&": "&amp;",
     "<": "&lt;",

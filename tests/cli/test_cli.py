@@ -13,6 +13,7 @@ import irc
 import numpy as np
 import pytest
 from irc.cli.main import main
+from models import small
 from models.oracles import run_onnxruntime
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -62,6 +63,23 @@ def test_convert_compile_run(folder: Path) -> None:
         got = np.load(folder / "y.npz")["probabilities"]
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
         (folder / "y.npz").unlink()
+
+
+def test_what_standard_sets_cannot_say_is_kept_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, w, r = (rng.standard_normal(s).astype(np.float32) for s in ((4, 1, 3), (1, 8, 3), (1, 8, 2)))
+    inputs = {"x": (x.shape, np.float32), "w": w, "r": r}
+    model = small.op_model("LSTM", inputs, hidden_size=2, input_forget=1)
+    source, target = tmp_path / "m.onnx", tmp_path / "m.xml"
+    source.write_bytes(model.SerializeToString())
+    assert main(["convert", str(source), "-o", str(target)]) == 4
+    assert "irc convert --dialect" in capsys.readouterr().err
+    assert not target.exists()
+    assert main(["convert", str(source), "--dialect", "-o", str(target)]) == 0
+    first, again = (irc.compile_model(path)(x)[0] for path in (source, target))
+    np.testing.assert_array_equal(first, again)
 
 
 def test_inspect_says_what_a_model_is(capsys: pytest.CaptureFixture[str]) -> None:
