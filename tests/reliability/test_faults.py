@@ -171,8 +171,10 @@ def test_interrupted_without_litter(verb: str, load: Load, tmp_path: Path) -> No
         "convert": ["out.xml", "out.bin"],
         "graph": ["out.html"],
     }[verb]
+    # A shell starts what runs in the background with SIGINT ignored, and children inherit that.
     driver = (
-        "import sys; from irc.cli.main import main; print('ready', flush=True);"
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from irc.cli.main import main; print('ready', flush=True);"
         f"sys.exit(main([{verb!r}, 'big.xml', '-q', '-o', {names[0]!r}]))"
     )
     codes: list[int] = []
