@@ -180,7 +180,7 @@ def test_every_pair_of_choices(isa: str, part: int) -> None:
 def test_every_combination(isa: str, type_: str, request: pytest.FixtureRequest) -> None:
     share = request.config.getoption("--exhaustive")
     if not share:
-        pytest.skip("not run: every combination takes an hour or more (--exhaustive)")
+        pytest.skip("not run: every combination takes more than an hour of a core (--exhaustive)")
     part, parts = map(int, share.split("/"))
     count = 0
     for choice in everything(part - 1, parts):
