@@ -77,33 +77,45 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _dispatch(arguments)
         sys.stdout.flush()
         return code
-    except Error as error:
+    except (Exception, KeyboardInterrupt) as error:
+        if _was_interrupted(error):
+            print("irc: interrupted", file=sys.stderr)
+            return INTERRUPTED
+        if isinstance(error, BrokenPipeError):
+            # The reader of our output has gone: no error. Python would complain at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        code = _say_what_failed(error)
+        if os.environ.get("IRC_TRACEBACK") == "1":
+            raise
+        return code
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether the user's Ctrl-C is at the root of it: Python wraps it when it comes in the middle
+    of making a class, and so may a library that was being imported.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _say_what_failed(error: BaseException) -> int:
+    """One message on stderr; returns the exit code."""
+    if isinstance(error, Error):
         print(f"{coloured('irc: error:', sys.stderr)} {error}", file=sys.stderr)
-        if os.environ.get("IRC_TRACEBACK") == "1":
-            raise
         return error.exit_code
-    except KeyboardInterrupt:
-        print("irc: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone: no error. Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
+    if isinstance(error, OSError):
         # Verbs name what they read and write; this is what is left, such as a knob's folder.
-        if os.environ.get("IRC_TRACEBACK") == "1":
-            raise
         where = f"\n  where: {error.filename}" if error.filename else ""
         what = "a file or folder can't be read or written"
         print(f"irc: error: {what}{where}\n  got: {error.strerror or error}", file=sys.stderr)
         return FAILED
-    except Exception as error:  # a fault of irc itself: say so in one line
-        if os.environ.get("IRC_TRACEBACK") == "1":
-            raise
-        text = " ".join(str(error).split())[:300]
-        print(f"irc: internal error: {type(error).__name__}: {text}", file=sys.stderr)
-        print("  fix: report this with the output of IRC_TRACEBACK=1", file=sys.stderr)
-        return FAILED
+    # A fault of irc itself: say so in one line.
+    text = " ".join(str(error).split())[:300]
+    print(f"irc: internal error: {type(error).__name__}: {text}", file=sys.stderr)
+    print("  fix: report this with the output of IRC_TRACEBACK=1", file=sys.stderr)
+    return FAILED
 
 
 def _dispatch(arguments: list[str]) -> int:

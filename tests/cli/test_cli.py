@@ -172,3 +172,33 @@ def test_a_closed_pipe_is_no_error(folder: Path) -> None:
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"irc {irc.__version__}\n"
+
+
+def test_an_interrupt_wrapped_by_python_is_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until 3.12, one that comes while a class is made arrives as a RuntimeError."""
+
+    def wrapped(arguments: list[str]) -> int:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise RuntimeError("Error calling __set_name__ on 'Field' instance") from error
+
+    monkeypatch.setattr("irc.cli.main._dispatch", wrapped)
+    assert main(["demo"]) == 130
+    assert capsys.readouterr().err == "irc: interrupted\n"
+
+
+def test_a_fault_of_irc_itself_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def faulty(arguments: list[str]) -> int:
+        raise ZeroDivisionError("division\nby zero")
+
+    monkeypatch.setattr("irc.cli.main._dispatch", faulty)
+    assert main(["demo"]) == 5
+    assert "internal error: ZeroDivisionError: division by zero\n" in capsys.readouterr().err
+    monkeypatch.setenv("IRC_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["demo"])
