@@ -65,14 +65,17 @@ class CompiledModel:
         self._origin: Origin | None = None
         self._entry: PlanEntry | None = None
         self.trace: Trace | None = None
+        origin = None if isinstance(source, Model) else self.model.origin
+        if origin is not None:  # nobody else has the graph, which need not be copied then
+            self.graph = self._optimised(self.model.graph)
         plan, weights = lower(self.graph, host_target(), options)
         self._weights: Mapping[int, np.ndarray[Any, Any]] = weights
-        if isinstance(source, Model) or (origin := self.model.origin) is None:
+        if origin is None:
             self._start(plan, weights, num_threads, max_memory)
             return
         from .runtime.memory import give_back_freed
 
-        # Nobody else holds the weights then, and each is dropped when it is packed.
+        # Nobody else holds the weights either, and each is dropped when it is packed.
         self.model.graph.clear()
         self.graph.clear()
         self._origin, self._model, self._weights = origin, None, {}
@@ -140,11 +143,14 @@ class CompiledModel:
     @cached_property
     def graph(self) -> Graph:
         """The optimised graph."""
+        return self._optimised(self.model.graph.copy())
+
+    def _optimised(self, graph: Graph) -> Graph:
         from .compiler.pipeline import optimise
         from .compiler.shapes import fix_shapes
         from .compiler.sizes import unify_sizes
 
-        graph = unify_sizes(fix_shapes(self.model.graph.copy(), self._shapes))
+        graph = unify_sizes(fix_shapes(graph, self._shapes))
         self.trace = optimise(graph, self.options)
         return graph
 

@@ -56,7 +56,7 @@ def run_pass(graph: Graph, passes: Pass, options: Options, trace: Trace) -> int:
     started = time.perf_counter()
     by_kind = _by_kind(passes.rules(options))
     # What nobody reads would count as a reader of what it reads.
-    remove_dead(graph, graph.ids())
+    remove_dead(graph, graph.unread())
     limit = MAX_HITS_PER_NODE * (len(graph) + 100)
     hits = 0
     while not trace.exhausted:

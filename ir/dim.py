@@ -71,6 +71,8 @@ def bounds(d: Dim) -> tuple[int | None, int | None]:
 
 def eq(a: Dim, b: Dim) -> bool | None:
     """Are two sizes always equal (True), never equal (False), or is it not known (None)?"""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b  # most calls, and the work below is for the others
     if a == b or difference(a, b) == (0, 0):
         return True
     return False if differ(a, b) else None

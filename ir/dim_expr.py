@@ -379,6 +379,8 @@ def broadcast(a: Dim, b: Dim) -> Dim:
     """
     if isinstance(a, int) and (a == 1 or a == b):
         return b  # most calls, and the work below is for the others
+    if isinstance(a, int) and isinstance(b, int) and b == 1:
+        return a
     left = [x for x in _opened("broadcast", a) if x != 1]
     right = [y for y in _opened("broadcast", b) if y != 1 and y not in left]
     kept = sorted(left + right, key=_place)

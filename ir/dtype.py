@@ -57,6 +57,9 @@ class DType(enum.Enum):
     c64 = "c64"
     c128 = "c128"
 
+    # Members are compared by identity; the name's hash, which Enum takes, costs a call.
+    __hash__ = object.__hash__
+
     def __str__(self) -> str:
         return self.value
 

@@ -77,18 +77,21 @@ class Graph:
         self._node: dict[int, dict[str, Node]] = graph._node
         self._pred: dict[int, dict[int, dict[int, dict[str, int]]]] = graph._pred
         self._succ: dict[int, dict[int, dict[int, dict[str, int]]]] = graph._succ
+        # What nodes read, by port, put together from the edges when first asked for.
+        self._reads: dict[int, tuple[Value | None, ...]] = {}
 
     def clear(self) -> None:
         """Drop every node of a graph that nobody will look at again. Graphs are cycles of
         references: without this their constants stay until Python next looks for such cycles."""
         self._g.clear()
+        self._reads.clear()
         self.parameters, self.results, self.sinks, self._order = [], [], [], None
 
     def __len__(self) -> int:
-        return len(self._g)
+        return len(self._node)
 
     def __contains__(self, node: int) -> bool:
-        return node in self._g
+        return node in self._node
 
     # Building ---------------------------------------------------------------------------------
 
@@ -122,9 +125,10 @@ class Graph:
 
     def connect(self, value: Value, use: Use) -> None:
         """Make `use` read `value`, replacing what it read before."""
-        for producer in [p for p, _, k in self._g.in_edges(use.node, keys=True) if k == use.port]:
+        for producer in [p for p, keyed in self._pred[use.node].items() if use.port in keyed]:
             self._g.remove_edge(producer, use.node, key=use.port)
         self._g.add_edge(value.node, use.node, key=use.port, out=value.port)
+        self._reads.pop(use.node, None)
         self._order = None
 
     def remove(self, node: int) -> None:
@@ -133,8 +137,8 @@ class Graph:
             if node in roots:
                 roots.remove(node)
         self._g.remove_node(node)
-        if self._order is not None:
-            self._order = None
+        self._reads.pop(node, None)
+        self._order = None
 
     # Reading ----------------------------------------------------------------------------------
 
@@ -152,16 +156,22 @@ class Graph:
 
     def inputs(self, node: int) -> list[Value | None]:
         """What a node reads, by port; None where an optional input is absent."""
-        edges = self._pred[node]
-        found: dict[int, Value] = {}
-        for producer, keyed in edges.items():
-            for port, data in keyed.items():
-                found[port] = Value(producer, data["out"])
-        return [found.get(i) for i in range(max(found) + 1)] if found else []
+        return list(self._read_by(node))
+
+    def _read_by(self, node: int) -> tuple[Value | None, ...]:
+        reads = self._reads.get(node)
+        if reads is None:
+            found: dict[int, Value] = {}
+            for producer, keyed in self._pred[node].items():
+                for port, data in keyed.items():
+                    found[port] = Value(producer, data["out"])
+            reads = tuple(found.get(i) for i in range(max(found) + 1)) if found else ()
+            self._reads[node] = reads
+        return reads
 
     def input(self, node: int, port: int) -> Value:
         """The value at an input port that is known to be connected."""
-        value = self.inputs(node)[port]
+        value = self._read_by(node)[port]
         assert value is not None
         return value
 
@@ -173,6 +183,14 @@ class Graph:
             for port, data in keyed.items()
             if data["out"] == value.port
         )
+
+    def unread(self) -> list[int]:
+        """Nodes of which nobody reads any output, ascending."""
+        return sorted(n for n, readers in self._succ.items() if not readers)
+
+    def kinds(self) -> set[str]:
+        """The kinds of operations that there are."""
+        return {data["node"].op.kind for data in self._node.values()}
 
     def has_uses(self, node: int) -> bool:
         """Whether any output of the node is read."""
@@ -209,32 +227,27 @@ class Graph:
         order, not on the order of insertion: depth first from results and sinks; then what no
         root reaches, by id. Cycles are `verify`'s to report; here their nodes come out once."""
         if self._order is None:
-            pred = self._pred
             done: set[int] = set()
             order: list[int] = []
-            rest = [n for n in self.ids() if n not in self._g or not self._succ[n]]
-            for root in (*self.parameters, *self.results, *self.sinks, *rest, *self.ids()):
+            ids = self.ids()
+            rest = [n for n in ids if not self._succ[n]]
+            for root in (*self.parameters, *self.results, *self.sinks, *rest, *ids):
                 if root in done:
                     continue
-                stack = [(root, iter(self._by_port(pred, root)))]
+                stack = [(root, iter(self._read_by(root)))]
                 done.add(root)
                 while stack:
-                    node, producers = stack[-1]
-                    for producer in producers:
-                        if producer not in done:
-                            done.add(producer)
-                            stack.append((producer, iter(self._by_port(pred, producer))))
+                    node, values = stack[-1]
+                    for value in values:
+                        if value is not None and value.node not in done:
+                            done.add(value.node)
+                            stack.append((value.node, iter(self._read_by(value.node))))
                             break
                     else:
                         order.append(node)
                         stack.pop()
             self._order = order
         return list(self._order)
-
-    @staticmethod
-    def _by_port(pred: Any, node: int) -> list[int]:
-        edges = [(port, p) for p, keyed in pred[node].items() for port in keyed]
-        return [p for _, p in sorted(edges)]
 
     def find_cycle(self) -> list[int]:
         """The nodes of one cycle in order, or an empty list."""

@@ -6,6 +6,7 @@ name: an instruction set is a set of LLVM feature names, and the few figures tha
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -154,7 +155,12 @@ class Target:
 
     def key(self) -> str:
         """16 hex digits, equal exactly for equal Targets (SHA-256 of to_json)."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+        return _key_of(self)
+
+
+@functools.lru_cache(maxsize=64)
+def _key_of(target: Target) -> str:
+    return hashlib.sha256(target.to_json().encode()).hexdigest()[:16]
 
 
 def generic(isa: Isa) -> Target:

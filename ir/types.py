@@ -36,6 +36,9 @@ class TensorType:
     shape: tuple[Dim, ...] | None
 
     def __post_init__(self) -> None:
+        shape = self.shape
+        if type(shape) is tuple and all(type(d) is int and d >= 0 for d in shape):
+            return  # most types
         if self.shape is not None:
             object.__setattr__(self, "shape", tuple(_size(d) for d in self.shape))
 

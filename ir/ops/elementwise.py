@@ -116,6 +116,23 @@ def program_of(op: Elementwise, dtypes: Sequence[DType | None]) -> Program:
 
     Operand i of the program is the i-th input that is present.
     """
+    # Floats by spelling: 0.0 and -0.0 are equal, and their programs are not.
+    fields = tuple(repr(v) if isinstance(v, float) else v for v in vars(op).values())
+    key = (type(op), fields, tuple(dtypes))
+    found = _programs.get(key)
+    if found is None:
+        if len(_programs) >= _MOST_PROGRAMS:
+            _programs.clear()
+        found = _programs[key] = _written(op, dtypes)
+    return found
+
+
+# Programs that were asked for: passes ask for one operation's many times.
+_programs: dict[tuple[object, ...], Program] = {}
+_MOST_PROGRAMS = 1024
+
+
+def _written(op: Elementwise, dtypes: Sequence[DType | None]) -> Program:
     b = Builder()
     refs: list[Ref | None] = []
     for dtype in dtypes:

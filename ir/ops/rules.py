@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -29,19 +28,22 @@ _scope: ContextVar[_Scope | None] = ContextVar("scope", default=None)
 _everywhere = _Scope("_")
 
 
-@contextmanager
-def naming(prefix: str) -> Generator[None]:
+class naming:
     """Symbols made inside are `_<prefix>_0`, `_<prefix>_1`, ...; scopes nest.
 
     Whoever infers a node opens a scope that names it, so the same graph always gets the same
     symbols and no two nodes share one.
     """
-    outer = _scope.get()
-    token = _scope.set(_Scope(f"{outer.prefix if outer else ''}_{prefix}"))
-    try:
-        yield
-    finally:
-        _scope.reset(token)
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __enter__(self) -> None:
+        outer = _scope.get()
+        self._token = _scope.set(_Scope(f"{outer.prefix if outer else ''}_{self._prefix}"))
+
+    def __exit__(self, *raised: object) -> None:
+        _scope.reset(self._token)
 
 
 def unknown_dim(op: Op, lo: int = 0, hi: int | None = None) -> Dim:

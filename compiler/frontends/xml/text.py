@@ -141,5 +141,7 @@ def name_set(text: str) -> frozenset[str]:
 
 def short(text: str, limit: int = 80) -> str:
     """A model's own text for a message: printable, quoted, and not too long."""
-    clean = "".join(c if c.isprintable() else "?" for c in text[: limit + 1])
+    clean = text[: limit + 1]
+    if not clean.isprintable():
+        clean = "".join(c if c.isprintable() else "?" for c in clean)
     return f'"{clean[:limit]}..."' if len(text) > limit else f'"{clean}"'

@@ -1,7 +1,12 @@
-"""Quantised values and products, written with plain operations (docs/numerics.md)."""
+"""Quantised values and products, written with plain operations (docs/numerics.md).
+
+Bytes with scales in f32, which is most of what files hold, are one operation each: a pass would
+find them again (passes/find_quantized.py), and half of such a model's reading would be the detour.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +17,13 @@ from .....ir.graph import Value
 from .....ir.ops import (
     Add,
     Convert,
+    Dequantize,
     Divide,
     Gather,
     IsNaN,
     MatMul,
     Multiply,
+    Quantize,
     Range,
     Reshape,
     Round,
@@ -24,6 +31,7 @@ from .....ir.ops import (
     Subtract,
     Unsqueeze,
 )
+from .....ir.ops.quantized import BYTES
 from ..tensors import element_type
 from .convolution import check_filters, grouped, slid
 from .plain import converted, size_of, unsqueezed
@@ -64,6 +72,19 @@ def _repeated(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Val
     return n.add(Gather(out_of_range="error"), value, picks, n.int_value(axis))
 
 
+def _are_plain(n: OnnxNode, x: Value, given: Sequence[Value | None], axis: int) -> bool:
+    """Whether scale and zero point broadcast to x for certain: one each, or one per element of an
+    axis."""
+    shape = n.shape(x)
+    for value in given:
+        own = () if value is None else n.shape(value)
+        if shape is None or own is None or len(own) > min(1, len(shape)):
+            return False
+        if own and own != (1,) and eq(own[0], shape[n.axis(axis, len(shape))]) is not True:
+            return False
+    return True
+
+
 def quantize_linear(n: OnnxNode) -> Value:
     """saturate(round(x / scale) + zero point); NaN gives the zero point."""
     x, scale, zero = n.input(0), n.input(1), n.optional(2)
@@ -77,9 +98,18 @@ def quantize_linear(n: OnnxNode) -> Value:
     saturate = n.flag("saturate", True)
     if target in _FLOAT8 and not saturate:
         raise n.unsupported("QuantizeLinear to float8 without saturation")
-    ratio = _ratio(n, x, _spread(n, scale, x, axis, block), wide)
+    factor = _spread(n, scale, x, axis, block)
     spread = None if zero is None else _spread(n, zero, x, axis, block)
-    return quantized(n, ratio, spread, target)
+    floats = n.dtype(x) is n.dtype(scale) is wide is DType.f32
+    if target in BYTES and floats and not block and _are_plain(n, x, (scale, zero), axis):
+        return n.add(Quantize(target), x, factor, None if _is_zero(n, zero) else spread)
+    return quantized(n, _ratio(n, x, factor, wide), spread, target)
+
+
+def _is_zero(n: OnnxNode, zero: Value | None) -> bool:
+    """Whether a zero point is absent, or known to be 0."""
+    known = None if zero is None else n.constant_of(zero)
+    return zero is None or (known is not None and not np.any(known.astype(np.float32)))
 
 
 def _ratio(n: OnnxNode, x: Value, scale: Value, wide: DType) -> Value:
@@ -92,8 +122,7 @@ def quantized(n: OnnxNode, ratio: Value, zero: Value | None, target: DType) -> V
     """A float as a quantised type: rounded to nearest even (integers), shifted, saturated."""
     integer = target.is_int
     value = n.add(Round("half_to_even"), ratio) if integer else ratio
-    known = None if zero is None else n.constant_of(zero)
-    if zero is None or (known is not None and not np.any(known.astype(np.float32))):
+    if zero is None or _is_zero(n, zero):
         return n.add(Convert(target), value)
     shift = converted(n, zero, n.dtype(ratio))
     shifted = n.add(Add(), value, shift)
@@ -108,6 +137,11 @@ def dequantize_linear(n: OnnxNode) -> Value:
     axis, block = n.integer("axis", 1), n.integer("block_size", 0)
     asked = n.integer("output_dtype", 0)
     target = element_type(asked, n.origin) if asked else n.dtype(scale)
+    floats = n.dtype(scale) is target is DType.f32
+    if n.dtype(x) in BYTES and floats and not block and _are_plain(n, x, (scale, zero), axis):
+        factor = _spread(n, scale, x, axis, block)
+        centre = None if zero is None else _spread(n, zero, x, axis, block)
+        return n.add(Dequantize(), x, factor, centre)
     # What half-precision types can't hold exactly is subtracted and scaled in f32.
     exact = n.dtype(x).bits <= 8 and n.dtype(scale) is target
     wide = target if exact or target is DType.f64 else DType.f32
@@ -149,8 +183,7 @@ def _centred(n: OnnxNode, value: Value, zero: Value | None, wide: DType, column:
     x = converted(n, value, wide)
     if zero is None:
         return x
-    known = n.constant_of(zero)
-    if known is not None and not np.any(known.astype(np.float32)):
+    if _is_zero(n, zero):
         return x
     return n.add(Subtract(), x, converted(n, _per_row(n, zero, value, column), wide))
 
