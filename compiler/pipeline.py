@@ -25,6 +25,7 @@ from .passes.fuse_layer_norm import fuse_layer_norm
 from .passes.fuse_matmul_add import fuse_matmul_add
 from .passes.gather_codes import gather_codes
 from .passes.group_elementwise import group_elementwise
+from .passes.merge_products import merge_products
 from .passes.move_dequantize import move_dequantize
 from .passes.multiply_bytes import multiply_bytes
 from .passes.place_maxima import place_maxima
@@ -81,6 +82,8 @@ PASSES: tuple[Pass, ...] = (
     # Products take their bias, scale and activation.
     fuse_matmul_add,
     fuse_activations,
+    # Products of the same rows are one, now that each has its addend.
+    merge_products,
     # What the fusions left constant.
     fold_constants,
     # What is still elementwise becomes one kernel per chain. Last: a group is opaque to patterns.
