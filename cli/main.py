@@ -13,8 +13,10 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TextIO
 
 from ..ir.errors import Error
+from .interrupts import interruptible
 from .speech import add_speech, coloured, speaking
 
 INTERRUPTED = 130
@@ -73,54 +75,64 @@ VERBS: dict[str, Verb] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # A shell's `>&-` leaves no stream: what we say then goes nowhere, and no file takes its place.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+    with interruptible() as interrupt:
+        try:
+            code = _dispatch(arguments)
+            sys.stdout.flush()
+            return code
+        except (Exception, KeyboardInterrupt) as error:
+            if interrupt.came or isinstance(error, KeyboardInterrupt):
+                _tell("irc: interrupted")
+                return INTERRUPTED
+            if isinstance(error, BrokenPipeError):
+                # The reader of our output has gone: no error. Python would complain at exit.
+                _silence(sys.stdout)
+                return 0
+            code = _say_what_failed(error)
+            if os.environ.get("IRC_TRACEBACK") == "1":
+                raise
+            return code
+
+
+def _tell(text: str) -> None:
+    """A message on stderr, if there is still somebody who reads it."""
     try:
-        code = _dispatch(arguments)
-        sys.stdout.flush()
-        return code
-    except (Exception, KeyboardInterrupt) as error:
-        if _was_interrupted(error):
-            print("irc: interrupted", file=sys.stderr)
-            return INTERRUPTED
-        if isinstance(error, BrokenPipeError):
-            # The reader of our output has gone: no error. Python would complain at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-        code = _say_what_failed(error)
-        if os.environ.get("IRC_TRACEBACK") == "1":
-            raise
-        return code
+        print(text, file=sys.stderr)
+    except OSError:
+        _silence(sys.stderr)
 
 
-def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether the user's Ctrl-C is at the root of it: Python wraps it when it comes in the middle
-    of making a class, and so may a library that was being imported.
-    """
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
+def _silence(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _say_what_failed(error: BaseException) -> int:
     """One message on stderr; returns the exit code."""
     if isinstance(error, Error):
-        print(f"{coloured('irc: error:', sys.stderr)} {error}", file=sys.stderr)
+        _tell(f"{coloured('irc: error:', sys.stderr)} {error}")
         return error.exit_code
     if isinstance(error, OSError):
         # Verbs name what they read and write; this is what is left, such as a knob's folder.
         where = f"\n  where: {error.filename}" if error.filename else ""
         what = "a file or folder can't be read or written"
-        print(f"irc: error: {what}{where}\n  got: {error.strerror or error}", file=sys.stderr)
+        start = coloured("irc: error:", sys.stderr)
+        _tell(f"{start} {what}{where}\n  got: {error.strerror or error}")
         return FAILED
     # A fault of irc itself: say so in one line.
     text = " ".join(str(error).split())[:300]
-    print(f"irc: internal error: {type(error).__name__}: {text}", file=sys.stderr)
-    print("  fix: report this with the output of IRC_TRACEBACK=1", file=sys.stderr)
+    start = coloured("irc: internal error:", sys.stderr)
+    _tell(f"{start} {type(error).__name__}: {text}")
+    _tell("  fix: report this with the output of IRC_TRACEBACK=1")
     return FAILED
 
 
 def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(_overview(), file=sys.stdout if arguments else sys.stderr)
+        (print if arguments else _tell)(_overview())
         return 0 if arguments else 2
     if arguments[0] == "--version":
         from .. import __version__
@@ -130,7 +142,7 @@ def _dispatch(arguments: list[str]) -> int:
     name = arguments[0]
     verb = VERBS.get(name)
     if verb is None:
-        print(f"irc: unknown verb {name!r}\n\n{_overview()}", file=sys.stderr)
+        _tell(f"irc: unknown verb {name!r}\n\n{_overview()}")
         return 2
     try:
         parsed = make_parser(name).parse_args(arguments[1:])

@@ -106,7 +106,7 @@ def test_forked_children_and_their_parent_go_on(net: irc.CompiledModel) -> None:
     try:
         for _ in range(3):
             with multiprocessing.get_context("fork").Pool(2) as pool:
-                found = pool.map_async(_answer, [large] * 4).get(timeout=60)
+                found = pool.map_async(_answer, [large] * 4).get(timeout=300)
             assert all((y[0] == wanted).all() for y in found)
             assert (net(large)[0] == wanted).all()
     finally:

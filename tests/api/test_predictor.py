@@ -126,7 +126,7 @@ def test_in_forked_processes(wanted: Any) -> None:
     predict = irc.Predictor(DIGITS)
     predict(X)
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert all((y == wanted).all() for y in pool.map_async(predict, [X] * 4).get(60))
+        assert all((y == wanted).all() for y in pool.map_async(predict, [X] * 4).get(300))
 
 
 def test_as_ray_calls_it(wanted: Any) -> None:
@@ -153,7 +153,7 @@ def sample(*words: str) -> str:
         [sys.executable, "-m", "irc.samples.batch_inference", *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error"},
     )
     assert done.returncode == 0, done.stderr

@@ -161,33 +161,9 @@ def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str])
         assert verb.example in capsys.readouterr().out
 
 
-def test_a_closed_pipe_is_no_error(folder: Path) -> None:
-    script = f"{sys.executable} -m irc inspect model.onnx | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "0" and done.stderr == ""
-
-
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"irc {irc.__version__}\n"
-
-
-def test_an_interrupt_wrapped_by_python_is_an_interrupt(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Until 3.12, one that comes while a class is made arrives as a RuntimeError."""
-
-    def wrapped(arguments: list[str]) -> int:
-        try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt as error:
-            raise RuntimeError("Error calling __set_name__ on 'Field' instance") from error
-
-    monkeypatch.setattr("irc.cli.main._dispatch", wrapped)
-    assert main(["demo"]) == 130
-    assert capsys.readouterr().err == "irc: interrupted\n"
 
 
 def test_a_fault_of_irc_itself_is_one_line(

@@ -6,14 +6,13 @@ import io
 import json
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from irc.cli.completion import bash, zsh
 from irc.cli.main import VERBS, main
-from irc.cli.speech import coloured, speaking, waiting
+from irc.cli.speech import coloured, waiting
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
@@ -106,18 +105,11 @@ def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert coloured("x", Terminal()) == "x"
 
 
-def test_waiting_is_told_to_a_terminal_and_wiped_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream, told in ((Terminal(), True), (io.StringIO(), False)):
-        monkeypatch.setattr("sys.stderr", stream)
-        with waiting("compiling m.onnx"):
-            time.sleep(1.3)
-        assert ("\rcompiling m.onnx ... 1 s " in stream.getvalue()) == told
-        assert not told or stream.getvalue().endswith(" \r")
+def test_a_short_wait_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes longer is told on a terminal: test_streams.py."""
     monkeypatch.setattr("sys.stderr", quick := Terminal())
     with waiting("compiling m.onnx"):
         pass
-    with speaking(-1), waiting("compiling m.onnx"):
-        time.sleep(1.1)
     assert quick.getvalue() == ""
 
 

@@ -167,7 +167,7 @@ def in_browser(path: Path, wish: str, *words: str) -> str:
         [*command, "--virtual-time-budget=5000", *words, f"file://{path}#{wish}"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-500:]
     return done.stdout

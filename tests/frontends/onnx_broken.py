@@ -51,10 +51,10 @@ def tensor(**fields: Any) -> TensorProto:
 
 def refused(source: Any, kind: type[Error], *parts: str, **options: Any) -> Error:
     """Read a model that has to be refused, quickly, with these parts in the message."""
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(kind) as caught:
         read_onnx(source, **options)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
     text = str(caught.value)
     for part in parts:
         assert part in text, text

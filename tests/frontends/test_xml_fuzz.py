@@ -28,7 +28,7 @@ def test_mutations_end_in_a_graph_or_an_error(name: str) -> None:
         rng = random.Random(f"{name} {seed}")
         broken = break_text(text, rng)
         data = weights if rng.random() < 0.8 else weights[: rng.randrange(len(weights) + 1)]
-        started = time.monotonic()
+        started = time.process_time()
         try:
             graph = read_xml(broken.encode("utf-8", "surrogatepass"), data)
             to_xml_text(graph)
@@ -37,5 +37,5 @@ def test_mutations_end_in_a_graph_or_an_error(name: str) -> None:
         except Exception as error:
             error.add_note(f"seed {seed} of {name}")
             raise
-        assert time.monotonic() - started < 5, seed
+        assert time.process_time() - started < 5, seed
         seed += 1

@@ -130,6 +130,6 @@ def test_the_command_in_a_process_of_its_own(tmp_path: Path) -> None:
         folder.mkdir()
         done = subprocess.run(
             [sys.executable, "-m", "irc", *case.make(folder)],
-            cwd=folder, capture_output=True, text=True, timeout=120, preexec_fn=limit,
+            cwd=folder, capture_output=True, text=True, timeout=300, preexec_fn=limit,
         )  # fmt: skip
         assert done.returncode == case.code and "Traceback" not in done.stderr, done.stderr

@@ -116,7 +116,7 @@ for t in others: t.start()
 for _ in range(COUNT):
     child = os.fork()
     if not child:
-        signal.alarm(60)
+        signal.alarm(300)
         code = 1
         with contextlib.suppress(BaseException):
             code = 0 if (net(large)[0] == wanted).all() else 2
@@ -157,7 +157,7 @@ for n in range(COUNT):
         time.sleep(0.0002)
     child = os.fork()
     if not child:
-        signal.alarm(60)
+        signal.alarm(300)
         code = 1
         with contextlib.suppress(BaseException):
             code = 2 if (net(X)[0] != wanted).any() else 3

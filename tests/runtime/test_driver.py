@@ -168,12 +168,14 @@ def test_long_calls_let_other_python_threads_run() -> None:
 
     thread = threading.Thread(target=tick)
     thread.start()
-    before = ticks[0]
-    call()
-    after = ticks[0]
+    most = 0
+    for _ in range(20):  # the other thread may have to wait for a processor
+        before = ticks[0]
+        call()
+        most = max(most, ticks[0] - before)
     stop.set()
     thread.join()
-    assert after > before + 1
+    assert most > 3
 
 
 def test_the_failing_step_is_named_in_a_table_with_host_steps() -> None:

@@ -340,8 +340,8 @@ def test_a_shape_of_400_steps_is_verified_quickly() -> None:
     tables = RegionTables(m.region((0, 1), (2,)), ())
     times = []
     for n in range(1, 30):
-        start = time.perf_counter()
+        start = time.thread_time()
         tables.sizes({"N": n})
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     assert min(times) < 0.1
     assert TARGET is not None

@@ -1,0 +1,59 @@
+"""Ctrl-C ends a command, wherever it falls.
+
+Python raises KeyboardInterrupt between any two instructions. In the middle of making a class, or
+of a library's import, it arrives as some other error; in a finaliser or a callback it is printed
+and forgotten. So the handler remembers that it came, and an interrupt that was lost comes again.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+# Seconds until a lost interrupt comes again: by then the callback that swallowed it is over.
+AGAIN = 0.01
+
+
+class Interrupt:
+    """Whether the user's Ctrl-C came."""
+
+    came = False
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """Inside the block an interrupt is remembered, and not lost. Nothing changes where SIGINT is
+    ignored (a shell starts jobs in the background so), handled by others, or not this thread's."""
+    state = Interrupt()
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield state
+        return
+    told, timers = sys.unraisablehook, list[threading.Timer]()
+
+    def handle(number: int, frame: object) -> None:
+        state.came = True
+        raise KeyboardInterrupt
+
+    def lost(what: Any) -> None:
+        if not issubclass(what.exc_type, KeyboardInterrupt):
+            told(what)
+            return
+        timers.append(threading.Timer(AGAIN, _thread.interrupt_main))
+        timers[-1].daemon = True
+        timers[-1].start()
+
+    signal.signal(signal.SIGINT, handle)
+    sys.unraisablehook = lost
+    try:
+        yield state
+    finally:
+        for timer in timers:
+            timer.cancel()
+        sys.unraisablehook = told
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,149 @@
+"""Who reads what a command says: a terminal, a file, a pipe that closes, nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from irc.cli.main import main
+
+DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx"
+LONG = 300.0  # seconds: what hangs is found, whatever the load
+
+# Compiles only when told to on stdin, so that whoever looks sees what is shown meanwhile; or takes
+# longer than it takes until something is shown.
+SLOWLY = """
+import sys, time
+import irc.cli.compile as verb
+from irc.cli.main import main
+at_once = verb.compile_model
+def slowly(*args, **options):
+    sys.stdin.readline() if sys.argv[1] == "told" else time.sleep(1.3)
+    return at_once(*args, **options)
+verb.compile_model = slowly
+sys.exit(main(["compile", "model.onnx", "-o", "m.irc", *sys.argv[2:]]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copy(DIGITS, tmp_path / "model.onnx")
+    return tmp_path
+
+
+SHELL = {
+    "results": ("inspect model.onnx | true", 0),
+    "help": ("inspect --help | true", 0),
+    "the list of verbs": ("--help | true", 0),
+    "one line": ("inspect model.onnx | head -n 1", 0),
+    "an error's message": ("inspect none.onnx 2>&1 | true", 3),
+    "usage": ("fly 2>&1 | true", 2),
+    "usage of a verb": ("inspect 2>&1 | true", 2),
+    "no verb": ("2>&1 | true", 2),
+}
+
+
+@pytest.mark.parametrize("what", SHELL)
+def test_a_closed_pipe_is_no_error(what: str, folder: Path) -> None:
+    words, code = SHELL[what]
+    script = f"{sys.executable} -m irc {words}; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == str(code) and done.stderr == ""
+
+
+NOBODY = {
+    "results": ("inspect model.onnx >&-", 0),
+    "an error": ("inspect none.onnx 2>&-", 3),
+    "a file": ("compile model.onnx -o m.irc >&- 2>&-", 0),
+    "a full disk": ("inspect model.onnx >/dev/full", 5),
+}
+
+
+@pytest.mark.parametrize("what", NOBODY)
+def test_closed_streams(what: str, folder: Path) -> None:
+    """What is said goes nowhere; not into the file that is opened next."""
+    words, code = NOBODY[what]
+    done = subprocess.run(
+        ["bash", "-c", f"exec {sys.executable} -m irc {words}"],
+        cwd=folder, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == code and "internal" not in done.stderr
+    if what == "a file":
+        assert (folder / "m.irc").read_bytes().startswith(b"\x89IRC")
+    if what == "a full disk":
+        assert done.stderr.count("\n") == 2 and "No space left on device" in done.stderr
+
+
+def read_until(handle: int, word: bytes) -> bytes:
+    """What comes from a terminal until the word does, or its other end closes."""
+    found, end = b"", time.monotonic() + LONG
+    while word not in found and time.monotonic() < end:
+        if select.select([handle], [], [], 1)[0]:
+            try:
+                more = os.read(handle, 4096)
+            except OSError:  # what Linux says at the end of a terminal
+                break
+            if not more:
+                break
+            found += more
+    return found
+
+
+def on_a_terminal(
+    folder: Path, code: str, *words: str, until: bytes = b"never", **environment: str
+) -> tuple[bytes, bytes, int]:
+    """stderr is a terminal, stdout a pipe. What came on both, and the exit code; stdin is written
+    to when the word has been seen."""
+    ours, theirs = os.openpty()
+    clean = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**clean, "TERM": "xterm", **environment},
+    )
+    os.close(theirs)
+    try:
+        told = read_until(ours, until)
+        out, _ = process.communicate(b"go\n", timeout=LONG)
+        told += read_until(ours, b"never")
+    finally:
+        process.kill()
+        os.close(ours)
+    return out, told, process.returncode
+
+
+def test_progress_is_for_a_terminals_stderr(folder: Path) -> None:
+    out, told, code = on_a_terminal(folder, SLOWLY, "told", "--json", until=b" s ")
+    assert code == 0 and json.loads(out)["native_steps"] == 5
+    assert re.match(rb"\rcompiling model.onnx \.\.\. \d+ s ", told) and told.endswith(b" \r")
+    assert on_a_terminal(folder, SLOWLY, "late", "-q") == (b"", b"", 0)
+
+
+def test_no_progress_elsewhere(folder: Path) -> None:
+    words = [sys.executable, "-c", SLOWLY, "late"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "" and "compiled" in done.stdout
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_colours_on_a_terminal(environment: dict[str, str], folder: Path) -> None:
+    code = "import sys; from irc.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    out, told, exit_code = on_a_terminal(folder, code, "inspect", "none.onnx", **environment)
+    assert (out, exit_code) == (b"", 3) and b"none.onnx" in told
+    assert (b"\x1b[" in told) == (not environment)
+
+
+def test_no_colours_in_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(folder / "none.onnx")]) == 3
+    assert "\x1b" not in capsys.readouterr().err
