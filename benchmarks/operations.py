@@ -96,11 +96,12 @@ _ALL = _NUMBERS | _BOOLEAN | _STRING | _COMPLEX
 _WORDS = (
     ("any", _ALL),
     ("any but strings", _ALL - _STRING),
-    ("any but nf4", _ALL - {DType.nf4}),
     ("numbers, booleans, strings", _ALL - _COMPLEX),
     ("numbers, booleans", _NUMBERS | _BOOLEAN),
     ("numbers", _NUMBERS),
     ("floats", _FLOATS),
+    ("numbers but nf4", _NUMBERS - {DType.nf4}),
+    ("floats but nf4", _FLOATS - {DType.nf4}),
     ("integers, booleans", _INTEGERS | _BOOLEAN),
     ("integers", _INTEGERS),
     ("booleans", _BOOLEAN),

@@ -16,7 +16,7 @@ from .errors import Error, ShapeError, VerificationError
 from .graph import Graph, Node
 from .op import KNOWN_VALUE_LIMIT, Array, Fact
 from .ops.rules import naming
-from .types import TensorType
+from .types import TensorType, held
 
 _UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 
@@ -120,4 +120,4 @@ def _tidy(array: Array, type_: Any) -> Array:
     """Object arrays whose elements are all plain integers become integer arrays again."""
     if array.dtype == object and all(isinstance(d, int | np.integer | bool) for d in array.flat):
         return array.astype(type_.dtype.numpy)
-    return array
+    return held(array, type_.dtype)

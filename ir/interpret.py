@@ -15,7 +15,7 @@ from .dim import Dim, Expr, Symbol, eq
 from .dtype import DType
 from .errors import Error, ExecutionError, InputError
 from .graph import Graph, Node, Value
-from .types import TensorType
+from .types import TensorType, held
 
 Inputs = Sequence[Any] | Mapping[str, Any]
 
@@ -134,10 +134,12 @@ def _use_counts(graph: Graph, order: Sequence[int]) -> dict[Value, int]:
 
 def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
     where = record.origin or f"{record.op.kind} {record.name!r}"
+    dtypes = [t.dtype if isinstance(t, TensorType) else DType.dynamic for t in record.types]
     try:
         # Floating-point warnings are not errors of a model: infinities and NaN are values.
         with np.errstate(all="ignore"):
-            return record.op.evaluate(*record.op.slots(arrays, running=True))
+            outputs = record.op.evaluate(*record.op.slots(arrays, running=True))
+            return tuple(map(held, outputs, dtypes))
     except Error as error:
         if error.where is not None:
             raise

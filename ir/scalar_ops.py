@@ -122,18 +122,24 @@ _NF4_VALUES: Final[Array] = np.array(
     ],
     np.float32,
 )
+# Halfway between neighbours.
+_NF4_STEPS: Final[Array] = (_NF4_VALUES[1:].astype(np.float64) + _NF4_VALUES[:-1]) / 2
 
 
 def cast_array(array: Array, to: DType) -> Array:
     """`array` as `to`: float to integer truncates, saturates and maps NaN to 0; integers wrap;
-    to float rounds to nearest even; to float8 saturates at the largest finite value; to boolean
-    asks whether it differs from 0."""
+    to float rounds to nearest even; to float8 saturates at the largest finite value; to nf4 takes
+    the nearest number of its table, the lower one of two, and 0 for NaN; to boolean asks whether it
+    differs from 0."""
     if array.dtype == to.numpy:
         return array
     source = DType.from_numpy(array.dtype)
     if source is DType.nf4:
         return cast_array(_NF4_VALUES[array["nf4"] & 15], to)
     with np.errstate(all="ignore"):
+        if to is DType.nf4:
+            number = np.nan_to_num(array.astype(np.float64), nan=0.0)
+            return np.searchsorted(_NF4_STEPS, number).astype(np.uint8).view(to.numpy)
         if to is DType.boolean:
             return array.astype(np.float32) != 0 if source.bits < 32 else array != 0
         if source.is_float and to.is_int:

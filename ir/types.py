@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, TypeAlias, cast
 
+import numpy as np
+
 from . import dim as dims
 from . import require
 from .dim import Dim, Expr
@@ -22,6 +24,8 @@ Shape: TypeAlias = "tuple[Dim, ...] | None"
 MAX_RANK = 64
 _MAX_NESTING = 16
 _TENSOR = re.compile(r"\s*([a-z0-9]+)\s*\[(.*)\]\s*\Z", re.DOTALL)
+# Integers that NumPy has no type of: they are held in uint8, of which they need these bits.
+_BITS = {t: (1 << t.bits) - 1 for t in (DType.u1, DType.u3, DType.u6)}
 _WRAPPER = re.compile(r"\s*(seq|optional)\((.*)\)\s*\Z", re.DOTALL)
 
 
@@ -272,3 +276,10 @@ def _list(x: object) -> Sequence[Any]:
     if not isinstance(x, list):
         raise TypeError("not a list")
     return cast("list[Any]", x)
+
+
+def held(result: Any, dtype: DType) -> Any:
+    """What an operation gave for a tensor of `dtype`. u1, u3 and u6 are computed in uint8, where
+    sums and products outgrow them; they wrap as other integers do."""
+    bits = _BITS.get(dtype)
+    return result if bits is None or np.asarray(result).dtype != np.uint8 else result & bits

@@ -18,7 +18,7 @@ from ..ir.graph import Graph, Node, Value
 from ..ir.infer import infer_node, infer_record
 from ..ir.op import Fact, Op
 from ..ir.scalar import cast_array
-from ..ir.types import TensorType, Type
+from ..ir.types import TensorType, Type, held
 
 _serial = itertools.count()
 
@@ -123,7 +123,7 @@ def constant(data: npt.ArrayLike, dtype: str | DType | None = None, *, name: str
     except TypeError as error:
         raise InputError("no element type for this array", where=name, got=array.dtype) from error
     wanted = own if dtype is None else element_type(dtype)
-    fresh = np.array(array if own is wanted else cast_array(array, wanted), order="C")
+    fresh = np.array(array if own is wanted else held(cast_array(array, wanted), wanted), order="C")
     fresh.flags.writeable = False
     return add_node(o.Constant.of(fresh, wanted), (), name)[0]
 

@@ -18,6 +18,7 @@ from ..ir.errors import Error, ExecutionError
 from ..ir.op import Op, RunBody
 from ..ir.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
 from ..ir.specs import STATUS_TEXT
+from ..ir.types import held
 from . import words
 from .memory import address_of
 from .regions import Evaluate, Layout, RegionCode
@@ -257,7 +258,7 @@ class Frame:
         results = evaluate_op(step.op, values, step.name, len(step.outputs), self.code.evaluate)
         for b, result in zip(step.outputs, results, strict=True):
             mine = self.view(b)
-            array = np.asarray(result)
+            array = np.asarray(held(result, self.code.region.buffers[b].dtype))
             if array.dtype != mine.dtype or array.shape != mine.shape:
                 raise ExecutionError(
                     "an operation gave another type or shape than the plan says",

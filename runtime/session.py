@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..ir.dtype import DType
 from ..ir.errors import Error, ExecutionError, InputError, ShapeError
-from ..ir.types import TensorType, Type
+from ..ir.types import TensorType, Type, held
 from ..ir.verify_state import initialised_after
 from . import threads as gangs
 from .bound import BoundCall
@@ -352,7 +352,7 @@ class Session:
         for slot, result in zip(terminal.outputs, results, strict=True):
             wanted = self.program.plan.slots[slot]
             if isinstance(wanted, TensorType):
-                result = np.asarray(result)
+                result = np.asarray(held(result, wanted.dtype))
                 open_ = wanted.dtype is DType.dynamic
                 if not open_ and not same_dtype(result.dtype, wanted.dtype):
                     raise ExecutionError(

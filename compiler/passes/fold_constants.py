@@ -12,7 +12,7 @@ from ...ir.graph import Graph, Value
 from ...ir.op import Array, Effects
 from ...ir.ops import Constant
 from ...ir.patch import Patch, Refusal
-from ...ir.types import TensorType
+from ...ir.types import TensorType, held
 from ..lowering.compressed import is_read_compressed
 from ..options import Options
 from ..rewrite import Pass, Rule
@@ -132,7 +132,7 @@ def _constants(graph: Graph, node: int, arrays: Sequence[Array]) -> Patch:
         type_ = graph.type(Value(node, port))
         assert isinstance(type_, TensorType)
         # A broadcast view would keep little memory but break those who read it as a block.
-        data = np.ascontiguousarray(array).reshape(np.shape(array))
+        data = held(np.ascontiguousarray(array).reshape(np.shape(array)), type_.dtype)
         name = graph.node(node).name
         patch.replace(Value(node, port), patch.add(Constant.of(data, type_.dtype), name=name))
     return patch

@@ -16,13 +16,6 @@ from .elementwise import BOOLEAN, FLOATS, Elementwise, Unary, holds_sizes
 from .rules import require_dtype
 
 
-def _check(source: DType, target: DType) -> None:
-    if target is DType.nf4 and source is not DType.nf4:
-        raise UnsupportedOperationError(
-            "nothing is converted to nf4: it only stores weights", got=f"{source} to {target}"
-        )
-
-
 @dataclass(frozen=True)
 class Convert(Unary):
     """Each element as `destination_type`: float to integer truncates and saturates, NaN gives 0;
@@ -34,9 +27,7 @@ class Convert(Unary):
 
     def infer(self, *facts: Fact | None) -> tuple[Type, ...]:
         assert facts[0] is not None
-        source = facts[0].tensor
-        _check(source.dtype, self.destination_type)
-        return (TensorType(self.destination_type, source.shape),)
+        return (TensorType(self.destination_type, facts[0].tensor.shape),)
 
     def output_dtype(self, *dtypes: DType | None) -> DType:
         return self.destination_type
@@ -78,7 +69,6 @@ class ConvertLike(Op):
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("like"))
 
     def infer(self, data: Fact, like: Fact) -> tuple[Type, ...]:
-        _check(data.tensor.dtype, like.tensor.dtype)
         return (TensorType(like.tensor.dtype, data.tensor.shape),)
 
     def evaluate(self, data: Array, like: Array) -> tuple[Array, ...]:

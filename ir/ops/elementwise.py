@@ -24,10 +24,11 @@ from ..scalar import Builder, Ref, evaluate_program
 from ..specs import Program
 from ..types import TensorType, Type, broadcast_shapes
 from .precision import computing_dtype
-from .rules import Shape, fits, one_dtype
+from .rules import Shape, fits, listed, one_dtype
 
 NUMBERS = frozenset(t for t in DType if t.is_int or t.is_float)
-FLOATS = frozenset(t for t in DType if t.is_float)
+# nf4 takes part in what is elementwise or a sum of products; nobody else reads its table.
+FLOATS = frozenset(t for t in DType if t.is_float and t is not DType.nf4)
 INTEGERS = frozenset(t for t in DType if t.is_int)
 BOOLEAN = frozenset([DType.boolean])
 
@@ -60,7 +61,9 @@ class Elementwise(Op):
         dtype = one_dtype(*facts)
         if not fits(dtype, self.allowed):
             raise ShapeError(
-                f"{self.kind} does not take this element type", got=dtype, expected=self.rule
+                f"{self.kind} does not take this element type",
+                got=dtype,
+                expected=listed(self.rule, self.allowed),
             )
 
     def infer(self, *facts: Fact | None) -> tuple[Type, ...]:

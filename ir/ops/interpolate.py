@@ -15,7 +15,7 @@ from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
 from ..scalar import cast_array
 from ..types import TensorType, Type
-from .elementwise import NUMBERS
+from .elementwise import FLOATS, INTEGERS
 from .rules import axes_in, ints_of, known_dims, require_dtype, unique_axes, unknown_dim
 
 _F = np.float32
@@ -108,7 +108,7 @@ class _Interpolate(Op):
     def _infer(
         self, image: Fact, sizes: Fact | None, scales: Fact | None, axes: Fact | None
     ) -> tuple[Type, ...]:
-        require_dtype(image, "image", NUMBERS, "a numeric type")
+        require_dtype(image, "image", INTEGERS | FLOATS, "a numeric type")
         shape, dtype = image.tensor.shape, image.tensor.dtype
         if shape is None:
             return (TensorType(dtype, None),)

@@ -16,22 +16,19 @@ from ..scalar import Builder, evaluate_program
 from ..specs import Program
 from ..types import Type, broadcast_shapes
 from .activation_table import apply_activation, check_activation
+from .elementwise import NUMBERS
 from .precision import computing_dtype, multiply_matrices, narrowed, widened
-from .rules import Shape, fits, one_dtype, same_size, tensor
-
-# Arrays hold codes of these types, not numbers that anything could multiply.
-_STORED = frozenset([DType.u1, DType.u3, DType.u6, DType.nf4])
-_NUMBERS = frozenset(t for t in DType if t.is_int or t.is_float) - _STORED
+from .rules import Shape, fits, listed, one_dtype, same_size, tensor
 
 
 def _numeric(*facts: Fact | None) -> DType:
     dtype = one_dtype(*facts)
-    if not fits(dtype, _NUMBERS):
+    if not fits(dtype, NUMBERS):
         raise ShapeError(
             "a matrix product needs numbers",
             got=dtype,
-            expected="a numeric type (u1, u3, u6 and nf4 only store numbers)",
-            fix="insert a Convert" if dtype in _STORED else None,
+            expected=listed("a numeric type", NUMBERS),
+            fix="insert a Convert",
         )
     return dtype
 

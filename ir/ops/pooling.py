@@ -14,7 +14,7 @@ from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port, attr
 from ..scalar import cast_array
 from ..types import TensorType, Type, normalize_axis
-from .elementwise import FLOATS, INTEGERS, NUMBERS
+from .elementwise import FLOATS, INTEGERS
 from .precision import widened
 from .rules import (
     Shape,
@@ -73,7 +73,7 @@ class MaxPool1(_Pool):
     kind: ClassVar[str] = "MaxPool"
 
     def infer(self, data: Fact) -> tuple[Type, ...]:
-        require_dtype(data, "data", NUMBERS, "a numeric type")
+        require_dtype(data, "data", INTEGERS | FLOATS, "a numeric type")
         return (TensorType(data.tensor.dtype, self.out_shape(data)),)
 
     def evaluate(self, data: Array) -> tuple[Array, ...]:
@@ -104,7 +104,7 @@ class MaxPool8(_Pool):
     axis: int = 0
 
     def infer(self, data: Fact) -> tuple[Type, ...]:
-        require_dtype(data, "data", NUMBERS, "a numeric type")
+        require_dtype(data, "data", INTEGERS | FLOATS, "a numeric type")
         shape = self.out_shape(data)
         if data.tensor.shape is not None:
             normalize_axis(self.axis, len(data.tensor.shape))
@@ -145,7 +145,7 @@ class AvgPool1(_Pool):
     exclude_pad: bool = attr(xml="exclude-pad", default=False)
 
     def infer(self, data: Fact) -> tuple[Type, ...]:
-        require_dtype(data, "data", NUMBERS, "a numeric type")
+        require_dtype(data, "data", INTEGERS | FLOATS, "a numeric type")
         return (TensorType(data.tensor.dtype, self.out_shape(data)),)
 
     def evaluate(self, data: Array) -> tuple[Array, ...]:

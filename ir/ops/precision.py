@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import DType
+from ..dtype import NF4_CODES, DType
 from ..op import Array
+from ..scalar_ops import cast_array
 
-_SMALL_FLOATS = frozenset(
-    t for t in DType if t.is_float and t not in (DType.f32, DType.f64, DType.nf4)
-)
+_SMALL_FLOATS = frozenset(t for t in DType if t.is_float and t not in (DType.f32, DType.f64))
 
 
 def computing_dtype(dtype: DType) -> DType:
@@ -34,6 +33,8 @@ def _is_float(dtype: np.dtype[Any]) -> bool:
 
 def widened(array: Array) -> Array:
     """The array in its computing type; no copy where it already is."""
+    if array.dtype == NF4_CODES:
+        return cast_array(array, DType.f32)
     return array.astype(np.float32) if is_small_float(array) else array
 
 
@@ -41,6 +42,8 @@ def narrowed(array: Array, dtype: np.dtype[Any]) -> Array:
     """The array in a float or integer type that holds results; integers wrap."""
     if array.dtype == dtype:
         return array
+    if dtype == NF4_CODES:
+        return cast_array(array, DType.nf4)
     with np.errstate(over="ignore", invalid="ignore"):
         return array.astype(dtype)
 
@@ -50,7 +53,8 @@ def multiply_matrices(a: Array, b: Array) -> Array:
 
     Products of integers up to 16 bits go through f64, where their sums are exact.
     """
-    if a.dtype.kind in "iu" and a.dtype.itemsize <= 2 and a.shape[-1] < 1 << 20:
+    dtype = DType.from_numpy(a.dtype)
+    if dtype.is_int and dtype.bits <= 16 and a.shape[-1] <= 1 << 53 - 2 * dtype.bits:
         exact = np.matmul(a.astype(np.float64), b.astype(np.float64))
         return exact.astype(np.int64).astype(a.dtype)
     with np.errstate(all="ignore"):

@@ -89,8 +89,15 @@ def require_dtype(fact: Fact | None, name: str, kinds: Iterable[DType], rule: st
         raise ShapeError(
             f"input {name!r} has an element type that is not allowed",
             got=fact.tensor.dtype,
-            expected=rule,
+            expected=listed(rule, kinds),
         )
+
+
+def listed(rule: str, kinds: Iterable[DType]) -> str:
+    """What is allowed, in words and by name, for a message."""
+    allowed = set(kinds)
+    names = ", ".join(str(t) for t in DType if t in allowed)
+    return names if rule == names else f"{rule}: {names}"
 
 
 def require_rank(fact: Fact, name: str, *ranks: int) -> None:

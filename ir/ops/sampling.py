@@ -14,7 +14,7 @@ from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
 from ..scalar import cast_array
 from ..types import TensorType, Type
-from .elementwise import FLOATS, INTEGERS, NUMBERS
+from .elementwise import FLOATS, INTEGERS
 from .precision import narrowed, widened
 from .rules import (
     ints_of,
@@ -214,7 +214,7 @@ class Col2Im(Op):
     pads_end: tuple[int, ...] = (0, 0)
 
     def infer(self, data: Fact, output_size: Fact, kernel_size: Fact) -> tuple[Type, ...]:
-        require_dtype(data, "data", NUMBERS, "a numeric type")
+        require_dtype(data, "data", INTEGERS | FLOATS, "a numeric type")
         require_rank(data, "data", 2, 3)
         shape, kernel, sizes = data.tensor.shape, known_dims(kernel_size), known_dims(output_size)
         if shape is None:

@@ -196,7 +196,7 @@ class CumProd(CumSum):
 def _accumulated(op: CumSum, function: np.ufunc, data: Array, axis: int) -> Array:
     wide = np.float64 if data.dtype.kind not in "iu" else data.dtype
     x = np.flip(data, axis) if op.reverse else data
-    total: Any = function.accumulate(x.astype(wide), axis=axis, dtype=wide)
+    total: Any = function.accumulate(widened(x).astype(wide), axis=axis, dtype=wide)
     if op.exclusive:
         total = np.roll(total, 1, axis)
         total[(*[slice(None)] * (axis % data.ndim), slice(0, 1))] = function.identity

@@ -82,19 +82,6 @@ def test_conversions_of_stored_types_are_openvinos(dtype: str, to: str, tmp_path
     np.testing.assert_array_equal(again, expected)
 
 
-@pytest.mark.parametrize("dtype", ["u1", "u3", "u6", "nf4"])
-def test_types_that_only_store_are_no_factors(dtype: str, tmp_path: Path) -> None:
-    """OpenVINO has no product of two such types either; of mixed types nobody has one."""
-    shape = ov.PartialShape([24, 24])
-    a, b = (opset.parameter(shape, getattr(ov.Type, dtype), name=n) for n in "ab")
-    path = tmp_path / "m.xml"
-    product = opset.matmul(a, b, False, False)
-    ov.save_model(ov.Model([opset.result(product)], [a, b], "m"), path)
-    with pytest.raises(irc.Error, match="needs numbers") as error:
-        irc.compile_model(path)
-    assert "insert a Convert" in str(error.value)
-
-
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u3", "u4", "u6", "i4"])
 @pytest.mark.parametrize("count", [1, 3, 8, 13, 16])
 def test_packing_is_openvinos(dtype: str, count: int) -> None:
