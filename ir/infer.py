@@ -15,9 +15,17 @@ import numpy as np
 from .errors import Error, ShapeError, VerificationError
 from .graph import Graph, Node
 from .op import KNOWN_VALUE_LIMIT, Array, Fact
-from .ops.rules import naming
+from .ops.elementwise import INTEGERS
+from .ops.rules import naming, require_dtype
 from .types import TensorType, held
 
+# Inputs of these names are places, counts or sizes, whichever operation reads them.
+_WHOLE = frozenset(
+    "axes axes_mapping axis batch_indices batch_shape begin block_shape crops_begin crops_end "
+    "depth diagonal_index end indices k kernel_size lengths max_output_boxes_per_class num_columns "
+    "num_rows order output_shape output_size pads_begin pads_end position repeats seq_lengths "
+    "sequence_lengths shape signal_size split_lengths strides target_shape trip_count".split()
+)
 _UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 
 
@@ -35,6 +43,9 @@ def infer_record(record: Node, facts: list[Fact | None], scope: str) -> None:
     """`infer_node` for a record that stands in no graph (yet); `scope` names its symbols."""
     try:
         slots = record.op.slots(facts)
+        for port, slot in zip(record.op.inputs, slots, strict=True):
+            if port.name in _WHOLE and isinstance(slot, Fact):
+                require_dtype(slot, port.name, INTEGERS, "an integer type")
         with naming(scope):
             record.types = list(record.op.infer(*slots))
     except Error as error:

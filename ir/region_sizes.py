@@ -271,7 +271,8 @@ class RegionTables:
                     "a buffer lies at an offset inside one of another element size",
                     where=self._buffer(child),
                 )
-            if low < 0 or high > int(nbytes[parent]):
+            seen = child not in self._strides or int(values[self._strides[child][1]]) > 0
+            if seen and (low < 0 or high > int(nbytes[parent])):
                 raise VerificationError(
                     "a buffer leaves the one it lies inside",
                     where=self._buffer(child),
@@ -301,6 +302,9 @@ class RegionTables:
                 got=int(size.min()),
             )
         empty = np.minimum.reduceat(size, self._term_start) == 0
+        for row, trips in self._times.items():
+            if min(int(sizes.values[p]) for p in trips) <= 0:  # never run
+                empty[self.operand_start[row] : self.operand_start[row + 1]] = True
         rough = (size - 1.0) * stride
         if not float(np.abs(rough).max()) < MAX_BYTES:
             # An empty walk touches nothing whatever its strides are.

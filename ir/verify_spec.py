@@ -153,7 +153,10 @@ def _norm(s: NormSpec, _: Target, where: str) -> None:
     _count(made, 1, where)
     if len(s.outs) not in (1, 2):
         raise broken("a normalisation has too many outputs", where, len(s.outs), "1 or 2")
-    _floats([*held, *made, *types_of(s.outs)], where)
+    first, *second = types_of(s.outs)
+    _floats([*held, *second], where)
+    if made != [first]:
+        _floats([*made, first], where)
 
 
 def _gather(s: GatherSpec, _: Target, where: str) -> None:

@@ -117,7 +117,7 @@ class NetWriter:
             for name, pairs in entries:
                 self.element(name, pairs)
             self.close(tag)
-        self._rt_info(_layer_info(record, sources))
+        self._rt_info(self._layer_info(record, sources))
         self._ports(graph, record, [value for value in sources if value is not None])
         for tag, body in named_bodies(op):
             self.open(tag)
@@ -151,6 +151,24 @@ class NetWriter:
             version = pairs.get("version", "0")
             self.element("attribute", {"name": name, "version": version} | rest)
         self.close("rt_info")
+
+    def _layer_info(self, record: Node, sources: Sources) -> dict[str, Pairs]:
+        """rt_info of the layer, with what only irc knows in one entry of its own."""
+        info = {name: pairs for name, pairs in record.rt_info.items() if "/" not in name}
+        own = _attributes(record.op, extra=True)
+        absent = [i for i, value in enumerate(sources) if value is None]
+        if absent:
+            if not self.dialect:
+                raise UnsupportedOperationError(
+                    "OpenVINO's IR cannot leave out an input before others",
+                    where=_where(record),
+                    got=f"input {absent[0]} is absent",
+                    fix=KEEP_DIALECT,
+                )
+            own[ABSENT] = ", ".join(map(str, absent))
+        if isinstance(record.op, Parameter):
+            own |= _sizes(record.op)
+        return info | ({EXTRA: own} if own else {})
 
     def _ports(self, graph: Graph, record: Node, sources: list[Value]) -> None:
         if sources:
@@ -221,24 +239,6 @@ def _attributes(op: Op, *, extra: bool) -> Pairs:
         if text is not None:
             out[attribute.xml] = text
     return out
-
-
-def _layer_info(record: Node, sources: Sources) -> dict[str, Pairs]:
-    """rt_info of the layer, with what only irc knows in one entry of its own."""
-    info = {name: pairs for name, pairs in record.rt_info.items() if "/" not in name}
-    own = _attributes(record.op, extra=True)
-    absent = [i for i, value in enumerate(sources) if value is None]
-    if absent:
-        if record.op.version:
-            raise UnsupportedOperationError(
-                "OpenVINO's IR cannot leave out an input before others",
-                where=_where(record),
-                got=f"input {absent[0]} is absent",
-            )
-        own[ABSENT] = ", ".join(map(str, absent))
-    if isinstance(record.op, Parameter):
-        own |= _sizes(record.op)
-    return info | ({EXTRA: own} if own else {})
 
 
 def _sizes(op: Parameter) -> Pairs:

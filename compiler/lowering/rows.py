@@ -134,7 +134,12 @@ def reduced_axes(graph: Graph, node: int) -> list[int] | None:
     """The known axes of a reduction, or None."""
     type_ = graph.type(graph.input(node, 0))
     known = graph.known(graph.input(node, 1))
-    if known is None or not isinstance(type_, TensorType) or type_.shape is None:
+    if (
+        known is None
+        or known.dtype == object
+        or not isinstance(type_, TensorType)
+        or type_.shape is None
+    ):
         return None
     return sorted({normalize_axis(int(a), len(type_.shape)) for a in known.reshape(-1)})
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..dim import Dim, eq, exact_quotient, product
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
+from ..require import require_equal
 from ..types import TensorType, Type, normalize_axis
 from .rules import ints_of, known_dims, unknown_shape
 
@@ -20,6 +21,8 @@ def _share(total: Dim, parts: Dim, what: str) -> Dim:
     if isinstance(total, int) and isinstance(parts, int) and (parts < 1 or total % parts):
         raise ShapeError(what, got=f"{total} by {parts}", expected="a multiple")
     exact = exact_quotient(total, parts)
+    if exact is None:
+        require_equal(total, total // parts * parts, what)
     return total // parts if exact is None else exact
 
 

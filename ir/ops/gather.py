@@ -66,12 +66,8 @@ class _Gather(Op):
             out = np.stack(parts) if parts else np.empty((0, *inner), data.dtype)
             out = out.reshape(*lead, *inner)
         if good is not None:
-            place = good.reshape(
-                *good.shape[:batch],
-                *(1,) * (at - batch),
-                *good.shape[batch:],
-                *(1,) * (data.ndim - at - 1),
-            )
+            before, after = (1,) * (at - batch), (1,) * (data.ndim - at - 1)
+            place = good.reshape((*good.shape[:batch], *before, *good.shape[batch:], *after))
             out = np.where(place, out, np.zeros((), data.dtype))
         return (out,)
 

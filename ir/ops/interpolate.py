@@ -1,4 +1,4 @@
-"""Interpolate: axes resized. Every mode is a matrix of weights per axis, applied in turn."""
+"""Interpolate: axes resized in turn. Every mode picks neighbours along an axis and weighs them."""
 
 from __future__ import annotations
 
@@ -64,20 +64,28 @@ def _triangle(x: Array) -> Array:
     return np.maximum(1 - np.abs(x), 0)
 
 
-def _spread(size: int, first: Array, weights: Array, *, clamp: bool) -> Array:
-    """[out, size] from `weights` [out, taps] of neighbours first, first + 1, ...: those outside
-    stand for the edge (`clamp`), or are left out and the rest scaled up."""
-    out, taps = int(weights.shape[0]), int(weights.shape[1])
-    index = first[:, None].astype(np.int64) + np.arange(taps)
+@dataclass(frozen=True)
+class _Taps:
+    """Neighbours of each output element and their weights, both [out, taps]; a neighbour that is
+    not `read` has no part in the sum, whatever it holds."""
+
+    index: Array
+    weights: Array
+    read: Array
+
+
+def _taps(size: int, first: Array, weights: Array, *, clamp: bool) -> _Taps:
+    """`weights` [out, taps] of neighbours first, first + 1, ...: those outside stand for the edge
+    (`clamp`), or are left out and the rest scaled up."""
+    index = first[:, None].astype(np.int64) + np.arange(int(weights.shape[1]))
     inside = (index >= 0) & (index < size)
-    matrix = np.zeros((out, size))
-    rows = np.arange(out)[:, None]
-    kept = weights if clamp else np.where(inside, weights, 0)
-    np.add.at(matrix, (rows, np.clip(index, 0, size - 1)), kept)
+    index = np.clip(index, 0, size - 1)
     if clamp:
-        return matrix
-    total = matrix.sum(axis=1, keepdims=True)
-    return np.divide(matrix, total, out=np.zeros_like(matrix), where=total != 0)
+        return _Taps(index, weights, np.ones_like(inside))
+    kept = np.where(inside, weights, 0)
+    total = kept.sum(axis=1, keepdims=True)
+    kept = np.divide(kept, total, out=np.zeros_like(kept), where=total != 0)
+    return _Taps(index, kept, kept != 0)
 
 
 @dataclass(frozen=True)
@@ -166,10 +174,16 @@ class _Interpolate(Op):
             places = source_places(self.coordinate_transformation_mode.lower(), size, out, scale)
             picks = _nearest(self.nearest_mode.lower(), scale, places)
             return np.take(data, np.clip(picks, 0, size - 1).astype(np.int64), axis=axis)
-        matrix = self._matrix(size, out, scale)
-        return np.moveaxis(np.tensordot(matrix, data, axes=(1, axis)), 0, axis)
+        taps = self._neighbours(size, out, scale)
+        along = [-1 if a == axis else 1 for a in range(data.ndim)]
+        total = np.zeros([out if a == axis else d for a, d in enumerate(data.shape)])
+        with np.errstate(all="ignore"):
+            for index, weights, read in zip(taps.index.T, taps.weights.T, taps.read.T, strict=True):
+                part = np.take(data, index, axis=axis) * weights.reshape(along)
+                total += np.where(read.reshape(along), part, 0)
+        return total
 
-    def _matrix(self, size: int, out: int, scale: float) -> Array:
+    def _neighbours(self, size: int, out: int, scale: float) -> _Taps:
         mode = self.mode.lower()
         if mode.endswith("_pillow"):
             return self._pillow(size, out, scale)
@@ -178,20 +192,20 @@ class _Interpolate(Op):
         if mode == "cubic":
             first = np.floor(x) - 1
             weights = _cubic(x[:, None] - (first[:, None] + np.arange(4)), self.cube_coeff)
-            return _spread(size, first, weights, clamp=True)
+            return _taps(size, first, weights, clamp=True)
         if mode in ("linear", "linear_onnx"):
             shrink = min(scale, 1.0) if self.antialias and mode == "linear" else 1.0
             if shrink < 1:
                 reach = math.ceil(2 / shrink)
                 first = np.round(x) - reach
                 taps = first[:, None] + np.arange(2 * reach + 1)
-                return _spread(size, first, _triangle((x[:, None] - taps) * shrink), clamp=False)
+                return _taps(size, first, _triangle((x[:, None] - taps) * shrink), clamp=False)
             x = np.clip(x, 0, size - 1)
             first = np.floor(x)
-            return _spread(size, first, _triangle(x[:, None] - first[:, None] - [0, 1]), clamp=True)
+            return _taps(size, first, _triangle(x[:, None] - first[:, None] - [0, 1]), clamp=True)
         raise UnsupportedOperationError("Interpolate with this mode", got=self.mode)
 
-    def _pillow(self, size: int, out: int, scale: float) -> Array:
+    def _pillow(self, size: int, out: int, scale: float) -> _Taps:
         """As the image library Pillow does: the filter grows when the image shrinks."""
         cubic = self.mode.lower().startswith("bicubic")
         grow = max(1 / scale, 1.0)
@@ -202,7 +216,7 @@ class _Interpolate(Op):
         taps = first[:, None] + np.arange(int(np.max(last - first, initial=1)))
         x = (taps - middle[:, None] + 0.5) / grow
         weights = _cubic(x, -0.5) if cubic else _triangle(x)  # Pillow's coefficient, always
-        return _spread(size, first, np.where(taps < last[:, None], weights, 0), clamp=False)
+        return _taps(size, first, np.where(taps < last[:, None], weights, 0), clamp=False)
 
 
 def scaled_size(size: int, scale: float) -> int:

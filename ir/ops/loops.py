@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..dim import Dim, Expr, bounds, ceil_div, eq, exact_quotient
+from ..dim import Dim, Expr, bounds, ceil_div, eq, evaluate, exact_quotient, symbol
 from ..errors import ShapeError
 from ..graph import Graph
 from ..op import Array, Fact, Op, Port, RunBody
@@ -184,7 +184,7 @@ class _Iterating(Op):
             go = keep_going < 0 or bool(np.asarray(results[keep_going]).reshape(-1)[0])
             iteration += 1
         return tuple(
-            self._collect(output, kept, results, carried)
+            self._collect(output, kept, results, carried, values)
             for output, kept in zip(self.results, joined, strict=True)
         )
 
@@ -209,13 +209,18 @@ class _Iterating(Op):
         return one.reshape((1,) * len(declared.shape or ()))
 
     def _collect(
-        self, output: BodyOutput, kept: list[Array], results: list[Any], carried: dict[int, Any]
+        self,
+        output: BodyOutput,
+        kept: list[Array],
+        results: list[Any],
+        carried: dict[int, Any],
+        values: Sequence[Any],
     ) -> Any:
         if output.mode == "joined" and kept:
             order = kept if output.stride > 0 else kept[::-1]
             return np.concatenate(order, axis=output.axis)
         if output.mode == "joined":
-            return self._nothing(output)
+            return self._nothing(output, values)
         if results:
             return results[output.result]
         # No iteration ran: a carried value still has its initial value.
@@ -226,12 +231,34 @@ class _Iterating(Op):
             raise ShapeError("a loop without iterations has no such output", got=output.result)
         return carried[found[0]]
 
-    def _nothing(self, output: BodyOutput) -> Array:
+    def _nothing(self, output: BodyOutput, values: Sequence[Any]) -> Array:
+        """Of no iterations: sizes that the body would give, as far as its inputs say."""
         found = self.body.node(self.body.results[output.result]).types[0]
         assert isinstance(found, TensorType)
-        sizes = [d if isinstance(d, int) else 0 for d in found.shape or (0,)]
+        env = self._sizes_of(values)
+        sizes = [
+            d if isinstance(d, int)
+            else evaluate(d, env) if env.keys() >= {s.name for s in d.symbols()}
+            else 0
+            for d in found.shape or (0,)
+        ]  # fmt: skip
         sizes[output.axis] = 0
         return np.empty(sizes, found.dtype.numpy)
+
+    def _sizes_of(self, values: Sequence[Any]) -> dict[str, int]:
+        """The symbols that the body's parameters are declared with."""
+        env: dict[str, int] = {}
+        for port, parameter in zip(self.ports, self.body.parameters, strict=True):
+            declared = self.body.node(parameter).types[0]
+            if port.mode == "iteration" or not isinstance(declared, TensorType):
+                continue
+            given = values[port.port].shape
+            for axis, d in enumerate(declared.shape or ()):
+                sliced = port.mode == "sliced" and axis == normalize_axis(port.axis, len(given))
+                if isinstance(d, Expr) and not sliced and len(given) > axis:
+                    plain = (s for s in d.symbols() if d == symbol(s.name, s.lo, s.hi))
+                    env |= {s.name: int(given[axis]) for s in plain}
+        return env
 
 
 def slice_count(port: BodyInput, size: Dim) -> Dim | None:

@@ -53,6 +53,8 @@ class Windows:
                 )
         if any(v < 1 for values in lists.values() for v in values):
             raise ShapeError("strides and dilations are 1 or more", got=[*strides, *dilations])
+        if any(isinstance(d, int) and d < 1 for d in kernel):
+            raise ShapeError("a window has 1 or more places along every axis", got=list(kernel))
         mode = auto_pad.lower()
         if mode not in ("explicit", "same_upper", "same_lower", "valid", "notset"):
             raise ShapeError("unknown auto_pad", got=auto_pad)

@@ -7,6 +7,7 @@ out. An operation that joins the vocabulary is drawn without a line here.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 from collections.abc import Callable, Sequence
@@ -24,7 +25,9 @@ from irc.ir.op import Attribute, Op, Port
 from irc.ir.ops import ALL_OPS, Constant, If, Parameter, Result
 from irc.ir.types import TensorType
 
+from .fitting import Misfit
 from .recipes import RECIPES
+from .structures import STRUCTURES
 
 # Made otherwise: ends of a graph, what needs a graph or another value that no port can say, and
 # what a model file never holds (passes and the ONNX frontend make it).
@@ -117,6 +120,8 @@ class Maker:
     def parameter(self, number: int) -> None:
         rank = self.pick([2, 2, 3, 3, 4, 4, 1, 0, 5])
         shape: list[Any] = [self.pick([1, 2, 3, 3, 4, 5, 7, 8]) for _ in range(rank)]
+        if rank and self.int(0, 3) == 0:  # wider than a vector
+            shape[self.int(0, rank - 1)] = self.pick([16, 17, 33, 40])
         if rank and self.int(0, 2):
             shape[self.int(0, rank - 1)] = symbol(self.pick("NMN"), 0, 64)
         name = f"in{number}"
@@ -127,14 +132,18 @@ class Maker:
         self.values.append(Value(node))
 
     def step(self) -> None:
+        if self.int(0, 7) == 0:
+            with contextlib.suppress(Misfit):
+                return self.pick(STRUCTURES)(self)
         cls = self.pick(DRAWN)
         recipe = RECIPES.get(cls.kind)
         if self.int(0, 24) == 0:
             self._branch()
         for _ in range(3):
-            made = recipe(self, cls) if recipe and self.int(0, 4) else self._reflected(cls)
-            if made is not None:
-                return
+            with contextlib.suppress(Misfit):
+                made = recipe(self, cls) if recipe and self.int(0, 4) else self._reflected(cls)
+                if made is not None:
+                    return
 
     # From what a class declares ---------------------------------------------------------------
 

@@ -10,7 +10,11 @@ import numpy as np
 from irc.ir.dtype import DType
 from irc.ir.graph import Value
 from irc.ir.op import Op
+from irc.ir.ops import Clamp
 from irc.ir.types import TensorType
+
+from .fitting import Misfit, image
+from .places import adaptive, points, regions, transform
 
 if TYPE_CHECKING:
     from .graphs import Maker
@@ -44,25 +48,13 @@ def _matmul(m: Maker, cls: type[Op]) -> Value | None:
     return m.add(op, x, weight, *third)
 
 
-def _image(m: Maker, low: int = 3) -> tuple[Value, TensorType] | None:
-    x = m.value(
-        lambda t: (
-            t.shape is not None
-            and low <= len(t.shape) <= 5
-            and t.dtype.is_float
-            and isinstance(t.shape[1], int)
-        )
-    )
-    return None if x is None else (x, m.type(x))
-
-
 def _window(m: Maker, rank: int) -> dict[str, Any]:
     few = lambda low, high: tuple(m.ints(rank, low, high))  # noqa: E731
     return {
         "strides": few(1, 2),
         "dilations": few(1, 2) if not m.int(0, 2) else (1,) * rank,
-        "pads_begin": few(0, 1),
-        "pads_end": few(0, 1),
+        "pads_begin": few(0, m.int(0, 1)),
+        "pads_end": few(0, m.int(0, 1)),
         "kernel": few(1, 3),
         "auto_pad": m.pick(["explicit", "explicit", "same_upper", "same_lower", "valid"]),
         "output_padding": (),
@@ -70,7 +62,7 @@ def _window(m: Maker, rank: int) -> dict[str, Any]:
 
 
 def _convolution(m: Maker, cls: type[Op]) -> Value | None:
-    found = _image(m)
+    found = image(m)
     if found is None:
         return None
     x, t = found
@@ -87,7 +79,7 @@ def _convolution(m: Maker, cls: type[Op]) -> Value | None:
 
 
 def _pool(m: Maker, cls: type[Op]) -> Value | None:
-    found = _image(m)
+    found = image(m)
     if found is None:
         return None
     x, t = found
@@ -96,7 +88,7 @@ def _pool(m: Maker, cls: type[Op]) -> Value | None:
 
 
 def _recurrent(m: Maker, cls: type[Op]) -> Value | None:
-    sequence = cls.kind.endswith("Sequence")
+    sequence = not cls.kind.endswith("Cell")
     rank = 3 if sequence else 2
     x = m.value(lambda t: t.shape is not None and len(t.shape) == rank
                 and isinstance(t.shape[-1], int) and t.dtype is DType.f32)  # fmt: skip
@@ -104,7 +96,7 @@ def _recurrent(m: Maker, cls: type[Op]) -> Value | None:
         return None
     t = m.type(x)
     hidden, features = m.pick([1, 2, 3, 5, 16]), _static(t, -1) or 1
-    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[cls.kind[: -8 if sequence else -4]]
+    gates = 1 if "RNN" in cls.kind else 3 if "GRU" in cls.kind else 4
     direction = m.pick(["forward", "reverse", "bidirectional"]) if sequence else "forward"
     both = 2 if direction == "bidirectional" else 1
     linear = bool(m.int(0, 1))
@@ -124,14 +116,20 @@ def _recurrent(m: Maker, cls: type[Op]) -> Value | None:
         steps = _static(t, 1)
         if steps is None:
             return None
-        lengths = [m.constant(m.ints(batch, 0 if m.int(0, 1) else steps, steps), DType.i64)]
+        low = 0 if m.int(0, 1) else steps
+        lengths = [m.constant(m.ints(batch, low, steps), DType.i64)]
+        known = m.value(lambda t: t.shape == (batch,) and t.dtype is DType.i64)
+        if known is not None and m.int(0, 1):  # told at run time
+            limited = m.add(Clamp(float(low), float(steps)), known)
+            lengths = lengths if limited is None else [limited]
     rows = 4 if gates == 3 and linear else gates
     weights = [make(*front, gates * hidden, features), make(*front, gates * hidden, hidden)]
-    return m.add(op, x, *states, *lengths, *weights, make(*front, rows * hidden))
+    more = [make(*front, 3 * hidden)] if cls.kind == "PeepholeLSTM" and m.int(0, 1) else []
+    return m.add(op, x, *states, *lengths, *weights, make(*front, rows * hidden), *more)
 
 
 def _norm(m: Maker, cls: type[Op]) -> Value | None:
-    found = _image(m, 2)
+    found = image(m, 2)
     if found is None:
         return None
     x, t = found
@@ -237,7 +235,7 @@ def _along(m: Maker, cls: type[Op]) -> Value | None:
 
 
 def _resize(m: Maker, cls: type[Op]) -> Value | None:
-    found = _image(m)
+    found = image(m)
     if found is None:
         return None
     x, t = found
@@ -257,12 +255,17 @@ def _resize(m: Maker, cls: type[Op]) -> Value | None:
     return m.add(op, x, sizes if by_sizes else scales, axes)
 
 
-def _split(m: Maker, cls: type[Op]) -> Value | None:
+def _along_one(m: Maker) -> tuple[Value, TensorType, int]:
+    """A value, its type and one of its axes."""
     x = m.value(lambda t: bool(t.shape))
     if x is None:
-        return None
+        raise Misfit
     t = m.type(x)
-    axis = m.int(0, len(t.shape or ()) - 1)
+    return x, t, m.int(0, len(t.shape or ()) - 1)
+
+
+def _split(m: Maker, cls: type[Op]) -> Value | None:
+    x, t, axis = _along_one(m)
     size, where = _static(t, axis), m.constant(axis, DType.i64)
     if cls.kind == "Split":
         count = m.pick([c for c in range(1, 9) if (size or 1) % c == 0])
@@ -273,14 +276,16 @@ def _split(m: Maker, cls: type[Op]) -> Value | None:
 
 
 def _top(m: Maker, cls: type[Op]) -> Value | None:
-    x = m.value(lambda t: bool(t.shape))
-    if x is None:
-        return None
-    t = m.type(x)
-    axis = m.int(0, len(t.shape or ()) - 1)
+    x, t, axis = _along_one(m)
     op = m.attributes(cls, axis=axis)
     k = m.int(1, _static(t, axis) or 2)
     return None if op is None else m.add(op, x, m.constant(k, DType.i64))
+
+
+def _scan(m: Maker, cls: type[Op]) -> Value | None:
+    x, _, axis = _along_one(m)
+    op = m.attributes(cls)
+    return None if op is None else m.add(op, x, m.constant(axis, DType.i64))
 
 
 def _fake_quantize(m: Maker, cls: type[Op]) -> Value | None:
@@ -312,8 +317,8 @@ RECIPES: dict[str, Callable[[Maker, type[Op]], Value | None]] = {
          "GroupConvolutionBackpropData"), _convolution),
     **dict.fromkeys(("MaxPool", "AvgPool"), _pool),
     **dict.fromkeys(
-        ("RNNCell", "GRUCell", "LSTMCell", "RNNSequence", "GRUSequence", "LSTMSequence"),
-        _recurrent),
+        ("RNNCell", "GRUCell", "LSTMCell", "RNNSequence", "GRUSequence", "LSTMSequence",
+         "PeepholeLSTM"), _recurrent),
     **dict.fromkeys(("BatchNormInference", "GroupNormalization"), _norm),
     **dict.fromkeys(("LayerNorm", "RMSNorm"), _layer_norm),
     **dict.fromkeys(("GatherElements", "ScatterElementsUpdate"), _along),
@@ -325,6 +330,11 @@ RECIPES: dict[str, Callable[[Maker, type[Op]], Value | None]] = {
     "Gather": _gather,
     "Interpolate": _resize,
     "TopK": _top,
+    **dict.fromkeys(("CumSum", "CumProd"), _scan),
+    **dict.fromkeys(("GatherND", "ScatterNDUpdate", "ScatterUpdate"), points),
+    **dict.fromkeys(("AdaptiveAvgPool", "AdaptiveMaxPool"), adaptive),
+    **dict.fromkeys(("DFT", "IDFT", "RDFT", "IRDFT"), transform),
+    "ROIAlign": regions,
     "FakeQuantize": _fake_quantize,
     "Reshape": _reshape,
 }  # fmt: skip
