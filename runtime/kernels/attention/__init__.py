@@ -1,4 +1,5 @@
-"""Attention: products (tiles), softmax (one block), copies (in and out), loops (the rest)."""
+"""Attention: products (register tiles; amx.py: on tiles of AMX), softmax (one block), copies (in
+and out), loops (the rest)."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def layout_of(p: Products, panels: int) -> Layout:
     keys = mask + (BLOCK * row if turned else 0)
     copied = p.scores.tiling.pack_a != "no", p.mixture.tiling.pack_a != "no"
     values = keys + (BLOCK * p.scores.tiling.a_row * 4 if copied[0] else 0)
-    total = values + (BLOCK // p.kr * p.mixture.tiling.a_row * 4 if copied[1] else 0)
+    total = values + (p.value_cells * 4 if copied[1] else 0)
     return Layout(
         panels, 0, sums, largest, totals, panel, scores, exponentials, mask, keys, values, total
     )
@@ -228,4 +228,8 @@ class Block:
         if p.kr > 1:
             with f.if_(f.icmp("slt", f.mul(whole, p.kr), self.count)):
                 cells(whole, [powers(f.mul(whole, p.kr))])
+        if p.step > 1:
+            done = f.ceil_div(self.count, p.kr)
+            with f.range(done, f.mul(f.ceil_div(done, p.step), p.step), unroll=1) as cell:
+                self.store([f.as_value(0.0, self.kind)] * self.vectors, self.exponentials, cell)
         self.store([s.get() for s in sums], totals, 0)

@@ -19,9 +19,10 @@ from ...codegen.values import ELEMENT, F32, I64, Value, integer, vec
 from ..contract import Kernel
 from ..gemm.packing import pack_a_function
 from ..walk import coalesce
+from .amx import products_of
 from .block import Block, layout_of
 from .copies import pack_queries, store_results, turn_mask
-from .products import BLOCK, Products
+from .products import BLOCK
 
 # Panels that share a block of keys, and a copy of it.
 _GROUP = 4
@@ -44,7 +45,7 @@ class Loops:
         buffers = [*[READ] * (len(operands) - 1), WRITE]
         self.entry = open_kernel(self.module, symbol, buffers, spec.dim_args)
         f = self.f = self.entry.function
-        p = self.p = Products(spec, target, self.module)
+        p = self.p = products_of(spec, target, self.module)
         panels = _GROUP
         if isinstance(spec.queries, int):
             panels = max(1, min(panels, -(-spec.queries // p.nr)))
@@ -66,7 +67,7 @@ class Loops:
         self.turn = turn_mask(p, spec) if masked else None
         copied = [g.tiling.pack_a != "no" for g in (p.scores, p.mixture)]
         self.pack_keys = pack_a_function(p.scores) if copied[0] else None
-        self.pack_values = pack_a_function(p.mixture) if copied[1] else None
+        self.pack_values = p.pack_values() if copied[1] else None
         self.blocks = self.variants()
 
     def variants(self) -> tuple[Function | None, Function | None]:
@@ -104,6 +105,7 @@ class Loops:
 
     def write(self) -> None:
         f, p = self.f, self.p
+        p.configure(f)
         across = f.ceil_div(self.queries, p.nr)
         total = across
         for axis in self.space.axes:
@@ -117,6 +119,7 @@ class Loops:
             count = f.smin(left, self.layout.panels)
             self.group(self.matrix(f.udiv(panel, across)), first, count)
             at.set(f.add(panel, count))
+        p.release(f)
 
     # -- one group ----------------------------------------------------------------------------
 

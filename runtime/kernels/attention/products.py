@@ -20,6 +20,7 @@ from ....ir.tiles import cell_depth, panel_width
 from ...codegen.emit import Function, Module
 from ...codegen.values import ELEMENT, Value, integer
 from ..gemm.micro import Context, Shape
+from ..gemm.packing import pack_a_function
 from ..gemm.tiling import choose, tile_rows, uncrowded_rows
 
 # Keys per block: fixed, since the order of a row's sums follows from it. A block of scores of one
@@ -30,7 +31,9 @@ F32 = DType.f32
 
 class Products:
     """Geometry and tiles of both products. `nr`: queries of a panel; `cells`: steps of `kr` values
-    along a row of keys."""
+    along a row of keys; `step`: exponentials are filled up with zeros to so many cells."""
+
+    step = 1
 
     def __init__(self, spec: AttentionSpec, target: Target, module: Module) -> None:
         self.spec, self.module = spec, module
@@ -105,6 +108,21 @@ class Products:
             pack_a="no" if self._as_it_lies(spec.value) else "columns",
             a_row=-(-spec.width // self.lanes) * self.lanes,
         )
+
+    @property
+    def value_cells(self) -> int:
+        """Cells of a copy of a block's values."""
+        return BLOCK // self.kr * self.mixture.tiling.a_row
+
+    def pack_values(self) -> Function:
+        """pack(frame, source, to, width, count) of a block's values."""
+        return pack_a_function(self.mixture)
+
+    def configure(self, f: Function) -> None:
+        """What a kernel does before its first product."""
+
+    def release(self, f: Function) -> None:
+        """What it does behind its last."""
 
     def _as_it_lies(self, operand: Operand) -> bool:
         return operand.dtype is F32 and self.spec.factors is None

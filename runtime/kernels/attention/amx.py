@@ -1,0 +1,185 @@
+"""The products of attention on tiles of AMX.
+
+Tiles take what the vector unit's cells are: a panel of queries, and one of exponentials, is 16
+columns of cells to a register as it stands. Left factors are rows of cells: copies of keys are so
+already; values are turned around while they are copied, so that a row is what all keys of a block
+have in one place. 32 rows meet 32 queries.
+
+What fills up a step of 16 cells is zero on both sides: elements beyond a head's size, keys beyond
+the last one, and the exponentials of keys that a panel does not see. Rows that fill up a register
+(keys, places of a value) go to rows of scores and sums that nobody reads. Blocks of keys are whole
+steps, so the order of a row's sums depends on the Target alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ....ir.specs_attention import AttentionSpec
+from ....ir.target import Target
+from ...codegen.emit import Function, Module
+from ...codegen.values import ELEMENT, F32, I64, PTR, Value, integer, vec
+from ..gemm.cells import Side, cells_of_rows
+from ..gemm.packing import transposed
+from ..tiles import SIDE, Place, Tiles, on_tile, release
+from ..units import tile_instruction
+from ..walk import Part, in_parts, load_part
+from .products import BLOCK, Products
+
+_TILES: Final = Tiles((SIDE, SIDE))
+
+
+def products_of(spec: AttentionSpec, target: Target, module: Module) -> Products:
+    """The products of an attention, on tiles where the Target has them for its factors."""
+    made = Products(spec, target, module)
+    name = tile_instruction(target, spec.factors, made.kr)
+    return TileProducts(spec, target, module, name) if name else made
+
+
+class TileProducts(Products):
+    """Both products on tiles. `step`: exponentials are padded to a multiple of so many cells."""
+
+    step = SIDE
+
+    def __init__(
+        self, spec: AttentionSpec, target: Target, module: Module, instruction: str
+    ) -> None:
+        super().__init__(spec, target, module)
+        self.instruction = instruction
+        # A line more than a block: rows a power of two apart would share cache sets.
+        row = BLOCK // self.kr + SIDE
+        tiling = replace(self.mixture.tiling, pack_a="rows", a_row=row)
+        self.mixture.tiling = tiling
+        self._made: dict[tuple[int, int, bool], Function] = {}
+
+    @property
+    def value_cells(self) -> int:
+        return -(-self.spec.width // SIDE) * SIDE * self.mixture.tiling.a_row
+
+    def configure(self, f: Function) -> None:
+        _TILES.configure(f)
+
+    def release(self, f: Function) -> None:
+        release(f)
+
+    def score_tiles(
+        self, f: Function, frame: Value, vectors: int, keys: Value, queries: Value, to: Value,
+        count: Value,
+    ) -> None:  # fmt: skip
+        """The scores of `count` keys; rows up to the next multiple of SIDE are written too."""
+        steps = integer(-(-self.cells // SIDE))
+        self._rows(f, count, vectors, (keys, queries, to, steps), fresh=True)
+
+    def mixture_tiles(
+        self, f: Function, frame: Value, vectors: int, values: Value, exponentials: Value,
+        sums: Value, steps: Value,
+    ) -> None:  # fmt: skip
+        """Add what `steps` cells of keys contribute to a panel's sums."""
+        width = integer(self.spec.width)
+        whole = f.ceil_div(steps, SIDE)
+        self._rows(f, width, vectors, (values, exponentials, sums, whole), fresh=False)
+
+    def _rows(
+        self,
+        f: Function,
+        count: Value,
+        vectors: int,
+        given: tuple[Value, Value, Value, Value],
+        *,
+        fresh: bool,
+    ) -> None:
+        """Tiles of two registers of rows, and of one where no more are left."""
+        left, right, to, steps = given
+        row = (self.scores if fresh else self.mixture).tiling.a_row
+
+        def tile(down: int, start: Value) -> None:
+            a = f.at(left, f.mul(start, row), F32)
+            place = f.at(to, f.mul(start, self.nr), F32)
+            f.call_function(self._tile(down, vectors, fresh), a, right, place, steps)
+
+        # Rows that more than one register takes.
+        pairs = f.mul(f.udiv(f.add(count, SIDE - 1), 2 * SIDE), 2 * SIDE)
+        with f.range(0, pairs, 2 * SIDE, unroll=1) as start:
+            tile(2, start)
+        with f.if_(f.icmp("slt", pairs, count)):
+            tile(1, pairs)
+
+    def _tile(self, down: int, across: int, fresh: bool) -> Function:
+        """The function of a tile (a, b, to, steps): its sums begin with zero if `fresh`."""
+        key = down, across, fresh
+        if key not in self._made:
+            self._made[key] = self._make(down, across, fresh)
+        return self._made[key]
+
+    def _make(self, down: int, across: int, fresh: bool) -> Function:
+        f = self.module.function(
+            self.module.unique(f"amx_{'scores' if fresh else 'mixture'}_{down}x{across}"),
+            [("ptr noalias readonly", "a"), ("ptr noalias readonly", "b"), ("ptr noalias", "to")]
+            + [(I64, "steps")],
+            attributes="nounwind noinline",
+            linkage="internal",
+        )
+        p, row = f.params, (self.scores if fresh else self.mixture).tiling.a_row
+        line = integer(4 * self.nr)
+        sums = [
+            (_TILES.total(d, c), f.at(p["to"], d * SIDE * self.nr + c * SIDE, F32))
+            for d in range(down)
+            for c in range(across)
+        ]
+        for register, place in sums:
+            if fresh:
+                on_tile(f, "tilezero", register)
+            else:
+                on_tile(f, "tileloadd64", register, place, line)
+        with f.range(0, p["steps"], unroll=1) as step:
+            k = f.mul(step, SIDE)
+
+            def left(d: int) -> Place:
+                return f.at(p["a"], f.add(k, d * SIDE * row), F32), integer(4 * row)
+
+            def right(c: int) -> Place:
+                return f.at(p["b"], f.add(f.mul(k, self.nr), c * SIDE), F32), line
+
+            _TILES.multiply(f, self.instruction, (down, across), left, right)
+        for register, place in sums:
+            on_tile(f, "tilestored64", register, place, line)
+        return f
+
+    def pack_values(self) -> Function:
+        """pack_values(frame, source, to, width, count): `count` rows of values as a row of cells
+        per place, steps filled up with zeros; squares are turned around in registers."""
+        f = self.module.function(
+            "pack_values",
+            [("ptr noalias", "frame"), (PTR, "source"), ("ptr noalias", "to")]
+            + [(I64, "width"), (I64, "count")],
+            attributes="nounwind noinline",
+            linkage="internal",
+        )
+        g, value, lanes = self.mixture, self.spec.value, self.lanes
+        row = g.size(f, f.params["frame"], value.strides[-2])
+        element, side = ELEMENT[value.dtype.value], Side(value.dtype, g.acc, 0)
+        kind, count, keys = vec(element, lanes), f.params["count"], SIDE * self.kr
+
+        def square(first: Value, d: Value, part: Part | None, *, ends: bool) -> None:
+            def load(key: Value) -> Value:
+                at = f.smin(key, f.sub(count, 1)) if ends else key
+                place = f.at(f.params["source"], f.add(f.mul(at, row), d), element)
+                x = load_part(f, kind, place, part)
+                return f.select(f.icmp("slt", key, count), x, 0) if ends else x
+
+            cells = [
+                cells_of_rows(g, f, side, [load(f.add(first, i + u)) for u in range(self.kr)])
+                for i in range(0, keys, self.kr)
+            ]
+            for i, x in enumerate(transposed(f, cells)):
+                at = f.add(f.mul(f.add(d, i), g.tiling.a_row), f.udiv(first, self.kr))
+                f.store(x, f.at(f.params["to"], at, g.acc), g.align)
+
+        whole = f.mul(f.udiv(count, keys), keys)
+        for d, part in in_parts(f, self.spec.width, lanes):
+            with f.range(0, whole, keys, unroll=1) as first:
+                square(first, d, part, ends=False)
+            with f.if_(f.icmp("slt", whole, count)):
+                square(whole, d, part, ends=True)
+        return f
