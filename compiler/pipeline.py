@@ -13,6 +13,7 @@ from .options import Options
 from .passes.cancel_concats import cancel_concats
 from .passes.cancel_transposes import cancel_transposes
 from .passes.find_fake_quantize import find_fake_quantize
+from .passes.find_group_norm import find_group_norm
 from .passes.find_quantized import find_quantized
 from .passes.fold_batch_norm import fold_batch_norm
 from .passes.fold_constants import fold_all_but_bytes, fold_constants
@@ -71,6 +72,8 @@ PASSES: tuple[Pass, ...] = (
     spell_quantized,
     # Compound functions while their primitives still stand alone.
     fuse_gelu,
+    # Before others take a norm's scale: groups of channels are found by the reshapes around them.
+    find_group_norm,
     fuse_layer_norm,
     # Scales and shifts per channel go into the filters of convolutions.
     fold_batch_norm,

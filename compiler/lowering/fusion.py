@@ -25,7 +25,8 @@ from .programs import NATIVE, is_elementwise, node_program
 # Anchors by what their epilogue may read besides the result: anything, or only numbers.
 EPILOGUE_ANCHORS = frozenset(
     "MatMul Gemm MatMulInteger LayerNorm RMSNorm MVN Convolution GroupConvolution ConvInteger "
-    "GroupConvInteger ConvolutionBackpropData GroupConvolutionBackpropData".split()
+    "GroupConvInteger ConvolutionBackpropData GroupConvolutionBackpropData "
+    "GroupNormalization".split()
 )
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.

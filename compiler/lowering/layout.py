@@ -22,7 +22,7 @@ _WINDOWED = frozenset(
 # Operations whose result lies as their first input does.
 _FOLLOWING = frozenset(
     "Identity Slice StridedSlice Split VariadicSplit Interpolate Pad AdaptiveMaxPool "
-    "DepthToSpace SpaceToDepth ShuffleChannels".split()
+    "DepthToSpace SpaceToDepth ShuffleChannels GroupNormalization".split()
 )
 # Those that are as well turned for what reads them: vectors of channels, not of single places.
 _RESAMPLING = frozenset({"Interpolate", "Pad"})
@@ -62,6 +62,11 @@ def _for_windows(graph: Graph, node: int) -> bool:
     channels = type_.shape[1] if has_channels(graph, Value(node)) and type_.shape else 0
     kinds = {graph.op(use.node).kind for use in graph.uses(Value(node))}
     return isinstance(channels, int) and channels >= _MANY and bool(kinds & _WINDOWED)
+
+
+def is_windowed(graph: Graph, node: int) -> bool:
+    """Whether windows slide over what a node reads, so that its result lies channels-last."""
+    return graph.op(node).kind in _WINDOWED
 
 
 def has_channels(graph: Graph, value: Value) -> bool:

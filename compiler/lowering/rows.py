@@ -12,7 +12,7 @@ from ...ir.ops.normalize import MVN, LayerNorm
 from ...ir.ops.precision import computing_dtype
 from ...ir.ops.reduce import Reduction
 from ...ir.scalar import Builder
-from ...ir.specs import NormSpec, ReduceSpec, SoftmaxSpec
+from ...ir.specs import NormSpec, Program, ReduceSpec, SoftmaxSpec
 from ...ir.types import TensorType, normalize_axis
 from .context import Lowering, Operands
 from .region import Sizes
@@ -169,9 +169,32 @@ def lower_reduce(low: Lowering, node: int) -> None:
     out = low.result(stored)
 
     kept = [i for i in range(len(shape)) if i not in axes]
-    out_strides = out.strides if out.rank == len(shape) else None
-    kept_out = [out_strides[i] for i in kept] if out_strides is not None else list(out.strides)
-    ins = read.views
+    kept_out = [out.strides[i] for i in kept] if out.rank == len(shape) else list(out.strides)
+    kind = op.reduction
+    if mapped.dtype is DType.boolean:
+        kind = _OF_BOOLEANS.get(kind, kind)
+    nodes = dict.fromkeys((*read.nodes, node, *none.nodes))
+    name, sources = low.name(stored.node), low.sources(*nodes)
+    work, programs = low.vectors(shape, dtype), (prologue, after.finish(ref))
+    add_reduction(low, kind, axes, read.views, out, kept_out, programs, work, name, sources)
+
+
+def add_reduction(
+    low: Lowering,
+    kind: str,
+    axes: Sequence[int],
+    ins: Sequence[View],
+    out: View,
+    kept_out: Sequence[Dim],
+    programs: tuple[Program, Program],
+    work: Dim,
+    name: str,
+    sources: Sequence[str],
+) -> None:
+    """A step that reduces `axes` of views of one shape. kept_out: how `out` walks the other axes;
+    programs: what is reduced of the inputs' elements, and what is stored of the result."""
+    shape = ins[0].shape
+    kept = [i for i in range(len(shape)) if i not in axes]
     kept_axes, kept_strides = coalesce(
         [shape[i] for i in kept], [*([v.strides[i] for i in kept] for v in ins), kept_out]
     )
@@ -180,9 +203,7 @@ def lower_reduce(low: Lowering, node: int) -> None:
     )
     sizes = Sizes()
     spec = ReduceSpec(
-        kind=_OF_BOOLEANS.get(op.reduction, op.reduction)
-        if mapped.dtype is DType.boolean
-        else op.reduction,
+        kind=kind,
         kept=sizes.all(kept_axes),
         reduced=sizes.all(reduced),
         inputs=tuple(
@@ -190,13 +211,10 @@ def lower_reduce(low: Lowering, node: int) -> None:
             for v, k, r in zip(ins, kept_strides[:-1], reduced_strides, strict=True)
         ),
         out=sizes.operand(out, kept_strides[-1]),
-        prologue=prologue,
-        epilogue=after.finish(ref),
+        prologue=programs[0],
+        epilogue=programs[1],
     )
-    nodes = dict.fromkeys((*read.nodes, node, *none.nodes))
-    work = low.vectors(shape, dtype)
-    views = [*ins, out]
-    low.region.kernel(spec, sizes, views, work, low.name(stored.node), low.sources(*nodes))
+    low.region.kernel(spec, sizes, [*ins, out], work, name, sources)
 
 
 def refuse_row(dtype: DType) -> str | None:

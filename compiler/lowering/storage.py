@@ -15,7 +15,7 @@ from .programs import is_elementwise
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _CONVOLUTIONS = frozenset({"Convolution", "GroupConvolution"})
 # What can store its result in another type than it computes.
-_WRITERS = _CONVOLUTIONS | frozenset("MatMul Gemm LayerNorm RMSNorm MVN".split())
+_WRITERS = _CONVOLUTIONS | frozenset("MatMul Gemm LayerNorm RMSNorm MVN GroupNormalization".split())
 
 
 def rounded_values(

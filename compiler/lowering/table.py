@@ -21,6 +21,7 @@ from .context import Lowering
 from .convolution import byte_ports, lower_convolution, refuse_convolution
 from .deconvolution import lower_deconvolution, refuse_deconvolution
 from .elementwise import lower_elementwise
+from .group_norm import lower_groups, refuse_groups
 from .matmul import lower_matmul, refuse_matmul
 from .movement import (
     known_list,
@@ -188,6 +189,7 @@ LOWERERS: dict[type[Op], Lowerer] = {
     LayerNorm: Lowerer(lower_norm, refuse=_refuse_norm),
     RMSNorm: Lowerer(lower_norm, refuse=_refuse_norm),
     MVN: Lowerer(lower_norm, (0,), _refuse_norm),
+    ops.GroupNormalization: Lowerer(lower_groups, refuse=refuse_groups),
     ops.Reshape: _RESHAPE,
     ops.Squeeze: _RESHAPE,
     ops.Squeeze1: _RESHAPE,

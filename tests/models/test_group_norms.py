@@ -1,0 +1,104 @@
+"""Norms over groups of channels between convolutions, against onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import irc
+import numpy as np
+import onnx
+import pytest
+from irc.ir.specs import NormSpec
+
+from models.onnx_graph import OnnxGraph
+from models.oracles import random_inputs, run_onnxruntime
+
+Dims = Sequence[int | str]
+
+
+def spelled(
+    g: OnnxGraph, x: str, channels: int, groups: int, places: int, rng: np.random.Generator
+) -> str:
+    """A norm of groups as PyTorch's exporters write it."""
+    split = g.op("Reshape", x, g.constant([0, groups, -1], np.int64))
+    ones = g.weight(g.path + f"ones{len(g.nodes)}", rng.random(groups, np.float32) + 1)
+    zeros = g.weight(g.path + f"zeros{len(g.nodes)}", rng.random(groups, np.float32))
+    normal = g.op("InstanceNormalization", split, ones, zeros, epsilon=1e-3)
+    whole = g.op("Reshape", normal, g.op("Shape", x))
+    shape = (channels, *(1,) * places)
+    for kind in ("Mul", "Add"):
+        term = rng.standard_normal(shape).astype(np.float32)
+        whole = g.op(kind, whole, g.weight(f"{kind}{len(g.nodes)}", term))
+    return whole
+
+
+def network(sizes: Dims, channels: int, groups: int) -> onnx.ModelProto:
+    """Convolution, norm and activation twice; the second one's sum is the output."""
+    rng, g, places = np.random.default_rng(channels + groups), OnnxGraph(), len(sizes)
+    y, have = g.input("x", ("N", 5, *sizes)), 5
+    for _ in range(2):
+        filters = rng.standard_normal((channels, have, *(3,) * places)) / have
+        weight = g.weight(f"w{len(g.nodes)}", filters.astype(np.float32))
+        z = g.op("Conv", y, weight, pads=[1] * 2 * places)
+        y = g.op("Sigmoid", spelled(g, z, channels, groups, places, rng))
+        have = channels
+    g.output(g.op("Neg", y, result="y"))
+    return g.model()
+
+
+def check(model: onnx.ModelProto, inputs: dict[str, Any], **options: Any) -> np.ndarray:
+    net = irc.compile_model(model, **options)
+    assert not net.plan.host_steps()
+    assert not any(isinstance(s, NormSpec) for s in net.plan.specs())
+    (expected,), (found,) = run_onnxruntime(model, inputs).values(), net(inputs)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8, 24])
+@pytest.mark.parametrize("sizes", [("T",), (7, "W")], ids=["1d", "2d"])
+def test_groups(sizes: Dims, groups: int) -> None:
+    """All numbers of groups; the same bits for any number of threads and with fixed sizes."""
+    model = network(sizes, 24, groups)
+    for count, length in ((1, 33), (3, 2)):
+        inputs = random_inputs(model, N=count, T=length, W=length)
+        shape = list(inputs["x"].shape)
+        results = [
+            check(model, inputs, num_threads=1),
+            check(model, inputs, num_threads=2),
+            check(model, inputs, num_threads=2, shapes={"x": shape}),
+        ]
+        assert len({r.tobytes() for r in results}) == 1
+
+
+def test_far_from_zero() -> None:
+    """Sums lose nothing: a constant image is exactly its mean, however large."""
+    g = OnnxGraph()
+    g.weight("w", np.eye(16, dtype=np.float32).reshape(16, 16, 1))
+    y = g.op("Conv", g.input("x", (1, 16, 40000)), "w", kernel_shape=[1])
+    rng = np.random.default_rng(0)
+    for name, values in (("scale", np.ones(16)), ("bias", np.zeros(16))):
+        g.weight(name, values.astype(np.float32))
+    g.output(g.op("InstanceNormalization", y, "scale", "bias", result="y"))
+    model = g.model()
+    level = rng.random((1, 16, 1), np.float32) * 1000
+    (found,) = irc.compile_model(model)({"x": np.broadcast_to(level, (1, 16, 40000)).copy()})
+    assert not np.any(found)
+
+
+@pytest.mark.parametrize("groups", [1, 3, 6])
+@pytest.mark.parametrize("given", [False, True])
+def test_operator_itself(groups: int, given: bool) -> None:
+    """ONNX's GroupNormalization of planes, with constant scales and with given ones."""
+    rng, g = np.random.default_rng(3), OnnxGraph(21)
+    vectors = {n: rng.standard_normal(6).astype(np.float32) for n in ("scale", "bias")}
+    x = g.input("x", ("N", 6, "H", 5))
+    for name, values in vectors.items():
+        _ = g.input(name, (6,)) if given else g.weight(name, values)
+    g.op("GroupNormalization", x, "scale", "bias", num_groups=groups, epsilon=0.1, result="y")
+    g.output("y", ("N", 6, "H", 5), np.float32)
+    model = g.model()
+    inputs = {"x": rng.standard_normal((2, 6, 9, 5)).astype(np.float32)}
+    check(model, inputs | (vectors if given else {}))
