@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..api import compile_model
+from ..api import CompiledModel, compile_model
 from .arguments import (
     Array,
     add_compilation,
@@ -24,9 +24,10 @@ from .arguments import (
     parse_shapes,
     require_file,
 )
+from .compare import difference
 from .filling import fill_inputs
-from .rivals import RIVALS, parse_rivals
-from .speech import waiting
+from .rivals import RIVALS, Rival, parse_rivals
+from .speech import print_json, waiting
 
 SCHEMA = 1
 # Rivals take turns in blocks of this many seconds, so that all see the same state of the machine.
@@ -36,8 +37,9 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class Row:
-    """Figures of one engine at one number of threads. Latencies in microseconds; items_per_second
-    counts the first axis of the first input as items. ratio: this engine's median over irc's.
+    """Figures of one engine at one number of threads and of calls at the same time. Latencies in
+    microseconds; items_per_second counts the first axis of the first input as items, and takes
+    every call into account, not the median's alone. ratio: this engine's median over irc's.
     error: largest difference from irc's outputs, relative to their largest value."""
 
     engine: str
@@ -86,101 +88,118 @@ def run(args: argparse.Namespace) -> int:
         with waiting(f"compiling {path}"):
             net = compile_model(path, precision=args.precision, num_threads=count, shapes=shapes)
         inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
-        calls: dict[str, Callable[[], object]] = {"irc": net.bind(inputs)}
-        answers: dict[str, list[Array]] = {"irc": list(net(inputs))}
-        for name in rivals:
-            rival = RIVALS[name](path, inputs, count, net.options.precision)
-            rival.run()
-            calls[name], answers[name] = rival.run, rival.outputs()
+        engines = [_ours(net, inputs)]
+        precision = net.options.precision
+        engines += [RIVALS[n](path, inputs, count, precision, args.requests) for n in rivals]
+        for engine in engines:
+            engine.run()
+        answers = [engine.outputs() for engine in engines]
         items = next((a.shape[0] for a in inputs.values() if a.ndim), 1)
-        times = take_turns(calls, args.seconds)
-        if args.requests > 1:
-            times["irc"] = in_parallel(lambda n=net, x=inputs: n(x), args.requests, args.seconds)
-        rows += [
-            row(name, count, args.requests if name == "irc" else 1, times, answers, items)
-            for name in calls
-        ]
-    report = json.dumps(as_json(path, rows, made_up)) if args.json else as_text(rows, made_up)
-    print(report)
+        calls = [[e.run, *(e.another() for _ in range(args.requests - 1))] for e in engines]
+        taken = take_turns(calls, args.seconds)
+        ours = float(np.median(taken[0]))
+        for engine, times, answer in zip(engines, taken, answers, strict=True):
+            wrong = worst_difference(answer, answers[0])
+            rows.append(row(engine.name, count, args.requests, times, items, ours, wrong))
+    if args.json:
+        print_json(as_json(path, rows, made_up))
+    else:
+        print(as_text(rows, made_up))
     return 1 if any(r.error > TOLERANCE for r in rows) else 0
 
 
-def take_turns(calls: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
-    """Seconds of every call of each engine, in alternating blocks after a warm-up."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        for _ in range(3):
-            call()
-    end = time.perf_counter() + seconds * len(calls)
-    while time.perf_counter() < end or not all(times.values()):
-        for name, call in calls.items():
-            stop = time.perf_counter() + BLOCK
-            while True:
-                started = time.perf_counter()
+def _ours(net: CompiledModel, inputs: Mapping[str, Array]) -> Rival:
+    call, held = net.bind(inputs), list[Any]()
+
+    def run() -> None:
+        held[:] = call()
+
+    return Rival("irc", run, lambda: [a.copy() for a in held], lambda: net.bind(inputs))
+
+
+def take_turns(
+    engines: Sequence[Sequence[Callable[[], object]]], seconds: float
+) -> list[list[float]]:
+    """Seconds of every call of each engine. Its calls run at the same time, the engines in
+    alternating blocks after a warm-up."""
+    taken: list[list[float]] = [[] for _ in engines]
+    for calls in engines:
+        for call in calls:
+            for _ in range(3):
                 call()
-                now = time.perf_counter()
-                times[name].append(now - started)
-                if now > stop:
-                    break
-    return times
+    end = time.perf_counter() + seconds * len(engines)
+    while time.perf_counter() < end or not all(taken):
+        for calls, times in zip(engines, taken, strict=True):
+            times += _block(calls[0]) if len(calls) == 1 else _in_parallel(calls)
+    return taken
 
 
-def in_parallel(call: Callable[[], object], requests: int, seconds: float) -> list[float]:
-    """Seconds per call of several threads calling at once."""
-    found: list[list[float]] = [[] for _ in range(requests)]
-    end = time.perf_counter() + seconds
+def _block(call: Callable[[], object], seconds: float = BLOCK) -> list[float]:
+    """Seconds of calls in a row, one at least."""
+    times: list[float] = []
+    stop = time.perf_counter() + seconds
+    while True:
+        started = time.perf_counter()
+        call()
+        now = time.perf_counter()
+        times.append(now - started)
+        if now > stop:
+            return times
 
-    def work(mine: list[float]) -> None:
-        while time.perf_counter() < end:
-            started = time.perf_counter()
-            call()
-            mine.append(time.perf_counter() - started)
 
-    workers = [threading.Thread(target=work, args=(mine,)) for mine in found]
+def _in_parallel(calls: Sequence[Callable[[], object]]) -> list[float]:
+    """Seconds of calls of as many threads, which begin together."""
+    found: list[float] = []
+    begin = threading.Barrier(len(calls))
+
+    def work(call: Callable[[], object]) -> None:
+        begin.wait()
+        found.extend(_block(call, 4 * BLOCK))
+
+    workers = [threading.Thread(target=work, args=(call,)) for call in calls]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    return [t for mine in found for t in mine]
+    return found
 
 
 def row(
     name: str,
     threads: int,
     requests: int,
-    times: Mapping[str, Sequence[float]],
-    answers: Mapping[str, Sequence[Array]],
+    taken: Sequence[float],
     items: int,
+    ours: float,
+    wrong: float,
 ) -> Row:
-    """The figures of one engine."""
-    taken = np.array(times[name]) * 1e6
-    low, median, p90, p99 = (float(np.percentile(taken, p)) for p in (0, 50, 90, 99))
+    """The figures of one engine. taken: seconds of each call. items: of one call. ours: irc's
+    median in seconds."""
+    times = np.array(taken) * 1e6
+    low, median, p90, p99 = (float(np.percentile(times, p)) for p in (0, 50, 90, 99))
     return Row(
         engine=name,
         threads=threads,
         requests=requests,
-        calls=len(taken),
+        calls=len(times),
         min_us=low,
         median_us=median,
         p90_us=p90,
         p99_us=p99,
-        items_per_second=items * requests * 1e6 / median,
-        ratio=median / (float(np.median(times["irc"])) * 1e6),
-        error=difference(answers[name], answers["irc"]),
+        items_per_second=items * requests * 1e6 / float(times.mean()),
+        ratio=median / (ours * 1e6),
+        error=wrong,
     )
 
 
-def difference(got: Sequence[Array], wanted: Sequence[Array]) -> float:
-    """The largest difference relative to the largest value of each output."""
-    worst = 0.0 if len(got) == len(wanted) else float("inf")
-    for g, w in zip(got, wanted, strict=False):
-        if g.shape != w.shape:
-            return float("inf")
-        if w.size:
-            wide = w.astype(np.float64)
-            scale = max(float(np.abs(wide).max()), 1e-30)
-            worst = max(worst, float(np.abs(g.astype(np.float64) - wide).max()) / scale)
-    return worst
+def worst_difference(got: Sequence[Array], wanted: Sequence[Array]) -> float:
+    """The largest difference relative to the largest value of each output, as `compare` sees it;
+    infinite where one side has no number or another shape."""
+    if len(got) != len(wanted):
+        return float("inf")
+    pairs = zip(got, wanted, strict=True)
+    found = [difference("", g.astype(w.dtype, copy=False), w, TOLERANCE) for g, w in pairs]
+    return max((d.relative for d in found), default=0.0)
 
 
 def as_json(path: Path, rows: Sequence[Row], made_up: Sequence[str]) -> dict[str, object]:
@@ -196,13 +215,14 @@ def as_json(path: Path, rows: Sequence[Row], made_up: Sequence[str]) -> dict[str
 def as_text(rows: Sequence[Row], made_up: Sequence[str]) -> str:
     """The report for a person."""
     head = (
-        f"{'engine':<12}{'threads':>8}{'min us':>11}{'median us':>11}{'p90 us':>11}{'p99 us':>11}"
+        f"{'engine':<12}{'threads':>8}{'requests':>9}"
+        f"{'min us':>11}{'median us':>11}{'p90 us':>11}{'p99 us':>11}"
     )
     lines = [f"{head}{'items/s':>11}{'ratio':>7}{'error':>9}"]
     for r in rows:
         figures = "".join(f"{v:>11.1f}" for v in (r.min_us, r.median_us, r.p90_us, r.p99_us))
         tail = f"{r.items_per_second:>11.0f}{r.ratio:>7.2f}{r.error:>9.0e}"
-        lines.append(f"{r.engine:<12}{r.threads:>8}{figures}{tail}")
+        lines.append(f"{r.engine:<12}{r.threads:>8}{r.requests:>9}{figures}{tail}")
     if made_up:
         lines.append(f"sizes made up: {', '.join(made_up)}; fix them with --shape or --input")
     return "\n".join(lines)

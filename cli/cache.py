@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 
 from ..runtime.cache import cache_bytes, cache_folder, default_cache
+from .speech import print_json
 
 SCHEMA = 1
-# `list` shows this many entries: those used last.
+# `list` prints this many entries, those used last; with --json all.
 SHOWN = 20
 
 
@@ -33,8 +33,12 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.action == "clear":
         state["removed"] = 0 if cache is None else cache.clear()
+    elif args.action == "list":
+        state["listed"] = [
+            {"key": e.key, "size_bytes": e.size, "used_unix_s": e.used} for e in reversed(entries)
+        ]
     if args.json:
-        print(json.dumps(state))
+        print_json(state)
     elif cache is None:
         print("the code cache is off, or its folder is not this user's alone")
     elif args.action == "clear":

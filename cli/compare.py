@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from .arguments import (
 )
 from .filling import fill_inputs
 from .rivals import RIVALS
-from .speech import waiting
+from .speech import print_json, waiting
 
 SCHEMA = 1
 DIFFERENT = 1
@@ -107,7 +106,10 @@ def run(args: argparse.Namespace) -> int:
         state["passes_that_touched_it"] = passes_of(model.graph, first.name)
     if args.bisect:
         state["bisect"] = bisect(model, inputs, args.rtol)
-    print(json.dumps(state) if args.json else as_text(state, found))
+    if args.json:
+        print_json(state)
+    else:
+        print(as_text(state, found))
     return 0 if first is None else DIFFERENT
 
 
@@ -117,7 +119,7 @@ def expected(
     """The other side's outputs."""
     if args.against == "reference":
         return interpret(model.graph, [inputs[p.name] for p in model.inputs])
-    rival = RIVALS[args.against](path, inputs, args.threads or 1, "f32")
+    rival = RIVALS[args.against](path, inputs, args.threads or 1, "f32", 1)
     rival.run()
     return rival.outputs()
 
@@ -148,14 +150,19 @@ def difference(name: str, got: Array, wanted: Array, rtol: float) -> Difference:
 
 
 def by_layer(model: Model, inputs: dict[str, Array], args: argparse.Namespace) -> list[Difference]:
-    """Every tensor that the optimised graph still has, in execution order."""
+    """Every tensor that the optimised graph still has, in execution order. A tensor goes as soon
+    as it is compared: the other side's are never there all at once."""
     ordered = [inputs[p.name] for p in model.inputs]
     graph, names = deliver_tensors(model.graph)
     net = CompiledModel(Model(graph), Options(), args.threads)
-    wanted = interpret(graph, ordered)
-    return [
-        difference(n, g, w, args.rtol) for n, g, w in zip(names, net(ordered), wanted, strict=True)
-    ]
+    ours = dict(enumerate(net(ordered)))
+    found: dict[int, Difference] = {}
+
+    def see(at: int, wanted: Array) -> None:
+        found[at] = difference(names[at], ours.pop(at), wanted, args.rtol)
+
+    interpret(graph, ordered, see)
+    return [found[at] for at in range(len(names))]
 
 
 def bisect(model: Model, inputs: dict[str, Array], rtol: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from .arguments import (
     require_file,
     require_suffix,
 )
-from .speech import note, report, waiting
+from .speech import note, print_json, report, waiting
 
 SCHEMA = 1
 
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         for name, spent in net.trace.seconds.items():
             note(f"pass {name}: {spent * 1e3:.1f} ms")
     if args.json:
-        print(json.dumps(as_json(net, output, size, seconds)))
+        print_json(as_json(net, output, size, seconds))
         return 0
     report(net.report())
     report(f"compiled   in {seconds:.2f} s")

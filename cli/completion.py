@@ -1,4 +1,4 @@
-"""irc completion: a script that completes verbs, options and their choices in bash or zsh."""
+"""irc completion: a script that completes verbs, options and their choices in a shell."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ compdef _irc irc
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
-    parser.add_argument("shell", choices=("bash", "zsh"))
+    parser.add_argument("shell", choices=tuple(SHELLS))
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    print(bash() if args.shell == "bash" else zsh(), end="")
+    print(SHELLS[args.shell](), end="")
     return 0
 
 
@@ -96,6 +96,35 @@ def _zsh_specs(action: argparse.Action, number: int) -> list[str]:
     help_ = (action.help or "").translate(str.maketrans("[]:", "(),"))
     tail = "" if action.nargs == 0 else f":{action.dest}:{values}"
     return [shlex.quote(f"*{option}[{help_}]{tail}") for option in action.option_strings]
+
+
+def fish() -> str:
+    """For `irc completion fish | source`, or a file `irc.fish` in fish's folder of completions."""
+    from .main import VERBS
+
+    lines = ["complete -c irc -f"]
+    for name, verb in VERBS.items():
+        first = f"complete -c irc -n __fish_use_subcommand -a {name}"
+        lines.append(f"{first} -d {shlex.quote(verb.help)}")
+    for verb, actions in _actions().items():
+        start = f"complete -c irc -n '__fish_seen_subcommand_from {verb}'"
+        lines += [f"{start} {_fish_words(action)}" for action in actions]
+    return "\n".join(lines) + "\n"
+
+
+def _fish_words(action: argparse.Action) -> str:
+    values = f"-a {shlex.quote(' '.join(_choices(action)))}" if _choices(action) else "-F"
+    if not action.option_strings:
+        return values
+    names = [
+        f"-{'l' if o.startswith('--') else 's'} {o.lstrip('-')}" for o in action.option_strings
+    ]
+    if action.nargs != 0:
+        names.append(f"{'-x' if _choices(action) else '-r'} {values}")
+    return " ".join([*names, "-d", shlex.quote(action.help or action.dest)])
+
+
+SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 
 def _choices(action: argparse.Action) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from ..api import read_model, save_model
 from .arguments import add_model, default_output, require_file, require_suffix
-from .speech import report
+from .speech import print_json, report, waiting
 
 SCHEMA = 1
 
@@ -28,12 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert; prints the two files written."""
     output = require_suffix(args.output or default_output(args.model, ".xml"), ".xml")
-    model = read_model(require_file(args.model))
-    save_model(model, output, compress_to_fp16=args.compress_to_fp16, dialect=args.dialect)
+    with waiting(f"converting {args.model}"):
+        model = read_model(require_file(args.model))
+        save_model(model, output, compress_to_fp16=args.compress_to_fp16, dialect=args.dialect)
     files = [(p, p.stat().st_size) for p in (output, output.with_suffix(".bin"))]
     if args.json:
         listed = [{"path": str(p), "size_bytes": size} for p, size in files]
-        print(json.dumps({"schema": SCHEMA, "files": listed}))
+        print_json({"schema": SCHEMA, "files": listed})
         return 0
     for path, size in files:
         report(f"{path}  {size} bytes")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from ..api import CompiledModel, compile_model, read_model, save_model
 from ..ir.interpret import interpret
+from .speech import print_json
 
 SCHEMA = 1
 SHADES = " .:-=+*#%@"
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
             "native_steps": len(net.plan.kernel_steps()),
             "python_steps": len(net.plan.host_steps()),
         }
-        print(json.dumps(figures))
+        print_json(figures)
     return 0 if agree else 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import os
 import platform
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache
 from ..runtime.codegen.host import available_isas, without_tiles
 from ..runtime.machine import host_target, memory_limit, usable_cores
 from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
+from .speech import print_json
 
 SCHEMA = 1
 T = TypeVar("T")
@@ -53,7 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the machine, the versions and the knobs. Exit code 2 if a knob is set wrongly."""
     state = examine()
-    print(json.dumps(state) if args.json else as_text(state))
+    if args.json:
+        print_json(state)
+    else:
+        print(as_text(state))
     return UsageError.exit_code if state["problems"] else 0
 
 
@@ -94,6 +97,7 @@ def examine() -> dict[str, object]:
                 "name": k.name,
                 "value": os.environ.get(k.name, k.default),
                 "source": "environment" if k.name in os.environ else "default",
+                "default": k.default,
                 "help": k.help,
             }
             for k in KNOBS
@@ -148,7 +152,10 @@ def as_text(state: dict[str, object]) -> str:
     knobs = state["knobs"]
     assert isinstance(knobs, list)
     for knob in knobs:
-        lines.append(f"  {knob['name']:<19}{knob['value']}  ({knob['source']}; {knob['help']})")
+        source = knob["source"]
+        if source != "default":
+            source += f", default {knob['default']}"
+        lines.append(f"  {knob['name']:<19}{knob['value']}  ({source}; {knob['help']})")
     problems = state["problems"]
     assert isinstance(problems, list)
     lines += [f"problem: {text}" for text in problems]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from ..api import CompiledModel, Model, read_model
@@ -22,7 +21,7 @@ from .drawing.picture import Picture, take_picture
 from .drawing.svg import as_svg
 from .filling import fill_inputs
 from .profile import measure
-from .speech import report
+from .speech import print_json, report, waiting
 
 SCHEMA = 1
 READ = "as read"
@@ -54,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("the output's name has the wrong ending", got=args.output, expected=KINDS)
     model = Model(fix_shapes(read_model(path).graph, parse_shapes(args.shape)))
     options = Options(precision=args.precision or "f32")
-    stages = draw_stages(model.graph, options)
+    with waiting(f"drawing {path}"):
+        stages = draw_stages(model.graph, options)
     if kind == ".html":
         times = step_times(model, options, args) if args.profile else None
         text = as_page(model.name or path.name, stages, times)
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         drawn = [name for name, picture in stages if picture is not None]
         state = {"schema": SCHEMA, "output": str(output), "size_bytes": size, "stages": drawn}
-        print(json.dumps(state))
+        print_json(state)
     else:
         report(f"{output}  {size} bytes")
     return 0

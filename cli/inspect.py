@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from ..api import Model, PortInfo, compile_model, read_model
 from ..compiler.summary import Summary, summarise
 from .arguments import add_model, require_file
+from .speech import print_json
 
 SCHEMA = 1
 
@@ -25,7 +25,10 @@ def run(args: argparse.Namespace) -> int:
     compiled = Path(path).suffix.lower() == ".irc"
     model = compile_model(path).model if compiled else read_model(path)
     summary = summarise(model.graph)
-    print(json.dumps(as_json(model, summary)) if args.json else as_text(model, summary))
+    if args.json:
+        print_json(as_json(model, summary))
+    else:
+        print(as_text(model, summary))
     return 0
 
 

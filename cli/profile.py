@@ -26,6 +26,7 @@ from .arguments import (
     load_inputs,
 )
 from .filling import fill_inputs
+from .speech import print_json
 
 SCHEMA = 1
 
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         with replacing(Path(args.xml)) as (stream,):
             stream.write(runtime_graph(net.plan, times).encode())
     if args.json:
-        print(json.dumps({"schema": SCHEMA, "sizes_made_up": made_up, "steps": steps}))
+        print_json({"schema": SCHEMA, "sizes_made_up": made_up, "steps": steps})
     else:
         print(as_text(steps, made_up))
     return 0

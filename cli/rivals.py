@@ -16,11 +16,13 @@ from .arguments import Array
 
 @dataclass(frozen=True)
 class Rival:
-    """`run` does one inference with fixed inputs; `outputs` are those of the last one, in order."""
+    """`run` does one inference with fixed inputs; `outputs` are those of the last one, in order.
+    `another` makes one more such call, which may run at the same time as others."""
 
     name: str
     run: Callable[[], object]
     outputs: Callable[[], list[Array]]
+    another: Callable[[], Callable[[], object]]
 
 
 def _package(name: str) -> Any:
@@ -32,8 +34,10 @@ def _package(name: str) -> Any:
         ) from error
 
 
-def onnxruntime(path: Path, inputs: Mapping[str, Array], threads: int, precision: str) -> Rival:
-    """The ONNX file in onnxruntime, on its CPU provider."""
+def onnxruntime(
+    path: Path, inputs: Mapping[str, Array], threads: int, precision: str, requests: int = 1
+) -> Rival:
+    """The ONNX file in onnxruntime, on its CPU provider. Each request has its caller's thread."""
     if path.suffix.lower() != ".onnx":
         raise UsageError("onnxruntime reads .onnx files only", got=str(path))
     if precision != "f32":
@@ -48,27 +52,40 @@ def onnxruntime(path: Path, inputs: Mapping[str, Array], threads: int, precision
     def run() -> None:
         held[:] = session.run(None, feeds)
 
-    return Rival("onnxruntime", run, lambda: [np.asarray(a) for a in held])
+    def another() -> Callable[[], object]:
+        return lambda: session.run(None, feeds)
+
+    return Rival("onnxruntime", run, lambda: [np.asarray(a) for a in held], another)
 
 
-def openvino(path: Path, inputs: Mapping[str, Array], threads: int, precision: str) -> Rival:
-    """The file in OpenVINO's CPU plugin. Without the hint it would compute in bf16 on machines
-    that have matrix units for it."""
+def openvino(
+    path: Path, inputs: Mapping[str, Array], threads: int, precision: str, requests: int = 1
+) -> Rival:
+    """The file in OpenVINO's CPU plugin, a stream of so many threads for each request. Without the
+    hint it would compute in bf16 on machines that have matrix units for it."""
     package = _package("openvino")
     core = package.Core()
     model = core.read_model(str(path))
-    settings = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads}
+    settings = {
+        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_NUM_THREADS": threads * requests,
+        "NUM_STREAMS": requests,
+    }
     compiled = core.compile_model(model, "CPU", settings)
-    request = compiled.create_infer_request()
     kept = [np.ascontiguousarray(a) for a in _in_order(model, inputs)]
-    for number, array in enumerate(kept):
-        request.set_input_tensor(number, package.Tensor(array, shared_memory=True))
+
+    def new_request() -> Any:
+        made = compiled.create_infer_request()
+        for number, array in enumerate(kept):
+            made.set_input_tensor(number, package.Tensor(array, shared_memory=True))
+        return made
+
+    request = new_request()
 
     def outputs() -> list[Array]:
-        count = len(compiled.outputs) if kept is not None else 0
-        return [np.array(request.get_output_tensor(i).data) for i in range(count)]
+        return [np.array(request.get_output_tensor(i).data) for i in range(len(compiled.outputs))]
 
-    return Rival("openvino", request.infer, outputs)
+    return Rival("openvino", request.infer, outputs, lambda: new_request().infer)
 
 
 def _in_order(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
@@ -82,7 +99,7 @@ def _in_order(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
     return found
 
 
-RIVALS: dict[str, Callable[[Path, Mapping[str, Array], int, str], Rival]] = {
+RIVALS: dict[str, Callable[[Path, Mapping[str, Array], int, str, int], Rival]] = {
     "onnxruntime": onnxruntime,
     "openvino": openvino,
 }

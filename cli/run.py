@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from .arguments import (
     compiled,
     load_inputs,
 )
-from .speech import report
+from .speech import print_json, report
 
 SCHEMA = 1
 
@@ -59,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             else:
                 np.save(stream, outputs[0])
     if args.json:
-        print(json.dumps(as_json(names, outputs)))
+        print_json(as_json(names, outputs))
         return 0
     for name, array in zip(names, outputs, strict=True):
         report(f"{name}  {array.dtype}{list(array.shape)}")
@@ -80,12 +78,7 @@ def as_json(names: Sequence[str], outputs: Sequence[Any]) -> dict[str, object]:
             "shape": list(array.shape),
         }
         if array.size <= 16:
-            entry["values"] = [_plain(v) for v in array.reshape(-1).tolist()]
+            values = array.reshape(-1).tolist()
+            entry["values"] = [v if isinstance(v, float | int | str) else str(v) for v in values]
         listed.append(entry)
     return {"schema": SCHEMA, "outputs": listed}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    return value if isinstance(value, int | str) else str(value)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TextIO, cast
 
 _RED = "\x1b[1;31m"
 _PLAIN = "\x1b[0m"
@@ -52,6 +54,20 @@ def report(text: str) -> None:
     """What a verb did, on stdout; not with -q."""
     if _level >= 0:
         print(text)
+
+
+def print_json(state: Mapping[str, object]) -> None:
+    """One object on stdout, whatever -q says. JSON has no number for an infinity and for what is
+    none: they are text."""
+    print(json.dumps(_finite(state), allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(v) for key, v in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in cast("Sequence[Any]", value)]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def note(text: str) -> None:

@@ -6,7 +6,7 @@ its bodies by calling `interpret` again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,11 @@ from .types import TensorType, held
 Inputs = Sequence[Any] | Mapping[str, Any]
 
 
-def interpret(graph: Graph, inputs: Inputs = ()) -> list[Any]:
-    """The outputs of an inferred graph, in the order of its results.
+def interpret(
+    graph: Graph, inputs: Inputs = (), deliver: Callable[[int, Any], None] | None = None
+) -> list[Any]:
+    """The outputs of an inferred graph, in the order of its results; or, one by one as they are
+    known, to `deliver` with their position there: nothing is kept then, and the list is empty.
 
     `inputs` are arrays in the order of the parameters, or by name (a parameter's tensor names or
     its node's name). Raises InputError where they don't fit, ExecutionError naming the node where
@@ -31,6 +34,7 @@ def interpret(graph: Graph, inputs: Inputs = ()) -> list[Any]:
     order = graph.order()
     left = _use_counts(graph, order)
     outputs: dict[int, Any] = {}
+    places = {node: n for n, node in enumerate(graph.results)}
     for node in order:
         op = graph.op(node)
         sources = graph.inputs(node)
@@ -38,7 +42,9 @@ def interpret(graph: Graph, inputs: Inputs = ()) -> list[Any]:
             arrays = [None if source is None else values[source] for source in sources]
             for port, array in enumerate(_evaluate(graph.node(node), arrays)):
                 values[Value(node, port)] = array
-        if op.kind == "Result":
+        if deliver is not None and node in places:
+            deliver(places[node], values.pop(Value(node)))
+        elif op.kind == "Result":
             outputs[node] = values[Value(node)]
         for source in sources:
             if source is not None:
@@ -48,7 +54,7 @@ def interpret(graph: Graph, inputs: Inputs = ()) -> list[Any]:
         for value in graph.values(node):
             if not left.get(value):
                 values.pop(value, None)
-    return [outputs[node] for node in graph.results]
+    return [outputs[node] for node in graph.results] if deliver is None else []
 
 
 def bind_inputs(graph: Graph, inputs: Inputs) -> list[Any]:

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import irc
 import numpy as np
 import pytest
 from irc.cli.doctor import KNOBS
@@ -110,11 +111,19 @@ def test_compare_finds_the_layer_and_the_rewrite(
 
 def test_doctor_lists_every_knob(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IRC_CACHE_BYTES", "12345")
+    monkeypatch.delenv("IRC_VERIFY", raising=False)
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     knobs = {k["name"]: k for k in found["knobs"]}
     assert knobs["IRC_CACHE_BYTES"]["value"] == "12345"
     assert knobs["IRC_CACHE_BYTES"]["source"] == "environment"
+    assert knobs["IRC_CACHE_BYTES"]["default"] == str(256 << 20)
+    assert knobs["IRC_VERIFY"]["source"] == "default" and knobs["IRC_VERIFY"]["value"] == "0"
+    machine, versions = found["machine"], found["versions"]
+    assert machine["features"] and machine["usable_cores"] >= 1 and machine["l1_bytes"] > 0
+    assert versions["irc"] == irc.__version__ and versions["numpy"] == np.__version__
+    assert main(["doctor"]) == 0
+    assert "12345  (environment, default 268435456; bound of" in capsys.readouterr().out
     sources = [p for d in ("ir", "compiler", "runtime", "cli") for p in (ROOT / d).rglob("*.py")]
     read = {
         name
@@ -137,6 +146,9 @@ def test_cache_is_shown_and_cleared(
     assert json.loads(capsys.readouterr().out)["entries"] == 1
     assert main(["cache", "list"]) == 0
     assert "abababababababab" in capsys.readouterr().out
+    assert main(["cache", "list", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["listed"]
+    assert entry["key"] == "ab" * 32 and entry["size_bytes"] == 36
     assert main(["cache", "clear"]) == 0
     assert "removed 1 entries" in capsys.readouterr().out and not cache.entries()
 

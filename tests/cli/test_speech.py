@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import irc
 import numpy as np
 import pytest
-from irc.cli.completion import bash, zsh
-from irc.cli.main import VERBS, main
+from irc import ops
+from irc.cli.completion import bash, fish, zsh
+from irc.cli.main import VERBS, main, make_parser
 from irc.cli.speech import coloured, waiting
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -52,7 +57,58 @@ def test_every_verb_is_there() -> None:
 def test_json_is_one_object(verb: str, speech: list[str], here: Path, capsys: Captured) -> None:
     assert main([verb, *AS_JSON[verb], "--json", *speech]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1 and json.loads(lines[0])["schema"] == 1
+    assert len(lines) == 1
+    found = json.loads(lines[0], parse_constant=pytest.fail)  # NaN and Infinity are no JSON
+    assert found["schema"] == 1
+    for path, value in numbers_in(found):
+        unit = UNITS.search(path[-1]) or path[-1] in UNITLESS or set(path) & COUNTS
+        assert unit, (path, value)
+
+
+# A number's key ends in its unit, or the number has none: counts and ratios.
+UNITS = re.compile(r"(^|_)(us|s|bytes|bits|gflops|gb_per_s|items_per_second)$")
+UNITLESS = {
+    "schema", "threads", "requests", "calls", "ratio", "error", "share", "share_of_peak", "cores",
+    "usable_cores", "entries", "elements", "out_of_tolerance", "largest", "relative", "worst_at",
+    "images", "accuracy", "largest_difference", "native_steps", "python_steps", "kernels",
+    "regions", "region", "step", "parameters", "shape", "values",
+}  # fmt: skip
+# Counts by name.
+COUNTS = {"operations", "operations_after", "rewrites", "bodies"}
+
+
+def numbers_in(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from numbers_in(inner, (*path, key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from numbers_in(inner, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path, value
+
+
+def test_numbers_that_json_has_not_are_text(here: Path, capsys: Captured) -> None:
+    x = ops.parameter("x", [4])
+    irc.save_model(ops.model({"y": ops.log(x), "z": ops.greater(x, np.float32(0))}), "m.xml")
+    np.save("x.npy", np.array([0, -1, 1, np.inf], np.float32))
+    assert main(["run", "m.xml", "--input", "x=x.npy", "--json"]) == 0
+    y, z = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["outputs"]
+    assert y["values"] == ["-inf", "nan", 0, "inf"] and z["values"] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_options_are_spelled_alike(verb: str) -> None:
+    """The model first, long options in kebab-case, -o for what is written, -q and -v."""
+    actions = make_parser(verb)._actions
+    options = [o for a in actions for o in a.option_strings]
+    assert all(re.fullmatch(r"-[a-z]|--[a-z0-9]+(-[a-z0-9]+)*", o) for o in options)
+    assert {"-h", "-q", "-v", "--quiet", "--verbose"} <= set(options)
+    positional = [a.dest for a in actions if not a.option_strings]
+    assert positional[:1] == {"demo": [], "doctor": [], "cache": ["action"],
+                              "completion": ["shell"]}.get(verb, ["model"])  # fmt: skip
+    assert ("-o" in options) == (verb in {"convert", "compile", "run", "graph"})
+    assert ("--json" in options) == (verb not in WITHOUT_JSON)
 
 
 def test_json_of_written_files(here: Path, capsys: Captured) -> None:
@@ -142,7 +198,28 @@ def test_completion_of_zsh() -> None:
     subprocess.run([shell, "-n"], input=text, text=True, check=True)
 
 
+def test_completion_of_fish(here: Path) -> None:
+    text = fish()
+    for verb in VERBS:
+        assert f"__fish_use_subcommand -a {verb} -d " in text
+        assert f"-n '__fish_seen_subcommand_from {verb}' -s v -l verbose -d " in text
+    shell = shutil.which("fish")
+    if shell is None:
+        pytest.skip("not run: no fish here to complete with (apt install fish)")
+    Path("irc.fish").write_text(text)
+    for line, wanted in (
+        ("co", ["compare", "compile", "completion", "convert"]),
+        ("graph --pro", ["--profile"]),
+        ("compile --precision ", ["bf16", "f32"]),
+        ("cache cl", ["clear"]),
+        ("run x.n", ["x.npy"]),
+    ):
+        script = f"source irc.fish; complete -C 'irc {line}'"
+        done = subprocess.run([shell, "--no-config", "-c", script], capture_output=True, text=True)
+        assert [w.split("\t")[0] for w in done.stdout.splitlines()] == wanted, done.stderr
+
+
 def test_completion_is_printed(capsys: Captured) -> None:
-    for shell in ("bash", "zsh"):
+    for shell, text in (("bash", bash()), ("zsh", zsh()), ("fish", fish())):
         assert main(["completion", shell]) == 0
-        assert "_irc" in capsys.readouterr().out
+        assert capsys.readouterr().out == text
