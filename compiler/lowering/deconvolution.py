@@ -3,17 +3,21 @@
 With stride s, output places o = s * q + r of one remainder r read the taps k = k0 + s * t alone:
 they are a convolution of stride 1 over the data, written to every s-th place. So a transposed
 convolution is a step per remainder (of each axis), with its share of the taps, turned around.
+
+Remainders of the last axis that read the same places are one step with s times the channels, where
+remainder and channel are one axis in memory: of a single channel, as decoders of sound have it,
+each of many steps would use one lane of a vector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product as each
 
 import numpy as np
 
-from ...ir.dim import Dim, ceil_div
+from ...ir.dim import Dim, ceil_div, exact_quotient
 from ...ir.graph import Graph, Value
 from ...ir.op import Array
 from ...ir.ops import Constant, ConvolutionBackpropData, GroupConvolutionBackpropData
@@ -111,12 +115,19 @@ def lower_deconvolution(low: Lowering, node: int) -> None:
     axes = _phases_of(windows)
     assert axes is not None
     groups, outputs, channels = filters.shape[:3]
-    for chosen in each(*axes):
+    walked = [*operands.views, target]
+    merged = [_merged(v, axes[-1], windows.strides[-1]) for v in walked] if groups == 1 else []
+    joined = [v for v in merged if v is not None]
+    last, steps = axes[-1], windows.strides
+    if len(joined) == len(walked):
+        walked, outputs, steps = joined, outputs * steps[-1], (*steps[:-1], 1)
+        filters = np.concatenate([np.take(filters, p.taps, axis=-1) for p in last], axis=1)
+        last = [Phase(0, tuple(range(len(last[0].taps))), last[0].pad)]
+    for chosen in each(*axes[:-1], last):
         part: Array = filters
         for axis, phase in enumerate(chosen):
             part = np.take(part, phase.taps, axis=3 + axis)
-        steps = windows.strides
-        views = [_every(v, chosen, steps) for v in (*operands.views, target)]
+        views = [_every(v, chosen, steps) for v in walked]
         job = ConvolutionJob(low, node, stored, operands, epilogue, dtype, acc)
         job.extras = views[:-1]
         plain = Windows(
@@ -135,6 +146,22 @@ def lower_deconvolution(low: Lowering, node: int) -> None:
     if target != out:
         low.copy(target, out, name, low.sources(stored.node))
         low.views[stored] = target
+
+
+def _merged(view: View, phases: Sequence[Phase], stride: int) -> View | None:
+    """The view with the remainders of its last axis joined to its channels, remainders before
+    channels; None where they are no single axis, or where remainders differ in what they read."""
+    places, channels = view.shape[-1], view.shape[1]
+    count = exact_quotient(places, stride)
+    alike = all((len(p.taps), p.pad) == (len(phases[0].taps), phases[0].pad) for p in phases)
+    if stride == 1 or not alike or count is None or not isinstance(channels, int):
+        return None
+    if channels != 1 and not same(view.strides[-1], view.strides[1] * channels):
+        return None
+    near = view.strides[-1] if channels == 1 else view.strides[1]
+    shape = (view.shape[0], channels * stride, *view.shape[2:-1], count)
+    strides = (view.strides[0], near, *view.strides[2:-1], view.strides[-1] * stride)
+    return replace(view, shape=shape, strides=strides)
 
 
 def _every(view: View, chosen: Sequence[Phase], strides: Sequence[int]) -> View:

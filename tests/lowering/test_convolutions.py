@@ -136,6 +136,25 @@ CASES: dict[str, str] = {
 %2 = ConvolutionBackpropData.1(%0, %1) {strides=[3], pads_begin=[4], pads_end=[1]}
 %3 = Result.1(%2) "y"
 """,
+    # Remainders of the last axis that are channels of one step: with a bias of one channel, with
+    # paddings, of many channels, and in planes.
+    "transposed_joined": """%0 = Parameter.1() {element_type=f32, shape=["N", 6, "S"]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[6, 1, 8]}
+%2 = ConvolutionBackpropData.1(%0, %1) {strides=[4]}
+%3 = Constant.1() {data=~2, dtype=f32, shape=[1, 1, 1]}
+%4 = Add.1(%2, %3)
+%5 = Constant.1() {data=~3, dtype=f32, shape=[6, 5, 6]}
+%6 = ConvolutionBackpropData.1(%0, %5) {strides=[2], pads_begin=[2], pads_end=[0]}
+%7 = Relu.1(%6)
+%8 = Result.1(%4) "one"
+%9 = Result.1(%7) "many"
+""",
+    "transposed_planes": MANY
+    + """%1 = Constant.1() {data=~1, dtype=f32, shape=[20, 3, 3, 4]}
+%2 = ConvolutionBackpropData.1(%0, %1) {strides=[2, 4], pads_begin=[1, 0]}
+%3 = Sigmoid.1(%2)
+%4 = Result.1(%3) "y"
+""",
     "one_of_each": """%0 = Parameter.1() {element_type=f32, shape=[1, 1, 1, 1]} "x"
 %1 = Constant.1() {data=~1, dtype=f32, shape=[1, 1, 3, 3]}
 %2 = Convolution.1(%0, %1) {pads_begin=[1, 1], pads_end=[1, 1]}
@@ -276,3 +295,10 @@ def test_what_winograd_computes(
     inputs = inputs_of(net, {"N": 2}, 3)
     (found,), (expected,) = net(inputs), direct(inputs)
     assert np.max(np.abs(found - expected)) <= 2e-5 * np.max(np.abs(expected))
+
+
+@pytest.mark.parametrize("name", ["transposed_joined", "transposed_planes"])
+def test_remainders_are_joined(name: str, compile_graph) -> None:
+    net = compile_graph(graph_of(name), True, 1)
+    steps = [s for s in net.plan.kernel_steps() if isinstance(s.spec, ConvSpec)]
+    assert len(steps) == 2
