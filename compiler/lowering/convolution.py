@@ -144,7 +144,8 @@ def lower_convolution(low: Lowering, node: int) -> None:
         if depthwise or channels > _FEW:
             data = turned(low, data, low.name(data_value.node))
         tile = 0 if op.grouped else winograd_tile(low, windows, dtype, shape, channels)
-        if tile and job.factors and min(d for d in shape[2:] if isinstance(d, int)) < DIRECT_BELOW:
+        least = min((d if isinstance(d, int) else 0 for d in shape[2:]), default=0)
+        if tile and job.factors and least < DIRECT_BELOW:
             tile = 0
         if tile:
             job.factors = None
@@ -169,9 +170,9 @@ def winograd_tile(
     """The side of the output tiles that Winograd's transform computes; 0 for a direct convolution.
 
     Fewer channels leave too little to multiply for what the transforms cost. F(4 x 4) has larger
-    errors, which docs/numerics.md allows for large images only.
+    errors, which docs/numerics.md allows for large images only: not where a size is of run time.
     """
-    image, outputs = [d for d in shape[2:] if isinstance(d, int)], shape[1]
+    image, outputs = [d if isinstance(d, int) else _SMALL for d in shape[2:]], shape[1]
     plain = windows.kernel == (3, 3) and windows.strides == windows.dilations == (1, 1)
     if low.options.conv_algorithm == "direct" or dtype is not DType.f32 or not plain:
         return 0

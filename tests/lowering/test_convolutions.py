@@ -297,6 +297,33 @@ def test_what_winograd_computes(
     assert np.max(np.abs(found - expected)) <= 2e-5 * np.max(np.abs(expected))
 
 
+def test_winograd_of_run_time_sizes(compile_graph) -> None:
+    """Images of unknown size take F(2 x 2), whatever their size: the bits are those of a kernel for
+    that size alone, where it takes F(2 x 2) as well."""
+    text = """graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["N", 16, "S", "D"]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[20, 16, 3, 3]}
+%2 = Convolution.1(%0, %1) {pads_begin=[1, 1], pads_end=[1, 1]}
+%3 = Relu.1(%2)
+%4 = Result.1(%3) "y"
+"""
+    graph = parse_graph(text)
+    nets = [compile_graph(graph, True, n) for n in (1, 2)]
+    for net in nets:
+        (spec,) = (s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, ConvSpec))
+        assert spec.packed.winograd == 2
+    direct = irc.CompiledModel(irc.Model(graph), Options(conv_algorithm="direct"), 1)
+    for size in ((1, 1), (3, 7), (27, 20), (64, 33)):
+        inputs = inputs_of(nets[0], {"N": 2, "S": size[0], "D": size[1]}, 3)
+        (expected,), *found = direct(inputs), *(net(inputs)[0] for net in nets)
+        assert np.max(np.abs(found[0] - expected)) <= 2e-6 * np.max(np.abs(expected))
+        assert found[0].tobytes() == found[1].tobytes()
+        if size == (27, 20):
+            sizes = text.replace('"N"', "2").replace('"S"', "27").replace('"D"', "20")
+            fixed = compile_graph(parse_graph(sizes), True, 1)
+            assert fixed(inputs)[0].tobytes() == found[0].tobytes()
+
+
 @pytest.mark.parametrize("name", ["transposed_joined", "transposed_planes"])
 def test_remainders_are_joined(name: str, compile_graph) -> None:
     net = compile_graph(graph_of(name), True, 1)
