@@ -154,7 +154,7 @@ def _lower_loop(low: Lowering, node: int) -> None:
         parameter = Value(body.parameters[i])
         if port.mode == "carried":
             inner.views[parameter] = states[i]
-        elif port.mode == "sliced":
+        elif port.mode == "sliced" and body.has_uses(parameter.node):
             inner.views[parameter] = _part(low, outer[i], port, begin, trips)
         elif port.mode == "invariant":
             inner.views[parameter] = outer[i]

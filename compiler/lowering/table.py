@@ -159,6 +159,7 @@ def _lower_nothing(low: Lowering, node: int) -> None:
 _PRODUCT = Lowerer(lower_matmul, refuse=_refuse_product, ports=right_ports)
 _DEQUANTIZE = Lowerer(_lower_nothing, (), _refuse_dequantize)
 _RESHAPE = Lowerer(lower_reshape, (0,))
+_SQUEEZE = Lowerer(lower_reshape, (0,), needs(1))
 _SOFTMAX = Lowerer(lower_softmax, refuse=_refuse_float_row)
 _GATHER = Lowerer(_lower_gather, (0, 1), needs(2))
 _POINTS = Lowerer(lower_gather_points, refuse=refuse_points)
@@ -191,9 +192,7 @@ LOWERERS: dict[type[Op], Lowerer] = {
     MVN: Lowerer(lower_norm, (0,), _refuse_norm),
     ops.GroupNormalization: Lowerer(lower_groups, refuse=refuse_groups),
     ops.Reshape: _RESHAPE,
-    ops.Squeeze: _RESHAPE,
-    ops.Squeeze1: _RESHAPE,
-    ops.Unsqueeze: _RESHAPE,
+    **dict.fromkeys((ops.Squeeze, ops.Squeeze1, ops.Unsqueeze), _SQUEEZE),
     ops.Identity: Lowerer(lower_identity),
     ops.Transpose: Lowerer(lower_transpose, (0,), needs(1)),
     ops.Broadcast1: _BROADCAST,

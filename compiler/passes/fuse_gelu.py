@@ -18,7 +18,7 @@ from ...ir.graph import Graph, Value
 from ...ir.ops import Constant, Gelu, Mish, Swish
 from ...ir.patch import Patch, Refusal, producer, sole_use
 from ..rewrite import Pass, Rule
-from .matching import dtype_of, same_shape
+from .matching import SMOOTH, dtype_of, same_shape
 from .polynomial import Poly, expand
 
 # How many operations at most stand between the gate and the root.
@@ -45,7 +45,7 @@ def _gate(
     finds a function."""
     gate = Value(node)
     dtype = dtype_of(graph, gate)
-    if not dtype.is_float:
+    if dtype not in SMOOTH:
         return None
     value, refused = gate, None
     for _ in range(_CLIMB):
@@ -158,7 +158,7 @@ def fuse_mish(graph: Graph, node: int) -> Patch | Refusal | None:
     """x * tanh(softplus(x))."""
     inner = producer(graph, graph.input(node, 0), "SoftPlus")
     gate = Value(node)
-    if inner is None or not dtype_of(graph, gate).is_float:
+    if inner is None or dtype_of(graph, gate) not in SMOOTH:
         return None
     x = graph.input(inner, 0)
     if not sole_use(graph, gate):

@@ -17,7 +17,7 @@ from ...ir.graph import Graph, Value
 from ...ir.ops import MVN, Constant, LayerNorm, ReduceMean, RMSNorm
 from ...ir.patch import Patch, Refusal, producer, sole_use
 from ..rewrite import Pass, Rule
-from .matching import dtype_of, known_axes, number, numbered, same_shape, shape_of
+from .matching import SMOOTH, dtype_of, known_axes, number, numbered, same_shape, shape_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def fuse_centre(graph: Graph, node: int) -> Patch | Refusal | None:
     value, scale = found
     if not _is_square(graph, graph.input(scale.mean, 0), value):
         return None
-    if not dtype_of(graph, value).is_float or not same_shape(graph, value, Value(node)):
+    if dtype_of(graph, value) not in SMOOTH or not same_shape(graph, value, Value(node)):
         return Refusal("the normalised value is no float tensor, or it is broadcast")
     axes = _last_axes(graph, scale.mean)
     if isinstance(axes, Refusal):

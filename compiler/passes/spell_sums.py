@@ -192,6 +192,13 @@ def _number(patch: Patch, number: int) -> Value:
     return patch.add(Constant.of(np.array(number, np.int64), DType.i64))
 
 
+def _as_scalar(graph: Graph, patch: Patch, value: Value) -> Value:
+    """A value of one element, which may have any number of axes, without them."""
+    if shape_of(graph, value) == ():
+        return value
+    return patch.add(Reshape(), value, _numbers(patch, []))
+
+
 def spell_one_hot(graph: Graph, node: int) -> Patch | Refusal | None:
     """Indices compared with every place along the new axis."""
     op = graph.op(node)
@@ -205,6 +212,7 @@ def spell_one_hot(graph: Graph, node: int) -> Patch | Refusal | None:
         return Refusal("a table of places that is large")
     at = normalize_axis(op.axis, len(shape) + 1)
     patch = Patch()
+    on, off = (_as_scalar(graph, patch, v) for v in (on, off))
     i64 = dtype_of(graph, indices) is DType.i64
     value = indices if i64 else patch.add(Convert(DType.i64), indices)
     if isinstance(op, OneHot) and op.negative_indices_mode.lower() == "normalize":

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ..dim import eq
 from ..op import Fact, Port
+from ..require import require_equal
 from ..scalar import Builder, Ref
 from ..types import Type
 from . import activation_table as table
@@ -145,9 +146,13 @@ class _FloatFunction(Elementwise):
     rule = "a float type"
 
 
+SLOPE_ON_CHANNELS = "PRelu's slope stands on axis 1"
+
+
 @dataclass(frozen=True)
 class PRelu(Elementwise):
-    """x, or x * slope below 0. A slope of rank 1 with axis 1's size stands on axis 1."""
+    """x, or x * slope below 0. A slope of rank 1 with axis 1's size stands on axis 1; where that
+    size is not known it has to be the slope's."""
 
     kind: ClassVar[str] = "PRelu"
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("slope"))
@@ -156,6 +161,7 @@ class PRelu(Elementwise):
         data, slope = shapes
         if data is not None and slope is not None and len(slope) == 1 and len(data) > 1:
             if slope != (1,) and eq(slope[0], data[1]) is not False:
+                require_equal(data[1], slope[0], SLOPE_ON_CHANNELS)
                 return data, (slope[0], *(1,) * (len(data) - 2))
         return data, slope
 

@@ -24,6 +24,7 @@ from .rules import (
     axes_in,
     count_of,
     ints_of,
+    left_over,
     require_dtype,
     unique_axes,
     unknown_dim,
@@ -65,7 +66,7 @@ class Reduction(Op):
         if self.keep_dims:
             return (TensorType(dtype, tuple(unknown_dim(self) for _ in shape)),)
         count = count_of(axes)
-        unknown = None if count is None else unknown_shape(self, max(len(shape) - count, 0))
+        unknown = None if count is None else unknown_shape(self, left_over(len(shape), count))
         return (TensorType(dtype, unknown),)
 
     def programs(self, dtype: DType) -> tuple[Program, Program]:

@@ -20,6 +20,7 @@ from .rules import (
     count_of,
     ints_of,
     known_dims,
+    left_over,
     require_dtype,
     require_rank,
     unique_axes,
@@ -123,7 +124,7 @@ class _Squeeze(Op):
         known = axes_in(axes, len(shape))
         if known is None:
             count = None if self._skips() else count_of(axes)
-            unknown = None if count is None else unknown_shape(self, max(len(shape) - count, 0))
+            unknown = None if count is None else unknown_shape(self, left_over(len(shape), count))
             return (TensorType(dtype, unknown),)
         if self._skips():
             if any(eq(shape[a], 1) is None for a in known):

@@ -147,6 +147,13 @@ def axes_in(fact: Fact, rank: int) -> list[int] | None:
     return None if found is None else unique_axes(found, rank)
 
 
+def left_over(rank: int, count: int) -> int:
+    """How many axes are left without `count` of them. ShapeError where there are not as many."""
+    if count > rank:
+        raise ShapeError("more axes are listed than there are", got=count, expected=f"<= {rank}")
+    return rank - count
+
+
 def unique_axes(axes: Sequence[int], rank: int) -> list[int]:
     """Axes counted from 0 in the given order. ShapeError where one is out of range or doubled."""
     out = [normalize_axis(a, rank) for a in axes]

@@ -62,6 +62,8 @@ class GridSample(Op):
         return (TensorType(data.tensor.dtype, (batch, shape[1], places[1], places[2])),)
 
     def evaluate(self, data: Array, grid: Array) -> tuple[Array, ...]:
+        if grid.shape[-1] != 2:
+            raise ShapeError("a grid holds two coordinates", got=grid.shape)
         wide, g = data.astype(np.float64), grid.astype(np.float64)
         x, y = (self._place(g[..., i], data.shape[3 - i]) for i in (0, 1))
         mode = self.mode.lower()

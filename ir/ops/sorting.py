@@ -137,6 +137,8 @@ class OneHot1(Op):
         at = normalize_axis(self.axis, len(shape) + 1)
         wanted = known_dims(depth)
         size = unknown_dim(self) if wanted is None else wanted[0]
+        if isinstance(size, int) and size < 0:
+            raise ShapeError("depth is 0 or more", got=size)
         return (TensorType(dtype, (*shape[:at], size, *shape[at:])),)
 
     def evaluate(

@@ -63,6 +63,8 @@ class Maker:
         return self.random.randint(low, high)
 
     def pick(self, options: Sequence[Any]) -> Any:
+        if not options:
+            raise Misfit
         return self.random.choice(options)
 
     def shuffled(self, count: int) -> list[int]:

@@ -142,7 +142,7 @@ def attention(m: Maker) -> None:
 def einsum(m: Maker) -> None:
     """Letters over one or two values."""
     x, t, rank = some(m, lambda t: t.dtype in (DType.f32, DType.f64, DType.i32, DType.i64))
-    letters = "abcde"[:rank]
+    letters = "abcdefgh"[:rank]
     kept = "".join(m.random.sample(letters, m.int(0, rank)))
     if m.int(0, 2) == 0:
         must(m, o.Einsum(f"{letters}->{kept}"), x)

@@ -39,7 +39,7 @@ def _inferred(
     try:
         protos = shape_inference.infer_node_outputs(
             schema,
-            proto,
+            _with_defaults(schema, proto),
             {n: type_proto(f.type) for n, f in given},
             input_data=known,
             opset_imports=[helper.make_opsetid(domain, version)],
@@ -55,6 +55,18 @@ def _inferred(
         if type_ is not None and not _is_open(type_):
             types[name] = type_
     return types
+
+
+def _with_defaults(schema: Any, proto: NodeProto) -> NodeProto:
+    """The node with its attributes written out: inference takes STFT's `onesided` for 0 where it
+    is left out, which means 1."""
+    made = type(proto)()
+    made.CopyFrom(proto)
+    written = {a.name for a in proto.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in written and attribute.default_value.name:
+            made.attribute.append(attribute.default_value)
+    return made
 
 
 def _is_open(type_: Type) -> bool:
