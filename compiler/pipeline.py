@@ -29,6 +29,7 @@ from .passes.group_elementwise import group_elementwise
 from .passes.merge_products import merge_products
 from .passes.move_dequantize import move_dequantize
 from .passes.multiply_bytes import multiply_bytes
+from .passes.multiply_planes import multiply_planes
 from .passes.place_maxima import place_maxima
 from .passes.remove_identities import remove_identities
 from .passes.settle_shapes import settle_shapes
@@ -77,6 +78,8 @@ PASSES: tuple[Pass, ...] = (
     fuse_layer_norm,
     # Scales and shifts per channel go into the filters of convolutions.
     fold_batch_norm,
+    # What mixes places between products is one of them; the filters have taken their scales.
+    multiply_planes,
     # Transposes meet and cancel, move through elementwise operations, and end in flags.
     cancel_transposes,
     fold_transposes,
