@@ -138,6 +138,11 @@ def _use_counts(graph: Graph, order: Sequence[int]) -> dict[Value, int]:
     return counts
 
 
+def _array(value: Any) -> Any:
+    """NumPy makes scalars of arrays without axes."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
 def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
     where = record.origin or f"{record.op.kind} {record.name!r}"
     dtypes = [t.dtype if isinstance(t, TensorType) else DType.dynamic for t in record.types]
@@ -145,7 +150,7 @@ def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
         # Floating-point warnings are not errors of a model: infinities and NaN are values.
         with np.errstate(all="ignore"):
             outputs = record.op.evaluate(*record.op.slots(arrays, running=True))
-            return tuple(map(held, outputs, dtypes))
+            return tuple(map(held, map(_array, outputs), dtypes))
     except Error as error:
         if error.where is not None:
             raise

@@ -70,7 +70,7 @@ class Reshape(Op):
         if have is None:
             return tuple(unknown_dim(self) if i in holes else d for i, d in enumerate(out))
         if holes:
-            rest = product(d for i, d in enumerate(out) if i not in holes)
+            rest = [d for i, d in enumerate(out) if i not in holes]
             out[holes[0]] = self._remaining(have, rest, wanted)
         elif eq(product(have), product(out)) is False:
             raise ShapeError(
@@ -80,13 +80,17 @@ class Reshape(Op):
         require_equal(product(have), product(out), "a reshape must keep the number of elements")
         return tuple(out)
 
-    def _remaining(self, have: Shape, rest: Dim, wanted: Sequence[Dim]) -> Dim:
-        total = product(have)
+    def _remaining(self, have: Shape, others: Sequence[Dim], wanted: Sequence[Dim]) -> Dim:
+        total, rest = product(have), product(others)
         exact = exact_quotient(total, rest)
         if exact is not None:
             return exact
         if isinstance(rest, int) and rest == 0:
-            return 0
+            # Axes of nothing cancel, as the symbols do that stand for them.
+            if [*have].count(0) > [*others].count(0):
+                return 0
+            kept = (product(d for d in sizes if d != 0) for sizes in (have, others))
+            return exact_quotient(*kept) or 0
         if isinstance(total, int) and isinstance(rest, int) and total % rest:
             raise ShapeError(
                 "the -1 of a reshape target is not a whole number",

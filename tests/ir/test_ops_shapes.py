@@ -148,7 +148,8 @@ def test_reshape_of_a_size_that_may_be_zero() -> None:
     batch = symbol("M")
     data = Fact(TensorType(DType.f32, (batch, 32)))
     assert shape_of(o.Reshape(), data, known([batch, 8, -1])) == "f32[M, 8, 4]"
-    assert shape_of(o.Reshape(), fact("f32[0, 3]"), known([0, -1])) == "f32[0, 0]"
+    # Axes of nothing cancel as their symbols would, so that a run finds what was compiled.
+    assert shape_of(o.Reshape(), fact("f32[0, 3]"), known([0, -1])) == "f32[0, 3]"
 
 
 def test_reshape_with_unknown_parts() -> None:
