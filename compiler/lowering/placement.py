@@ -160,7 +160,8 @@ def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
             if not isinstance(type_, TensorType):
                 continue
             shape = list(enumerate(type_.shape or ()))
-            axes = {str(d): i for i, d in reversed(shape) if isinstance(d, Expr)}
+            # A name that is no identifier prints in backquotes.
+            axes = {str(d).strip("`"): i for i, d in reversed(shape) if isinstance(d, Expr)}
             if not (axes.keys() & names) - found.keys():
                 continue
             if slot not in low.region_inputs:

@@ -8,17 +8,18 @@ hide the rest of a row, they have to be -inf.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...ir.dim import bounds, eq
 from ...ir.graph import Graph, Value
 from ...ir.op import Array
-from ...ir.ops import Add, Attention, Constant, LogicalAnd, LogicalNot, Select
+from ...ir.ops import Add, Attention, Constant, LogicalAnd, LogicalNot, Multiply, Select
 from ...ir.patch import Patch, Refusal
 from ...ir.scalar import cast_array
-from .matching import dtype_of, shape_of
+from .attention_levels import with_lead
+from .matching import Shape, dtype_of, shape_of
 from .places import added_up_to, shown_up_to
 
 # Scores at or below this are hidden: adding any score of a model to it leaves it as it is.
@@ -27,31 +28,40 @@ HIDDEN = -1e30
 
 @dataclass(frozen=True)
 class Mask:
-    """A value added to scores; or, with `fill`, booleans that put it where they are false
-    (`inverted`: where they are true)."""
+    """A value added to scores of the shape `level`, which are times `scale` behind it; or, with
+    `fill`, booleans that put it where they are false (`inverted`: where they are true)."""
 
     value: Value
     fill: float | None = None
     inverted: bool = False
+    level: Shape = ()
+    scale: float = 1.0
 
 
 def merge_masks(
-    graph: Graph, patch: Patch, masks: Sequence[Mask], scores: Value
+    graph: Graph, patch: Patch, masks: Sequence[Mask], scores: Value, lead: Shape
 ) -> tuple[Attention, Value | None] | Refusal:
-    """The attention with one mask that does what these do, the last one first."""
+    """The attention with one mask that does what these do, the last one first. `lead`: the axes of
+    its batch."""
     left, causal = list(masks), ""
     for mask in masks:
         found = _causal(graph, mask, scores, -np.inf if len(masks) > 1 else HIDDEN)
         if found and not causal:
             causal = found
             left.remove(mask)
-    if len(left) > 2:
-        return Refusal("there are more than two masks")
-    if len(left) == 2:
-        joined = _joined(graph, patch, left[0], left[1], scores)
+    for i, mask in enumerate(left):
+        value = with_lead(graph, patch, mask.value, mask.level, lead)
+        if isinstance(value, Refusal):
+            return value
+        if mask.fill is None and mask.scale != 1:
+            value = patch.add(Multiply(), value, _number(graph, patch, mask.scale, scores))
+        left[i] = replace(mask, value=value)
+    while len(left) > 1:
+        *others, last, first = left
+        joined = _joined(graph, patch, last, first, scores)
         if isinstance(joined, Refusal):
             return joined
-        left = [joined]
+        left = [*others, joined]
     if not left:
         return Attention(causal=causal), None
     (mask,) = left
@@ -70,22 +80,29 @@ def _joined(graph: Graph, patch: Patch, last: Mask, first: Mask, scores: Value) 
         return Mask(patch.add(Add(), first.value, last.value))
     if last.fill == first.fill:
         return Mask(patch.add(LogicalAnd(), _shown(patch, first), _shown(patch, last)), last.fill)
-    if last.fill is not None or first.fill is None or first.fill > HIDDEN:
+    hides, adds = (first, last) if last.fill is None else (last, first)
+    if adds.fill is not None or hides.fill is None or hides.fill > HIDDEN:
         return Refusal("two masks do not join")
     # Nothing added to what is hidden makes a difference: hiding may as well be adding.
-    dtype = dtype_of(graph, scores)
-    zero, fill = (
-        patch.add(Constant.of(cast_array(np.array(x), dtype), dtype)) for x in (0.0, first.fill)
-    )
+    fill = _number(graph, patch, hides.fill, scores)
+    if hides is last:
+        return Mask(patch.add(Select(), _shown(patch, last), first.value, fill))
+    zero = _number(graph, patch, 0.0, scores)
     hidden = patch.add(Select(), _shown(patch, first), zero, fill)
     return Mask(patch.add(Add(), hidden, last.value))
+
+
+def _number(graph: Graph, patch: Patch, x: float, scores: Value) -> Value:
+    dtype = dtype_of(graph, scores)
+    return patch.add(Constant.of(cast_array(np.array(x), dtype), dtype))
 
 
 def _causal(graph: Graph, mask: Mask, scores: Value, hidden: float) -> str:
     """ "first" or "last" (Attention.causal) for a mask that is causal and nothing else, or ""."""
     op, shape = graph.op(mask.value.node), shape_of(graph, scores)
-    if shape is None or (mask.fill is not None and mask.fill > hidden):
+    if shape is None or mask.scale <= 0 or (mask.fill is not None and mask.fill > hidden):
         return ""
+    hidden = hidden if mask.fill is not None else hidden / mask.scale
     rows, keys = shape[-2:]
     before = keys - rows
     least = bounds(before)[0]

@@ -7,7 +7,7 @@ them; they repeat keys and values that several heads share, and turn rows that s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,17 +15,19 @@ from ...ir.graph import Graph, Value
 from ...ir.ops import (
     Attention,
     Constant,
+    Divide,
     MatMul,
+    Multiply,
     ScaledDotProductAttention,
-    Softmax,
 )
 from ...ir.patch import Patch, Refusal, producer, sole_use
-from ...ir.types import normalize_axis
 from ..lowering.attention import refuse_heads
 from ..rewrite import Pass, Rule
-from .attention_masks import Mask, merge_masks
+from .attention_levels import before_reshape, deliver, reshaped, with_lead
+from .attention_masks import merge_masks
+from .attention_scores import Scores, Softened, find_scores, find_softmax, scaled_by
 from .cancel_transposes import add_transpose, order_of
-from .matching import number, numbered, same_shape, shape_of
+from .matching import Shape, number, same_shape, shape_of
 from .share_heads import share_heads
 
 # Operations that only move elements: a scale may as well be applied behind them.
@@ -63,157 +65,86 @@ def _is_zero(graph: Graph, value: Value) -> bool:
     return isinstance(op, Constant) and op.dtype.is_float and not np.any(op.data)
 
 
-@dataclass(frozen=True)
-class _Scores:
-    """What goes into a softmax: scale * (a product), and then the masks, the last one first."""
-
-    product: int
-    scale: float
-    masks: tuple[Mask, ...] = ()
-
-
 def fuse_products(graph: Graph, node: int) -> Patch | Refusal | None:
     """softmax(scores) x value in primitive operations, seen from the last product."""
     last = graph.op(node)
     assert isinstance(last, MatMul)
-    found = _softmax(graph, graph.input(node, 0))
-    if found is None:
-        return None
-    softmax, zeros = found
-    scores = _scores(graph, graph.input(softmax, 0))
-    if scores is None or isinstance(scores, Refusal):
-        return scores
-    first = graph.op(scores.product)
-    assert isinstance(first, MatMul)
-    patch = Patch()
-    rows: list[tuple[Value, float]] = []
-    for value, turn, scaled in (
-        (graph.input(scores.product, 0), first.transpose_a, True),
-        (graph.input(scores.product, 1), not first.transpose_b, True),
-        (graph.input(node, 1), last.transpose_b, False),
-    ):
-        shape = shape_of(graph, value)
-        if shape is None or len(shape) < 2:
-            return Refusal("a rank is unknown, or an operand is a vector")
-        refused = refuse_heads(graph, value, shape[-2 if turn else -1])
-        if refused:
-            return Refusal(refused)
-        rows.append(_rows(graph, patch, value, turn=turn, scaled=scaled))
-    if last.transpose_a:
-        return Refusal("the mixture reads the transposed softmax")
-    (query, q), (key, k), (values, _) = rows
-    scale = scores.scale * q * k
-    if not math.isfinite(scale):
-        return Refusal("the scale is not finite")
-    op = merge_masks(graph, patch, scores.masks, Value(scores.product))
-    if isinstance(op, Refusal):
-        return op
-    made, mask = op
-    op = replace(made, scale=scale, zeros=zeros)
-    return patch.replace(Value(node), patch.add(op, query, key, values, mask))
-
-
-def _softmax(graph: Graph, value: Value) -> tuple[int, bool] | None:
-    """The softmax along the last axis that makes `value` for one reader, and whether what is not
-    a number is turned to zeros behind it."""
-    if not sole_use(graph, value):
-        return None
-    select, zeros = producer(graph, value, "Select"), False
-    if select is not None:
-        asked, inner = producer(graph, graph.input(select, 0), "IsNaN"), graph.input(select, 2)
-        if asked is None or graph.input(asked, 0) != inner or len(graph.uses(inner)) != 2:
-            return None
-        if number(graph, graph.input(select, 1)) != 0:
-            return None
-        value, zeros = inner, True
-    op, shape = graph.op(value.node), shape_of(graph, value)
-    if not isinstance(op, Softmax) or shape is None:
-        return None
-    if normalize_axis(op.axis, len(shape)) != len(shape) - 1:
-        return None
-    return value.node, zeros
-
-
-def _scores(graph: Graph, value: Value) -> _Scores | Refusal | None:
-    """Follow what is done to a product up to the softmax, from the softmax back."""
-    scale, masks = 1.0, list[Mask]()
-    while True:
-        if not sole_use(graph, value):
-            return Refusal("the scores have other readers")
-        node, kind = value.node, graph.op(value.node).kind
-        if kind == "MatMul":
-            return _Scores(node, scale, tuple(masks))
-        if kind in ("Multiply", "Divide"):
-            scaled = _scaled(graph, node)
-            if scaled is None:
-                return None
-            value, factor = scaled
-            scale *= factor
-        elif kind in ("Add", "Select"):
-            masked = _added(graph, node) if kind == "Add" else _chosen(graph, node)
-            if masked is None:
-                return None
-            if scale != 1:
-                return Refusal("the masked scores are scaled")
-            value, mask = masked
-            masks.append(mask)
-        else:
-            return None
-        if not same_shape(graph, value, Value(node)):
-            return Refusal("a mask or a scale broadcasts the scores")
-
-
-def _scaled(graph: Graph, node: int) -> tuple[Value, float] | None:
-    """The value that a Multiply or Divide scales by a number, and the factor."""
-    if graph.op(node).kind == "Multiply":
-        found = numbered(graph, node)
-        return None if found is None else (found[0], float(found[1]))
-    divisor = number(graph, graph.input(node, 1))
-    return None if not divisor else (graph.input(node, 0), 1 / divisor)
-
-
-def _added(graph: Graph, node: int) -> tuple[Value, Mask] | None:
-    """Scores and the mask added to them."""
-    left, right = graph.input(node, 0), graph.input(node, 1)
-    for scores, mask in ((left, right), (right, left)):
-        if _leads_to_product(graph, scores):
-            return scores, Mask(mask)
+    for port in (0, 1):
+        softmax = find_softmax(graph, graph.input(node, port))
+        if softmax is None:
+            continue
+        if port != int(last.transpose_b if port else last.transpose_a):
+            return Refusal("the mixture reads the softmax the other way round")
+        scores = find_scores(graph, graph.input(softmax.node, 0))
+        if scores is None or isinstance(scores, Refusal):
+            return scores
+        return _fused(graph, node, softmax, scores, turned=port == 1)
     return None
 
 
-def _chosen(graph: Graph, node: int) -> tuple[Value, Mask] | None:
-    """Scores and the mask that chooses between them and a number."""
-    condition, yes, no = (graph.input(node, port) for port in range(3))
-    inverted = number(graph, no) is None
-    scores, other = (no, yes) if inverted else (yes, no)
-    fill = number(graph, other)
-    if fill is None or math.isnan(fill):
-        return None
-    return scores, Mask(condition, float(fill), inverted)
+def _fused(
+    graph: Graph, node: int, softmax: Softened, scores: Scores, *, turned: bool
+) -> Patch | Refusal:
+    """`turned`: the last product is value^T x softmax^T."""
+    last, first, patch = graph.op(node), graph.op(scores.product), Patch()
+    assert isinstance(first, MatMul) and isinstance(last, MatMul)
+    masked = (m.level for m in (*scores.masks, *scores.factors))
+    levels = [softmax.shape, *masked, scores.shape]
+    # Where axes of the batch are split furthest, every other shape of theirs can be told.
+    lead = max((level[:-2] for level in levels), key=len)
+    rows: list[tuple[Value, float]] = []
+    turn_values = not last.transpose_a if turned else last.transpose_b
+    for value, turn, scaled in (
+        (graph.input(scores.product, 0), first.transpose_a, True),
+        (graph.input(scores.product, 1), not first.transpose_b, True),
+        (graph.input(node, int(not turned)), turn_values, False),
+    ):
+        found = _operand(graph, patch, value, lead, turn=turn, scaled=scaled)
+        if isinstance(found, Refusal):
+            return found
+        rows.append(found)
+    (query, q), (key, k), (values, _) = rows
+    for factor in scores.factors:
+        spread = with_lead(graph, patch, factor.value, factor.level, lead)
+        if isinstance(spread, Refusal):
+            return spread
+        query = patch.add(Divide() if factor.divides else Multiply(), query, spread)
+    scale = scores.scale * q * k
+    if not math.isfinite(scale):
+        return Refusal("the scale is not finite")
+    op = merge_masks(graph, patch, scores.masks, Value(scores.product), lead)
+    if isinstance(op, Refusal):
+        return op
+    made, mask = op
+    op = replace(made, scale=scale, zeros=softmax.zeros)
+    result = patch.add(op, query, key, values, mask)
+    shape = shape_of(graph, Value(node))
+    assert shape is not None
+    if turned:
+        rank = len(lead) + 2
+        result = add_transpose(patch, result, [*range(rank - 2), rank - 1, rank - 2])
+    return deliver(graph, patch, result, node, lead)
 
 
-def _leads_to_product(graph: Graph, value: Value, depth: int = 6) -> bool:
-    """Whether a value is a product with a few scales and masks applied to it."""
-    while depth:
-        depth -= 1
-        if not sole_use(graph, value):
-            return False
-        kind = graph.op(value.node).kind
-        if kind == "MatMul":
-            return True
-        if kind == "Add":
-            both = (graph.input(value.node, port) for port in (0, 1))
-            return any(_leads_to_product(graph, v, depth) for v in both)
-        if kind == "Select":
-            chosen = _chosen(graph, value.node)
-            if chosen is None:
-                return False
-            value = chosen[0]
-        elif kind in ("Multiply", "Divide") and (scaled := _scaled(graph, value.node)):
-            value = scaled[0]
-        else:
-            return False
-    return False
+def _operand(
+    graph: Graph, patch: Patch, value: Value, lead: Shape, *, turn: bool, scaled: bool
+) -> tuple[Value, float] | Refusal:
+    """An operand of a product as attention takes it, and the factor that scaled it."""
+    shape = shape_of(graph, value)
+    if shape is None or len(shape) < 2:
+        return Refusal("a rank is unknown, or an operand is a vector")
+    refused = refuse_heads(graph, value, shape[-2 if turn else -1])
+    if refused:
+        return Refusal(refused)
+    before = before_reshape(graph, value, lead)
+    found, factor = _rows(graph, patch, before or value, turn=turn, scaled=scaled)
+    if before is None and len(shape) != len(lead) + 2:
+        moved = [*shape[:-2], shape[-1], shape[-2]] if turn else shape
+        spread = reshaped(patch, found, moved, (*lead, *moved[-2:]))
+        if isinstance(spread, Refusal):
+            return spread
+        found = spread
+    return found, factor
 
 
 def _rows(
@@ -245,7 +176,7 @@ def _without_scale(graph: Graph, patch: Patch, value: Value) -> tuple[Value, flo
         at = graph.input(at.node, 0)
     scaled = None
     if sole_use(graph, at) and graph.op(at.node).kind in ("Multiply", "Divide"):
-        scaled = _scaled(graph, at.node)
+        scaled = scaled_by(graph, at.node)
     if scaled is None or not same_shape(graph, scaled[0], at):
         return value, 1.0
     found, factor = scaled

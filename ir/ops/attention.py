@@ -32,9 +32,9 @@ def _mixed(query: Fact, key: Fact, value: Fact, mask: Fact | None) -> tuple[Type
         raise ShapeError("attention needs matrices", got=f"{q}, {k}, {v}", expected="rank >= 2")
     same_size(q[-1], k[-1], "query and key differ in their last size")
     same_size(k[-2], v[-2], "key and value differ in their number of rows")
-    batch = broadcast_shapes(q[:-2], k[:-2], v[:-2])
-    assert batch is not None
     shape = None if mask is None else mask.tensor.shape
+    batch = broadcast_shapes(q[:-2], k[:-2], v[:-2], (shape or ())[:-2])
+    assert batch is not None
     if mask is not None and shape is not None and len(shape) > 1:
         for have, want in ((shape[-1], k[-2]), (shape[-2], q[-2])):
             if eq(have, 1) is False and eq(have, want) is False:
@@ -105,8 +105,8 @@ class ScaledDotProductAttention(Op):
 class Attention(Op):
     """softmax(scale * query x key^T + mask) x value (dialect).
 
-    query [N..., L, E], key [N..., S, E], value [N..., S, Ev], batches broadcast; the mask
-    broadcasts to [N..., L, S] and is added (floats), or puts `fill` where it is false (booleans).
+    query [N..., L, E], key [N..., S, E], value [N..., S, Ev], mask [N..., L or 1, S or 1]; batches
+    broadcast. The mask is added (floats), or puts `fill` where it is false (booleans).
     causal: "first" lets row i see keys 0..i, "last" keys 0..i + S - L, "" all. A row whose scores
     are all -inf is NaN, or 0 if `zeros`.
     """

@@ -283,10 +283,11 @@ def test_other_comparisons_stay_masks(compare: str) -> None:
     [
         ('%4 = Input(f32[4, 1, 3, S, T]) "m"\n%20 = Add.1(%3, %4)', "broadcasts the scores"),
         (
-            '%4 = Const(f32[] = 2)\n%5 = Input(f32[T]) "m"\n'
+            '%4 = Input(f32[3, 1, 1]) "t"\n%5 = Input(f32[T]) "m"\n'
             "%6 = Add.1(%3, %5)\n%20 = Multiply.1(%6, %4)",
             "are scaled",
         ),
+        ('%4 = Input(f32[T]) "t"\n%20 = Multiply.1(%3, %4)', None),
         ("%20 = Multiply.1(%3, %3)", None),
         ("%20 = Relu.1(%3)", None),
     ],

@@ -1,0 +1,188 @@
+"""What is done to a product of queries and keys up to the mixture, from the mixture back.
+
+Exporters scale the product, cap it softly, add masks or select by them, split the axes of the batch
+in between to do so, and repair rows that see nothing behind the softmax.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...ir.dim import eq
+from ...ir.graph import Graph, Value
+from ...ir.ops import Softmax
+from ...ir.patch import Refusal, producer, sole_use
+from ...ir.types import normalize_axis
+from .attention_masks import Mask
+from .matching import Shape, number, numbered, shape_of
+
+
+@dataclass(frozen=True)
+class Softened:
+    """A softmax along the last axis. `zeros`: what is not a number behind it becomes zero."""
+
+    node: int
+    shape: Shape
+    zeros: bool
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A value without a key axis that scores of the shape `level` are multiplied (divided) by."""
+
+    value: Value
+    divides: bool
+    level: Shape
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What goes into a softmax: scale * (a product) times factors, and then the masks, the last one
+    first. `shape`: the product's."""
+
+    product: int
+    shape: Shape
+    scale: float
+    factors: tuple[Factor, ...] = ()
+    masks: tuple[Mask, ...] = ()
+
+
+def find_softmax(graph: Graph, value: Value) -> Softened | None:
+    """The softmax that makes `value` for one reader, whatever splits its batch."""
+    value = _unsplit(graph, value)
+    if not sole_use(graph, value):
+        return None
+    select, zeros = producer(graph, value, "Select"), False
+    if select is not None:
+        asked, inner = producer(graph, graph.input(select, 0), "IsNaN"), graph.input(select, 2)
+        if asked is None or graph.input(asked, 0) != inner or len(graph.uses(inner)) != 2:
+            return None
+        if number(graph, graph.input(select, 1)) != 0:
+            return None
+        value, zeros = inner, True
+    op, shape = graph.op(value.node), shape_of(graph, value)
+    if not isinstance(op, Softmax) or shape is None:
+        return None
+    if normalize_axis(op.axis, len(shape)) != len(shape) - 1:
+        return None
+    return Softened(value.node, shape, zeros)
+
+
+def _unsplit(graph: Graph, value: Value) -> Value:
+    """The value before reshapes that it alone is made by and that keep its last two axes."""
+    while sole_use(graph, value) and graph.op(value.node).kind == "Reshape":
+        before, after = shape_of(graph, graph.input(value.node, 0)), shape_of(graph, value)
+        if before is None or after is None or min(len(before), len(after)) < 2:
+            return value
+        if not all(eq(a, b) is True for a, b in zip(before[-2:], after[-2:], strict=True)):
+            return value
+        value = graph.input(value.node, 0)
+    return value
+
+
+def find_scores(graph: Graph, value: Value) -> Scores | Refusal | None:
+    """Follow what is done to a product up to the softmax, from the softmax back."""
+    scale, masks, factors = 1.0, list[Mask](), list[Factor]()
+    while True:
+        value = _unsplit(graph, value)
+        if not sole_use(graph, value):
+            return Refusal("the scores have other readers")
+        node, kind, shape = value.node, graph.op(value.node).kind, shape_of(graph, value)
+        if shape is None:
+            return None
+        if kind == "MatMul":
+            return Scores(node, shape, scale, tuple(factors), tuple(masks))
+        if kind in ("Multiply", "Divide"):
+            scaled = scaled_by(graph, node)
+            if scaled is not None:
+                value, factor = scaled
+                scale *= factor
+            elif (found := _multiplied(graph, node, shape)) is not None:
+                value, by = found
+                factors.append(by)
+            else:
+                return None
+        elif kind in ("Add", "Select"):
+            masked = _added(graph, node, shape) if kind == "Add" else _chosen(graph, node, shape)
+            if masked is None:
+                return None
+            value, mask = masked
+            if factors or (mask.fill is not None and scale <= 0):
+                return Refusal("the masked scores are scaled")
+            fill = None if mask.fill is None else mask.fill * scale
+            masks.append(Mask(mask.value, fill, mask.inverted, shape, scale))
+        else:
+            return None
+        before = shape_of(graph, value)
+        # The batch of a mask is one of attention's; keys are as many as values, here as there.
+        if before is None or len(before) != len(shape) or eq(before[-2], shape[-2]) is not True:
+            return Refusal("a mask or a scale broadcasts the scores")
+
+
+def scaled_by(graph: Graph, node: int) -> tuple[Value, float] | None:
+    """The value that a Multiply or Divide scales by a number, and the factor."""
+    if graph.op(node).kind == "Multiply":
+        found = numbered(graph, node)
+        return None if found is None else (found[0], float(found[1]))
+    divisor = number(graph, graph.input(node, 1))
+    return None if not divisor else (graph.input(node, 0), 1 / divisor)
+
+
+def _multiplied(graph: Graph, node: int, shape: Shape) -> tuple[Value, Factor] | None:
+    """Scores and what differs between heads or queries only that they are multiplied by."""
+    left, right = graph.input(node, 0), graph.input(node, 1)
+    divides = graph.op(node).kind == "Divide"
+    for scores, by in ((left, right),) if divides else ((left, right), (right, left)):
+        have = shape_of(graph, by)
+        if have is None or not have or eq(have[-1], 1) is not True:
+            continue
+        if _leads_to_product(graph, scores):
+            return scores, Factor(by, divides, shape)
+    return None
+
+
+def _added(graph: Graph, node: int, shape: Shape) -> tuple[Value, Mask] | None:
+    """Scores and the mask added to them."""
+    left, right = graph.input(node, 0), graph.input(node, 1)
+    for scores, mask in ((left, right), (right, left)):
+        if _leads_to_product(graph, scores):
+            return scores, Mask(mask, level=shape)
+    return None
+
+
+def _chosen(graph: Graph, node: int, shape: Shape) -> tuple[Value, Mask] | None:
+    """Scores and the mask that chooses between them and a number."""
+    condition, yes, no = (graph.input(node, port) for port in range(3))
+    inverted = number(graph, no) is None
+    scores, other = (no, yes) if inverted else (yes, no)
+    fill = number(graph, other)
+    if fill is None or math.isnan(fill):
+        return None
+    return scores, Mask(condition, float(fill), inverted, shape)
+
+
+def _leads_to_product(graph: Graph, value: Value, depth: int = 8) -> bool:
+    """Whether a value is a product with a few scales and masks applied to it."""
+    while depth:
+        depth -= 1
+        value = _unsplit(graph, value)
+        if not sole_use(graph, value):
+            return False
+        kind = graph.op(value.node).kind
+        if kind == "MatMul":
+            return True
+        if kind in ("Add", "Multiply") and scaled_by(graph, value.node) is None:
+            both = (graph.input(value.node, port) for port in (0, 1))
+            return any(_leads_to_product(graph, v, depth) for v in both)
+        if kind == "Select":
+            chosen = _chosen(graph, value.node, ())
+            if chosen is None:
+                return False
+            value = chosen[0]
+        elif kind in ("Multiply", "Divide"):
+            scaled = scaled_by(graph, value.node)
+            value = graph.input(value.node, 0) if scaled is None else scaled[0]
+        else:
+            return False
+    return False
