@@ -132,7 +132,9 @@ def _attention(spec: AttentionSpec, size: Callable[[Size], str]) -> str:
     rows = f"{size(spec.queries)} queries x {size(spec.keys)} keys"
     heads = f"{spec.size}" if spec.size == spec.width else f"{spec.size}, {spec.width}"
     factors = f" of {spec.factors} factors" if spec.factors else ""
-    return f" {batch}{rows} x {heads}{factors}" + (" causal" if spec.causal is not None else "")
+    capped = f" capped at {spec.cap:g}" if spec.cap else ""
+    causal = " causal" if spec.causal is not None else ""
+    return f" {batch}{rows} x {heads}{factors}{capped}{causal}"
 
 
 def _program(program: Program) -> str:

@@ -15,7 +15,8 @@ MAX_HEAD: Final = 1024
 @dataclass(frozen=True)
 class AttentionSpec(Spec):
     """out[b, q] = sum over keys of softmax(x[b, q])[key] * value[b, key], where
-    x[b, q, key] = scale * (query[b, q] . key[b, key]) + mask[b, q, key].
+    x[b, q, key] = scale * (query[b, q] . key[b, key]) + mask[b, q, key], or, with a cap other than
+    0, cap * tanh(scale * ...) + mask.
 
     Operands walk (batch..., queries, size), (batch..., keys, size), (batch..., keys, width),
     (batch..., queries, keys) and (batch..., queries, width); strides of 0 share heads and masks.
@@ -45,6 +46,7 @@ class AttentionSpec(Spec):
     fill: float = -float("inf")
     zeros: bool = False
     factors: DType | None = None
+    cap: float = 0.0
 
     def operands(self) -> tuple[Operand, ...]:
         mask = () if self.mask is None else (self.mask,)

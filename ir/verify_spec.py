@@ -199,8 +199,9 @@ def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
 def _attention(s: AttentionSpec, _: Target, where: str) -> None:
     if not (1 <= s.size <= MAX_HEAD and 1 <= s.width <= MAX_HEAD):
         raise broken("heads of a size no kernel has", where, (s.size, s.width), f"1..{MAX_HEAD}")
-    if not math.isfinite(s.scale) or math.isnan(s.fill):
-        raise broken("a scale is no finite number", where, f"{s.scale}, fill {s.fill}", "numbers")
+    if not (math.isfinite(s.scale) and math.isfinite(s.cap)) or math.isnan(s.fill):
+        found = f"{s.scale}, fill {s.fill}, cap {s.cap}"
+        raise broken("a scale is no finite number", where, found, "numbers")
     if s.factors not in (None, DType.bf16):
         raise broken("a product rounds its factors to another type", where, s.factors, DType.bf16)
     fixed = s.causal.index if isinstance(s.causal, DimArg) else s.causal or 0

@@ -20,6 +20,7 @@ from ...ir.ops import (
     ShapeOf,
     Softmax,
     Subtract,
+    Tanh,
     Unsqueeze,
 )
 from .build import Build
@@ -36,6 +37,8 @@ def expand_attention(build: Build, record: Node, inputs: Sequence[Value | None])
     dtype = build.dtype(scores)
     if op.scale != 1:
         scores = build.multiply(scores, build.number(op.scale, dtype))
+    if op.cap:
+        scores = build.multiply(build.op(Tanh(), scores), build.number(op.cap, dtype))
     if mask is not None and build.dtype(mask) is DType.boolean:
         scores = build.op(Select(), mask, scores, build.number(op.fill, dtype))
     elif mask is not None:

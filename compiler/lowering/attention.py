@@ -91,6 +91,7 @@ def lower_attention(low: Lowering, node: int) -> None:
         causal=None if causal is None else sizes(causal),
         fill=op.fill,
         zeros=op.zeros,
+        cap=op.cap,
         factors=rounded_factors(low.options, dtype),
     )
     work = product([*axes, rows, keys, size + width]) // low.target.lanes(32) + 1

@@ -39,13 +39,14 @@ class Factor:
 @dataclass(frozen=True)
 class Scores:
     """What goes into a softmax: scale * (a product) times factors, and then the masks, the last one
-    first. `shape`: the product's."""
+    first. `shape`: the product's. With a `cap`, cap * tanh(...) stands for the scaled product."""
 
     product: int
     shape: Shape
     scale: float
     factors: tuple[Factor, ...] = ()
     masks: tuple[Mask, ...] = ()
+    cap: float = 0.0
 
 
 def find_softmax(graph: Graph, value: Value) -> Softened | None:
@@ -83,7 +84,7 @@ def _unsplit(graph: Graph, value: Value) -> Value:
 
 def find_scores(graph: Graph, value: Value) -> Scores | Refusal | None:
     """Follow what is done to a product up to the softmax, from the softmax back."""
-    scale, masks, factors = 1.0, list[Mask](), list[Factor]()
+    scale, cap, masks, factors = 1.0, 0.0, list[Mask](), list[Factor]()
     while True:
         value = _unsplit(graph, value)
         if not sole_use(graph, value):
@@ -92,7 +93,7 @@ def find_scores(graph: Graph, value: Value) -> Scores | Refusal | None:
         if shape is None:
             return None
         if kind == "MatMul":
-            return Scores(node, shape, scale, tuple(factors), tuple(masks))
+            return Scores(node, shape, scale, tuple(factors), tuple(masks), cap)
         if kind in ("Multiply", "Divide"):
             scaled = scaled_by(graph, node)
             if scaled is not None:
@@ -103,7 +104,9 @@ def find_scores(graph: Graph, value: Value) -> Scores | Refusal | None:
                 factors.append(by)
             else:
                 return None
-        elif kind in ("Add", "Select"):
+        elif kind == "Tanh" and not cap and not factors and scale:
+            value, cap, scale = graph.input(node, 0), scale, 1.0
+        elif kind in ("Add", "Select") and not cap:
             masked = _added(graph, node, shape) if kind == "Add" else _chosen(graph, node, shape)
             if masked is None:
                 return None
@@ -180,6 +183,8 @@ def _leads_to_product(graph: Graph, value: Value, depth: int = 8) -> bool:
             if chosen is None:
                 return False
             value = chosen[0]
+        elif kind == "Tanh":
+            value = graph.input(value.node, 0)
         elif kind in ("Multiply", "Divide"):
             scaled = scaled_by(graph, value.node)
             value = graph.input(value.node, 0) if scaled is None else scaled[0]

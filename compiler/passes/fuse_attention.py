@@ -116,7 +116,7 @@ def _fused(
     if isinstance(op, Refusal):
         return op
     made, mask = op
-    op = replace(made, scale=scale, zeros=softmax.zeros)
+    op = replace(made, scale=scale, zeros=softmax.zeros, cap=scores.cap)
     result = patch.add(op, query, key, values, mask)
     shape = shape_of(graph, Value(node))
     assert shape is not None

@@ -105,6 +105,8 @@ class ScaledDotProductAttention(Op):
 class Attention(Op):
     """softmax(scale * query x key^T + mask) x value (dialect).
 
+    With a `cap` above 0, scores are cap * tanh(scale * query x key^T) before the mask is added.
+
     query [N..., L, E], key [N..., S, E], value [N..., S, Ev], mask [N..., L or 1, S or 1]; batches
     broadcast. The mask is added (floats), or puts `fill` where it is false (booleans).
     causal: "first" lets row i see keys 0..i, "last" keys 0..i + S - L, "" all. A row whose scores
@@ -123,6 +125,7 @@ class Attention(Op):
     causal: str = ""
     fill: float = -math.inf
     zeros: bool = False
+    cap: float = 0.0
 
     def infer(
         self, query: Fact, key: Fact, value: Fact, mask: Fact | None = None
@@ -137,6 +140,8 @@ class Attention(Op):
         q, k, v = (a.astype(np.float64) for a in (query, key, value))
         with np.errstate(all="ignore"):
             scores = np.matmul(q, k.swapaxes(-1, -2)) * self.scale
+            if self.cap:
+                scores = np.tanh(scores) * self.cap
             if mask is not None and mask.dtype == bool:
                 scores = np.where(mask, scores, self.fill)
             elif mask is not None:

@@ -38,6 +38,7 @@ class Case:
     dtype: DType = F32
     factors: DType | None = None
     dynamic: bool = False
+    cap: float = 0.0
 
 
 def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], list[int]]:
@@ -78,6 +79,7 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
         case.fill,
         case.zeros,
         case.factors,
+        case.cap,
     )  # fmt: skip
     return spec, data, size.dims
 
@@ -86,6 +88,7 @@ def expected(case: Case, data: list[np.ndarray]) -> np.ndarray:
     q, k, v = (a.astype(np.float64).transpose(1, 0, 2) for a in data[:3])
     with np.errstate(all="ignore"):
         x = q @ k.swapaxes(-1, -2) * case.scale
+        x = case.cap * np.tanh(x) if case.cap else x
         if case.mask:
             mask = data[3].swapaxes(-1, -2) if case.mask == "turned" else data[3]
             x = np.where(mask, x, case.fill) if mask.dtype == bool else x + mask
@@ -159,6 +162,21 @@ def test_shared_heads_and_negative_scales(isa: str, queries: int) -> None:
     check(Case(queries, 150, shared=True, heads=3), isa)
     check(Case(queries, 150, scale=-0.5), isa)
     check(Case(queries, 150, scale=0.0), isa)
+
+
+@pytest.mark.parametrize("isa", [*ISAS, *TILED])
+@pytest.mark.parametrize("mask", ["", "keys", "full", "bool"])
+def test_capped_scores(isa: str, mask: str) -> None:
+    """Scores far beyond the cap, and queries that are no numbers or infinite."""
+    factors = BF16 if isa in TILED else None
+    tolerance = 2e-2 if factors else 5e-6
+    case = Case(20, 40, mask=mask, causal=25, scale=1.5, cap=2.0, fill=-3.0, factors=factors)
+    check(case, isa, tolerance)
+    _, data, _ = build(case)
+    data[0][3], data[0][4, :, 0] = np.nan, 1e30
+    got, want = found(case, isa, data), expected(case, data)
+    assert np.isnan(got[3]).all()
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=4 * tolerance)
 
 
 @pytest.mark.parametrize("isa", [*ISAS, *TILED])
@@ -255,7 +273,7 @@ def test_accuracy() -> None:
     "change",
     [
         {"size": 0}, {"width": 4096}, {"scale": float("nan")}, {"fill": float("nan")},
-        {"factors": DType.f16}, {"causal": 1 << 63}, {"causal": DimArg(-1)},
+        {"factors": DType.f16}, {"cap": INF}, {"causal": 1 << 63}, {"causal": DimArg(-1)},
         {"query": Operand(DType.f64, (8, 16, 1))}, {"key": Operand(F32, (8, 16, 2))},
         {"mask": Operand(DType.i32, (0, 0, 1))}, {"out": Operand(DType.i8, (8, 16, 1))},
     ],

@@ -118,6 +118,11 @@ FORMS = {
     "a mask of another batch": SCORES
     + '%10 = Input(f32[C, 1, 1, U]) "m"\n%20 = Add.1(%9, %10)\n'
     + MIXED,
+    # Gemma 2: scores within a cap, then a mask.
+    "capped scores": SCORES
+    + "%10 = Const(f32[] = 0.1)\n%11 = Multiply.1(%9, %10)\n%12 = Const(f32[] = 5)\n"
+    "%13 = Divide.1(%11, %12)\n%14 = Tanh.1(%13)\n%15 = Multiply.1(%14, %12)\n"
+    '%16 = Input(f32[B, 1, S, T]) "m"\n%20 = Add.1(%15, %16)\n' + MIXED,
     # Diffusion models: channels come first, values meet the softmax from the left.
     "places last": QKV
     + '%3 = Input(f32[B, 3, 8, T]) "w"\n%9 = MatMul.1(%0, %1) {transpose_b=true}\n'

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ....ir.dtype import DType
 from ....ir.specs_attention import AttentionSpec
 from ...codegen.emit import Variable
-from ...codegen.math_exp import exp_falling
+from ...codegen.math_exp import exp_falling, tanh
 from ...codegen.values import ELEMENT, F32, I32, I64, PTR, Value, constants, vec
 from ..gemm.cells import Side, cells_of_rows
 from .products import BLOCK, Products
@@ -81,7 +81,7 @@ class Block:
         self.scores = f.offset(f.params["scratch"], layout.scores)
         self.exponentials = f.offset(f.params["scratch"], layout.exponentials)
         # Scores wait as they are where nothing but a positive scale is to be applied to them.
-        self.bare = spec.mask is None and spec.causal is None and spec.scale > 0
+        self.bare = spec.mask is None and spec.causal is None and spec.scale > 0 and not spec.cap
         self.write()
 
     def write(self) -> None:
@@ -161,8 +161,11 @@ class Block:
     def masked(self, xs: list[Value], key: Value) -> list[Value]:
         """x of scores: scaled, with the mask."""
         f, mask = self.f, self.spec.mask
+        if self.spec.cap:
+            xs = [tanh(f, f.fmul(x, self.spec.scale)) for x in xs]
+        scale = self.spec.cap or self.spec.scale
         if mask is None:
-            return [f.fmul(x, self.spec.scale) for x in xs]
+            return [f.fmul(x, scale) for x in xs]
         if mask.strides[-2] == 0:
             element = ELEMENT[mask.dtype.value]
             along = self.p.scores.size(f, f.params["frame"], mask.strides[-1])
@@ -173,9 +176,9 @@ class Block:
             given = self.load(f.params["mask"], key)
         if mask.dtype is DType.boolean:
             pairs = zip(xs, given, strict=True)
-            scaled = ((f.fmul(x, self.spec.scale), m) for x, m in pairs)
+            scaled = ((f.fmul(x, scale), m) for x, m in pairs)
             return [f.select(f.fcmp("une", m, 0.0), x, self.spec.fill) for x, m in scaled]
-        return [f.fma(x, self.spec.scale, m) for x, m in zip(xs, given, strict=True)]
+        return [f.fma(x, scale, m) for x, m in zip(xs, given, strict=True)]
 
     def rescale(self, found: list[Value], sums: Value) -> list[Value]:
         """Take up the block's largest values: what the panel has so far is relative to them from
