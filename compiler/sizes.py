@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir.dim import Dim, Expr, Symbol, eq, substitute, symbol
+from ..ir.dim import Dim, Expr, Symbol, eq, evaluate, plain_symbol, substitute, symbol
 from ..ir.errors import ShapeError
 from ..ir.graph import Graph
 from ..ir.infer import infer_graph, infer_record
@@ -18,6 +18,8 @@ from ..ir.require import Requirement, requirements
 
 # Sizes that became known make more known; models need two or three rounds.
 _ROUNDS = 10
+# Sizes of an input that are tried one by one, at most.
+_TRIED = 1024
 
 
 def unify_sizes(graph: Graph) -> Graph:
@@ -70,14 +72,6 @@ def _symbols_of_inputs(graph: Graph) -> dict[str, int]:
     return found
 
 
-def plain_symbol(d: Dim) -> Symbol | None:
-    """The symbol that a size is, if it is just one."""
-    if not isinstance(d, Expr):
-        return None
-    (first, *rest) = d.symbols()
-    return first if not rest and str(d) == first.name else None
-
-
 def _solve(graph: Graph, place: Mapping[str, int]) -> dict[str, Dim]:
     """New sizes by symbol."""
     solved: dict[str, Dim] = {}
@@ -124,15 +118,24 @@ def _unknown_of(left: Dim, right: Dim, place: Mapping[str, int]) -> tuple[str, D
 
 
 def _bound_of(least: Dim, size: Dim, place: Mapping[str, int]) -> dict[str, Dim]:
-    """The symbol of an input, bound as its sum with a number needs it, if there is just one."""
+    """The symbol of an input, bound as this size needs it, if it is the only one: values from its
+    bound on with which the size stays too small are not for this model."""
     names: frozenset[Symbol] = size.symbols() if isinstance(size, Expr) else frozenset()
     if not isinstance(least, int) or len(names) != 1:
         return {}
     (only,) = names
-    rest = size - symbol(only.name, only.lo, only.hi)
-    if only.name not in place or not isinstance(rest, int) or only.lo >= least - rest:
+    if only.name not in place:
         return {}
-    return {only.name: symbol(only.name, least - rest, only.hi)}
+    rest = size - symbol(only.name, only.lo, only.hi)
+    if isinstance(rest, int):
+        found = least - rest
+    else:
+        found = only.lo
+        for _ in range(_TRIED):
+            if found == only.hi or evaluate(size, {only.name: found}) >= least:
+                break
+            found += 1
+    return {only.name: symbol(only.name, found, only.hi)} if found > only.lo else {}
 
 
 def _needed(graph: Graph) -> list[int]:

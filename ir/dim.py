@@ -47,6 +47,7 @@ __all__ = [
     "maximum",
     "minimum",
     "parse",
+    "plain_symbol",
     "product",
     "substitute",
     "symbol",
@@ -57,6 +58,16 @@ __all__ = [
 def symbol(name: str, lo: int = 0, hi: int | None = None) -> Expr:
     """A size known at run time only, with lo <= size <= hi; the same name is the same size."""
     return atom_expr(Symbol(name, lo, hi))
+
+
+def plain_symbol(d: Dim) -> Symbol | None:
+    """The symbol that `d` is, if it is just one."""
+    if not isinstance(d, Expr) or len(d.terms) != 1:
+        return None
+    monomial, coefficient = d.terms[0]
+    if coefficient != 1 or len(monomial) != 1 or monomial[0][1] != 1:
+        return None
+    return monomial[0][0] if isinstance(monomial[0][0], Symbol) else None
 
 
 def is_static(d: Dim) -> bool:

@@ -128,7 +128,7 @@ def _pack(dims: list[Any]) -> Array:
 
 
 def _tidy(array: Array, type_: Any) -> Array:
-    """Object arrays whose elements are all plain integers become integer arrays again."""
-    if array.dtype == object and all(isinstance(d, int | np.integer | bool) for d in array.flat):
-        return array.astype(type_.dtype.numpy)
-    return held(array, type_.dtype)
+    """Arrays of the value's type, unless an element is a symbolic size."""
+    if array.dtype == object and not all(isinstance(d, int | np.integer) for d in array.flat):
+        return array
+    return held(array.astype(type_.dtype.numpy, copy=False), type_.dtype)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .dim import Dim, Expr, Symbol, eq
+from .dim import Dim, Symbol, eq, plain_symbol
 from .dtype import DType
 from .errors import Error, ExecutionError, InputError
 from .graph import Graph, Node, Value
@@ -114,19 +114,10 @@ def _checked(record: Node, array: Any, sizes: dict[Symbol, int]) -> Any:
 
 
 def _fits(declared: Dim, size: int, sizes: dict[Symbol, int]) -> bool:
-    symbol = _plain_symbol(declared)
+    symbol = plain_symbol(declared)
     if symbol is not None and sizes.setdefault(symbol, size) != size:
         return False
     return eq(declared, size) is not False
-
-
-def _plain_symbol(d: Dim) -> Symbol | None:
-    """The symbol that a size is, if it is nothing but one."""
-    if not isinstance(d, Expr):
-        return None
-    symbols = d.symbols()
-    (first, *rest) = symbols or (None,)
-    return first if first is not None and not rest and str(d) == str(first) else None
 
 
 def _use_counts(graph: Graph, order: Sequence[int]) -> dict[Value, int]:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..ir.dim import Dim, Expr, Symbol, compile_dims, evaluate
+from ..ir.dim import Dim, compile_dims, evaluate, plain_symbol
 from ..ir.dtype import DType
 from ..ir.errors import Error, InputError
 from ..ir.plan import PlanPort
@@ -124,16 +124,6 @@ def _name(dtype: DType) -> str:
     if dtype in (DType.string, DType.dynamic):
         return "str" if dtype is DType.string else "float32"
     return dtype.numpy.name
-
-
-def plain_symbol(d: Dim) -> Symbol | None:
-    """The symbol that `d` is, if it is just one."""
-    if not isinstance(d, Expr) or len(d.terms) != 1:
-        return None
-    monomial, coefficient = d.terms[0]
-    if coefficient != 1 or len(monomial) != 1 or monomial[0][1] != 1:
-        return None
-    return monomial[0][0] if isinstance(monomial[0][0], Symbol) else None
 
 
 def _check_shape(

@@ -268,7 +268,7 @@ class ConvolutionJob:
     def point(self, data: View, filters: Value, out: View) -> None:
         """A window of one place: each place's channels times a matrix."""
         low, extras = self.low, self.extras
-        n, k = out.shape[1], data.shape[1]
+        n, k = low.shape(filters)[:2]
         assert isinstance(n, int) and isinstance(k, int)
         walked = [data, *extras, out]
         order = [0, *range(2, out.rank)]

@@ -3,7 +3,7 @@ has to be a plain symbol; what a body gets from around it may be any expression.
 
 from __future__ import annotations
 
-from ...ir.dim import Dim, Expr, symbol
+from ...ir.dim import Dim, Expr, plain_symbol, symbol
 from ...ir.graph import Graph
 from ...ir.infer import infer_graph
 from ...ir.ops import Parameter
@@ -15,7 +15,7 @@ def plain_sizes(body: Graph) -> Graph:
     where one of them holds a symbol that no axis of a parameter is."""
     shapes = [op.shape or () for n in body.parameters if isinstance(op := body.op(n), Parameter)]
     sizes = [d for shape in shapes for d in shape if isinstance(d, Expr)]
-    plain = {str(d) for d in sizes}
+    plain = {s.name for d in sizes if (s := plain_symbol(d)) is not None}
     if all(s.name in plain for d in sizes for s in symbols_in(d)):
         return body
     fresh, renamed = body.copy(), dict[Expr, Dim]()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.dim import Dim, Expr, Symbol
+from ...ir.dim import Dim, Expr, Symbol, plain_symbol
 from ...ir.errors import VerificationError
 from ...ir.graph import Graph, Value
 from ...ir.ops import (
@@ -160,8 +160,7 @@ def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
             if not isinstance(type_, TensorType):
                 continue
             shape = list(enumerate(type_.shape or ()))
-            # A name that is no identifier prints in backquotes.
-            axes = {str(d).strip("`"): i for i, d in reversed(shape) if isinstance(d, Expr)}
+            axes = {s.name: i for i, d in reversed(shape) if (s := plain_symbol(d)) is not None}
             if not (axes.keys() & names) - found.keys():
                 continue
             if slot not in low.region_inputs:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..dim import Dim, Expr, bounds, eq
+from ..dim import Dim, Expr, bounds, eq, plain_symbol
 from ..errors import ShapeError
 from ..graph import Graph
 from ..op import Array, Fact, Op, Port, RunBody
@@ -59,7 +59,7 @@ def read_off(op: Op, facts: Sequence[Fact | None], types: Sequence[Type]) -> tup
     named: dict[Dim, Dim] = {}
 
     def size(d: Dim) -> Dim:
-        if not isinstance(d, Expr) or d.symbols() <= told or str(d) in map(str, d.symbols()):
+        if not isinstance(d, Expr) or d.symbols() <= told or plain_symbol(d) is not None:
             return d
         low, high = bounds(d)
         return named.setdefault(d, unknown_dim(op, max(low or 0, 0), high))

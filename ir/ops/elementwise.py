@@ -172,9 +172,11 @@ def _decided(rule: Callable[[Any, Any], bool | None]) -> Callable[[Array, Array]
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    if dims.le(0, a) is not True or dims.lt(0, b) is not True:
-        raise TypeError("truncating division of sizes that may be negative")
-    return a // b
+    if dims.le(0, b) is not True:
+        raise TypeError("truncating division by sizes that may be negative")
+    if dims.le(0, a) is True:
+        return a // b
+    return dims.maximum(a, 0) // b - dims.maximum(-a, 0) // b
 
 
 def _not(rule: Callable[[Any, Any], bool | None]) -> Callable[[Any, Any], bool | None]:

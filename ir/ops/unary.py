@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..dtype import DType
-from ..op import Fact
+from ..op import Array, Fact
 from ..scalar import Builder, Ref
 from ..types import Type
 from .elementwise import FLOATS, FloatUnary, Unary
@@ -54,6 +54,10 @@ class Sign(Unary):
 class Ceiling(Unary):
     kind: ClassVar[str] = "Ceiling"
     scalar: ClassVar[str] = "ceil"
+    carries_shapes: ClassVar[bool] = True
+
+    def on_sizes(self, *arrays: Array) -> Array:
+        return arrays[0]
 
     def program(self, b: Builder, *x: Ref) -> Ref:
         return b.op(self.scalar, *x) if x[0].dtype.is_float else x[0]
@@ -70,6 +74,10 @@ class Round(Unary):
     kind: ClassVar[str] = "Round"
     version: ClassVar[int] = 5
     mode: str = "half_to_even"
+    carries_shapes: ClassVar[bool] = True
+
+    def on_sizes(self, *arrays: Array) -> Array:
+        return arrays[0]
 
     def program(self, b: Builder, *x: Ref) -> Ref:
         if not x[0].dtype.is_float:
