@@ -35,6 +35,8 @@ from .passes.remove_identities import remove_identities
 from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
 from .passes.simplify_bodies import simplify_bodies
+from .passes.spell_grids import spell_grids
+from .passes.spell_plain import spell_plain
 from .passes.spell_quantized import spell_quantized
 from .passes.spell_sums import spell_sums
 from .passes.unroll_cells import unroll_cells
@@ -49,6 +51,9 @@ PASSES: tuple[Pass, ...] = (
     fold_all_but_bytes,
     # Einsum is a product like others, and meets the patterns of products.
     spell_sums,
+    # So are others that have no kernel of their own.
+    spell_plain,
+    spell_grids,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     cancel_concats,

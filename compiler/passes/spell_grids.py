@@ -1,0 +1,150 @@
+"""GridSample in operations that have kernels: places, the four elements around each, their mean.
+
+An element is a row of all channels, picked from the image channels last by its number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ir.dtype import DType
+from ...ir.graph import Graph, Value
+from ...ir.op import Op
+from ...ir.ops import (
+    Add,
+    Concat,
+    Constant,
+    Convert,
+    Floor,
+    Gather,
+    GreaterEqual,
+    LessEqual,
+    LogicalAnd,
+    Maximum,
+    Minimum,
+    Multiply,
+    Reshape,
+    Round,
+    Select,
+    ShapeOf,
+    Slice,
+    Subtract,
+    Transpose,
+    Unsqueeze,
+)
+from ...ir.ops.sampling import GridSample
+from ...ir.patch import Patch, Refusal
+from ..rewrite import Pass, Rule
+from .matching import dtype_of, shape_of
+
+
+class _Plane:
+    """The nodes that a rule writes, for an image [N, C, H, W] in f32."""
+
+    def __init__(self, graph: Graph, data: Value) -> None:
+        self.patch = Patch()
+        self.shape = self.patch.add(ShapeOf(DType.i64), data)
+        # H and W as whole numbers of one element, and as floats.
+        self.whole = [self.sized(axis) for axis in (2, 3)]
+        self.sizes = [self.patch.add(Convert(DType.f32), size) for size in self.whole]
+        order = self.ints(0, 2, 3, 1)
+        rows = self.patch.add(Transpose(), data, order)
+        flat = self.patch.add(Concat(0), self.sized(0), self.ints(-1), self.sized(1))
+        self.rows = self.patch.add(Reshape(), rows, flat)
+
+    def ints(self, *numbers: int) -> Value:
+        return self.patch.add(Constant.of(np.array(numbers, np.int64), DType.i64))
+
+    def number(self, value: float) -> Value:
+        return self.patch.add(Constant.of(np.array(value, np.float32), DType.f32))
+
+    def sized(self, axis: int) -> Value:
+        one = self.ints(1)
+        return self.patch.add(
+            Slice(), self.shape, self.ints(axis), self.ints(axis + 1), one, self.ints(0)
+        )
+
+    def do(self, op: Op, *values: Value | float) -> Value:
+        given = [v if isinstance(v, Value) else self.number(v) for v in values]
+        return self.patch.add(op, *given)
+
+    def place(self, grid: Value, axis: int, *, corners: bool) -> Value:
+        """Where on axis 2 + `axis` of the image the grid's coordinates lie: [N, h, w]."""
+        at = 1 - axis
+        one, last = self.ints(1), self.ints(3)
+        part = self.patch.add(Slice(), grid, self.ints(at), self.ints(at + 1), one, last)
+        kept = self.patch.add(Slice(), self.patch.add(ShapeOf(DType.i64), grid), *(
+            self.ints(n) for n in (0, 3, 1, 0)
+        ))  # fmt: skip
+        x = self.do(Add(), self.patch.add(Reshape(), part, kept), 1.0)
+        size = self.sizes[axis]
+        if corners:
+            return self.do(Multiply(), x, self.do(Multiply(), self.do(Subtract(), size, 1.0), 0.5))
+        return self.do(Multiply(), self.do(Subtract(), self.do(Multiply(), x, size), 1.0), 0.5)
+
+    def inside(self, place: Value, axis: int) -> tuple[Value, Value]:
+        """A place kept within the image, and whether it was there."""
+        last = self.do(Subtract(), self.sizes[axis], 1.0)
+        was = self.do(
+            LogicalAnd(), self.do(GreaterEqual(), place, 0.0), self.do(LessEqual(), place, last)
+        )
+        return self.do(Maximum(), self.do(Minimum(), place, last), 0.0), was
+
+    def read(self, y: Value, x: Value, *, zeros: bool, weight: Value | None) -> Value:
+        """Rows [N, h, w, C] at whole places, by their weights, and 0 outside where `zeros`."""
+        (y, in_y), (x, in_x) = self.inside(y, 0), self.inside(x, 1)
+        wide = [self.patch.add(Convert(DType.i64), v) for v in (y, x)]
+        index = self.do(Add(), self.do(Multiply(), wide[0], self.whole[1]), wide[1])
+        rows = self.patch.add(Gather(batch_dims=1), self.rows, index, self.ints(1))
+        if zeros:
+            seen = self.do(LogicalAnd(), in_y, in_x)
+            weight = self.do(Select(), seen, 1.0 if weight is None else weight, 0.0)
+        if weight is None:
+            return rows
+        return self.do(Multiply(), rows, self.patch.add(Unsqueeze(), weight, self.ints(3)))
+
+
+def spell_grid_sample(graph: Graph, node: int) -> Patch | Refusal | None:
+    """The nearest element of each place, or four by their distance."""
+    op, data, grid = graph.op(node), graph.input(node, 0), graph.input(node, 1)
+    assert isinstance(op, GridSample)
+    mode, outside = op.mode.lower(), op.padding_mode.lower()
+    if mode not in ("bilinear", "nearest") or outside not in ("zeros", "border"):
+        return Refusal(f"mode {mode} with {outside}")
+    if dtype_of(graph, data) is not DType.f32 or dtype_of(graph, grid) is not DType.f32:
+        return Refusal("not in f32")
+    shapes = shape_of(graph, data), shape_of(graph, grid)
+    if None in shapes:
+        return Refusal("a rank is unknown")
+    plane, zeros = _Plane(graph, data), outside == "zeros"
+    y, x = (plane.place(grid, axis, corners=op.align_corners) for axis in (0, 1))
+    if mode == "nearest":
+        y, x = (plane.do(Round("half_to_even"), v) for v in (y, x))
+        found = plane.read(y, x, zeros=zeros, weight=None)
+    else:
+        if not zeros:
+            (y, _), (x, _) = plane.inside(y, 0), plane.inside(x, 1)
+        corners = [_around(plane, v) for v in (y, x)]
+        parts = [
+            plane.read(a, b, zeros=zeros, weight=plane.do(Multiply(), wa, wb))
+            for a, wa in corners[0]
+            for b, wb in corners[1]
+        ]
+        found = parts[0]
+        for part in parts[1:]:
+            found = plane.do(Add(), found, part)
+    made = plane.patch.add(Transpose(), found, plane.ints(0, 3, 1, 2))
+    return plane.patch.replace(Value(node), made)
+
+
+def _around(plane: _Plane, place: Value) -> list[tuple[Value, Value]]:
+    """The whole places before and behind, with their weights."""
+    before = plane.do(Floor(), place)
+    far = plane.do(Subtract(), place, before)
+    near = plane.do(Subtract(), 1.0, far)
+    return [(before, near), (plane.do(Add(), before, 1.0), far)]
+
+
+_RULES = (Rule("spell_grid_sample", ("GridSample",), spell_grid_sample),)
+
+spell_grids = Pass("spell_grids", lambda options: _RULES)

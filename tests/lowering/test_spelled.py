@@ -1,0 +1,93 @@
+"""What has no kernel of its own runs natively in operations that have one, as `evaluate` says."""
+
+from __future__ import annotations
+
+import irc
+import numpy as np
+import pytest
+from irc.ir.interpret import interpret
+from irc.ir.text import parse_graph
+
+IMAGE = '%0 = Parameter.1() {element_type=f32, shape=["N", 6, "H", "W"]} "x"\n'
+FIXED = '%0 = Parameter.1() {element_type=f32, shape=[2, 6, 5, 7]} "x"\n'
+END = '%9 = Result.1(%8) "y"\n'
+
+
+def ints(name: int, *numbers: int) -> str:
+    return f"%{name} = Constant.1() {{data={list(numbers)}, dtype=i64, shape=[{len(numbers)}]}}\n"
+
+
+def number(name: int, value: int, dtype: str = "i64") -> str:
+    return f"%{name} = Constant.1() {{data=[{value}], dtype={dtype}, shape=[]}}\n"
+
+
+def height(dtype: str) -> str:
+    return (
+        "%1 = ShapeOf.3(%0)\n"
+        + number(2, 2)
+        + number(3, 0)
+        + f"%4 = Gather.8(%1, %2, %3)\n%5 = Convert.1(%4) {{destination_type={dtype}}}\n"
+    )
+
+
+def grid(how: str, image: str = IMAGE) -> str:
+    """Places that are the image's own numbers, some of them outside."""
+    return (
+        image
+        + ints(1, 0, 0, 0, 0)
+        + ints(2, 2147483647, 2, 3, 3)
+        + ints(3, 1, 1, 1, 1)
+        + ints(4, 0, 1, 2, 3)
+        + "%5 = Slice.8(%0, %1, %2, %3, %4)\n"
+        + ints(6, 0, 3, 2, 1)
+        + f"%7 = Transpose.1(%5, %6)\n%8 = GridSample.9(%0, %7) {{{how}}}\n"
+        + END
+    )
+
+
+CASES = {
+    "roll": FIXED + ints(1, -3, 9) + ints(2, 2, 3) + "%8 = Roll.7(%0, %1, %2)\n" + END,
+    "roll_of_a_symbolic_batch": IMAGE + ints(1, 2) + ints(2, 1) + "%8 = Roll.7(%0, %1, %2)\n" + END,
+    "range": IMAGE
+    + height("f32")
+    + number(6, -1, "f32")
+    + number(7, 2, "f32")
+    + "%8 = Range.4(%6, %5, %7) {output_type=f32}\n"
+    + END,
+    "eye": IMAGE
+    + height("i32")
+    + number(6, 3)
+    + number(7, 1)
+    + "%8 = Eye.9(%5, %6, %7) {output_type=f32}\n"
+    + END,
+    "lrn": IMAGE
+    + ints(1, 1)
+    + "%8 = LRN.1(%0, %1) {alpha=0.3, beta=0.75, bias=2.0, size=4}\n"
+    + END,
+    "normalize": IMAGE
+    + ints(1, 1)
+    + '%8 = NormalizeL2.1(%0, %1) {eps=0.1, eps_mode="max"}\n'
+    + END,
+    "mvn_of_channels": IMAGE + ints(1, 1) + "%8 = MVN.6(%0, %1) {eps=0.01}\n" + END,
+    "mvn_of_the_batch": IMAGE + ints(1, 3, 0) + "%8 = MVN.6(%0, %1) {eps=0.01}\n" + END,
+    "grid": grid('mode="bilinear", padding_mode="zeros", align_corners=false'),
+    "grid_of_borders": grid('mode="bilinear", padding_mode="border", align_corners=true'),
+    "grid_nearest": grid('mode="nearest", padding_mode="zeros", align_corners=true', FIXED),
+}
+SIZES = ({"N": 1, "H": 6, "W": 8}, {"N": 3, "H": 5, "W": 4})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_evaluate(name: str, compile_graph) -> None:
+    graph = parse_graph(f'graph "{name}"\n{CASES[name]}')
+    net: irc.CompiledModel = compile_graph(graph.copy(), True, 1)
+    assert not net.plan.host_steps(), [s.reason for s in net.plan.host_steps()]
+    for seed, sizes in enumerate(SIZES):
+        (port,) = net.inputs
+        assert port.shape is not None
+        shape = [sizes[d] if isinstance(d, str) else d for d in port.shape]
+        x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+        (want,) = interpret(graph, [x])
+        (found,) = net([x])
+        assert found.shape == want.shape and found.dtype == want.dtype
+        np.testing.assert_allclose(found, want, rtol=0, atol=2e-5 * max(1, np.abs(want).max()))
