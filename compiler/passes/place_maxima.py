@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
-from ...ir.ops import Add, Constant, Equal, IsNaN, LogicalOr, MaxPool8, Select, Slice
+from ...ir.ops import (
+    Add,
+    Concat,
+    Constant,
+    Convert,
+    Equal,
+    GreaterEqual,
+    IsNaN,
+    LogicalAnd,
+    LogicalOr,
+    MaxPool8,
+    Multiply,
+    Pad,
+    Range,
+    ReduceProd,
+    Reshape,
+    Select,
+    ShapeOf,
+    Slice,
+)
 from ...ir.patch import Patch, Refusal
 from ...ir.types import normalize_axis
 from ..rewrite import Pass, Rule
@@ -19,56 +39,77 @@ _MOST = 32
 
 
 def place(graph: Graph, node: int) -> Patch | Refusal | None:
-    """The second result of a MaxPool without paddings: the first tap that equals the maximum."""
+    """The second result of a MaxPool: the number of the first tap that equals the maximum and is
+    no padding. Elements of an image are numbered, and their numbers padded and cut as they are."""
     op = graph.op(node)
     if not isinstance(op, MaxPool8) or not graph.uses(Value(node, 1)):
         return None
     data = graph.input(node, 0)
-    shape, out = shape_of(graph, data), shape_of(graph, Value(node))
-    sizes = [d for d in (*(shape or ()), *(out or ())) if isinstance(d, int)]
-    if shape is None or out is None or len(sizes) != 2 * len(shape) or not all(sizes):
-        return Refusal("sizes are symbolic, or nothing")
-    w, spatial = op.windows(), sizes[2 : len(shape)]
-    padded = w.auto_pad.startswith("same") or any((*w.pads_begin, *w.pads_end))
-    if padded or w.rounding != "floor" or math.prod(op.kernel) > _MOST:
-        return Refusal("windows reach beyond the data, or are large")
-    whole = math.prod(sizes[normalize_axis(op.axis, len(shape)) : len(shape)])
-    if whole < math.prod(spatial):
-        return Refusal("places are counted within a part of the image")
-    patch, last = Patch(), len(spatial)
-    counts = sizes[len(shape) + 2 :]
-    steps = [math.prod(spatial[i + 1 :]) for i in range(last)]
+    shape, dtype, w = shape_of(graph, data), dtype_of(graph, data), op.windows()
+    if shape is None or len(shape) < 3:
+        return Refusal("the rank is unknown")
+    axis = normalize_axis(op.axis, len(shape))
+    if w.auto_pad.startswith("same") or math.prod(op.kernel) > _MOST or axis > 2:
+        return Refusal("paddings that follow from sizes, large windows, or a part of the image")
+    patch, last = Patch(), len(shape) - 2
+    inner = list(range(2, 2 + last))
 
-    def number(array: object, dtype: DType = op.index_element_type) -> Value:
-        return patch.add(Constant.of(np.array(array, dtype.numpy), dtype))
+    def listed(*values: int) -> Value:
+        return patch.add(Constant.of(np.array(values, np.int64), DType.i64))
 
-    def listed(values: list[int]) -> Value:
-        return number(values, DType.i64)
+    def number(value: int) -> Value:
+        return patch.add(Constant.of(np.array(value, np.int64), DType.i64))
 
+    def sizes(of: Value, begin: int, end: int) -> Value:
+        whole = patch.add(ShapeOf(DType.i64), of)
+        return patch.add(Slice(), whole, listed(begin), listed(end), listed(1), listed(0))
+
+    def numbered(of: Value, count: Value, before: Sequence[int], behind: int) -> Value:
+        """0, 1, ... in the shape of some axes, between axes of 1."""
+        ends = patch.add(ReduceProd(), count, listed(0))
+        plain = patch.add(Range(DType.i64), number(0), ends, number(1))
+        parts = [listed(*before)] if before else []
+        parts += [of] + ([listed(*[1] * behind)] if behind else [])
+        return patch.add(Reshape(), plain, patch.add(Concat(0), *parts))
+
+    image = sizes(data, 2, 2 + last)
+    places = numbered(image, image, [1, 1], 0)
+    # Windows that begin beyond the data find more there than a pool pads, where it rounds up.
+    more = 0 if w.rounding == "floor" else 1
+    ends = [p + more * s for p, s in zip(w.pads_end, w.strides, strict=True)]
+    padded = any((*w.pads_begin, *ends))
+    if padded:
+        pads = listed(0, 0, *w.pads_begin), listed(0, 0, *ends)
+        places = patch.add(Pad("constant"), places, *pads, number(-1))
+        data = patch.add(Pad("constant"), data, *pads)
+    strides, axes = listed(*w.strides), listed(*inner)
+    span = patch.add(Multiply(), sizes(Value(node), 2, 2 + last), strides)
     found: Value | None = None
     for tap in reversed(list(np.ndindex(*op.kernel))):
         begin = [int(t) * d for t, d in zip(tap, w.dilations, strict=True)]
-        offset = number(sum(b * s for b, s in zip(begin, steps, strict=True)))
+        past = [b + 1 - s for b, s in zip(begin, w.strides, strict=True)]
+        end = patch.add(Add(), span, listed(*past))
+        part, at = (
+            patch.add(Slice(), v, listed(*begin), end, strides, axes) for v in (data, places)
+        )
         if found is None:
-            found = offset
+            found = at
             continue
-        end = [b + (n - 1) * s + 1 for b, n, s in zip(begin, counts, w.strides, strict=True)]
-        axes = listed(list(range(2, 2 + last)))
-        part = patch.add(Slice(), data, listed(begin), listed(end), listed(list(w.strides)), axes)
         hit = patch.add(Equal(), part, Value(node))
-        if dtype_of(graph, data).is_float:
+        if dtype.is_float:
             hit = patch.add(LogicalOr(), hit, patch.add(IsNaN(), part))
-        found = patch.add(Select(), hit, offset, found)
+        if padded:
+            hit = patch.add(LogicalAnd(), hit, patch.add(GreaterEqual(), at, number(0)))
+        found = patch.add(Select(), hit, at, found)
     assert found is not None
-    # The window's first element; in two parts, which are small.
-    grid = np.zeros((1, 1, *counts), np.int64)
-    for i, (n, stride, step) in enumerate(zip(counts, w.strides, steps, strict=True)):
-        along = np.arange(n, dtype=np.int64) * stride * step
-        grid += along.reshape([-1 if a == 2 + i else 1 for a in range(2 + last)])
-    planes = np.arange(sizes[0] * sizes[1], dtype=np.int64) * math.prod(spatial)
-    planes = planes.reshape(sizes[0], sizes[1], *[1] * last)
-    made = patch.add(Add(), patch.add(Add(), found, number(grid)), number(planes % whole))
-    return patch.replace(Value(node, 1), made)
+    if axis < 2:
+        outer = sizes(graph.input(node, 0), axis, 2)
+        planes = numbered(outer, outer, [1] * axis, last)
+        size = patch.add(ReduceProd(), image, listed(0))
+        found = patch.add(Add(), found, patch.add(Multiply(), planes, size))
+    if op.index_element_type is not DType.i64:
+        found = patch.add(Convert(op.index_element_type), found)
+    return patch.replace(Value(node, 1), found)
 
 
 _RULES = (Rule("place", ("MaxPool",), place),)

@@ -257,7 +257,7 @@ def test_branches_write_into_their_concatenation(compile_graph) -> None:
         ("%1 = Parameter.1() {element_type=f32, shape=[4, 3, 3, 3]}\n"
          "%2 = Convolution.1(%0, %1)\n", "the filters are known at run time only"),
         ("%1 = Constant.1() {data=~1, dtype=f32, shape=[4, 3, 3, 3]}\n"
-         "%2 = MaxPool.8(%0) {kernel=[2, 2]}\n%9 = Result.1(%2:1) \"i\"\n",
+         "%2 = MaxPool.8(%0) {kernel=[2, 2], auto_pad=\"same_upper\"}\n%9 = Result.1(%2:1) \"i\"\n",
          "the indices of the largest elements are read"),
     ],
     ids=["filters", "indices"],

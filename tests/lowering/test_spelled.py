@@ -74,6 +74,13 @@ CASES = {
     "grid_of_borders": grid('mode="bilinear", padding_mode="border", align_corners=true'),
     "grid_nearest": grid('mode="nearest", padding_mode="zeros", align_corners=true', FIXED),
 }
+POOLS = {
+    "halves": "kernel=[2, 2], strides=[2, 2]",
+    "padded": "kernel=[3, 3], strides=[2, 2], pads_begin=[1, 1], pads_end=[1, 1]",
+    "uneven": 'kernel=[3, 2], strides=[2, 2], pads_end=[0, 1], rounding_type="ceil", axis=2',
+    "spread": "kernel=[3, 3], strides=[3, 2], pads_begin=[1, 1], pads_end=[1, 1], axis=1, "
+    'dilations=[1, 2], rounding_type="ceil_torch", index_element_type=i32',
+}
 SIZES = ({"N": 1, "H": 6, "W": 8}, {"N": 3, "H": 5, "W": 4})
 
 
@@ -91,3 +98,18 @@ def test_against_evaluate(name: str, compile_graph) -> None:
         (found,) = net([x])
         assert found.shape == want.shape and found.dtype == want.dtype
         np.testing.assert_allclose(found, want, rtol=0, atol=2e-5 * max(1, np.abs(want).max()))
+
+
+@pytest.mark.parametrize("image", (IMAGE, FIXED), ids=("symbolic", "fixed"))
+@pytest.mark.parametrize("pool", POOLS)
+def test_places_of_maxima(pool: str, image: str, compile_graph) -> None:
+    """Of equal elements the first, never a padding, and NaN before all."""
+    text = image + f"%2 = MaxPool.14(%0) {{{POOLS[pool]}}}\n"
+    graph = parse_graph(f'graph "g"\n{text}%3 = Result.1(%2) "y"\n%4 = Result.1(%2:1) "i"\n')
+    net: irc.CompiledModel = compile_graph(graph.copy(), True, 1)
+    assert not net.plan.host_steps(), [s.reason for s in net.plan.host_steps()]
+    x = np.random.default_rng(0).integers(-2, 3, (2, 6, 5, 7)).astype(np.float32)
+    x[0, :, :, :4], x[1, 1, 2, 3] = -np.inf, np.nan
+    for found, want in zip(net([x]), interpret(graph, [x]), strict=True):
+        assert found.dtype == want.dtype
+        np.testing.assert_array_equal(found, want)
