@@ -52,6 +52,15 @@ def test_element_types_by_version(opset: int, kind: int) -> None:
     np.testing.assert_array_equal(y.astype(np.float64), exact)
 
 
+@pytest.mark.parametrize("opset", VERSIONS)
+@pytest.mark.parametrize("trans", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_transposes(opset: int, trans: tuple[int, int]) -> None:
+    a, b, c = whole(2, 3), whole(3, 4), whole(2, 4)
+    given = [v.T if flag else v for v, flag in zip((a, b), trans, strict=True)]
+    got = gemm(opset, *given, c, transA=trans[0], transB=trans[1], alpha=2.0, beta=0.5)
+    np.testing.assert_array_equal(got, 2 * (a @ b) + 0.5 * c)
+
+
 @pytest.mark.parametrize("opset", [7, 9, 11, 13])
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (1, 4), (2, 1), (2, 4), (1, 1)])
 def test_c_broadcasts_to_the_product(opset: int, shape: tuple[int, ...]) -> None:

@@ -221,6 +221,8 @@ NODES: list[tuple[str, list[Any], list[str], dict[str, Any]]] = [
     ("LabelEncoder", [S], ["y"],
      {"keys_strings": ["cat"], "values_floats": [0.5], "default_float": 9.0}),
     ("LabelEncoder", [I], ["y"], {"keys_int64s": [1, 2], "values_strings": ["a", "b"]}),
+    ("LabelEncoder", [I], ["y"],
+     {"keys_int64s": [1], "values_strings": ["a"], "default_string": "other"}),
     ("LabelEncoder", [F], ["y"],
      {"keys_floats": [float("nan"), 1.0], "values_int64s": [5, 6], "default_int64": 0}),
 ]  # fmt: skip

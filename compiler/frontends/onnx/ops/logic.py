@@ -68,8 +68,13 @@ def _cast(n: OnnxNode, to: DType) -> Value:
     if source.is_float and to in _NARROW:
         # As ONNX's reference: to a wider integer, whose low bits are the result.
         x = n.add(Convert(DType.i32), x)
-    result = n.add(Convert(to), x)
-    if saturate or to not in _WITHOUT_SATURATION or not source.is_float:
+    return n.add(Convert(to), x) if saturate else unsaturated(n, x, to)
+
+
+def unsaturated(n: OnnxNode, x: Value, to: DType) -> Value:
+    """x as `to`, where a float that float8 can't hold becomes infinity or, without one, NaN."""
+    source, result = n.dtype(x), n.add(Convert(to), x)
+    if to not in _WITHOUT_SATURATION or not source.is_float:
         return result
     limit, reached, infinite = _WITHOUT_SATURATION[to]
     wide = x if source in (DType.f32, DType.f64) else n.add(Convert(DType.f32), x)

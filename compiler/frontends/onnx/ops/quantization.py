@@ -34,6 +34,7 @@ from .....ir.ops import (
 from .....ir.ops.quantized import BYTES
 from ..tensors import element_type
 from .convolution import check_filters, grouped, slid
+from .logic import unsaturated
 from .plain import converted, size_of, unsqueezed
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
 # Positions are written down for axes up to this size, and computed for longer ones.
 _MAX_LISTED = 1 << 16
-_FLOAT8 = (DType.f8e4m3, DType.f8e4m3fnuz, DType.f8e5m2, DType.f8e5m2fnuz)
+# In what is divided where scales have a type that holds no ratios.
+_RATIOS = {DType.f8e8m0: DType.f32, DType.i32: DType.f64}
 
 
 def _spread(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Value:
@@ -94,16 +96,14 @@ def quantize_linear(n: OnnxNode) -> Value:
         target = n.dtype(zero)
     precision = n.integer("precision", 0)
     wide = element_type(precision, n.origin) if precision else n.dtype(scale)
-    wide = DType.f32 if wide is DType.f8e8m0 else wide
+    wide = _RATIOS.get(wide, wide)
     saturate = n.flag("saturate", True)
-    if target in _FLOAT8 and not saturate:
-        raise n.unsupported("QuantizeLinear to float8 without saturation")
     factor = _spread(n, scale, x, axis, block)
     spread = None if zero is None else _spread(n, zero, x, axis, block)
     floats = n.dtype(x) is n.dtype(scale) is wide is DType.f32
     if target in BYTES and floats and not block and _are_plain(n, x, (scale, zero), axis):
         return n.add(Quantize(target), x, factor, None if _is_zero(n, zero) else spread)
-    return quantized(n, _ratio(n, x, factor, wide), spread, target)
+    return quantized(n, _ratio(n, x, factor, wide), spread, target, saturate=saturate)
 
 
 def _is_zero(n: OnnxNode, zero: Value | None) -> bool:
@@ -118,17 +118,19 @@ def _ratio(n: OnnxNode, x: Value, scale: Value, wide: DType) -> Value:
     return ratio if wide is DType.f64 else converted(n, ratio, DType.f32)
 
 
-def quantized(n: OnnxNode, ratio: Value, zero: Value | None, target: DType) -> Value:
+def quantized(
+    n: OnnxNode, ratio: Value, zero: Value | None, target: DType, *, saturate: bool = True
+) -> Value:
     """A float as a quantised type: rounded to nearest even (integers), shifted, saturated."""
     integer = target.is_int
     value = n.add(Round("half_to_even"), ratio) if integer else ratio
     if zero is None or _is_zero(n, zero):
-        return n.add(Convert(target), value)
+        return n.add(Convert(target), value) if saturate else unsaturated(n, value, target)
     shift = converted(n, zero, n.dtype(ratio))
     shifted = n.add(Add(), value, shift)
     if integer:
         shifted = n.add(Select(), n.add(IsNaN(), ratio), shift, shifted)
-    return n.add(Convert(target), shifted)
+    return n.add(Convert(target), shifted) if saturate else unsaturated(n, shifted, target)
 
 
 def dequantize_linear(n: OnnxNode) -> Value:
