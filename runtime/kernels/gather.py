@@ -11,6 +11,7 @@ from ...ir.specs import GATHER_OUT_OF_RANGE, GatherSpec
 from ...ir.target import Target
 from ..codegen.emit import Function, Module
 from ..codegen.kernel import Buffer, open_kernel, share
+from ..codegen.kernel import Kernel as Entry
 from ..codegen.values import I64, Value, integer, number, vec
 from .contract import Kernel
 from .convert import memory_type
@@ -27,24 +28,17 @@ def generate(spec: GatherSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     buffers = [Buffer(), Buffer(), Buffer(writes=True)]
     k = open_kernel(module, symbol, buffers, spec.dim_args)
-    f, sizes = k.function, Sizes(k.function, k.dims)
     if 0 not in (spec.outer, spec.count, spec.inner):
-        made = _Gather(spec, f, sizes, k.buffers, k.scratch)
-        made.run(k.worker, k.workers)
-    f.ret(0)
+        _Gather(spec, k).run(k.worker, k.workers)
+    k.function.ret(0)
     return Kernel(symbol, module.text())
 
 
 class _Gather:
-    def __init__(
-        self,
-        spec: GatherSpec,
-        f: Function,
-        sizes: Sizes,
-        buffers: tuple[Value, ...],
-        scratch: Value,
-    ) -> None:
-        self.spec, self.f, self.sizes, self.scratch = spec, f, sizes, scratch
+    def __init__(self, spec: GatherSpec, k: Entry) -> None:
+        self.spec, self.f, self.scratch = spec, k.function, k.scratch
+        f = self.f
+        sizes = self.sizes = Sizes(f, k.dims)
         bits = max(8, spec.data.dtype.bits)
         memory_type(spec.data.dtype)  # refuses types that are not whole bytes
         self.element = f"i{bits}"
@@ -52,7 +46,7 @@ class _Gather:
         types = [self.element, memory_type(spec.index.dtype), self.element]
         self.data, self.index, self.out = (
             f.at(b, sizes.value(o.offset), t)
-            for b, o, t in zip(buffers, operands, types, strict=True)
+            for b, o, t in zip(k.buffers, operands, types, strict=True)
         )
         self.contiguous = spec.data.strides[-1] == 1 and spec.out.strides[-1] == 1
         self.lanes = f.target.lanes(bits)

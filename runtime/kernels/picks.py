@@ -9,8 +9,9 @@ from __future__ import annotations
 from ...ir.specs import GATHER_OUT_OF_RANGE
 from ...ir.specs_picks import PickSpec
 from ...ir.target import Target
-from ..codegen.emit import Function, Module
+from ..codegen.emit import Module
 from ..codegen.kernel import READ, WRITE, open_kernel, share
+from ..codegen.kernel import Kernel as Entry
 from ..codegen.values import I1, I64, Value, integer, vec
 from .contract import Kernel
 from .convert import memory_type
@@ -24,28 +25,22 @@ def generate(spec: PickSpec, target: Target, symbol: str) -> Kernel:
     operands = spec.operands()
     k = open_kernel(module, symbol, [READ] * (len(operands) - 1) + [WRITE], spec.dim_args)
     if 0 not in spec.axes:
-        made = _Pick(spec, k.function, Sizes(k.function, k.dims), k.buffers, k.scratch)
-        made.run(k.worker, k.workers)
+        _Pick(spec, k).run(k.worker, k.workers)
     k.function.ret(0)
     return Kernel(symbol, module.text())
 
 
 class _Pick:
-    def __init__(
-        self,
-        spec: PickSpec,
-        f: Function,
-        sizes: Sizes,
-        buffers: tuple[Value, ...],
-        scratch: Value,
-    ) -> None:
-        self.spec, self.f, self.sizes, self.scratch = spec, f, sizes, scratch
+    def __init__(self, spec: PickSpec, k: Entry) -> None:
+        self.spec, self.f, self.scratch = spec, k.function, k.scratch
+        f = self.f
+        sizes = self.sizes = Sizes(f, k.dims)
         operands, depth = spec.operands(), len(spec.axes)
         space = coalesce(spec.axes, [o.strides[:depth] for o in operands])
         self.outer = space.axes[:-1]
         self.inner = sizes.value(space.axes[-1]) if space.axes else integer(1)
         self.steps = [s[-1] if s else 0 for s in space.strides]
-        pointers = [base_pointer(f, sizes, b, o) for b, o in zip(buffers, operands, strict=True)]
+        pointers = [base_pointer(f, sizes, b, o) for b, o in zip(k.buffers, operands, strict=True)]
         self.rows = Rows(
             f,
             sizes,
