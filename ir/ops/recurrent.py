@@ -22,7 +22,15 @@ from .activation_table import activate
 from .elementwise import FLOATS, INTEGERS
 from .rules import one_dtype, require_dtype, require_rank, same_size, unknown_dim
 
-_NAMES = {"hardsigmoid": "hard_sigmoid", "leakyrelu": "leaky_relu", "softsign": "softsign"}
+# Names of the format to those of the table, and how many parameters the lists hold for each.
+_ACTIVATIONS = {
+    "hardsigmoid": ("hard_sigmoid", 2),
+    "leakyrelu": ("leaky_relu", 1),
+    "elu": ("elu", 1),
+    "thresholdedrelu": ("thresholded_relu", 1),
+    "affine": ("linear", 2),
+    "scaledtanh": ("scaled_tanh", 2),
+}
 
 
 @dataclass(frozen=True)
@@ -41,13 +49,13 @@ class _Recurrent(Op):
 
     def _f(self, number: int, x: Array) -> Array:
         """Activation `number` of an f64 array, clipped before."""
-        names = self.activations or self.defaults
-        name = names[number].strip().lower()
-        lists = (self.activations_alpha, self.activations_beta)
-        given = [values[number] for values in lists if number < len(values)]
-        name = _NAMES.get(name, name)
-        x = np.clip(x, -self.clip, self.clip) if self.clip > 0 else x
-        return activate(name, given if name in ("hard_sigmoid", "leaky_relu", "elu") else (), x)
+        return self._unclipped(number, np.clip(x, -self.clip, self.clip) if self.clip > 0 else x)
+
+    def _unclipped(self, number: int, x: Array) -> Array:
+        spelled = (self.activations or self.defaults)[number].strip().lower()
+        name, count = _ACTIVATIONS.get(spelled, (spelled, 0))
+        lists = (self.activations_alpha, self.activations_beta)[:count]
+        return activate(name, [values[number] for values in lists if number < len(values)], x)
 
     def step(self, x: Array, states: list[Array], w: Array, r: Array, b: Array) -> list[Array]:
         """States [N, H] after one step, from x [N, I], w [G*H, I], r [G*H, H], b [G*H or more]."""
@@ -233,16 +241,7 @@ class _LSTM(_Recurrent):
         forget, take, new, out = np.split(x @ w.T + h @ r.T + b, 4, axis=1)
         cell = self._f(0, forget) * c + self._f(0, take) * self._f(1, new)
         # The clip belongs to the gates, not to the cell state.
-        names = self.activations or self.defaults
-        unclipped = self._without_clip(names[2], cell)
-        return [self._f(0, out) * unclipped, cell]
-
-    def _without_clip(self, name: str, x: Array) -> Array:
-        lowered = name.strip().lower()
-        lists = (self.activations_alpha, self.activations_beta)
-        given = [values[2] for values in lists if len(values) > 2]
-        name = _NAMES.get(lowered, lowered)
-        return activate(name, given if name in ("hard_sigmoid", "leaky_relu", "elu") else (), x)
+        return [self._f(0, out) * self._unclipped(2, cell), cell]
 
 
 _WEIGHTS = (Port("W"), Port("R"), Port("B", optional=True))
@@ -334,5 +333,4 @@ class PeepholeLSTM(_LSTM, _Sequence):
         opened = self._f(0, take + of_input * c)
         kept = 1 - opened if self.coupled else self._f(0, forget + of_forget * c)
         cell = kept * c + opened * self._f(1, new)
-        names = self.activations or self.defaults
-        return [self._f(0, out + of_output * cell) * self._without_clip(names[2], cell), cell]
+        return [self._f(0, out + of_output * cell) * self._unclipped(2, cell), cell]

@@ -40,6 +40,9 @@ _ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
     "hardsigmoid": ("hardsigmoid", (0.2, 0.5)),
     "leakyrelu": ("leakyrelu", (0.01,)),
     "elu": ("elu", (1.0,)),
+    "thresholdedrelu": ("thresholdedrelu", (1.0,)),
+    "affine": ("affine", (1.0, 0.0)),
+    "scaledtanh": ("scaledtanh", (1.0, 1.0)),
 }
 
 
@@ -60,40 +63,64 @@ class _Recurrent:
         self.hidden = hidden
         self.attributes: dict[str, Any] = {
             "hidden_size": hidden,
-            "direction": self.direction,
             "clip": n.number("clip", 0.0),
-            **self._activations(defaults),
         }
+        # One entry for all directions, or one for each.
+        self.styles = self._activations(defaults)
         x = n.input(0)
         self.x = x if self.batch_first else self.swapped(x)
         self.batch = size_of(n, self.x, 0)
 
-    def _activations(self, defaults: Sequence[str]) -> dict[str, Any]:
+    def _activations(self, defaults: Sequence[str]) -> list[dict[str, Any]]:
         n, size = self.n, len(defaults)
         names = [name.lower() for name in n.texts("activations", [])] or list(defaults)
-        if len(names) == size * self.count and names[:size] == names[-size:]:
-            names = names[:size]
-        if len(names) != size:
-            raise n.unsupported("activations that differ by direction")
         unknown = [name for name in names if name not in _ACTIVATIONS]
         if unknown:
             raise n.unsupported(f"the activation {unknown[0]}")
-        given = [n.numbers("activation_alpha", []), n.numbers("activation_beta", [])]
-        if not any(given) and not any(_ACTIVATIONS[name][1] for name in names):
-            return {"activations": tuple(_ACTIVATIONS[name][0] for name in names)}
-        lists: list[list[float]] = [[], []]
-        for name in names:
-            _, standard = _ACTIVATIONS[name]
-            for i, values in enumerate(given):
+        if len(names) not in (size, size * self.count):
+            raise n.error(
+                "another number of activations", got=len(names), expected=size * self.count
+            )
+        left = [n.numbers("activation_alpha", []), n.numbers("activation_beta", [])]
+        plain = not any(left) and not any(_ACTIVATIONS[name][1] for name in names)
+        styles: list[dict[str, Any]] = []
+        for first in range(0, len(names), size):
+            own = [_ACTIVATIONS[name] for name in names[first : first + size]]
+            style: dict[str, Any] = {"activations": tuple(name for name, _ in own)}
+            if not plain:
                 # Only activations that have the parameter take one from the list.
-                wants = len(standard) > i
-                number = values.pop(0) if wants and values else 0.0
-                lists[i].append(number if not wants or values or number else standard[i])
-        return {
-            "activations": tuple(_ACTIVATIONS[name][0] for name in names),
-            "activations_alpha": tuple(lists[0]),
-            "activations_beta": tuple(lists[1]),
-        }
+                taken = [
+                    [v.pop(0) if v and len(p) > i else (*p, 0, 0)[i] for i, v in enumerate(left)]
+                    for _, p in own
+                ]
+                style["activations_alpha"] = tuple(alpha for alpha, _ in taken)
+                style["activations_beta"] = tuple(beta for _, beta in taken)
+            styles.append(style)
+        return styles if any(style != styles[0] for style in styles) else styles[:1]
+
+    def layer(
+        self,
+        kind: type[RNNSequence | GRUSequence | LSTMSequence | PeepholeLSTM],
+        states: Sequence[Value],
+        weights: Sequence[Value | None],
+        **more: Any,
+    ) -> list[Value]:
+        """The layer's outputs in ONNX's layout; directions whose activations differ are layers of
+        their own."""
+        lengths = self.lengths()
+        if len(self.styles) == 1:
+            op = kind(**self.attributes, direction=self.direction, **self.styles[0], **more)
+            return self.outputs(self.n.add_all(op, self.x, *states, lengths, *weights))
+        halves: list[list[Value]] = []
+        for number, (direction, style) in enumerate(zip(_DIRECTIONS, self.styles, strict=False)):
+            op = kind(**self.attributes, direction=direction, **style, **more)
+            own = [self._half(v, 1, number) for v in states]
+            parts = [None if v is None else self._half(v, 0, number) for v in weights]
+            halves.append(self.n.add_all(op, self.x, *own, lengths, *parts))
+        return self.outputs([self.n.add(Concat(1), *pair) for pair in zip(*halves, strict=True)])
+
+    def _half(self, value: Value, axis: int, number: int) -> Value:
+        return self.n.add_all(Split(2), value, self.n.int_value(axis))[number]
 
     def swapped(self, value: Value) -> Value:
         """The first two of three axes swapped."""
@@ -148,18 +175,15 @@ class _Recurrent:
 
 def rnn(n: OnnxNode) -> Imported:
     r = _Recurrent(n, ["tanh"])
-    op = RNNSequence(**r.attributes)
-    weights = (r.weight(1, [0]), r.weight(2, [0]), r.bias([0]))
-    return r.outputs(n.add_all(op, r.x, r.state(5), r.lengths(), *weights))
+    return r.layer(RNNSequence, [r.state(5)], (r.weight(1, [0]), r.weight(2, [0]), r.bias([0])))
 
 
 def gru(n: OnnxNode) -> Imported:
     r = _Recurrent(n, ["sigmoid", "tanh"])
     linear = n.flag("linear_before_reset")
-    op = GRUSequence(linear_before_reset=linear, **r.attributes)
     order = [0, 1, 2]
     weights = (r.weight(1, order), r.weight(2, order), r.bias(order, apart=linear))
-    return r.outputs(n.add_all(op, r.x, r.state(5), r.lengths(), *weights))
+    return r.layer(GRUSequence, [r.state(5)], weights, linear_before_reset=linear)
 
 
 def lstm(n: OnnxNode) -> Imported:
@@ -168,13 +192,12 @@ def lstm(n: OnnxNode) -> Imported:
     if known is not None and not np.any(known):
         peepholes = None  # exporters write zeros
     r = _Recurrent(n, ["sigmoid", "tanh", "tanh"])
-    order = [2, 0, 3, 1]
+    order, coupled = [2, 0, 3, 1], n.flag("input_forget")
     weights = (r.weight(1, order), r.weight(2, order), r.bias(order))
-    inputs = (r.x, r.state(5), r.state(6), r.lengths(), *weights)
-    if peepholes is None and not n.flag("input_forget"):
-        return r.outputs(n.add_all(LSTMSequence(**r.attributes), *inputs))
-    op = PeepholeLSTM(**r.attributes, coupled=n.flag("input_forget"))
-    return r.outputs(n.add_all(op, *inputs, peepholes))
+    states = [r.state(5), r.state(6)]
+    if peepholes is None and not coupled:
+        return r.layer(LSTMSequence, states, weights)
+    return r.layer(PeepholeLSTM, states, (*weights, peepholes), coupled=coupled)
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {

@@ -1,0 +1,121 @@
+"""Recurrent operators with every activation that ONNX names, against onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import irc
+import numpy as np
+import pytest
+
+from .ml_models import compare, one_node
+
+_R = np.random.default_rng(11)
+# Activations, and numbers for their parameters in order: alpha, beta.
+ACTIVATIONS: dict[str, tuple[float, ...]] = {
+    "Relu": (),
+    "Tanh": (),
+    "Sigmoid": (),
+    "Softsign": (),
+    "Softplus": (),
+    "LeakyRelu": (0.3,),
+    "ThresholdedRelu": (0.2,),
+    "Elu": (0.7,),
+    "HardSigmoid": (0.3, 0.4),
+    "ScaledTanh": (0.8, 0.6),
+    "Affine": (0.4, 0.1),
+}
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+
+
+def check(op_type: str, names: list[str], direction: str, *, given: bool = True) -> None:
+    """Against onnxruntime; parameters from the table, or the defaults."""
+    d, g, hidden, width = 1 + (direction == "bidirectional"), GATES[op_type], 5, 3
+    inputs = [
+        *(_R.uniform(-1, 1, s).astype(np.float32) for s in ((4, 2, width), (d, g * hidden, width))),
+        *(_R.uniform(-1, 1, s).astype(np.float32) for s in ((d, g * hidden, hidden),)),
+        _R.uniform(-1, 1, (d, 2 * g * hidden)).astype(np.float32),
+        np.array([4, 3], np.int32),
+    ]
+    attributes: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
+    attributes["activations"] = names
+    if given:
+        numbers = [ACTIVATIONS[name] for name in names]
+        for i, key in enumerate(("activation_alpha", "activation_beta")):
+            # In order, of those activations that have the parameter.
+            listed = [n[i] for n in numbers if len(n) > i]
+            attributes |= {key: listed} if listed else {}
+    outputs = ["y", "h", "c"] if op_type == "LSTM" else ["y", "h"]
+    model, feeds = one_node(op_type, inputs, outputs, domain="", **attributes)
+    compare(model, feeds, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("op_type", GATES)
+def test_every_activation(op_type: str, name: str) -> None:
+    for place in range(len(DEFAULTS[op_type])):
+        names = [*DEFAULTS[op_type]]
+        names[place] = name
+        check(op_type, names, "forward")
+
+
+@pytest.mark.parametrize("name", ["LeakyRelu", "Elu", "HardSigmoid"])
+def test_default_parameters(name: str) -> None:
+    check("RNN", [name], "forward", given=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha", "beta"), [("ThresholdedRelu", 1.0, 0.0), ("Affine", 1.0, 0.0)]
+)
+def test_default_parameters_are_those_of_onnxs_operators(
+    name: str, alpha: float, beta: float
+) -> None:
+    """onnxruntime has 0 for both."""
+    x, w, r = (_R.uniform(-1, 3, s).astype(np.float32) for s in ((3, 2, 3), (1, 4, 3), (1, 4, 4)))
+    given = {"activation_alpha": [alpha], "activation_beta": [beta]}
+    results = []
+    for more in ({}, given):
+        attributes: dict[str, Any] = {"hidden_size": 4, "activations": [name], **more}
+        model, feeds = one_node("RNN", [x, w, r], ["y"], domain="", **attributes)
+        results.append(irc.compile_model(model)(feeds)[0])
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("op_type", GATES)
+def test_activations_that_differ_by_direction(op_type: str) -> None:
+    names = ["HardSigmoid", "LeakyRelu", "ScaledTanh", "Affine", "Elu", "Softsign"]
+    count = len(DEFAULTS[op_type])
+    check(op_type, [*DEFAULTS[op_type], *names[:count]], "bidirectional")
+    check(op_type, [*names[:count], *names[-count:]], "bidirectional")
+
+
+def test_parameters_that_differ_by_direction() -> None:
+    """The lists go on where the first direction's activations end."""
+    x, w, r = (_R.uniform(-1, 1, s).astype(np.float32) for s in ((3, 2, 3), (2, 4, 3), (2, 4, 4)))
+    model, feeds = one_node(
+        "RNN",
+        [x, w, r],
+        ["y", "h"],
+        domain="",
+        hidden_size=4,
+        direction="bidirectional",
+        activations=["LeakyRelu", "LeakyRelu"],
+        activation_alpha=[0.1, 0.9],
+    )
+    compare(model, feeds, rtol=2e-5, atol=2e-5)
+
+
+def test_an_alpha_of_zero_is_no_default() -> None:
+    check_alpha = {"activations": ["HardSigmoid"], "activation_alpha": [0.0]}
+    x, w, r = (np.ones(s, np.float32) for s in ((2, 1, 3), (1, 2, 3), (1, 2, 2)))
+    model, feeds = one_node("RNN", [x, w, r], ["y"], domain="", hidden_size=2, **check_alpha)
+    np.testing.assert_array_equal(irc.compile_model(model)(feeds)[0], np.full((2, 1, 1, 2), 0.5))
+
+
+@pytest.mark.parametrize("names", [["Tanh"], ["Tanh"] * 5])
+def test_another_number_of_activations(names: list[str]) -> None:
+    x, w, r = (np.ones(s, np.float32) for s in ((2, 1, 3), (1, 8, 3), (1, 8, 2)))
+    model, _ = one_node("LSTM", [x, w, r], ["y"], domain="", hidden_size=2, activations=names)
+    with pytest.raises(irc.ModelFormatError, match="number of activations"):
+        irc.compile_model(model)
