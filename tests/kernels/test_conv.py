@@ -202,7 +202,7 @@ CASES = {
     "depthwise_strided": Case((12, 15), (5, 5), 1, 1, 16, strides=(2, 2), pads=(2, 2)),
     "depthwise_swish": Case((7, 7), (3, 3), 1, 1, 24, pads=(1, 1), epilogue="swish"),
     "depthwise_long": Case((40,), (15,), 1, 1, 20, pads=(7,), epilogue="residual"),
-    "depthwise_dilated": Case((9, 20), (3, 3), 1, 1, 20, dilations=(1, 2), pads=(1, 2)),
+    "depthwise_dilated": Case((9, 20), (3, 3), 1, 1, 20, dilations=(3, 2), pads=(3, 2)),
     "depthwise_half": Case((9, 20), (3, 3), 1, 1, 20, pads=(1, 1), dtype=DType.bf16),
     "depthwise_volume": Case((4, 5, 6), (3, 3, 3), 1, 1, 18, pads=(1, 1, 1)),
 }  # fmt: skip
