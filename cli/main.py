@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from ..ir.errors import Error
 from .interrupts import interruptible
@@ -96,6 +97,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             if os.environ.get("IRC_TRACEBACK") == "1":
                 raise
             return code
+
+
+def entry() -> NoReturn:
+    """The command. When main ends all is said: Ctrl-C would only tear Python's clean-up."""
+    code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def _tell(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import time
 import weakref
@@ -86,3 +87,15 @@ def test_where_interrupts_are_ignored_they_stay_so(
     finally:
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == ""
+
+
+def test_after_the_end_there_is_nothing_to_interrupt() -> None:
+    code = (
+        "import atexit, os, signal, sys; sys.argv = ['irc', '--version']\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from irc.cli.main import entry\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "entry()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("irc ") and done.stderr == ""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import irc
 import numpy as np
@@ -209,3 +210,36 @@ def test_interrupted_without_litter(verb: str, load: Load, tmp_path: Path) -> No
         assert left <= set(names), left
         assert not cache.exists() or not [p for p in cache.iterdir() if p.name.startswith(".")]
     assert codes[0] == 0 and 130 in codes
+
+
+@pytest.mark.parametrize("call", ["open", "fdopen", "fsync", "replace"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_interrupted_inside_a_write(
+    call: str, when: str, nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C just before or after each step that the system takes for the two files of a model:
+    each is the old one or the new one, whole, and nothing lies beside them."""
+    from irc.compiler.export import files
+
+    targets = [tmp_path / "m.xml", tmp_path / "m.bin"]
+    for target in targets:
+        target.write_bytes(b"old")
+    real, count = getattr(os, call), [0]
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        count[0] += 1
+        if count[0] == nth and when == "before":
+            raise KeyboardInterrupt
+        found = real(*args, **options)
+        if count[0] == nth:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(os, call, interrupted)
+    with pytest.raises(KeyboardInterrupt), files.replacing(*targets) as streams:
+        for stream in streams:
+            stream.write(b"new" * 100_000)
+    monkeypatch.undo()
+    assert {p.name for p in tmp_path.iterdir()} == {"m.xml", "m.bin"}
+    assert all(t.read_bytes() in (b"old", b"new" * 100_000) for t in targets)

@@ -1,0 +1,188 @@
+"""The page of `irc graph` as a person uses it: mouse and keyboard, in headless Chromium."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import irc
+import pytest
+from irc import ops
+from irc.cli.main import main
+
+from .chromium import BROWSER, Page
+
+DIGITS = str(Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx")
+pytestmark = pytest.mark.skipif(not BROWSER, reason="not run: no Chromium (apt install chromium)")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    folder = tmp_path_factory.mktemp("page")
+    path = folder / "digits.html"
+    assert main(["graph", DIGITS, "-o", str(path), "--profile"]) == 0
+    with Page(path, folder) as opened:
+        yield opened
+        assert opened.thrown == []
+
+
+def open_stage(page: Page, name: str) -> None:
+    """Click its button."""
+    number = page.run(f"data.stages.findIndex(s => s.name === {json.dumps(name)})")
+    button = f"nav button:nth-of-type({number + 1})"
+    page.run(f"document.querySelector({json.dumps(button)}).scrollIntoView()")
+    page.click(button)
+
+
+def panel(page: Page) -> str:
+    return page.run("document.querySelector('#panel').innerText")
+
+
+def test_the_wheel_zooms_at_the_pointer(page: Page) -> None:
+    open_stage(page, "as read")
+    x, y = 700, 500
+    spot = (
+        "(f => [(700 - f.left - at.x) / at.k, (500 - f.top - at.y) / at.k])"
+        "(view.getBoundingClientRect())"
+    )
+    for delta in (-240, 400):
+        scale, before = page.run("at.k"), page.run(spot)
+        page.mouse("mouseWheel", x, y, deltaX=0, deltaY=delta)
+        assert (page.run("at.k") > scale) == (delta < 0) and page.run("at.k") != scale
+        assert page.run(spot) == pytest.approx(before)
+    shown = page.run("group.getAttribute('transform')")
+    assert shown == page.run("`translate(${at.x},${at.y}) scale(${at.k})`")
+
+
+def test_dragging_pans(page: Page) -> None:
+    x, y, scale = page.run("[at.x, at.y, at.k]")
+    page.mouse("mousePressed", 600, 400)
+    page.mouse("mouseMoved", 640, 430)
+    page.mouse("mouseMoved", 720, 350)
+    page.mouse("mouseReleased", 720, 350)
+    assert page.run("[at.x, at.y, at.k]") == pytest.approx([x + 120, y - 50, scale])
+    page.mouse("mouseMoved", 900, 600)
+    assert page.run("at.x") == pytest.approx(x + 120)
+
+
+def test_buttons_and_keys_zoom(page: Page) -> None:
+    for wish, grows in (("#in", True), ("#out", False)):
+        scale = page.run("at.k")
+        page.click(wish)
+        assert (page.run("at.k") > scale) == grows
+    for key, grows in (("+", True), ("-", False)):
+        scale = page.run("at.k")
+        page.key(key)
+        assert (page.run("at.k") > scale) == grows
+    page.click("#fit")
+    box, view = page.run(
+        "[group, view].map(e => (r => [r.left, r.top, r.right, r.bottom])"
+        "(e.getBoundingClientRect()))"
+    )
+    assert box[0] >= view[0] and box[1] >= view[1] and box[2] <= view[2] and box[3] <= view[3]
+
+
+def test_passes_are_chosen(page: Page) -> None:
+    seen = []
+    for name in ("as read", "fuse_matmul_add", "fuse_activations"):
+        open_stage(page, name)
+        assert panel(page).upper().startswith(name.upper())
+        seen.append(page.run("group.querySelectorAll('.box').length"))
+    assert seen == [12, 10, 7]
+    page.key("[")
+    assert page.run("group.querySelectorAll('.box').length") == 10
+    page.key("]")
+    assert page.run("group.querySelectorAll('.box').length") == 7
+
+
+def test_a_click_shows_attributes_shapes_and_time(page: Page) -> None:
+    open_stage(page, "fuse_activations")
+    page.click('#scene [data-box="2"]')
+    shown = panel(page)
+    assert shown.upper().startswith("GEMM")
+    for word in (
+        "time",
+        "of the run",
+        'activation="relu"',
+        "output 0",
+        "f32[N, 64]",
+        "Relu_hidden2",
+    ):
+        assert word in shown, shown
+    assert page.run("group.querySelectorAll('.on').length") == 1
+    assert page.run("group.querySelectorAll('.edge.near').length") >= 2
+    page.click("#stages h2")  # nothing there
+    x, y = page.run("(r => [r.left + 4, r.bottom - 4])(view.getBoundingClientRect())")
+    page.mouse("mousePressed", x, y)
+    page.mouse("mouseReleased", x, y)
+    assert (
+        page.run("group.querySelectorAll('.on').length") == 0 and "REWRITES" in panel(page).upper()
+    )
+
+
+def test_search_by_name(page: Page) -> None:
+    open_stage(page, "as read")
+    page.key("/")
+    for letter in "hidden":
+        page.key(letter)
+    assert page.run("document.querySelector('#found').textContent") == "3 found"
+    assert page.run("group.querySelectorAll('.hit').length") == 3
+    page.key("Enter")
+    page.key("Enter")
+    assert page.run("document.querySelector('#found').textContent") == "2 of 3"
+    assert "Relu_hidden2" in panel(page)
+    box, view = page.run(
+        "[group.querySelector('.on'), view].map(e => (r => [r.left, r.top, r.right, r.bottom])"
+        "(e.getBoundingClientRect()))"
+    )
+    assert view[0] < box[0] < box[2] < view[2] and view[1] < box[1] < box[3] < view[3]
+    page.key("Escape")
+    page.run("document.querySelector('#search').value = ''; search()")
+
+
+def deep_model(path: Path, layers: int) -> None:
+    """Six operations a layer; a value read by all of them."""
+    x = mask = ops.parameter("x", ["N", 16])
+    for _ in range(layers):
+        y = ops.tanh(ops.exp(x)) + mask
+        x = ops.relu(x * ops.sigmoid(y))
+    irc.save_model(ops.model({"y": x}), path)
+
+
+FRAMES = """
+window.frames = [];
+let last = performance.now();
+const tick = () => {
+  const now = performance.now();
+  frames.push(now - last);
+  last = now;
+  requestAnimationFrame(tick);
+};
+requestAnimationFrame(tick);
+"""
+
+
+def test_five_hundred_nodes_stay_fluid(tmp_path: Path) -> None:
+    """Frames while 60 turns of the wheel and 60 moves of the mouse come in. `pytest -s` prints how
+    long one takes; the bound is generous, as machines are busy and draw without a GPU."""
+    deep_model(tmp_path / "deep.xml", 100)
+    path = tmp_path / "deep.html"
+    assert main(["graph", str(tmp_path / "deep.xml"), "-o", str(path)]) == 0
+    with Page(path, tmp_path) as page:
+        assert page.run("group.querySelectorAll('.box').length") >= 500
+        page.run(FRAMES)
+        for view in ("readable", "whole"):
+            page.run("whole()" if view == "whole" else "fit()")
+            page.run("frames.length = 0")
+            for n in range(60):
+                page.mouse("mouseWheel", 700, 450, deltaX=0, deltaY=-30 if n % 2 else 30)
+            page.mouse("mousePressed", 700, 450)
+            for n in range(60):
+                page.mouse("mouseMoved", 700 + 3 * n, 450 + n)
+            page.mouse("mouseReleased", 880, 510)
+            frames = sorted(page.run("frames"))
+            middle, most = frames[len(frames) // 2], frames[len(frames) * 9 // 10]
+            print(f"{view}: {len(frames)} frames, median {middle:.0f} ms, p90 {most:.0f} ms")
+            assert len(frames) >= 10 and middle < 1000
+        assert page.thrown == []
