@@ -25,7 +25,7 @@ function fit() {
   at = { k, x: (w - s.width * k) / 2, y: Math.max(0, (h - s.height * k) / 2) };
   // A long chain that would shrink to nothing begins readable, at its top.
   if (k < 0.35) {
-    const wide = Math.max(0.5, Math.min(1, w / s.width));
+    const wide = Math.max(0.8, Math.min(1, w / s.width));
     const first = group.querySelector(".box").getAttribute("transform").match(/[\d.]+/)[0];
     const middle = s.width * wide <= w ? s.width / 2 : +first + 60;
     at = { k: wide, x: w / 2 - middle * wide, y: 0 };
@@ -207,7 +207,9 @@ data.stages.forEach((s, n) => {
 });
 // #stage=2&find=name&box=7&fit opens the page there; links and tests use it.
 const wish = new URLSearchParams(location.hash.slice(1));
-show(Math.min(+(wish.get("stage") || 0), data.stages.length - 1));
+let first = Math.max(0, Math.min(Math.trunc(wish.get("stage")) || 0, data.stages.length - 1));
+while (data.stages[first].same) first -= 1;
+show(first);
 if (wish.has("find")) {
   $("search").value = wish.get("find");
   search();

@@ -55,7 +55,8 @@ def as_page(
 <button id="out" title="Zoom out (-)">&minus;</button>
 <div id="legend">{legend}</div>
 </header>
-<nav id="stages" aria-label="Passes"><h2>Passes ( [ ] )</h2></nav>
+<nav id="stages" aria-label="Passes"><h2>Passes ( [ ] )</h2>
+<p>Small and grey: no change.</p></nav>
 <main id="view"><svg id="graph" xmlns="http://www.w3.org/2000/svg"><defs><marker id="head"
  viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"
  orient="auto" markerUnits="userSpaceOnUse">{head}</marker>

@@ -96,6 +96,17 @@ def test_passes_are_chosen(page: Page) -> None:
     assert page.run("group.querySelectorAll('.box').length") == 7
 
 
+@pytest.mark.parametrize("wish", ["stage=999", "stage=1", "stage=-3", "stage=x", "stage=1.5"])
+def test_a_link_to_no_stage_shows_one_before(wish: str, tmp_path: Path) -> None:
+    """Passes that changed nothing have no picture of their own."""
+    path = tmp_path / "digits.html"
+    assert main(["graph", DIGITS, "-o", str(path)]) == 0
+    with Page(path, tmp_path, wish) as opened:
+        boxes = 7 if wish == "stage=999" else 12
+        assert opened.run("group.querySelectorAll('.box').length") == boxes
+        assert opened.thrown == []
+
+
 def test_a_click_shows_attributes_shapes_and_time(page: Page) -> None:
     open_stage(page, "fuse_activations")
     page.click('#scene [data-box="2"]')
@@ -112,7 +123,6 @@ def test_a_click_shows_attributes_shapes_and_time(page: Page) -> None:
         assert word in shown, shown
     assert page.run("group.querySelectorAll('.on').length") == 1
     assert page.run("group.querySelectorAll('.edge.near').length") >= 2
-    page.click("#stages h2")  # nothing there
     x, y = page.run("(r => [r.left + 4, r.bottom - 4])(view.getBoundingClientRect())")
     page.mouse("mousePressed", x, y)
     page.mouse("mouseReleased", x, y)
