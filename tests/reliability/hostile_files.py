@@ -260,6 +260,15 @@ def onnx_classes() -> Iterator[Hostile]:
     yield case("two payloads", "raw and float", two, "twice")
     huge = weighted(dims=[1 << 40, 1 << 40], raw_data=bytes(24))
     yield case("overflowing shapes", "onnx", huge, "overflows")
+    for name, kind, shape in (
+        ("shape", FLOAT, [2, 4]),
+        ("rank", FLOAT, [6]),
+        ("type", INT64, [2, 3]),
+    ):
+        said = model_of([node("Relu", ["x"], ["y"])])
+        said.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", kind, shape))
+        way_out = 'declared_shapes="ignore"'
+        yield case("contradicting declarations", f"onnx {name}", said, way_out, '"y"')
     again = model_of([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"])])
     yield case("duplicate names", "output", again, "defined twice", '"y"')
     lost = model_of([node("Relu", ["nothing"], ["y"])])
