@@ -263,6 +263,27 @@ BROKEN_NODES: dict[str, tuple[onnx.ModelProto, type[Error], tuple[str, ...]]] = 
         ModelFormatError,
         ("'axis'", "a string", "an int"),
     ),
+    "too many inputs": (
+        small.op_model("Add", dict.fromkeys("xzw", ((2,), F32)), {"y": ((2,), F32)}, check=False),
+        ModelFormatError,
+        ("Add", "wrong number of inputs", "3", "2"),
+    ),
+    "too many outputs": (
+        small.op_model("Relu", {"x": ((2,), F32)}, {"y": ((2,), F32), "z": ((2,), F32)},
+            check=False),
+        ModelFormatError,
+        ("Relu", "wrong number of outputs", "2", "1"),
+    ),
+    "an input that is missing": (
+        model_of([node("Gemm", ["x", "", "x"], ["y"])], ["y"]),
+        ModelFormatError,
+        ("Gemm", "input 1 ('B') is missing"),
+    ),
+    "an attribute that there is not": (
+        small.op_model("Softmax", {"x": ((2,), F32)}, {"y": ((2,), F32)}, axes=0, check=False),
+        ModelFormatError,
+        ("Softmax", '"axes"', "expected: axis"),
+    ),
     "attribute missing": (
         small.op_model("Cast", {"x": ((2,), F32)}, {"y": ((2,), F32)}, check=False),
         ModelFormatError,
