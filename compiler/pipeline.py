@@ -26,6 +26,7 @@ from .passes.fuse_layer_norm import fuse_layer_norm
 from .passes.fuse_matmul_add import fuse_matmul_add
 from .passes.gather_codes import gather_codes
 from .passes.group_elementwise import group_elementwise
+from .passes.join_lists import join_lists
 from .passes.merge_products import merge_products
 from .passes.move_dequantize import move_dequantize
 from .passes.multiply_bytes import multiply_bytes
@@ -61,6 +62,8 @@ PASSES: tuple[Pass, ...] = (
     unroll_cells,
     # Where a pool found its maxima is compared out, while elementwise chains are still open.
     place_maxima,
+    # Lists that loops fill are memory, not Python's.
+    join_lists,
     # Constants go into the bodies that read them; what is left outside is not theirs.
     simplify_bodies,
     # Equal work once: an exporter's repeated scale or mask is one value for the patterns below.
