@@ -11,6 +11,7 @@ from ..ir.plan import BRANCH, LOOP, KernelStep, Plan, Region
 from ..ir.specs import GemmSpec
 from ..ir.specs_conv import ConvSpec
 from ..ir.specs_recurrent import RecurrentSpec
+from ..ir.tiles import factor_types
 from .trace import Trace
 
 
@@ -92,7 +93,7 @@ def _precision(plan: Plan) -> str:
 def _integers(plan: Plan) -> str:
     """How many products multiply the bytes of quantised values; nothing where none does."""
     specs = [s.spec for s in plan.kernel_steps()]
-    products = [s.a.dtype for s in specs if isinstance(s, GemmSpec)]
+    products = [factor_types(s)[0] for s in specs if isinstance(s, GemmSpec)]
     convolutions = [s.data.dtype for s in specs if isinstance(s, ConvSpec)]
     found: list[str] = []
     for dtypes, name in ((products, "matrix products"), (convolutions, "convolutions")):

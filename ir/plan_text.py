@@ -114,17 +114,27 @@ def _extent(region: Region, step: KernelStep) -> str:
 
     spec = step.spec
     if isinstance(spec, GemmSpec):
-        batch = "".join(f"{size(b)} x " for b in spec.batch)
-        program = _program(spec.epilogue)
-        sizes = f"{size(spec.m)} x {size(spec.n)} x {size(spec.k)}"
-        factors = f" of {spec.factors} factors" if spec.factors else ""
-        if spec.compressed is not None:
-            factors += f" of {spec.b.dtype} weights in groups of {spec.compressed.group}"
-        return f" {batch}{sizes}{factors}" + (f" then {program}" if program else "")
+        return _gemm(spec, size)
     if isinstance(spec, AttentionSpec):
         return _attention(spec, size)
     axes = [*getattr(spec, "axes", ()), *getattr(spec, "kept", ()), *getattr(spec, "reduced", ())]
     return f" [{', '.join(size(a) for a in axes)}]" if axes else ""
+
+
+def _gemm(spec: GemmSpec, size: Callable[[Size], str]) -> str:
+    batch = "".join(f"{size(b)} x " for b in spec.batch)
+    program = _program(spec.epilogue)
+    sizes = f"{size(spec.m)} x {size(spec.n)} x {size(spec.k)}"
+    factors = f" of {spec.factors} factors" if spec.factors else ""
+    if spec.compressed is not None:
+        factors += f" of {spec.b.dtype} weights in groups of {spec.compressed.group}"
+    for name, of, cast in (("a", spec.a, spec.a_cast), ("b", spec.b, spec.b_cast)):
+        factors += f" with {name} from {of.dtype} to {cast}" if cast else ""
+    parts = (spec.a_rows, spec.a_depth), (spec.out_rows, spec.out_columns)
+    for name, pair in zip(("a", "out"), parts, strict=True):
+        split = [f"{size(s[0])} x {size(s[1])}" for s in pair if s is not None]
+        factors += f" with {name} in blocks {', '.join(split)}" if split else ""
+    return f" {batch}{sizes}{factors}" + (f" then {program}" if program else "")
 
 
 def _attention(spec: AttentionSpec, size: Callable[[Size], str]) -> str:

@@ -29,7 +29,7 @@ from .plan import (
     Region,
     SizeCheck,
 )
-from .specs import DimArg, Size, Spec
+from .specs import DimArg, GemmSpec, Size, Spec
 from .verify_plan import buffer_roots, is_pointwise, same_walk
 
 Ints = npt.NDArray[np.int64]
@@ -163,6 +163,8 @@ class RegionTables:
         counts: list[int] = []
         # Pairs of operands (written, other) of one step that lie in one root buffer.
         self._pairs: list[tuple[int, int, bool]] = []
+        # Positions of (an axis, its blocks, their size), and the operand to name.
+        splits: list[tuple[int, int, int, int]] = []
         one, zero = self._position(1), self._position(0)
         terms: dict[Spec, list[tuple[list[Size], list[Size], Size]]] = {}
         for step in steps:
@@ -177,6 +179,10 @@ class RegionTables:
             if step.spec not in terms:
                 terms[step.spec] = operand_terms(step.spec)
             table = [dims[d] for d in step.dims]
+            if isinstance(step.spec, GemmSpec):
+                for axis, split in step.spec.splits():
+                    parts = [self._size(s, table) for s in (axis, *split)]
+                    splits.append((parts[0], parts[1], parts[2], len(counts)))
             for walk, stride, offset in terms[step.spec]:
                 sizes += [one, *(self._size(s, table) for s in walk)]
                 strides += [zero, *(self._size(s, table) for s in stride)]
@@ -188,6 +194,7 @@ class RegionTables:
         self._term_size, self._term_stride = _ints(sizes), _ints(strides)
         self._term_start = _starts(counts)[:-1]
         self._offset = _ints(offsets)
+        self._splits = np.array(splits, np.int64).reshape(-1, 4)
 
     def _size(self, size: Size, table: list[int]) -> int:
         return table[size.index] if isinstance(size, DimArg) else self._position(size)
@@ -300,6 +307,16 @@ class RegionTables:
                 "a step counts a negative number of elements",
                 where=self._operand(operand),
                 got=int(size.min()),
+            )
+        whole, blocks, each = (sizes.values[p] for p in self._splits.T[:3])
+        wrong = (whole != blocks * each) | (blocks.astype(np.float64) * each > _MAX_SIZE)
+        if wrong.any():
+            n = int(wrong.argmax())
+            raise VerificationError(
+                "the parts of an axis are not the whole",
+                where=self._operand(int(self._splits[n, 3])),
+                got=f"{blocks[n]} by {each[n]}",
+                expected=int(whole[n]),
             )
         empty = np.minimum.reduceat(size, self._term_start) == 0
         for row, trips in self._times.items():

@@ -28,6 +28,8 @@ class DimArg:
 
 
 Size: TypeAlias = int | DimArg
+# An axis in blocks: how many, and the size of each.
+Split: TypeAlias = tuple[Size, Size]
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,12 @@ class GemmSpec(Spec):
     zero points are subtracted from the factors: a_zero, of a's type, walks (batch..., m); b_zero,
     of b's type, walks (batch..., n).
 
+    a_cast, b_cast: a float type that elements are converted to ("cast" of scalar programs) before
+    they are multiplied; only an operand that is no packed constant has one.
+
+    a_rows, a_depth, out_rows, out_columns: m, k, m or n as that operand walks it, by two strides
+    in place of one; a product with n = 1 has none for a.
+
     factors: bf16 rounds every element of a and b to bf16 before it is multiplied (nearest even,
     denormals become zeros; acc is f32); a packed right operand is stored in it. None: as they are.
     """
@@ -185,6 +193,12 @@ class GemmSpec(Spec):
     compressed: Compressed | None = None
     a_zero: Operand | None = None
     b_zero: Operand | None = None
+    a_cast: DType | None = None
+    b_cast: DType | None = None
+    a_rows: Split | None = None
+    a_depth: Split | None = None
+    out_rows: Split | None = None
+    out_columns: Split | None = None
 
     def __post_init__(self) -> None:
         fixed = self.packed is not None and isinstance(self.k, int) and isinstance(self.n, int)
@@ -201,15 +215,19 @@ class GemmSpec(Spec):
 
     def walks(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand, in their order."""
-        rows, columns, out = (
-            (*self.batch, self.m),
-            (*self.batch, self.n),
-            (*self.batch, self.m, self.n),
-        )
+        batch, rows, columns = self.batch, (*self.batch, self.m), (*self.batch, self.n)
+        a = (*batch, *(self.a_rows or (self.m,)), *(self.a_depth or (self.k,)))
+        out = (*batch, *(self.out_rows or (self.m,)), *(self.out_columns or (self.n,)))
         zeros = [rows] * (self.a_zero is not None) + [columns] * (self.b_zero is not None)
         scaling = [(*self.batch, self.groups(), self.n) for _ in self.scaling()]
-        sides = [(*rows, self.k), (*self.batch, self.k, self.n)]
-        return [*sides, *zeros, *[out] * len(self.extras), *scaling, out]
+        extras = [(*rows, self.n)] * len(self.extras)
+        return [a, (*batch, self.k, self.n), *zeros, *extras, *scaling, out]
+
+    def splits(self) -> list[tuple[Size, Split]]:
+        """The axes that are split, and their parts."""
+        rows = [(self.m, self.a_rows), (self.m, self.out_rows)]
+        found = [*rows, (self.k, self.a_depth), (self.n, self.out_columns)]
+        return [(size, split) for size, split in found if split is not None]
 
     def scaling(self) -> tuple[Operand, ...]:
         """The scales, and zeros, of a compressed right operand."""
@@ -229,11 +247,8 @@ class GemmSpec(Spec):
             return {}
         found: dict[int, tuple[PackedB, Size, Size]] = {1: (self.packed, self.k, self.n)}
         for i, _ in enumerate(self.scaling()):
-            found[2 + len(self.zeros) + len(self.extras) + i] = (
-                PackedB(self.packed.nr),
-                self.groups(),
-                self.n,
-            )
+            at = 2 + len(self.zeros) + len(self.extras) + i
+            found[at] = PackedB(self.packed.nr), self.groups(), self.n
         return found
 
 

@@ -40,6 +40,14 @@ _CELLS: Final[dict[tuple[DType, Isa], tuple[tuple[int, str], ...]]] = {
     (DType.i8, "plain"): ((2, "sse2"),),
 }
 BYTES: Final = (DType.u8, DType.i8)
+# What products convert as they pack an operand.
+CONVERTIBLE: Final = frozenset(
+    {
+        *(DType.boolean, DType.i8, DType.i16, DType.i32, DType.i64),
+        *(DType.u8, DType.u16, DType.u32, DType.u64),
+        *(DType.f16, DType.bf16, DType.f32, DType.f64),
+    }
+)
 
 
 def multiplied(dtype: DType, factors: DType | None) -> DType | None:
@@ -50,7 +58,12 @@ def multiplied(dtype: DType, factors: DType | None) -> DType | None:
 
 def cell_type(spec: GemmSpec) -> DType | None:
     """The type of a product's factors in cells; compressed weights become floats first."""
-    return spec.factors if spec.compressed else multiplied(spec.b.dtype, spec.factors)
+    return spec.factors if spec.compressed else multiplied(factor_types(spec)[1], spec.factors)
+
+
+def factor_types(spec: GemmSpec) -> tuple[DType, DType]:
+    """The types of a product's factors, once they are converted."""
+    return spec.a_cast or spec.a.dtype, spec.b_cast or spec.b.dtype
 
 
 def cell_depth(target: Target, factors: DType | None) -> int:

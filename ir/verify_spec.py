@@ -78,7 +78,7 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:
         got = (s.channels, s.outputs, s.data.strides[1])
         raise broken("a depthwise convolution's channels do not fit", where, got, (1, 1, 1))
     _window(s.window, s.in_sizes, s.out_sizes, where)
-    fit_factors([s.data, s.weights], s.acc, where)
+    fit_factors(types_of([s.data, s.weights]), s.acc, where)
     kr, sums = conv_cells(target, s.weights.dtype, s.factors)
     if s.packed.depthwise or s.packed.winograd:
         kr, sums = 1, False
@@ -88,8 +88,8 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:
     _conv_bytes(s, where)
     if s.factors is not None:
         fit_rounded(s.factors, s.acc, where)
-        fit_one_of(s.data, (DType.bf16, DType.f32), where)
-        fit_one_of(s.weights, (DType.bf16,), where)
+        fit_one_of(s.data.dtype, (DType.bf16, DType.f32), where)
+        fit_one_of(s.weights.dtype, (DType.bf16,), where)
         if not s.window.copyable:
             raise broken("windows reach too far to be copied", where, s.window, "")
         if s.packed.winograd:
@@ -102,8 +102,8 @@ def _conv_bytes(s: ConvSpec, where: str) -> None:
     """Bytes are multiplied by i8 or i16 and summed in i32; only they have a zero point."""
     if s.data.dtype not in BYTES and s.zero is None:
         return
-    fit_one_of(s.data, BYTES, where)
-    fit_one_of(s.weights, (DType.i8, DType.i16), where)
+    fit_one_of(s.data.dtype, BYTES, where)
+    fit_one_of(s.weights.dtype, (DType.i8, DType.i16), where)
     if s.acc is not DType.i32 or s.factors is not None or s.packed.winograd:
         raise broken("a convolution of bytes sums otherwise", where, s.acc, DType.i32)
     if s.zero is not None and (s.zero.dtype, s.zero.strides) != (s.data.dtype, (0,)):
@@ -118,7 +118,7 @@ def _pool(s: PoolSpec, _: Target, where: str) -> None:
     _window(s.window, s.in_sizes, s.out_sizes, where)
     if len(s.pads_end) != len(s.window.pads):
         raise broken("a window's paddings differ in number", where, len(s.pads_end), None)
-    fit_factors([s.data], s.acc, where)
+    fit_factors(types_of([s.data]), s.acc, where)
     stored(verify_program(s.epilogue, [s.acc, s.acc], where), [s.out.dtype], where)
 
 

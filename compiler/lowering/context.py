@@ -21,7 +21,16 @@ from ..options import Options
 from .fusion import Fusion
 from .programs import node_program
 from .region import RegionBuilder, Sizes, fits
-from .view import View, broadcast_to, coalesce, is_contiguous, memory_order, permute
+from .view import (
+    Divided,
+    View,
+    broadcast_to,
+    coalesce,
+    is_contiguous,
+    memory_order,
+    permute,
+    reshape,
+)
 
 
 @dataclass
@@ -49,6 +58,8 @@ class Lowering:
     )
     # Where a value is to be written, decided before its step: a region output's memory.
     placed: dict[Value, View] = field(default_factory=dict[Value, View])
+    # Values that a product reads, or writes, where several strides per axis say they lie.
+    divided: dict[Value, Divided] = field(default_factory=dict[Value, Divided])
 
     # Facts ------------------------------------------------------------------------------------
 
@@ -146,6 +157,9 @@ class Lowering:
     def view(self, value: Value) -> View:
         """Where a value lies in this region; a value of an earlier region becomes an input."""
         found = self.views.get(value)
+        if found is None and (divided := self.divided.get(value)):
+            copied = self.contiguous(divided.source, self.name(value.node))
+            found = reshape(copied, self.shape(value))
         if found is None:
             found = self.constant(value)
         if found is None:
@@ -209,6 +223,14 @@ class Lowering:
         work = self.vectors(outs[0].shape, max((v.dtype for v in views), key=lambda d: d.bits))
         cost = max(1, sum(i.op not in ("input", "const") for i in program.instrs))
         self.region.kernel(spec, sizes, views, work * cost, name, sources)
+
+    def factor(self, value: Value) -> tuple[View, DType | None]:
+        """Where a product's operand lies, and the type that the product converts it to."""
+        if value.node not in self.fusion.absorbed:
+            return self.view(value), None
+        view, dtype = self.view(self.graph.input(value.node, 0)), self.tensor(value).dtype
+        widens = view.dtype.is_float and view.dtype.bits < dtype.bits
+        return view, None if widens or view.dtype is dtype else dtype
 
     # Programs ---------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ def lower_control(low: Lowering, node: int) -> None:
 def _enter(low: Lowering, body: Graph) -> tuple[Lowering, dict[int, Role]]:
     """The state of lowering a body into the same region, and its nodes' roles."""
     roles = decide_roles(body)
-    fusion = decide_fusion(body, dict.fromkeys(roles, True))
+    fusion = decide_fusion(body, dict.fromkeys(roles, True), dict.fromkeys(roles, 0))
     inner = Lowering(
         body,
         low.target,

@@ -5,6 +5,7 @@
   the chain reads is there.
 - A softmax, normalisation or reduction takes elementwise producers that it alone reads into its
   prologue ("absorbed").
+- Conversions that only matrix products read are made as these pack their operands ("absorbed" too).
 
 Residual additions, casts and masks so never touch memory of their own. The graph is not changed:
 this is the plan's business, not the model's meaning.
@@ -19,6 +20,7 @@ from ...ir.dim import eq
 from ...ir.graph import Graph, Value
 from ...ir.ops import Constant
 from ...ir.patch import sole_use
+from ...ir.tiles import CONVERTIBLE
 from ...ir.types import TensorType
 from .programs import NATIVE, is_elementwise, node_program
 
@@ -28,6 +30,8 @@ EPILOGUE_ANCHORS = frozenset(
     "GroupConvInteger ConvolutionBackpropData GroupConvolutionBackpropData "
     "GroupNormalization".split()
 )
+# What converts an operand as it packs it.
+PRODUCTS = frozenset({"MatMul", "Gemm"})
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.
 PROLOGUE_CONSUMERS = frozenset(
@@ -54,29 +58,35 @@ class Fusion:
     absorbed: set[int] = field(default_factory=set[int])
 
 
-def decide_fusion(graph: Graph, native: Mapping[int, bool]) -> Fusion:
-    """Choose fusions among nodes that run natively (`native` by node)."""
+def decide_fusion(graph: Graph, native: Mapping[int, bool], home: Mapping[int, int]) -> Fusion:
+    """Choose fusions among nodes that run natively (`native` by node) in one region (`home`)."""
     fusion = Fusion()
     for node in graph.order():
         if not native.get(node, False):
             continue
         kind = graph.op(node).kind
         if kind in EPILOGUE_ANCHORS or kind in NUMBER_ANCHORS:
-            _take_chain(graph, node, native, fusion)
+            _take_chain(graph, node, native, home, fusion)
     for node in graph.order():
         kind = graph.op(node).kind
         if native.get(node, False) and kind in PROLOGUE_CONSUMERS:
             once = kind in NUMBER_ANCHORS
-            _absorb(graph, graph.input(node, 0), native, fusion, depth=4, once=once)
+            _absorb(graph, graph.input(node, 0), native, home, fusion, depth=4, once=once)
+        elif native.get(node, False) and kind == "Convert":
+            _absorb_conversion(graph, node, native, home, fusion)
     return fusion
 
 
-def _take_chain(graph: Graph, anchor: int, native: Mapping[int, bool], fusion: Fusion) -> None:
+def _take_chain(
+    graph: Graph, anchor: int, native: Mapping[int, bool], home: Mapping[int, int], fusion: Fusion
+) -> None:
     value, chain = Value(anchor), list[int]()
     numbers_only = graph.op(anchor).kind in NUMBER_ANCHORS
     while sole_use(graph, value):
         consumer = graph.uses(value)[0].node
         if not native.get(consumer, False) or not is_elementwise(graph, consumer):
+            break
+        if home[consumer] != home[anchor]:
             break
         if consumer in fusion.anchor_of or consumer in fusion.skipped:
             break
@@ -99,6 +109,7 @@ def _absorb(
     graph: Graph,
     value: Value,
     native: Mapping[int, bool],
+    home: Mapping[int, int],
     fusion: Fusion,
     depth: int,
     *,
@@ -106,6 +117,8 @@ def _absorb(
 ) -> None:
     node = value.node
     if depth == 0 or not native.get(node, False) or not sole_use(graph, value):
+        return
+    if home[node] != home[graph.uses(value)[0].node]:
         return
     taken = node in fusion.anchor_of or node in fusion.skipped
     if taken or not is_elementwise(graph, node) or not (once or is_cheap(graph, node)):
@@ -115,7 +128,29 @@ def _absorb(
     fusion.absorbed.add(node)
     for inner in graph.inputs(node):
         if inner is not None:
-            _absorb(graph, inner, native, fusion, depth - 1, once=once)
+            _absorb(graph, inner, native, home, fusion, depth - 1, once=once)
+
+
+def _absorb_conversion(
+    graph: Graph, node: int, native: Mapping[int, bool], home: Mapping[int, int], fusion: Fusion
+) -> None:
+    """Leave a conversion to the products that read it, if nothing else does. Each of them packs
+    its left operand in any case, or reads less where it would not have. A right operand is packed
+    once per row of a batch: there one reader is enough."""
+    source, uses = graph.type(graph.input(node, 0)), graph.uses(Value(node))
+    if node in fusion.anchor_of or node in fusion.skipped or not uses:
+        return
+    if not isinstance(source, TensorType) or source.dtype not in CONVERTIBLE:
+        return
+    made = graph.type(Value(node))
+    if not isinstance(made, TensorType) or not made.dtype.is_float:
+        return
+    if len({use.port for use in uses}) > 1 or (uses[0].port == 1 and len(uses) > 1):
+        return
+    readers = [use.node for use in uses]
+    products = all(native.get(r, False) and graph.op(r).kind in PRODUCTS for r in readers)
+    if products and uses[0].port < 2 and all(home[r] == home[node] for r in readers):
+        fusion.absorbed.add(node)
 
 
 def divides_integers(graph: Graph, node: int) -> bool:

@@ -60,7 +60,9 @@ def lower_graph(
     roles = decide_roles(graph)
     native = {n: r.lowerer is not None for n, r in roles.items()}
     last = channels_last_values(graph, native)
-    fusion = decide_fusion(graph, native)
+    groups = split_regions(graph, roles, state)
+    home = {n: i for i, group in enumerate(groups) for n in group.members}
+    fusion = decide_fusion(graph, native, home)
     low = Lowering(
         graph,
         target,
@@ -79,8 +81,6 @@ def lower_graph(
     for result in graph.results:
         low.slots.append(graph.type(graph.input(result, 0)))
     constant_slots: list[tuple[int, int]] = []
-    groups = split_regions(low, roles, state)
-    home = {n: i for i, group in enumerate(groups) for n in group.members}
     delivery = result_homes(low, groups, home, state, result_slots, constant_slots)
     regions: list[Region] = []
     variables: dict[int, Variable] = {}
@@ -138,15 +138,15 @@ class Group:
         return [*self.nodes, *([] if self.end is None else [self.end])]
 
 
-def split_regions(low: Lowering, roles: dict[int, Role], state: State) -> list[Group]:
+def split_regions(graph: Graph, roles: dict[int, Role], state: State) -> list[Group]:
     """Nodes by region in order: those for initial values by level, then the graph proper."""
     level_of = {n: level for level, made in enumerate(state.made) for n in made}
     proper = len(state.made)
-    levels = [n for n in range(proper) if state.initialised(low.graph, n)]
+    levels = [n for n in range(proper) if state.initialised(graph, n)]
     groups: list[Group] = []
     for level in (*levels, proper):
         current: list[int] = []
-        for node in low.graph.order():
+        for node in graph.order():
             role = roles.get(node)
             if role is None or level_of.get(node, proper) != level:
                 continue
@@ -206,7 +206,8 @@ def build_region(
     """Build one region and leave its exported values' slots in `low.slot_of`. `delivery`: the
     region of each result."""
     graph, nodes, end = low.graph, group.nodes, group.end
-    low.region, low.views, low.placed, low.region_inputs = RegionBuilder(), {}, {}, []
+    low.region, low.region_inputs = RegionBuilder(), []
+    low.views, low.placed, low.divided = {}, {}, {}
     outputs: list[int] = []
 
     # Results that this region can deliver, and values that later regions or the terminal read.

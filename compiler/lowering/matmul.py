@@ -14,8 +14,9 @@ from ...ir.tiles import BYTES, accumulator, packed_layout, packed_size
 from ..options import Options
 from .compressed import compressed_operand, compressed_spec, compressed_weight
 from .context import Lowering, Operands, insert_axis
+from .product_axes import column_parts, join_rows
 from .region import Sizes
-from .view import View, broadcast_to, coalesce, permute, same
+from .view import View, broadcast_to, permute
 
 LINE_BYTES = 64
 LINE_COST = 4
@@ -44,14 +45,16 @@ def lower_matmul(low: Lowering, node: int) -> None:
     dtype, acc = low.tensor(a_value).dtype, accumulator(low.tensor(a_value).dtype)
 
     a_rank, b_rank = len(low.shape(a_value)), len(low.shape(b_value))
-    a = matrix(low.view(a_value), op.transpose_a, column=False)
+    a_blocks = low.divided.get(a_value) if a_value not in low.views else None
+    a_view, a_cast = (a_blocks.plain, None) if a_blocks else low.factor(a_value)
+    a = matrix(a_view, op.transpose_a, column=False)
     n = low.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
     k = a.shape[-1]
     factors = rounded_factors(low.options, dtype)
-    weight = compressed_weight(low.graph, node)
+    weight, b_cast = compressed_weight(low.graph, node), None
     scaling: list[View] = []
     if weight is None:
-        b, packed = right_operand(low, b_value, op.transpose_b, factors)
+        b, packed, b_cast = right_operand(low, b_value, op.transpose_b, factors)
     else:
         b, packed, scaling = compressed_operand(low, weight, low.name(b_value.node))
     if not isinstance(k, int):
@@ -63,7 +66,8 @@ def lower_matmul(low: Lowering, node: int) -> None:
     builder = Builder()
     ref = own_epilogue(low, builder, node, operands, dtype, acc)
     stored, ref = low.chain(builder, node, ref, operands)
-    out = low.result(stored)
+    blocks = low.divided.get(stored)
+    out = blocks.plain if blocks else low.result(stored)
     epilogue = builder.finish(builder.stored(ref, out.dtype))
 
     def expand(view: View) -> View:
@@ -79,24 +83,29 @@ def lower_matmul(low: Lowering, node: int) -> None:
     b_zero = zero_points(low, node, 3, (*batch, 1, n))
     zeros = [z for z in (a_zero, b_zero) if z is not None]
 
-    # Batch axes that the right operand does not see join the rows: a [B, S, K] activation times
-    # a weight is one product of B*S rows.
     walked = [a, b, out_, *extras, *zeros]
-    rows = [(*v.strides[:-2], 0) if v is b or v is b_zero else v.strides[:-1] for v in walked]
-    axes, rows = coalesce((*batch, m), rows)
-    if not axes or not same(rows[1][-1], 0):
-        axes, rows = (*axes, 1), [(*r, 0) for r in rows]
-    *batch_axes, m = axes
+    packs = a_cast is not None and isinstance(n, int) and n > 1
+    lie = {0: a_blocks, 2: blocks}
+    unseen = frozenset(i for i, v in enumerate(walked) if v is b or v is b_zero)
+    joined = join_rows((*batch, m), walked, lie, unseen, packs=packs)
+    if joined is None:
+        # The result's rows are divided in another way.
+        lie[0], walked[0] = None, broadcast_to(low.view(a_value), (*batch, m, k))
+        joined = join_rows((*batch, m), walked, lie, unseen, packs=False)
+        assert joined is not None
+    *batch_axes, m = joined.axes
+    rows = joined.strides
 
     sizes = Sizes()
-    columns = [v.strides[-1] for v in walked]
-    a_operand = sizes.operand(a, (*rows[0], columns[0]))
+    columns = [column_parts(lie.get(i), v) for i, v in enumerate(walked)]
+    steps = [[stride for _, stride in parts] for parts in columns]
+    a_operand = sizes.operand(walked[0], (*rows[0], *steps[0]))
     b_operand = sizes.operand(b, (*rows[1][:-1], *b.strides[-2:]))
-    placed = list(zip(walked, rows, columns, strict=True))[2:]
-    others = [sizes.operand(v, (*r, c)) for v, r, c in placed[: 1 + len(extras)]]
+    placed = list(zip(walked, rows, steps, strict=True))[2:]
+    others = [sizes.operand(v, (*r, *c)) for v, r, c in placed[: 1 + len(extras)]]
     # Zero points walk rows or columns, not both.
     around = [
-        sizes.operand(v, r if v is a_zero else (*r[:-1], c))
+        sizes.operand(v, r if v is a_zero else (*r[:-1], *c))
         for v, r, c in placed[1 + len(extras) :]
     ]
     spec = GemmSpec(
@@ -115,17 +124,24 @@ def lower_matmul(low: Lowering, node: int) -> None:
         compressed=compressed_spec(weight, scaling, len(batch_axes) + 2) if weight else None,
         a_zero=None if a_zero is None else around[0],
         b_zero=None if b_zero is None else around[-1],
+        a_cast=a_cast,
+        b_cast=b_cast,
+        a_rows=sizes.split(joined.splits(0)),
+        a_depth=sizes.split(columns[0]),
+        out_rows=sizes.split(joined.splits(2)),
+        out_columns=sizes.split(columns[2]),
     )
     work = product_work(
         low, batch_axes, m, n, k, min(acc.bits, dtype.bits if dtype in BYTES else 64)
     )
+    converted = [v.node for v in (a_value, b_value) if v.node in low.fusion.absorbed]
     low.region.kernel(
         spec,
         sizes,
-        [a, b, *zeros, *extras, *scaling, out_],
+        [walked[0], b, *zeros, *extras, *scaling, out_],
         work,
         low.name(stored.node),
-        low.sources(node, *dict.fromkeys(operands.nodes)),
+        low.sources(node, *converted, *dict.fromkeys(operands.nodes)),
     )
 
 
@@ -151,11 +167,12 @@ def matrix(view: View, transpose: bool, *, column: bool) -> View:
 
 def right_operand(
     low: Lowering, value: Value, transpose: bool, factors: DType | None
-) -> tuple[View, PackedB | None]:
+) -> tuple[View, PackedB | None, DType | None]:
     """The right operand: a constant's packed panels where a kernel wants them, else a view.
 
     A packed operand's batch strides count elements of the packed buffer (ir/tiles.py). Its last
-    two strides mean nothing and are 0. Its elements are stored as `factors`.
+    two strides mean nothing and are 0. Its elements are stored as `factors`. Last comes the type
+    that a view's elements are to be converted to.
     """
     op, dtype = low.constant_op(value), low.tensor(value).dtype
     if op is not None and len(op.shape) >= 2:
@@ -169,8 +186,9 @@ def right_operand(
             for size in reversed(batch):
                 strides.insert(0, 0 if size == 1 else step)
                 step = step * size
-            return View(view.buffer, view.dtype, (*batch, k, n), tuple(strides)), layout
-    return matrix(low.view(value), transpose, column=True), None
+            return View(view.buffer, view.dtype, (*batch, k, n), tuple(strides)), layout, None
+    view, cast = low.factor(value)
+    return matrix(view, transpose, column=True), None, cast
 
 
 def product_work(low: Lowering, batch: Sequence[Dim], m: Dim, n: Dim, k: Dim, bits: int) -> Dim:

@@ -6,13 +6,25 @@ from typing import Any
 
 from ...ir.dim import Dim, maximum, minimum
 from ...ir.graph import Graph, Value
-from ...ir.ops import Gather
+from ...ir.ops import Gather, Gemm, MatMul, MatMulInteger
 from ...ir.scalar import identity
 from ...ir.specs import GatherSpec
+from ...ir.tiles import accumulator, cell_depth, multiplied
 from ...ir.types import TensorType, normalize_axis
 from .context import Lowering
+from .matmul import rounded_factors
 from .region import Sizes
-from .view import View, broadcast_to, merged_axes, permute, reshape, take
+from .view import (
+    View,
+    broadcast_to,
+    divide,
+    lies_alike,
+    merged_axes,
+    permute,
+    reshape,
+    runs_of_vectors,
+    take,
+)
 
 
 def known_list(graph: Graph, node: int, port: int) -> list[Any] | None:
@@ -33,23 +45,52 @@ def rank_of(graph: Graph, value: Value) -> int:
 
 def keep(low: Lowering, value: Value, view: View) -> None:
     """Let `value` be this view; where its place is decided already, copy it there."""
-    if value in low.placed and low.placed[value] != view:
+    if value in low.placed and not lies_alike(low.placed[value], view):
         out = low.result(value)
         low.copy(view, out, low.name(value.node), low.sources(value.node))
     else:
-        low.views[value] = view
+        low.views[value] = low.placed.get(value, view)
 
 
 def lower_reshape(low: Lowering, node: int) -> None:
     """Reshape, Squeeze, Unsqueeze, Flatten: the same elements under the inferred shape."""
     value = low.graph.input(node, 0)
     shape = low.shape(Value(node))
+    if value in low.divided and value not in low.views:
+        # A product has written it where the reshaped value belongs.
+        low.views[Value(node)] = low.placed[Value(node)]
+        return
     view = low.view(value)
     found = reshape(view, shape)
+    if found is None and only_packed(low, Value(node)) and (divided := divide(view, shape)):
+        if runs_of_vectors(divided, packed_width(low, Value(node))):
+            low.divided[Value(node)] = divided
+            return
     if found is None:
         found = reshape(low.contiguous(view, low.name(node)), shape)
     assert found is not None
     keep(low, Value(node), found)
+
+
+def only_packed(low: Lowering, value: Value) -> bool:
+    """Whether one product alone reads a value, as the left operand, and not for a single column:
+    it packs what lies in blocks as fast as a copy would be made."""
+    uses = low.graph.uses(value)
+    if len(uses) != 1 or uses[0].port != 0 or value in low.placed:
+        return False
+    op, made = low.graph.op(uses[0].node), Value(uses[0].node)
+    if not isinstance(op, MatMul | Gemm | MatMulInteger) or op.transpose_a:
+        return False
+    columns = low.shape(made)[-1]
+    both = all(len(low.shape(low.graph.input(made.node, port))) > 1 for port in (0, 1))
+    return both and isinstance(columns, int) and columns > 1
+
+
+def packed_width(low: Lowering, value: Value) -> int:
+    """How many elements of a left operand a product packs at once."""
+    dtype = low.tensor(value).dtype
+    cells = cell_depth(low.target, multiplied(dtype, rounded_factors(low.options, dtype)))
+    return low.target.lanes(accumulator(dtype).bits) * cells
 
 
 def lower_identity(low: Lowering, node: int) -> None:

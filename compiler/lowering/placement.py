@@ -23,11 +23,12 @@ from ...ir.ops import (
 from ...ir.ops.elementwise import Elementwise
 from ...ir.patch import sole_use
 from ...ir.plan import SymbolSource
+from ...ir.tiles import accumulator
 from ...ir.types import TensorType
 from .context import Lowering
 from .movement import known_list
 from .roles import Role, reads, symbols_of
-from .view import View, is_contiguous, permute, reshape, take
+from .view import Divided, View, divide, is_contiguous, permute, reshape, runs_of_vectors, take
 
 _SAME_MEMORY = (Reshape, Squeeze, Squeeze1, Unsqueeze)
 # Kernels that write their output with any strides at full speed (a view can't).
@@ -97,12 +98,16 @@ def spread(
             continue
         for source, part in places_of_inputs(low, value):
             mine = home.get(source.node) == index and source not in low.placed
-            if part is not None and mine and sole_use(low.graph, source):
+            if part is None or not mine or not sole_use(low.graph, source):
+                continue
+            if isinstance(part, View):
                 low.placed[source] = part
                 pending.append(source)
+            elif roles[source.node].lowerer is not None:
+                low.divided[source] = part
 
 
-def places_of_inputs(low: Lowering, value: Value) -> list[tuple[Value, View | None]]:
+def places_of_inputs(low: Lowering, value: Value) -> Sequence[tuple[Value, View | Divided | None]]:
     """Where the inputs of a placed value would have to be written for it to cost nothing."""
     graph, view = low.graph, low.placed[value]
     op = graph.op(value.node)
@@ -111,11 +116,35 @@ def places_of_inputs(low: Lowering, value: Value) -> list[tuple[Value, View | No
     source = graph.input(value.node, 0) if graph.inputs(value.node) else value
     if isinstance(op, _SAME_MEMORY) and is_contiguous(view):
         return [(source, reshape(view, low.shape(source)))]
-    if isinstance(op, Transpose) and isinstance(graph.op(source.node), _WRITES_ANYWHERE):
+    if isinstance(op, _SAME_MEMORY):
+        return [(source, blocks_of(low, source, view))]
+    if isinstance(op, Transpose) and writes_anywhere(graph, source):
         order = known_list(graph, value.node, 1) or list(reversed(range(view.rank)))
         back = [[int(i) for i in order].index(axis) for axis in range(view.rank)]
         return [(source, permute(view, back))]
     return []
+
+
+def writes_anywhere(graph: Graph, value: Value) -> bool:
+    """Whether a value's kernel may write it, reshaped or not, with any strides."""
+    op = graph.op(value.node)
+    if isinstance(op, _SAME_MEMORY):
+        value = graph.input(value.node, 0)
+        op = graph.op(value.node)
+        return sole_use(graph, value) and isinstance(op, _WRITES_ANYWHERE)
+    return isinstance(op, _WRITES_ANYWHERE)
+
+
+def blocks_of(low: Lowering, value: Value, view: View) -> Divided | None:
+    """A place for the result of a product that is reshaped to `view`: columns in blocks."""
+    anchor = low.fusion.anchor_of.get(value.node, value.node)
+    if not isinstance(low.graph.op(anchor), MatMul | Gemm | MatMulInteger):
+        return None
+    if any(len(low.shape(low.graph.input(anchor, port))) < 2 for port in (0, 1)):
+        return None
+    found = divide(view, low.shape(value))
+    lanes = low.target.lanes(accumulator(low.tensor(Value(anchor)).dtype).bits)
+    return found if found and runs_of_vectors(found, lanes) else None
 
 
 def read_in_order(graph: Graph, value: Value) -> bool:
@@ -127,7 +156,7 @@ def read_in_order(graph: Graph, value: Value) -> bool:
         len(uses) == 1
         and isinstance(graph.op(uses[0].node), Reshape)
         and sole_use(graph, source)
-        and isinstance(graph.op(source.node), _WRITES_ANYWHERE)
+        and writes_anywhere(graph, source)
     )
 
 

@@ -24,9 +24,9 @@ from ...ir.plan import (
     KernelStep,
     Step,
 )
-from ...ir.specs import DimArg, Operand, Size, Spec
+from ...ir.specs import DimArg, Operand, Size, Spec, Split
 from .inplace import reuse_inputs
-from .view import View, is_contiguous, row_major, same
+from .view import Part, View, is_contiguous, row_major, same
 
 
 class Sizes:
@@ -45,6 +45,12 @@ class Sizes:
     def all(self, dims: Sequence[Dim]) -> tuple[Size, ...]:
         """Several sizes."""
         return tuple(self(d) for d in dims)
+
+    def split(self, parts: Sequence[Part] | None) -> Split | None:
+        """The sizes of an axis's parts, if there are two."""
+        if parts is None or len(parts) != 2:
+            return None
+        return self(parts[0][0]), self(parts[1][0])
 
     def operand(self, view: View, strides: Sequence[Dim]) -> Operand:
         """A view walked with these strides."""

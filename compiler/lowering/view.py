@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ...ir.dim import Dim, eq, minimum, product
 from ...ir.dtype import DType
+
+# The size and stride of an axis.
+Part: TypeAlias = tuple[Dim, Dim]
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,13 @@ def is_contiguous(view: View) -> bool:
             return False
         step = step * size
     return True
+
+
+def lies_alike(a: View, b: View) -> bool:
+    """Whether two views of one shape show the same elements of a buffer for certain."""
+    steps = zip(a.shape, a.strides, b.strides, strict=True)
+    found = tuple(y if size == 1 or same(x, y) else x for size, x, y in steps)
+    return replace(a, strides=found) == b
 
 
 def memory_order(view: View) -> list[int]:
@@ -124,6 +135,64 @@ def reshape(view: View, shape: Sequence[Dim]) -> View | None:
         return None
     strides += [0] * (len(target) - at)
     return replace(view, shape=target, strides=tuple(strides))
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Memory of a value that no strides of its axes can say, only those of axes that each of its
+    axes is made of: `parts` (none where an axis is 1, neighbours merged where one stride walks
+    both). `plain` has the last stride of each; `source` is the same memory under all axes."""
+
+    source: View
+    plain: View
+    parts: tuple[tuple[Part, ...], ...]
+
+
+def divide(view: View, shape: Sequence[Dim]) -> Divided | None:
+    """The view under another shape with the same elements, or None where sizes do not say which
+    axes become which."""
+    have = [(n, stride) for n, stride in zip(view.shape, view.strides, strict=True) if n != 1]
+    parts: list[tuple[Part, ...]] = []
+    while len(parts) < len(shape):
+        size = shape[len(parts)]
+        if size == 1:
+            parts.append(())
+        elif run := _run_of(size, [n for n, _ in have]):
+            steps = View(0, view.dtype, *zip(*have[:run], strict=True))  # type: ignore[arg-type]
+            parts.append(tuple(merged_axes(steps)))
+            have = have[run:]
+        elif have and (run := _run_of(have[0][0], shape[len(parts) :])):
+            taken = shape[len(parts) : len(parts) + run]
+            steps_ = zip(taken, row_major(taken), strict=True)
+            parts += [((n, have[0][1] * s),) if n != 1 else () for n, s in steps_]
+            have = have[1:]
+        else:
+            return None
+    if have or any(n == 0 for part in parts for n, _ in part):
+        return None
+    strides = tuple(part[-1][1] if part else 0 for part in parts)
+    return Divided(view, replace(view, shape=tuple(shape), strides=strides), tuple(parts))
+
+
+def runs_of_vectors(divided: Divided, lanes: int) -> bool:
+    """Whether a product walks the last axis in blocks as fast as in one. Blocks that end inside a
+    vector cost more than the copy that they save (2 x [50, 100] times [100, 5 x 20]: 13.3 us, 11.7
+    with the copy); what only the run knows is taken for whole vectors."""
+    columns = divided.parts[-1]
+    if len(columns) < 2:
+        return True
+    size = columns[1][0]
+    return len(columns) == 2 and (not isinstance(size, int) or size % lanes == 0)
+
+
+def _run_of(size: Dim, parts: Sequence[Dim]) -> int:
+    """How many of the first sizes multiply to `size`; 0 if none do for certain."""
+    total: Dim = 1
+    for count, part in enumerate(parts, 1):
+        total = total * part
+        if same(total, size):
+            return count
+    return 0
 
 
 def merged_axes(view: View) -> list[tuple[Dim, Dim]]:

@@ -39,6 +39,8 @@ class Case:
     b_dtype: DType | None = None  # None: as a
     a_zero: str = ""  # of bytes: "one", or "each" row
     b_zero: str = ""  # of bytes: "one", or "each" column
+    a_from: DType | None = None  # what is converted to `dtype` as it is multiplied
+    b_from: DType | None = None
     seed: int = field(default=0, compare=False)
 
 
@@ -96,6 +98,8 @@ class Dims:
 
 
 def integers(rng: np.random.Generator, shape: Sequence[int], dtype: DType) -> np.ndarray:
+    if dtype is DType.boolean:
+        return rng.integers(0, 2, tuple(shape)) > 0
     if dtype in BYTES:
         return rng.integers(
             int(dtype.min), int(dtype.max), tuple(shape), dtype.numpy, endpoint=True
@@ -127,8 +131,12 @@ def make(case: Case, isa: str, target: Target | None = None):
     b_dtype = case.b_dtype or case.dtype
     b = integers(rng, (*b_batch, case.k, case.n), b_dtype)
     m, n, k = dims.size("m", case.m), dims.size("n", case.n), dims.size("k", case.k)
-    a_memory, a_operand = operand(a, case.a, rank, dims, case.dtype, "a")
+    if case.a_from:
+        a = integers(rng, a.shape, case.a_from)
+    a_memory, a_operand = operand(a, case.a, rank, dims, case.a_from or case.dtype, "a")
     packed: PackedB | None = None
+    if case.b_from:
+        b = integers(rng, b.shape, case.b_from)
     if case.b == "packed" and isinstance(n, int) and isinstance(k, int):
         packed = packed_layout(case.k, case.n, b_dtype, target or target_of(isa), case.factors)
     if packed:
@@ -138,7 +146,7 @@ def make(case: Case, isa: str, target: Target | None = None):
         b_operand = Operand(case.factors or b_dtype, (*lead, 0, 0))
     else:
         layout = "rows" if case.b == "packed" else case.b
-        b_memory, b_operand = operand(b, layout, rank, dims, b_dtype, "b")
+        b_memory, b_operand = operand(b, layout, rank, dims, case.b_from or b_dtype, "b")
     zeros, zero_memory = [], []
     for side, rows, dtype, axis in (
         (case.a_zero, case.m, case.dtype, -1),
@@ -172,6 +180,7 @@ def make(case: Case, isa: str, target: Target | None = None):
         batch, m, n, k, a_operand, b_operand,
         Operand(case.dtype, out_operand.strides), acc, packed, program, tuple(extra_operands),
         case.factors, a_zero=zeros[0], b_zero=zeros[1],
+        a_cast=case.dtype if case.a_from else None, b_cast=b_dtype if case.b_from else None,
     )  # fmt: skip
     total = exact_product(a, b, acc)
     expected = evaluate_program(program, [np.broadcast_to(total, out_shape), *extras])[0]

@@ -24,11 +24,17 @@ from .micro import Context
 @dataclass(frozen=True)
 class Side:
     """One operand on its way into cells. `cell`: the type of a packed cell; `shift`: what bytes
-    are moved by (units.py)."""
+    are moved by (units.py); `to`: the type that elements are converted to first."""
 
     dtype: DType
     cell: str
     shift: int
+    to: DType | None = None
+
+    @property
+    def bytes(self) -> bool:
+        """Whether bytes are multiplied as such."""
+        return self.dtype in BYTES and self.to is None
 
     @property
     def element(self) -> str:
@@ -41,12 +47,12 @@ class Side:
 
 def left_side(g: Context) -> Side:
     dtype = g.spec.a.dtype
-    return Side(dtype, ELEMENT[g.cell.value], left_shift(g.unit, dtype))
+    return Side(dtype, ELEMENT[g.cell.value], left_shift(g.unit, dtype), g.spec.a_cast)
 
 
 def right_side(g: Context) -> Side:
     dtype = g.spec.b.dtype
-    return Side(dtype, ELEMENT[g.b_cell.value], right_shift(g.unit, dtype))
+    return Side(dtype, ELEMENT[g.b_cell.value], right_shift(g.unit, dtype), g.spec.b_cast)
 
 
 def fetch(
@@ -55,7 +61,7 @@ def fetch(
     """Elements at `place`, `step` apart, shifted; lanes outside `part` are zero."""
     if step.known == 1:
         x = load_part(f, vec(side.element, lanes), place, part)
-    elif side.dtype in BYTES:
+    elif bits_of(side.element) == 8:
         x = spaced_bytes(f, lanes, place, step, part)
     else:
         x = gather(f, side.element, lanes, place, step, part)
@@ -82,7 +88,7 @@ def fetch_along(
     lanes = g.tiling.lanes
     width = lanes * g.tiling.kr
     # One load of bytes is as wide as a vector; wider types come in several.
-    wide = width if side.dtype in BYTES and step.known == 1 else lanes
+    wide = width if side.bytes and step.known == 1 else lanes
     parts: list[Value] = []
     for u in range(0, width, wide):
         part = None if left is None else part_of(f, wide, f.sub(left, u))
@@ -94,11 +100,11 @@ def fetch_along(
 def cells_along(g: Context, f: Function, side: Side, parts: Sequence[Value]) -> Value:
     """The cells of elements that follow one another along K, a whole vector of cells."""
     if not g.unit:
-        return g.factor(f, parts[0], side.dtype)
-    if side.dtype in BYTES:
+        return g.factor(f, parts[0], side.dtype, side.to)
+    if side.bytes:
         return _of_bytes(g, f, side, _joined(f, parts))
-    low, high = parts
-    return rounding.neighbours(f, f.cast(low, g.acc), f.cast(high, g.acc))
+    low, high = (g.converted(f, x, side.dtype, side.to) for x in parts)
+    return rounding.neighbours(f, low, high)
 
 
 def each_cell(
@@ -124,27 +130,29 @@ def each_cell(
 def cells_of_rows(g: Context, f: Function, side: Side, rows: Sequence[Value]) -> Value:
     """The cells that up to `kr` vectors make, each lane with those behind it."""
     if not g.unit:
-        return g.factor(f, rows[0], side.dtype)
+        return g.factor(f, rows[0], side.dtype, side.to)
     rows = [*rows, *[f.as_value(0, rows[0].type)] * g.tiling.kr][: g.tiling.kr]
-    if side.dtype in BYTES:
+    if side.bytes:
         lanes, kr = g.tiling.lanes, g.tiling.kr
         order = [i % kr * lanes + i // kr for i in range(lanes * kr)]
         return _of_bytes(g, f, side, f.shuffle(_joined(f, rows), None, order))
-    even, odd = rows
-    return rounding.interleaved(f, f.cast(even, g.acc), f.cast(odd, g.acc))
+    even, odd = (g.converted(f, x, side.dtype, side.to) for x in rows)
+    return rounding.interleaved(f, even, odd)
 
 
 def cell_at(g: Context, f: Function, side: Side, place: Value, left: Value) -> Value:
     """The right operand's cell of the next values along K, of which `left` > 0 exist."""
     first = f.load(side.element, place)
     if not g.unit:
-        return g.factor(f, first, side.dtype)
-    if side.dtype in BYTES:
+        return g.factor(f, first, side.dtype, side.to)
+    if side.bytes:
         return _cell_of_bytes(g, f, side, place, left)
     second = f.var(g.acc, 0)
     with f.if_(f.icmp("sgt", left, 1)):
-        second.set(f.cast(f.load(side.element, f.at(place, 1, side.element)), g.acc))
-    return rounding.single_cell(f, f.cast(first, g.acc), second.get())
+        after = f.load(side.element, f.at(place, 1, side.element))
+        second.set(g.converted(f, after, side.dtype, side.to))
+    first = g.converted(f, first, side.dtype, side.to)
+    return rounding.single_cell(f, first, second.get())
 
 
 def _cell_of_bytes(g: Context, f: Function, side: Side, place: Value, left: Value) -> Value:

@@ -6,13 +6,11 @@ then they are joined pairwise, then the lanes. It is not the ascending chain of 
 
 from __future__ import annotations
 
-from ....ir.dtype import DType
 from ....ir.specs import Size
-from ....ir.tiles import BYTES
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I64, Value, integer, is_float, vec
+from ...codegen.values import ELEMENT, I64, Value, bits_of, integer, is_float, vec
 from ..walk import Part, load_part, part_of
-from .cells import spaced_bytes
+from .cells import Side, left_side, right_side, spaced_bytes
 from .epilogue import finish_function, gather
 from .micro import Context
 from .rounding import flushing
@@ -27,6 +25,7 @@ def dot_function(g: Context, rows: int) -> Function:
     """dot(frame, a, b, m, count, k): out[m .. m + count, 0] for 1 <= count <= rows, from the rows
     of A at `a` and the vector at `b`."""
     spec, lanes = g.spec, g.tiling.lanes
+    a_side, b_side = left_side(g), right_side(g)
     f = g.module.function(
         g.module.unique("dot"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
@@ -53,27 +52,27 @@ def dot_function(g: Context, rows: int) -> Function:
     b_zero = zero_point(g, f, p["frame"], False, integer(0))
 
     def load(
-        place: Value, k: Value, step: Value, dtype: DType, part: Part | None, zero: Value | None
+        place: Value, k: Value, step: Value, side: Side, part: Part | None, zero: Value | None
     ) -> Value:
-        element = ELEMENT[dtype.value]
+        element = side.element
         at = f.at(place, f.mul(k, step), element)
         if step.known == 1:
             x = load_part(f, vec(element, lanes), at, part)
-        elif dtype in BYTES:
+        elif bits_of(element) == 8:
             x = spaced_bytes(f, lanes, at, step, part)
         else:
             x = gather(f, element, lanes, at, step, part)
-        x = g.factor(f, x, dtype)
+        x = g.factor(f, x, side.dtype, side.to)
         if zero is None:
             return x
         x = f.sub(x, f.splat(zero, lanes))
         return x if part is None else f.select(part.mask, x, 0)
 
     def turn(k: Value, u: int, part: Part | None) -> None:
-        b = load(p["b"], k, b_step, spec.b.dtype, part, b_zero)
+        b = load(p["b"], k, b_step, b_side, part, b_zero)
         for place, row_sums, zero in zip(places, sums, a_zeros, strict=True):
-            a = load(place, k, a_step, spec.a.dtype, part, zero)
-            if spec.a.dtype in BYTES:
+            a = load(place, k, a_step, a_side, part, zero)
+            if a_side.bytes:
                 row_sums[u].set(f.add(f.mul(a, b), row_sums[u].get()))
             else:
                 row_sums[u].set(g.multiply_add(f, a, b, row_sums[u].get()))

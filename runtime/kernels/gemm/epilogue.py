@@ -8,7 +8,7 @@ all tiles share applies the program to it row by row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ....ir.specs import Program
@@ -30,6 +30,7 @@ from ...codegen.values import (
 from ..convert import from_memory, to_memory
 from ..scalar import emit_program
 from ..walk import Part, load_part, part_of, store_part
+from .axes import matrix_axes
 from .zeros import TERMS, Correcting
 
 if TYPE_CHECKING:
@@ -51,11 +52,13 @@ def is_short(program: Program) -> bool:
 
 @dataclass(frozen=True)
 class Spot:
-    """Row and column of lane 0 of a vector, and which of its lanes exist (None: all)."""
+    """Row and column of lane 0 of a vector, which of its lanes exist (None: all), and where in a
+    row of the output the column lies."""
 
     m: Value
     n: Value
     part: Part | None
+    to: Value
 
 
 class Epilogue:
@@ -65,29 +68,61 @@ class Epilogue:
         self.f, self.lanes, self.program = f, lanes, g.spec.epilogue
         self.operands = g.walked
         self.bases = [g.base(f, frame, i) for i in range(len(g.walked))]
-        self.strides = [[g.size(f, frame, s) for s in o.strides[-2:]] for o in g.walked]
+        extras = g.spec.extras
+        self.strides = [[g.size(f, frame, s) for s in o.strides[-2:]] for o in extras]
+        splits = (g.spec.out_rows, g.spec.out_columns)
+        self.rows, self.columns = matrix_axes(g, f, frame, g.spec.out.strides, splits)
+
+    def column(self, m: Value, n: Value, part: Part | None) -> Spot:
+        """The vector of a row that begins at column n, a multiple of `lanes`."""
+        return Spot(m, n, part, self.columns.at(self.f, n))
+
+    def row(self, m: Value) -> Value:
+        """Where a row of the output begins."""
+        return self.f.at(self.bases[-1], self.rows.at(self.f, m), self._element(-1))
 
     def extras(self, spot: Spot, *, shared: bool) -> list[Value | None]:
         """The extras there, as bits: those that all rows share, or (None among them) the others."""
         found: list[Value | None] = []
-        for i, (row, _) in enumerate(self.strides[:-1]):
+        for i, (row, _) in enumerate(self.strides):
             found.append(self._load(i, spot) if shared == (row.known == 0) else None)
         return found
 
-    def finish(self, value: Value, shared: Sequence[Value | None], spot: Spot) -> None:
-        """Store what the program makes of an accumulator and its extras."""
-        f, last = self.f, len(self.operands) - 1
+    def finish(self, value: Value, shared: Sequence[Value | None], spot: Spot, row: Value) -> None:
+        """Store in the row that begins at `row` what the program makes of an accumulator and its
+        extras."""
+        f = self.f
         own = self.extras(spot, shared=False)
         inputs = [value]
         for i, (a, b) in enumerate(zip(shared, own, strict=True)):
             inputs.append(self._as_read(i, a if a is not None else b))
         (result,) = emit_program(f, self.program, inputs, lanes=self.lanes)
-        result = to_memory(f, result, self.operands[last].dtype)
-        place, column = self._place(last, spot), self.strides[last][1]
-        if column.known == 1 or self.lanes == 1:
-            store_part(f, result, place, spot.part)
+        result = to_memory(f, result, self.operands[-1].dtype)
+        if self.columns.keeps_whole(self.lanes):
+            self._store(result, row, spot.to, spot.part)
+            return
+        count = spot.part.count if spot.part else integer(self.lanes)
+        with f.if_(self.columns.fits(f, spot.n, count)) as branch:
+            self._store(result, row, spot.to, spot.part)
+            branch.else_()
+            self._store_pieces(result, row, spot.n, count)
+
+    def _store_pieces(self, result: Value, row: Value, n: Value, count: Value) -> None:
+        """Store `count` lanes that lie in several blocks of columns."""
+        f, size = self.f, bits_of(result.type) // 8
+        buffer = f.stack(2 * self.lanes * size)
+        f.store(result, buffer)
+        with self.columns.pieces(f, n, count) as (first, some, at):
+            piece = f.load(result.type, f.at(buffer, first, result.element), size)
+            self._store(piece, row, at, part_of(f, self.lanes, some))
+
+    def _store(self, value: Value, row: Value, at: Value, part: Part | None) -> None:
+        f, step = self.f, self.columns.step
+        place = f.at(row, at, self._element(-1))
+        if step.known == 1 or self.lanes == 1:
+            store_part(f, value, place, part)
         else:
-            scatter(f, result, place, column, spot.part)
+            scatter(f, value, place, step, part)
 
     def _load(self, index: int, spot: Spot) -> Value:
         """As integers: halves that live from block to block would pass through library calls on
@@ -132,12 +167,13 @@ def finish_registers(
     epilogue = Epilogue(g, f, p["frame"], lanes)
     ns = [f.add(p["n"], c) for c in columns]
     parts = [part_of(f, lanes, f.sub(p["cols"], c)) if edge else None for c in columns]
-    spots = [Spot(p["m"], n, part) for n, part in zip(ns, parts, strict=True)]
+    spots = [epilogue.column(p["m"], n, part) for n, part in zip(ns, parts, strict=True)]
     shared = [epilogue.extras(spot, shared=True) for spot in spots]
     for i, row in enumerate(sums):
         m = f.add(p["m"], i)
+        to = epilogue.row(m)
         for value, alike, spot in zip(row, shared, spots, strict=True):
-            epilogue.finish(value, alike, Spot(m, spot.n, spot.part))
+            epilogue.finish(value, alike, replace(spot, m=m), to)
 
 
 def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False) -> Function:
@@ -159,14 +195,16 @@ def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False)
 
     def column(c: Value, part: Part | None) -> None:
         n = f.add(p["n"], c)
-        shared = epilogue.extras(Spot(p["m"], n, part), shared=True)
+        spot = epilogue.column(p["m"], n, part)
+        shared = epilogue.extras(spot, shared=True)
         terms = correcting.column(c) if correcting else (None, None)
         with f.range(0, p["rows"], unroll=1) as i:
             at = f.at(p["buffer"], f.add(f.mul(i, row), c), g.acc)
             value = f.load(kind, at, lanes * g.bytes)
             if correcting:
                 value = correcting.take(value, terms, correcting.row(i))
-            epilogue.finish(value, shared, Spot(f.add(p["m"], i), n, part))
+            m = f.add(p["m"], i)
+            epilogue.finish(value, shared, replace(spot, m=m), epilogue.row(m))
 
     with f.range(0, whole, lanes, unroll=1) as c:
         column(c, None)

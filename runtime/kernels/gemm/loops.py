@@ -27,7 +27,7 @@ from .dot import ROWS, dot_function
 from .epilogue import finish_function
 from .expand import right_function
 from .micro import Context, Shape
-from .packing import pack_a_function
+from .packing import in_blocks, pack_a_function
 from .shares import Bounds, split
 from .terms import Terms
 
@@ -194,13 +194,16 @@ class Loops:
         """Copy the strips of A of some tiles, from step k0 on."""
         f, g, t = self.f, self.g, self.g.tiling
         k0, depth = self.values(k0, depth)
-        row, step = (self.size(s) for s in g.spec.a.strides[-2:])
         with f.range(*ts, unroll=1) as tile:
             m = self.cut.start(tile)
             rows = self.cut.rows(tile)
-            at = f.at(a, f.add(f.mul(m, row), f.mul(k0, step)), ELEMENT[g.spec.a.dtype.value])
             place = f.at(to, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
-            f.call_function(pack, self.frame, at, place, rows, depth)
+            source, begin = a, [m, k0]
+            if not in_blocks(g.spec):
+                row, step = (self.size(s) for s in g.spec.a.strides[-2:])
+                at = f.add(f.mul(m, row), f.mul(k0, step))
+                source, begin = f.at(a, at, ELEMENT[g.spec.a.dtype.value]), []
+            f.call_function(pack, self.frame, source, place, rows, depth, *begin)
 
     def pack_b(
         self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value

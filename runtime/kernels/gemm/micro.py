@@ -17,6 +17,7 @@ from ....ir.target import Target
 from ....ir.tiles import cell_type
 from ...codegen.emit import Function, Module, Variable
 from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
+from ..convert import cast, from_memory
 from ..frame import Frame
 from ..walk import load_part, part_of
 from . import amx, rounding
@@ -79,10 +80,17 @@ class Context(Frame):
         """The addresses of a compressed operand's scales, and zeros."""
         return [self.base(f, frame, i) for i in self._scaling]
 
-    def factor(self, f: Function, value: Value, dtype: DType) -> Value:
-        """A value of an operand's type as a factor of the accumulator's type."""
-        wide = f.cast(value, self.acc, signed_=dtype.is_signed)
+    def factor(self, f: Function, value: Value, dtype: DType, to: DType | None) -> Value:
+        """A value of an operand's type, which may be converted to another first, as a factor of
+        the accumulator's type."""
+        wide = self.converted(f, value, dtype, to)
         return wide if self.spec.factors is None else rounding.rounded(f, wide)
+
+    def converted(self, f: Function, value: Value, dtype: DType, to: DType | None) -> Value:
+        """The same before it is rounded."""
+        if to is not None:
+            value, dtype = cast(f, from_memory(f, value, dtype), dtype, to), to
+        return f.cast(value, self.acc, signed_=dtype.is_signed)
 
     # -- operands as tiles see them -----------------------------------------------------------
 

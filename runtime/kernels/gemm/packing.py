@@ -9,16 +9,20 @@ Where a unit multiplies cells, what stands for an element is a cell: `kr` neighb
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from ....ir.specs import GemmSpec
 from ...codegen.emit import Function
-from ...codegen.values import I1, I64, Value, integer
+from ...codegen.values import I1, I64, Value, bits_of, integer, vec
 from ..walk import part_of
+from .axes import Axis, matrix_axes
 from .cells import cell_at, cells_of_rows, each_cell, fetch, fetch_along, left_side, right_side
 from .micro import Context
 
 
 def pack_a_function(g: Context) -> Function:
-    """pack(frame, source, to, rows, k): one strip of A, as cells.
+    """pack(frame, source, to, rows, k): one strip of A, as cells. Where A is walked in blocks, two
+    more parameters, m and k0, say where the strip begins, and `source` is all of A.
 
     Rows beyond `rows` (only guarded tiles have them) are zero.
     """
@@ -26,13 +30,17 @@ def pack_a_function(g: Context) -> Function:
     f = g.module.function(
         g.module.unique("pack_a"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "source"), ("ptr noalias", "to")]
-        + [(I64, "rows"), (I64, "k")],
+        + [(I64, "rows"), (I64, "k")]
+        + ([(I64, "m"), (I64, "k0")] if in_blocks(g.spec) else []),
         attributes="nounwind noinline",
         linkage="internal",
     )
-    p, element = f.params, side.element
-    row, step = (g.size(f, p["frame"], s) for s in g.spec.a.strides[-2:])
+    p, element, spec = f.params, side.element, g.spec
+    splits = (spec.a_rows, spec.a_depth)
+    across, along = matrix_axes(g, f, p["frame"], spec.a.strides, splits)
+    m, k0 = (p["m"], p["k0"]) if in_blocks(spec) else (integer(0), integer(0))
     if t.pack_a == "columns":
+        step = along.step
         starts = range(0, t.a_row, t.lanes)
         parts = [part_of(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
 
@@ -47,25 +55,63 @@ def pack_a_function(g: Context) -> Function:
         return f
     width = t.lanes * t.kr
     with f.range(0, p["rows"], unroll=1) as i:
-        source = f.at(p["source"], f.mul(i, row), element)
+        source = f.at(p["source"], across.at(f, f.add(m, i)), element)
         to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
 
         def copy(k: Value, left: Value | None) -> None:
-            place = f.at(source, f.mul(k, step), element)
-            cells = fetch_along(g, f, side, place, step, left)
+            cells = _cells_of_row(g, f, source, along, f.add(k0, k), left)
             f.store(cells, f.at(to, f.udiv(k, t.kr), side.cell), g.align)
 
-        whole = f.mul(f.udiv(p["k"], width), width)
-        with f.range(0, whole, width, unroll=4) as k:
-            copy(k, None)
-        with f.if_(f.icmp("slt", whole, p["k"])):
-            copy(whole, f.sub(p["k"], whole))
+        if along.block is not None and along.keeps_whole(width) and not t.blocked:
+            # One run after the other: no place is divided.
+            with f.range(0, p["k"], along.size, unroll=1) as start:
+                run = f.at(source, along.at(f, start), element)
+                with f.range(0, along.size, width, unroll=4) as k:
+                    place = f.at(run, f.mul(k, along.step), element)
+                    cells = fetch_along(g, f, side, place, along.step, None)
+                    cell = f.udiv(f.add(start, k), t.kr)
+                    f.store(cells, f.at(to, cell, side.cell), g.align)
+        else:
+            whole = f.mul(f.udiv(p["k"], width), width)
+            with f.range(0, whole, width, unroll=4) as k:
+                copy(k, None)
+            with f.if_(f.icmp("slt", whole, p["k"])):
+                copy(whole, f.sub(p["k"], whole))
     if t.guarded:
         with f.range(p["rows"], t.mr, unroll=1) as i:
             to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
             with f.range(0, f.ceil_div(p["k"], t.kr), t.lanes, unroll=1) as k:
                 f.store(f.as_value(0, g.vector), f.at(to, k, side.cell), g.align)
     return f
+
+
+def in_blocks(spec: GemmSpec) -> bool:
+    """Whether A is walked in blocks of rows or of K."""
+    return spec.a_rows is not None or spec.a_depth is not None
+
+
+def _cells_of_row(
+    g: Context, f: Function, row: Value, along: Axis, k: Value, left: Value | None
+) -> Value:
+    """A vector of cells of a row of A, from place k on (a multiple of the vector's width), of which
+    `left` values exist (None: all)."""
+    side, width = left_side(g), g.tiling.lanes * g.tiling.kr
+    place = f.at(row, along.at(f, k), side.element)
+    if along.keeps_whole(width):
+        return fetch_along(g, f, side, place, along.step, left)
+    count = integer(width) if left is None else left
+    size = bits_of(side.element) // 8
+    buffer, cells = f.stack(2 * width * size), f.var(vec(side.cell, g.tiling.lanes))
+    with f.if_(along.fits(f, k, count)) as branch:
+        cells.set(fetch_along(g, f, side, place, along.step, left))
+        branch.else_()
+        # Each piece ends in zeros, which the next one overwrites.
+        with along.pieces(f, k, count) as (first, some, at):
+            x = fetch(f, replace(side, shift=0), width, f.at(row, at, side.element), along.step,
+                      part_of(f, width, some))  # fmt: skip
+            f.store(x, f.at(buffer, first, side.element), size)
+        cells.set(fetch_along(g, f, side, buffer, integer(1), left))
+    return cells.get()
 
 
 def pack_b_function(g: Context) -> Function:

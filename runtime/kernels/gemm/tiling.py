@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ....ir.dtype import DType
-from ....ir.specs import GemmSpec, Operand, Size
+from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
 from ....ir.tiles import cell_depth, cell_type, panel_width
 from ..tiles import SIDE
@@ -130,6 +130,9 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     apart = not is_short(spec.epilogue) or (spec.factors is not None and kr == 1)
     # Zero points that differ take as many instructions per register as a long program.
     apart = apart or any(z.strides[-1] != 0 for z in spec.zeros)
+    # Vectors across two blocks of columns are stored piece by piece.
+    width = spec.out_columns[1] if spec.out_columns else lanes
+    apart = apart or not isinstance(width, int) or width % lanes != 0
     lines = max(1, nr * size // _LINE)
     tiling = Tiling(
         lanes=lanes,
@@ -235,18 +238,21 @@ def _cell_depth(spec: GemmSpec, target: Target) -> int:
     return cell_depth(target, cell_type(spec))
 
 
-def _as_it_lies(spec: GemmSpec, operand: Operand) -> bool:
+def _as_it_lies(spec: GemmSpec, dtype: DType, cast: DType | None) -> bool:
     """Whether tiles can multiply an operand's elements without a conversion."""
-    return operand.dtype is spec.acc and spec.factors is None
+    return dtype is spec.acc and cast is None and spec.factors is None
 
 
 def _left_lies(spec: GemmSpec, target: Target) -> bool:
     """Whether tiles can multiply A's elements where they are. Of bytes and of bf16: neighbours of
-    a row are a cell if the unit takes their type, and if no cell reaches beyond a row's end."""
+    a row are a cell if the unit takes their type, and if no cell reaches beyond a row's end. What
+    is converted is packed even for one row: tiles would convert it once per panel of B."""
+    if spec.a_rows or spec.a_depth:
+        return False
     depth = _cell_depth(spec, target)
-    if depth > 1 and _NEIGHBOURS.get(spec.a.dtype) == depth:
+    if depth > 1 and _NEIGHBOURS.get(spec.a.dtype) == depth and spec.a_cast is None:
         return isinstance(spec.k, int) and spec.k % depth == 0 and spec.a.strides[-1] == 1
-    return _as_it_lies(spec, spec.a)
+    return _as_it_lies(spec, spec.a.dtype, spec.a_cast)
 
 
 def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
@@ -257,7 +263,8 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
     apart that would push each other out of the cache.
     """
     row, step = spec.a.strides[-2:]
-    copied: PackA = "columns" if row == 1 and step != 1 else "rows"
+    split = spec.a_rows or spec.a_depth
+    copied: PackA = "columns" if row == 1 and step != 1 and not split else "rows"
     if not _left_lies(spec, target) or not isinstance(step, int):
         return copied
     if spec.m == 1:
@@ -305,7 +312,8 @@ def _packs_b(spec: GemmSpec, target: Target, rows: int) -> bool:
     whole matrix stays in L1 anyway.
     """
     step, column = spec.b.strides[-2:]
-    if column != 1 or not _as_it_lies(spec, spec.b) or not isinstance(step, int):
+    lies = _as_it_lies(spec, spec.b.dtype, spec.b_cast)
+    if column != 1 or not lies or not isinstance(step, int):
         return True
     if isinstance(spec.m, int) and spec.m <= 2 * rows:
         return False
