@@ -104,21 +104,26 @@ def test_sizes_of_one_plan_serve_all_lengths() -> None:
 
 
 @pytest.mark.parametrize("backwards", [0, 1])
-def test_scan_with_a_batch_axis(backwards: int) -> None:
+@pytest.mark.parametrize("sizes", ["3, 5", "N, 5", "N, T"])
+def test_scan_with_a_batch_axis(sizes: str, backwards: int) -> None:
     """Operation set 8: the elements of a batch are scanned apart from one another."""
+    batch = sizes.partition(",")[0]
     text = f"""<ir_version: 3, opset_import: ["" : 8]>
-    net (float[3, 2] s, float[3, 5, 2] x) => (float[3, 2] last, float[3, 5, 2] all) {{
+    net (float[{batch}, 2] s, float[{sizes}, 2] x, float[2] w)
+        => (float[{batch}, 2] last, float[{sizes}, 2] all) {{
         last, all = Scan <num_scan_inputs = 1, directions = [{backwards}],
             body = b (float[2] u, float[2] v) => (float[2] next, float[2] kept) {{
-            next = Add (u, v)
+            sum = Add (u, v)
+            next = Sub (sum, w)
             kept = Mul (next, v)
         }}> ("", s, x)
     }}"""
     model = parser.parse_model(text)
-    rng = np.random.default_rng(4)
-    inputs = {"s": rng.integers(-3, 4, (3, 2)), "x": rng.integers(-3, 4, (3, 5, 2))}
-    inputs = {n: a.astype(np.float32) for n, a in inputs.items()}
     net = irc.compile_model(model)
     assert not net.plan.host_steps()
     other = onnxruntime.InferenceSession(model.SerializeToString())
-    same(net(inputs), other.run(None, inputs))
+    rng = np.random.default_rng(4)
+    for n, t in [(3, 5)] if sizes == "3, 5" else [(3, 5), (1, 5), (70, 5)]:
+        shapes = {"s": (n, 2), "x": (n, t, 2), "w": (2,)}
+        inputs = {k: rng.integers(-3, 4, v).astype(np.float32) for k, v in shapes.items()}
+        same(net(inputs), other.run(None, inputs))

@@ -16,13 +16,12 @@ from .....ir.dtype import DType
 from .....ir.graph import Graph, Use, Value
 from .....ir.infer import infer_node
 from .....ir.ops import (
-    Concat,
     Constant,
-    Gather,
     Identity,
     If,
     Loop,
     Parameter,
+    Result,
     Squeeze,
     TensorIterator,
     Unsqueeze,
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 _MAX_ROUNDS = 4
 _NO_LIMIT = -1
-# A Scan of operation set 8 is written out for each element of its batch.
-_MAX_BATCH = 64
 
 
 def if_(n: OnnxNode) -> Imported:
@@ -115,8 +112,13 @@ def scan(n: OnnxNode) -> Imported:
     ] * 2:
         raise n.error("axes and directions of a Scan need one number per input or output")
     axes = [n.axis(a, n.rank(v)) for a, v in zip(axes, scanned, strict=True)]
+    types = [n.fact(v).type for v in values]
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    if len(tensors) < len(types):
+        raise n.unsupported("a Scan of values that are no tensors")
     ways = axes, backwards, out_axes, out_backwards
-    return _scan(n, proto, states, scanned, ways)
+    op, captured = _scan(n, proto, tensors[: len(states)], tensors[len(states) :], ways)
+    return n.add_all(op, *values, *captured)
 
 
 def scan_of_batch(n: OnnxNode) -> Imported:
@@ -130,49 +132,66 @@ def scan_of_batch(n: OnnxNode) -> Imported:
     results = len(proto.output) - states
     if len(proto.input) != len(values) or not 0 < count <= len(values) or results < 0:
         raise n.error("the body of a Scan does not fit its inputs", got=len(proto.input))
-    shape = n.shape(values[0])
-    batch = shape[0] if shape else None
-    if not isinstance(batch, int) or not 0 < batch <= _MAX_BATCH:
-        raise n.unsupported(f"a Scan of a batch that is not known to be 1 to {_MAX_BATCH}")
     backwards = n.integers("directions", [0] * count)
     if len(backwards) != count:
         raise n.error("directions of a Scan need one number per input", got=len(backwards))
     ways = [0] * count, backwards, [0] * results, [0] * results
-    found: list[list[Value]] = []
-    for b in range(batch):
-        mine = [n.add(Gather(), v, n.int_value(b), n.int_value(0)) for v in values]
-        made = _scan(n, proto, mine[:states], mine[states:], ways)
-        found.append([n.add(Unsqueeze(), v, n.ints_value([0])) for v in made])
-    return [n.add(Concat(0), *each) for each in zip(*found, strict=True)]
+    for v in values:
+        n.rank(v)
+    elements = [_part(n.fact(v).tensor, 0) for v in values]
+    inner, captured = _scan(n, proto, elements[:states], elements[states:], ways)
+    graph = Graph()
+    given = [
+        _with_axis(n, graph, Squeeze(), _parameter(n, graph, TensorType(t.dtype, (1, *t.shape))), 0)
+        for t in elements
+        if t.shape is not None
+    ]
+    given += [_parameter(n, graph, n.fact(v).tensor) for v in captured]
+    made = graph.add(inner, given, name=n.name, origin=n.origin)
+    infer_node(graph, made)
+    for value in graph.values(made):
+        end = graph.add(Result(), [_with_axis(n, graph, Unsqueeze(), value, 0)], origin=n.origin)
+        infer_node(graph, end)
+    ports = [BodyInput("sliced", i) for i in range(len(values))]
+    ports += [BodyInput("invariant", len(values) + i) for i in range(len(captured))]
+    outputs = [BodyOutput("joined", i) for i in range(states + results)]
+    op = TensorIterator(graph, tuple(ports), tuple(outputs))
+    return n.add_all(op, *values, *captured)
+
+
+def _parameter(n: OnnxNode, body: Graph, type_: TensorType) -> Value:
+    node = body.add(Parameter(type_.dtype, type_.shape), origin=n.origin)
+    infer_node(body, node)
+    return Value(node)
 
 
 def _scan(
     n: OnnxNode,
     proto: GraphProto,
-    states: list[Value],
-    scanned: list[Value],
+    states: list[TensorType],
+    scanned: list[TensorType],
     ways: tuple[list[int], list[int], list[int], list[int]],
-) -> list[Value]:
-    """The loop: `ways` are axes and directions of what is scanned, then of what comes out."""
+) -> tuple[TensorIterator, list[Value]]:
+    """The loop over inputs of these types, and what its body takes from around it. `ways` are axes
+    and directions of what is scanned, then of what comes out."""
     axes, backwards, out_axes, out_backwards = ways
-    values = [*states, *scanned]
-    parts: list[Type] = [_part(n, v, a) for v, a in zip(scanned, axes, strict=True)]
-    body = _steady_body(n, proto, [], [n.fact(v).type for v in states], parts, back=0)
+    count = len(states) + len(scanned)
+    parts: list[Type] = [_part(t, a) for t, a in zip(scanned, axes, strict=True)]
+    body = _steady_body(n, proto, [], [*states], parts, back=0)
     for i, axis in enumerate(axes):
         _unstack(n, body.graph, len(states) + i, axis)
     ports = [BodyInput("carried", i, i) for i in range(len(states))]
     for i, (axis, back) in enumerate(zip(axes, backwards, strict=True)):
         start, end, stride = (-1, 0, -1) if back else (0, -1, 1)
         ports.append(BodyInput("sliced", len(states) + i, -1, axis, start, end, stride))
-    ports += [BodyInput("invariant", len(values) + i) for i in range(len(body.captured))]
+    ports += [BodyInput("invariant", count + i) for i in range(len(body.captured))]
     outputs = [BodyOutput("last", i) for i in range(len(states))]
     for i, (axis, back) in enumerate(zip(out_axes, out_backwards, strict=True)):
         result = len(states) + i
         axis = _stack(n, body.graph, result, axis)
         start, end, stride = (-1, 0, -1) if back else (0, -1, 1)
         outputs.append(BodyOutput("joined", result, axis, start, end, stride))
-    op = TensorIterator(body.graph, tuple(ports), tuple(outputs))
-    return n.add_all(op, *values, *body.captured)
+    return TensorIterator(body.graph, tuple(ports), tuple(outputs)), body.captured
 
 
 def _steady_body(
@@ -209,11 +228,11 @@ def _joined(n: OnnxNode, number: int, before: Type, after: Type) -> Type:
     return TensorType(before.dtype, tuple(sizes))
 
 
-def _part(n: OnnxNode, value: Value, axis: int) -> TensorType:
+def _part(type_: TensorType, axis: int) -> TensorType:
     """The type of one part of a scanned input, whose axis is gone."""
-    shape = n.shape(value)
+    shape = type_.shape
     assert shape is not None  # its rank is known
-    return TensorType(n.dtype(value), (*shape[:axis], *shape[axis + 1 :]))
+    return TensorType(type_.dtype, (*shape[:axis], *shape[axis + 1 :]))
 
 
 def _stack(n: OnnxNode, body: Graph, result: int, axis: int) -> int:
