@@ -34,6 +34,8 @@ from irc.ir.ops.activations import SLOPE_ON_CHANNELS
 from irc.ir.require import requirements
 from irc.ir.types import TensorType
 
+from .refusals import may_pass
+
 Array = np.ndarray[Any, Any]
 # Room for an arena or a tensor of a fuzzed graph.
 MEMORY = 1 << 28
@@ -386,13 +388,5 @@ def _native_refuses(graph: Graph, inputs: Sequence[Any], why: Error) -> None:
         given = irc.CompiledModel(Model(graph), Options(), 1, max_memory=MEMORY)(list(inputs))
     except Error:
         return
-    empty = any(_is_empty(t) for n in graph.ids() for t in graph.node(n).types)
-    if empty or any(isinstance(x, np.ndarray) and not x.size for x in (*inputs, *given)):
-        return  # what has no elements is not computed, and nothing is asked of what it comes from
-    if "auto_broadcast is none" in why.what:
-        return  # what native code broadcasts all the same, as it does where sizes are known late
-    raise Disagreement(f"native code accepts what evaluation refuses: {why}") from why
-
-
-def _is_empty(type_: Any) -> bool:
-    return isinstance(type_, TensorType) and type_.shape is not None and 0 in type_.shape
+    if not may_pass(graph, (*inputs, *given), why):
+        raise Disagreement(f"native code accepts what evaluation refuses: {why}") from why
