@@ -13,6 +13,7 @@ from ..ir.dim import Dim, Expr, Symbol, eq, evaluate, plain_symbol, substitute, 
 from ..ir.errors import ShapeError
 from ..ir.graph import Graph
 from ..ir.infer import infer_graph, infer_record
+from ..ir.op import Fact
 from ..ir.ops import Parameter
 from ..ir.require import Requirement, requirements
 
@@ -55,9 +56,11 @@ def requirements_of(graph: Graph, node: int) -> list[Requirement]:
     return found
 
 
-def _is_symbolic(fact: object) -> bool:
-    shape = getattr(getattr(fact, "type", None), "shape", None)
-    return any(isinstance(d, Expr) for d in shape or ())
+def _is_symbolic(fact: Fact | None) -> bool:
+    """Whether an input has sizes, or holds some, that are not known."""
+    shape = getattr(fact.type, "shape", None) if fact is not None else None
+    holds = fact is not None and fact.value is not None and fact.value.dtype == object
+    return holds or any(isinstance(d, Expr) for d in shape or ())
 
 
 def _symbols_of_inputs(graph: Graph) -> dict[str, int]:

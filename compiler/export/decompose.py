@@ -116,10 +116,12 @@ def _gemm(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Va
         c = None if c is None else build.cast(c, DType.f64)
     value = build.op(MatMul(op.transpose_a, op.transpose_b), a, b)
     dtype = build.dtype(value)
-    if op.alpha != 1:
-        value = build.multiply(value, build.number(op.alpha, dtype))
-    if c is not None and op.beta != 0:
-        term = c if op.beta == 1 else build.multiply(c, build.number(op.beta, dtype))
+    # Whole factors of whole numbers wrap, as products do: -1 is 255 of 256.
+    alpha, beta = (int(v) if dtype.is_int else v for v in (op.alpha, op.beta))
+    if alpha != 1:
+        value = build.multiply(value, build.number(alpha, dtype))
+    if c is not None and beta != 0:
+        term = c if beta == 1 else build.multiply(c, build.number(beta, dtype))
         value = build.add(value, term)
     value = expand_activation(build, op.activation, op.activation_params, value)
     return [build.cast(value, given)]

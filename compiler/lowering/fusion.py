@@ -65,7 +65,9 @@ def decide_fusion(graph: Graph, native: Mapping[int, bool], home: Mapping[int, i
         if not native.get(node, False):
             continue
         kind = graph.op(node).kind
-        if kind in EPILOGUE_ANCHORS or kind in NUMBER_ANCHORS:
+        # Sizes are written as they are known; that is no kernel with a place for more.
+        sizes = graph.known(Value(node)) is not None
+        if (kind in EPILOGUE_ANCHORS or kind in NUMBER_ANCHORS) and not sizes:
             _take_chain(graph, node, native, home, fusion)
     for node in graph.order():
         kind = graph.op(node).kind
