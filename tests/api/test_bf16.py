@@ -41,7 +41,7 @@ def test_an_encoder_multiplies_in_bf16_and_stays_close(encoder: Any) -> None:
         error = np.linalg.norm(a - b) / np.linalg.norm(b)
         assert 1e-4 < error < 2e-2
     specs = products(net)
-    assert len(specs) > 10 and all(s.factors is BF16 for s in specs)
+    assert len(specs) > 8 and all(s.factors is BF16 for s in specs)
     assert f"bf16 ({len(specs)} of {len(specs)} matrix products" in net.report()
     assert all(o.dtype == np.float32 for o in found)
 
