@@ -1,5 +1,5 @@
 """Products that read and write memory as it lies: plans without copies, results against
-onnxruntime."""
+onnxruntime and OpenVINO."""
 
 from __future__ import annotations
 
@@ -178,6 +178,35 @@ def test_rounded_factors_in_heads(tmp_path: Any) -> None:
     net = compiled(tmp_path, data, precision="bf16")
     assert steps(net) == {"gemm": 1}
     agree(net, data, feeds, 2e-2)
+
+
+@pytest.mark.parametrize("dtype, rtol", [("f2", 4e-3), ("f8", 1e-12), ("u1", 0)])
+def test_other_types_in_heads(tmp_path: Any, dtype: str, rtol: float) -> None:
+    """Also sums of bytes, with a zero point."""
+    weights = {"merged": whole(0, 0, 192), "heads": whole(0, 0, 2, 32)}
+    x, w = floats(2, 3, 5, 64), floats(192, 64)
+    if dtype == "u1":
+        nodes = [*IN_HEADS, ("MatMulInteger", "r w zero", "p"), *TO_HEADS]
+        weights |= {"w": (w * 40).astype("i1"), "zero": np.array(7, "u1")}
+        x = np.abs(x * 60)
+    else:
+        nodes = [*IN_HEADS, ("MatMul", "r w", "m"), ("Add", "m b", "p"), *TO_HEADS]
+        weights |= {"w": w.astype(dtype), "b": floats(64).astype(dtype)}
+    made = "i4" if dtype == "u1" else dtype
+    data = model(nodes, {"x": (dtype, ["B", 3, "S", 64])}, weights, {"y": made})
+    net = compiled(tmp_path, data)
+    assert steps(net) == {"gemm": 1}, print_plan(net.plan)
+    agree(net, data, {"x": x.astype(dtype)}, rtol)
+
+
+def test_openvino_agrees(tmp_path: Any) -> None:
+    import openvino
+
+    data, feeds = net_with_heads(32, ("B", "S"), read=True, written=True)
+    (found,) = compiled(tmp_path, data)(feeds)
+    core, hint = openvino.Core(), {"INFERENCE_PRECISION_HINT": "f32"}
+    other = core.compile_model(core.read_model(tmp_path / "model.onnx"), "CPU", hint)
+    np.testing.assert_allclose(found, other(feeds)[0], rtol=1e-5, atol=1e-5)
 
 
 def test_heads_behind_one_axis_of_rows(tmp_path: Any) -> None:
