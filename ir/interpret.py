@@ -131,7 +131,8 @@ def _use_counts(graph: Graph, order: Sequence[int]) -> dict[Value, int]:
 
 def _array(value: Any) -> Any:
     """NumPy makes scalars of arrays without axes."""
-    return np.asarray(value) if isinstance(value, np.generic) else value
+    scalar: bool = isinstance(value, np.generic)
+    return np.asarray(value) if scalar else value
 
 
 def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:

@@ -16,6 +16,8 @@ from ..require import require_equal
 from ..types import TensorType, Type, normalize_axis
 from .rules import ints_of, known_dims, unknown_shape
 
+_WHOLE_BLOCKS = "a spatial axis must be a multiple of the block"
+
 
 def _share(total: Dim, parts: Dim, what: str) -> Dim:
     if isinstance(total, int) and isinstance(parts, int) and (parts < 1 or total % parts):
@@ -79,14 +81,15 @@ class SpaceToDepth(Op):
             return (TensorType(dtype, None),)
         if len(shape) < 3:
             raise ShapeError("the data has no spatial axes", got=data.type, expected="rank >= 3")
-        what = "a spatial axis must be a multiple of the block"
-        sizes = [_share(d, self.block_size, what) for d in shape[2:]]
+        sizes = [_share(d, self.block_size, _WHOLE_BLOCKS) for d in shape[2:]]
         depth = shape[1] * self.block_size ** len(sizes)
         return (TensorType(dtype, (shape[0], depth, *sizes)),)
 
     def evaluate(self, data: Array) -> tuple[Array, ...]:
         n, c, *sizes = data.shape
         k, b = len(sizes), self.block_size
+        for d in sizes:  # without elements anything could be reshaped
+            _share(d, b, _WHOLE_BLOCKS)
         small = [d // b for d in sizes]
         pairs = [x for d in small for x in (d, b)]
         split = data.reshape(n, c, *pairs)

@@ -213,6 +213,8 @@ class _Adaptive(Op):
     def _pieces(data: Array, sizes: list[int]) -> list[tuple[tuple[int, ...], Array, list[int]]]:
         """Position, elements [N, C, spatial...] and where they begin, of every output place."""
         out: list[tuple[tuple[int, ...], Array, list[int]]] = []
+        if 0 not in sizes and 0 in data.shape[2:]:
+            raise ShapeError("an empty axis has no element to take", got=list(data.shape))
         for place in np.ndindex(*sizes):
             spans: list[slice] = []
             for i, n, d in zip(place, sizes, data.shape[2:], strict=True):
