@@ -1,12 +1,16 @@
-"""GridSample in operations that have kernels: places, the four elements around each, their mean.
+"""GridSample in operations that have kernels: places, the four elements around each, their mean;
+and resizing by filters, which is a product with a constant matrix per axis.
 
 An element is a row of all channels, picked from the image channels last by its number.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from ...ir.dim import eq
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.op import Op
@@ -20,6 +24,7 @@ from ...ir.ops import (
     GreaterEqual,
     LessEqual,
     LogicalAnd,
+    MatMul,
     Maximum,
     Minimum,
     Multiply,
@@ -32,6 +37,7 @@ from ...ir.ops import (
     Transpose,
     Unsqueeze,
 )
+from ...ir.ops.interpolate import Interpolate, Interpolate4
 from ...ir.ops.sampling import GridSample
 from ...ir.patch import Patch, Refusal
 from ..rewrite import Pass, Rule
@@ -145,6 +151,48 @@ def _around(plane: _Plane, place: Value) -> list[tuple[Value, Value]]:
     return [(before, near), (plane.do(Add(), before, 1.0), far)]
 
 
-_RULES = (Rule("spell_grid_sample", ("GridSample",), spell_grid_sample),)
+def spell_filtered(graph: Graph, node: int) -> Patch | Refusal | None:
+    """Sizes that are known, resized by a filter that grows as the image shrinks."""
+    op, data = graph.op(node), graph.input(node, 0)
+    if not isinstance(op, Interpolate | Interpolate4):
+        return None
+    mode = op.mode.lower()
+    if not (mode.endswith("_pillow") or (mode == "linear" and op.antialias)):
+        return None
+    before, after = shape_of(graph, data), shape_of(graph, Value(node))
+    if before is None or after is None or any((*op.pads_begin, *op.pads_end)):
+        return Refusal("the rank is unknown, or there are paddings")
+    if dtype_of(graph, data) is not DType.f32:
+        return Refusal("not in f32")
+    scales: set[Any] | None = None
+    if op.shape_calculation_mode.lower() == "scales":
+        given = graph.input(node, 2 if isinstance(op, Interpolate4) else 1)
+        constant = graph.op(given.node)
+        if not isinstance(constant, Constant):
+            return Refusal("scales of run time")
+        scales = set(constant.data.astype(np.float32).reshape(-1))
+    patch, value = Patch(), data
+    for axis, (size, out) in enumerate(zip(before, after, strict=True)):
+        if eq(size, out) is True:
+            continue
+        if not isinstance(size, int) or not isinstance(out, int) or axis < len(before) - 2:
+            return Refusal("sizes of run time, or axes that are not the last two")
+        scale = np.float32(out) / np.float32(max(size, 1))
+        if scales is not None and scale not in scales:
+            return Refusal("a scale that sizes do not tell")
+        matrix = op.weights_of(size, out, float(scale))
+        is_last = axis == len(before) - 1
+        factor = patch.add(Constant.of(np.ascontiguousarray(matrix.astype(np.float32)), DType.f32))
+        if is_last:
+            value = patch.add(MatMul(False, True), value, factor)
+        else:
+            value = patch.add(MatMul(), factor, value)
+    return None if value == data else patch.replace(Value(node), value)
+
+
+_RULES = (
+    Rule("spell_grid_sample", ("GridSample",), spell_grid_sample),
+    Rule("spell_filtered", ("Interpolate",), spell_filtered),
+)
 
 spell_grids = Pass("spell_grids", lambda options: _RULES)

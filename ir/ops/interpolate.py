@@ -168,6 +168,10 @@ class _Interpolate(Op):
             data = self._resized(data, axis, out, factor)
         return cast_array(np.ascontiguousarray(data), DType.from_numpy(image.dtype))
 
+    def weights_of(self, size: int, out: int, scale: float) -> Array:
+        """The matrix [out, size] that resizes an axis."""
+        return self._resized(np.eye(size), 0, out, scale)
+
     def _resized(self, data: Array, axis: int, out: int, scale: float) -> Array:
         size = data.shape[axis]
         if self.mode.lower() == "nearest":

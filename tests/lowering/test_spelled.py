@@ -74,6 +74,21 @@ CASES = {
     "grid_of_borders": grid('mode="bilinear", padding_mode="border", align_corners=true'),
     "grid_nearest": grid('mode="nearest", padding_mode="zeros", align_corners=true', FIXED),
 }
+CASES["filtered"] = (
+    FIXED
+    + ints(1, 3, 11)
+    + ints(2, 2, 3)
+    + '%8 = Interpolate.11(%0, %1, %2) {mode="bicubic_pillow", shape_calculation_mode="sizes"}\n'
+    + END
+)
+CASES["filtered_by_scales"] = (
+    FIXED.replace("5, 7", "6, 4")
+    + "%1 = Constant.1() {data=[0.5, 0.75], dtype=f32, shape=[2]}\n"
+    + ints(2, 2, 3)
+    + '%8 = Interpolate.11(%0, %1, %2) {mode="linear", shape_calculation_mode="scales", '
+    + "antialias=true}\n"
+    + END
+)
 POOLS = {
     "halves": "kernel=[2, 2], strides=[2, 2]",
     "padded": "kernel=[3, 3], strides=[2, 2], pads_begin=[1, 1], pads_end=[1, 1]",

@@ -66,7 +66,7 @@ def upsample(n: OnnxNode) -> Value:
 
 def resize(n: OnnxNode) -> Imported:
     """By scales or sizes, of all axes or of those listed. What Interpolate can't say is left to
-    onnx.reference: cropping, antialiasing, weights that leave out what lies outside."""
+    onnx.reference: cropping, weights that leave out what lies outside, filters but Pillow's."""
     x, scales, sizes = n.input(0), n.optional(2), n.optional(3)
     if scales is not None and n.shape(scales) == (0,):
         scales = None
@@ -81,11 +81,14 @@ def resize(n: OnnxNode) -> Imported:
         raise n.error("unknown coordinate_transformation_mode", got=places, expected=expected)
     if nearest not in _NEAREST:
         raise n.error("unknown nearest_mode", got=nearest, expected=", ".join(_NEAREST))
-    if mode == "cubic" and n.flag("exclude_outside"):
-        return by_reference(n)
-    n.has("exclude_outside")
+    outside, filtered = n.flag("exclude_outside"), n.flag("antialias") and mode != "nearest"
     n.has("extrapolation_value")
-    if n.flag("antialias") and mode != "nearest":
+    if filtered and outside and places == "half_pixel" and (scales is None or _whole(n, x, scales)):
+        # As the library Pillow filters, whose cubic has one coefficient.
+        if mode != "cubic" or n.number("cubic_coeff_a", -0.75) == -0.5:
+            mode = "bicubic_pillow" if mode == "cubic" else "bilinear_pillow"
+            outside = filtered = False
+    if filtered or (outside and mode == "cubic"):
         return by_reference(n)
     if places == "align_corners" and scales is not None and not _whole(n, x, scales):
         # OpenVINO rounds sizes before it aligns corners; ONNX does not.
