@@ -19,6 +19,8 @@ from typing import Any
 from irc.compiler.export.decompose import EXPANSIONS
 from irc.compiler.frontends.onnx import ops as onnx_ops
 from irc.compiler.lowering import table
+from irc.compiler.options import Options
+from irc.compiler.pipeline import PASSES
 from irc.ir import ops
 from irc.ir.dtype import DType
 from irc.ir.op import Fact, Op
@@ -27,10 +29,19 @@ from irc.ir.types import TensorType
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "operations.md"
 # Operations of the graph itself, and what needs no row.
 # Native without a line of their own in the table: control flow is steps of the driver, cells
-# become sequences.
+# become sequences, and sizes are known to the driver.
 _ALIKE = (
     *(ops.Elementwise, ops.Reduction, ops.If, ops.Loop, ops.TensorIterator),
     *(ops.RNNCell, ops.GRUCell, ops.LSTMCell),
+    *(ops.ScaledDotProductAttention, ops.ShapeOf1, ops.ShapeOf),
+)
+# Kinds that passes write as operations with kernels.
+_SPELLED = frozenset(
+    kind
+    for each in PASSES
+    for rule in each.rules(Options())
+    if rule.name.startswith("spell")
+    for kind in rule.kinds
 )
 _GRAPH = {"Parameter", "Result", "Constant", "TypedParameter"}
 _HEAD = """# Operations
@@ -39,11 +50,11 @@ Written by `python -m benchmarks.operations --write`; a test keeps it true to th
 
 Every operation is one class in `ir/ops/`. Its **versions** are those that IR's reader knows as
 classes of their own (a later operation set means the latest one before it; *irc* is the dialect).
-**element types**: of the first data input. **runs**: *native* has a kernel (some forms and types go
-to the host: the compile report names them and says why), *host* is evaluated with NumPy inside the
-run, *state* is a value that a request hands from run to run, *onnx.reference* is handed to the onnx
-package. **writes**: *IR* as it is, *expanded* into standard operations, *dialect* only with
-`dialect=True` and in `.irc` files.
+**element types**: of the first data input. **runs**: *native* has a kernel, or is written as
+operations that have (some forms and types go to the host: the compile report names them and says
+why), *host* is evaluated with NumPy inside the run, *state* is a value that a request hands from
+run to run, *onnx.reference* is handed to the onnx package. **writes**: *IR* as it is, *expanded*
+into standard operations, *dialect* only with `dialect=True` and in `.irc` files.
 
 """
 
@@ -59,7 +70,7 @@ def _runs(classes: Iterable[type[Op]]) -> str:
     """By the lowering table, and whether there is an `evaluate`."""
     words: list[str] = []
     for cls in classes:
-        native = cls in table.LOWERERS or issubclass(cls, _ALIKE)
+        native = cls in table.LOWERERS or issubclass(cls, _ALIKE) or cls.kind in _SPELLED
         state = issubclass(cls, ops.ReadValue | ops.Assign)
         if state:
             word = "state"

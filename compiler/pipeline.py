@@ -37,8 +37,10 @@ from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
 from .passes.simplify_bodies import simplify_bodies
 from .passes.spell_grids import spell_grids
-from .passes.spell_plain import spell_plain
+from .passes.spell_moves import spell_moves
+from .passes.spell_norms import spell_norms
 from .passes.spell_quantized import spell_quantized
+from .passes.spell_ranges import spell_ranges
 from .passes.spell_sums import spell_sums
 from .passes.unroll_cells import unroll_cells
 from .rewrite import Pass, run_pass
@@ -52,8 +54,10 @@ PASSES: tuple[Pass, ...] = (
     fold_all_but_bytes,
     # Einsum is a product like others, and meets the patterns of products.
     spell_sums,
-    # So are others that have no kernel of their own.
-    spell_plain,
+    # So are norms, movements and others that have no kernel of their own.
+    spell_norms,
+    spell_moves,
+    spell_ranges,
     spell_grids,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...ir.dim import Dim
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
-from ...ir.ops import LogSoftmax, Softmax
+from ...ir.ops import LogSoftmax, Softmax, Softmax1
 from ...ir.ops.normalize import MVN, LayerNorm
 from ...ir.ops.precision import computing_dtype
 from ...ir.ops.reduce import Reduction
@@ -22,7 +22,7 @@ from .view import View, coalesce, permute, reshape
 def lower_softmax(low: Lowering, node: int) -> None:
     """Softmax or its logarithm along one axis."""
     op = low.graph.op(node)
-    assert isinstance(op, Softmax | LogSoftmax)
+    assert isinstance(op, Softmax | Softmax1 | LogSoftmax)
     value = low.graph.input(node, 0)
     shape = low.shape(value)
     axis = normalize_axis(op.axis, len(shape))

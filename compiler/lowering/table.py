@@ -184,6 +184,7 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Gemm: _PRODUCT,
     ops.MatMulInteger: Lowerer(lower_matmul),
     ops.Dequantize: _DEQUANTIZE,
+    ops.Softmax1: _SOFTMAX,
     ops.Softmax: _SOFTMAX,
     ops.LogSoftmax: _SOFTMAX,
     ops.Attention: Lowerer(lower_attention, refuse=refuse_attention),

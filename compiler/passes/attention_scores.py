@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...ir.dim import eq
 from ...ir.graph import Graph, Value
-from ...ir.ops import Softmax
+from ...ir.ops import Softmax, Softmax1
 from ...ir.patch import Refusal, producer, sole_use
 from ...ir.types import normalize_axis
 from .attention_masks import Mask
@@ -63,7 +63,7 @@ def find_softmax(graph: Graph, value: Value) -> Softened | None:
             return None
         value, zeros = inner, True
     op, shape = graph.op(value.node), shape_of(graph, value)
-    if not isinstance(op, Softmax) or shape is None:
+    if not isinstance(op, Softmax | Softmax1) or shape is None:
         return None
     if normalize_axis(op.axis, len(shape)) != len(shape) - 1:
         return None

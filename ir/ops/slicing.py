@@ -127,7 +127,7 @@ class Slice(Op):
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
     """One entry of a StridedSlice: what it does to which axis."""
 
     position: int
@@ -160,7 +160,9 @@ class StridedSlice(Op):
     shrink_axis_mask: tuple[int, ...] = ()
     ellipsis_mask: tuple[int, ...] = ()
 
-    def _entries(self, count: int, rank: int) -> list[_Entry]:
+    def entries(self, count: int, rank: int) -> list[Entry]:
+        """What each of `count` entries, and what is left of `rank` axes, stands for."""
+
         def on(mask: Sequence[int], i: int) -> bool:
             return i < len(mask) and mask[i] == 1
 
@@ -171,20 +173,21 @@ class StridedSlice(Op):
         left = rank - (count - fresh - dots)
         if left < 0:
             raise ShapeError("a strided slice lists more axes than there are", got=count)
-        out: list[_Entry] = []
+        out: list[Entry] = []
         axis = 0
         for i in range(count):
             if on(self.ellipsis_mask, i):
-                out += [_Entry(i, axis + j, whole=True) for j in range(left)]
+                out += [Entry(i, axis + j, whole=True) for j in range(left)]
                 axis += left
             elif on(self.new_axis_mask, i):
-                out.append(_Entry(i, -1, new=True))
+                out.append(Entry(i, -1, new=True))
             else:
-                out.append(_Entry(i, axis, shrink=on(self.shrink_axis_mask, i)))
+                out.append(Entry(i, axis, shrink=on(self.shrink_axis_mask, i)))
                 axis += 1
-        return [*out, *(_Entry(-1, a, whole=True) for a in range(axis, rank))]
+        return [*out, *(Entry(-1, a, whole=True) for a in range(axis, rank))]
 
-    def _masked(self, i: int) -> tuple[bool, bool]:
+    def masked(self, i: int) -> tuple[bool, bool]:
+        """Whether the begin and the end of an entry are ignored."""
         free = [i < len(m) and m[i] == 1 for m in (self.begin_mask, self.end_mask)]
         return free[0], free[1]
 
@@ -198,7 +201,7 @@ class StridedSlice(Op):
         firsts, lasts = known_dims(begin), known_dims(end)
         steps = [1] * count if strides is None else known_ints(strides)
         out: list[Dim] = []
-        for entry in self._entries(count, len(shape)):
+        for entry in self.entries(count, len(shape)):
             if entry.new:
                 out.append(1)
             elif entry.whole:
@@ -209,14 +212,14 @@ class StridedSlice(Op):
 
     def _length(
         self,
-        entry: _Entry,
+        entry: Entry,
         shape: Shape,
         firsts: Sequence[Dim] | None,
         lasts: Sequence[Dim] | None,
         steps: Sequence[int] | None,
     ) -> Dim:
         step = None if steps is None else steps[entry.position]
-        free_first, free_last = self._masked(entry.position)
+        free_first, free_last = self.masked(entry.position)
         back = step is not None and step < 0
         first = None if firsts is None else firsts[entry.position]
         last = None if lasts is None else lasts[entry.position]
@@ -230,7 +233,7 @@ class StridedSlice(Op):
         firsts, lasts = ints_of(begin), ints_of(end)
         steps = [1] * len(firsts) if strides is None else ints_of(strides)
         index: list[slice | int | None] = []
-        for entry in self._entries(len(firsts), data.ndim):
+        for entry in self.entries(len(firsts), data.ndim):
             i = entry.position
             if entry.new:
                 index.append(None)
@@ -239,7 +242,7 @@ class StridedSlice(Op):
             elif entry.shrink:
                 index.append(normalize_axis(firsts[i], data.shape[entry.axis]))
             else:
-                free_first, free_last = self._masked(i)
+                free_first, free_last = self.masked(i)
                 first = None if free_first else firsts[i]
                 index.append(slice(first, None if free_last else lasts[i], steps[i]))
         return (np.array(data[tuple(index)]),)

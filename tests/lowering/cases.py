@@ -219,6 +219,15 @@ CASES: dict[str, str] = {
 %8 = Tanh.1(%7)
 %9 = Result.1(%8) "y"
 """,
+    "in_place_softmax": """
+%0 = Parameter.1() {element_type=f32, shape=["N", 40]} "x"
+%1 = Constant.1() {data=~5, dtype=f32, shape=[40, 40]}
+%2 = MatMul.1(%0, %1)
+%3 = Softmax.1(%2) {axis=1}
+%4 = MatMul.1(%3, %1)
+%5 = Add.1(%4, %3)
+%6 = Result.1(%5) "y"
+""",
     "broadcast_and_tile": """
 %0 = Parameter.1() {element_type=f32, shape=["N", 1, 3]} "x"
 %1 = Constant.1() {data=[4, 1], dtype=i64, shape=[2]}

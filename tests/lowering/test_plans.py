@@ -89,11 +89,12 @@ def test_residual_is_in_the_norms_prologue() -> None:
 
 
 def test_in_place_results_share_memory() -> None:
-    plan = case("in_place_chain")
-    (region,) = plan.regions
-    for buffer in region.buffers:
-        if buffer.inside is not None:
-            assert region.buffers[buffer.inside].kind == ARENA
+    """A softmax writes over the scores that nobody else reads, which then live as long as it."""
+    (region,) = case("in_place_softmax").regions
+    scores, softmax = region.steps[0].buffers[-1], region.steps[1].buffers[-1]
+    inside = region.buffers[softmax]
+    assert inside.inside == scores and inside.inside_offset == 0
+    assert region.buffers[scores].kind == ARENA and region.buffers[scores].last == 2
 
 
 def test_weights_are_stored_once() -> None:

@@ -173,6 +173,12 @@ def test_constant_causal_masks(rows: int, offset: int, causal: str, form: str) -
     assert (op.causal, count) == (causal, 3 if causal else 4)
 
 
+def test_the_softmax_of_operation_set_1() -> None:
+    tail = TAIL.replace("Softmax.8", "Softmax.1").replace("%20", "%3")
+    op, count = attention_of(STATIC.format(m=5) + tail)
+    assert (op.causal, count) == ("", 3)
+
+
 def test_a_mask_that_hides_too_little_is_not_causal() -> None:
     shown = np.tri(5, 5, dtype=bool)
     text = constant("4", shown) + "%5 = Const(f32[] = -10)\n%20 = Select.1(%4, %3, %5)\n"

@@ -1,0 +1,81 @@
+"""Ranges of floats, and Eye, as ranges of whole numbers, for which there is a kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ir.dtype import DType
+from ...ir.graph import Graph, Value
+from ...ir.ops import (
+    Add,
+    Constant,
+    Convert,
+    Equal,
+    Range,
+    Reshape,
+    Unsqueeze,
+)
+from ...ir.ops.shape_values import Eye
+from ...ir.patch import Patch, Refusal, producer
+from ..rewrite import Pass, Rule
+from .matching import dtype_of, number, shape_of
+
+_WIDE = (DType.f32, DType.f64)
+_END = np.iinfo(np.int64).max
+
+
+def _listed(patch: Patch, *numbers: int) -> Value:
+    return patch.add(Constant.of(np.array(numbers, np.int64), DType.i64))
+
+
+def spell_range(graph: Graph, node: int) -> Patch | Refusal | None:
+    """A range of floats between whole sizes is one of integers, converted. (Floats tell whole
+    numbers apart up to 2^24 only: longer ranges are none of sizes.)"""
+    type_ = dtype_of(graph, Value(node))
+    if not type_.is_float:
+        return None
+    patch, ends = Patch(), list[Value]()
+    for port in range(3):
+        value = graph.input(node, port)
+        given, source = number(graph, value), producer(graph, value, "Convert")
+        if given is not None and float(given).is_integer() and abs(given) < 1 << 24:
+            ends.append(patch.add(Constant.of(np.array(int(given), np.int64), DType.i64)))
+        elif source is not None and graph.known(graph.input(source, 0)) is not None:
+            inner = graph.input(source, 0)
+            shape = shape_of(graph, inner)
+            wide = patch.add(Convert(DType.i64), inner)
+            ends.append(wide if shape == () else patch.add(Reshape(), wide, _listed(patch)))
+        else:
+            return Refusal("an end is no whole size")
+    made = patch.add(Range(DType.i64), *ends)
+    return patch.replace(Value(node), patch.add(Convert(type_), made))
+
+
+def spell_eye(graph: Graph, node: int) -> Patch | Refusal | None:
+    """Numbers of rows compared with those of columns."""
+    op = graph.op(node)
+    assert isinstance(op, Eye)
+    diagonal = number(graph, graph.input(node, 2))
+    if len(graph.inputs(node)) > 3 or diagonal is None:
+        return Refusal("there is a batch, or the diagonal is not known")
+    patch = Patch()
+
+    def counted(port: int, start: int, axis: int) -> Value:
+        count = patch.add(Convert(DType.i64), graph.input(node, port))
+        count = patch.add(Reshape(), count, _listed(patch))
+        ends = [patch.add(Constant.of(np.array(n, np.int64), DType.i64)) for n in (start, 1)]
+        stop = patch.add(Add(), count, ends[0])
+        return patch.add(
+            Unsqueeze(), patch.add(Range(DType.i64), ends[0], stop, ends[1]), _listed(patch, axis)
+        )
+
+    same = patch.add(Equal(), counted(0, int(diagonal), 1), counted(1, 0, 0))
+    return patch.replace(Value(node), patch.add(Convert(op.output_type), same))
+
+
+_RULES = (
+    Rule("spell_range", ("Range",), spell_range),
+    Rule("spell_eye", ("Eye",), spell_eye),
+)
+
+spell_ranges = Pass("spell_ranges", lambda options: _RULES)
