@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..dtype import DType
 from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
 from ..types import TensorType, Type, normalize_axis
@@ -114,12 +115,16 @@ class Reverse(Op):
     """Axes in opposite order; `mode`: index (a list of axes) or mask (one boolean per axis)."""
 
     kind: ClassVar[str] = "Reverse"
-    inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("axes", optional=True))
+    inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("axes_or_mask", optional=True))
     mode: str = "index"
 
     def infer(self, data: Fact, axes: Fact | None = None) -> tuple[Type, ...]:
-        if axes is not None and data.tensor.shape is not None and self.mode.lower() == "index":
-            axes_in(axes, len(data.tensor.shape))
+        if self.mode.lower() == "mask":
+            require_dtype(axes, "axes_or_mask", (DType.boolean,), "boolean")
+        else:
+            require_dtype(axes, "axes_or_mask", INTEGERS, "an integer type")
+            if axes is not None and data.tensor.shape is not None:
+                axes_in(axes, len(data.tensor.shape))
         return (data.tensor,)
 
     def evaluate(self, data: Array, axes: Array | None = None) -> tuple[Array, ...]:
