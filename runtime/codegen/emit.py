@@ -219,11 +219,15 @@ class Function(Arith):
         self.closed = True
 
     @contextmanager
-    def range(self, lo: Int, hi: Int, step: Int = 1, *, unroll: Unroll = None) -> Iterator[Value]:
+    def range(
+        self, lo: Int, hi: Int, step: Int = 1, *, unroll: Unroll = None, outer: bool = False
+    ) -> Iterator[Value]:
         """for i in range(lo, hi, step), i64, signed, step > 0. Yields i.
 
         Zero trips are guarded unless the bounds are known. A single known trip writes no loop,
         none at all writes nothing. unroll: None leaves it to LLVM, 1 forbids, n or "full" asks.
+        outer: the body takes long, so LLVM need not look for cheaper ways to count; in nests with
+        many addresses it would spend half of its time on that.
         """
         a, b, s = (self.as_value(x, I64) for x in (lo, hi, step))
         if a.known is not None and b.known is not None and s.known is not None:
@@ -253,7 +257,10 @@ class Function(Arith):
         self.jump(f"for{k}.latch")
         self.label(f"for{k}.latch")
         # nsw: a bound near 2**63 is no memory size.
-        self.emit(f" {after} = add nsw i64 {i}, {s.text}")
+        counted = f"%i{k}.counted" if outer else after
+        self.emit(f" {counted} = add nsw i64 {i}, {s.text}")
+        if outer:  # what passes through assembly, even through none, is no induction variable
+            self.emit(f' {after} = call i64 asm "", "=r,0"(i64 {counted})')
         self.emit(f" %i{k}.more = icmp slt i64 {after}, {b.text}")
         wish = self.module.unroll_metadata(unroll)
         self.emit(f" br i1 %i{k}.more, label %for{k}, label %for{k}.end{wish}")

@@ -21,7 +21,8 @@ from ...ir.tiles import packed_size
 from ..codegen import math
 from ..codegen.emit import Function, Module, Variable
 from ..codegen.kernel import Buffer, open_kernel, share
-from ..codegen.values import ELEMENT, F32, I64, Value, integer, number, vec
+from ..codegen.llvm import BRIEF
+from ..codegen.values import ELEMENT, F32, I64, Value, bytes_of, integer, number, vec
 from .contract import Kernel
 from .recurrent_factors import Factors
 from .walk import Part, Sizes, base_pointer, load_part, part_of, store_part
@@ -48,7 +49,7 @@ def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
         with f.if_(f.icmp("slt", begin, end)):
             made.direction(d, begin, end)
     f.ret(0)
-    return Kernel(symbol, module.text(), made.factors.bytes)
+    return Kernel(symbol, module.text() + BRIEF, made.factors.bytes)
 
 
 class Array:
@@ -117,13 +118,13 @@ class Layer:
         """All steps of rows begin..end, then their last states and the zeros behind their ends."""
         f, spec = self.f, self.spec
         self.d = d
-        with f.range(0, self.time, unroll=1) as t:
+        with f.range(0, self.time, outer=True) as t:
             if spec.cell == "gru":
                 self.panels(t, begin, end, [0, 1], self.gru_gates)
                 self.panels(t, begin, end, [2], self.gru_state, reset=True)
             else:
                 self.panels(t, begin, end, range(spec.gates), self.store_state)
-        with f.range(begin, end, unroll=1) as b:
+        with f.range(begin, end, outer=True) as b:
             self.finish(b)
 
     def panels(
@@ -142,17 +143,37 @@ class Layer:
         for start, stop, size in ((0, whole, nr), (whole, whole + 1, left)):
             if size == 0:
                 continue
-            with f.range(start, stop, unroll=1) as panel:
+            with f.range(start, stop, outer=True) as panel:
                 parts = self.parts(size)
                 j = f.mul(panel, nr)
                 for (low, high), count in self.row_blocks(begin, end, len(gates)):
-                    with f.range(low, high, count, unroll=1) as b:
+                    with f.range(low, high, count, outer=True) as b:
                         rows = [self.row(f.add(b, r), t, reset=reset) for r in range(count)]
                         tiles = [self.start(row, gates, j, parts) for row in rows]
                         self.multiply(rows, tiles, gates, panel)
-                        for row, tile in zip(rows, tiles, strict=True):
+                        for r, tile in self.in_turn(tiles):
+                            row = self.row(f.add(b, r), t, reset=reset)
                             with self.counts(row):
                                 store(row, tile, gates, j, parts)
+
+    def in_turn(self, tiles: Sequence[Tile]) -> Iterator[tuple[Value, Tile]]:
+        """The tiles of rows 0, 1, ...: several in a loop, through memory, because activations are
+        long and would stand once per row."""
+        f, size = self.f, bytes_of(self.type)
+        if len(tiles) == 1:
+            yield integer(0), tiles[0]
+            return
+        sums = [[s for line in tile.sums for s in line] for tile in tiles]
+        pitch = size * len(sums[0])
+        buffer = f.stack(pitch * len(tiles))
+        for r, some in enumerate(sums):
+            for i, s in enumerate(some):
+                f.store(s.get(), f.offset(buffer, r * pitch + i * size), size)
+        with f.range(0, len(tiles), outer=True) as r:
+            place = f.offset(buffer, f.mul(r, pitch))
+            for i, s in enumerate(sums[0]):
+                s.set(f.load(self.type, f.offset(place, i * size), size))
+            yield r, tiles[0]
 
     def parts(self, left: int) -> list[Part | None]:
         """What of each vector of a panel with `left` elements there is."""

@@ -17,21 +17,19 @@ from ...ir.target import Target
 from ..codegen.emit import Function
 from ..codegen.values import (
     I16,
-    I32,
     I64,
     PTR,
     Value,
     bits_of,
     bytes_of,
-    constants,
     element_of,
     integer,
     is_float,
     lanes_of,
-    suffix,
     vec,
 )
 from .convert import from_memory, memory_type, to_memory
+from .strided import gather, scatter
 
 # Types (bits) whose masked loads and stores are instructions.
 _MASKED = {"avx512": (8, 16, 32, 64), "avx2": (32, 64), "neon": (), "plain": ()}
@@ -214,7 +212,7 @@ class Lane:
             at = f.at(self.pointer, i, self.element)
             value = load_part(f, vec(self.element, self.lanes), at, part)
         else:
-            value = self._gather(i, part)
+            value = gather(f, self.element, self.lanes, self._at(i), self.step, part)
         return from_memory(f, value, self.dtype)
 
     def store(self, value: Value, i: Value | int, part: Part | None = None) -> None:
@@ -223,54 +221,10 @@ class Lane:
         if self.kind == "vector":
             store_part(f, value, f.at(self.pointer, i, self.element), part)
         else:
-            self._scatter(value, i, part)
+            scatter(f, value, self._at(i), self.step, part)
 
     def _at(self, i: Value | int) -> Value:
         return self.f.at(self.pointer, self.f.mul(i, self.step), self.element)
-
-    def _gather(self, i: Value | int, part: Part | None) -> Value:
-        f, at = self.f, self._at(i)
-        if self.lanes == 1:
-            return f.load(self.element, at)
-        type_ = vec(self.element, self.lanes)
-        if f.target.isa in ("avx512", "avx2") and bits_of(type_) >= 32:
-            name = f"llvm.masked.gather.{suffix(type_)}.v{self.lanes}p0"
-            args = [self._addresses(at), integer(bits_of(type_) // 8, I32), self._mask(part)]
-            return f.call(name, type_, *args, Value(type_, "zeroinitializer"))
-        buffer = f.stack(bytes_of(type_))
-        if part is not None:
-            f.store(Value(type_, "zeroinitializer"), buffer)
-        with f.range(0, self.lanes if part is None else part.count, unroll=1) as lane:
-            one = f.load(self.element, f.at(at, f.mul(lane, self.step), self.element))
-            f.store(one, f.at(buffer, lane, self.element))
-        return f.load(type_, buffer)
-
-    def _scatter(self, value: Value, i: Value | int, part: Part | None) -> None:
-        f, at = self.f, self._at(i)
-        if self.lanes == 1:
-            f.store(value, at)
-            return
-        if f.target.isa == "avx512" and bits_of(value.type) >= 32:
-            name = f"llvm.masked.scatter.{suffix(value.type)}.v{self.lanes}p0"
-            align = integer(bits_of(value.type) // 8, I32)
-            f.call(name, "void", value, self._addresses(at), align, self._mask(part))
-            return
-        buffer = f.stack(bytes_of(value.type))
-        f.store(value, buffer)
-        with f.range(0, self.lanes if part is None else part.count, unroll=1) as lane:
-            one = f.load(self.element, f.at(buffer, lane, self.element))
-            f.store(one, f.at(at, f.mul(lane, self.step), self.element))
-
-    def _addresses(self, at: Value) -> Value:
-        """A vector of pointers: at + lane * step elements."""
-        f = self.f
-        steps = f.mul(f.iota(self.lanes, I64), self.step)
-        if self.step.known is not None:
-            steps = constants([lane * self.step.known for lane in range(self.lanes)], I64)
-        return f.op(vec(PTR, self.lanes), f"getelementptr {self.element}, {at}, {steps}")
-
-    def _mask(self, part: Part | None) -> Value:
-        return self.f.mask(self.lanes, self.lanes) if part is None else part.mask
 
 
 @dataclass(frozen=True)

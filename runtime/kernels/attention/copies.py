@@ -12,8 +12,8 @@ from ....ir.specs_attention import AttentionSpec
 from ...codegen.emit import Function
 from ...codegen.values import ELEMENT, F32, I64, PTR, Value, integer, vec
 from ..gemm.cells import Side, cells_along
-from ..gemm.epilogue import gather
 from ..gemm.packing import transposed
+from ..strided import gather
 from ..walk import Part, in_parts, load_part, part_of, store_part
 from .products import Products
 
@@ -45,7 +45,7 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
     whole = spec.size // width * width
     with _vectors_of_rows(p, f) as c, f.if_(f.icmp("slt", c, f.params["rows"])):
         places = _row_places(p, f, c, stride, element)
-        with f.range(0, whole, width, unroll=1) as k:
+        with f.range(0, whole, width, outer=True) as k:
             square(places, k, width, c)
         if whole < spec.size:
             square(places, integer(whole), spec.size - whole, c)
@@ -75,14 +75,14 @@ def turn_mask(p: Products, spec: AttentionSpec) -> Function:
         if along.known == 1 and across.known != 1:
             places = _row_places(p, f, c, across, element)
             whole = f.mul(f.udiv(count, lanes), lanes)
-            with f.range(0, whole, lanes, unroll=1) as key:
+            with f.range(0, whole, lanes, outer=True) as key:
                 square(places, key, None, c)
             with f.if_(f.icmp("slt", whole, count)):
                 square(places, whole, part_of(f, lanes, f.sub(count, whole)), c)
         else:
             here = part_of(f, lanes, f.sub(f.params["rows"], c))
             first = f.at(f.params["source"], f.mul(c, across), element)
-            with f.range(0, count, unroll=1) as key:
+            with f.range(0, count, outer=True) as key:
                 place = f.at(first, f.mul(key, along), element)
                 x = single(gather(f, element, lanes, place, across, here))
                 f.store(x, f.at(to, f.add(f.mul(key, p.nr), c), g.acc), g.align)
@@ -129,7 +129,7 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
                 branch.else_()
                 for i, x in enumerate(turned):
                     f.store(x, f.at(buffer, i * lanes, F32))
-                with f.range(0, here, unroll=1) as i:
+                with f.range(0, here, outer=True) as i:
                     put(f.load(kind, f.at(buffer, f.mul(i, lanes), F32)), i)
 
         for d, part in in_parts(f, spec.width, lanes):
@@ -147,7 +147,7 @@ def _function(p: Products, name: str, params: list[tuple[str, str]]) -> Function
 
 
 def _vectors_of_rows(p: Products, f: Function) -> AbstractContextManager[Value]:
-    return f.range(0, p.nr, p.lanes, unroll=1)
+    return f.range(0, p.nr, p.lanes, outer=True)
 
 
 def _row_places(p: Products, f: Function, c: Value, stride: Value, element: str) -> list[Value]:

@@ -128,7 +128,7 @@ class Loops:
         f, p, spec = self.f, self.p, self.spec
         query, key, value, *masks, out = places
         scratch, layout = self.entry.scratch, self.layout
-        with f.range(0, count, unroll=1) as i:
+        with f.range(0, count, outer=True) as i:
             state, start, rows = self.panel(f.add(first, i), i)
             place = self.row(query, spec.query, start)
             f.call_function(self.pack, self.frame, place, f.offset(state, layout.queries), rows)
@@ -137,7 +137,7 @@ class Loops:
         if self.causal is not None:
             last = f.sub(f.smin(f.mul(f.add(first, count), p.nr), self.queries), 1)
             keys = f.smin(keys, self.seen(last, integer(0)))
-        with f.range(0, keys, BLOCK, unroll=1) as begin:
+        with f.range(0, keys, BLOCK, outer=True) as begin:
             length = f.smin(f.sub(keys, begin), BLOCK)
             k, v = self.row(key, spec.key, begin), self.row(value, spec.value, begin)
             if self.pack_keys:
@@ -148,9 +148,9 @@ class Loops:
                 to = f.offset(scratch, layout.values)
                 f.call_function(self.pack_values, self.frame, v, to, spec.width, length)
                 v = to
-            with f.range(0, count, unroll=1) as i:
+            with f.range(0, count, outer=True) as i:
                 self.block(places, masks, f.add(first, i), i, (begin, length), (k, v))
-        with f.range(0, count, unroll=1) as i:
+        with f.range(0, count, outer=True) as i:
             state, start, rows = self.panel(f.add(first, i), i)
             none = f.icmp("eq", self.keys, 0)
             sums, totals = (f.offset(state, b) for b in (layout.sums, layout.totals))
@@ -222,5 +222,5 @@ class Loops:
             (layout.largest, layout.totals, -float("inf")),
             (layout.totals, layout.panel, 0.0),
         ):
-            with f.range(begin, end, 4 * p.lanes, unroll=1) as b:
+            with f.range(begin, end, 4 * p.lanes, outer=True) as b:
                 f.store(f.as_value(value, kind), f.offset(state, b), 4 * p.lanes)

@@ -157,7 +157,7 @@ class Products:
             ladder.append(max(1, ladder[-1] // 2))
 
         def stacked(height: int) -> None:
-            with f.range(0, count, height, unroll=1) as row:
+            with f.range(0, count, height, outer=True) as row:
                 tile(height, f.smin(row, f.sub(count, height)))
 
         def choose(left: Sequence[tuple[Value, int]]) -> None:
@@ -186,7 +186,7 @@ class Products:
         for first, last, height in ((0, longer, low + 1), (longer, tiles, low)):
             if first == last:
                 continue
-            with f.range(first, last, unroll=1) as i:
+            with f.range(first, last, outer=True) as i:
                 d = f.add(f.mul(i, height), integer(0 if first == 0 and height > low else longer))
                 row = f.at(sums, f.mul(d, self.nr), g.acc)
                 place = f.at(values, d, element)

@@ -14,6 +14,7 @@ from ....ir.target import Target
 from ...codegen.emit import Module
 from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import open_kernel, share
+from ...codegen.llvm import BRIEF
 from ...codegen.values import ELEMENT, I16, I64, Value, integer
 from ..contract import Kernel
 from ..tiles import release
@@ -39,7 +40,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
     micro = amx.TileMicro if tiles else Micro
     _Copied(g, micro(g, cut, factors(g, rows)), entry, rows).run()
-    return Kernel(symbol, module.text(), max(64, rows.bytes))
+    return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes))
 
 
 def _tall(spec: ConvSpec, cut: Cut) -> int:
@@ -106,7 +107,7 @@ class _Copied(Loops):
         units = f.mul(f.mul(f.mul(images, self.out[0]), down), across)
         lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)
         held = f.var(I64, -1)
-        with f.range(lo, hi, unroll=1) as task:
+        with f.range(lo, hi, outer=True) as task:
             unit, panel = self.unit_of(task, units)
             piece, rest = f.urem(unit, across), f.udiv(unit, across)
             block, rest = f.urem(rest, down), f.udiv(rest, down)
@@ -177,7 +178,7 @@ class _Copied(Loops):
                 here = [*taps[:2], *inside, *taps[4:]]
             for size, count, first, column_taps in self.pieces(column):
                 tile = Tile(height, size, row_taps if height > 1 else None, column_taps, channels)
-                with f.range(0, count, unroll=1) as i:
+                with f.range(0, count, outer=True) as i:
                     at = f.add(f.mul(i, size), first)
                     spot = (batch, channel, depth, f.add(row, r), f.add(column, at))
                     offset = f.add(f.mul(r, steps[1]), f.mul(at, steps[2]))
@@ -186,11 +187,11 @@ class _Copied(Loops):
 
         if self.down is not None:
             for run in self.down:
-                with f.range(0, run.count, unroll=1) as i:
+                with f.range(0, run.count, outer=True) as i:
                     across(f.add(f.mul(i, run.size), run.start), run.size, run.taps)
             return
         whole = f.udiv(high, tall)
-        with f.range(0, whole, unroll=1) as i:
+        with f.range(0, whole, outer=True) as i:
             across(f.mul(i, tall), tall)
         height = self.spec.out_sizes[1]
         if tall > 1 and isinstance(height, int) and height % tall:

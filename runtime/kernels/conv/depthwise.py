@@ -14,6 +14,7 @@ from ....ir.target import Target
 from ...codegen.emit import Function, Module, Variable
 from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import open_kernel, share
+from ...codegen.llvm import BRIEF
 from ...codegen.values import ELEMENT, I64, Value, integer, vec
 from ..contract import Kernel
 from ..walk import load_part
@@ -33,7 +34,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     g = Context(wide, target, module, target.lanes(spec.acc.bits))
     entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
     _Loops(g, entry).run()
-    return Kernel(symbol, module.text())
+    return Kernel(symbol, module.text() + BRIEF)
 
 
 def tile_width(target: Target, taps: int) -> int:
@@ -73,7 +74,7 @@ class _Loops:
         rows = f.mul(f.mul(self.size(spec.batch), self.out[0]), self.out[1])
         lo, hi = share(f, f.mul(rows, blocks), self.entry.worker, self.entry.workers)
         strides = [self.size(s) for s in spec.data.strides]
-        with f.range(lo, hi, unroll=1) as task:
+        with f.range(lo, hi, outer=True) as task:
             unit, block = f.udiv(task, blocks), f.urem(task, blocks)
             row, rest = f.urem(unit, self.out[1]), f.udiv(unit, self.out[1])
             depth, batch = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
@@ -114,18 +115,18 @@ class _Loops:
         if known is not None:
             for run in known:
                 tile = Tile(1, run.size, None, run.taps, channels)
-                with f.range(0, run.count, unroll=1) as i:
+                with f.range(0, run.count, outer=True) as i:
                     call(tile, f.add(f.mul(i, run.size), run.start))
             return
         reach = (w.kernel[2] - 1) * w.dilations[2]
         lo, hi = places_inside(f, out, self.data[2], self.pads[2], reach, w.strides[2])
         tile = Tile(1, self.most, None, None, channels)
         count = f.udiv(f.sub(hi, lo), self.most)
-        with f.range(0, count, unroll=1) as i:
+        with f.range(0, count, outer=True) as i:
             call(tile, f.add(lo, f.mul(i, self.most)))
         rest = f.add(lo, f.mul(count, self.most))
         for begin, end in ((integer(0), lo), (rest, out)):
-            with f.range(begin, end, unroll=1) as q:
+            with f.range(begin, end, outer=True) as q:
                 start = f.sub(f.mul(q, w.strides[2]), self.pads[2])
                 across = taps_inside(f, start, self.data[2], w.kernel[2], w.dilations[2])
                 call(Tile(1, 1, None, None, channels, ragged=True), q, across)

@@ -16,6 +16,7 @@ from ....ir.tiles import packed_size
 from ...codegen.emit import Module
 from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import open_kernel, share
+from ...codegen.llvm import BRIEF
 from ...codegen.values import ELEMENT, I64, PTR, Value, integer
 from ..contract import Kernel
 from .micro import Micro, Tile
@@ -31,7 +32,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     g = Context(wide, target, module, cut.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
     Loops(g, Micro(g, cut), entry).run()
-    return Kernel(symbol, module.text())
+    return Kernel(symbol, module.text() + BRIEF)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Loops:
         images = f.mul(self.size(spec.batch), spec.groups)
         units = f.mul(f.mul(images, self.out[0]), row_tiles)
         lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)
-        with f.range(lo, hi, unroll=1) as task:
+        with f.range(lo, hi, outer=True) as task:
             unit, panel = self.unit_of(task, units)
             tile, rest = f.urem(unit, row_tiles), f.udiv(unit, row_tiles)
             depth, image = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
@@ -168,7 +169,7 @@ class Loops:
         if cut.columns is not None:
             for c in cut.columns:
                 tile = Tile(rows, c.size, taps, c.taps, channels)
-                with f.range(0, c.count, unroll=1) as i:
+                with f.range(0, c.count, outer=True) as i:
                     call(tile, f.add(f.mul(i, c.size), c.start))
             return
         self.loose_columns(channels, call)
@@ -180,7 +181,7 @@ class Loops:
         lo, hi = places_inside(f, out, self.data[2], self.pads[2], reach, w.strides[2])
 
         def edge(begin: Value, end: Value) -> None:
-            with f.range(begin, end, unroll=1) as q:
+            with f.range(begin, end, outer=True) as q:
                 start = f.sub(f.mul(q, w.strides[2]), self.pads[2])
                 taps = taps_inside(f, start, self.data[2], w.kernel[2], w.dilations[2])
                 call(Tile(1, 1, None, None, channels, ragged=True), q, taps)
@@ -190,7 +191,7 @@ class Loops:
         while width:
             count = f.udiv(f.sub(hi, begin), width)
             tile = Tile(1, width, None, None, channels)
-            with f.range(0, count, unroll=1) as i:
+            with f.range(0, count, outer=True) as i:
                 call(tile, f.add(begin, f.mul(i, width)))
             begin = f.add(begin, f.mul(count, width))
             width = max(1, width * 5 // 12) if width > 1 else 0

@@ -10,6 +10,7 @@ a row are a loop, and where they are written out, the address is hidden from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 
 from ...codegen.emit import Function, Variable
 from ...codegen.values import ELEMENT, I64, PTR, Value, integer, is_float, vec
@@ -19,6 +20,8 @@ from .tiling import Cut, Taps, outside
 
 # Steps per turn of the innermost loop; up to twice as many are written out without a loop.
 _UNROLL = 4
+# Loops over taps in one tile whose steps are written out several times.
+_LOOPS = 8
 
 
 @dataclass(frozen=True)
@@ -231,13 +234,19 @@ class _Sum:
                 to = self.weights_at(weights, kw, self.tap)
                 self.depth(at, to, channels, keep, 2 * _UNROLL)
             return
-        for kw in range(width):
-            inside = outside(tile.column_taps, kw, tile.columns)
-            keep = [(r, q) for r, q in self.sums if rows[r] and inside[q]]
-            if keep:
-                at = f.at(data, f.mul(self.taps[2], kw), self.element)
+        # Neighbouring taps that meet the data in the same places are a loop. Where such loops are
+        # many, a step is not written out several times: they are short, but their code is not.
+        met = [outside(tile.column_taps, kw, tile.columns) for kw in range(width)]
+        loops = [list(taps) for _, taps in groupby(range(width), met.__getitem__)]
+        apart = 2 * _UNROLL if len(loops) <= _LOOPS else 1
+        for taps in loops:
+            keep = [(r, q) for r, q in self.sums if rows[r] and met[taps[0]][q]]
+            if not keep:
+                continue
+            with f.range(taps[0], taps[-1] + 1, unroll=1) as kw:
+                at = f.at(data, f.mul(kw, self.taps[2]), self.element)
                 to = self.weights_at(weights, kw, self.tap)
-                self.depth(at, to, channels, keep, 2 * _UNROLL)
+                self.depth(at, to, channels, keep, apart)
 
     def depth(
         self, data: Value, weights: _Weights, count: int, keep: list[tuple[int, int]], apart: int
@@ -270,7 +279,7 @@ class _Sum:
         steps, apart = count // self.kr, max(1, apart)
         # 24 multiply-adds hide a loop's own instructions; between the steps of larger tiles LLVM
         # would move loads, for which there are no registers.
-        unroll = min(_UNROLL, apart, 24 // (len(keep) * vectors) + 1)
+        unroll = min(_UNROLL, apart, -(-24 // (len(keep) * vectors)))
         whole = 0 if steps <= min(2 * unroll, apart) else steps // unroll * unroll
         with f.range(0, whole, unroll, unroll=1) as k:
             for u in range(unroll):

@@ -14,9 +14,10 @@ from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, Buffer
 from ...codegen.values import ELEMENT, I8, Value, bits_of, integer, vec
 from ..convert import from_memory, to_memory
 from ..frame import Frame
-from ..gemm.epilogue import gather, is_short, scatter
+from ..gemm.epilogue import is_short
 from ..gemm.rounding import rounded
 from ..scalar import emit_program
+from ..strided import gather, scatter
 from ..units import left_shift, shifted
 from ..walk import Part, load_part, part_of, store_part
 
@@ -104,7 +105,10 @@ class Epilogue:
         inputs: list[Value | None] = [value]
         for i in range(last):
             shared = self._shared.get((i, spot.channel))
-            inputs.append(shared if shared is not None else self._load(i, spot))
+            bits = shared if shared is not None else self._load(i, spot)
+            dtype = g.walked[i].dtype
+            read = f.bitcast(bits, vec(ELEMENT[dtype.value], g.lanes))
+            inputs.append(from_memory(f, read, dtype))
         (result,) = emit_program(f, g.spec.epilogue, inputs, lanes=g.lanes)
         result = to_memory(f, result, g.walked[last].dtype)
         place, step = self._place(last, spot), self.steps[last][0]
@@ -114,17 +118,16 @@ class Epilogue:
             scatter(f, result, place, step, spot.part)
 
     def _load(self, index: int, spot: Spot) -> Value:
+        """As integers: halves that live from block to block would pass through library calls on
+        instruction sets that have none."""
         f, g, dtype = self.f, self.g, self.g.walked[index].dtype
-        element, place, step = ELEMENT[dtype.value], self._place(index, spot), self.steps[index][0]
-        kind = vec(element, g.lanes)
+        bits = f"i{bits_of(ELEMENT[dtype.value])}"
+        place, step = self._place(index, spot), self.steps[index][0]
         if step.known == 0:
-            one = f.load(f"i{bits_of(element)}", place)
-            value = f.bitcast(f.splat(one, g.lanes), kind)
-        elif step.known == 1 or g.lanes == 1:
-            value = load_part(f, kind, place, spot.part)
-        else:
-            value = gather(f, element, g.lanes, place, step, spot.part)
-        return from_memory(f, value, dtype)
+            return f.splat(f.load(bits, place), g.lanes)
+        if step.known == 1 or g.lanes == 1:
+            return load_part(f, vec(bits, g.lanes), place, spot.part)
+        return gather(f, bits, g.lanes, place, step, spot.part)
 
     def _place(self, index: int, spot: Spot) -> Value:
         f, (channel, row, column) = self.f, self.steps[index]

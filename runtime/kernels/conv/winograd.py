@@ -18,6 +18,7 @@ from ....ir.target import Target
 from ...codegen.emit import Function, Module
 from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import open_kernel, share
+from ...codegen.llvm import BRIEF
 from ...codegen.values import ELEMENT, F32, I64, Value, integer
 from ..contract import Kernel
 from ..gemm.tiling import tile_rows
@@ -80,7 +81,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
     loops = _Loops(g, plan, entry)
     loops.run()
-    return Kernel(symbol, module.text(), loops.scratch)
+    return Kernel(symbol, module.text() + BRIEF, loops.scratch)
 
 
 class _Loops:
@@ -115,11 +116,11 @@ class _Loops:
         each = f.mul(*self.across)
         tiles, panels = self.split(f.mul(self.size(spec.batch), each))
         into = {edge: self.data_function(edge) for edge in (False, True)}
-        with f.range(*tiles, plan.block, unroll=1) as first:
+        with f.range(*tiles, plan.block, outer=True) as first:
             count = f.smin(f.sub(tiles[1], first), plan.block)
-            with f.range(0, count, unroll=1) as i:
+            with f.range(0, count, outer=True) as i:
                 self.transform(into, f.add(first, i), each, i)
-            with f.range(*panels, unroll=1) as panel:
+            with f.range(*panels, outer=True) as panel:
                 for channels in widths(f, panel, spec.outputs, plan.nr):
                     self.panel(first, count, each, panel, channels)
         f.ret(0)
@@ -133,7 +134,7 @@ class _Loops:
         f, plan, entry = self.f, self.plan, self.entry
         vectors = plan.nr // plan.lanes
         best, down, right = f.var(I64, 1 << 62), f.var(I64, 1), f.var(I64, 1)
-        with f.range(1, f.add(f.smin(entry.workers, self.panels), 1), unroll=1) as x:
+        with f.range(1, f.add(f.smin(entry.workers, self.panels), 1), outer=True) as x:
             y = f.smax(f.smin(f.udiv(entry.workers, x), tiles), 1)
             t, p = f.ceil_div(tiles, y), f.ceil_div(self.panels, x)
             work = f.add(f.mul(f.mul(t, p), vectors * plan.lanes), f.mul(t, 6))
@@ -227,11 +228,11 @@ class _Loops:
         weights = f.at(self.pointers[1], f.mul(panel, plan.nr * spec.channels), F32)
         product = self.product(vectors)
         strips = f.ceil_div(count, plan.rows)
-        with f.range(0, plan.points, unroll=1) as point:
+        with f.range(0, plan.points, outer=True) as point:
             data = f.at(self.turned, f.mul(point, plan.block * plan.pitch), F32)
             sums = f.at(self.sums, f.mul(point, plan.block * plan.nr), F32)
             b = f.at(weights, f.mul(point, matrix), F32)
-            with f.range(0, strips, unroll=1) as strip:
+            with f.range(0, strips, outer=True) as strip:
                 row = f.mul(strip, plan.rows)
                 a = f.at(data, f.mul(row, plan.pitch), F32)
                 f.call_function(product, a, b, f.at(sums, f.mul(row, plan.nr), F32))

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from ....ir.dtype import DType
 from ....ir.tiles import BYTES
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I8, I16, Value, bits_of, integer, vec
+from ...codegen.values import ELEMENT, I16, Value, bits_of, integer, vec
+from ..strided import gather
 from ..units import left_shift, right_shift, shifted
 from ..walk import Part, load_part, part_of
 from . import rounding
-from .epilogue import gather
 from .micro import Context
 
 
@@ -61,24 +61,12 @@ def fetch(
     """Elements at `place`, `step` apart, shifted; lanes outside `part` are zero."""
     if step.known == 1:
         x = load_part(f, vec(side.element, lanes), place, part)
-    elif bits_of(side.element) == 8:
-        x = spaced_bytes(f, lanes, place, step, part)
     else:
         x = gather(f, side.element, lanes, place, step, part)
     if side.shift:
         x = shifted(f, x, side.shift)
         x = x if part is None else f.select(part.mask, x, 0)
     return x
-
-
-def spaced_bytes(f: Function, lanes: int, place: Value, step: Value, part: Part | None) -> Value:
-    """Bytes `step` apart, one by one: no instruction gathers them, and LLVM would write out every
-    lane."""
-    to = f.stack(lanes)
-    f.store(f.as_value(0, vec(I8, lanes)), to, lanes)
-    with f.range(0, lanes if part is None else part.count, unroll=1) as i:
-        f.store(f.load(I8, f.offset(place, f.mul(i, step))), f.offset(to, i))
-    return f.load(vec(I8, lanes), to, lanes)
 
 
 def fetch_along(

@@ -6,12 +6,15 @@ then they are joined pairwise, then the lanes. It is not the ascending chain of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ....ir.specs import Size
-from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I64, Value, bits_of, integer, is_float, vec
+from ...codegen.emit import Function, Variable
+from ...codegen.values import ELEMENT, I64, Value, integer, is_float, vec
+from ..strided import gather, gathers
 from ..walk import Part, load_part, part_of
-from .cells import Side, left_side, right_side, spaced_bytes
-from .epilogue import finish_function, gather
+from .cells import Side, left_side, right_side
+from .epilogue import finish_function
 from .micro import Context
 from .rounding import flushing
 from .zeros import zero_point
@@ -44,7 +47,7 @@ def dot_function(g: Context, rows: int) -> Function:
         f.at(p["a"], f.mul(row, f.smin(i, last) if i else 0), ELEMENT[spec.a.dtype.value])
         for i in range(rows)
     ]
-    sums = [[f.var(g.vector, 0) for _ in range(_SUMS)] for _ in range(rows)]
+    sums = [[f.var(g.vector, 0) for _ in range(rows)] for _ in range(_SUMS)]
     # Bytes are multiplied one by one, without their zero points.
     a_zeros = [
         zero_point(g, f, p["frame"], True, f.add(p["m"], f.smin(i, last))) for i in range(rows)
@@ -58,8 +61,6 @@ def dot_function(g: Context, rows: int) -> Function:
         at = f.at(place, f.mul(k, step), element)
         if step.known == 1:
             x = load_part(f, vec(element, lanes), at, part)
-        elif bits_of(element) == 8:
-            x = spaced_bytes(f, lanes, at, step, part)
         else:
             x = gather(f, element, lanes, at, step, part)
         x = g.factor(f, x, side.dtype, side.to)
@@ -68,32 +69,49 @@ def dot_function(g: Context, rows: int) -> Function:
         x = f.sub(x, f.splat(zero, lanes))
         return x if part is None else f.select(part.mask, x, 0)
 
-    def turn(k: Value, u: int, part: Part | None) -> None:
+    def turn(k: Value, into: Sequence[Variable], part: Part | None) -> None:
         b = load(p["b"], k, b_step, b_side, part, b_zero)
-        for place, row_sums, zero in zip(places, sums, a_zeros, strict=True):
+        for place, total, zero in zip(places, into, a_zeros, strict=True):
             a = load(place, k, a_step, a_side, part, zero)
             if a_side.bytes:
-                row_sums[u].set(f.add(f.mul(a, b), row_sums[u].get()))
+                total.set(f.add(f.mul(a, b), total.get()))
             else:
-                row_sums[u].set(g.multiply_add(f, a, b, row_sums[u].get()))
+                total.set(g.multiply_add(f, a, b, total.get()))
 
     buffer = f.stack(rows * g.bytes)
     with flushing(f, spec.factors is not None):
         depth = integer(spec.k) if isinstance(spec.k, int) else p["k"]
         step = _SUMS * lanes
-        whole = f.mul(f.udiv(depth, step), step)
+        # Lanes that are read one by one hide a loop's own instructions: no turn is written out.
+        sides = ((a_step, a_side), (b_step, b_side))
+        single = any(s.known != 1 and not gathers(f, side.element) for s, side in sides)
+        whole = integer(0) if single else f.mul(f.udiv(depth, step), step)
         with f.range(0, whole, step, unroll=1) as k:
             for u in range(_SUMS):
-                turn(f.add(k, u * lanes), u, None)
-        for u in range(_SUMS):
-            k = f.add(whole, u * lanes)
-            left = f.sub(depth, k)
-            with f.if_(f.icmp("sgt", left, 0)):
-                turn(k, u, part_of(f, lanes, left))
+                turn(f.add(k, u * lanes), sums[u], None)
+        if single or depth.known is None or depth.known % step:
+            # The rest in a loop, through memory: its code is long, and stands once.
+            size = lanes * g.bytes
+            waiting = f.stack(_SUMS * rows * size)
+            slots = [[(u * rows + i) * size for i in range(rows)] for u in range(_SUMS)]
+            for some, their in zip(sums, slots, strict=True):
+                for s, at in zip(some, their, strict=True):
+                    f.store(s.get(), f.offset(waiting, at), size)
+            with f.range(whole, depth, lanes, outer=True) as k:
+                u = f.urem(f.udiv(f.sub(k, whole), lanes), _SUMS)
+                mine = f.offset(waiting, f.mul(u, rows * size))
+                for s, at in zip(sums[0], slots[0], strict=True):
+                    s.set(f.load(g.vector, f.offset(mine, at), size))
+                turn(k, sums[0], part_of(f, lanes, f.sub(depth, k)))
+                for s, at in zip(sums[0], slots[0], strict=True):
+                    f.store(s.get(), f.offset(mine, at), size)
+            for some, their in zip(sums, slots, strict=True):
+                for s, at in zip(some, their, strict=True):
+                    s.set(f.load(g.vector, f.offset(waiting, at), size))
         word = "fadd" if is_float(g.acc) else "add"
         add = f.fadd if is_float(g.acc) else f.add
-        for i, row_sums in enumerate(sums):
-            parts = [s.get() for s in row_sums]
+        for i in range(rows):
+            parts = [some[i].get() for some in sums]
             while len(parts) > 1:
                 parts = [add(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
             f.store(f.reduce(word, parts[0]), f.at(buffer, i, g.acc))

@@ -13,22 +13,10 @@ from typing import TYPE_CHECKING
 
 from ....ir.specs import Program
 from ...codegen.emit import Function
-from ...codegen.values import (
-    BF16,
-    ELEMENT,
-    F16,
-    I16,
-    I32,
-    I64,
-    PTR,
-    Value,
-    bits_of,
-    integer,
-    suffix,
-    vec,
-)
+from ...codegen.values import ELEMENT, I64, Value, bits_of, vec
 from ..convert import from_memory, to_memory
 from ..scalar import emit_program
+from ..strided import gather, scatter
 from ..walk import Part, load_part, part_of, store_part
 from .axes import matrix_axes
 from .zeros import TERMS, Correcting
@@ -212,33 +200,3 @@ def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False)
         with f.if_(f.icmp("slt", whole, p["cols"])):
             column(whole, part_of(f, lanes, f.sub(p["cols"], whole)))
     return f
-
-
-def gather(
-    f: Function, element: str, lanes: int, place: Value, stride: Value, part: Part | None
-) -> Value:
-    """Lanes at place + lane * stride elements; lanes outside `part` are not read and are zero."""
-    if element in (F16, BF16):
-        return f.bitcast(gather(f, I16, lanes, place, stride, part), vec(element, lanes))
-    kind = vec(element, lanes)
-    name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
-    pointers = _addresses(f, element, lanes, place, stride)
-    on = part.mask if part else f.mask(lanes, lanes)
-    align = integer(max(1, bits_of(element) // 8), I32)
-    return f.call(name, kind, pointers, align, on, f.as_value(0, kind))
-
-
-def scatter(f: Function, value: Value, place: Value, stride: Value, part: Part | None) -> None:
-    """Store lanes at place + lane * stride elements; lanes outside `part` write nothing."""
-    if value.element in (F16, BF16):
-        value = f.bitcast(value, vec(I16, value.lanes))
-    name = f"llvm.masked.scatter.{suffix(value.type)}.v{value.lanes}p0"
-    pointers = _addresses(f, value.element, value.lanes, place, stride)
-    on = part.mask if part else f.mask(value.lanes, value.lanes)
-    align = integer(max(1, bits_of(value.type) // 8), I32)
-    f.call(name, "void", value, pointers, align, on)
-
-
-def _addresses(f: Function, element: str, lanes: int, place: Value, stride: Value) -> Value:
-    index = f.mul(f.iota(lanes, I64), f.splat(stride, lanes))
-    return f.op(vec(PTR, lanes), f"getelementptr {element}, {place}, {index}")

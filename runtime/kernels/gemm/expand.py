@@ -43,7 +43,7 @@ def expand_function(g: Context) -> Function:
     p = f.params
     pointers = g.scaling(f, p["frame"])
     end = f.add(p["k0"], p["k"])
-    with f.range(f.udiv(p["k0"], e.group), f.ceil_div(end, e.group), unroll=1) as group:
+    with f.range(f.udiv(p["k0"], e.group), f.ceil_div(end, e.group), outer=True) as group:
         lo = f.smax(f.mul(group, e.group), p["k0"])
         hi = f.smin(f.mul(f.add(group, 1), e.group), end)
         with f.range(0, e.nr, g.lanes, unroll=1) as c:
@@ -86,7 +86,7 @@ def accumulate_cells(
     panel = f.udiv(p["n"], e.nr)
 
     # One loop for all groups, the last one shorter: the code of a cell is long, and stands once.
-    with f.range(0, -(-e.k // e.group), unroll=1) as index:
+    with f.range(0, -(-e.k // e.group), outer=True) as index:
         lo = f.mul(index, e.group)
         rows = integer(e.group) if e.k % e.group == 0 else f.smin(f.sub(e.k, lo), e.group)
         scaling = [

@@ -105,7 +105,7 @@ class Loops:
         total = f.mul(self.product(self.space.axes), groups)
         lo, hi = share(f, total, self.entry.worker, self.entry.workers)
         dot = dot_function(g, rows)
-        with f.range(lo, hi, unroll=1) as unit:
+        with f.range(lo, hi, outer=True) as unit:
             a, b = self.matrix(f.udiv(unit, groups))
             m = f.mul(f.urem(unit, groups), rows)
             at = f.at(a, f.mul(m, self.size(g.spec.a.strides[-2])), ELEMENT[g.spec.a.dtype.value])
@@ -138,7 +138,7 @@ class Loops:
             corrects = bool(g.corrections)
             finish = finish_function(g, t.lanes, t.panels * t.nr, corrects=corrects)
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
-        with f.range(*mine.batch, unroll=1) as index:
+        with f.range(*mine.batch, outer=True) as index:
             a, b = self.matrix(index)
             with self.chunks(mine.panels, t.nc, panels) as js:
                 if pack_b and not t.blocked:
@@ -147,7 +147,7 @@ class Loops:
                         terms.sum_columns(b_scratch, js, self.steps, integer(1, I1))
                 with (
                     self.chunks(mine.tiles, t.mc, count) as ts,
-                    f.range(0, blocks, unroll=1) as block,
+                    f.range(0, blocks, outer=True) as block,
                 ):
                     first = f.icmp("eq", block, 0)
                     last = f.icmp("eq", f.add(block, 1), blocks)
@@ -176,7 +176,7 @@ class Loops:
         if total.known is not None and total.known <= step:
             yield lo, hi
             return
-        with f.range(lo, hi, step, unroll=1) as at:
+        with f.range(lo, hi, step, outer=True) as at:
             yield at, f.smin(f.add(at, step), hi)
 
     def values(self, k0: Value, depth: Value) -> tuple[Value, Value]:
@@ -194,7 +194,7 @@ class Loops:
         """Copy the strips of A of some tiles, from step k0 on."""
         f, g, t = self.f, self.g, self.g.tiling
         k0, depth = self.values(k0, depth)
-        with f.range(*ts, unroll=1) as tile:
+        with f.range(*ts, outer=True) as tile:
             m = self.cut.start(tile)
             rows = self.cut.rows(tile)
             place = f.at(to, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
@@ -212,7 +212,7 @@ class Loops:
         f, g, t = self.f, self.g, self.g.tiling
         k0, depth = self.values(k0, depth)
         row, column = (self.size(s) for s in g.spec.b.strides[-2:])
-        with f.range(*js, unroll=1) as j:
+        with f.range(*js, outer=True) as j:
             n = f.mul(j, t.nr)
             place = f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), ELEMENT[g.b_cell.value])
             if g.spec.compressed:
@@ -271,13 +271,13 @@ class Block:
                 if t.guarded:  # two rows have enough chains in one panel
                     groups = f.select(f.icmp("eq", loops.m, 1), groups, 0)
                 singles = f.add(j0, f.mul(groups, t.panels))
-                with f.range(j0, singles, t.panels, unroll=1) as j:
+                with f.range(j0, singles, t.panels, outer=True) as j:
                     self.panel(j, Shape(0, whole, t.panels, edge=False))
-            with f.range(singles, full, unroll=1) as j:
+            with f.range(singles, full, outer=True) as j:
                 self.panel(j, Shape(0, whole, 1, edge=False))
         if not plain:
             # At most one edge panel, and only the worker that has the last panel has it.
-            with f.range(f.smax(full, j0), j1, unroll=1) as j:
+            with f.range(f.smax(full, j0), j1, outer=True) as j:
                 self.panel(j, edge)
 
     def panel(self, j: Value, shape: Shape) -> None:
@@ -295,20 +295,20 @@ class Block:
         if not t.guarded:
             longer, low = loops.cut.longer(), t.heights[-1]
             if longer:
-                with f.range(t0, f.smin(t1, longer), unroll=1) as tile:
+                with f.range(t0, f.smin(t1, longer), outer=True) as tile:
                     call(t.mr, tile, integer(t.mr))
                 t0 = f.smax(t0, longer)
-            with f.range(t0, t1, unroll=1) as tile:
+            with f.range(t0, t1, outer=True) as tile:
                 call(low, tile, integer(low))
             return
         if shape.panels > 1:
-            with f.range(t0, t1, unroll=1) as tile:
+            with f.range(t0, t1, outer=True) as tile:
                 call(1, tile, integer(1))
             return
         full = f.smin(loops.cut.full, t1)
-        with f.range(t0, full, unroll=1) as tile:
+        with f.range(t0, full, outer=True) as tile:
             call(t.mr, tile, integer(t.mr), t.in_place)
-        with f.range(f.smax(full, t0), t1, unroll=1) as tile:
+        with f.range(f.smax(full, t0), t1, outer=True) as tile:
             rows = loops.cut.rows(tile)
             self.shortest(t.heights, rows, lambda height: call(height, tile, rows))
 

@@ -54,7 +54,7 @@ def pack_a_function(g: Context) -> Function:
         each_cell(g, f, p["k"], place_rows, unroll=4)
         return f
     width = t.lanes * t.kr
-    with f.range(0, p["rows"], unroll=1) as i:
+    with f.range(0, p["rows"], outer=True) as i:
         source = f.at(p["source"], across.at(f, f.add(m, i)), element)
         to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
 
@@ -78,7 +78,7 @@ def pack_a_function(g: Context) -> Function:
             with f.if_(f.icmp("slt", whole, p["k"])):
                 copy(whole, f.sub(p["k"], whole))
     if t.guarded:
-        with f.range(p["rows"], t.mr, unroll=1) as i:
+        with f.range(p["rows"], t.mr, outer=True) as i:
             to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
             with f.range(0, f.ceil_div(p["k"], t.kr), t.lanes, unroll=1) as k:
                 f.store(f.as_value(0, g.vector), f.at(to, k, side.cell), g.align)
@@ -159,7 +159,7 @@ def _pack_transposed(g: Context, f: Function, column: Value) -> None:
     element, lanes = side.element, t.lanes
     width = lanes * t.kr
     whole = f.mul(f.udiv(p["k"], width), width)
-    with f.range(0, t.nr, lanes, unroll=1) as c:
+    with f.range(0, t.nr, lanes, outer=True) as c:
         source = f.at(p["source"], f.mul(column, c), element)
         left = f.sub(p["cols"], c)
 
@@ -174,7 +174,7 @@ def _pack_transposed(g: Context, f: Function, column: Value) -> None:
                     f.store(f.as_value(0, side.cell), to)
 
         with f.if_(f.icmp("sge", left, lanes)) as branch:
-            with f.range(0, whole, width, unroll=1) as k:
+            with f.range(0, whole, width, outer=True) as k:
                 cell = f.udiv(k, t.kr)
                 rows: list[Value] = []
                 for i in range(lanes):

@@ -35,9 +35,9 @@ def split(
     bounds = [(f.var(I64, lo), f.var(I64, hi)) for lo, hi in whole]
     with f.if_(f.icmp("sgt", entry.workers, 1)):
         best, grid = f.var(I64, (1 << 62)), [f.var(I64, 1) for _ in counts]
-        with f.range(1, f.add(f.smin(entry.workers, f.smax(batch, 1)), 1), unroll=1) as x:
+        with f.range(1, f.add(f.smin(entry.workers, f.smax(batch, 1)), 1), outer=True) as x:
             left = f.udiv(entry.workers, x)
-            with f.range(1, f.add(f.smin(left, f.smax(tiles, 1)), 1), unroll=1) as y:
+            with f.range(1, f.add(f.smin(left, f.smax(tiles, 1)), 1), outer=True) as y:
                 z = f.smax(f.smin(f.udiv(left, y), panels), 1)
                 b, t, p = (f.ceil_div(c, d) for c, d in zip(counts, (x, y, z), strict=True))
                 work = f.add(f.mul(f.mul(t, p), 2 * rows), f.mul(t, rows))

@@ -34,7 +34,7 @@ class Terms:
         f, g, t = self.loops.f, self.g, self.g.tiling
         if self._sum is None:
             return
-        with f.range(*js, unroll=1) as j:
+        with f.range(*js, outer=True) as j:
             right = f.sub(j, js[0])
             panel = f.at(b, f.mul(right, t.kc * t.nr), ELEMENT[g.b_cell.value])
             to = f.at(self.sums, f.mul(right, t.nr), g.acc)
@@ -52,13 +52,13 @@ class Terms:
             from_strips = f.smax(until, ts[0])
             access = g.a_access(in_place=True)
             across, step = loops.size(access.across), loops.size(access.step)
-            with f.range(ts[0], until, unroll=1) as tile:
+            with f.range(ts[0], until, outer=True) as tile:
                 m = loops.cut.start(tile)
                 at = f.at(a, f.add(f.mul(m, across), f.mul(k0, step)), ELEMENT[access.dtype.value])
                 places, rows = (at, self._place(tile)), loops.cut.rows(tile)
                 f.call_function(self._in_place, loops.frame, *places, m, rows, depth, values, first)
         if self._packed:
-            with f.range(from_strips, ts[1], unroll=1) as tile:
+            with f.range(from_strips, ts[1], outer=True) as tile:
                 at = f.at(strips, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
                 m, rows = loops.cut.start(tile), loops.cut.rows(tile)
                 places = (at, self._place(tile))

@@ -23,6 +23,7 @@ from ....ir.dtype import DType
 from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
 from ....ir.tiles import cell_depth, cell_type, panel_width
+from ..strided import scatters
 from ..tiles import SIDE
 from ..units import tile_instruction
 from . import amx
@@ -133,6 +134,8 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     # Vectors across two blocks of columns are stored piece by piece.
     width = spec.out_columns[1] if spec.out_columns else lanes
     apart = apart or not isinstance(width, int) or width % lanes != 0
+    # A loop over lanes per register as well.
+    apart = apart or not (spec.out.strides[-1] == 1 or scatters(target, spec.out.dtype.bits))
     lines = max(1, nr * size // _LINE)
     tiling = Tiling(
         lanes=lanes,

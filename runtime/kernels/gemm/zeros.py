@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from ....ir.specs import GemmSpec
 from ...codegen.emit import Function, Variable
 from ...codegen.values import ELEMENT, I1, I32, I64, Value, integer, vec
+from ..strided import gather
 from ..units import Unit, left_shift, ones, right_shift
 from ..walk import load_part, part_of
 
@@ -167,7 +168,7 @@ def row_terms_function(g: Context, *, in_place: bool) -> Function:
                 at = f.at(p["a"], f.add(f.mul(k, t.a_row), s), I32)
                 _add(g, f, total, left=f.load(g.vector, at, g.align))
             f.store(total.get(), f.at(found, s, I32))
-    with f.range(0, p["rows"], unroll=1) as i:
+    with f.range(0, p["rows"], outer=True) as i:
         zero = left_zero(g, f, p["frame"], f.add(p["m"], i))
         if c.left == "rows":
             f.store(zero, f.at(p["to"], f.add(i, t.mr), I32))
@@ -265,8 +266,6 @@ def column_terms_function(g: Context) -> Function:
 
 
 def _spaced(g: Context, f: Function, element: str, place: Value, step: Value, left: Value) -> Value:
-    from .epilogue import gather
-
     lanes = g.tiling.lanes
     part = part_of(f, lanes, left)
     if step.known == 1:
