@@ -24,6 +24,7 @@ SHORT: dict[str, tuple[list[str], str]] = {
     "benchmarks.coverage": (["--kind", "node", "--only", "gemm"], r"node +11 +11 +100.0%"),
     "benchmarks.interop": (["write", "--only", "test_gemm_d"], r"\d+ of \d+"),
     "benchmarks.operations": ([], r"MatMul"),
+    "benchmarks.kernels": (["--zoo", "none"], r"gemm +\d+ .*above the bar of 120 ms: \d+"),
     "benchmarks.memory": (["--only", "mlp-small"], r"mlp-small +\d"),
     "benchmarks.tokens": (
         ["--tokens", "4", "--texts", "1", "--threads", "1"],

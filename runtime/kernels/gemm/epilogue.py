@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ....ir.specs import Program
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I64, Value, bits_of, vec
+from ...codegen.values import ELEMENT, I64, Value, bits_of, integer, vec
 from ..convert import from_memory, to_memory
 from ..scalar import emit_program
 from ..strided import gather, scatter

@@ -1,0 +1,108 @@
+"""How long kernels take to compile: `python -m benchmarks.kernels`.
+
+Every distinct kernel of the zoo, of its neighbours and of the products that benchmarks.gemm times,
+in float32 and in bf16, and products whose sizes are all known at run time only. Each is generated
+and compiled once more, by one thread, without any cache; the time is the processor's, so that a
+busy machine counts less. The bar is 120 ms a kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+BAR = 0.120
+
+
+def models(zoos: str) -> Iterator[tuple[str, Any, str]]:
+    """Names, models (files or graphs) and precisions."""
+    from .neighbours import NEIGHBOURS
+    from .products import DATA, GROUPS
+    from .zoo import ZOO, model_path
+
+    for name, group in GROUPS.items() if zoos != "none" else ():
+        for work in group.works:
+            precision = "bf16" if group.precision == "bf16" else "f32"
+            yield f"{name} {work.name}", DATA[group.kind](work, group.precision).model, precision
+    for name, zoo in {"zoo": ZOO, "neighbours": NEIGHBOURS}.items():
+        for entry in zoo.values() if zoos in (name, "all") else ():
+            for precision in ("f32", "bf16"):
+                yield f"{entry.name} {precision}", str(model_path(entry)), precision
+
+
+def open_products() -> Iterator[tuple[str, Any]]:
+    """Products of every type whose sizes and strides of rows are those of run time."""
+    from irc.ir.dtype import DType
+    from irc.ir.scalar import Builder
+    from irc.ir.specs import DimArg, GemmSpec, Operand
+    from irc.ir.tiles import accumulator
+
+    m, n, k, a, b, c = map(DimArg, range(6))
+    bytes_ = [(x, y) for x in (DType.u8, DType.i8) for y in (DType.u8, DType.i8)]
+    others = [(t, t) for t in (DType.f32, DType.f64, DType.f16, DType.bf16, DType.i32, DType.i64)]
+    for left, right in [*bytes_, *others]:
+        acc, zeros, out = accumulator(left), {}, left
+        if left.bits == 8:
+            zeros = {"a_zero": Operand(left, (1,)), "b_zero": Operand(right, (1,))}
+            out = acc
+        build = Builder()
+        program = build.finish(build.cast(build.input(0, acc), out))
+        for name, strides in (("", (b, 1)), (", transposed", (1, b))):
+            for factors in (None, DType.bf16) if left in (DType.f32, DType.bf16) else (None,):
+                yield (
+                    f"product of {left.name} and {right.name}{name}, any size",
+                    GemmSpec(
+                        (), m, n, k, Operand(left, (a, 1)), Operand(right, strides),
+                        Operand(out, (c, 1)), acc, None, program, (), factors, **zeros,
+                    ),
+                )  # fmt: skip
+
+
+def compile_seconds(spec: Any, target: Any) -> float:
+    """Seconds of processor time that a kernel takes, from its spec to machine code."""
+    from irc.runtime.codegen.llvm import emit_object
+    from irc.runtime.kernels import generate
+
+    gc.collect()
+    start = time.thread_time()
+    emit_object(generate(spec, target, "kernel").text, target)
+    return time.thread_time() - start
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.kernels", description=__doc__)
+    parser.add_argument("--zoo", choices=("none", "zoo", "neighbours", "all"), default="all")
+    parser.add_argument("--slowest", type=int, default=10, help="how many of them are printed")
+    options = parser.parse_args(arguments)
+    import irc
+    from irc.runtime.machine import host_target
+
+    target, specs = host_target(), dict[Any, str]()
+    for name, spec in open_products():
+        specs.setdefault(spec, name)
+    for name, model, precision in models(options.zoo):
+        net = irc.compile_model(model, precision=precision, num_threads=1)
+        for spec in net.plan.specs():
+            specs.setdefault(spec, name)
+    compile_seconds(next(iter(specs)), target)  # LLVM starts
+    times = {spec: compile_seconds(spec, target) for spec in specs}
+    families = sorted({spec.family for spec in times})
+    print(f"{'family':14}{'kernels':>8}{'median ms':>11}{'most ms':>9}")
+    for family in families:
+        of = sorted(t for spec, t in times.items() if spec.family == family)
+        print(f"{family:14}{len(of):8}{of[len(of) // 2] * 1e3:11.0f}{of[-1] * 1e3:9.0f}")
+    print(f"\nthe slowest of {len(times)}:")
+    order = sorted(times, key=lambda spec: -times[spec])
+    for spec in order[: options.slowest]:
+        print(f"{times[spec] * 1e3:6.0f} ms  {spec.family:12} {specs[spec]}")
+    above = sum(t > BAR for t in times.values())
+    print(f"\nabove the bar of {BAR * 1e3:.0f} ms: {above}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
