@@ -131,8 +131,7 @@ def _use_counts(graph: Graph, order: Sequence[int]) -> dict[Value, int]:
 
 def _array(value: Any) -> Any:
     """NumPy makes scalars of arrays without axes."""
-    scalar: bool = isinstance(value, np.generic)
-    return np.asarray(value) if scalar else value
+    return np.asarray(value) if np.isscalar(value) and not isinstance(value, str) else value
 
 
 def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
