@@ -304,3 +304,11 @@ SYM = ["sym", "N", 0]
 def test_from_json_refuses(x: object):
     with pytest.raises(VerificationError):
         d.from_json(x)
+
+
+def test_a_table_cut_to_a_length_broadcasts_to_it() -> None:
+    """min(n, 64) beside n is n wherever that is legal; beside another size it stays open."""
+    n, m = d.symbol("n"), d.symbol("m")
+    cut = d.minimum(n, 64)
+    assert d.broadcast(cut, n) == d.broadcast(n, cut) == n
+    assert d.broadcast(cut, m) != m and d.broadcast(d.minimum(n, m), n) != n

@@ -21,9 +21,7 @@ def test_an_export_runs_attention_as_one_kernel(path: Path) -> None:
     net = irc.compile_model(path, num_threads=2)
     families = Counter(s.spec.family for s in net.plan.kernel_steps())
     assert families["attention"] == layers and families["softmax"] == 0
-    # The newer exporter takes positions from a table of 40: that rows are as many as the reshapes
-    # to heads say is not certain, and neither is that parts of a merged product need no copies.
-    assert families["gemm"] == (6 if "dynamo" in path.stem else 4) * layers + 1
+    assert families["gemm"] == 4 * layers + 1
     # The mask, and nothing that moves heads.
     assert families["elementwise"] == 1
     for batch, sequence in ((3, 9), (1, 40), (2, 1)):

@@ -7,6 +7,7 @@ import pytest
 from irc.api import compile_model
 from irc.compiler.model import Model
 from irc.compiler.passes.fuse_attention import fuse_attention
+from irc.ir.errors import InputError
 from irc.ir.interpret import interpret
 from rewriting import graph, random_inputs, run, stays
 
@@ -123,6 +124,22 @@ FORMS = {
     + "%10 = Const(f32[] = 0.1)\n%11 = Multiply.1(%9, %10)\n%12 = Const(f32[] = 5)\n"
     "%13 = Divide.1(%11, %12)\n%14 = Tanh.1(%13)\n%15 = Multiply.1(%14, %12)\n"
     '%16 = Input(f32[B, 1, S, T]) "m"\n%20 = Add.1(%15, %16)\n' + MIXED,
+    # GPT-2 as it was: a table of booleans cut to the length.
+    "a table": SCORES.replace("3, T", "3, S")
+    + """
+%40 = Const(boolean[1, 1, 4, 4] = 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1)
+%41 = ShapeOf.3(%0) {output_type=i64}
+%42 = Const(i64[2] = 2, 2)
+%43 = Const(i64[] = 0)
+%44 = Gather.8(%41, %42, %43)
+%45 = Const(i64[2] = 0, 0)
+%46 = Const(i64[2] = 1, 1)
+%47 = Const(i64[2] = 2, 3)
+%10 = Slice.8(%40, %45, %44, %46, %47)
+%11 = Const(f32[] = -3.4028235e38)
+%20 = Select.1(%10, %9, %11) {auto_broadcast="numpy"}
+"""
+    + MIXED,
     # Diffusion models: channels come first, values meet the softmax from the left.
     "places last": QKV
     + '%3 = Input(f32[B, 3, 8, T]) "w"\n%9 = MatMul.1(%0, %1) {transpose_b=true}\n'
@@ -160,6 +177,19 @@ def test_a_mask_brings_a_batch() -> None:
     found = net(inputs)[0]
     assert found.shape == (4, 3, 3, 8)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_table_that_is_too_short_is_refused() -> None:
+    """Nothing is read behind its end."""
+    text = FORMS["a table"]
+    net = compile_model(Model(graph(text)))
+    assert [s.spec.family for s in net.plan.kernel_steps()].count("attention") == 1
+    for length in (1, 4):
+        inputs = random_inputs(graph(text), S=length)
+        wanted = interpret(graph(text), inputs)[0]
+        np.testing.assert_allclose(net(inputs)[0], wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(InputError, match="broadcast"):
+        net(random_inputs(graph(text), S=5))
 
 
 @pytest.mark.parametrize(
