@@ -26,6 +26,7 @@ from ....ir.target import Target
 from ...codegen.emit import Function
 from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
 from ..tiles import SIDE, Place, Tiles, on_tile
+from .blocks import block_sizes
 
 if TYPE_CHECKING:
     from .loops import Loops
@@ -57,7 +58,7 @@ def on_tiles(
         kc, blocked = _depth(t, spec, target, mr)
     whole = isinstance(spec.k, int) and spec.k % (SIDE * t.kr) == 0
     lies = whole and (t.pack_a == "no" or t.in_place) and (t.guarded or len(heights) == 1)
-    mc, nc = _blocks(t, spec, target, (mr, kc, blocked))
+    mc, nc = block_sizes(spec, target, (mr, t.nr, kc), blocked, t.pack_b, _MOST_TILES)
     streams = mc == 1 and not t.guarded
     lines = 4 * SIDE * t.nr // _LINE
     return dataclasses.replace(
@@ -89,26 +90,6 @@ def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, boo
     if cells <= block or (isinstance(spec.m, int) and spec.m <= mr):
         return max(1, cells), False
     return -(-cells // -(-cells // block) // SIDE) * SIDE, True
-
-
-def _blocks(
-    t: Tiling, spec: GemmSpec, target: Target, depth: tuple[int, int, bool]
-) -> tuple[int, int]:
-    """MC in tiles and NC in panels: a block of A takes a third of L2 at most, as do its sums."""
-    mr, kc, blocked = depth
-    third = (target.l2 or 256 << 10) // 3
-    mc, nc = min(_MOST_TILES, max(1, third // (4 * mr * kc))), 1 << 20
-    if isinstance(spec.m, int):
-        tiles = max(1, -(-spec.m // mr))
-        mc = -(-tiles // -(-tiles // mc))
-    if blocked:
-        nc = max(1, third // (4 * mc * mr * t.nr))
-    if t.pack_b:
-        nc = min(nc, max(1, 3 * third // (4 * kc * t.nr)))
-    if isinstance(spec.n, int):
-        panels = max(1, -(-spec.n // t.nr))
-        nc = -(-panels // -(-panels // nc))
-    return mc, nc
 
 
 def registers(t: Tiling) -> Tiles:

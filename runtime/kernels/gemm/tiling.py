@@ -27,6 +27,7 @@ from ..strided import scatters
 from ..tiles import SIDE
 from ..units import tile_instruction
 from . import amx
+from .blocks import block_sizes
 from .epilogue import is_short
 
 # How rows of A reach the register tile: where they lie, copied row after row, or copied so that
@@ -120,7 +121,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     pack_a = _pack_a(spec, target, mr, nr)
     pack_b = spec.packed is None and _packs_b(spec, target, mr)
     pack_b = pack_b or (spec.compressed is not None and not expands)
-    mc, nc = _blocks(spec, target, (mr, nr, kc), blocked, pack_b)
+    mc, nc = block_sizes(spec, target, (mr, nr, kc), blocked, pack_b)
     if pack_a == "columns":
         a_row = -(-mr // lanes) * lanes
     else:
@@ -321,27 +322,3 @@ def _packs_b(spec: GemmSpec, target: Target, rows: int) -> bool:
     if isinstance(spec.m, int) and spec.m <= 2 * rows:
         return False
     return not isinstance(spec.k, int) or spec.k * step * spec.acc.bits // 8 > target.l1 // 2
-
-
-def _blocks(
-    spec: GemmSpec, target: Target, tile: tuple[int, int, int], blocked: bool, pack_b: bool
-) -> tuple[int, int]:
-    """MC in tiles and NC in panels: a block of A takes a third of L2, and so do its partial sums.
-
-    Where K is not split there are none, and NC matters only as the scratch of a packed B.
-    """
-    (mr, nr, kc), size = tile, spec.acc.bits // 8
-    third = (target.l2 or 256 << 10) // 3
-    mc, nc = max(1, third // (mr * kc * size)), 1 << 20
-    if isinstance(spec.m, int):
-        tiles = max(1, -(-spec.m // mr))
-        mc = -(-tiles // -(-tiles // mc))
-    if blocked:
-        mc = min(mc, 16)
-        nc = max(1, third // (mc * mr * nr * size))
-    if pack_b:
-        nc = min(nc, max(1, 3 * third // (kc * nr * size)))
-    if isinstance(spec.n, int):
-        panels = max(1, -(-spec.n // nr))
-        nc = -(-panels // -(-panels // nc))
-    return mc, nc
