@@ -20,6 +20,8 @@ from .rules import (
     known_dims,
     one_dtype,
     require_dtype,
+    require_rank,
+    same_size,
     unique_axes,
     unknown_shape,
 )
@@ -145,12 +147,19 @@ class ReverseSequence(Op):
     seq_axis: int = 1
 
     def infer(self, data: Fact, seq_lengths: Fact) -> tuple[Type, ...]:
-        if data.tensor.shape is not None:
-            unique_axes([self.batch_axis, self.seq_axis], len(data.tensor.shape))
+        shape, lengths = data.tensor.shape, seq_lengths.tensor.shape
+        require_rank(seq_lengths, "seq_lengths", 1)
+        if shape is not None:
+            batch, _ = unique_axes([self.batch_axis, self.seq_axis], len(shape))
+            if lengths is not None:
+                same_size(shape[batch], lengths[0], "a ReverseSequence has a length for each batch")
         return (data.tensor,)
 
     def evaluate(self, data: Array, seq_lengths: Array) -> tuple[Array, ...]:
         batch, time = unique_axes([self.batch_axis, self.seq_axis], data.ndim)
+        same_size(
+            data.shape[batch], seq_lengths.size, "a ReverseSequence has a length for each batch"
+        )
         moved = np.moveaxis(data, (batch, time), (0, 1))
         out = moved.copy()
         for n, length in enumerate(seq_lengths.reshape(-1).astype(int).tolist()):
