@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import ctypes
 import signal
 import sys
 import threading
@@ -57,3 +58,19 @@ def interruptible() -> Iterator[Interrupt]:
             timer.cancel()
         sys.unraisablehook = told
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Stack(ctypes.Structure):
+    """Linux's stack_t."""
+
+    _fields_ = (("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
+
+
+_DISABLE = 2  # SS_DISABLE
+
+
+def keep_own_stack() -> None:
+    """Let this thread handle signals on its own stack again. OpenVINO moves them to a stack that
+    it frees with the model: the next Ctrl-C would end the process by a segmentation fault."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).sigaltstack(ctypes.byref(_Stack(None, _DISABLE, 0)), None)

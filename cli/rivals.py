@@ -12,6 +12,7 @@ import numpy as np
 
 from ..ir.errors import UsageError
 from .arguments import Array
+from .interrupts import keep_own_stack
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def openvino(
         "NUM_STREAMS": requests,
     }
     compiled = core.compile_model(model, "CPU", settings)
+    keep_own_stack()
     kept = [np.ascontiguousarray(a) for a in _in_order(model, inputs)]
 
     def new_request() -> Any:

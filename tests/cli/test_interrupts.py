@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 
 import pytest
+from irc.cli.interrupts import keep_own_stack
 from irc.cli.main import main
 
 Captured = pytest.CaptureFixture[str]
@@ -54,6 +55,12 @@ def in_a_callback() -> None:
     while time.monotonic() < end:
         time.sleep(0.01)
     assert watch() is None
+
+
+@pytest.fixture(autouse=True)
+def own_stack() -> None:
+    """Tests before may have used OpenVINO in this process."""
+    keep_own_stack()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 """Quantised operators of every version, type and granularity, against docs/numerics.md written out
-in NumPy (convolutions: PyTorch in f64)."""
+in NumPy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 import onnxruntime as ort
 import pytest
-import torch
 from onnx import TensorProto as P
 from onnx import defs, helper
 
@@ -222,9 +221,14 @@ def integers(shape: tuple[int, ...], dtype: Any, seed: int) -> Any:
     return r.integers(info.min, info.max + 1, shape).astype(dtype)
 
 
-def convolved(x: Any, w: Any, groups: int, **options: Any) -> Any:
-    wide = [torch.from_numpy(np.asarray(v, np.float64)) for v in (x, w)]
-    return torch.nn.functional.conv2d(*wide, groups=groups, **options).numpy()
+def convolved(x: Any, w: Any, groups: int, stride: int = 1) -> Any:
+    """By windows over images with one place of padding, in f64."""
+    wide = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(wide, w.shape[2:], (2, 3))
+    data = np.split(windows[:, :, ::stride, ::stride], groups, 1)
+    filters = np.split(w.astype(np.float64), groups)
+    parts = [np.einsum("nchwij,ocij->nohw", d, f) for d, f in zip(data, filters, strict=True)]
+    return np.concatenate(parts, 1)
 
 
 CONVOLUTIONS = [
@@ -241,7 +245,7 @@ def test_conv_integer(groups: int, per_channel: bool, a: Any, b: Any) -> None:
     x_zero = np.array(5, a)
     w_zero = integers((6,), b, 3) if per_channel else np.array(-7 if b is np.int8 else 7, b)
     centre = w_zero.astype(int).reshape(-1, 1, 1, 1)
-    want = convolved(x - 5.0, w - centre, groups, stride=2, padding=1).astype(np.int32)
+    want = convolved(x - 5.0, w - centre, groups, stride=2).astype(np.int32)
     attributes = {"pads": [1] * 4, "strides": [2, 2], "group": groups}
     same(run("ConvInteger", [x, w, x_zero, w_zero], P.INT32, 10, **attributes), want)
 
@@ -262,7 +266,7 @@ def test_qlinear_conv(groups: int, per_channel: bool, a: Any, b: Any, bias: bool
     out = helper.np_dtype_to_tensor_dtype(np.dtype(a))
     got = run("QLinearConv", inputs, out, 10, **attributes)
     centre = np.broadcast_to(w_zero.astype(int), (6,)).reshape(-1, 1, 1, 1)
-    sums = convolved(x - 5.0, w - centre, groups, padding=1)
+    sums = convolved(x - 5.0, w - centre, groups)
     sums = sums + extra.reshape(-1, 1, 1) if bias else sums
     factor = np.broadcast_to(x_scale * w_scale, (6,)).reshape(-1, 1, 1) / y_scale
     info = np.iinfo(a)
