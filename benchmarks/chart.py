@@ -12,7 +12,7 @@ _BAR, _GAP, _LEFT, _WIDTH = 11, 6, 250, 680
 
 def chart(ratios: Mapping[tuple[str, int], float], *, limit: float = 3.0) -> str:
     """A group of bars per name, in order, one for each count of threads, the darkest for the
-    least; 1 is the fastest peer, longer is faster, `limit` the longest that is drawn."""
+    least; 1 is the fastest peer, longer is faster, a bar beyond `limit` is drawn cut."""
     names = list(dict.fromkeys(name for name, _ in ratios))
     counts = sorted({threads for _, threads in ratios})
     unit = (_WIDTH - _LEFT - 60) / limit
@@ -30,6 +30,10 @@ def chart(ratios: Mapping[tuple[str, int], float], *, limit: float = 3.0) -> str
                 f'<rect x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR}" fill="{colour}"/>'
                 f'<text x="{_LEFT + width + 4:.1f}" y="{y + 9}" font-size="10">{ratio:.2f}</text>'
             )
+            if ratio > limit:
+                # The bar is cut: a slanted gap says so.
+                cut = f"M{_LEFT + width - 12:.1f} {y + _BAR} l6 {-_BAR}"
+                parts.append(f'<path d="{cut}" stroke="white" stroke-width="3"/>')
             y += _BAR
         y += _GAP
     one = _LEFT + unit
