@@ -93,3 +93,11 @@ def test_c_is_optional_since_version_11(absent: str) -> None:
     np.testing.assert_array_equal(gemm(11, a, b, absent=absent), a @ b)
     with pytest.raises(irc.ModelFormatError):
         gemm(9, a, b, absent=absent)
+
+
+@pytest.mark.parametrize("beta", [0.0, -0.0])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_c_that_counts_nothing_is_not_read(beta: float, dtype: Any) -> None:
+    """BLAS's rule, and onnxruntime's: what is not a number does not show through 0 * C."""
+    a, b, c = whole(2, 3, dtype=dtype), whole(3, 4, dtype=dtype), np.full((2, 4), np.nan, dtype)
+    np.testing.assert_array_equal(gemm(13, a, b, c, beta=beta), a @ b)
