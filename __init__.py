@@ -10,34 +10,40 @@ when first asked for. Importing irc loads neither onnx nor LLVM.
 
 from __future__ import annotations
 
-import importlib as _importlib
-from typing import TYPE_CHECKING, Any
+import os
+import sys
 
-from . import api as _api
-from .api import BoundCall, CompiledModel, Model, Outputs, PortInfo
-from .ir.errors import (
-    ArtifactError,
-    Error,
-    ExecutionError,
-    InputError,
-    MemoryLimitError,
-    ModelFormatError,
-    ShapeError,
-    UnsupportedOperationError,
-    UsageError,
-    VerificationError,
-)
+# As typing names it, which is not loaded for this: the command `irc` begins here.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from . import onnx_backend as onnx_backend
     from . import ops as ops
+    from .api import (
+        BoundCall,
+        CompiledModel,
+        Model,
+        Outputs,
+        PortInfo,
+        compile_model,
+        read_model,
+        save_model,
+    )
+    from .ir.errors import (
+        ArtifactError,
+        Error,
+        ExecutionError,
+        InputError,
+        MemoryLimitError,
+        ModelFormatError,
+        ShapeError,
+        UnsupportedOperationError,
+        UsageError,
+        VerificationError,
+    )
     from .predictor import Predictor as Predictor
 
 __version__ = "0.1.0"
-
-read_model = _api.read_model
-save_model = _api.save_model
-compile_model = _api.compile_model
 
 __all__ = [
     "ArtifactError",
@@ -64,9 +70,30 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("ops", "onnx_backend"):
-        return _importlib.import_module(f".{name}", __name__)
-    if name == "Predictor":
-        return _importlib.import_module(".predictor", __name__).Predictor
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_MODULES = frozenset("api calls compiled compiler ir onnx_backend ops predictor runtime".split())
+
+
+def __getattr__(name: str) -> object:
+    """What is asked for first loads what it takes; from then on it is found without this."""
+    import importlib
+
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for module in (".predictor",) if name == "Predictor" else (".ir.errors", ".api"):
+        loaded = importlib.import_module(module, __name__)
+        if hasattr(loaded, name):
+            globals()[name] = getattr(loaded, name)
+            break
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# A program loads what its calls take now, not at its first call. The command (also `python -m irc`)
+# does when it is ready for Ctrl-C: cli/entry.py.
+if os.path.basename((getattr(sys, "argv", None) or [""])[0]) not in ("irc", "-m"):
+    from .api import BoundCall as BoundCall  # and with it the runtime

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .cli.main import entry
+from .cli.entry import entry
 
 if __name__ == "__main__":
     entry()

@@ -79,8 +79,12 @@ class PortTable:
         for value, port in zip(values, self._ports, strict=True):
             # None is a value of an optional input: that it holds none.
             if value is None and not isinstance(port.type, OptionalType):
-                what = f"{self._kind} {port.name!r} is missing"
-                raise InputError(what, expected=str(port.type))
+                raise InputError(
+                    f"input {port.name!r} is missing",
+                    got=", ".join(n for n in named if named[n] is not None) or "no inputs",
+                    expected=str(port.type),
+                    fix=f"pass an array by that name (irc run --input {port.name}=FILE.npy)",
+                )
         return values
 
     def given(self, arrays: Any) -> list[Any]:

@@ -159,7 +159,7 @@ def heading(peers: list[str]) -> str:
 
 
 def line(row: Row, peers: list[str]) -> str:
-    times = "".join(f"{row.medians[p] * 1e3:16.3f}" for p in peers)
+    times = "".join(f"{row.medians.get(p, float('nan')) * 1e3:16.3f}" for p in peers)
     took = row.compile_seconds
     return (
         f"{row.model:18}{row.threads:6}{row.medians['irc'] * 1e3:10.3f}{times}{row.ratio:7.2f}"
@@ -232,7 +232,8 @@ def main(arguments: list[str] | None = None) -> int:
     rows: list[Row] = []
     for threads in map(int, options.threads.split(",")):
         for entry in chosen:
-            row = measure(entry, threads, peers, options.seconds, options.precision)
+            readers = [p for p in peers if entry.quantized != "operators" or p == "onnxruntime"]
+            row = measure(entry, threads, readers, options.seconds, options.precision)
             rows.append(row)
             print(json.dumps(vars(row)) if options.json else line(row, peers), flush=True)
     if peers and not options.json:

@@ -14,12 +14,19 @@ if TYPE_CHECKING:
 
 # The least share of equal elements among quantised tensors.
 SHARE = 0.999
+# How onnxruntime's static quantisation writes a model: its form, the type of activations, and
+# whether weights (i8) have a scale per channel.
+FORMS = {
+    "u8": ("QDQ", "QUInt8", True),
+    "s8": ("QDQ", "QInt8", False),
+    "operators": ("QOperator", "QUInt8", True),
+}
 
 
-def quantize(source: Path, target: Path, calibration: list[Inputs]) -> None:
-    """Write the model with QuantizeLinear and DequantizeLinear around its operations, as
-    onnxruntime's static quantisation does: u8 activations, i8 weights per channel, batch
-    normalisation folded, ranges from `calibration`."""
+def quantize(source: Path, target: Path, calibration: list[Inputs], how: str) -> None:
+    """Write the model as onnxruntime's static quantisation does, batch normalisation folded, ranges
+    from `calibration`: with QuantizeLinear and DequantizeLinear around its operations (QDQ), or
+    with quantised operations. `how`: a key of FORMS."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType
     from onnxruntime.quantization import quantize_static as static
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -36,9 +43,10 @@ def quantize(source: Path, target: Path, calibration: list[Inputs]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             plain = str(Path(folder) / "plain.onnx")
             quant_pre_process(str(source), plain, skip_symbolic_shape=True)
-            kinds = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
-            form = QuantFormat.QDQ
-            static(plain, str(target), Reader(), quant_format=form, per_channel=True, **kinds)
+            form, kind, channels = FORMS[how]
+            kinds = {"activation_type": QuantType[kind], "weight_type": QuantType.QInt8}
+            written = {"quant_format": QuantFormat[form], "per_channel": channels}
+            static(plain, str(target), Reader(), **written, **kinds)
     finally:
         logging.disable(logging.NOTSET)
 
@@ -52,20 +60,19 @@ def byte_error(path: str, inputs: Inputs, threads: int) -> tuple[float, int]:
     from irc.compiler.frontends.onnx.reader import read_onnx
     from irc.ir.interpret import interpret
 
-    model = onnx.shape_inference.infer_shapes(onnx.load(path))
-    made = {n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"}
-    watched = [v for v in model.graph.value_info if v.name in made]
-    first = len(model.graph.output)
-    model.graph.output.extend(watched)
+    model = onnx.load(path)
+    first, ends = len(model.graph.output), {v.name for v in model.graph.output}
+    nodes = [n for n in model.graph.node if n.op_type.startswith(("QuantizeLinear", "QLinear"))]
+    watched = [n.output[0] for n in nodes if n.output[0] not in ends]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in watched)
     found = irc.compile_model(model, num_threads=threads)(inputs)[first:]
     given = dict(inputs)
-    for value, array in zip(watched, found, strict=True):
-        name = f"{value.name}/given"
-        given[name] = np.array(array)
-        shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
-        kind = value.type.tensor_type.elem_type
-        model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, shape))
-    known = {v.name for v in watched}
+    for name, array in zip(watched, found, strict=True):
+        given[f"{name}/given"] = np.array(array)
+        kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        made = onnx.helper.make_tensor_value_info(f"{name}/given", kind, array.shape)
+        model.graph.input.append(made)
+    known = set(watched)
     for node in model.graph.node:
         node.input[:] = [f"{n}/given" if n in known else n for n in node.input]
     wanted = interpret(read_onnx(model), given)[first:]

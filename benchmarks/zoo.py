@@ -21,8 +21,9 @@ Inputs = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Entry:
-    """A model: how it is built, its inputs by name, names of symbolic axes by input, whether it
-    is quantised to 8 bits once it is exported, and whether PyTorch's older exporter writes it."""
+    """A model: how it is built, its inputs by name, names of symbolic axes by input, how it is
+    quantised to 8 bits once it is exported (a key of quantized.FORMS; "": not at all), and whether
+    PyTorch's older exporter writes it."""
 
     name: str
     family: str
@@ -30,7 +31,7 @@ class Entry:
     inputs: Callable[[np.random.Generator], Inputs]
     outputs: tuple[str, ...] = ()
     symbols: tuple[tuple[str, int, str], ...] = ()
-    quantized: bool = False
+    quantized: str = ""
     legacy: bool = False
 
 
@@ -154,7 +155,7 @@ ZOO: dict[str, Entry] = {
         Entry("resnet-18", "convolution", _resnet("Basic", 2, 2, 2, 2), _IMAGE),
         Entry("resnet-50", "convolution", _resnet("Bottleneck", 3, 4, 6, 3), _IMAGE),
         Entry("mobilenet-v2", "convolution", _mobilenet, _IMAGE),
-        Entry("resnet-18-int8", "quantized", _resnet("Basic", 2, 2, 2, 2), _IMAGE, quantized=True),
+        Entry("resnet-18-int8", "quantized", _resnet("Basic", 2, 2, 2, 2), _IMAGE, quantized="u8"),
         Entry("lstm", "recurrent", _lstm, noise(x=(1, 32, 64)), ("y", "h", "c")),
     )
 }
@@ -216,6 +217,7 @@ def export(entry: Entry, path: Path) -> None:
 
         whole = path.with_suffix(".float")
         partial.rename(whole)
-        quantize(whole, partial, [entry.inputs(np.random.default_rng(i)) for i in range(3)])
+        calibration = [entry.inputs(np.random.default_rng(i)) for i in range(3)]
+        quantize(whole, partial, calibration, entry.quantized)
         whole.unlink()
     partial.rename(path)

@@ -200,8 +200,3 @@ def require_file(path: str) -> str:
             expected="the path of a model file",
         )
     return path
-
-
-def shapes_of(arrays: Mapping[str, Array]) -> str:
-    """Names, types and shapes for a message."""
-    return ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in arrays.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +27,9 @@ from .arguments import (
 )
 from .compare import difference
 from .filling import fill_inputs
-from .rivals import RIVALS, Rival, parse_rivals
+from .rivals import Rival, parse_rivals, rival
 from .speech import print_json, waiting
+from .values import arrays_of
 
 SCHEMA = 1
 # Rivals take turns in blocks of this many seconds, so that all see the same state of the machine.
@@ -90,9 +92,8 @@ def run(args: argparse.Namespace) -> int:
         inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
         engines = [_ours(net, inputs)]
         precision = net.options.precision
-        engines += [RIVALS[n](path, inputs, count, precision, args.requests) for n in rivals]
-        for engine in engines:
-            engine.run()
+        engines[0].run()
+        engines += [rival(n, path, inputs, count, precision, args.requests) for n in rivals]
         answers = [engine.outputs() for engine in engines]
         items = next((a.shape[0] for a in inputs.values() if a.ndim), 1)
         calls = [[e.run, *(e.another() for _ in range(args.requests - 1))] for e in engines]
@@ -114,7 +115,7 @@ def _ours(net: CompiledModel, inputs: Mapping[str, Array]) -> Rival:
     def run() -> None:
         held[:] = call()
 
-    return Rival("irc", run, lambda: [a.copy() for a in held], lambda: net.bind(inputs))
+    return Rival("irc", run, lambda: copy.deepcopy(held), lambda: net.bind(inputs))
 
 
 def take_turns(
@@ -192,13 +193,15 @@ def row(
     )
 
 
-def worst_difference(got: Sequence[Array], wanted: Sequence[Array]) -> float:
+def worst_difference(got: Sequence[Any], wanted: Sequence[Any]) -> float:
     """The largest difference relative to the largest value of each output, as `compare` sees it;
-    infinite where one side has no number or another shape."""
-    if len(got) != len(wanted):
+    infinite where one side has no number, another shape or another number of arrays."""
+    ours, theirs = arrays_of("", list(got)), arrays_of("", list(wanted))
+    if ours.keys() != theirs.keys():
         return float("inf")
-    pairs = zip(got, wanted, strict=True)
-    found = [difference("", g.astype(w.dtype, copy=False), w, TOLERANCE) for g, w in pairs]
+    found = [
+        difference(n, ours[n].astype(w.dtype, copy=False), w, TOLERANCE) for n, w in theirs.items()
+    ]
     return max((d.relative for d in found), default=0.0)
 
 

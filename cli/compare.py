@@ -27,8 +27,9 @@ from .arguments import (
     require_file,
 )
 from .filling import fill_inputs
-from .rivals import RIVALS
+from .rivals import RIVALS, rival
 from .speech import print_json, waiting
+from .values import arrays_of
 
 SCHEMA = 1
 DIFFERENT = 1
@@ -90,8 +91,9 @@ def run(args: argparse.Namespace) -> int:
         wanted = expected(model, path, inputs, args)
         names = [p.name or str(i) for i, p in enumerate(net.outputs)]
         found = [
-            difference(n, g, w, args.rtol)
+            d
             for n, g, w in zip(names, net(inputs), wanted, strict=True)
+            for d in differences(n, g, w, args.rtol)
         ]
     first = next((d for d in found if not d.good), None)
     state: dict[str, Any] = {
@@ -115,13 +117,21 @@ def run(args: argparse.Namespace) -> int:
 
 def expected(
     model: Model, path: Path, inputs: dict[str, Array], args: argparse.Namespace
-) -> list[Array]:
+) -> list[Any]:
     """The other side's outputs."""
     if args.against == "reference":
         return interpret(model.graph, [inputs[p.name] for p in model.inputs])
-    rival = RIVALS[args.against](path, inputs, args.threads or 1, "f32", 1)
-    rival.run()
-    return rival.outputs()
+    return rival(args.against, path, inputs, args.threads or 1, "f32").outputs()
+
+
+def differences(name: str, got: Any, wanted: Any, rtol: float) -> list[Difference]:
+    """How every array of a value differs. One that only one side has differs in every element."""
+    ours, theirs = arrays_of(name, got), arrays_of(name, wanted)
+    nothing = np.zeros(0)
+    return [
+        difference(n, ours.get(n, nothing), theirs.get(n, nothing), rtol)
+        for n in dict.fromkeys((*theirs, *ours))
+    ]
 
 
 def difference(name: str, got: Array, wanted: Array, rtol: float) -> Difference:
@@ -156,13 +166,13 @@ def by_layer(model: Model, inputs: dict[str, Array], args: argparse.Namespace) -
     graph, names = deliver_tensors(model.graph)
     net = CompiledModel(Model(graph), Options(), args.threads)
     ours = dict(enumerate(net(ordered)))
-    found: dict[int, Difference] = {}
+    found: dict[int, list[Difference]] = {}
 
-    def see(at: int, wanted: Array) -> None:
-        found[at] = difference(names[at], ours.pop(at), wanted, args.rtol)
+    def see(at: int, wanted: Any) -> None:
+        found[at] = differences(names[at], ours.pop(at), wanted, args.rtol)
 
     interpret(graph, ordered, see)
-    return [found[at] for at in range(len(names))]
+    return [d for at in range(len(names)) for d in found[at]]
 
 
 def bisect(model: Model, inputs: dict[str, Array], rtol: float) -> str:
@@ -173,7 +183,7 @@ def bisect(model: Model, inputs: dict[str, Array], rtol: float) -> str:
     def good(count: int | None) -> bool:
         net = CompiledModel(model, Options(stop_after=count), 1)
         pairs = zip(net(ordered), wanted, strict=True)
-        return all(difference("", g, w, rtol).good for g, w in pairs)
+        return all(d.good for g, w in pairs for d in differences("", g, w, rtol))
 
     if good(None):
         return "the answer is right after all rewrites"

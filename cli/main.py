@@ -10,17 +10,17 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TextIO
+from typing import Any, TextIO
 
 from ..ir.errors import Error
+from .entry import INTERRUPTED, Loading
+from .entry import entry as entry  # where commands installed before look for it
 from .interrupts import interruptible
 from .speech import add_speech, coloured, speaking
 
-INTERRUPTED = 130
 FAILED = 5
 
 
@@ -99,13 +99,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return code
 
 
-def entry() -> NoReturn:
-    """The command. When main ends all is said: Ctrl-C would only tear Python's clean-up."""
-    code = main()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.exit(code)
-
-
 def _tell(text: str) -> None:
     """A message on stderr, if there is still somebody who reads it."""
     try:
@@ -156,7 +149,7 @@ def _dispatch(arguments: list[str]) -> int:
         parsed = make_parser(name).parse_args(arguments[1:])
     except SystemExit as stop:
         return int(stop.code or 0)
-    module = importlib.import_module(f".{verb.module}", __package__)
+    module = _module(verb)
     with speaking(parsed.verbose - parsed.quiet):
         return int(module.run(parsed))
 
@@ -169,9 +162,14 @@ def make_parser(name: str) -> argparse.ArgumentParser:
         description=verb.help[0].upper() + verb.help[1:] + ".",
         epilog=f"example: {verb.example}",
     )
-    importlib.import_module(f".{verb.module}", __package__).add_arguments(parser)
+    _module(verb).add_arguments(parser)
     add_speech(parser)
     return parser
+
+
+def _module(verb: Verb) -> Any:
+    with Loading():
+        return importlib.import_module(f".{verb.module}", __package__)
 
 
 def _overview() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import UsageError
+from ..ir.errors import Error, ExecutionError, UsageError
 from .arguments import Array
 from .interrupts import keep_own_stack
 
@@ -22,7 +22,7 @@ class Rival:
 
     name: str
     run: Callable[[], object]
-    outputs: Callable[[], list[Array]]
+    outputs: Callable[[], list[Any]]
     another: Callable[[], Callable[[], object]]
 
 
@@ -56,7 +56,7 @@ def onnxruntime(
     def another() -> Callable[[], object]:
         return lambda: session.run(None, feeds)
 
-    return Rival("onnxruntime", run, lambda: [np.asarray(a) for a in held], another)
+    return Rival("onnxruntime", run, lambda: list(held), another)
 
 
 def openvino(
@@ -105,6 +105,28 @@ RIVALS: dict[str, Callable[[Path, Mapping[str, Array], int, str, int], Rival]] =
     "onnxruntime": onnxruntime,
     "openvino": openvino,
 }
+
+
+def rival(
+    name: str,
+    path: Path,
+    inputs: Mapping[str, Array],
+    threads: int,
+    precision: str,
+    requests: int = 1,
+) -> Rival:
+    """The rival of that name, which has run once. ExecutionError with its own words where it
+    can't."""
+    try:
+        made = RIVALS[name](path, inputs, threads, precision, requests)
+        made.run()
+    except Error:
+        raise
+    except Exception as error:
+        raise ExecutionError(
+            f"{name} can't run this model", where=str(path), got=" ".join(str(error).split())[:500]
+        ) from error
+    return made
 
 
 def parse_rivals(text: str) -> list[str]:

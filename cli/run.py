@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from .arguments import (
     load_inputs,
 )
 from .speech import print_json, report
+from .values import by_name
 
 SCHEMA = 1
 
@@ -37,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run; prints each output's name, type and shape, and the values of small ones."""
+    """Run; prints each output's name, type and shape, and the values of small ones. The arrays of
+    a sequence or a dictionary are outputs of their own."""
     suffix = "" if args.output is None else args.output[-4:].lower()
     if suffix not in ("", ".npz", ".npy"):
         raise UsageError(
@@ -45,21 +47,20 @@ def run(args: argparse.Namespace) -> int:
         )
     inputs = load_inputs(args.input)
     net = compiled(args)
-    outputs = net(inputs)
     names = [p.name or str(i) for i, p in enumerate(net.outputs)]
-    if suffix == ".npy" and len(outputs) != 1:
-        raise UsageError("an .npy file holds one array", got=f"{len(outputs)} outputs", fix="*.npz")
+    arrays: dict[str, Any] = by_name(zip(names, net(inputs), strict=True))
+    if suffix == ".npy" and len(arrays) != 1:
+        raise UsageError("an .npy file holds one array", got=f"{len(arrays)} outputs", fix="*.npz")
     if args.output is not None:
-        arrays: dict[str, Any] = dict(zip(names, outputs, strict=True))
         with replacing(Path(args.output)) as (stream,):
             if suffix == ".npz":
                 np.savez(stream, **arrays)
             else:
-                np.save(stream, outputs[0])
+                np.save(stream, *arrays.values())
     if args.json:
-        print_json(as_json(names, outputs))
+        print_json(as_json(arrays))
         return 0
-    for name, array in zip(names, outputs, strict=True):
+    for name, array in arrays.items():
         report(f"{name}  {array.dtype}{list(array.shape)}")
         if array.size <= 16:
             report(
@@ -68,10 +69,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def as_json(names: Sequence[str], outputs: Sequence[Any]) -> dict[str, object]:
+def as_json(arrays: Mapping[str, Any]) -> dict[str, object]:
     """Names, types and shapes; the values of small outputs, as text where JSON has no number."""
     listed: list[dict[str, object]] = []
-    for name, array in zip(names, outputs, strict=True):
+    for name, array in arrays.items():
         entry: dict[str, object] = {
             "name": name,
             "dtype": str(array.dtype),

@@ -195,11 +195,16 @@ def _describe(port: PortInfo) -> NodeArg:
     if port.dtype in _TYPES:
         kind = f"tensor({_TYPES[port.dtype]})"
     else:
-        kind = re.sub(r"\b([a-z]+\d*)\[[^]]*\]", r"tensor(\1)", port.dtype)
+        kind = re.sub(r"\b([a-z]+\d*)\[[^]]*\]", lambda m: f"tensor({_name(m)})", port.dtype)
+        kind = re.sub(r"\bmap\(([a-z]+\d*), ", lambda m: f"map({_name(m)},", kind)
     shape = [
         d if isinstance(d, int) or not _is_made_up(port, d) else None for d in port.shape or ()
     ]
     return NodeArg(port.name, kind, shape)
+
+
+def _name(match: re.Match[str]) -> str:
+    return _TYPES.get(match[1], match[1])
 
 
 def _is_made_up(port: PortInfo, symbol: str) -> bool:

@@ -36,6 +36,7 @@ from .passes.remove_identities import remove_identities
 from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
 from .passes.simplify_bodies import simplify_bodies
+from .passes.spell_bags import spell_bags
 from .passes.spell_grids import spell_grids
 from .passes.spell_moves import spell_moves
 from .passes.spell_norms import spell_norms
@@ -43,6 +44,7 @@ from .passes.spell_quantized import spell_quantized
 from .passes.spell_ranges import spell_ranges
 from .passes.spell_sums import spell_sums
 from .passes.unroll_cells import unroll_cells
+from .passes.unsign_bytes import unsign_bytes
 from .rewrite import Pass, run_pass
 from .trace import Trace
 
@@ -70,10 +72,14 @@ PASSES: tuple[Pass, ...] = (
     join_lists,
     # Constants go into the bodies that read them; what is left outside is not theirs.
     simplify_bodies,
+    # A loop over bags of rows is one operation on all rows.
+    spell_bags,
     # Equal work once: an exporter's repeated scale or mask is one value for the patterns below.
     share_subexpressions,
     # Reshapes with constant targets: nobody reads the shape of a product that wants an epilogue.
     settle_shapes,
+    # Bytes of one sign, while each is read by nothing but what opens it.
+    unsign_bytes,
     # What is quantised: movements on bytes, products of bytes, one scale behind them. What no
     # product takes is folded or plain again before the patterns for floats look at it.
     move_dequantize,

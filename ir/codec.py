@@ -25,14 +25,14 @@ from .errors import Error, VerificationError
 from .op import Op
 from .spec_families import SPECS
 from .specs import Spec
-from .types import OptionalType, SequenceType, TensorType
+from .types import MapType, OptionalType, SequenceType, TensorType
 from .types import from_json as type_from_json
 from .types import to_json as type_to_json
 
 Decoder: TypeAlias = Callable[[Any], Any]
 
 _MAX_INT = 2**63
-_TYPES = (TensorType, SequenceType, OptionalType)
+_TYPES = (TensorType, SequenceType, OptionalType, MapType)
 
 
 def encode(value: Any) -> Any:
@@ -47,7 +47,7 @@ def encode(value: Any) -> Any:
         return value.value
     if isinstance(value, Expr):
         return {"dim": to_json(value)}
-    if isinstance(value, TensorType | SequenceType | OptionalType):
+    if isinstance(value, TensorType | SequenceType | OptionalType | MapType):
         return {"type": type_to_json(value)}
     if isinstance(value, tuple | list):
         return [encode(v) for v in typing.cast("list[Any]", value)]
@@ -110,6 +110,11 @@ def _int(data: Any) -> int:
     if type(data) is not int or not -_MAX_INT <= data < _MAX_INT:
         raise broken(data, "a whole number of 64 bits")
     return data
+
+
+def _element(data: Any) -> int:
+    """A whole number of any type of elements, u64's as well."""
+    return data if type(data) is int and _MAX_INT <= data < 2 * _MAX_INT else _int(data)
 
 
 def _float(data: Any) -> float:
@@ -180,12 +185,14 @@ def _choice(members: dict[Any, Any], expected: str) -> Decoder:
 def _union(options: tuple[Any, ...]) -> Decoder:
     # A whole number stays one; where any number will do, so will a boolean (scalar programs).
     ordered = sorted(options, key=lambda o: o is float)
-    if int in options and float in options:
+    any_number = int in options and float in options
+    if any_number:
         ordered.append(bool)
     by_kind: dict[type, list[Decoder]] = {}
     for option in ordered:
+        read_one = _element if any_number and option is int else decoder(option)
         for kind in _kinds(option):
-            by_kind.setdefault(kind, []).append(decoder(option))
+            by_kind.setdefault(kind, []).append(read_one)
 
     def read(data: Any) -> Any:
         readers = by_kind.get(_kind(data), ())

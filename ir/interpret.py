@@ -7,6 +7,7 @@ its bodies by calling `interpret` again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,8 @@ def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
         # Floating-point warnings are not errors of a model: infinities and NaN are values.
         with np.errstate(all="ignore"):
             outputs = record.op.evaluate(*record.op.slots(arrays, running=True))
-            return tuple(map(held, map(_array, outputs), dtypes))
+            limit = partial(held, saturates=record.op.saturates)
+            return tuple(map(limit, map(_array, outputs), dtypes))
     except Error as error:
         if error.where is not None:
             raise

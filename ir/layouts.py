@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 from .errors import VerificationError
 from .specs import PackedB
+from .tiles import packed_size
+
+# Channels of which 16 places fill one register of bytes at most.
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class PackedConv:
 
     kr: values of K in one cell, as PackedB's. Cells begin anew, after zeros, with each row of taps
     where `runs` (the last kernel axis and the channels are one run of values), else with each tap.
-    `sums`: as PackedB's, of bytes in cells.
+    `sums`: as PackedB's, of bytes in cells. `tails`: rows of taps are one value longer than whole
+    cells, and these last values are cells of their own behind all rows, down the rows of taps.
     """
 
     nr: int
@@ -36,6 +41,15 @@ class PackedConv:
     kr: int = 1
     runs: bool = False
     sums: bool = False
+    tails: bool = False
+
+    def with_tails(self, channels: int, kernel: Sequence[int]) -> PackedConv:
+        """The same, with `tails` where filters have them: few channels, whose copies show values of
+        rows below each other, in rows of taps that would begin a cell for one value."""
+        run = channels * kernel[-1] if kernel else 0
+        cells = self.runs and self.sums and self.kr == 4 and run > self.kr and run % self.kr == 1
+        rows = len(kernel) > 1 and kernel[-2] > 1
+        return replace(self, tails=cells and rows and channels <= _FEW)
 
     def depth(self, channels: int, kernel: Sequence[int]) -> int:
         """K of the packed matrices of filters that see so many channels, with what pads runs."""
@@ -43,20 +57,36 @@ class PackedConv:
         if self.winograd or self.depthwise:
             return taps if self.depthwise else channels
         run = channels * (kernel[-1] if self.runs and kernel else 1)
+        if self.tails:
+            *planes, high, _ = kernel
+            ends = -(-high // self.kr) * self.kr
+            return math.prod(planes) * (high * (run // self.kr) * self.kr + ends)
         count = taps * channels // run if run else 0
         return count * -(-run // self.kr) * self.kr
 
 
 @dataclass(frozen=True)
 class PackedGates:
-    """A recurrence [D, gates * H, H] as panels of `nr` hidden elements: one matrix of K = N = H
-    per direction and gate, each the transpose of the gate's rows. kr: as PackedB's."""
+    """A recurrence [D, gates * H, H], transposed, as panels of all gates of some hidden elements.
+
+    One matrix of K = H rows per direction. A panel's nr columns are nr / gates elements of the
+    first gate, then those of the second, and so on; elements that there are not are zeros. kr: as
+    PackedB's.
+    """
 
     sums: ClassVar[bool] = False
 
     nr: int
     gates: int
     kr: int = 1
+
+    def columns(self, hidden: int) -> int:
+        """N of a direction's matrix, with what pads the last panel."""
+        return -(-hidden * self.gates // self.nr) * self.nr
+
+    def size(self, hidden: int) -> int:
+        """Elements of a direction's matrix."""
+        return packed_size(hidden, self.columns(hidden), self.nr, self.kr)
 
 
 Layout: TypeAlias = PackedB | PackedConv | PackedGates
@@ -72,9 +102,10 @@ def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tu
     if len(shape) < lead or layout.nr < 1 or layout.kr < 1:
         raise VerificationError("a packed constant has too few axes", got=tuple(shape))
     if isinstance(layout, PackedGates):
-        if layout.gates < 1 or len(shape) != 3 or shape[1] != layout.gates * shape[2]:
+        fits = layout.gates >= 1 and layout.nr % layout.gates == 0
+        if not fits or len(shape) != 3 or shape[1] != layout.gates * shape[2]:
             raise VerificationError("a recurrence's gates do not fit", got=tuple(shape))
-        return shape[0] * layout.gates, shape[2], shape[2]
+        return shape[0], shape[2], layout.columns(shape[2])
     if isinstance(layout, PackedB):
         k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
         return math.prod(shape[:-2]), k, n

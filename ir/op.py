@@ -26,7 +26,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_type_hints
 
-import numpy as np
 import numpy.typing as npt
 
 from .errors import VerificationError
@@ -111,6 +110,8 @@ class Op:
     effects: ClassVar[Effects] = Effects.NONE
     # True where outputs may be shapes: evaluate then also accepts object arrays of Dim.
     carries_shapes: ClassVar[bool] = False
+    # True where integer outputs are floats rounded: what a type does not hold saturates.
+    saturates: ClassVar[bool] = False
     # True where the output's shape depends on input data, so that a region must end here.
     data_dependent: ClassVar[bool] = False
 
@@ -193,8 +194,3 @@ class Op:
 
 
 _ATTRIBUTES: dict[type[Op], tuple[Attribute, ...]] = {}
-
-
-def same_type(array: Array, dtype: np.dtype[Any]) -> Array:
-    """`array` as `dtype` without a copy where it already is."""
-    return array.astype(dtype, copy=False)

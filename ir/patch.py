@@ -7,10 +7,17 @@ shape, moves names and uses, and removes what nobody reads any more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+
+from .dim import Dim
+from .dtype import DType
 from .graph import Graph, Value
 from .op import Op
+from .ops.constants import Constant
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,15 @@ class Patch:
         """Add a node and return its first output."""
         self.nodes.append(NewNode(op, inputs, name))
         return Value(-len(self.nodes))
+
+    def constant(self, data: Any, dtype: DType) -> Value:
+        """Add a constant: an array, or a number, converted to `dtype` as NumPy converts."""
+        array = np.asarray(data).astype(dtype.numpy, order="C", copy=False)
+        return self.add(Constant.of(array, dtype))
+
+    def integers(self, values: int | Sequence[Dim]) -> Value:
+        """Add a constant of i64 as shapes and axes are: a scalar [] or a list [n]."""
+        return self.add(Constant.of(np.array(values, np.int64), DType.i64))
 
     def replace(self, old: Value, new: Value) -> Patch:
         """Let every reader of `old` read `new`. Returns the patch, to end a rule with it."""

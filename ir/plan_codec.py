@@ -38,7 +38,7 @@ from .plan import (
 from .spec_families import SPECS
 from .specs import Spec
 from .target import Target
-from .types import OptionalType, SequenceType, TensorType, Type
+from .types import MapType, OptionalType, SequenceType, TensorType, Type
 
 Json = Any
 # As in graph_codec.py, which only plans with operations in Python need: loading it and all
@@ -84,7 +84,7 @@ def vocabulary() -> str:
     lines: list[str] = []
     pending: list[Any] = [Plan, Target, *SPECS.values()]
     # Sizes and types have texts of their own; operations and specs are listed.
-    seen: set[Any] = {Expr, TensorType, SequenceType, OptionalType, Op, Spec}
+    seen: set[Any] = {Expr, TensorType, SequenceType, OptionalType, MapType, Op, Spec}
     while pending:
         found = pending.pop()
         pending += typing.get_args(found)

@@ -144,7 +144,8 @@ def _attention(spec: AttentionSpec, size: Callable[[Size], str]) -> str:
     factors = f" of {spec.factors} factors" if spec.factors else ""
     capped = f" capped at {spec.cap:g}" if spec.cap else ""
     causal = " causal" if spec.causal is not None else ""
-    return f" {batch}{rows} x {heads}{factors}{capped}{causal}"
+    sinks = " with sinks" if spec.sink else ""
+    return f" {batch}{rows} x {heads}{factors}{capped}{causal}{sinks}"
 
 
 def _program(program: Program) -> str:

@@ -18,6 +18,7 @@ from .dtype import DType
 from .errors import ExecutionError, VerificationError
 from .op import Array
 from .specs import Instr, Program
+from .types import held
 
 COMPARISONS = frozenset("eq ne lt le gt ge".split())
 LOGIC = frozenset("and or xor not".split())
@@ -62,7 +63,7 @@ def evaluate_instr(instr: Instr, args: Sequence[Array]) -> Array:
         result = np.asarray(function(*(a.astype(wide, copy=False) for a in args)))
         if instr.op in PREDICATES:
             return result
-        return cast_array(result, instr.dtype) if dtype.is_float else result
+        return cast_array(result, instr.dtype)
 
 
 def _input(instr: Instr, arrays: Sequence[Array]) -> Array:
@@ -90,6 +91,8 @@ def constant_array(instr: Instr) -> Array:
 
 def _compute_type(dtype: DType, op: str) -> np.dtype[Any]:
     """The NumPy type in which `op` is computed before its one rounding."""
+    if dtype.is_int and dtype.bits < 8:  # ml_dtypes divides and shifts these wrongly
+        return np.dtype(np.int8 if dtype.is_signed else np.uint8)
     if not dtype.is_float:
         return dtype.numpy
     if op in _FUNCTIONS or dtype is DType.f64:
@@ -132,7 +135,7 @@ def cast_array(array: Array, to: DType) -> Array:
     the nearest number of its table, the lower one of two, and 0 for NaN; to boolean asks whether it
     differs from 0."""
     if array.dtype == to.numpy:
-        return array
+        return held(array, to)
     source = DType.from_numpy(array.dtype)
     if source is DType.nf4:
         return cast_array(_NF4_VALUES[array["nf4"] & 15], to)
@@ -149,7 +152,7 @@ def cast_array(array: Array, to: DType) -> Array:
         if to.is_float and to.bits == 8:
             limit = float(to.max)
             return np.clip(array.astype(np.float32), -limit, limit).astype(to.numpy)
-        return array.astype(to.numpy)
+        return held(array.astype(to.numpy), to)
 
 
 def _saturate(array: Array, to: DType) -> Array:

@@ -16,6 +16,7 @@ from .specs_conv import ConvSpec, PoolSpec
 from .specs_iota import IotaSpec
 from .specs_picks import PickSpec, RankSpec, ScanSpec
 from .specs_recurrent import RecurrentSpec
+from .specs_regions import RegionSpec
 from .specs_resample import ResampleSpec
 
 SPECS: dict[str, type[Spec]] = {
@@ -23,6 +24,6 @@ SPECS: dict[str, type[Spec]] = {
     for s in (
         *(GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec),
         *(ConvSpec, PoolSpec, RecurrentSpec, IotaSpec, AttentionSpec),
-        *(PickSpec, ScanSpec, RankSpec, ResampleSpec),
+        *(PickSpec, ScanSpec, RankSpec, ResampleSpec, RegionSpec),
     )
 }

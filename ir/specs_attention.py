@@ -19,14 +19,15 @@ class AttentionSpec(Spec):
     0, cap * tanh(scale * ...) + mask.
 
     Operands walk (batch..., queries, size), (batch..., keys, size), (batch..., keys, width),
-    (batch..., queries, keys) and (batch..., queries, width); strides of 0 share heads and masks.
-    All last strides but the mask's are 1. A boolean mask puts `fill` in the place of x where it is
-    false. `causal`: query q sees keys 0..q + causal only. A row whose every x is -inf, or that
-    sees no key, is NaN, or 0 if `zeros`; without any keys it is 0.
+    (batch..., queries, keys), the sink's (batch..., queries), and (batch..., queries, width);
+    strides of 0 share heads, masks and sinks. All last strides but the mask's and the sink's are 1.
+    A boolean mask puts `fill` in the place of x where it is false. `causal`: query q sees keys
+    0..q + causal only. A row whose every x is -inf, or that sees no key, is NaN, or 0 if `zeros`;
+    without any keys it is 0. A sink is one more x per query, whose value is 0.
 
     Keys are taken in blocks of fixed size from the first on, and every element of a row's result is
     one chain over them. factors: bf16 rounds queries, keys, values and the softmax's exponentials
-    to bf16 before they are multiplied. Buffers: query, key, value, mask?, out.
+    to bf16 before they are multiplied. Buffers: query, key, value, mask?, sink?, out.
     """
 
     family: ClassVar[str] = "attention"
@@ -47,14 +48,16 @@ class AttentionSpec(Spec):
     zeros: bool = False
     factors: DType | None = None
     cap: float = 0.0
+    sink: Operand | None = None
 
     def operands(self) -> tuple[Operand, ...]:
-        mask = () if self.mask is None else (self.mask,)
-        return (self.query, self.key, self.value, *mask, self.out)
+        given = (o for o in (self.mask, self.sink) if o is not None)
+        return (self.query, self.key, self.value, *given, self.out)
 
     def walks(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         rows, keys = (*self.batch, self.queries), (*self.batch, self.keys)
         mask = () if self.mask is None else ((*rows, self.keys),)
         ends = ((*rows, self.size), (*keys, self.size), (*keys, self.width))
-        return [*ends, *mask, (*rows, self.width)]
+        sink = () if self.sink is None else (rows,)
+        return [*ends, *mask, *sink, (*rows, self.width)]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from .dtype import DType
 from .layouts import PackedGates
-from .specs import Operand, Size, Spec
-from .tiles import packed_size
+from .specs import Operand, Program, Size, Spec
 
-# Gates per cell, in the order of their rows, and how many activations a cell has.
-GATES: dict[str, int] = {"lstm": 4, "gru": 3, "gru_linear": 3, "rnn": 1}
-ACTIVATIONS: dict[str, int] = {"lstm": 3, "gru": 2, "gru_linear": 2, "rnn": 1}
-ACTIVATION_NAMES = ("sigmoid", "tanh", "relu")
+# More gates than these no cell has, and no register tile holds.
+MAX_GATES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -21,19 +18,23 @@ class RecurrentSpec(Spec):
     """A cell over the time axis, in one or two directions (`reverse`: per direction).
 
     x[b, t, d, gate * hidden + j] holds the inputs' share of every gate, biases included; a step
-    adds the state's share, state[b] * weights[d, gate], and applies the gates (ir/ops/recurrent.py
-    says how; gates f i c o, z r h, or the only one). `cell`: lstm, gru, gru_linear (the reset gate
-    applies to the product, to which `bias`[d, j] is added before), rnn. `clip` > 0 limits what
-    goes into the gates. `lengths`[b] is held inside 0..time; without it all are `time`. Order of a
-    sum: x, then the products in ascending order, one chain. `factors` bf16: states are rounded for
-    the products, weights are stored so. Last strides are 1 but for lengths'.
-    Buffers: x, weights (panels of K = N = hidden, one matrix per direction and gate), the first
-    states, lengths?, bias?; out[b, d, t, j] (0 beyond a sequence's length), the last states.
+    multiplies the state by weights[d, gate] and applies `step` to every element j. Inputs of the
+    program: each gate's product, each gate's share of x, the states before, and vectors[d, j];
+    results: the new states, the first of which is multiplied in the next step.
+
+    Where the last gate multiplies something else than the state, `early` says so: it runs first,
+    without the last gate's product; its results are what that gate multiplies, and a number for
+    every element that `step` finds in place of the other gates' products.
+
+    `lengths`[b] is held inside 0..time; without it all are `time`. A product is one chain in
+    ascending order. `factors` bf16: states are rounded for the products, weights are stored so.
+    Last strides are 1 but for lengths'.
+    Buffers: x, weights (panels of all gates of some elements), the first states, lengths?,
+    vectors; out[b, d, t, j] (0 beyond a sequence's length), the last states.
     """
 
     family: ClassVar[str] = "recurrent"
 
-    cell: str
     reverse: tuple[bool, ...]
     batch: Size
     time: Size
@@ -43,15 +44,15 @@ class RecurrentSpec(Spec):
     packed: PackedGates
     states: tuple[Operand, ...]
     lengths: Operand | None
-    bias: Operand | None
+    vectors: tuple[Operand, ...]
     outs: tuple[Operand, ...]
-    activations: tuple[str, ...]
-    clip: float = 0.0
+    step: Program
+    early: Program | None = None
     factors: DType | None = None
 
     def operands(self) -> tuple[Operand, ...]:
-        optional = tuple(o for o in (self.lengths, self.bias) if o is not None)
-        return (self.x, self.weights, *self.states, *optional, *self.outs)
+        lengths = () if self.lengths is None else (self.lengths,)
+        return (self.x, self.weights, *self.states, *lengths, *self.vectors, *self.outs)
 
     def output_count(self) -> int:
         return len(self.outs)
@@ -59,22 +60,26 @@ class RecurrentSpec(Spec):
     @property
     def gates(self) -> int:
         """Gates of the cell."""
-        return GATES[self.cell]
+        return self.packed.gates
+
+    @property
+    def program_inputs(self) -> int:
+        """How many inputs its programs have."""
+        return 2 * self.gates + len(self.states) + len(self.vectors)
 
     @property
     def matrices(self) -> tuple[int, int, int]:
         """(matrices, K, N) of the packed weights."""
-        return len(self.reverse) * self.gates, self.hidden, self.hidden
+        return len(self.reverse), self.hidden, self.packed.columns(self.hidden)
 
     def walks(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
-        count, k, n = self.matrices
         d, state = len(self.reverse), (self.batch, len(self.reverse), self.hidden)
         found: list[tuple[Size, ...]] = [
             (self.batch, self.time, d, self.gates * self.hidden),
-            (count * packed_size(k, n, self.packed.nr, self.packed.kr),),
+            (d * self.packed.size(self.hidden),),
             *[state] * len(self.states),
         ]
         found += [(self.batch,)] if self.lengths is not None else []
-        found += [(d, self.hidden)] if self.bias is not None else []
+        found += [(d, self.hidden)] * len(self.vectors)
         return [*found, (self.batch, d, self.time, self.hidden), *[state] * len(self.states)]

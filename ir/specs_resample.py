@@ -22,7 +22,8 @@ class ResampleSpec(Spec):
 
     nearest, linear, cubic: the elements around the place of i, which is computed in f32 as
     Interpolate says, by `places`, and for `scale` None with count / axis; nearest rounds it by
-    `rounding`, cubic's coefficient is `coefficient`. Positions outside stand for the edge.
+    `rounding`, cubic's coefficient is `coefficient`; with count = axis it is element i. Positions
+    outside stand for the edge.
     constant, edge, reflect, symmetric: element i - begin; outside the axis the bits `fill`, or
     what Pad's mode says. mean, max: of the elements from floor(i * axis / count) to
     ceil((i + 1) * axis / count).

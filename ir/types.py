@@ -1,11 +1,12 @@
-"""Types of values: tensors with symbolic shapes, sequences and optionals; the broadcasting rule."""
+"""Types of values: tensors with symbolic shapes, sequences, optionals and maps; broadcasting."""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any, TypeAlias, cast
 
@@ -26,7 +27,7 @@ _MAX_NESTING = 16
 _TENSOR = re.compile(r"\s*([a-z0-9]+)\s*\[(.*)\]\s*\Z", re.DOTALL)
 # Integers that NumPy has no type of: they are held in uint8, of which they need these bits.
 _BITS = {t: (1 << t.bits) - 1 for t in (DType.u1, DType.u3, DType.u6)}
-_WRAPPER = re.compile(r"\s*(seq|optional)\((.*)\)\s*\Z", re.DOTALL)
+_WRAPPER = re.compile(r"\s*(?:(seq|optional)\(|map\(\s*([a-z0-9]+)\s*,)(.*)\)\s*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,37 @@ class OptionalType:
         return f"optional({self.element})"
 
 
-Type: TypeAlias = TensorType | SequenceType | OptionalType
+@dataclass(frozen=True)
+class MapType:
+    """ONNX's map: a dict from integers or strings to values of one type. Prints as
+    `map(string, f32[])`. ShapeError for keys of another type."""
 
-_WRAPPERS: Mapping[str, type[SequenceType] | type[OptionalType]] = {
-    "seq": SequenceType,
-    "optional": OptionalType,
-}
+    key: DType
+    element: Type
+
+    def __post_init__(self) -> None:
+        if self.key not in MAP_KEYS:
+            raise ShapeError(
+                "a map has keys of a type that is not allowed",
+                got=self.key,
+                expected=", ".join(map(str, MAP_KEYS)),
+            )
+
+    def __str__(self) -> str:
+        return f"map({self.key}, {self.element})"
+
+
+Type: TypeAlias = TensorType | SequenceType | OptionalType | MapType
+
+# What the keys of maps may be, as ONNX has it.
+MAP_KEYS = (DType.string, *(DType(f"{s}{n}") for s in "iu" for n in (8, 16, 32, 64)))
+
+
+def _wrapper(name: str, key: str = "") -> Callable[[Type], Type]:
+    """What makes a type of the one inside. ValueError for an element type that is none."""
+    if name == "map":
+        return partial(MapType, DType(key))
+    return SequenceType if name == "seq" else OptionalType
 
 
 def _size(d: Dim) -> Dim:
@@ -103,23 +129,24 @@ def _size(d: Dim) -> Dim:
 
 def parse_type(text: str, bounds: Bounds | None = None) -> Type:
     """Reads what str prints; symbols get their bounds from `bounds`, else (0, None). ShapeError."""
-    wrappers: list[str] = []
+    heads: list[tuple[str, str]] = []
     while match := _WRAPPER.match(text):
-        wrappers.append(match[1])
-        text = match[2]
-        if len(wrappers) > _MAX_NESTING:
+        heads.append((match[1] or "map", match[2] or ""))
+        text = match[3]
+        if len(heads) > _MAX_NESTING:
             break
     match = _TENSOR.match(text)
-    if match is None or len(wrappers) > _MAX_NESTING:
+    if match is None or len(heads) > _MAX_NESTING:
         raise ShapeError("not a type", got=repr(text[:120]), expected="such as f32[N, 3]")
     try:
+        wrappers = [_wrapper(*head) for head in heads]
         dtype = DType(match[1])
-    except ValueError:
+    except ValueError as error:
         names = ", ".join(t.value for t in DType)
-        raise ShapeError("unknown element type", got=match[1][:80], expected=names) from None
+        raise ShapeError("unknown element type", got=str(error)[:80], expected=names) from None
     out: Type = TensorType(dtype, _parse_shape(match[2].strip(), bounds))
-    for name in reversed(wrappers):
-        out = _WRAPPERS[name](out)
+    for wrapper in reversed(wrappers):
+        out = wrapper(out)
     return out
 
 
@@ -173,6 +200,8 @@ def compatible(declared: Type, inferred: Type) -> bool:
         return isinstance(inferred, TensorType) and _tensors_agree(declared, inferred)
     if isinstance(inferred, TensorType) or type(declared) is not type(inferred):
         return False
+    if isinstance(declared, MapType) and declared.key is not cast(MapType, inferred).key:
+        return False
     return compatible(declared.element, inferred.element)
 
 
@@ -221,6 +250,8 @@ def _merge(declared: Type, inferred: Type) -> Type:
         return SequenceType(_merge(declared.element, inferred.element))
     if isinstance(declared, OptionalType) and isinstance(inferred, OptionalType):
         return OptionalType(_merge(declared.element, inferred.element))
+    if isinstance(declared, MapType) and isinstance(inferred, MapType):
+        return MapType(declared.key, _merge(declared.element, inferred.element))
     return inferred
 
 
@@ -243,32 +274,37 @@ def normalize_axis(axis: int, rank: int, where: str = "") -> int:
 
 
 def to_json(t: Type) -> Json:
-    """["f32", [dim, ...]], ["f32"] for an unknown rank, ["seq", type], ["optional", type]."""
+    """["f32", [dim, ...]], ["f32"] for an unknown rank, ["seq", type], ["optional", type],
+    ["map", "i64", type]."""
     if isinstance(t, TensorType):
         shape: list[Json] = [] if t.shape is None else [[dims.to_json(d) for d in t.shape]]
         return [t.dtype.value, *shape]
+    if isinstance(t, MapType):
+        return ["map", t.key.value, to_json(t.element)]
     name = "seq" if isinstance(t, SequenceType) else "optional"
     return [name, to_json(t.element)]
 
 
 def from_json(x: object) -> Type:
     """Reads `to_json`; VerificationError for anything else."""
-    wrappers: list[str] = []
+    wrappers: list[Callable[[Type], Type]] = []
     try:
         items = _list(x)
-        while items[0] in _WRAPPERS and len(wrappers) <= _MAX_NESTING:
-            name, inner = items
-            wrappers.append(cast(str, name))
+        while items[0] in ("seq", "optional", "map") and len(wrappers) <= _MAX_NESTING:
+            *head, inner = items
+            if len(head) != 1 + (head[0] == "map"):
+                raise ValueError("parts")
+            wrappers.append(_wrapper(*head))
             items = _list(inner)
         dtype = DType(items[0])
         sizes = [_list(part) for part in items[1:]]
         if len(sizes) > 1 or (sizes and len(sizes[0]) > MAX_RANK):
             raise ValueError("rank")
         out: Type = TensorType(dtype, tuple(map(dims.from_json, sizes[0])) if sizes else None)
+        for wrapper in reversed(wrappers):
+            out = wrapper(out)
     except (ShapeError, ValueError, TypeError, IndexError) as error:
         raise VerificationError("a stored type is not valid", got=str(error)[:200]) from error
-    for name in reversed(wrappers):
-        out = _WRAPPERS[name](out)
     return out
 
 
@@ -278,8 +314,10 @@ def _list(x: object) -> Sequence[Any]:
     return cast("list[Any]", x)
 
 
-def held(result: Any, dtype: DType) -> Any:
+def held(result: Any, dtype: DType, *, saturates: bool = False) -> Any:
     """What an operation gave for a tensor of `dtype`. u1, u3 and u6 are computed in uint8, where
-    sums and products outgrow them; they wrap as other integers do."""
+    results outgrow them; they wrap as other integers do, or saturate as rounded floats do."""
     bits = _BITS.get(dtype)
-    return result if bits is None or np.asarray(result).dtype != np.uint8 else result & bits
+    if bits is None or np.asarray(result).dtype != np.uint8:
+        return result
+    return np.minimum(result, np.uint8(bits)) if saturates else result & bits

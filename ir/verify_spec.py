@@ -26,7 +26,8 @@ from .specs import (
 )
 from .specs_attention import MAX_HEAD, AttentionSpec
 from .specs_conv import ConvSpec, PoolSpec, Window
-from .specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
+from .specs_recurrent import MAX_GATES, RecurrentSpec
+from .specs_regions import RegionSpec
 from .specs_resample import ResampleSpec
 from .target import Target
 from .tiles import BYTES, cell_depth, conv_cells, panel_width
@@ -35,6 +36,7 @@ from .verify_gemm import fit_factors, fit_one_of, fit_rounded, verify_gemm
 from .verify_picks import PICK_CHECKS
 from .verify_plan import walks
 from .verify_program import MAX_OPERANDS, broken, stored, types_of, verify_program
+from .verify_regions import verify_regions
 from .verify_resample import verify_resample
 
 _REDUCTIONS: Final = ("sum", "max", "min", "prod", "any", "all")
@@ -85,6 +87,8 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:
     wanted = (kr, kr > 1 and s.window.dilations[-1] == 1, sums)
     if (s.packed.kr, s.packed.runs, s.packed.sums) != wanted:
         raise broken("packed panels have cells of another depth", where, s.packed, wanted)
+    if s.packed != s.packed.with_tails(s.channels, s.window.kernel):
+        raise broken("packed rows of taps end otherwise", where, s.packed.tails, None)
     _conv_bytes(s, where)
     if s.factors is not None:
         fit_rounded(s.factors, s.acc, where)
@@ -168,21 +172,20 @@ def _gather(s: GatherSpec, _: Target, where: str) -> None:
 
 
 def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
-    count = ACTIVATIONS.get(s.cell)
-    if count is None or s.hidden < 1 or not 1 <= len(s.reverse) <= 2:
-        got = f"{s.cell}, hidden {s.hidden}, {len(s.reverse)} directions"
-        raise broken("a recurrent layer of an unknown kind", where, got, ", ".join(ACTIVATIONS))
-    if s.packed.nr != (nr := panel_width(target, 32)):
+    directions = s.reverse in ((False,), (True,), (False, True))
+    if not 1 <= s.gates <= MAX_GATES or s.hidden < 1 or not directions:
+        got = f"{s.gates} gates, hidden {s.hidden}, reverse {s.reverse}"
+        raise broken("a recurrent layer of an unknown kind", where, got, f"1..{MAX_GATES} gates")
+    if s.packed.nr != (nr := s.gates * target.lanes(32)):
         raise broken("packed panels have another width", where, s.packed.nr, nr)
-    if len(s.activations) != count or not set(s.activations) <= set(ACTIVATION_NAMES):
-        raise broken("activations do not fit the cell", where, s.activations, count)
-    if s.packed.gates != s.gates:
-        raise broken("packed gates do not fit the cell", where, s.packed.gates, s.gates)
-    states = 2 if s.cell == "lstm" else 1
-    if len(s.states) != states or len(s.outs) != states + 1:
-        raise broken("states do not fit the cell", where, len(s.states), states)
-    if (s.bias is not None) and s.cell != "gru_linear":
-        raise broken("only one cell has a bias of its own", where, s.cell, "gru_linear")
+    if not s.states or len(s.outs) != len(s.states) + 1:
+        raise broken("states do not fit the outputs", where, len(s.states), len(s.outs) - 1)
+    given = [DType.f32] * s.program_inputs
+    stored(verify_program(s.step, given, where), types_of(s.states), where)
+    if s.early is not None:
+        stored(verify_program(s.early, given, where), [DType.f32] * 2, where)
+        if any(i.op == "input" and i.args[0] == s.gates - 1 for i in s.early.instrs):
+            raise broken("a product is read before it is made", where, s.gates - 1, None)
     if s.lengths is not None and s.lengths.dtype not in (DType.i32, DType.i64):
         raise broken("lengths are no whole numbers", where, s.lengths.dtype, "i32 or i64")
     if s.factors not in (None, DType.bf16) or s.packed.kr != cell_depth(target, s.factors):
@@ -210,6 +213,8 @@ def _attention(s: AttentionSpec, _: Target, where: str) -> None:
     plain = (s.query, s.key, s.value, s.out)
     if s.mask is not None and s.mask.dtype is not DType.boolean:
         plain = (*plain, s.mask)
+    if s.sink is not None:
+        plain = (*plain, s.sink)
     for t in types_of(plain):
         if t not in (DType.f32, DType.f16, DType.bf16):
             raise broken("no attention of this type", where, t, "f32, f16, bf16")
@@ -231,6 +236,7 @@ _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     RecurrentSpec: _recurrent,
     AttentionSpec: _attention,
     **PICK_CHECKS,
+    RegionSpec: verify_regions,
     ResampleSpec: verify_resample,
 }
 

@@ -20,7 +20,7 @@ from ..ir.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
 from ..ir.specs import STATUS_TEXT
 from ..ir.types import held
 from . import words
-from .memory import address_of
+from .memory import address_of, aligned_empty
 from .regions import Evaluate, Layout, RegionCode
 from .threads import HOLD_WORK, gang
 
@@ -239,7 +239,7 @@ class Frame:
             self._in[n] = array
             self._point(b, array)
         for n, shape, dtype in self._make:
-            self._out[n] = np.empty(shape, dtype)
+            self._out[n] = aligned_empty(shape, dtype)
             self._point(self.code.places[OUTPUT][n], self._out[n])
         return copies, self._out
 
@@ -258,7 +258,8 @@ class Frame:
         results = evaluate_op(step.op, values, step.name, len(step.outputs), self.code.evaluate)
         for b, result in zip(step.outputs, results, strict=True):
             mine = self.view(b)
-            array = np.asarray(held(result, self.code.region.buffers[b].dtype))
+            dtype = self.code.region.buffers[b].dtype
+            array = np.asarray(held(result, dtype, saturates=step.op.saturates))
             if array.dtype != mine.dtype or array.shape != mine.shape:
                 raise ExecutionError(
                     "an operation gave another type or shape than the plan says",

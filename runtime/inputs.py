@@ -7,7 +7,7 @@ silent conversion would hide a mistake.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..ir.dim import Dim, compile_dims, evaluate, plain_symbol
 from ..ir.dtype import DType
 from ..ir.errors import Error, InputError
 from ..ir.plan import PlanPort
-from ..ir.types import OptionalType, TensorType, Type
+from ..ir.types import MapType, OptionalType, TensorType, Type
 
 
 class InputCheck:
@@ -71,13 +71,21 @@ class InputCheck:
 
 
 def check_value(name: str, wanted: Type, value: Any) -> None:
-    """Is it a list of such values, or such a value or None? InputError. Sizes inside sequences and
-    optionals are not compared: they may differ from element to element."""
+    """Is it a list or a dict of such values, or such a value or None? InputError. Sizes inside them
+    are not compared: they may differ from element to element."""
     if isinstance(wanted, TensorType):
         check_tensor(name, wanted, value)
     elif isinstance(wanted, OptionalType):
         if value is not None:
             check_value(name, wanted.element, value)
+    elif isinstance(wanted, MapType):
+        if not isinstance(value, Mapping):
+            raise InputError(
+                f"input {name!r} is no map", got=type(value).__name__, expected=f"a dict: {wanted}"
+            )
+        for key, element in cast("Mapping[Any, Any]", value).items():
+            _check_key(name, wanted, key)
+            check_value(f"{name}[{key!r}]", wanted.element, _number(wanted.element, element))
     elif isinstance(value, list | tuple):
         for i, element in enumerate(cast("Sequence[Any]", value)):
             check_value(f"{name}[{i}]", wanted.element, element)
@@ -85,6 +93,40 @@ def check_value(name: str, wanted: Type, value: Any) -> None:
         raise InputError(
             f"input {name!r} is no sequence", got=type(value).__name__, expected=f"a list: {wanted}"
         )
+
+
+def _check_key(name: str, wanted: MapType, key: Any) -> None:
+    if wanted.key is DType.string:
+        good = isinstance(key, str)
+    else:
+        whole = isinstance(key, int | np.integer) and not isinstance(key, bool)
+        good = whole and _fits(int(key), wanted.key)
+    if not good:
+        raise InputError(
+            f"input {name!r} has a key of another type",
+            got=f"{key!r:.80} ({type(key).__name__})",
+            expected=f"{wanted.key}, as in {wanted}",
+        )
+
+
+def _number(wanted: Type, value: Any) -> Any:
+    """Python's numbers and text, which have no element type of their own, as an array of the type
+    that a map of `wanted` holds for them; anything else as it is."""
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if not isinstance(wanted, TensorType):
+        return value
+    if isinstance(value, str):
+        return np.array(value, object)
+    number = type(value) in (int, float) and wanted.dtype.is_float
+    if number or (type(value) is int and wanted.dtype.is_int and _fits(value, wanted.dtype)):
+        return np.zeros((), wanted.dtype.numpy)
+    return value
+
+
+def _fits(value: int, dtype: DType) -> bool:
+    bits = dtype.bits - dtype.is_signed
+    return (-1 << bits if dtype.is_signed else 0) <= value < 1 << bits
 
 
 def check_tensor(name: str, wanted: TensorType, value: Any) -> None:

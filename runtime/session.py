@@ -6,8 +6,8 @@ expressions and places the arena: no pass, no LLVM.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +44,11 @@ def fixed_dtype(type_: Type) -> np.dtype[Any] | None:
 
 
 def owned(value: Any) -> Any:
-    """A value of our own: arrays copied, also those in sequences."""
+    """A value of our own: arrays copied, also those in sequences and maps."""
     if isinstance(value, np.ndarray):
         return value.copy()
+    if isinstance(value, Mapping):
+        return {k: owned(v) for k, v in cast("Mapping[Any, Any]", value).items()}
     return [owned(v) for v in value] if isinstance(value, list | tuple) else value
 
 
@@ -352,7 +354,7 @@ class Session:
         for slot, result in zip(terminal.outputs, results, strict=True):
             wanted = self.program.plan.slots[slot]
             if isinstance(wanted, TensorType):
-                result = np.asarray(held(result, wanted.dtype))
+                result = np.asarray(held(result, wanted.dtype, saturates=terminal.op.saturates))
                 open_ = wanted.dtype is DType.dynamic
                 if not open_ and not same_dtype(result.dtype, wanted.dtype):
                     raise ExecutionError(

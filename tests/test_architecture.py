@@ -94,6 +94,14 @@ def test_import_is_light() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_program_loads_all_at_once_and_the_command_later() -> None:
+    """Memory and time of the first call are the model's; Ctrl-C finds somebody (cli/entry.py)."""
+    code = "import sys; sys.argv[0] = {!r}; import irc; print('irc.runtime.bound' in sys.modules)"
+    for program, loaded in (("program.py", "True"), ("/usr/bin/irc", "False"), ("-m", "False")):
+        words = [sys.executable, "-c", code.format(program)]
+        assert subprocess.run(words, capture_output=True, text=True).stdout.split() == [loaded]
+
+
 def test_every_package_is_listed() -> None:
     """pyproject.toml's explicit list holds every folder with Python files of the package."""
     text = (ROOT / "pyproject.toml").read_text()

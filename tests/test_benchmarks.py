@@ -60,3 +60,17 @@ def test_short_run(module: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(report, done.stdout, re.S), done.stdout
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_products_of_any_size_take_few_lines(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling takes some 0.03 ms a line; 3300 lines leave room below the bar of 120 ms."""
+    monkeypatch.syspath_prepend(ROOT)
+    from irc.ir.target import generic
+    from irc.runtime.kernels import generate
+
+    from benchmarks.kernels import open_products
+
+    target = generic(isa)  # type: ignore[arg-type]
+    lines = [(generate(s, target, "k").text.count("\n"), n) for n, s in open_products()]
+    assert len(lines) == 48 and max(lines)[0] < 3300, max(lines)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..zoo import Entry
 from .convolutions import CONVOLUTIONS
+from .quantised import QUANTISED
 from .sequences import SEQUENCES
 
-NEIGHBOURS: dict[str, Entry] = {e.name: e for e in (*CONVOLUTIONS, *SEQUENCES)}
+NEIGHBOURS: dict[str, Entry] = {e.name: e for e in (*CONVOLUTIONS, *SEQUENCES, *QUANTISED)}

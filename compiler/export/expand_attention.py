@@ -10,6 +10,8 @@ from ...ir.dtype import DType
 from ...ir.graph import Node, Value
 from ...ir.ops import (
     Attention,
+    Broadcast,
+    Concat,
     Gather,
     LessEqual,
     MatMul,
@@ -18,6 +20,7 @@ from ...ir.ops import (
     ReduceLogicalOr,
     Select,
     ShapeOf,
+    Slice,
     Softmax,
     Subtract,
     Tanh,
@@ -31,7 +34,7 @@ _HIDDEN = -float("inf")
 def expand_attention(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
     """softmax(scale * query x key^T, masked) x value."""
     op = record.op
-    query, key, value, mask = (*inputs, None)[:4]
+    query, key, value, mask, sink = (*inputs, None, None)[:5]
     assert isinstance(op, Attention)
     scores = build.op(MatMul(transpose_b=True), query, key)
     dtype = build.dtype(scores)
@@ -46,13 +49,31 @@ def expand_attention(build: Build, record: Node, inputs: Sequence[Value | None])
     if op.causal:
         seen = _seen(build, scores, last=op.causal == "last")
         scores = build.op(Select(), seen, scores, build.number(_HIDDEN, dtype))
+    if sink is not None:
+        scores = _with_sink(build, scores, sink)
     found = build.op(Softmax(axis=-1), scores)
     if op.zeros:
         axis = build.constant(np.array([-1], np.int64), DType.i64)
         shown = build.op(NotEqual(), scores, build.number(_HIDDEN, dtype))
         some = build.op(ReduceLogicalOr(keep_dims=True), shown, axis)
         found = build.op(Select(), some, found, build.number(0, dtype))
+    if sink is not None:
+        found = _cut(build, found)
     return [build.op(MatMul(), found, value)]
+
+
+def _with_sink(build: Build, scores: Value, sink: Value) -> Value:
+    """Scores with one more column."""
+    rows = _cut(build, build.op(ShapeOf(), scores))
+    one = build.constant(np.array([1], np.int64), DType.i64)
+    shape = build.op(Concat(0), rows, one)
+    return build.op(Concat(-1), scores, build.op(Broadcast(), sink, shape))
+
+
+def _cut(build: Build, value: Value) -> Value:
+    """All but the last along the last axis."""
+    bounds = (build.constant(np.array([n], np.int64), DType.i64) for n in (0, -1, 1, -1))
+    return build.op(Slice(), value, *bounds)
 
 
 def _seen(build: Build, scores: Value, *, last: bool) -> Value:

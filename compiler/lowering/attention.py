@@ -49,12 +49,13 @@ def lower_attention(low: Lowering, node: int) -> None:
         out = low.region.allocate(result.dtype, result.shape, name)
     query, key, value = (plain(low, low.view(low.graph.input(node, p)), name) for p in range(3))
     keys, size = key.shape[-2:]
-    given = inputs[3] if len(inputs) > 3 else None
+    given, sink = (*inputs[3:], None, None)[:2]
     views = [
         broadcast_to(query, (*batch, rows, size)),
         broadcast_to(key, (*batch, keys, size)),
         broadcast_to(value, (*batch, keys, width)),
         *([] if given is None else [broadcast_to(low.view(given), (*batch, rows, keys))]),
+        *([] if sink is None else [broadcast_to(low.view(sink), (*batch, rows, 1))]),
         out,
     ]
     causal: Dim | None = None
@@ -71,6 +72,8 @@ def lower_attention(low: Lowering, node: int) -> None:
     for i in (0, 1, 2, -1):
         steps[i][1] = 1  # also where there is but one element
     sizes = Sizes()
+    if sink is not None:
+        del steps[-2][1]
     walked = [
         sizes.operand(v, (*s, *step)) for v, s, step in zip(views, strides, steps, strict=True)
     ]
@@ -93,6 +96,7 @@ def lower_attention(low: Lowering, node: int) -> None:
         zeros=op.zeros,
         cap=op.cap,
         factors=rounded_factors(low.options, dtype),
+        sink=None if sink is None else walked[-2],
     )
     work = product([*axes, rows, keys, size + width]) // low.target.lanes(32) + 1
     low.region.kernel(spec, sizes, views, work, name, low.sources(node))

@@ -157,6 +157,8 @@ class Lowering:
     def view(self, value: Value) -> View:
         """Where a value lies in this region; a value of an earlier region becomes an input."""
         found = self.views.get(value)
+        if found is None and value.node in self.fusion.absorbed:
+            return self.view(self.unconverted(value))
         if found is None and (divided := self.divided.get(value)):
             copied = self.contiguous(divided.source, self.name(value.node))
             found = reshape(copied, self.shape(value))
@@ -226,11 +228,18 @@ class Lowering:
 
     def factor(self, value: Value) -> tuple[View, DType | None]:
         """Where a product's operand lies, and the type that the product converts it to."""
-        if value.node not in self.fusion.absorbed:
-            return self.view(value), None
-        view, dtype = self.view(self.graph.input(value.node, 0)), self.tensor(value).dtype
+        view = self.view(value)
+        return view, self.cast(view, value)
+
+    def cast(self, view: View, value: Value) -> DType | None:
+        """The type that the product that reads `value` as it lies in `view` converts it to."""
+        dtype = self.tensor(value).dtype
         widens = view.dtype.is_float and view.dtype.bits < dtype.bits
-        return view, None if widens or view.dtype is dtype else dtype
+        return None if widens or view.dtype is dtype else dtype
+
+    def unconverted(self, value: Value) -> Value:
+        """What a product reads in place of a conversion that it makes itself."""
+        return self.graph.input(value.node, 0) if value.node in self.fusion.absorbed else value
 
     # Programs ---------------------------------------------------------------------------------
 

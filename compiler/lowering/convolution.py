@@ -150,6 +150,7 @@ def lower_convolution(low: Lowering, node: int) -> None:
         if tile:
             job.factors = None
         layout = job.layout(windows, outputs, op.grouped, depthwise, tile)
+        layout = layout.with_tails(channels, window_of(windows).kernel)
         if tile:
             data = turned(low, data, low.name(data_value.node))
         if dtype in BYTES:

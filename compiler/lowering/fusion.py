@@ -5,7 +5,8 @@
   the chain reads is there.
 - A softmax, normalisation or reduction takes elementwise producers that it alone reads into its
   prologue ("absorbed").
-- Conversions that only matrix products read are made as these pack their operands ("absorbed" too).
+- Conversions that only matrix products read, also reshaped or transposed, are made as these pack
+  their operands ("absorbed" too).
 
 Residual additions, casts and masks so never touch memory of their own. The graph is not changed:
 this is the plan's business, not the model's meaning.
@@ -17,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...ir.dim import eq
-from ...ir.graph import Graph, Value
+from ...ir.graph import Graph, Use, Value
 from ...ir.ops import Constant
 from ...ir.patch import sole_use
 from ...ir.tiles import CONVERTIBLE
@@ -32,6 +33,8 @@ EPILOGUE_ANCHORS = frozenset(
 )
 # What converts an operand as it packs it.
 PRODUCTS = frozenset({"MatMul", "Gemm"})
+# What may stand between a conversion and the products that make it: nearly always a view.
+MOVES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Transpose"})
 NUMBER_ANCHORS = frozenset(f"Reduce{k}" for k in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2"))
 # Consumers with a prologue, and the port that it feeds.
 PROLOGUE_CONSUMERS = frozenset(
@@ -84,8 +87,8 @@ def _take_chain(
 ) -> None:
     value, chain = Value(anchor), list[int]()
     numbers_only = graph.op(anchor).kind in NUMBER_ANCHORS
-    while sole_use(graph, value):
-        consumer = graph.uses(value)[0].node
+    while len(readers := {use.node for use in graph.uses(value)}) == 1:
+        (consumer,) = readers
         if not native.get(consumer, False) or not is_elementwise(graph, consumer):
             break
         if home[consumer] != home[anchor]:
@@ -139,7 +142,7 @@ def _absorb_conversion(
     """Leave a conversion to the products that read it, if nothing else does. Each of them packs
     its left operand in any case, or reads less where it would not have. A right operand is packed
     once per row of a batch: there one reader is enough."""
-    source, uses = graph.type(graph.input(node, 0)), graph.uses(Value(node))
+    source, uses = graph.type(graph.input(node, 0)), _readers(graph, node, native, home)
     if node in fusion.anchor_of or node in fusion.skipped or not uses:
         return
     if not isinstance(source, TensorType) or source.dtype not in CONVERTIBLE:
@@ -153,6 +156,29 @@ def _absorb_conversion(
     products = all(native.get(r, False) and graph.op(r).kind in PRODUCTS for r in readers)
     if products and uses[0].port < 2 and all(home[r] == home[node] for r in readers):
         fusion.absorbed.add(node)
+
+
+def _readers(
+    graph: Graph, node: int, native: Mapping[int, bool], home: Mapping[int, int]
+) -> list[Use]:
+    """What reads a value, as it is or moved in the same region."""
+    found, pending = list[Use](), [*graph.uses(Value(node))]
+    while pending:
+        use = pending.pop()
+        moves = graph.op(use.node).kind in MOVES and use.port == 0
+        if moves and native.get(use.node, False) and home[use.node] == home[node]:
+            pending += graph.uses(Value(use.node))
+        else:
+            found.append(use)
+    return found
+
+
+def conversion_of(graph: Graph, fusion: Fusion, value: Value) -> int | None:
+    """The conversion that products make where they read `value`, which may have been moved."""
+    node = value.node
+    while graph.op(node).kind in MOVES:
+        node = graph.input(node, 0).node
+    return node if node in fusion.absorbed else None
 
 
 def divides_integers(graph: Graph, node: int) -> bool:

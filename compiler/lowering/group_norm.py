@@ -82,14 +82,13 @@ def _statistics(low: Lowering, node: int, op: GroupNormalization) -> tuple[View,
         """One number per group, as it broadcasts: the mean of the data, or of its squares about
         `squares`, put through `last`."""
         made = low.region.allocate(acc, (shape[0], groups), name)
-        walked, lead = [data] if squares is None else [data, broadcast_to(squares, shape)], shape[1]
+        walked = [data] if squares is None else [data, broadcast_to(squares, shape)]
         prologue = _taken([v.dtype for v in walked], acc)
         if by_channel:
             part = low.region.allocate(DType.f64, shape[:2], name)
             _reduce(low, node, walked, part, prologue, _mean(None, DType.f64))
-            walked, lead, prologue = [part], channels, identity(DType.f64)
+            walked, prologue = [part], identity(DType.f64)
         split = [_split(v, groups, channels // groups) for v in walked]
-        assert lead == channels
         _reduce(low, node, split, made, prologue, last)
         whole = _spread(low, made, channels, name, low.sources(node)) if several else made
         return _broadcasting(whole, len(shape))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...ir.dim import eq
 from ...ir.graph import Graph, Value
 from ...ir.types import TensorType
 from .fusion import same_shape
@@ -17,7 +18,7 @@ from .programs import is_elementwise
 
 _WINDOWED = frozenset(
     "Convolution GroupConvolution ConvInteger GroupConvInteger ConvolutionBackpropData "
-    "GroupConvolutionBackpropData MaxPool AvgPool AdaptiveAvgPool".split()
+    "GroupConvolutionBackpropData MaxPool AvgPool AdaptiveAvgPool ROIAlign".split()
 )
 # Operations whose result lies as their first input does.
 _FOLLOWING = frozenset(
@@ -46,6 +47,8 @@ def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[
             chosen = bool(inputs) and inputs[0] in found
             if kind in _RESAMPLING:
                 chosen = chosen or _for_windows(graph, node)
+        elif kind == "Reshape":
+            chosen = _tokens_to_image(graph, node)
         elif is_elementwise(graph, node):
             chosen = any(v in found and same_shape(graph, v, Value(node)) for v in inputs)
         else:
@@ -53,6 +56,21 @@ def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[
         if chosen:
             found.update(v for v in graph.values(node) if has_channels(graph, v))
     return frozenset(found)
+
+
+def _tokens_to_image(graph: Graph, node: int) -> bool:
+    """Whether [batch, places, channels], turned and reshaped to an image, lies so as it was."""
+    turned = graph.input(node, 0)
+    if graph.op(turned.node).kind != "Transpose":
+        return False
+    order = graph.known(graph.input(turned.node, 1))
+    have, made = graph.type(turned), graph.type(Value(node))
+    assert isinstance(have, TensorType) and isinstance(made, TensorType)
+    if order is None or [int(i) for i in order.reshape(-1)] != [0, 2, 1]:
+        return False
+    if have.shape is None or made.shape is None or len(made.shape) < 4:
+        return False
+    return all(eq(a, b) is True for a, b in zip(have.shape[:2], made.shape[:2], strict=True))
 
 
 def _for_windows(graph: Graph, node: int) -> bool:

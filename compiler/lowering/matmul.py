@@ -14,6 +14,7 @@ from ...ir.tiles import BYTES, accumulator, packed_layout, packed_size
 from ..options import Options
 from .compressed import compressed_operand, compressed_spec, compressed_weight
 from .context import Lowering, Operands, insert_axis
+from .fusion import conversion_of
 from .product_axes import column_parts, join_rows
 from .region import Sizes
 from .view import View, broadcast_to, permute
@@ -45,8 +46,10 @@ def lower_matmul(low: Lowering, node: int) -> None:
     dtype, acc = low.tensor(a_value).dtype, accumulator(low.tensor(a_value).dtype)
 
     a_rank, b_rank = len(low.shape(a_value)), len(low.shape(b_value))
-    a_blocks = low.divided.get(a_value) if a_value not in low.views else None
-    a_view, a_cast = (a_blocks.plain, None) if a_blocks else low.factor(a_value)
+    read = low.unconverted(a_value)
+    a_blocks = low.divided.get(read) if read not in low.views else None
+    a_view = a_blocks.plain if a_blocks else low.view(a_value)
+    a_cast = low.cast(a_view, a_value)
     a = matrix(a_view, op.transpose_a, column=False)
     n = low.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
     k = a.shape[-1]
@@ -134,7 +137,8 @@ def lower_matmul(low: Lowering, node: int) -> None:
     work = product_work(
         low, batch_axes, m, n, k, min(acc.bits, dtype.bits if dtype in BYTES else 64)
     )
-    converted = [v.node for v in (a_value, b_value) if v.node in low.fusion.absorbed]
+    found = [conversion_of(low.graph, low.fusion, v) for v in (a_value, b_value)]
+    converted = [n for n in found if n is not None]
     low.region.kernel(
         spec,
         sizes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir.dim import Dim, maximum, minimum
+from ...ir.dim import Dim, Expr, maximum, minimum
 from ...ir.graph import Graph, Value
 from ...ir.ops import Gather, Gemm, MatMul, MatMulInteger
 from ...ir.scalar import identity
@@ -75,7 +75,7 @@ def lower_reshape(low: Lowering, node: int) -> None:
 def only_packed(low: Lowering, value: Value) -> bool:
     """Whether one product alone reads a value, as the left operand, and not for a single column:
     it packs what lies in blocks as fast as a copy would be made."""
-    uses = low.graph.uses(value)
+    uses = low.graph.uses(as_multiplied(low, value))
     if len(uses) != 1 or uses[0].port != 0 or value in low.placed:
         return False
     op, made = low.graph.op(uses[0].node), Value(uses[0].node)
@@ -86,9 +86,16 @@ def only_packed(low: Lowering, value: Value) -> bool:
     return both and isinstance(columns, int) and columns > 1
 
 
+def as_multiplied(low: Lowering, value: Value) -> Value:
+    """The value, or what its only reader, a conversion that products make, gives."""
+    uses = low.graph.uses(value)
+    absorbed = len(uses) == 1 and uses[0].node in low.fusion.absorbed
+    return Value(uses[0].node) if absorbed else value
+
+
 def packed_width(low: Lowering, value: Value) -> int:
     """How many elements of a left operand a product packs at once."""
-    dtype = low.tensor(value).dtype
+    dtype = low.tensor(as_multiplied(low, value)).dtype
     cells = cell_depth(low.target, multiplied(dtype, rounded_factors(low.options, dtype)))
     return low.target.lanes(accumulator(dtype).bits) * cells
 
@@ -189,12 +196,23 @@ def lower_tile(low: Lowering, node: int) -> None:
 
 
 def lower_gather(low: Lowering, node: int) -> None:
-    """Gather along a known axis: blocks picked by an index tensor."""
+    """Gather along a known axis: blocks picked by an index tensor; a single known one is a part of
+    the data, such as the queries of a product that makes keys and values too."""
     op = low.graph.op(node)
-    data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
+    data = low.view(low.graph.input(node, 0))
     axes = known_list(low.graph, node, 2)
     assert axes is not None
     axis = normalize_axis(int(axes[0]), data.rank)
+    picked = known_list(low.graph, node, 1) or []
+    size = data.shape[axis]
+    if len(picked) == 1 and isinstance(size, int) and not isinstance(picked[0], Expr):
+        at = int(picked[0])
+        at += size if at < 0 else 0
+        part = reshape(take(data, axis, at, 1), low.shape(Value(node))) if 0 <= at < size else None
+        if part is not None:
+            keep(low, Value(node), part)
+            return
+    index = low.view(low.graph.input(node, 1))
     outer, inner = one_block(data, 0, axis), one_block(data, axis + 1, data.rank)
     if outer is None or inner is None:
         data = low.contiguous(data, low.name(node))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from ...ir.dim import Dim
 from .view import Divided, Part, View, coalesce, row_major, same
+
+# Rows that fill register tiles; axes of rows whose orders are all tried.
+_LONG, _MOST = 16, 4
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,45 @@ def join_rows(
     the `divided` ones are divided differently.
 
     Batch axes that those who see no rows (`unseen`) do not see either join the rows: a [B, S, K]
-    activation times a weight is one product of B * S rows. The result may walk two axes as one m,
-    and so may A, where it is packed in any case (`packs`, or divided).
+    activation times a weight is one product of B * S rows, whichever of the two comes first in the
+    graph. The result may walk two axes as one m, and so may A, where it is packed in any case
+    (`packs`, or divided). Of axes that don't join, one that is long for certain is the rows.
     """
+    m = len(sizes) - 1
+    free = [
+        axis
+        for axis in range(m)
+        if sizes[axis] != 1 and all(same(operands[i].strides[axis], 0) for i in unseen)
+    ]
+    found: Rows | None = None
+    for order in permutations((*free, m) if len(free) < _MOST else (m,)):
+        batch = [axis for axis in range(m) if axis not in order]
+        rows = _joined((*batch, *order), sizes, operands, divided, unseen, packs=packs)
+        if rows and (found is None or _rank(rows) < _rank(found)):
+            found = rows
+    return found
+
+
+def _rank(rows: Rows) -> tuple[int, bool]:
+    """What is better comes first: fewer axes, then a last one of many rows."""
+    last = rows.axes[-1]
+    return len(rows.axes), not (isinstance(last, int) and last >= _LONG)
+
+
+def _joined(
+    order: Sequence[int],
+    sizes: Sequence[Dim],
+    operands: Sequence[View],
+    divided: Mapping[int, Divided | None],
+    unseen: frozenset[int],
+    *,
+    packs: bool,
+) -> Rows | None:
+    """The rows with the axes taken in this order."""
     axes: list[Dim] = []
     walked: list[list[Dim]] = [[] for _ in operands]
-    for axis, size in enumerate(sizes):
+    for axis in order:
+        size = sizes[axis]
         parts = [_parts(divided.get(i), axis, len(sizes)) for i in range(len(operands))]
         wide = [p for p in parts if len(p) > 1]
         into = [n for n, _ in wide[0]] if wide else [size]

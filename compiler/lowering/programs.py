@@ -6,7 +6,6 @@ from ...ir.dtype import DType
 from ...ir.graph import Graph
 from ...ir.ops import Group
 from ...ir.ops.elementwise import Elementwise, program_of
-from ...ir.scalar import Builder
 from ...ir.specs import Program
 from ...ir.types import TensorType
 
@@ -43,9 +42,3 @@ def is_elementwise(graph: Graph, node: int) -> bool:
         if v is not None
     )
     return op.operand_shapes(*shapes) == shapes
-
-
-def cast_program(source: DType, target: DType) -> Program:
-    """The program that converts one type to another."""
-    b = Builder()
-    return b.finish(b.cast(b.input(0, source), target))

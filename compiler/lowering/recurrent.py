@@ -6,33 +6,20 @@ from ...ir.dim import product
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.layouts import PackedGates
-from ...ir.ops import GRUSequence, LSTMSequence, RNNSequence
+from ...ir.ops import GRUSequence, PeepholeLSTM
 from ...ir.scalar import Builder
 from ...ir.specs import GemmSpec, PackedB
-from ...ir.specs_recurrent import ACTIVATION_NAMES, ACTIVATIONS, RecurrentSpec
-from ...ir.tiles import cell_depth, packed_layout, packed_size, panel_width
+from ...ir.specs_recurrent import RecurrentSpec
+from ...ir.tiles import cell_depth, packed_layout, packed_size
 from ...ir.types import TensorType
 from .context import Lowering
 from .matmul import rounded_factors
+from .recurrent_step import Sequence, programs_of
 from .region import Sizes
 from .view import View, coalesce, permute, row_major, same
 
-Sequence = LSTMSequence | GRUSequence | RNNSequence
-
-
-def cell_of(op: Sequence) -> str:
-    """The spec's name of the cell."""
-    if isinstance(op, LSTMSequence):
-        return "lstm"
-    if isinstance(op, RNNSequence):
-        return "rnn"
-    return "gru_linear" if op.linear_before_reset else "gru"
-
-
-def activations_of(op: Sequence) -> tuple[str, ...]:
-    """Names of the activations that the cell applies."""
-    names = op.activations or op.defaults
-    return tuple(n.strip().lower() for n in names)[: ACTIVATIONS[cell_of(op)]]
+# Peepholes follow an LSTM's W, R and B.
+PEEPHOLES = 7
 
 
 def ports_of(op: Sequence) -> tuple[int, int]:
@@ -50,9 +37,8 @@ def refuse_recurrent(graph: Graph, node: int) -> str | None:
     assert isinstance(type_, TensorType)
     if type_.dtype is not DType.f32:
         return f"no recurrent kernel for {type_.dtype}"
-    unknown = [n for n in activations_of(op) if n not in ACTIVATION_NAMES]
-    if unknown:
-        return f"no recurrent kernel with the activation {unknown[0]}"
+    if (unknown := op.unknown_activation()) is not None:
+        return f"no recurrent kernel with the activation {unknown}"
     if not isinstance(length, TensorType) or length.dtype not in (DType.i32, DType.i64):
         return "sequence lengths that are neither i32 nor i64"
     for value in inputs[weights : weights + 3]:
@@ -66,8 +52,16 @@ def read_ports(graph: Graph, node: int) -> tuple[int, ...]:
     op = graph.op(node)
     assert isinstance(op, Sequence)
     lengths, _ = ports_of(op)
-    states = tuple(range(1 + op.states))
-    return states if is_whole(graph, node, lengths) else (*states, lengths)
+    ports = tuple(range(1 + op.states))
+    ports = ports if is_whole(graph, node, lengths) else (*ports, lengths)
+    return ports if peepholes_of(graph, node) is None else (*ports, PEEPHOLES)
+
+
+def peepholes_of(graph: Graph, node: int) -> Value | None:
+    """The peepholes of an LSTM that has them."""
+    inputs = graph.inputs(node)
+    has = isinstance(graph.op(node), PeepholeLSTM) and len(inputs) > PEEPHOLES
+    return inputs[PEEPHOLES] if has else None
 
 
 def is_whole(graph: Graph, node: int, port: int) -> bool:
@@ -90,7 +84,7 @@ def lower_recurrent(low: Lowering, node: int) -> None:
     b = inputs[w_port + 2] if len(inputs) > w_port + 2 else None
     assert w is not None and r is not None
     name, sources = low.name(node), low.sources(node)
-    cell, hidden, count = cell_of(op), op.hidden_size, op.directions()
+    hidden, count = op.hidden_size, op.directions()
     bias = low.view(b) if b is not None else None
     x = project(low, node, low.view(low.graph.input(node, 0)), w, bias)
 
@@ -98,14 +92,11 @@ def lower_recurrent(low: Lowering, node: int) -> None:
     lengths = None
     if not is_whole(low.graph, node, lengths_port):
         lengths = low.view(low.graph.input(node, lengths_port))
-    own = None
-    if bias is not None and cell == "gru_linear":
-        own = View(
-            bias.buffer, bias.dtype, (count, hidden), (4 * hidden, 1), bias.offset + 3 * hidden
-        )
+    vectors = vectors_of(low, node, bias)
     factors = rounded_factors(low.options, x.dtype)
-    packed = PackedGates(panel_width(low.target, 32), op.gates, cell_depth(low.target, factors))
-    weights = panels(low, r, packed, (count * op.gates, hidden, hidden), factors)
+    lanes = low.target.lanes(32)
+    packed = PackedGates(op.gates * lanes, op.gates, cell_depth(low.target, factors))
+    weights = panels(low, r, packed, (count, hidden, packed.columns(hidden)), factors)
     results = [low.result(v) for v in low.graph.values(node)]
     outs = [
         v if same(v.strides[-1], 1) else low.region.allocate(v.dtype, v.shape, name)
@@ -113,9 +104,10 @@ def lower_recurrent(low: Lowering, node: int) -> None:
     ]
     backwards = op.direction.lower() == "reverse"
     sizes = Sizes()
-    views = [x, weights, *states, *(v for v in (lengths, own) if v is not None), *outs]
+    given = [*states, *(() if lengths is None else (lengths,)), *vectors]
+    views = [x, weights, *given, *outs]
+    programs = programs_of(op, len(vectors))
     spec = RecurrentSpec(
-        cell=cell,
         reverse=(backwards, True)[:count],
         batch=sizes(x.shape[0]),
         time=sizes(x.shape[1]),
@@ -125,18 +117,36 @@ def lower_recurrent(low: Lowering, node: int) -> None:
         packed=packed,
         states=tuple(sizes.operand(v, v.strides) for v in states),
         lengths=None if lengths is None else sizes.operand(lengths, lengths.strides),
-        bias=None if own is None else sizes.operand(own, own.strides),
+        vectors=tuple(sizes.operand(v, v.strides) for v in vectors),
         outs=tuple(sizes.operand(v, v.strides) for v in outs),
-        activations=activations_of(op),
-        clip=op.clip,
+        step=programs.step,
+        early=programs.early,
         factors=factors,
     )
-    lanes = low.target.lanes(32)
     work = product([*x.shape, -(-hidden // lanes)]) + 1
     low.region.kernel(spec, sizes, views, work, name, sources)
     for made, wanted in zip(outs, results, strict=True):
         if made != wanted:
             low.copy(made, wanted, name, sources)
+
+
+def vectors_of(low: Lowering, node: int, bias: View | None) -> list[View]:
+    """The vectors beside the gates (recurrent_step.py), [D, H] each."""
+    op = low.graph.op(node)
+    assert isinstance(op, Sequence)
+    linear = isinstance(op, GRUSequence) and op.linear_before_reset
+    peepholes = peepholes_of(low.graph, node)
+    if peepholes is not None:
+        source, parts = plain(low, low.view(peepholes), low.name(node)), range(3)
+    elif bias is not None and linear:
+        source, parts = bias, range(3, 4)
+    else:
+        return []
+    shape = (op.directions(), op.hidden_size)
+    return [
+        View(source.buffer, source.dtype, shape, source.strides, source.offset + n * shape[1])
+        for n in parts
+    ]
 
 
 def plain(low: Lowering, view: View, name: str) -> View:

@@ -198,6 +198,12 @@ class RegionBuilder:
         for at, step in reversed(list(enumerate(self.steps))):
             if isinstance(step, ControlStep) and step.kind == LOOP:
                 stay(first, last, at, step.target)
+        for i, b in enumerate(self.buffers):
+            if i not in first and b.inside is not None:  # no step touches it: it has no elements
+                root = b.inside
+                while root not in first and (around := self.buffers[root].inside) is not None:
+                    root = around
+                first[i], last[i] = first.get(root, 0), last.get(root, 0)
         buffers = [
             replace(b, first=first.get(i, 0), last=last.get(i, 0))
             for i, b in enumerate(self.buffers)

@@ -129,7 +129,7 @@ def padded(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, int, in
         constant = graph.op(value.node)
         if not isinstance(constant, Constant) or constant.dtype.bits < 8:
             return "the number outside is known at run time only"
-        fill = int.from_bytes(constant.data.reshape(-1)[:1].tobytes(), "little")
+        fill = int.from_bytes(constant.data.reshape(-1)[:1].tobytes(), "little", signed=True)
     turns: list[Turn] = []
     cuts: list[tuple[int, int, int]] = []
     for axis, pair in enumerate(zip(begins, ends, strict=True)):

@@ -51,6 +51,7 @@ from .picks import (
 from .pooling import lower_pool, refuse_pool
 from .programs import NATIVE
 from .recurrent import lower_recurrent, read_ports, refuse_recurrent
+from .regions import lower_regions, refuse_regions
 from .resampling import (
     lower_adaptive,
     lower_interpolate,
@@ -203,6 +204,7 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.VariadicSplit: _SPLIT,
     ops.Concat: Lowerer(lower_concat),
     ops.Tile: Lowerer(lower_tile, (0,), _refuse_tile),
+    ops.ROIAlign: Lowerer(lower_regions, refuse=refuse_regions),
     ops.Gather1: _GATHER,
     ops.Gather7: _GATHER,
     ops.Gather: _GATHER,
@@ -220,6 +222,7 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Range1: _RANGE,
     ops.Range: _RANGE,
     ops.LSTMSequence: _RECURRENT,
+    ops.PeepholeLSTM: _RECURRENT,
     ops.GRUSequence: _RECURRENT,
     ops.RNNSequence: _RECURRENT,
     ops.Group: Lowerer(lower_elementwise),

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ...ir.dim import Dim, eq, product
-from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
-from ...ir.ops import Constant, Reshape
+from ...ir.ops import Reshape
 from ...ir.patch import Patch, Refusal, producer
 from .matching import Shape, shape_of
 
@@ -40,7 +37,7 @@ def reshaped(
             target.append(-1)
     if target.count(-1) > 1 or any(size == 0 for size in want):
         return Refusal("axes of the batch are split by sizes of run time")
-    listed = patch.add(Constant.of(np.array(target, np.int64), DType.i64))
+    listed = patch.integers(target)
     return patch.add(Reshape(True), value, listed)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ...ir.dim import bounds, eq
 from ...ir.graph import Graph, Value
 from ...ir.op import Array
-from ...ir.ops import Add, Attention, Constant, LogicalAnd, LogicalNot, Multiply, Select
+from ...ir.ops import Add, Attention, Constant, LogicalAnd, LogicalNot, Maximum, Multiply, Select
 from ...ir.patch import Patch, Refusal
 from ...ir.scalar import cast_array
 from .attention_levels import with_lead
@@ -39,12 +39,18 @@ class Mask:
 
 
 def merge_masks(
-    graph: Graph, patch: Patch, masks: Sequence[Mask], scores: Value, lead: Shape
+    graph: Graph,
+    patch: Patch,
+    masks: Sequence[Mask],
+    scores: Value,
+    lead: Shape,
+    floor: float,
 ) -> tuple[Attention, Value | None] | Refusal:
     """The attention with one mask that does what these do, the last one first. `lead`: the axes of
-    its batch."""
+    its batch. What they make lower than `floor`, which hides, is raised to it: a row that sees
+    nothing is the mean of all values then, and so no mask is causal beside another."""
     left, causal = list(masks), ""
-    for mask in masks:
+    for mask in masks if floor == -np.inf or len(masks) == 1 else ():
         found = _causal(graph, mask, scores, -np.inf if len(masks) > 1 else HIDDEN)
         if found and not causal:
             causal = found
@@ -65,9 +71,12 @@ def merge_masks(
     if not left:
         return Attention(causal=causal), None
     (mask,) = left
-    if mask.fill is None:
-        return Attention(causal=causal), mask.value
-    return Attention(causal=causal, fill=mask.fill), _shown(patch, mask)
+    if mask.fill is not None:
+        return Attention(causal=causal, fill=max(mask.fill, floor)), _shown(patch, mask)
+    if floor > -np.inf:
+        raised = patch.add(Maximum(), mask.value, _number(graph, patch, floor, scores))
+        return Attention(causal=causal), raised
+    return Attention(causal=causal), mask.value
 
 
 def _shown(patch: Patch, mask: Mask) -> Value:
@@ -94,7 +103,7 @@ def _joined(graph: Graph, patch: Patch, last: Mask, first: Mask, scores: Value) 
 
 def _number(graph: Graph, patch: Patch, x: float, scores: Value) -> Value:
     dtype = dtype_of(graph, scores)
-    return patch.add(Constant.of(cast_array(np.array(x), dtype), dtype))
+    return patch.constant(cast_array(np.array(x), dtype), dtype)
 
 
 def _causal(graph: Graph, mask: Mask, scores: Value, hidden: float) -> str:

@@ -14,17 +14,19 @@ from ...ir.graph import Graph, Value
 from ...ir.ops import Softmax, Softmax1
 from ...ir.patch import Refusal, producer, sole_use
 from ...ir.types import normalize_axis
-from .attention_masks import Mask
-from .matching import Shape, number, numbered, shape_of
+from .attention_masks import HIDDEN, Mask
+from .matching import Shape, known_axes, number, numbered, shape_of
 
 
 @dataclass(frozen=True)
 class Softened:
-    """A softmax along the last axis. `zeros`: what is not a number behind it becomes zero."""
+    """A softmax of `scores` along the last axis. `zeros`: what is not a number behind it becomes
+    zero. `sink`: one more score per query, whose weight is cut off again."""
 
-    node: int
+    scores: Value
     shape: Shape
     zeros: bool
+    sink: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Factor:
 @dataclass(frozen=True)
 class Scores:
     """What goes into a softmax: scale * (a product) times factors, and then the masks, the last one
-    first. `shape`: the product's. With a `cap`, cap * tanh(...) stands for the scaled product."""
+    first. `shape`: the product's. With a `cap`, cap * tanh(...) stands for the scaled product. What
+    the masks make lower than `floor` is raised to it."""
 
     product: int
     shape: Shape
@@ -47,6 +50,7 @@ class Scores:
     factors: tuple[Factor, ...] = ()
     masks: tuple[Mask, ...] = ()
     cap: float = 0.0
+    floor: float = -math.inf
 
 
 def find_softmax(graph: Graph, value: Value) -> Softened | None:
@@ -62,12 +66,60 @@ def find_softmax(graph: Graph, value: Value) -> Softened | None:
         if number(graph, graph.input(select, 1)) != 0:
             return None
         value, zeros = inner, True
-    op, shape = graph.op(value.node), shape_of(graph, value)
+    shape, cut = shape_of(graph, value), graph.op(value.node).kind == "Slice"
+    if cut and (not _all_but_last(graph, value) or not sole_use(graph, graph.input(value.node, 0))):
+        return None
+    value = graph.input(value.node, 0) if cut else value
+    op = graph.op(value.node)
     if not isinstance(op, Softmax | Softmax1) or shape is None:
         return None
     if normalize_axis(op.axis, len(shape)) != len(shape) - 1:
         return None
-    return Softened(value.node, shape, zeros)
+    scores = graph.input(value.node, 0)
+    if not cut:
+        return Softened(scores, shape, zeros)
+    found = _without_sink(graph, scores)
+    return None if found is None else Softened(found[0], shape, zeros, found[1])
+
+
+def _all_but_last(graph: Graph, value: Value) -> bool:
+    """Whether a Slice takes all but the last of the last axis."""
+    shape = shape_of(graph, value)
+    known = [number(graph, v) for v in graph.inputs(value.node)[1:]]
+    last = None if shape is None else len(shape) - 1
+    return len(known) == 4 and known[:3] == [0, -1, 1] and known[3] in (-1, last)
+
+
+def _without_sink(graph: Graph, value: Value) -> tuple[Value, Value] | None:
+    """(scores, sink) of scores with one more column, less their largest or not."""
+    shape = shape_of(graph, value)
+    if shape is None or not sole_use(graph, value):
+        return None
+    less = producer(graph, value, "Subtract")
+    if less is not None:
+        value, largest = graph.input(less, 0), graph.input(less, 1)
+        found = producer(graph, largest, "ReduceMax")
+        if found is None or graph.input(found, 0) != value or not sole_use(graph, largest):
+            return None
+        axes = known_axes(graph, graph.input(found, 1), len(shape))
+        if axes != [len(shape) - 1] or not getattr(graph.op(found), "keep_dims", False):
+            return None
+        if {u.node for u in graph.uses(value)} != {less, found}:
+            return None
+    joined = producer(graph, value, "Concat")
+    if joined is None or len(graph.inputs(joined)) != 2:
+        return None
+    scores, sink = graph.input(joined, 0), graph.input(joined, 1)
+    if normalize_axis(int(getattr(graph.op(joined), "axis", 0)), len(shape)) != len(shape) - 1:
+        return None
+    one = shape_of(graph, sink)
+    if one is None or eq(one[-1], 1) is not True:
+        return None
+    spread = producer(graph, sink, "Broadcast")
+    source = None if spread is None else shape_of(graph, graph.input(spread, 0))
+    if spread is not None and source is not None and len(source) == len(one):
+        sink = graph.input(spread, 0)
+    return scores, sink
 
 
 def _unsplit(graph: Graph, value: Value) -> Value:
@@ -84,7 +136,7 @@ def _unsplit(graph: Graph, value: Value) -> Value:
 
 def find_scores(graph: Graph, value: Value) -> Scores | Refusal | None:
     """Follow what is done to a product up to the softmax, from the softmax back."""
-    scale, cap, masks, factors = 1.0, 0.0, list[Mask](), list[Factor]()
+    scale, cap, masks, factors, floor = 1.0, 0.0, list[Mask](), list[Factor](), -math.inf
     while True:
         value = _unsplit(graph, value)
         if not sole_use(graph, value):
@@ -93,7 +145,7 @@ def find_scores(graph: Graph, value: Value) -> Scores | Refusal | None:
         if shape is None:
             return None
         if kind == "MatMul":
-            return Scores(node, shape, scale, tuple(factors), tuple(masks), cap)
+            return Scores(node, shape, scale, tuple(factors), tuple(masks), cap, floor)
         if kind in ("Multiply", "Divide"):
             scaled = scaled_by(graph, node)
             if scaled is not None:
@@ -104,6 +156,11 @@ def find_scores(graph: Graph, value: Value) -> Scores | Refusal | None:
                 factors.append(by)
             else:
                 return None
+        elif kind == "Maximum" and scale == 1 and not masks:
+            raised = numbered(graph, node)
+            if raised is None or not raised[1] <= HIDDEN:
+                return Refusal("scores that count are raised")
+            value, floor = raised[0], max(floor, float(raised[1]))
         elif kind == "Tanh" and not cap and not factors and scale:
             value, cap, scale = graph.input(node, 0), scale, 1.0
         elif kind in ("Add", "Select") and not cap:

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ...ir.dim import eq
-from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import Constant, Reshape, Transpose
 from ...ir.ops.elementwise import Elementwise
@@ -37,7 +34,7 @@ def add_transpose(patch: Patch, value: Value, order: Sequence[int]) -> Value:
     """Append a Transpose, or nothing where the order is the identity."""
     if list(order) == list(range(len(order))):
         return value
-    axes = patch.add(Constant.of(np.array(order, np.int64), DType.i64))
+    axes = patch.integers(order)
     return patch.add(Transpose(), value, axes)
 
 
@@ -103,7 +100,7 @@ def _reordered(graph: Graph, patch: Patch, value: Value, order: Sequence[int]) -
     if not isinstance(op, Constant) or op.data.nbytes > CONSTANT_LIMIT:
         return None
     data = op.data.reshape((1,) * (len(order) - op.data.ndim) + op.data.shape)
-    return patch.add(Constant.of(np.ascontiguousarray(data.transpose(order)), op.dtype))
+    return patch.constant(data.transpose(order), op.dtype)
 
 
 def lift_up(graph: Graph, node: int) -> Patch | Refusal | None:
@@ -164,7 +161,7 @@ def turn_inside(graph: Graph, node: int) -> Patch | None:
         target = constant_target(have, wanted)
         if target is None:
             return None
-        listed = patch.add(Constant.of(np.array(target, np.int64), DType.i64))
+        listed = patch.integers(target)
         source = patch.add(Reshape(special_zero=True), source, listed)
     rank = len(out)
     order = [*range(rank - 2), rank - 1, rank - 2]

@@ -105,9 +105,9 @@ def _weights(node: int, op: FakeQuantize, arrays: list[Array], steps: _Steps) ->
     dtype = DType.i8 if signed else DType.u8
     codes = place if signed else place + steps.zero
     patch = Patch()
-    zero = None if signed else _constant(patch, steps.zero, dtype)
-    scale = _constant(patch, steps.step, DType.f32)
-    made = patch.add(Dequantize(), _constant(patch, codes, dtype), scale, zero)
+    zero = None if signed else patch.constant(steps.zero, dtype)
+    scale = patch.constant(steps.step, DType.f32)
+    made = patch.add(Dequantize(), patch.constant(codes, dtype), scale, zero)
     return patch.replace(Value(node), made)
 
 
@@ -126,15 +126,10 @@ def _activations(
             return Refusal("limits differ and leave steps of a byte unused")
         least, most = (-zero * step).item(), ((op.levels - 1 - zero) * step).item()
         value = patch.add(Clamp(float(np.float32(least)), float(np.float32(most))), value)
-    zeros = _constant(patch, shift, dtype) if shift.any() else None
-    codes = patch.add(Quantize(dtype), value, _constant(patch, before.step, DType.f32), zeros)
-    scale = _constant(patch, after.step, DType.f32)
+    zeros = patch.constant(shift, dtype) if shift.any() else None
+    codes = patch.add(Quantize(dtype), value, patch.constant(before.step, DType.f32), zeros)
+    scale = patch.constant(after.step, DType.f32)
     return patch.replace(Value(node), patch.add(Dequantize(), codes, scale, zeros))
-
-
-def _constant(patch: Patch, data: Array, dtype: DType) -> Value:
-    array = np.asarray(data).astype(dtype.numpy)
-    return patch.add(Constant.of(np.ascontiguousarray(array).reshape(array.shape), dtype))
 
 
 _RULES = (Rule("find_steps", ("FakeQuantize",), find_steps),)

@@ -12,7 +12,7 @@ import numpy as np
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.op import Array
-from ...ir.ops import MVN, Constant, GroupNormalization
+from ...ir.ops import MVN, GroupNormalization
 from ...ir.patch import Patch, producer, sole_use
 from ..lowering.layout import is_windowed
 from ..lowering.programs import is_elementwise
@@ -86,7 +86,7 @@ def _made(
     dtype, patch = dtype_of(graph, data), Patch()
     if dtype not in _WIDE:
         return None
-    vectors = (patch.add(Constant.of(v.astype(dtype.numpy), dtype)) for v in (scale, shift))
+    vectors = (patch.constant(v, dtype) for v in (scale, shift))
     made = patch.add(GroupNormalization(groups, eps), data, *vectors)
     return patch.replace(Value(node), made)
 

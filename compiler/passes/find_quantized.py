@@ -68,7 +68,7 @@ def _zero_point(graph: Graph, patch: Patch, value: Value, dtype: DType) -> Value
         return found
     op = graph.op(value.node)
     codes = as_codes(op.data, dtype) if isinstance(op, Constant) else None
-    return None if codes is None else patch.add(Constant.of(np.ascontiguousarray(codes), dtype))
+    return None if codes is None else patch.constant(codes, dtype)
 
 
 def _centred(graph: Graph, patch: Patch, value: Value) -> tuple[Value, Value | None] | None:

@@ -36,8 +36,7 @@ def _array(graph: Graph, value: Value) -> Array | None:
 def _added(patch: Patch, array: Array, dtype: DType) -> Value:
     # A scale beyond the type's range is infinite, as it is for the operations replaced.
     with np.errstate(over="ignore"):
-        data = np.ascontiguousarray(array.astype(dtype.numpy))
-    return patch.add(Constant.of(data, dtype))
+        return patch.constant(array, dtype)
 
 
 def spell_batch_norm(graph: Graph, node: int) -> Patch | Refusal | None:

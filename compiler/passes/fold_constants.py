@@ -14,6 +14,7 @@ from ...ir.ops import Constant
 from ...ir.patch import Patch, Refusal
 from ...ir.types import TensorType, held
 from ..lowering.compressed import is_read_compressed
+from ..lowering.programs import is_elementwise
 from ..options import Options
 from ..rewrite import Pass, Rule
 from .cancel_transposes import order_of
@@ -90,7 +91,8 @@ def _kept_by_reader(graph: Graph, node: int, size: int) -> Refusal | None:
         return None
     if op.kind in ("Dequantize", "Convert") and is_read_compressed(graph, node):
         return Refusal("a compressed weight is expanded by the products that read it")
-    if op.kind == "Convert" and size > _freed(graph, node, [graph.input(node, 0)]):
+    grows = op.kind == "Convert" and size > _freed(graph, node, [graph.input(node, 0)])
+    if grows and not _is_scaled(graph, node):
         return Refusal("a large weight is converted by its reader")
     order = order_of(graph, node) if op.kind == "Transpose" else None
     if order is not None and swaps_last_two(order):
@@ -98,6 +100,15 @@ def _kept_by_reader(graph: Graph, node: int, size: int) -> Refusal | None:
         if readers and all(graph.op(r).kind in _PRODUCTS for r in readers):
             return Refusal("a large weight is transposed by the product that reads it")
     return None
+
+
+def _is_scaled(graph: Graph, node: int) -> bool:
+    """Whether only arithmetic with other constants reads a conversion: codes of a type that no
+    product expands, on the way to their scale. Left alone it would run in every call."""
+    readers = graph.consumers(node)
+    others = {v.node for r in readers for v in graph.inputs(r) if v is not None} - {node}
+    constant = all(isinstance(graph.op(n), Constant) for n in others)
+    return bool(others) and constant and all(is_elementwise(graph, r) for r in readers)
 
 
 _UNKNOWN = 1 << 62
@@ -132,7 +143,8 @@ def _constants(graph: Graph, node: int, arrays: Sequence[Array]) -> Patch:
         type_ = graph.type(Value(node, port))
         assert isinstance(type_, TensorType)
         # A broadcast view would keep little memory but break those who read it as a block.
-        data = held(np.ascontiguousarray(array).reshape(np.shape(array)), type_.dtype)
+        block = np.ascontiguousarray(array).reshape(np.shape(array))
+        data = held(block, type_.dtype, saturates=graph.op(node).saturates)
         name = graph.node(node).name
         patch.replace(Value(node, port), patch.add(Constant.of(data, type_.dtype), name=name))
     return patch

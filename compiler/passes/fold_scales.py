@@ -45,7 +45,7 @@ def _divided(graph: Graph, patch: Patch, value: Value, divisor: Array, depth: in
     """The value divided by a constant, of the same operations with other constants."""
     op, inputs = graph.op(value.node), graph.inputs(value.node)
     if isinstance(op, Constant):
-        return _constant(patch, op.data.astype(np.float64) / divisor)
+        return patch.constant(op.data.astype(np.float64) / divisor, DType.f32)
     if depth == 0 or not sole_use(graph, value) and op.kind != "Dequantize":
         return None
     given = [v for v in inputs if v is not None]
@@ -74,7 +74,7 @@ def _scaled(graph: Graph, patch: Patch, factors: Sequence[Value], divisor: Array
         joined = np.broadcast_shapes(shape, divisor.shape)
         if target is None or broadcasts_to(joined, target) is not True:
             continue
-        made = _constant(patch, scale.data.astype(np.float64) / divisor)
+        made = patch.constant(scale.data.astype(np.float64) / divisor, DType.f32)
         return patch.add(graph.op(graph.uses(value)[0].node), value, made)
     return None
 
@@ -97,12 +97,7 @@ def _dequantized(graph: Graph, patch: Patch, value: Value, divisor: Array) -> Va
     data = known.data.astype(np.float64) / divisor
     if broadcasts_to(data.shape, target) is not True or known.dtype is not DType.f32:
         return None
-    return patch.add(op, codes, _constant(patch, data), zero)
-
-
-def _constant(patch: Patch, data: Array) -> Value:
-    array = np.asarray(data, np.float32)
-    return patch.add(Constant.of(np.ascontiguousarray(array).reshape(array.shape), DType.f32))
+    return patch.add(op, codes, patch.constant(data, DType.f32), zero)
 
 
 _RULES = (Rule("take_scale", ("Quantize",), take_scale),)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ...ir.graph import Graph, Value
 from ...ir.ops import Gemm, MatMul
 from ...ir.patch import Patch, Refusal, producer, sole_use
+from ..lowering.layout import is_windowed
 from ..rewrite import Pass, Rule
 from .cancel_transposes import order_of
 from .matching import shape_of
@@ -58,9 +59,18 @@ def fold_output(graph: Graph, node: int) -> Patch | Refusal | None:
     shapes = [shape_of(graph, v) for v in inputs[:2]]
     if any(s is None or len(s) < 2 for s in shapes):
         return Refusal("an operand is a vector, or its rank is unknown")
+    if _becomes_image(graph, node):
+        return Refusal("windows slide over what is made of it, which want its channels last")
     changed = replace(op, transpose_a=not op.transpose_b, transpose_b=not op.transpose_a)
     patch = Patch()
     return patch.replace(Value(node), patch.add(changed, inputs[1], inputs[0]))
+
+
+def _becomes_image(graph: Graph, node: int) -> bool:
+    """Whether windows slide over a reshaped result: tokens [N, H * W, C] that become [N, C, H, W]
+    lie as those want them without the swap."""
+    reshaped = [n for n in graph.consumers(node) if graph.op(n).kind == "Reshape"]
+    return any(is_windowed(graph, reader) for n in reshaped for reader in graph.consumers(n))
 
 
 _RULES = (

@@ -75,7 +75,7 @@ def fuse_products(graph: Graph, node: int) -> Patch | Refusal | None:
             continue
         if port != int(last.transpose_b if port else last.transpose_a):
             return Refusal("the mixture reads the softmax the other way round")
-        scores = find_scores(graph, graph.input(softmax.node, 0))
+        scores = find_scores(graph, softmax.scores)
         if scores is None or isinstance(scores, Refusal):
             return scores
         return _fused(graph, node, softmax, scores, turned=port == 1)
@@ -112,12 +112,18 @@ def _fused(
     scale = scores.scale * q * k
     if not math.isfinite(scale):
         return Refusal("the scale is not finite")
-    op = merge_masks(graph, patch, scores.masks, Value(scores.product), lead)
+    op = merge_masks(graph, patch, scores.masks, Value(scores.product), lead, scores.floor)
     if isinstance(op, Refusal):
         return op
     made, mask = op
     op = replace(made, scale=scale, zeros=softmax.zeros, cap=scores.cap)
-    result = patch.add(op, query, key, values, mask)
+    sink = softmax.sink
+    if sink is not None:
+        spread = with_lead(graph, patch, sink, softmax.shape, lead)
+        if isinstance(spread, Refusal):
+            return spread
+        sink = spread
+    result = patch.add(op, query, key, values, mask, sink)
     shape = shape_of(graph, Value(node))
     assert shape is not None
     if turned:

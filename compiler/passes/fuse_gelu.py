@@ -11,11 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
-from ...ir.ops import Constant, Gelu, Mish, Swish
+from ...ir.ops import Gelu, Mish, Swish
 from ...ir.patch import Patch, Refusal, producer, sole_use
 from ..rewrite import Pass, Rule
 from .matching import SMOOTH, dtype_of, same_shape
@@ -132,16 +130,12 @@ def _read_swish(
         beta = by_degree[1]
         if beta == 1:
             return lambda graph, patch, x: patch.add(Swish(), x, None)
-        return lambda graph, patch, x: patch.add(Swish(), x, _scalar(patch, beta, dtype))
+        return lambda graph, patch, x: patch.add(Swish(), x, patch.constant(beta, dtype))
     if set(by_degree) != {1, 3}:
         return None
     right = near(by_degree[1], 2 * _SQRT_2_PI, dtype)
     right = right and near(by_degree[3], 2 * _SQRT_2_PI * _CUBE, dtype)
     return (lambda graph, patch, x: patch.add(Gelu("TANH"), x)) if right else _NOT_GELU
-
-
-def _scalar(patch: Patch, value: float, dtype: DType) -> Value:
-    return patch.add(Constant.of(np.array(value, dtype.numpy), dtype))
 
 
 def fuse_gelu_gate(graph: Graph, node: int) -> Patch | Refusal | None:

@@ -9,12 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from ...ir.dim import eq
-from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
-from ...ir.ops import MVN, Constant, LayerNorm, ReduceMean, RMSNorm
+from ...ir.ops import MVN, LayerNorm, ReduceMean, RMSNorm
 from ...ir.patch import Patch, Refusal, producer, sole_use
 from ..rewrite import Pass, Rule
 from .matching import SMOOTH, dtype_of, known_axes, number, numbered, same_shape, shape_of
@@ -52,7 +49,7 @@ def fuse_centre(graph: Graph, node: int) -> Patch | Refusal | None:
     x, mean = centred
     if _last_axes(graph, mean) != axes:
         return Refusal("mean and variance are taken over different axes")
-    listed = patch.add(Constant.of(np.array(axes, np.int64), DType.i64))
+    listed = patch.integers(axes)
     op = MVN(True, scale.eps, "OUTSIDE_SQRT" if scale.outside else "INSIDE_SQRT")
     return patch.replace(Value(node), patch.add(op, x, listed))
 

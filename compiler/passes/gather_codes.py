@@ -47,7 +47,7 @@ def pick_codes(graph: Graph, node: int) -> Patch | Refusal | None:
     patch = Patch()
     whole = _WHOLE.get(codes.dtype, codes.dtype)
     table = codes.data.astype(whole.numpy) if whole is not codes.dtype else codes.data
-    made = [patch.add(op, patch.add(Constant.of(table, whole)), picks, where)]
+    made = [patch.add(op, patch.constant(table, whole), picks, where)]
     for constant in constants[1:]:
         dtype = _WHOLE.get(constant.dtype, constant.dtype)
         array = constant.data.astype(dtype.numpy)
@@ -83,8 +83,8 @@ def _picked(
     """Scales or zero points of what is picked."""
     if array.shape[axis] == 1:
         sizes = (*array.shape[:axis], *(1,) * rank, *array.shape[axis + 1 :])
-        return patch.add(Constant.of(array.reshape(sizes), dtype))
-    return patch.add(op, patch.add(Constant.of(array, dtype)), picks, where)
+        return patch.constant(array.reshape(sizes), dtype)
+    return patch.add(op, patch.constant(array, dtype), picks, where)
 
 
 _RULES = (Rule("pick_codes", ("Gather",), pick_codes),)

@@ -14,10 +14,12 @@ from ...ir.ops.elementwise import Elementwise, program_of
 from ...ir.patch import Patch
 from ...ir.scalar import Builder, Ref
 from ...ir.specs import Program
+from ...ir.tiles import BYTES
 from ...ir.types import TensorType, broadcast_shapes
+from ..lowering.fusion import EPILOGUE_ANCHORS
 from ..lowering.programs import NATIVE, is_elementwise
 from ..rewrite import Pass, Rule
-from .matching import number, same_shape, shape_of
+from .matching import dtype_of, number, same_shape, shape_of
 
 # More instructions would spill registers; more operands would leave no address registers.
 MAX_INSTRUCTIONS = 64
@@ -83,10 +85,27 @@ def _joins(graph: Graph, node: int, reader: int, cost: int) -> bool:
     program = program_at(graph, reader)
     return (
         program is not None
+        and not _narrows(graph, node)
         and same_shape(graph, Value(node), Value(reader))
         and cost + _cost(program) <= MAX_INSTRUCTIONS
         and _operands_of(graph, (node, reader)) <= MAX_OPERANDS
     )
+
+
+def _narrows(graph: Graph, node: int) -> bool:
+    """Whether a chain that begins at a product has come to bytes: the product finishes them. What
+    adds two such may be the end of one product only, and the other one is stored in between."""
+    if dtype_of(graph, Value(node)) not in BYTES:
+        return False
+    pending = {node}
+    while pending:
+        at = pending.pop()
+        if graph.op(at).kind in EPILOGUE_ANCHORS:
+            return True
+        if program_at(graph, at) is not None:
+            given = {v for v in graph.inputs(at) if v is not None}
+            pending |= {v.node for v in given if _only_reader(graph, v) == at}
+    return False
 
 
 def _operands_of(graph: Graph, nodes: tuple[int, ...]) -> int:
@@ -108,6 +127,8 @@ def _collect(graph: Graph, node: int, program: Program) -> dict[int, Program]:
                 continue
             found = program_at(graph, inner)
             if found is None or not same_shape(graph, Value(inner), Value(node)):
+                continue
+            if _narrows(graph, inner):
                 continue
             if cost + _cost(found) > MAX_INSTRUCTIONS:
                 continue

@@ -162,7 +162,7 @@ def _merged(graph: Graph, rows: Value, group: Sequence[_Member]) -> Patch:
         addend = patch.add(_side_by_side(parts, dtype, 0))
     merged = patch.add(first.gemm, rows, weight, addend)
     numbers = (-1, [m.columns for m in group])
-    given = (patch.add(Constant.of(np.array(n, np.int64), DType.i64)) for n in numbers)
+    given = (patch.integers(n) for n in numbers)
     split = patch.add(VariadicSplit(len(group)), merged, *given)
     for port, member in enumerate(group):
         patch.replace(Value(member.node), Value(split.node, port))

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.op import Array
-from ...ir.ops import Concat, Constant, Dequantize, Quantize, Reshape, Transpose
+from ...ir.ops import (
+    Concat,
+    Constant,
+    Dequantize,
+    MaxPool1,
+    MaxPool8,
+    Quantize,
+    Reshape,
+    Transpose,
+)
 from ...ir.patch import Patch, Refusal, producer
 from ..rewrite import Pass, Rule
 from .matching import dtype_of, known_axes, number, shape_of
@@ -62,6 +69,10 @@ def move_behind(graph: Graph, node: int) -> Patch | Refusal | None:
             return Refusal("the scale is not known to be positive")
         if any(v.port for v in outputs):
             return Refusal("the places of the largest elements are read")
+        assert isinstance(op, MaxPool1 | MaxPool8)
+        if not op.windows().hold_data:
+            # What such a window gives, less than any number, is no byte.
+            return Refusal("a window may hold paddings only")
     patch = Patch()
     # As scalars: no mover's result has a lower rank.
     factors, zeros = _scalar(graph, patch, scale), _scalar(graph, patch, zero)
@@ -77,9 +88,8 @@ def _scalar(graph: Graph, patch: Patch, value: Value | None) -> Value | None:
         return value
     op = graph.op(value.node)
     if isinstance(op, Constant):
-        return patch.add(Constant.of(op.data.reshape(()), op.dtype))
-    target = Constant.of(np.zeros(0, np.int64), DType.i64)
-    return patch.add(Reshape(special_zero=False), value, patch.add(target))
+        return patch.constant(op.data.reshape(()), op.dtype)
+    return patch.add(Reshape(special_zero=False), value, patch.integers([]))
 
 
 def move_weight(graph: Graph, node: int) -> Patch | Refusal | None:
@@ -110,10 +120,7 @@ def move_weight(graph: Graph, node: int) -> Patch | Refusal | None:
         return Refusal("the scales don't follow the elements")
     moved, axis, group = layout
     patch = Patch()
-    made = [
-        patch.add(Constant.of(np.ascontiguousarray(a).reshape(a.shape), dtype_of(graph, v)))
-        for a, v in zip(moved, given, strict=True)
-    ]
+    made = [patch.constant(a, dtype_of(graph, v)) for a, v in zip(moved, given, strict=True)]
     codes = patch.add(op, codes, graph.input(node, 1))
     return patch.replace(Value(node), patch.add(Dequantize(axis, group), codes, *made))
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...ir.dim import bounds
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
-from ...ir.op import Array, Op
+from ...ir.op import Op
 from ...ir.ops import (
     Add,
     Constant,
@@ -153,7 +153,7 @@ def _scaled(
     if any(is_single(graph, s[2]) for s in sides):
         known = [o.data for f in factors if isinstance(o := _op(graph, patch, f), Constant)]
         if len(known) == len(factors):
-            return patch.add(Multiply(), value, _constant(patch, known[0] * known[1]))
+            return patch.add(Multiply(), value, patch.constant(known[0] * known[1], DType.f32))
         return patch.add(Multiply(), value, patch.add(Multiply(), *factors))
     return patch.add(Multiply(), patch.add(Multiply(), value, factors[0]), factors[1])
 
@@ -169,13 +169,15 @@ def _placed(
     known = graph.op(scale.node)
     data = known.data if isinstance(known, Constant) else None
     if is_single(graph, scale):
-        return scale if data is None else _constant(patch, data.reshape(()))
+        return scale if data is None else patch.constant(data.reshape(()), DType.f32)
     if isinstance(op, MatMulInteger):
         if not (op.transpose_a, op.transpose_b)[side]:
             return scale
         if data is None:
             return None
-        return _constant(patch, data.reshape((1,) * (2 - data.ndim) + data.shape).swapaxes(-1, -2))
+        return patch.constant(
+            data.reshape((1,) * (2 - data.ndim) + data.shape).swapaxes(-1, -2), DType.f32
+        )
     lead = 2 if isinstance(op, GroupConvInteger) else 1
     outputs = [d for d in shape[:lead] if isinstance(d, int)]
     if data is None or len(outputs) < lead:
@@ -184,12 +186,7 @@ def _placed(
     full = np.broadcast_to(
         data.reshape((1,) * (len(shape) - data.ndim) + data.shape), (*outputs, *ones)
     )
-    return _constant(patch, full.reshape(-1, *ones[1:]))
-
-
-def _constant(patch: Patch, data: Array) -> Value:
-    array = np.ascontiguousarray(data).reshape(data.shape)
-    return patch.add(Constant.of(array, DType.f32))
+    return patch.constant(full.reshape(-1, *ones[1:]), DType.f32)
 
 
 def _finished(graph: Graph, patch: Patch, node: int, value: Value) -> Value:
@@ -198,12 +195,12 @@ def _finished(graph: Graph, patch: Patch, node: int, value: Value) -> Value:
     if not isinstance(op, Gemm):
         return value
     if op.alpha != 1:
-        value = patch.add(Multiply(), value, _constant(patch, np.array(op.alpha, np.float32)))
+        value = patch.add(Multiply(), value, patch.constant(op.alpha, DType.f32))
     addend = inputs[2] if len(inputs) > 2 else None
     if addend is None or op.beta == 0:
         return value
     if op.beta != 1:
-        addend = patch.add(Multiply(), addend, _constant(patch, np.array(op.beta, np.float32)))
+        addend = patch.add(Multiply(), addend, patch.constant(op.beta, DType.f32))
     return patch.add(Add(), value, addend)
 
 

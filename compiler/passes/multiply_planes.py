@@ -37,7 +37,7 @@ def multiply_rows(graph: Graph, node: int) -> Patch | Refusal | None:
     if _turns_before(graph, data) or _turns_behind(graph, Value(node)):
         return Refusal("what is before or behind has its channels last")
     patch = Patch()
-    matrix = patch.add(Constant.of(filters.data.reshape(outputs, rest[0]), filters.dtype))
+    matrix = patch.constant(filters.data.reshape(outputs, rest[0]), filters.dtype)
     return patch.replace(Value(node), patch.add(MatMul(), matrix, data))
 
 

@@ -11,8 +11,8 @@ from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import (
     Add,
+    Broadcast,
     Concat,
-    Constant,
     Convert,
     Equal,
     GreaterEqual,
@@ -55,10 +55,10 @@ def place(graph: Graph, node: int) -> Patch | Refusal | None:
     inner = list(range(2, 2 + last))
 
     def listed(*values: int) -> Value:
-        return patch.add(Constant.of(np.array(values, np.int64), DType.i64))
+        return patch.integers(values)
 
     def number(value: int) -> Value:
-        return patch.add(Constant.of(np.array(value, np.int64), DType.i64))
+        return patch.integers(value)
 
     def sizes(of: Value, begin: int, end: int) -> Value:
         whole = patch.add(ShapeOf(DType.i64), of)
@@ -106,7 +106,13 @@ def place(graph: Graph, node: int) -> Patch | Refusal | None:
         outer = sizes(graph.input(node, 0), axis, 2)
         planes = numbered(outer, outer, [1] * axis, last)
         size = patch.add(ReduceProd(), image, listed(0))
-        found = patch.add(Add(), found, patch.add(Multiply(), planes, size))
+        counted = patch.add(Add(), found, patch.add(Multiply(), planes, size))
+        if padded:  # a window of nothing but padding stays at -1
+            real = patch.add(GreaterEqual(), found, number(0))
+            counted = patch.add(Select(), real, counted, found)
+        found = counted
+    if math.prod(op.kernel) == 1:  # nothing was compared with the image's own planes
+        found = patch.add(Broadcast(), found, patch.add(ShapeOf(DType.i64), Value(node)))
     if op.index_element_type is not DType.i64:
         found = patch.add(Convert(op.index_element_type), found)
     return patch.replace(Value(node, 1), found)

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from ...ir.dim import Dim, bounds, eq
-from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import Constant, Reshape
 from ...ir.patch import Patch, Refusal
@@ -37,7 +34,7 @@ def settle_target(graph: Graph, node: int) -> Patch | Refusal | None:
     if sizes is None:
         return Refusal("more than one size can be neither copied nor left out")
     patch = Patch()
-    listed = patch.add(Constant.of(np.array(sizes, np.int64), DType.i64))
+    listed = patch.integers(sizes)
     return patch.replace(Value(node), patch.add(replace(op, special_zero=True), source, listed))
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...ir.dim import eq
-from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
-from ...ir.ops import Attention, Constant, Reshape, Unsqueeze
+from ...ir.ops import Attention, Reshape, Unsqueeze
 from ...ir.patch import Patch, Refusal, producer
 from .cancel_transposes import add_transpose
 from .matching import shape_of
@@ -18,7 +15,7 @@ def share_heads(graph: Graph, node: int) -> Patch | Refusal | None:
     values [B, N, 1, T, H] broadcast to."""
     op, inputs = graph.op(node), graph.inputs(node)
     assert isinstance(op, Attention)
-    query, key, value, mask = (*inputs, None)[:4]
+    query, key, value, mask, sink = (*inputs, None, None)[:5]
     assert query is not None
     one, two = _repeated(graph, key), _repeated(graph, value)
     if one is None and two is None:
@@ -40,13 +37,18 @@ def share_heads(graph: Graph, node: int) -> Patch | Refusal | None:
         if have is None or (len(have) > 2 and eq(have[-3], 1) is not True):
             return Refusal("the mask differs from head to head")
         if len(have) > 2:
-            mask = patch.add(Unsqueeze(), mask, _listed(patch, [-3]))
+            mask = patch.add(Unsqueeze(), mask, patch.integers([-3]))
+    if sink is not None:
+        have = shape_of(graph, sink)
+        if have is None or len(have) != 4 or eq(have[1], heads * groups) is not True:
+            return Refusal("the sinks are not one per head")
+        sink = patch.add(Reshape(True), sink, patch.integers([0, heads, groups, -1, 1]))
     # Through [B, S, heads, H], whose leading sizes a Reshape copies whatever they are.
     rows = add_transpose(patch, query, [0, 2, 1, 3])
-    rows = patch.add(Reshape(True), rows, _listed(patch, [0, 0, heads, groups, size]))
-    made = patch.add(op, add_transpose(patch, rows, [0, 2, 3, 1, 4]), keys, values, mask)
+    rows = patch.add(Reshape(True), rows, patch.integers([0, 0, heads, groups, size]))
+    made = patch.add(op, add_transpose(patch, rows, [0, 2, 3, 1, 4]), keys, values, mask, sink)
     rows = add_transpose(patch, made, [0, 3, 1, 2, 4])
-    rows = patch.add(Reshape(True), rows, _listed(patch, [0, 0, heads * groups, width]))
+    rows = patch.add(Reshape(True), rows, patch.integers([0, 0, heads * groups, width]))
     return patch.replace(Value(node), add_transpose(patch, rows, [0, 2, 1, 3]))
 
 
@@ -73,7 +75,3 @@ def _repeated(graph: Graph, value: Value | None) -> tuple[Value, int, int] | Non
     if not all(eq(a, b) is True for a, b in wanted):
         return None
     return source, heads, groups
-
-
-def _listed(patch: Patch, numbers: list[int]) -> Value:
-    return patch.add(Constant.of(np.array(numbers, np.int64), DType.i64))

@@ -59,10 +59,10 @@ class _Plane:
         self.rows = self.patch.add(Reshape(), rows, flat)
 
     def ints(self, *numbers: int) -> Value:
-        return self.patch.add(Constant.of(np.array(numbers, np.int64), DType.i64))
+        return self.patch.integers(numbers)
 
     def number(self, value: float) -> Value:
-        return self.patch.add(Constant.of(np.array(value, np.float32), DType.f32))
+        return self.patch.constant(value, DType.f32)
 
     def sized(self, axis: int) -> Value:
         one = self.ints(1)
@@ -182,7 +182,7 @@ def spell_filtered(graph: Graph, node: int) -> Patch | Refusal | None:
             return Refusal("a scale that sizes do not tell")
         matrix = op.weights_of(size, out, float(scale))
         is_last = axis == len(before) - 1
-        factor = patch.add(Constant.of(np.ascontiguousarray(matrix.astype(np.float32)), DType.f32))
+        factor = patch.constant(matrix, DType.f32)
         if is_last:
             value = patch.add(MatMul(False, True), value, factor)
         else:

@@ -14,7 +14,6 @@ from ...ir.graph import Graph, Value
 from ...ir.ops import (
     BatchToSpace,
     Concat,
-    Constant,
     Convert,
     Gather,
     Less,
@@ -43,10 +42,6 @@ from .matching import dtype_of, known_axes, shape_of
 _FAR = np.iinfo(np.int64).max
 
 
-def _ints(patch: Patch, values: Sequence[int] | int) -> Value:
-    return patch.add(Constant.of(np.array(values, np.int64), DType.i64))
-
-
 def _known(graph: Graph, value: Value) -> list[int] | None:
     """Whole numbers that are known at compile time."""
     known = graph.known(value)
@@ -59,7 +54,7 @@ def _slice(patch: Patch, value: Value, cuts: Sequence[tuple[int, int, int, int]]
     """value[start:stop:step] for each (axis, start, stop, step)."""
     if not cuts:
         return value
-    axes, starts, stops, steps = (_ints(patch, list(n)) for n in zip(*cuts, strict=True))
+    axes, starts, stops, steps = (patch.integers(list(n)) for n in zip(*cuts, strict=True))
     return patch.add(Slice(), value, starts, stops, steps, axes)
 
 
@@ -99,9 +94,9 @@ def spell_strided_slice(graph: Graph, node: int) -> Patch | Refusal | None:
             return Refusal("an element is taken that may not be there")
     value = _slice(patch, graph.input(node, 0), cuts)
     if dropped:
-        value = patch.add(Squeeze(), value, _ints(patch, dropped))
+        value = patch.add(Squeeze(), value, patch.integers(dropped))
     if added:
-        value = patch.add(Unsqueeze(), value, _ints(patch, added))
+        value = patch.add(Unsqueeze(), value, patch.integers(added))
     return patch.replace(Value(node), value)
 
 
@@ -156,13 +151,13 @@ def spell_space_to_batch(graph: Graph, node: int) -> Patch | Refusal | None:
     patch, value, k = Patch(), graph.input(node, 0), len(sizes)
     if any(begin) or any(end):
         dtype = dtype_of(graph, value)
-        zero = patch.add(Constant.of(np.zeros((), dtype.numpy), dtype))
-        value = patch.add(Pad(), value, _ints(patch, begin), _ints(patch, end), zero)
+        zero = patch.constant(0, dtype)
+        value = patch.add(Pad(), value, patch.integers(begin), patch.integers(end), zero)
     split = [n for pair in zip(sizes, block[1:], strict=True) for n in pair]
-    value = patch.add(Reshape(special_zero=True), value, _ints(patch, [0, *split]))
+    value = patch.add(Reshape(special_zero=True), value, patch.integers([0, *split]))
     order = [*(2 + 2 * i for i in range(k)), 0, *(1 + 2 * i for i in range(k))]
     value = add_transpose(patch, value, order)
-    return patch.replace(Value(node), patch.add(Reshape(), value, _ints(patch, [-1, *sizes])))
+    return patch.replace(Value(node), patch.add(Reshape(), value, patch.integers([-1, *sizes])))
 
 
 def spell_batch_to_space(graph: Graph, node: int) -> Patch | Refusal | None:
@@ -177,12 +172,12 @@ def spell_batch_to_space(graph: Graph, node: int) -> Patch | Refusal | None:
     if not math.prod(block):
         return Refusal("a block of nothing")
     patch, k = Patch(), len(sizes)
-    split = _ints(patch, [*block[1:], -1, *sizes])
+    split = patch.integers([*block[1:], -1, *sizes])
     value = patch.add(Reshape(), graph.input(node, 0), split)
     order = [k, *(a for i in range(k) for a in (k + 1 + i, i))]
     whole = [d * b for d, b in zip(sizes, block[1:], strict=True)]
     value = add_transpose(patch, value, order)
-    value = patch.add(Reshape(), value, _ints(patch, [-1, *whole]))
+    value = patch.add(Reshape(), value, patch.integers([-1, *whole]))
     cuts = [
         (1 + i, a, d - z, 1)
         for i, (a, z, d) in enumerate(zip(begin[1:], end[1:], whole, strict=True))
@@ -201,14 +196,14 @@ def spell_reverse_sequence(graph: Graph, node: int) -> Patch | Refusal | None:
     axes = [normalize_axis(a, rank) for a in (op.batch_axis, op.seq_axis)]
     order = [*axes, *(a for a in range(rank) if a not in axes)]
     value = add_transpose(patch, graph.input(node, 0), order)
-    zero, one = _ints(patch, 0), _ints(patch, 1)
+    zero, one = patch.integers(0), patch.integers(1)
     sizes = patch.add(ShapeOf(DType.i64), graph.input(node, 0))
-    time = patch.add(Gather(), sizes, _ints(patch, axes[1]), zero)
+    time = patch.add(Gather(), sizes, patch.integers(axes[1]), zero)
     places = patch.add(Range(DType.i64), zero, time, one)
     lengths = patch.add(Convert(DType.i64), graph.input(node, 1))
     # A length beyond the axis is the axis.
     lengths = patch.add(Minimum(), lengths, time)
-    ends = patch.add(Unsqueeze(), lengths, _ints(patch, [1]))
+    ends = patch.add(Unsqueeze(), lengths, patch.integers([1]))
     back = patch.add(Subtract(), patch.add(Subtract(), ends, one), places)
     inside = patch.add(Less(), places, ends)
     source = patch.add(Select(), inside, back, places)

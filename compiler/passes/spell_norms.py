@@ -18,7 +18,6 @@ from ...ir.ops import (
     MVN,
     MVN2,
     Add,
-    Constant,
     Convert,
     Divide,
     Maximum,
@@ -57,10 +56,10 @@ class _Spelling:
         return value if self.dtype is self.own else self.add(Convert(self.dtype), value)
 
     def number(self, value: float) -> Value:
-        return self.add(Constant.of(np.array(value, self.dtype.numpy), self.dtype))
+        return self.patch.constant(value, self.dtype)
 
     def ints(self, values: Sequence[int]) -> Value:
-        return self.add(Constant.of(np.array(values, np.int64), DType.i64))
+        return self.patch.integers(values)
 
     def done(self, value: Value) -> Patch:
         if self.dtype is not self.own:

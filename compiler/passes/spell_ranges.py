@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import (
     Add,
-    Constant,
     Convert,
     Equal,
     Range,
@@ -19,13 +16,6 @@ from ...ir.ops.shape_values import Eye
 from ...ir.patch import Patch, Refusal, producer
 from ..rewrite import Pass, Rule
 from .matching import dtype_of, number, shape_of
-
-_WIDE = (DType.f32, DType.f64)
-_END = np.iinfo(np.int64).max
-
-
-def _listed(patch: Patch, *numbers: int) -> Value:
-    return patch.add(Constant.of(np.array(numbers, np.int64), DType.i64))
 
 
 def spell_range(graph: Graph, node: int) -> Patch | Refusal | None:
@@ -39,12 +29,12 @@ def spell_range(graph: Graph, node: int) -> Patch | Refusal | None:
         value = graph.input(node, port)
         given, source = number(graph, value), producer(graph, value, "Convert")
         if given is not None and float(given).is_integer() and abs(given) < 1 << 24:
-            ends.append(patch.add(Constant.of(np.array(int(given), np.int64), DType.i64)))
+            ends.append(patch.integers(int(given)))
         elif source is not None and graph.known(graph.input(source, 0)) is not None:
             inner = graph.input(source, 0)
             shape = shape_of(graph, inner)
             wide = patch.add(Convert(DType.i64), inner)
-            ends.append(wide if shape == () else patch.add(Reshape(), wide, _listed(patch)))
+            ends.append(wide if shape == () else patch.add(Reshape(), wide, patch.integers([])))
         else:
             return Refusal("an end is no whole size")
     made = patch.add(Range(DType.i64), *ends)
@@ -62,11 +52,11 @@ def spell_eye(graph: Graph, node: int) -> Patch | Refusal | None:
 
     def counted(port: int, start: int, axis: int) -> Value:
         count = patch.add(Convert(DType.i64), graph.input(node, port))
-        count = patch.add(Reshape(), count, _listed(patch))
-        ends = [patch.add(Constant.of(np.array(n, np.int64), DType.i64)) for n in (start, 1)]
+        count = patch.add(Reshape(), count, patch.integers([]))
+        ends = [patch.integers(n) for n in (start, 1)]
         stop = patch.add(Add(), count, ends[0])
         return patch.add(
-            Unsqueeze(), patch.add(Range(DType.i64), ends[0], stop, ends[1]), _listed(patch, axis)
+            Unsqueeze(), patch.add(Range(DType.i64), ends[0], stop, ends[1]), patch.integers([axis])
         )
 
     same = patch.add(Equal(), counted(0, int(diagonal), 1), counted(1, 0, 0))

@@ -19,7 +19,6 @@ from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import (
     Add,
-    Constant,
     Convert,
     Einsum,
     Equal,
@@ -123,10 +122,10 @@ def _product(patch: Patch, a: _Term, b: _Term, out: str, sizes: dict[str, Dim]) 
     made = patch.add(MatMul(transpose_b=last), x, y)
     alone = [*([] if rows else [len(batch)]), *([] if columns else [len(batch) + 1])]
     if alone:
-        made = patch.add(Squeeze(), made, _numbers(patch, alone))
+        made = patch.add(Squeeze(), made, patch.integers(alone))
     if len(columns) > 1:
         target = [*[0] * len(batch + rows), *(sizes[c] for c in columns)]
-        made = patch.add(Reshape(special_zero=True), made, _numbers(patch, target))
+        made = patch.add(Reshape(special_zero=True), made, patch.integers(target))
     return _Term(made, "".join([*batch, *rows, *columns]))
 
 
@@ -141,13 +140,13 @@ def _merged(
     """[batch..., first..., second...] as matrices: each group is one axis."""
     if not first or not second:
         axis = batch if not first else batch + len(first)
-        value = patch.add(Unsqueeze(), value, _numbers(patch, [axis]))
+        value = patch.add(Unsqueeze(), value, patch.integers([axis]))
     if max(len(first), len(second)) < 2:
         return value
     # A first group of one letter stands where it stood, whatever its size; beside several letters
     # all sizes are known.
     target = [*[0] * batch, 0 if len(first) < 2 else _count(first, sizes), _count(second, sizes)]
-    return patch.add(Reshape(special_zero=True), value, _numbers(patch, target))
+    return patch.add(Reshape(special_zero=True), value, patch.integers(target))
 
 
 def _count(letters: Sequence[str], sizes: dict[str, Dim]) -> int:
@@ -164,7 +163,7 @@ def _summed(patch: Patch, term: _Term, wanted: str) -> _Term:
     axes = [i for i, c in enumerate(term.letters) if c not in wanted]
     if not axes:
         return term
-    value = patch.add(ReduceSum(keep_dims=False), term.value, _numbers(patch, axes))
+    value = patch.add(ReduceSum(keep_dims=False), term.value, patch.integers(axes))
     return _Term(value, "".join(c for c in term.letters if c in wanted))
 
 
@@ -174,7 +173,7 @@ def _spread(patch: Patch, term: _Term, order: Sequence[str]) -> Value:
     missing = [i for i, c in enumerate(order) if c not in term.letters]
     if not missing:
         return found.value
-    return patch.add(Unsqueeze(), found.value, _numbers(patch, missing))
+    return patch.add(Unsqueeze(), found.value, patch.integers(missing))
 
 
 def _ordered(patch: Patch, term: _Term, letters: str) -> _Term:
@@ -184,19 +183,11 @@ def _ordered(patch: Patch, term: _Term, letters: str) -> _Term:
     return replace(term, value=add_transpose(patch, term.value, order), letters=letters)
 
 
-def _numbers(patch: Patch, numbers: Sequence[Dim]) -> Value:
-    return patch.add(Constant.of(np.array(numbers, np.int64), DType.i64))
-
-
-def _number(patch: Patch, number: int) -> Value:
-    return patch.add(Constant.of(np.array(number, np.int64), DType.i64))
-
-
 def _as_scalar(graph: Graph, patch: Patch, value: Value) -> Value:
     """A value of one element, which may have any number of axes, without them."""
     if shape_of(graph, value) == ():
         return value
-    return patch.add(Reshape(), value, _numbers(patch, []))
+    return patch.add(Reshape(), value, patch.integers([]))
 
 
 def spell_one_hot(graph: Graph, node: int) -> Patch | Refusal | None:
@@ -216,12 +207,12 @@ def spell_one_hot(graph: Graph, node: int) -> Patch | Refusal | None:
     i64 = dtype_of(graph, indices) is DType.i64
     value = indices if i64 else patch.add(Convert(DType.i64), indices)
     if isinstance(op, OneHot) and op.negative_indices_mode.lower() == "normalize":
-        size, zero = (_number(patch, n) for n in (count, 0))
+        size, zero = (patch.integers(n) for n in (count, 0))
         below = patch.add(Less(), value, zero)
         value = patch.add(Select(), below, patch.add(Add(), value, size), value)
-    wide = patch.add(Unsqueeze(), value, _numbers(patch, [at]))
+    wide = patch.add(Unsqueeze(), value, patch.integers([at]))
     places = np.arange(count, dtype=np.int64).reshape([-1] + [1] * (len(shape) - at))
-    same = patch.add(Equal(), wide, patch.add(Constant.of(places, DType.i64)))
+    same = patch.add(Equal(), wide, patch.constant(places, DType.i64))
     return patch.replace(Value(node), patch.add(Select(), same, on, off))
 
 

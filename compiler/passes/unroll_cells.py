@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
-
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import (
@@ -23,7 +21,6 @@ from ...ir.ops import (
     Unsqueeze,
 )
 from ...ir.patch import Patch, Refusal
-from ...ir.specs_recurrent import ACTIVATION_NAMES
 from ...ir.types import TensorType
 from ..rewrite import Pass, Rule
 
@@ -39,8 +36,7 @@ def cell_to_sequence(graph: Graph, node: int) -> Patch | Refusal | None:
     type_ = None if x is None else graph.type(x)
     if x is None or not isinstance(type_, TensorType) or type_.dtype is not DType.f32:
         return Refusal("no recurrent kernel for this type")
-    names = [n.strip().lower() for n in op.activations or op.defaults]
-    if any(n not in ACTIVATION_NAMES for n in names):
+    if op.unknown_activation() is not None:
         return Refusal("no recurrent kernel with these activations")
     states, weights = inputs[1 : 1 + op.states], inputs[1 + op.states :]
     if not all(v is None or isinstance(graph.op(v.node), Constant) for v in weights):
@@ -50,13 +46,13 @@ def cell_to_sequence(graph: Graph, node: int) -> Patch | Refusal | None:
     patch = Patch()
 
     def number(*values: int) -> Value:
-        return patch.add(Constant.of(np.array(values, np.int64), DType.i64))
+        return patch.integers(values)
 
     def widened(value: Value | None, axis: int) -> Value | None:
         return None if value is None else patch.add(Unsqueeze(), value, number(axis))
 
     sizes = patch.add(ShapeOf(DType.i64), x)
-    zero = patch.add(Constant.of(np.array(0, np.int64), DType.i64))
+    zero = patch.integers(0)
     batch = patch.add(Gather(), sizes, number(0), zero)
     lengths = patch.add(Broadcast(), number(1), batch)
     fields = {f.name: getattr(op, f.name) for f in dataclasses.fields(op)}

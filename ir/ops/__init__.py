@@ -30,6 +30,7 @@ from .convolution import (
     Convolution, ConvolutionBackpropData, GroupConvolution, GroupConvolutionBackpropData,
 )  # fmt: skip
 from .detection import NonMaxSuppression
+from .dictionaries import CastMap, DictVectorizer, ZipMap
 from .einsum import Einsum
 from .elementwise import Elementwise as Elementwise, program_of as program_of
 from .expanding import Broadcast, Broadcast1, Tile
@@ -126,7 +127,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, GridSample, ROIAlign, Col2Im,
     NonMaxSuppression, RandomUniform, FakeConvert,
     # classical models (ai.onnx.ml)
-    TreeEnsemble, LabelEncoder, SupportVotes,
+    TreeEnsemble, LabelEncoder, SupportVotes, ZipMap, DictVectorizer, CastMap,
     # control flow and state
     If, Loop, TensorIterator, ReadValue3, ReadValue, Assign3, Assign,
     # values that are no tensors; single nodes that onnx.reference evaluates
@@ -159,11 +160,6 @@ def find(kind: str, opset: int) -> type[Op] | None:
 def find_exact(kind: str, version: int) -> type[Op] | None:
     """The class of exactly this kind and version."""
     return next((c for c in _listed(kind) if c.version == version), None)
-
-
-def known_kinds() -> tuple[str, ...]:
-    """Every kind there is, for messages."""
-    return tuple(dict.fromkeys(c.kind for c in ALL_OPS))
 
 
 def _listed(kind: str) -> list[type[Op]]:

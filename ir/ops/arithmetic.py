@@ -46,7 +46,12 @@ class Divide(Binary):
     def program(self, b: Builder, *x: Ref) -> Ref:
         if not self.m_pythondiv or not x[0].dtype.is_int or not x[0].dtype.is_signed:
             return b.op("div", *x)
-        return b.op("div", b.op("sub", x[0], b.op("floormod", *x)), x[1])
+        # One less than the truncated quotient where that is inexact and negative. (The dividend
+        # less its remainder, divided, would overflow at the type's end.)
+        quotient, zero = b.op("div", *x), b.const(0, x[0].dtype)
+        inexact = b.op("ne", b.op("mul", quotient, x[1]), x[0])
+        negative = b.op("xor", b.op("lt", x[0], zero), b.op("lt", x[1], zero))
+        return b.op("sub", quotient, b.cast(b.op("and", inexact, negative), x[0].dtype))
 
     def on_sizes(self, *arrays: Array) -> Array:
         if self.m_pythondiv:

@@ -121,11 +121,11 @@ class BatchToSpace(Op):
     def infer(self, data: Fact, block: Fact, begin: Fact, end: Fact) -> tuple[Type, ...]:
         shape, dtype = data.tensor.shape, data.tensor.dtype
         lists = [known_dims(f) for f in (block, begin, end)]
+        _check_blocks(*(v or () for v in lists))
         if shape is None or any(v is None for v in lists):
             rank = None if shape is None else len(shape)
             return (TensorType(dtype, None if rank is None else unknown_shape(self, rank)),)
         by, first, last = (v for v in lists if v is not None)
-        _check_blocks(by, first, last)
         batch = _share(shape[0], product(by), "the batch must be a multiple of the blocks")
         sizes = [
             d * n - a - z for d, n, a, z in zip(shape[1:], by[1:], first[1:], last[1:], strict=True)
@@ -133,7 +133,9 @@ class BatchToSpace(Op):
         return (TensorType(dtype, (batch, *sizes)),)
 
     def evaluate(self, data: Array, block: Array, begin: Array, end: Array) -> tuple[Array, ...]:
-        by, first, last = (ints_of(a)[1:] for a in (block, begin, end))
+        by, first, last = (ints_of(a) for a in (block, begin, end))
+        _check_blocks(by, first, last)
+        by, first, last = by[1:], first[1:], last[1:]
         k, (n, *sizes) = len(by), data.shape
         split = data.reshape(*by, n // int(np.prod(by, dtype=np.int64)), *sizes)
         order = [k]
@@ -158,11 +160,11 @@ class SpaceToBatch(Op):
     def infer(self, data: Fact, block: Fact, begin: Fact, end: Fact) -> tuple[Type, ...]:
         shape, dtype = data.tensor.shape, data.tensor.dtype
         lists = [known_dims(f) for f in (block, begin, end)]
+        _check_blocks(*(v or () for v in lists))
         if shape is None or any(v is None for v in lists):
             rank = None if shape is None else len(shape)
             return (TensorType(dtype, None if rank is None else unknown_shape(self, rank)),)
         by, first, last = (v for v in lists if v is not None)
-        _check_blocks(by, first, last)
         what = "a padded axis must be a multiple of its block"
         sizes = [
             _share(d + a + z, n, what)
@@ -172,6 +174,7 @@ class SpaceToBatch(Op):
 
     def evaluate(self, data: Array, block: Array, begin: Array, end: Array) -> tuple[Array, ...]:
         by, first, last = (ints_of(a) for a in (block, begin, end))
+        _check_blocks(by, first, last)
         full = np.pad(data, list(zip(first, last, strict=True)))
         n, *sizes = full.shape
         k = len(sizes)

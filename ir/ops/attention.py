@@ -20,7 +20,9 @@ from .rules import one_dtype, require_dtype, same_size, tensor
 from .softmax import softmax
 
 
-def _mixed(query: Fact, key: Fact, value: Fact, mask: Fact | None) -> tuple[Type, ...]:
+def _mixed(
+    query: Fact, key: Fact, value: Fact, mask: Fact | None, sink: Fact | None = None
+) -> tuple[Type, ...]:
     """The type of the values mixed for every query."""
     dtype = one_dtype(query, key, value)
     require_dtype(query, "query", FLOATS, "a float type")
@@ -33,10 +35,18 @@ def _mixed(query: Fact, key: Fact, value: Fact, mask: Fact | None) -> tuple[Type
     same_size(q[-1], k[-1], "query and key differ in their last size")
     same_size(k[-2], v[-2], "key and value differ in their number of rows")
     shape = None if mask is None else mask.tensor.shape
-    batch = broadcast_shapes(q[:-2], k[:-2], v[:-2], (shape or ())[:-2])
+    ends = None if sink is None else sink.tensor.shape
+    batch = broadcast_shapes(q[:-2], k[:-2], v[:-2], (shape or ())[:-2], (ends or ())[:-2])
     assert batch is not None
-    if mask is not None and shape is not None and len(shape) > 1:
-        for have, want in ((shape[-1], k[-2]), (shape[-2], q[-2])):
+    if sink is not None and ends is not None:
+        require_dtype(sink, "sink", (dtype,), str(dtype))
+        rows = len(ends) > 1 and eq(ends[-2], 1) is not True and eq(ends[-2], q[-2]) is not True
+        if len(ends) < 2 or eq(ends[-1], 1) is not True or rows:
+            raise ShapeError(
+                "a sink is not one score per query", got=sink.type, expected=f"[..., {q[-2]}, 1]"
+            )
+    if mask is not None and shape:
+        for have, want in zip(reversed(shape), (k[-2], q[-2]), strict=False):
             if eq(have, 1) is False and eq(have, want) is False:
                 raise ShapeError(
                     "the mask does not broadcast to query x key",
@@ -45,6 +55,13 @@ def _mixed(query: Fact, key: Fact, value: Fact, mask: Fact | None) -> tuple[Type
                 )
             require_broadcast(have, want, "the mask does not broadcast to query x key")
     return (tensor(dtype, (*batch, q[-2], v[-1])),)
+
+
+def _weights(scores: Array, query: Array) -> Array:
+    """The weights of scores, in f32 at least: one that is 0 there makes NaN of an infinite value,
+    however little more than 0 it was before it was rounded, as with a Softmax of its own."""
+    found = softmax(scores, -1)
+    return found if query.dtype == np.float64 else found.astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -97,7 +114,7 @@ class ScaledDotProductAttention(Op):
                 scores = np.where(attention_mask, scores, -np.inf)
             elif attention_mask is not None:
                 scores = scores + attention_mask.astype(np.float64)
-            out = np.matmul(softmax(scores, -1), v)
+            out = np.matmul(_weights(scores, query), v)
         return (cast_array(out, DType.from_numpy(query.dtype)),)
 
 
@@ -110,7 +127,8 @@ class Attention(Op):
     query [N..., L, E], key [N..., S, E], value [N..., S, Ev], mask [N..., L or 1, S or 1]; batches
     broadcast. The mask is added (floats), or puts `fill` where it is false (booleans).
     causal: "first" lets row i see keys 0..i, "last" keys 0..i + S - L, "" all. A row whose scores
-    are all -inf is NaN, or 0 if `zeros`.
+    are all -inf is NaN, or 0 if `zeros`. A sink [N..., L or 1, 1] is one more score of each row,
+    after the masks, of a key whose value is zero.
     """
 
     kind: ClassVar[str] = "Attention"
@@ -120,6 +138,7 @@ class Attention(Op):
         Port("key"),
         Port("value"),
         Port("mask", optional=True),
+        Port("sink", optional=True),
     )
     scale: float = 1.0
     causal: str = ""
@@ -128,14 +147,24 @@ class Attention(Op):
     cap: float = 0.0
 
     def infer(
-        self, query: Fact, key: Fact, value: Fact, mask: Fact | None = None
+        self,
+        query: Fact,
+        key: Fact,
+        value: Fact,
+        mask: Fact | None = None,
+        sink: Fact | None = None,
     ) -> tuple[Type, ...]:
         if self.causal not in ("", "first", "last"):
             raise ShapeError("no such causal mask", got=self.causal, expected="first or last")
-        return _mixed(query, key, value, mask)
+        return _mixed(query, key, value, mask, sink)
 
     def evaluate(
-        self, query: Array, key: Array, value: Array, mask: Array | None = None
+        self,
+        query: Array,
+        key: Array,
+        value: Array,
+        mask: Array | None = None,
+        sink: Array | None = None,
     ) -> tuple[Array, ...]:
         q, k, v = (a.astype(np.float64) for a in (query, key, value))
         with np.errstate(all="ignore"):
@@ -150,8 +179,12 @@ class Attention(Op):
             if self.causal:
                 last = keys - rows if self.causal == "last" else 0
                 scores = np.where(np.tri(rows, keys, last, dtype=bool), scores, -np.inf)
-            found = softmax(scores, -1)
+            if sink is not None:
+                last = np.broadcast_to(sink.astype(np.float64), (*scores.shape[:-1], 1))
+                scores = np.concatenate([scores, last], -1)
+            found = _weights(scores, query)
             if self.zeros:
                 found = np.where((scores == -np.inf).all(-1, keepdims=True), 0.0, found)
+            found = found[..., :keys]
             out = np.matmul(found, v)
         return (cast_array(out, DType.from_numpy(query.dtype)),)

@@ -26,7 +26,7 @@ class Parameter(Op):
 
 @dataclass(frozen=True)
 class TypedParameter(Op):
-    """An input that is no tensor: a sequence, an optional (dialect)."""
+    """An input that is no tensor: a sequence, an optional, a map (dialect)."""
 
     kind: ClassVar[str] = "TypedParameter"
     version: ClassVar[int] = 0

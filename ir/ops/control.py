@@ -45,7 +45,11 @@ def joined_type(op: Op, a: Type, b: Type) -> Type:
     if not isinstance(a, TensorType) or not isinstance(b, TensorType):
         return common_type(op, a, b)
     if a.dtype is not b.dtype:
-        raise ShapeError("values of one place differ in element type", got=f"{a} and {b}")
+        raise ShapeError(
+            "values of one place (both branches of an If, say) differ in element type",
+            got=f"{a} and {b}",
+            expected="one element type",
+        )
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return TensorType(a.dtype, None)
     pairs = zip(a.shape, b.shape, strict=True)

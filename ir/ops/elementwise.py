@@ -87,7 +87,7 @@ class Elementwise(Op):
             if len(shape) != len(known[0]) or any(dims.eq(a, b) is False for a, b in pairs):
                 raise ShapeError(
                     f"{self.kind} does not broadcast (auto_broadcast is none)",
-                    got=" and ".join(str(TensorType(DType.dynamic, s)) for s in known),
+                    got=" and ".join(f"[{', '.join(map(str, s))}]" for s in known),
                     expected="equal shapes",
                 )
             for a, b in pairs:
@@ -216,6 +216,8 @@ class Unary(Elementwise):
 @dataclass(frozen=True)
 class FloatUnary(Unary):
     """Base of mathematical functions. On integers they compute in f64 and round the result."""
+
+    saturates: ClassVar[bool] = True
 
     def program(self, b: Builder, *x: Ref) -> Ref:
         if x[0].dtype.is_float:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..dim import Dim, Expr, bounds, ceil_div, eq, evaluate, exact_quotient, symbol
+from ..dim import Dim, Expr, bounds, ceil_div, eq, evaluate, exact_quotient, plain_symbol
 from ..errors import ShapeError
 from ..graph import Graph
 from ..op import Array, Fact, Op, Port, RunBody
@@ -235,9 +235,11 @@ class _Iterating(Op):
         """Of no iterations: sizes that the body would give, as far as its inputs say."""
         found = self.body.node(self.body.results[output.result]).types[0]
         assert isinstance(found, TensorType)
-        env = self._sizes_of(values)
+        given = self._sizes_of(values)
+        env = {s.name: n for d, n in given.items() if (s := plain_symbol(d)) is not None}
         sizes = [
             d if isinstance(d, int)
+            else given[d] if d in given
             else evaluate(d, env) if env.keys() >= {s.name for s in d.symbols()}
             else 0
             for d in found.shape or (0,)
@@ -245,9 +247,9 @@ class _Iterating(Op):
         sizes[output.axis] = 0
         return np.empty(sizes, found.dtype.numpy)
 
-    def _sizes_of(self, values: Sequence[Any]) -> dict[str, int]:
-        """The symbols that the body's parameters are declared with."""
-        env: dict[str, int] = {}
+    def _sizes_of(self, values: Sequence[Any]) -> dict[Expr, int]:
+        """The sizes with symbols that the body's parameters are declared with."""
+        found: dict[Expr, int] = {}
         for port, parameter in zip(self.ports, self.body.parameters, strict=True):
             declared = self.body.node(parameter).types[0]
             if port.mode == "iteration" or not isinstance(declared, TensorType):
@@ -256,9 +258,8 @@ class _Iterating(Op):
             for axis, d in enumerate(declared.shape or ()):
                 sliced = port.mode == "sliced" and axis == normalize_axis(port.axis, len(given))
                 if isinstance(d, Expr) and not sliced and len(given) > axis:
-                    plain = (s for s in d.symbols() if d == symbol(s.name, s.lo, s.hi))
-                    env |= {s.name: int(given[axis]) for s in plain}
-        return env
+                    found[d] = int(given[axis])
+        return found
 
 
 def slice_count(port: BodyInput, size: Dim) -> Dim | None:

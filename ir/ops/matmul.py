@@ -131,8 +131,8 @@ class Gemm(Op):
         return (tensor(dtype, out),)
 
     def epilogue(self, dtype: DType, acc: DType, *, with_c: bool) -> Program:
-        """What follows the product: input 0 is the accumulator, input 1 an element of C."""
-        with_c = with_c and self.beta != 0
+        """What follows the product: input 0 is the accumulator, input 1 an element of C (with_c:
+        it is given and beta is not 0)."""
         b = Builder()
         if dtype.is_int and not (self.alpha.is_integer() and self.beta.is_integer()):
             acc = DType.f64
@@ -156,6 +156,8 @@ class Gemm(Op):
             acc = DType.f64
             left, right = left.astype(np.float64), right.astype(np.float64)
         product = np.asarray(multiply_matrices(left, right))
+        if c is not None:
+            _require_unidirectional(c.shape, product.shape)
         extras = [] if c is None or self.beta == 0 else [c]
         program = self.epilogue(dtype, acc, with_c=bool(extras))
         (out,) = evaluate_program(program, [widened(product), *extras])

@@ -13,7 +13,7 @@ import numpy as np
 from ..dtype import DType
 from ..errors import ExecutionError, ShapeError
 from ..op import Fact, Op, Port
-from ..types import OptionalType, SequenceType, TensorType, Type
+from ..types import OptionalType, TensorType, Type
 from .sequences import common_type, refreshed
 
 
@@ -24,7 +24,7 @@ class Optional(Op):
     kind: ClassVar[str] = "Optional"
     version: ClassVar[int] = 0
     inputs: ClassVar[tuple[Port, ...]] = (Port("value", optional=True),)
-    element: TensorType | SequenceType | OptionalType
+    element: Type
 
     def infer(self, value: Fact | None = None) -> tuple[Type, ...]:
         if value is None:

@@ -11,6 +11,7 @@ import numpy as np
 from ..dtype import DType
 from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
+from ..require import require_at_least
 from ..types import TensorType, Type, normalize_axis
 from .elementwise import INTEGERS
 from .rules import (
@@ -18,6 +19,7 @@ from .rules import (
     count_of,
     ints_of,
     known_dims,
+    known_ints,
     one_dtype,
     require_dtype,
     require_rank,
@@ -27,6 +29,9 @@ from .rules import (
 )
 
 _MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}
+
+
+_CUTS = "a Pad removes more than there is"
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,10 @@ class Pad(Op):
                 got=f"{len(before)} and {len(after)}",
                 expected=len(shape),
             )
+        for d, *pair in zip(shape, before, after, strict=True):
+            cut = sum(max(-n, 0) for n in pair if isinstance(n, int))
+            if cut:
+                require_at_least(cut, d, _CUTS)
         sizes = [d + b + e for d, b, e in zip(shape, before, after, strict=True)]
         return (TensorType(dtype, tuple(sizes)),)
 
@@ -80,6 +89,9 @@ class Pad(Op):
         self, data: Array, pads_begin: Array, pads_end: Array, pad_value: Array | None = None
     ) -> tuple[Array, ...]:
         pads = list(zip(ints_of(pads_begin), ints_of(pads_end), strict=True))
+        for n, (b, e) in zip(data.shape, pads, strict=True):
+            if max(-b, 0) + max(-e, 0) > n:
+                raise ShapeError(_CUTS, got=f"{-min(b, 0)} and {-min(e, 0)} of {n}")
         cut = tuple(
             slice(max(-b, 0), n - max(-e, 0)) for n, (b, e) in zip(data.shape, pads, strict=True)
         )
@@ -139,7 +151,7 @@ class Reverse(Op):
 @dataclass(frozen=True)
 class ReverseSequence(Op):
     """The first seq_lengths[b] elements along `seq_axis` in opposite order, for each b of
-    `batch_axis`."""
+    `batch_axis`; a length below 0 is 0, one beyond the axis the axis."""
 
     kind: ClassVar[str] = "ReverseSequence"
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("seq_lengths"))
@@ -162,7 +174,7 @@ class ReverseSequence(Op):
         )
         moved = np.moveaxis(data, (batch, time), (0, 1))
         out = moved.copy()
-        for n, length in enumerate(seq_lengths.reshape(-1).astype(int).tolist()):
+        for n, length in enumerate(np.maximum(seq_lengths.reshape(-1).astype(int), 0).tolist()):
             out[n, :length] = moved[n, :length][::-1]
         return (np.ascontiguousarray(np.moveaxis(out, (0, 1), (batch, time))),)
 
@@ -181,10 +193,13 @@ class Roll(Op):
         moves, listed = count_of(shift), count_of(axes)
         if moves is not None and listed is not None and moves not in (1, listed):
             raise ShapeError("shift and axes differ in number", got=f"{moves} and {listed}")
+        if data.tensor.rank is not None:
+            for axis in known_ints(axes) or ():
+                normalize_axis(axis, data.tensor.rank)
         return (data.tensor,)
 
     def evaluate(self, data: Array, shift: Array, axes: Array) -> tuple[Array, ...]:
         listed = [normalize_axis(a, data.ndim) for a in ints_of(axes)]
         moves = ints_of(shift)
         moves = moves * len(listed) if len(moves) == 1 else moves
-        return (np.roll(data, moves, listed),)
+        return (np.roll(data, moves, listed) if listed else data,)

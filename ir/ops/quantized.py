@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..dim import ceil_div, eq
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
+from ..require import require_broadcast, require_equal
 from ..scalar import Builder, Ref, cast_array
 from ..types import Type, normalize_axis
 from .convolution import Convolving
@@ -24,6 +25,7 @@ from .precision import computing_dtype
 from .rules import Shape, require_dtype, same_size, tensor
 
 BYTES = frozenset([DType.u8, DType.i8])
+_OFF_CENTRE = "a zero point does not centre its operand"
 
 
 def _require_bytes(**facts: Fact) -> None:
@@ -45,7 +47,7 @@ def _check_zero(fact: Fact, zero: Fact | None, name: str, free: Collection[int])
     shape, own = fact.tensor.shape, zero.tensor.shape
     if shape is None or own is None:
         return
-    sizes = zip(reversed(own), reversed(shape), range(1, len(own) + 1), strict=False)
+    sizes = list(zip(reversed(own), reversed(shape), range(1, len(own) + 1), strict=False))
     bad = len(own) > len(shape) or any(
         eq(have, 1) is False and (-place not in free or eq(have, want) is False)
         for have, want, place in sizes
@@ -56,6 +58,16 @@ def _check_zero(fact: Fact, zero: Fact | None, name: str, free: Collection[int])
             got=f"{zero.type} for {fact.type}",
             expected="one value, or one along the axes that the product keeps",
         )
+    for have, want, place in sizes:
+        if -place in free:
+            require_broadcast(have, want, _OFF_CENTRE)
+        else:
+            require_equal(have, 1, _OFF_CENTRE)
+
+
+def _facts(*arrays: Array | None) -> list[Any]:
+    """What evaluation knows of its inputs, so that it refuses what inference refuses."""
+    return [None if a is None else Fact(tensor(DType.from_numpy(a.dtype), a.shape)) for a in arrays]
 
 
 def centred(array: Array, zero: Array | None) -> Array:
@@ -111,6 +123,7 @@ class MatMulInteger(Op):
     def evaluate(
         self, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None
     ) -> tuple[Array, ...]:
+        self.infer(*_facts(a, b, a_zero, b_zero))
         product = MatMul(self.transpose_a, self.transpose_b)
         (exact,) = product.evaluate(centred(a, a_zero), centred(b, b_zero))
         return (_wrapped(exact),)
@@ -149,6 +162,7 @@ class _ConvInteger(Convolving):
         x_zero: Array | None = None,
         w_zero: Array | None = None,
     ) -> tuple[Array, ...]:
+        self.infer(*_facts(data, filters, x_zero, w_zero))
         x = centred(data, None if x_zero is None else x_zero.reshape(()))
         (exact,) = super().evaluate(x, centred(filters, w_zero))
         return (_wrapped(exact),)

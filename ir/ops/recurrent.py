@@ -18,7 +18,7 @@ from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
 from ..scalar import cast_array
 from ..types import TensorType, Type
-from .activation_table import activate
+from .activation_table import ACTIVATIONS, activate
 from .elementwise import FLOATS, INTEGERS
 from .rules import one_dtype, require_dtype, require_rank, same_size, unknown_dim
 
@@ -52,10 +52,20 @@ class _Recurrent(Op):
         return self._unclipped(number, np.clip(x, -self.clip, self.clip) if self.clip > 0 else x)
 
     def _unclipped(self, number: int, x: Array) -> Array:
+        name, parameters = self.activation(number)
+        return activate(name, parameters, x)
+
+    def activation(self, number: int) -> tuple[str, list[float]]:
+        """Name and parameters of an activation, as the table of activations has them."""
         spelled = (self.activations or self.defaults)[number].strip().lower()
         name, count = _ACTIVATIONS.get(spelled, (spelled, 0))
         lists = (self.activations_alpha, self.activations_beta)[:count]
-        return activate(name, [values[number] for values in lists if number < len(values)], x)
+        return name, [values[number] for values in lists if number < len(values)]
+
+    def unknown_activation(self) -> str | None:
+        """The first of its activations that the table has not."""
+        names = (self.activation(n)[0] for n in range(len(self.defaults)))
+        return next((n for n in names if n not in ACTIVATIONS), None)
 
     def step(self, x: Array, states: list[Array], w: Array, r: Array, b: Array) -> list[Array]:
         """States [N, H] after one step, from x [N, I], w [G*H, I], r [G*H, H], b [G*H or more]."""
@@ -79,16 +89,21 @@ class _Recurrent(Op):
 
     def _check_sizes(self, lead: int, x: Fact, w: Fact, r: Fact, b: Fact | None) -> None:
         """Weights [D]?, gates * H, then I or H; `lead` is 1 where directions come first."""
-        what, rows = f"{self.kind}'s weights do not fit", self.gates * self.hidden_size
+        rows, hidden = self.gates * self.hidden_size, f"hidden_size {self.hidden_size}"
         for name, fact, last in (("W", w, x.tensor.shape), ("R", r, (self.hidden_size,))):
             require_rank(fact, name, 2 + lead)
             shape = fact.tensor.shape
             if shape is not None:
+                what = f"{self.kind}'s {name} has not {self.gates} rows for each of {hidden}"
                 same_size(shape[lead], rows, what)
+                what = (
+                    f"{self.kind}'s {name} has not the columns of its {'X' if name == 'W' else 'H'}"
+                )
                 if last is not None:
                     same_size(shape[lead + 1], last[-1], what)
         shape = None if b is None else b.tensor.shape
         if shape is not None:
+            what = f"{self.kind}'s B has not {self.bias_rows()} numbers for each of {hidden}"
             same_size(shape[-1], self.bias_rows() * self.hidden_size, what)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from ..dim import Dim, Expr, broadcast, symbol
+from ..dim import Dim, Expr, symbol
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op
@@ -166,21 +166,6 @@ def same_size(a: Dim, b: Dim, what: str) -> Dim:
     """Two sizes that must be equal; the more exact one. ShapeError where they differ for sure."""
     require_equal(a, b, what)
     return a if isinstance(a, int) or not isinstance(b, int) else b
-
-
-def broadcast_one(a: Dim, b: Dim) -> Dim:
-    """NumPy's rule for two sizes (see ir.dim.broadcast)."""
-    return broadcast(a, b)
-
-
-def int_array(values: Iterable[Any]) -> Array:
-    """A 1-D array: int64, or object where an element is a symbolic size."""
-    listed = list(values)
-    if all(isinstance(v, int | np.integer) for v in listed):
-        return np.array(listed, dtype=np.int64)
-    packed = np.empty(len(listed), dtype=object)
-    packed[:] = listed
-    return packed
 
 
 def ints_of(array: Array) -> list[int]:

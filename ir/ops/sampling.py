@@ -64,6 +64,7 @@ class GridSample(Op):
     def evaluate(self, data: Array, grid: Array) -> tuple[Array, ...]:
         if grid.shape[-1] != 2:
             raise ShapeError("a grid holds two coordinates", got=grid.shape)
+        same_size(data.shape[0], grid.shape[0], "data and grid differ in batch")
         wide, g = data.astype(np.float64), grid.astype(np.float64)
         x, y = (self._place(g[..., i], data.shape[3 - i]) for i in (0, 1))
         mode = self.mode.lower()

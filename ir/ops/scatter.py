@@ -12,7 +12,7 @@ from ..dim import Dim
 from ..dtype import DType
 from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
-from ..require import require_broadcast
+from ..require import require_broadcast, require_equal
 from ..scalar import cast_array
 from ..types import Type, normalize_axis
 from .elementwise import INTEGERS
@@ -104,11 +104,20 @@ class ScatterElementsUpdate3(Op):
         ranks = [f.tensor.rank for f in (data, indices, updates) if f.tensor.rank is not None]
         if len(set(ranks)) > 1:
             raise ShapeError("data, indices and updates must have one rank", got=ranks)
+        index, have = indices.tensor.shape, updates.tensor.shape
+        for size, want in zip(have or (), index or (), strict=False):
+            require_equal(size, want, "the updates do not have the shape of the indices")
         return _check(data, indices, updates)
 
     def evaluate(
         self, data: Array, indices: Array, updates: Array, axis: Array
     ) -> tuple[Array, ...]:
+        if updates.shape != indices.shape:
+            raise ShapeError(
+                "the updates do not have the shape of the indices",
+                got=list(updates.shape),
+                expected=list(indices.shape),
+            )
         at = normalize_axis(int_of(axis), data.ndim)
         picks, _ = resolved(indices, data.shape[at], "error")
         grid: list[Any] = list(np.indices(indices.shape, sparse=True))

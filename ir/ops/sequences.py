@@ -16,7 +16,7 @@ from ..dim import Dim, eq
 from ..dtype import DType
 from ..errors import ExecutionError, ShapeError
 from ..op import Array, Fact, Op, Port
-from ..types import OptionalType, SequenceType, TensorType, Type, normalize_axis
+from ..types import MapType, OptionalType, SequenceType, TensorType, Type, normalize_axis
 from .rules import int_of, ints_of, known_int, unknown_dim
 
 
@@ -37,10 +37,16 @@ def common_type(op: Op, a: Type, b: Type) -> Type:
         return OptionalType(common_type(op, *inner))
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
         return SequenceType(common_type(op, a.element, b.element))
+    if isinstance(a, MapType) and isinstance(b, MapType) and a.key is b.key:
+        return MapType(a.key, common_type(op, a.element, b.element))
     if not isinstance(a, TensorType) or not isinstance(b, TensorType):
         raise ShapeError("values of one place differ in type", got=f"{a} and {b}")
     if a.dtype is not b.dtype and DType.dynamic not in (a.dtype, b.dtype):
-        raise ShapeError("values of one place differ in element type", got=f"{a} and {b}")
+        raise ShapeError(
+            "values of one place (both branches of an If, say) differ in element type",
+            got=f"{a} and {b}",
+            expected="one element type",
+        )
     dtype = b.dtype if a.dtype is DType.dynamic else a.dtype
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return TensorType(dtype, None)
@@ -53,7 +59,7 @@ def common_type(op: Op, a: Type, b: Type) -> Type:
 def element_of(fact: Fact) -> Type:
     """The type of a sequence's elements. ShapeError where the input is no sequence."""
     if not isinstance(fact.type, SequenceType):
-        raise ShapeError("a sequence is needed here", got=fact.type)
+        raise ShapeError("a sequence is needed here", got=fact.type, expected="seq(...)")
     return fact.type.element
 
 

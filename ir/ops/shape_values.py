@@ -15,7 +15,16 @@ from ..op import Array, Fact, Op, Port
 from ..scalar import cast_array
 from ..types import TensorType, Type
 from .elementwise import holds_sizes
-from .rules import int_of, ints_of, known_dims, known_int, one_dtype, require_rank, unknown_dim
+from .rules import (
+    count_of,
+    int_of,
+    ints_of,
+    known_dims,
+    known_int,
+    one_dtype,
+    require_rank,
+    unknown_dim,
+)
 
 
 @dataclass(frozen=True)
@@ -147,6 +156,9 @@ class Eye(Op):
     def infer(
         self, rows: Fact, columns: Fact, diagonal: Fact, batch: Fact | None = None
     ) -> tuple[Type, ...]:
+        for name, fact in (("num_rows", rows), ("num_columns", columns), ("diagonal", diagonal)):
+            if count_of(fact) not in (None, 1):
+                raise ShapeError(f"{name} of Eye is one number", got=fact.type)
         sizes: list[Dim] = []
         for fact in (rows, columns):
             known = known_dims(fact)

@@ -15,7 +15,16 @@ from ..scalar import cast_array
 from ..types import TensorType, Type, normalize_axis
 from .elementwise import INTEGERS, NUMBERS
 from .precision import widened
-from .rules import count_of, int_of, known_dims, known_int, one_dtype, require_dtype, unknown_dim
+from .rules import (
+    count_of,
+    int_of,
+    known_dims,
+    known_int,
+    one_dtype,
+    require_dtype,
+    require_rank,
+    unknown_dim,
+)
 
 
 @dataclass(frozen=True)
@@ -218,6 +227,7 @@ class Bucketize(Op):
 
     def infer(self, data: Fact, buckets: Fact) -> tuple[Type, ...]:
         require_dtype(data, "data", NUMBERS, "a numeric type")
+        require_rank(buckets, "buckets", 1)
         return (TensorType(self.output_type, data.tensor.shape),)
 
     def evaluate(self, data: Array, buckets: Array) -> tuple[Array, ...]:

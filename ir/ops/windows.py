@@ -51,8 +51,9 @@ class Windows:
                 raise ShapeError(
                     f"{name} needs one number per spatial axis", got=list(values), expected=rank
                 )
-        if any(v < 1 for values in lists.values() for v in values):
-            raise ShapeError("strides and dilations are 1 or more", got=[*strides, *dilations])
+        for name, values in lists.items():
+            if any(v < 1 for v in values):
+                raise ShapeError(f"{name} are 1 or more", got=list(values), expected="1 or more")
         if any(isinstance(d, int) and d < 1 for d in kernel):
             raise ShapeError("a window has 1 or more places along every axis", got=list(kernel))
         mode = auto_pad.lower()
@@ -78,6 +79,26 @@ class Windows:
     def extent(self, i: int) -> Dim:
         """How far a window reaches on spatial axis i."""
         return (self.kernel[i] - 1) * self.dilations[i] + 1
+
+    @property
+    def hold_data(self) -> bool:
+        """Whether every window holds an element of the data for certain, whatever its sizes: none
+        lies in the paddings, or with every tap beside them, or begins behind all."""
+        beyond = 0 if self.rounding != "ceil" else 1
+        return all(
+            isinstance(k, int)
+            and (d == 1 or not (begin or end or self.same))
+            and begin + end < k
+            and end + beyond * (stride - 1) < k
+            for k, stride, d, begin, end in zip(
+                self.kernel,
+                self.strides,
+                self.dilations,
+                self.pads_begin,
+                self.pads_end,
+                strict=True,
+            )
+        )
 
     def out_sizes(self, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
         """How many windows each axis has. ShapeError where a window is larger than its axis."""

@@ -8,7 +8,19 @@ from typing import Any, TypeAlias
 from ...ir.errors import UnsupportedOperationError
 from ...ir.specs import Spec
 from ...ir.target import Target
-from . import elementwise, gather, iota, norm, picks, pool, ranks, reduce, resample, softmax
+from . import (
+    elementwise,
+    gather,
+    iota,
+    norm,
+    picks,
+    pool,
+    ranks,
+    reduce,
+    regions,
+    resample,
+    softmax,
+)
 from .contract import Kernel
 
 Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
@@ -51,6 +63,7 @@ KERNELS: dict[str, Generate] = {
     "rank": ranks.rank,
     "recurrent": _recurrent,
     "reduce": reduce.generate,
+    "regions": regions.generate,
     "scan": ranks.scan,
     "resample": resample.generate,
     "softmax": softmax.generate,

@@ -25,6 +25,8 @@ from .walk import Lane, Part, Sizes, base_pointer, part_of
 
 # Vectors of channels that one walk over a window serves.
 _UNROLL = 4
+# Taps of a row up to which they are written out.
+_WRITTEN = 4
 Bounds = tuple[Value, Value]
 
 
@@ -137,8 +139,18 @@ class _Pool:
                     h.set(self.join(h.get(), cast(f, x, spec.data.dtype, spec.acc)))
                 return
             step = f.mul(self.source[1 + axis], spec.window.dilations[axis])
-            with f.range(*taps[axis], unroll=1) as k:
-                walk(axis + 1, f.at(at, f.mul(k, step), line.element))
+            kernel, (lo, hi) = spec.window.kernel[axis], taps[axis]
+            if axis < self.rank - 1 or kernel > _WRITTEN:
+                with f.range(lo, hi, unroll=1) as k:
+                    walk(axis + 1, f.at(at, f.mul(k, step), line.element))
+                return
+            # All taps of a row, as nearly everywhere: no loop.
+            with f.if_(f.icmp("eq", f.sub(hi, lo), kernel)) as branch:
+                for k in range(kernel):
+                    walk(axis + 1, f.at(at, f.mul(step, k), line.element))
+                branch.else_()
+                with f.range(lo, hi, unroll=1) as k:
+                    walk(axis + 1, f.at(at, f.mul(k, step), line.element))
 
         walk(0, data)
         number = f.splat(cast(f, count, DType.i64, spec.acc), self.lanes)

@@ -1,33 +1,30 @@
 """Recurrent kernels: the loop over time of LSTM, GRU and RNN, with the inputs' products given.
 
-A step multiplies the state by packed weights, all gates of one panel of hidden elements at once,
-so that the gates' functions work on registers and nothing but the new state is stored. The state
-of the step before is read where it was written, in the output; a plain GRU, whose last product
-needs the reset gate of all elements, keeps that in the last state's memory and the update gate in
-the output until the second pass. Rows of the batch and directions are independent: workers share
+A step multiplies the state by packed weights, all gates of some hidden elements at once, and
+applies the cell's program to the sums; nothing but the new state is stored. The state of the step
+before is read where it was written, in the output. Where the last gate multiplies something else
+(a plain GRU's reset state), that waits in the last state's memory, and the number beside it in the
+output, until the second pass. Rows of the batch and directions are independent: workers share
 them, and no split changes a bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...ir.specs import Operand
+from ...ir.specs import Operand, Program
 from ...ir.specs_recurrent import RecurrentSpec
 from ...ir.target import Target
-from ...ir.tiles import packed_size
-from ..codegen import math
-from ..codegen.emit import Function, Module, Variable
+from ..codegen.emit import Function, Module
 from ..codegen.kernel import Buffer, open_kernel, share
 from ..codegen.llvm import BRIEF
-from ..codegen.values import ELEMENT, F32, I64, Value, bytes_of, integer, number, vec
+from ..codegen.values import ELEMENT, F32, I1, I64, Value, integer, number, vec
 from .contract import Kernel
-from .recurrent_factors import Factors
+from .recurrent_tiles import Shape, Tiles, shapes
+from .scalar import emit_program
 from .walk import Part, Sizes, base_pointer, load_part, part_of, store_part
-
-_MAX_ROWS = 4
 
 
 def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
@@ -42,14 +39,14 @@ def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
     made = Layer(f, spec, sizes, placed, k.scratch)
     tasks = f.mul(made.batch, len(spec.reverse))
     lo, hi = share(f, tasks, k.worker, k.workers)
-    for d in range(len(spec.reverse)):
+    with f.range(0, len(spec.reverse), outer=True) as d:
         first = f.mul(made.batch, d)
         begin = f.smin(f.smax(f.sub(lo, first), 0), made.batch)
         end = f.smin(f.smax(f.sub(hi, first), 0), made.batch)
         with f.if_(f.icmp("slt", begin, end)):
             made.direction(d, begin, end)
     f.ret(0)
-    return Kernel(symbol, module.text() + BRIEF, made.factors.bytes)
+    return Kernel(symbol, module.text() + BRIEF, made.tiles.bytes)
 
 
 class Array:
@@ -70,20 +67,13 @@ class Array:
 @dataclass(frozen=True)
 class Row:
     """One sequence at one step: its number, whether the step counts, the place in time that the
-    step reads and writes, and where the state before it and the cell state before it lie."""
+    step reads and writes, where the states before it lie, and what is multiplied."""
 
     b: Value
     alive: Value | None
     place: Value
-    h: Value
-    c: Value
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A panel's vectors for one row: gate by gate, vector by vector."""
-
-    sums: list[list[Variable]]
+    states: tuple[Value, ...]
+    factor: Value
 
 
 class Layer:
@@ -103,119 +93,129 @@ class Layer:
         self.x, self.weights = rest.pop(0), rest.pop(0)
         self.first = [rest.pop(0) for _ in spec.states]
         self.lengths = rest.pop(0) if spec.lengths is not None else None
-        self.bias = rest.pop(0) if spec.bias is not None else None
+        self.vectors = [rest.pop(0) for _ in spec.vectors]
         self.out, self.last = rest[0], rest[1:]
         self.lanes = self.target.lanes(32)
-        self.vectors = spec.packed.nr // self.lanes
         self.type = vec(F32, self.lanes)
-        self.block = packed_size(spec.hidden, spec.hidden, spec.packed.nr, spec.packed.kr)
-        self.factors = Factors(f, spec, scratch, _MAX_ROWS)
-        self.d = 0
+        self.tiles = Tiles(f, spec, scratch)
+        self.d: Value = integer(0)
 
     # -- loops --------------------------------------------------------------------------------
 
-    def direction(self, d: int, begin: Value, end: Value) -> None:
+    def direction(self, d: Value, begin: Value, end: Value) -> None:
         """All steps of rows begin..end, then their last states and the zeros behind their ends."""
         f, spec = self.f, self.spec
         self.d = d
-        with f.range(0, self.time, outer=True) as t:
-            if spec.cell == "gru":
-                self.panels(t, begin, end, [0, 1], self.gru_gates)
-                self.panels(t, begin, end, [2], self.gru_state, reset=True)
+        with f.range(0, self.steps(begin, end), outer=True) as t:
+            if spec.early is not None:
+                self.apply(t, begin, end, range(spec.gates - 1), spec.early, early=True)
+                self.apply(t, begin, end, range(spec.gates - 1, spec.gates), spec.step)
             else:
-                self.panels(t, begin, end, range(spec.gates), self.store_state)
+                self.apply(t, begin, end, range(spec.gates), spec.step)
         with f.range(begin, end, outer=True) as b:
             self.finish(b)
 
-    def panels(
+    def steps(self, begin: Value, end: Value) -> Value:
+        """How many steps the longest of rows begin..end takes."""
+        if self.lengths is None:
+            return self.time
+        longest = self.f.var(I64, 0)
+        with self.f.range(begin, end, unroll=1) as b:
+            longest.set(self.f.smax(longest.get(), self.length(b)))
+        return longest.get()
+
+    def apply(
         self,
         t: Value,
         begin: Value,
         end: Value,
-        gates: Sequence[int],
-        store: Callable[[Row, Tile, Sequence[int], Value, list[Part | None]], None],
-        *,
-        reset: bool = False,
+        gates: range,
+        program: Program,
+        early: bool = False,
     ) -> None:
-        """Every panel of hidden elements times every row: the products, then `store`."""
-        f, hidden, nr = self.f, self.spec.hidden, self.spec.packed.nr
-        whole, left = divmod(hidden, nr)
-        for start, stop, size in ((0, whole, nr), (whole, whole + 1, left)):
-            if size == 0:
-                continue
-            with f.range(start, stop, outer=True) as panel:
-                parts = self.parts(size)
-                j = f.mul(panel, nr)
-                for (low, high), count in self.row_blocks(begin, end, len(gates)):
-                    with f.range(low, high, count, outer=True) as b:
-                        rows = [self.row(f.add(b, r), t, reset=reset) for r in range(count)]
-                        tiles = [self.start(row, gates, j, parts) for row in rows]
-                        self.multiply(rows, tiles, gates, panel)
-                        for r, tile in self.in_turn(tiles):
-                            row = self.row(f.add(b, r), t, reset=reset)
-                            with self.counts(row):
-                                store(row, tile, gates, j, parts)
-
-    def in_turn(self, tiles: Sequence[Tile]) -> Iterator[tuple[Value, Tile]]:
-        """The tiles of rows 0, 1, ...: several in a loop, through memory, because activations are
-        long and would stand once per row."""
-        f, size = self.f, bytes_of(self.type)
-        if len(tiles) == 1:
-            yield integer(0), tiles[0]
-            return
-        sums = [[s for line in tile.sums for s in line] for tile in tiles]
-        pitch = size * len(sums[0])
-        buffer = f.stack(pitch * len(tiles))
-        for r, some in enumerate(sums):
-            for i, s in enumerate(some):
-                f.store(s.get(), f.offset(buffer, r * pitch + i * size), size)
-        with f.range(0, len(tiles), outer=True) as r:
-            place = f.offset(buffer, f.mul(r, pitch))
-            for i, s in enumerate(sums[0]):
-                s.set(f.load(self.type, f.offset(place, i * size), size))
-            yield r, tiles[0]
-
-    def parts(self, left: int) -> list[Part | None]:
-        """What of each vector of a panel with `left` elements there is."""
-        found: list[Part | None] = []
-        for v in range(self.vectors):
-            here = left - v * self.lanes
-            if here > 0:
-                whole = here >= self.lanes
-                found.append(None if whole else part_of(self.f, self.lanes, integer(here)))
-        return found
-
-    def row_blocks(
-        self, begin: Value, end: Value, gates: int
-    ) -> list[tuple[tuple[Value, Value], int]]:
-        """Ranges of rows, and how many at once: as many as registers hold, then one by one."""
+        """One pass over all elements of some rows: products of these gates, then the program."""
         f = self.f
-        wide = max(1, min(_MAX_ROWS, (self.target.registers - 6) // (gates * self.vectors)))
-        if wide == 1 or self.batch.known == 1:
-            return [((begin, end), 1)]
-        middle = f.add(begin, f.mul(f.udiv(f.sub(end, begin), wide), wide))
-        return [((begin, middle), wide), ((middle, end), 1)]
+        one, several = shapes(self.spec, self.target, len(gates))
 
-    def row(self, b: Value, t: Value, *, reset: bool) -> Row:
+        def run(shape: Shape) -> None:
+            with (
+                f.range(0, self.tiles.panels, shape.panels, outer=True) as panel,
+                f.range(begin, end, shape.rows, outer=True) as low,
+            ):
+                high = f.smin(f.add(low, shape.rows), end)
+                self.block(t, (low, high), panel, shape, gates, program, early=early)
+
+        single = f.icmp("eq", f.sub(end, begin), 1)
+        with f.if_(True if self.batch.known == 1 else single) as branch:
+            run(one)
+            branch.else_()
+            run(several)
+
+    def block(
+        self,
+        t: Value,
+        rows: tuple[Value, Value],
+        panel: Value,
+        shape: Shape,
+        gates: range,
+        program: Program,
+        *,
+        early: bool,
+    ) -> None:
+        """The products of a block of rows and some panels, and the program on each vector."""
+        f, tiles, (low, high) = self.f, self.tiles, rows
+        again = self.spec.early is not None and not early
+        last = f.sub(high, 1)
+        left, below = f.sub(high, low), 0
+        for count in shape.variants:
+            # Beyond the last row stands that row again.
+            fits = f.and_(f.icmp("sgt", left, below), f.icmp("sle", left, count))
+            below = count
+            with f.if_(True if shape.rows == 1 else fits):
+                places = [f.smin(f.add(low, r), last) for r in range(count)]
+                found = [self.row(b, t, again=again) for b in places]
+                alive = [row.alive for row in found if row.alive is not None]
+                some = alive[0] if alive else integer(1, I1)
+                for other in alive[1:]:
+                    some = f.or_(some, other)
+                with f.if_(some):
+                    size = self.spec.packed.size(self.spec.hidden)
+                    weights = self.weights.at(f.mul(self.d, size))
+                    factors = [(row.b, row.factor) for row in found]
+                    self.fetch(found, panel, shape.panels, gates)
+                    tiles.multiply(factors, weights, panel, shape, gates)
+        with f.range(low, high, outer=True) as b:
+            row = self.row(b, t, again=again)
+            with self.counts(row):
+                stop = f.smin(f.add(panel, shape.panels), tiles.panels)
+                with f.range(panel, stop, outer=True) as p:
+                    at = f.add(f.mul(f.sub(b, low), shape.panels), f.sub(p, panel))
+                    self.run(program, row, tiles.sums(at, gates), p, gates, early=early)
+
+    def row(self, b: Value, t: Value, *, again: bool) -> Row:
         """Where row b stands at step t. A row that has ended looks at its last place again."""
         f, d = self.f, self.d
         length = self.length(b)
         alive = None if self.lengths is None else f.icmp("slt", t, length)
         # An ended row still takes part in the products: it reads what is there.
         now = t if alive is None else f.smin(t, f.smax(f.sub(length, 1), 0))
-        backwards = self.spec.reverse[d]
-        place = f.smax(f.sub(f.sub(length, 1), now), 0) if backwards else now
+        mirrored = f.smax(f.sub(f.sub(length, 1), now), 0)
+        place = f.select(self.backwards(), mirrored, now)
         begins = f.icmp("eq", now, 0)
         # The place before is no place of the array at the first step: it is not looked at then.
-        before = f.add(place, 1) if backwards else f.sub(place, 1)
+        before = f.select(self.backwards(), f.add(place, 1), f.sub(place, 1))
         before = f.select(begins, place, before)
-        h = f.select(begins, self.first[0].at(b, d, 0), self.out.at(b, d, before, 0))
-        c = h
-        if len(self.first) > 1:
-            c = f.select(begins, self.first[1].at(b, d, 0), self.last[1].at(b, d, 0))
-        if reset:
-            return Row(b, alive, place, self.last[0].at(b, d, 0), h)
-        return Row(b, alive, place, h, c)
+        states = [f.select(begins, self.first[0].at(b, d, 0), self.out.at(b, d, before, 0))]
+        for first, last in zip(self.first[1:], self.last[1:], strict=True):
+            states.append(f.select(begins, first.at(b, d, 0), last.at(b, d, 0)))
+        factor = self.last[0].at(b, d, 0) if again else states[0]
+        return Row(b, alive, place, tuple(states), factor)
+
+    def backwards(self) -> Value:
+        """Whether the direction at hand runs from the sequence's end; of two, the second does."""
+        if len(self.spec.reverse) == 1:
+            return integer(self.spec.reverse[0], I1)
+        return self.f.icmp("eq", self.d, 1)
 
     def length(self, b: Value) -> Value:
         """The row's length inside 0..time."""
@@ -239,7 +239,7 @@ class Layer:
         f, d = self.f, self.d
         length = self.length(b)
         with f.if_(f.icmp("sgt", length, 0)) as branch:
-            end = integer(0) if self.spec.reverse[d] else f.sub(length, 1)
+            end = f.select(self.backwards(), 0, f.sub(length, 1))
             self.copy(self.out.at(b, d, end, 0), self.last[0].at(b, d, 0))
             branch.else_()
             for first, last in zip(self.first, self.last, strict=True):
@@ -264,110 +264,56 @@ class Layer:
         if whole != hidden:
             move(integer(whole), part_of(f, lanes, integer(hidden - whole)))
 
-    # -- products -----------------------------------------------------------------------------
-
-    def start(self, row: Row, gates: Sequence[int], j: Value, parts: Sequence[Part | None]) -> Tile:
-        """The sums begin with the inputs' share; where the reset gate comes later, with bias."""
-        f, spec = self.f, self.spec
-        sums: list[list[Variable]] = []
-        for gate in gates:
-            line: list[Variable] = []
-            for v, part in enumerate(parts):
-                if spec.cell == "gru_linear" and gate == 2:
-                    value = number(0.0, self.type)
-                    if self.bias is not None:
-                        at = self.bias.at(self.d, f.add(j, v * self.lanes))
-                        value = load_part(f, self.type, at, part)
-                else:
-                    value = self.given(row, gate, j, v, part)
-                line.append(f.var(self.type, value))
-            sums.append(line)
-        return Tile(sums)
-
-    def given(self, row: Row, gate: int, j: Value, v: int, part: Part | None) -> Value:
-        """The inputs' share of a gate."""
+    def fetch(self, rows: Sequence[Row], panel: Value, panels: int, gates: range) -> None:
+        """Ask for the inputs' shares that the program reads after the products."""
         f = self.f
-        column = f.add(j, gate * self.spec.hidden + v * self.lanes)
-        return load_part(f, self.type, self.x.at(row.b, row.place, self.d, column), part)
+        for row in rows:
+            share = self.x.at(row.b, row.place, self.d, f.mul(panel, self.lanes))
+            for gate in gates:
+                for p in range(panels):
+                    f.prefetch(f.at(share, gate * self.spec.hidden + p * self.lanes, F32))
 
-    def multiply(
-        self, rows: Sequence[Row], tiles: Sequence[Tile], gates: Sequence[int], panel: Value
+    # -- programs -----------------------------------------------------------------------------
+
+    def run(
+        self,
+        program: Program,
+        row: Row,
+        sums: Sequence[Value],
+        panel: Value,
+        gates: range,
+        *,
+        early: bool,
     ) -> None:
-        """sums += state * weights."""
-        f, packed = self.f, self.spec.packed
-        depth = -(-self.spec.hidden // packed.kr) * packed.kr
-        inside = f.mul(panel, depth * packed.nr)
-        bases = [
-            self.weights.at(f.add(inside, (self.d * self.spec.gates + gate) * self.block))
-            for gate in gates
-        ]
-        self.factors.multiply([row.h for row in rows], bases, [tile.sums for tile in tiles])
+        """A program on one vector of elements of a row."""
+        f, spec, d = self.f, self.spec, self.d
+        j = f.mul(panel, self.lanes)
+        part = None
+        if spec.hidden % self.lanes:
+            part = part_of(f, self.lanes, f.sub(spec.hidden, j))
+        out = self.out.at(row.b, d, row.place, 0)
+        reads = {i.args[0] for i in program.instrs if i.op == "input"}
 
-    # -- gates --------------------------------------------------------------------------------
+        def given(n: int) -> Value | None:
+            """Input n of the program."""
+            count = spec.gates
+            if n not in reads:
+                return None
+            if n < count:
+                return sums[n - gates[0]] if n in gates else self.load(out, j, part)
+            if n < 2 * count:
+                column = f.add(j, (n - count) * spec.hidden)
+                return self.load(self.x.at(row.b, row.place, d, column), integer(0), part)
+            if n < 2 * count + len(row.states):
+                return self.load(row.states[n - 2 * count], j, part)
+            return self.load(self.vectors[n - 2 * count - len(row.states)].at(d, 0), j, part)
 
-    def gate(self, n: int, x: Value) -> Value:
-        """Activation n of what goes into a gate, clipped before."""
-        clip = self.spec.clip
-        return self.activate(n, self.f.clamp(x, -clip, clip) if clip > 0 else x)
+        inputs = [given(n) for n in range(spec.program_inputs)]
+        results = emit_program(f, program, inputs, lanes=self.lanes)
+        last = [a.at(row.b, d, 0) for a in self.last]
+        places = [last[0], out] if early else [out, *last[1:]]
+        for result, place in zip(results, places, strict=True):
+            store_part(f, result, f.at(place, j, F32), part)
 
-    def activate(self, n: int, x: Value) -> Value:
-        name = self.spec.activations[n]
-        if name == "relu":
-            return self.f.maximum(x, 0.0)
-        return math.UNARY[name](self.f, x)
-
-    def load(self, pointer: Value, j: Value, v: int, part: Part | None) -> Value:
-        at = self.f.at(pointer, self.f.add(j, v * self.lanes), F32)
-        return load_part(self.f, self.type, at, part)
-
-    def store(self, x: Value, pointer: Value, j: Value, v: int, part: Part | None) -> None:
-        at = self.f.at(pointer, self.f.add(j, v * self.lanes), F32)
-        store_part(self.f, x, at, part)
-
-    def store_state(
-        self, row: Row, tile: Tile, gates: Sequence[int], j: Value, parts: list[Part | None]
-    ) -> None:
-        """The new state of an LSTM, an RNN or a GRU with a linear reset gate."""
-        f, cell = self.f, self.spec.cell
-        out = self.out.at(row.b, self.d, row.place, 0)
-        for v, part in enumerate(parts):
-            sums = [line[v].get() for line in tile.sums]
-            if cell == "lstm":
-                forget, take, new, show = sums
-                kept = f.fmul(self.gate(0, forget), self.load(row.c, j, v, part))
-                c = f.fma(self.gate(0, take), self.gate(1, new), kept)
-                self.store(c, self.last[1].at(row.b, self.d, 0), j, v, part)
-                h = f.fmul(self.gate(0, show), self.activate(2, c))
-            elif cell == "rnn":
-                h = self.gate(0, sums[0])
-            else:
-                z, reset = self.gate(0, sums[0]), self.gate(0, sums[1])
-                given = self.given(row, 2, j, v, part)
-                new = self.gate(1, f.fma(reset, sums[2], given))
-                h = self.blend(z, new, self.load(row.h, j, v, part))
-            self.store(h, out, j, v, part)
-
-    def blend(self, z: Value, new: Value, old: Value) -> Value:
-        """(1 - z) new + z old."""
-        return self.f.fma(z, old, self.f.fmul(self.f.fsub(1.0, z), new))
-
-    def gru_gates(
-        self, row: Row, tile: Tile, gates: Sequence[int], j: Value, parts: list[Part | None]
-    ) -> None:
-        """First pass of a plain GRU: z waits in the output, the reset state in the last state."""
-        z_at = self.out.at(row.b, self.d, row.place, 0)
-        reset_at = self.last[0].at(row.b, self.d, 0)
-        for v, part in enumerate(parts):
-            self.store(self.gate(0, tile.sums[0][v].get()), z_at, j, v, part)
-            reset = self.gate(0, tile.sums[1][v].get())
-            self.store(self.f.fmul(reset, self.load(row.h, j, v, part)), reset_at, j, v, part)
-
-    def gru_state(
-        self, row: Row, tile: Tile, gates: Sequence[int], j: Value, parts: list[Part | None]
-    ) -> None:
-        """Second pass of a plain GRU: the new state. `row.c` is the state before."""
-        out = self.out.at(row.b, self.d, row.place, 0)
-        for v, part in enumerate(parts):
-            new = self.gate(1, tile.sums[0][v].get())
-            h = self.blend(self.load(out, j, v, part), new, self.load(row.c, j, v, part))
-            self.store(h, out, j, v, part)
+    def load(self, pointer: Value, j: Value, part: Part | None) -> Value:
+        return load_part(self.f, self.type, self.f.at(pointer, j, F32), part)

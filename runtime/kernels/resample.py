@@ -81,6 +81,13 @@ class _Resample:
                 self.place(outer, i, lambda at, c, p: self.joined(at, c, p, first, last))
                 return
             taps = taps_of(f, spec, i, self.axis, self.count, self.sizes.value(spec.begin))
+            if taps.weights and spec.scale is None:
+                # An axis that stays as long as it was: no weight of 0 makes NaN of an infinity.
+                with f.if_(f.icmp("eq", self.axis, self.count)) as branch:
+                    self.place(outer, i, lambda at, c, p: self.kept(at, c, p, i))
+                    branch.else_()
+                    self.place(outer, i, lambda at, c, p: self.weighed(at, c, p, taps))
+                return
             if taps.inside is None:
                 self.place(outer, i, lambda at, c, p: self.weighed(at, c, p, taps))
                 return
@@ -135,6 +142,10 @@ class _Resample:
     def narrow(self, values: Sequence[Value]) -> list[Value]:
         spec = self.spec
         return [cast(self.f, v, spec.acc, spec.out.dtype) for v in values]
+
+    def kept(self, data: Value, c: Value, parts: Sequence[Part | None], i: Value) -> list[Value]:
+        """The element of the place itself."""
+        return self.narrow(self.wide(self.loads(data, i, c, parts)))
 
     def weighed(
         self, data: Value, c: Value, parts: Sequence[Part | None], taps: Taps

@@ -63,7 +63,8 @@ def _place(f: Function, spec: ResampleSpec, i: Value, axis: Value, count: Value)
         return f.select(single, number(0.0, F32), f.fdiv(f.fmul(x, f.fsub(size, one)), steps))
     middle = f.fdiv(f.fadd(x, 0.5), by)
     if spec.places == "tf_half_pixel_for_nn":
-        return middle
+        # An axis that stays as long as it was stays as it is, as where that is known before.
+        return f.select(f.icmp("eq", axis, count), x, middle) if spec.scale is None else middle
     found = f.fsub(middle, 0.5)
     return (
         f.select(single, number(0.0, F32), found) if spec.places == "pytorch_half_pixel" else found

@@ -13,9 +13,10 @@ from ...ir.dtype import DType
 from ...ir.errors import UnsupportedOperationError
 from ...ir.specs import DIVISION_BY_ZERO, Instr, Program
 from ..codegen.emit import Function
-from ..codegen.values import F64, I1, I64, Value, integer, number, vec
+from ..codegen.values import F32, F64, I1, I64, Value, integer, number, vec
 from . import functions
 from .convert import bfloat_of_flushed, cast, element_type, flushed
+from .quantizing import Rounded, divisor, quotient, rounded_byte, whole
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,6 @@ class Guard:
 def program_types(program: Program) -> list[DType]:
     """Types of the results."""
     return [program.instrs[r].dtype for r in program.results]
-
-
-def is_identity(program: Program) -> bool:
-    """One input handed on as it is."""
-    return len(program.results) == 1 and program.instrs[program.results[0]].op == "input"
 
 
 def emit_program(
@@ -63,7 +59,9 @@ def emit_program(
             if value is None:
                 raise ValueError(f"program reads input {instr.args[0]}, which is not given")
         else:
-            value = emitter.emit(instr, [values[i] for i in instr.args])
+            value = emitter.bytes_of(len(values), values)
+            if value is None:
+                value = emitter.emit(instr, [values[i] for i in instr.args])
         values.append(value)
     return [values[r] for r in program.results]
 
@@ -86,6 +84,30 @@ class _Emitter:
         self.f, self.program, self.lanes, self.guard = f, program, lanes, guard
         # What was flushed to give a value.
         self.whole: dict[str, Value] = {}
+        # Bytes that were rounded: how, and in 32 bits less their zero point.
+        self.rounded: dict[int, tuple[Rounded, Value]] = {}
+
+    def bytes_of(self, index: int, values: Sequence[Value]) -> Value | None:
+        """Instruction `index` where it rounds to bytes or reads such (quantizing.py), or None."""
+        f, program = self.f, self.program
+        instr = program.instrs[index]
+        how = rounded_byte(program, index)
+        if how is not None:
+            found = divisor(program, how.ratio)
+            ratio = quotient(f, values[found[0]], found[1]) if found else values[how.ratio]
+            near = whole(f, ratio, how)
+            self.rounded[index] = how, near
+            return f.cast(f.add(near, how.zero), element_type(how.dtype))
+        if instr.op == "cast" and instr.dtype is DType.f32 and instr.args[0] in self.rounded:
+            how, near = self.rounded[instr.args[0]]
+            return f.cast(f.add(near, how.zero), F32)
+        if instr.op == "sub" and program.instrs[instr.args[0]].op == "cast":
+            byte = program.instrs[instr.args[0]].args[0]
+            zero = program.instrs[instr.args[1]]
+            if byte in self.rounded and instr.dtype is DType.f32 and zero.op == "const":
+                how, near = self.rounded[byte]
+                return f.cast(near, F32) if zero.value == how.zero else None
+        return None
 
     def type_of(self, dtype: DType) -> str:
         return vec(element_type(dtype), self.lanes)

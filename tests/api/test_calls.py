@@ -125,6 +125,13 @@ def test_refusals_name_the_input(net: irc.CompiledModel, why: str) -> None:
         assert all(p in str(error.value) for p in parts), str(error.value)
 
 
+def test_an_input_that_is_not_given(net: irc.CompiledModel) -> None:
+    with pytest.raises(irc.InputError) as error:
+        net(b=np.zeros(2, np.float32))
+    for part in ("'a' is missing", "got: b", "expected: f32[N]", "irc run --input a=FILE.npy"):
+        assert part in str(error.value)
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f64", "i8", "u8", "i32", "i64"])
 def test_element_types(dtype: str) -> None:
     net = irc.compile_model(of_type(dtype), num_threads=1)

@@ -106,12 +106,30 @@ def test_forked_children_and_their_parent_go_on(net: irc.CompiledModel) -> None:
     try:
         for _ in range(3):
             with multiprocessing.get_context("fork").Pool(2) as pool:
-                found = pool.map_async(_answer, [large] * 4).get(timeout=300)
+                found = pool.map_async(_answer, [large] * 4).get(timeout=60)
             assert all((y[0] == wanted).all() for y in found)
             assert (net(large)[0] == wanted).all()
     finally:
         stop.set()
         other.join()
+
+
+def _own_threads(x: Any) -> int:
+    _answer(x)
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="not run: a process's threads are counted in Linux's /proc"
+)
+def test_a_forked_child_has_workers_of_its_own() -> None:
+    """Without them it would compute alone, and wait for a share that a lost thread had taken."""
+    global _shared
+    _shared = irc.compile_model(DIGITS, num_threads=2)
+    large = np.random.default_rng(1).standard_normal((4096, 64)).astype(np.float32)
+    _shared(large)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(_own_threads, (large,)).get(timeout=60) >= 2
 
 
 def test_closing() -> None:

@@ -105,6 +105,23 @@ def test_outputs_and_states_are_nobody_elses_memory(tmp_path: Path) -> None:
     assert asked(x0, out=[None, mine])[1] is mine and (mine == 6).all()
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_variable_keeps_no_array_of_the_caller(first: bool, tmp_path: Path) -> None:
+    """Its initial value, or what is assigned to it, is an input as it stands: the caller may write
+    into that array after the run."""
+    held = variable("v", [-1, 4])
+    x = parameter("x", [-1, 4])
+    read = op.read_value(x, held) if first else op.read_value(held)
+    sinks = [op.assign(read if first else x, held)]
+    total = op.add(read, op.constant(np.float32(1)))
+    path = save(tmp_path / "m.xml", [op.result(total)], [x], sinks)
+    asked = irc.compile_model(path).create_infer_request()
+    given = rows(1, 2)
+    asked(given)
+    given[:] = 50
+    np.testing.assert_array_equal(asked(given)[0], rows(1, 2) + 1)
+
+
 def test_state_in_opset_3(tmp_path: Path) -> None:
     """Also the value an Assign hands on, and a variable's type that is its initial value's."""
     for where, first in (((2, 2), [2, 4]), ((3, 1), [2, 4]), ((1, 1), [1, 2])):

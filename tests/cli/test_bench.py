@@ -49,7 +49,7 @@ def test_requests_run_at_the_same_time() -> None:
         def call() -> None:
             count[0] += 1
             if count[0] == 4:
-                together.wait(timeout=300)
+                together.wait(timeout=30)
 
         return call
 

@@ -93,6 +93,13 @@ def test_inspect_says_what_a_model_is(capsys: pytest.CaptureFixture[str]) -> Non
     # Per row: the products, one addition of a bias and one Relu per element.
     assert found["flops"].endswith("*N") and int(found["flops"][:-2]) >= products
     assert found["operations_after"] == {"Gemm": 4, "Softmax": 1}
+    assert main(["inspect", str(DIGITS / "digits.onnx")]) == 0
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert told["input"] == "image  f32[N, 64]" and told["output"].endswith("  f32[N, 10]")
+    assert told["parameters"].startswith(f"{found['parameters']:,} (")
+    assert told["arithmetic"] == f"{found['flops']} FLOP a call"
+    assert told["afterwards"] == "4 Gemm, 1 Softmax"
+    assert all(f"{n} {kind}" in told["operations"] for kind, n in found["operations"].items())
 
 
 BAD = {

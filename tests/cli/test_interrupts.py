@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from irc.cli.interrupts import keep_own_stack
@@ -51,16 +52,20 @@ def in_a_callback() -> None:
     held = Held()
     watch = weakref.ref(held, lambda _: press())
     del held
-    end = time.monotonic() + 300
+    end = time.monotonic() + 30
     while time.monotonic() < end:
         time.sleep(0.01)
     assert watch() is None
 
 
 @pytest.fixture(autouse=True)
-def own_stack() -> None:
-    """Tests before may have used OpenVINO in this process."""
+def heard() -> Iterator[None]:
+    """Tests before may have used OpenVINO in this process, and a shell that starts tests in the
+    background has interrupts ignored."""
     keep_own_stack()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +99,66 @@ def test_where_interrupts_are_ignored_they_stay_so(
     finally:
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("module", ["irc.cli.main", "argparse", "irc.ir.errors", "numpy"])
+@pytest.mark.parametrize("lost", [False, True], ids=["as it is", "as another error"])
+def test_while_the_command_is_loaded(module: str, lost: bool, tmp_path: Path) -> None:
+    """Ctrl-C while what the command takes is imported, from its first import on."""
+    (tmp_path / "m.xml").write_text("<net/>")
+    code = f"""
+import runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Press:
+    def find_spec(self, name, path=None, target=None):
+        if name != {module!r}:
+            return
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            if {lost}:
+                raise ImportError("the library can't be loaded") from None
+            raise
+
+for name in ("argparse", "numpy"):
+    assert name not in sys.modules, name
+sys.meta_path.insert(0, Press())
+sys.argv = ["irc", "inspect", "m.xml"]
+runpy.run_module("irc", run_name="__main__", alter_sys=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "irc: interrupted\n")
+
+
+OWN_STACK = """
+import ctypes, signal, sys
+from pathlib import Path
+import irc, numpy as np
+from irc.cli.interrupts import _Stack
+from irc.cli.rivals import openvino
+
+def start():
+    found = _Stack()
+    ctypes.CDLL(None).sigaltstack(None, ctypes.byref(found))
+    return found.start if not found.flags & 2 else None
+
+before = start()
+made = openvino(Path(sys.argv[1]), {"image": np.zeros((1, 64), np.float32)}, 1, "f32")
+print("moved" if start() not in (None, before) else "kept")
+"""
+
+
+def test_openvino_does_not_move_signals() -> None:
+    """It would leave them a stack that is freed with its model; the next Ctrl-C is a crash."""
+    pytest.importorskip("openvino", reason="not run: what OpenVINO does to signals needs OpenVINO")
+    model = Path(__file__).parents[2] / "samples" / "digits" / "digits.onnx"
+    done = subprocess.run(
+        [sys.executable, "-c", OWN_STACK, str(model)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, "kept\n"), done.stderr[-2000:]
 
 
 def test_after_the_end_there_is_nothing_to_interrupt() -> None:

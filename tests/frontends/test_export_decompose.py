@@ -236,3 +236,10 @@ def test_attention_whose_hidden_rows_are_zeros() -> None:
     assert not expected[0][0, :2].any() and expected[0][0, 2:].all()
     for found in (interpret(standard, inputs), run_openvino(graph, inputs)):
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (2, 3, 5, 1)])
+def test_attention_with_sinks(shape: tuple[int, ...]) -> None:
+    op, mask = Attention(0.5, "last"), (5, 7)
+    shapes = ((2, 3, 5, 8), (2, 1, 7, 8), (1, 3, 7, 6), mask, shape)
+    check(one_op(op, *shapes), floats(*shapes))

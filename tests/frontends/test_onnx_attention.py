@@ -6,9 +6,11 @@ from typing import Any
 
 import irc
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 F, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 Ports = dict[str, tuple[int, list[int | str]]]
@@ -26,8 +28,15 @@ PAST: Ports = {"pk": (F, ["B", 4, "P", 16]), "pv": (F, ["B", 4, "P", 8])}
 GROUPS = {"q_num_heads": 4, "kv_num_heads": 2}
 
 
-def check(ports: Ports, outputs: int = 1, names: str = "", version: int = 23, **given: Any) -> int:
-    """Compare with onnxruntime. Returns how many attention kernels there are."""
+def check(
+    ports: Ports,
+    outputs: int = 1,
+    names: str = "",
+    version: int = 23,
+    reference: bool = False,
+    **given: Any,
+) -> int:
+    """Compare with onnxruntime or onnx's reference. Returns the number of attention kernels."""
     wanted = names.split() or list(ports)
     listed = [n if n != "_" else "" for n in wanted]
     outs = ["y", "nk", "nv", "qk"][:outputs]
@@ -49,7 +58,10 @@ def check(ports: Ports, outputs: int = 1, names: str = "", version: int = 23, **
             inputs[name][..., 1, :] = False if dtype == BOOL else -np.inf
     net = irc.compile_model(model)
     provider = ["CPUExecutionProvider"]
-    expected = onnxruntime.InferenceSession(model, providers=provider).run(None, inputs)
+    if reference:
+        expected = ReferenceEvaluator(onnx.load_from_string(model)).run(None, inputs)
+    else:
+        expected = onnxruntime.InferenceSession(model, providers=provider).run(None, inputs)
     for a, b in zip(net(list(inputs.values())), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
     return sum(s.family == "attention" for s in net.plan.specs())
@@ -75,7 +87,31 @@ def test_a_past_goes_first() -> None:
     assert check({**FOUR, **mask, **PAST}, 3) == 0
 
 
+@pytest.mark.parametrize("ports", [FOUR, SHARED], ids=["four", "shared"])
+def test_scores_are_capped_before_they_are_masked(ports: Ports) -> None:
+    assert check(ports, softcap=0.5, is_causal=1) == 1
+    scores: list[int | str] = ["S", ports["k"][1][2]]
+    assert check({**ports, "m": (BOOL, scores)}, softcap=0.5) == 1
+    assert check({**ports, "m": (F, scores)}, softcap=0.5, scale=0.7) == 1
+
+
+@pytest.mark.parametrize("windows", [(0, -1), (1, -1), (-1, 2), (1, 0), (0, 0)], ids=str)
+@pytest.mark.parametrize("kind", ["", "bool", "float", "causal", "past"])
+def test_windows(windows: tuple[int, int], kind: str) -> None:
+    """Against the onnx package: rows, with what is past, see keys near their own place."""
+    ports, names, given = dict(FOUR), "", {}
+    if kind in ("bool", "float"):
+        ports["m"] = (BOOL if kind == "bool" else F, ["S", "S"])
+    if kind == "past":
+        ports, names = {**FOUR, **PAST}, "q k v _ pk pv"
+    if kind == "causal":
+        given["is_causal"] = 1
+    left, right = windows
+    sizes = {"left_window_size": left, "right_window_size": right}
+    outputs = 3 if kind == "past" else 1
+    assert check(ports, outputs, names, 25, reference=True, **sizes, **given) == 1
+
+
 def test_what_the_dialect_does_not_say() -> None:
-    assert check(FOUR, softcap=2.0) == 0
     assert check(FOUR, 4, qk_matmul_output_mode=0) == 0
     assert check({**SHARED, "m": (F, ["B", 6, "S", "T"])}) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from models.convnets import resnet
 from models.encoders import bert
+from models.quantized import dynamic
 
 from .ml_models import compare, one_node
 
@@ -63,6 +66,71 @@ NODES += [
     for mask in (None, LENGTHS, KEYS, PAIRS)
     for flags in ({}, {"unidirectional": 1}, {"scale": 0.3})
 ]
+# [B, M, K] x [B, K, N], with axes where the node says that they are.
+NODES += [
+    ("FusedMatMul",
+     [np.moveaxis(np.swapaxes(f(2, 3, 4), 1, 1 + a), 0, int(u)),
+      np.moveaxis(np.swapaxes(f(2, 4, 5), 1, 1 + b), 0, int(v))],
+     ["y"], {"transA": a, "transB": b, "transBatchA": u, "transBatchB": v, "alpha": 0.5})
+    for a, b, u, v in itertools.product((0, 1), repeat=4)
+]  # fmt: skip
+NODES += [
+    ("FusedMatMul", [f(3, 4), f(4, 5)], ["y"], {"alpha": -2.0}),
+    ("FusedMatMul", [f(2, 1, 3, 4), f(6, 4, 5)], ["y"], {"alpha": -2.0}),
+    ("FusedMatMul", [f(3, 2, 6, 4), f(2, 6, 4, 5)], ["y"], {"transBatchA": 1}),
+    ("SkipLayerNormalization", [f(3, 4), f(3, 4), f(4)], ["y", "", "", "s"], {}),
+    ("SkipLayerNormalization", [f(2, 3, 4), f(1, 3, 4), f(4), None, f(4)], ["y", "", "", "s"], {}),
+    ("SkipSimplifiedLayerNormalization", [f(2, 3, 4), f(1, 3, 4), f(4)], ["y", "", "", "s"], {}),
+    ("QuickGelu", [f(3, 4)], ["y"], {}),
+    ("QuickGelu", [f(3, 4)], ["y"], {"alpha": -0.7}),
+]
+NODES += [
+    ("FusedGemm", [f(*((4, 3) if a else (3, 4))), f(*((5, 4) if b else (4, 5))), *c], ["y"],
+     {"activation": "Tanh", "transA": a, "transB": b, "alpha": 0.5, "beta": 0.3})
+    for a, b in itertools.product((0, 1), repeat=2)
+    for c in ([], [f()], [f(1)], [f(1, 5)], [f(3, 1)], [f(3, 5)])
+]  # fmt: skip
+NODES += [
+    ("FusedConv", [f(1, 3, 6, 6), f(4, 3, 3, 3), *more], ["y"],
+     {"kernel_shape": [3, 3], "pads": [1] * 4, **given})
+    for more in ([], [f(4)], [f(4), f(1, 4, 6, 6)], [None, f(1, 4, 6, 6)])
+    for given in (
+        {"activation": "Relu"}, {"activation": "LeakyRelu", "activation_params": [0.2]},
+        {"activation": "Clip", "activation_params": [-0.2, 0.4]}, {"activation": "Tanh"},
+        {"activation": "HardSigmoid", "activation_params": [0.2, 0.4]}, {"activation": "Sigmoid"},
+    )
+]  # fmt: skip
+A8, B8 = (_R.integers(0, 256, s).astype(np.uint8) for s in ((3, 4), (4, 5)))
+SCALES = [np.array(v, np.float32) for v in (0.1, 0.02)]
+ZEROS = [np.array(3, np.uint8), np.array(120, np.uint8)]
+NODES += [
+    ("MatMulIntegerToFloat", [A8, b, *SCALES, *more], ["y"], {})
+    for b, zero in ((B8, ZEROS[1]), (B8.view(np.int8), np.array(-7, np.int8)))
+    for more in ([], ZEROS[:1], [ZEROS[0], zero], [None, None, f(5)])
+]
+NODES += [
+    ("QAttention", [codes, weight, f(3 * D), *SCALES, mask, zero, turn, *past], ["y", "p"],
+     {"num_heads": N, "unidirectional": int(mask is None)})
+    for codes in (_R.integers(0, 256, (B, S, D)).astype(np.uint8),)
+    for weight, zero, turn in (
+        (_R.integers(-128, 128, (D, 3 * D)).astype(np.int8), *ZEROS[:1], np.array(-7, np.int8)),
+        (_R.integers(0, 256, (D, 3 * D)).astype(np.uint8), None, ZEROS[1]),
+    )
+    for mask, past in ((None, [f(2, B, N, 3, H)]), (LENGTHS, []))
+]  # fmt: skip
+NODES += [
+    ("DynamicQuantizeMatMul", [a, b, scale, *more], ["y"], {})
+    for a in (f(3, 4), abs(f(3, 4)), -abs(f(3, 4)), 0 * f(3, 4))
+    for b in (B8, B8.view(np.int8))
+    for scale in (SCALES[0], abs(f(5)))
+    for more in ([], [None, f(5)])
+]
+NODES += [
+    (name, [x, *([x[0]] if name == "BiasGelu" else [])], ["y"], {})
+    for x in (f(3, 4).astype(np.float16), f(3, 4).astype(np.float64))
+    for name in ("Gelu", "FastGelu", "QuickGelu", "BiasGelu")
+    if name in ("FastGelu", "QuickGelu") or x.dtype == np.float16
+]
 NODES += [
     ("FusedGemm", [f(3, 4), f(4, 5), f(5)], ["y"],
      {"activation": name, "alpha": 0.5, "beta": 2.0, **parameters})
@@ -78,7 +146,8 @@ NODES += [
 @pytest.mark.parametrize("case", NODES, ids=lambda c: c[0])
 def test_nodes(case: tuple[str, list[Any], list[str], dict[str, Any]]) -> None:
     op_type, inputs, outputs, attributes = case
-    compare(*one_node(op_type, inputs, outputs, domain=MS, **attributes), rtol=1e-5, atol=1e-5)
+    close = 2e-3 if inputs[0].dtype == np.float16 else 1e-5
+    compare(*one_node(op_type, inputs, outputs, domain=MS, **attributes), rtol=close, atol=close)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +188,20 @@ def test_an_optimised_encoder(gelu: Any, mask: Any, tmp_path: Path) -> None:
     assert kinds["BiasGelu" if gelu == "erf" else "FastGelu"] == 2
     assert kinds["FusedMatMul"] and kinds["FusedGemm"]
     compare(model, sentences(50), rtol=1e-5, atol=1e-5)
+
+
+def test_an_optimised_convnet(tmp_path: Path) -> None:
+    model = optimised(resnet(32).SerializeToString(), tmp_path)
+    assert sum(node.op_type == "FusedConv" for node in model.graph.node) == 9
+    compare(model, {"x": f(1, 3, 32, 32)}, rtol=1e-4, atol=1e-4)
+
+
+def test_an_optimised_encoder_quantised_as_it_runs(tmp_path: Path) -> None:
+    source = dynamic(bert(1, 32, 4, 64, 50, positions=16))
+    model = optimised(source.SerializeToString(), tmp_path)
+    kinds = Counter(node.op_type for node in model.graph.node if node.domain)
+    assert kinds["DynamicQuantizeMatMul"] or kinds["MatMulIntegerToFloat"]
+    compare(model, sentences(50), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("encoder_*.onnx")), ids=lambda p: p.stem)

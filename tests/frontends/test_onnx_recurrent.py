@@ -6,6 +6,8 @@ from typing import Any
 
 import irc
 import numpy as np
+import onnx
+import onnxruntime as ort
 import pytest
 
 from .ml_models import compare, one_node
@@ -119,3 +121,49 @@ def test_another_number_of_activations(names: list[str]) -> None:
     model, _ = one_node("LSTM", [x, w, r], ["y"], domain="", hidden_size=2, activations=names)
     with pytest.raises(irc.ModelFormatError, match="number of activations"):
         irc.compile_model(model)
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("per_row", [False, True])
+def test_dynamically_quantised_layers_compute_with_the_weights_numbers(
+    per_row: bool, direction: str
+) -> None:
+    """Exactly as a layer of those numbers, and as onnxruntime up to the bytes of its states."""
+    d, hidden, width = 1 + (direction == "bidirectional"), 6, 3
+    x = _R.uniform(-1, 1, (4, 2, width)).astype(np.float32)
+    bias = _R.uniform(-1, 1, (d, 8 * hidden)).astype(np.float32)
+    lengths = np.array([4, 3], np.int32)
+    attributes: dict[str, Any] = {"hidden_size": hidden, "direction": direction, "clip": 2.0}
+    quantised: list[np.ndarray] = []
+    numbers: list[np.ndarray] = []
+    scales: list[np.ndarray] = []
+    for rows in (width, hidden):
+        shape = (d, 4 * hidden) if per_row else (d,)
+        codes = _R.integers(-128, 128, (d, rows, 4 * hidden)).astype(np.int8)
+        # Of scales per row onnxruntime takes weights without a zero point only.
+        zero = np.zeros(shape, np.int8) if per_row else np.arange(3, 3 + d).astype(np.int8)
+        scale = _R.uniform(0.003, 0.006, shape).astype(np.float32)
+        at = (slice(None), None) if per_row else (slice(None), None, None)
+        number = (codes.astype(np.float32) - zero[at]) * scale[at]
+        numbers.append(np.ascontiguousarray(number.swapaxes(1, 2), np.float32))
+        quantised.append(codes)
+        scales += [scale, zero]
+    outputs = ["y", "h", "c"]
+    plain, feeds = one_node("LSTM", [x, *numbers, bias, lengths], outputs, domain="", **attributes)
+    parts = [x, *quantised, bias, lengths, None, None, None, *scales]
+    model, given = one_node(
+        "DynamicQuantizeLSTM", parts, outputs, domain="com.microsoft", **attributes
+    )
+    # Weights are constants here, as in all models: the layer is native then.
+    for name in [p.name for p in model.graph.input if p.name not in ("x0", "x4")]:
+        model.graph.initializer.append(onnx.numpy_helper.from_array(given.pop(name), name))
+    kept = [p for p in model.graph.input if p.name in given]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    net = irc.compile_model(model)
+    assert not net.plan.host_steps(), net.report()
+    found = net(given)
+    for source, inputs, tolerance in ((plain, feeds, 2e-5), (model, given, 0.03)):
+        session = ort.InferenceSession(source.SerializeToString())
+        for got, want in zip(found, session.run(None, inputs), strict=True):
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)

@@ -58,7 +58,7 @@ def compressed(m: Maker) -> None:
     if t.dtype is DType.f16 and m.int(0, 1):
         weights = must(m, o.Convert(DType.f32), weights)
         x = must(m, o.Convert(DType.f32), x)
-    if m.int(0, 3) == 0:
+    if m.int(0, 3) == 0 and shape[0]:
         rows = m.constant(m.ints(m.int(1, 4), -shape[0], shape[0] - 1), DType.i64)
         must(m, o.Gather(), weights, rows, m.constant(0, DType.i64))
         return

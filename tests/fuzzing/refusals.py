@@ -2,47 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from irc.ir.dim import Expr
-from irc.ir.errors import Error
+from irc.ir.dim import Expr, evaluate, plain_symbol
+from irc.ir.errors import Error, ShapeError
 from irc.ir.graph import Graph, Value
 from irc.ir.types import TensorType
 
 
-def may_pass(graph: Graph, arrays: Sequence[Any], why: Error) -> bool:
-    """Whether a run that gave these inputs and outputs may not have met the error."""
-    empty = any(_is_empty(t) for n in graph.ids() for t in graph.node(n).types)
-    if empty or any(isinstance(x, np.ndarray) and not x.size for x in arrays):
-        return True  # what has no elements is not computed, and nothing is asked of what it needs
-    if "auto_broadcast is none" in why.what:
-        return True  # what native code broadcasts all the same, as where sizes are known late
-    failed = [n for n in graph.ids() if _place(graph, n) == why.where]
-    return len(failed) == 1 and _is_read_by_shape(graph, failed[0]) and _is_late(graph, failed[0])
-
-
-def _place(graph: Graph, node: int) -> str:
-    """A node as errors of evaluation name it."""
-    record = graph.node(node)
-    return record.origin or f"{record.op.kind} {record.name!r}"
-
-
-def _is_empty(type_: Any) -> bool:
-    return isinstance(type_, TensorType) and type_.shape is not None and 0 in type_.shape
-
-
-def _is_read_by_shape(graph: Graph, node: int) -> bool:
-    """Whether no result needs more than the shape of what a node gives: it is never computed."""
-    pending = [node]
+def may_pass(graph: Graph, inputs: Sequence[Any], given: Sequence[Any], why: Error) -> bool:
+    """Whether a run of these inputs that gave these outputs may not have met the error: what failed
+    is read by nobody, but for its shape, or by what has no elements."""
+    failed = [n for n in graph.ids() if why.where in _places(graph, n)]
+    if len(failed) != 1:
+        return False
+    late = _is_late(graph, failed[0])
+    if late and "auto_broadcast is none" in why.what:
+        return True  # what native code broadcasts all the same where sizes are known late
+    sizes = sizes_of(graph, inputs)
+    results = dict(zip(graph.results, given, strict=True))
+    pending, seen = [failed[0]], set[int]()
     while pending:
         at = pending.pop()
-        if graph.op(at).kind == "Result":
-            return False
-        if graph.op(at).kind != "ShapeOf":
+        if at in seen or all(is_empty(t, sizes) for t in graph.node(at).types):
+            continue
+        seen.add(at)
+        if at in results:
+            if getattr(results[at], "size", 1):
+                return False
+        elif not (late and graph.op(at).kind == "ShapeOf"):
             pending += [n for n in graph.ids() if any(v and v.node == at for v in graph.inputs(n))]
     return True
+
+
+def _places(graph: Graph, node: int) -> list[str]:
+    """A node and those of its bodies as errors of evaluation name them."""
+    record = graph.node(node)
+    inner = [p for body in record.op.bodies() for n in body.ids() for p in _places(body, n)]
+    return [record.origin or f"{record.op.kind} {record.name!r}", *inner]
+
+
+def sizes_of(graph: Graph, inputs: Sequence[Any]) -> dict[str, int]:
+    """The sizes that inputs give to symbols."""
+    found: dict[str, int] = {}
+    for node, array in zip(graph.parameters, inputs, strict=True):
+        type_ = graph.node(node).types[0]
+        if isinstance(type_, TensorType) and type_.shape is not None:
+            for dim, size in zip(type_.shape, np.shape(array), strict=True):
+                symbol = plain_symbol(dim)
+                if symbol is not None:
+                    found[symbol.name] = int(size)
+    return found
+
+
+def is_empty(type_: Any, sizes: Mapping[str, int]) -> bool:
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return False
+    return any(size_of(d, sizes) == 0 for d in type_.shape)
+
+
+def size_of(dim: Any, sizes: Mapping[str, int]) -> int | None:
+    """A size as a number; None where it follows from data."""
+    try:
+        return evaluate(dim, sizes)
+    except ShapeError:
+        return None
 
 
 def _is_late(graph: Graph, node: int) -> bool:

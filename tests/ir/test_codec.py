@@ -17,7 +17,7 @@ from irc.ir.errors import VerificationError
 from irc.ir.op import Op
 from irc.ir.ops import Clamp, Exp, Gemm, Parameter, TypedParameter
 from irc.ir.specs import DimArg, ElementwiseSpec, Instr, Operand, Program, Spec
-from irc.ir.types import OptionalType, SequenceType, TensorType, Type
+from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 
 N = symbol("N", 1, 9)
 
@@ -53,6 +53,7 @@ VALUES: list[tuple[Any, Any]] = [
     (Op, TypedParameter(SequenceType(OptionalType(TensorType(DType.i64, (N,)))))),
     (Type, TensorType(DType.f16, None)),
     (Type, OptionalType(TensorType(DType.f16, (2,)))),
+    (Type, MapType(DType.string, TensorType(DType.f32, ()))),
     (Program, PROGRAM),
     (
         Spec,
@@ -81,7 +82,7 @@ def test_any_float_survives(value: float) -> None:
 
 
 def test_numbers_keep_their_kind() -> None:
-    for value in (1, 1.0, True, None, -(2**63)):
+    for value in (1, 1.0, True, None, -(2**63), 2**64 - 1):
         found = decode(int | float | None, encode(value))
         assert found == value and type(found) is type(value)
     assert decode(float, 3) == 3.0 and type(decode(float, 3)) is float
@@ -117,6 +118,7 @@ BROKEN: list[tuple[Any, Any]] = [
     (Expr, {"dim": ["+"]}),
     (Expr, {"dim": {}}),
     (TensorType, {"type": ["seq", ["f32"]]}),
+    (MapType, {"type": ["map", "f32", ["f32"]]}),
     (TensorType, {"type": 3}),
     (DType, "f33"),
     (DType, ["f32"]),
@@ -147,6 +149,9 @@ BROKEN: list[tuple[Any, Any]] = [
     (Spec, {"$": "Program"}),
     (Spec, encode(Exp())),
     (Spec, {"$": "__class__"}),
+    (int, 2**63),
+    (int | float | None, 2**64),
+    (int | float | None, -(2**63) - 1),
 ]
 
 

@@ -94,7 +94,9 @@ def counting_body(*, grows: bool) -> Graph:
     i = parameter(body, I64, ())
     total = parameter(body, F32, None)
     limit = parameter(body, F32, ())
-    step = Value(body.add(o.Convert(F32), [i]))
+    # The number of the iteration; a loop that did not end would run out of them.
+    numbers = [constant(body, np.arange(50, dtype=np.float32)), i, constant(body, np.array(0))]
+    step = Value(body.add(o.Gather(out_of_range="error"), numbers))
     if grows:
         one = Value(body.add(o.Unsqueeze(), [step, constant(body, np.array([0]))]))
         fresh = Value(body.add(o.Concat(0), [total, one]))

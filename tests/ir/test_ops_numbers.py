@@ -10,8 +10,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from irc.ir.dtype import DType
-from irc.ir.errors import Error, ExecutionError
-from irc.ir.op import Op
+from irc.ir.errors import Error, ExecutionError, ShapeError
+from irc.ir.op import Fact, Op
+from irc.ir.types import TensorType
 
 BF16 = ml_dtypes.bfloat16
 
@@ -341,3 +342,22 @@ def test_state_by_itself_starts_anew() -> None:
     assert run(o.Assign("v"), start).tolist() == [1, 1]
     with pytest.raises(Error, match="neither an initial value"):
         o.ReadValue("v").evaluate(None)
+
+
+def test_a_roll_along_no_axes_moves_nothing() -> None:
+    none = np.zeros(0, np.int64)
+    data = np.arange(6).reshape(2, 3)
+    for shift in (none, np.array([2])):
+        np.testing.assert_array_equal(o.Roll().evaluate(data, shift, none)[0], data)
+
+
+def test_c_never_broadcasts_a_product_of_one_column() -> None:
+    a, b, c = np.ones((3, 2), np.float32), np.ones((2, 1), np.float32), np.ones(5, np.float32)
+    with pytest.raises(ShapeError, match="C does not broadcast"):
+        o.Gemm().evaluate(a, b, c)
+
+
+def test_buckets_are_a_list() -> None:
+    facts = [Fact(TensorType(DType.f32, s)) for s in ((2, 3), (4, 1))]
+    with pytest.raises(ShapeError, match="'buckets' has the wrong rank"):
+        o.Bucketize().infer(*facts)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import irc
+import irc.ir.ops as o
 import numpy as np
 import openvino as ov
 import pytest
 from irc import ops
 from irc.ir.dtype import DType
+from irc.ir.graph import Graph, Value
+from irc.ir.infer import infer_graph
 from irc.ir.interpret import interpret
+from irc.ir.op import Op
 from irc.ir.scalar import cast_array
 from openvino import opset13 as opset
 
@@ -42,6 +46,75 @@ def test_integers_wrap_in_their_own_bits(
     # What reads the result reads numbers of the type.
     for got in results(ops.convert(y, "i32"), *([] if constant else [a])):
         np.testing.assert_array_equal(got, want)
+
+
+SMALL = [*INTEGERS, DType.u2, DType.u4, DType.i2, DType.i4]
+FUNCTIONS = [o.Exp, o.Sinh, o.Cosh, o.Tan, o.Acos, o.Sqrt]
+EXACT = [o.Abs, o.Negative, o.BitwiseNot, o.Add, o.Subtract, o.Multiply, o.Divide, o.Mod]
+EXACT += [o.FloorMod, o.Power, o.Maximum, o.BitwiseAnd, o.BitwiseXor]
+EXACT += [o.BitwiseLeftShift, o.BitwiseRightShift]
+
+
+def of_all_numbers(op: Op, dtype: DType, *, constant: bool = False) -> tuple[list[Any], Any]:
+    """What the compiler and the oracle give for every number, or pair of numbers, of a type; and
+    what the oracle gives for them in 64 bits."""
+    every = np.arange(int(dtype.min), int(dtype.max) + 1)
+    numbers = [v.reshape(-1) for v in np.meshgrid(*[every] * len(op.inputs))]
+    if isinstance(op, o.Divide | o.Mod | o.FloorMod):
+        numbers = [v[numbers[1] != 0] for v in numbers]
+    found: list[Any] = []
+    for element in (DType.i64 if dtype.is_signed else DType.u64, dtype):
+        given = [v.astype(element.numpy) for v in numbers]
+        graph = Graph()
+        nodes = [
+            o.Constant.of(v, element) if constant else o.Parameter(element, v.shape) for v in given
+        ]
+        made = graph.add(op, [Value(graph.add(node)) for node in nodes])
+        graph.add(o.Result(), [Value(made)])
+        infer_graph(graph)
+        fed = [] if constant else given
+        found.append([irc.compile_model(irc.Model(graph))(fed)[0], interpret(graph, fed)[0]])
+    return found[1], found[0][1]
+
+
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+@pytest.mark.parametrize("constant", [True, False])
+def test_functions_of_few_bits_round_and_saturate(dtype: DType, constant: bool) -> None:
+    for op in FUNCTIONS:
+        found, wide = of_all_numbers(op(), dtype, constant=constant)
+        for got in found:
+            assert got.dtype == dtype.numpy
+            want = np.clip(wide, int(dtype.min), int(dtype.max))
+            np.testing.assert_array_equal(got.astype(np.int64), want, str(op))
+
+
+@pytest.mark.parametrize("dtype", SMALL, ids=str)
+def test_what_is_exact_wraps_in_few_bits(dtype: DType) -> None:
+    low = int(dtype.min)
+    for op in EXACT:
+        found, wide = of_all_numbers(op(), dtype)
+        for got in found:
+            assert got.dtype == dtype.numpy
+            want = (wide.astype(np.int64) - low) % (1 << dtype.bits) + low
+            np.testing.assert_array_equal(got.astype(np.int64), want, str(op))
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("floor", [True, False])
+def test_quotients_at_the_ends_of_signed_integers(bits: int, floor: bool) -> None:
+    dtype = DType(f"i{bits}")
+    low, high = int(dtype.min), int(dtype.max)
+    pairs = [(low, 3), (low, -3), (low, 1), (low, high), (high, low), (high, -2), (low + 1, -1)]
+    pairs += [(low, -1), (-7, 2), (7, -2), (-7, -2), (-6, 3), (0, -5)]
+    want = [a // b if floor else abs(a) // abs(b) * (1 if a * b > 0 else -1) for a, b in pairs]
+    given = [np.array(column, dtype.numpy) for column in zip(*pairs, strict=True)]
+    graph = Graph()
+    nodes = [Value(graph.add(o.Parameter(dtype, v.shape))) for v in given]
+    graph.add(o.Result(), [Value(graph.add(o.Divide(m_pythondiv=floor), nodes))])
+    infer_graph(graph)
+    for got in (irc.compile_model(irc.Model(graph))(given)[0], interpret(graph, given)[0]):
+        # The one quotient that the type does not hold wraps.
+        assert got.tolist() == [low if w > high else w for w in want]
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)

@@ -12,6 +12,7 @@ from irc.ir import dim as dims
 from irc.ir.dtype import DType
 from irc.ir.errors import ShapeError, VerificationError
 from irc.ir.types import (
+    MapType,
     OptionalType,
     SequenceType,
     TensorType,
@@ -48,6 +49,8 @@ UNRANKED = TensorType(F32, None)
         (f32(dims.symbol("a, [b]"), T), "f32[`a, [b]`, T]"),
         (SequenceType(OptionalType(UNRANKED)), "seq(optional(f32[...]))"),
         (OptionalType(f32(dims.symbol("opt) x"))), "optional(f32[`opt) x`])"),
+        (MapType(DType.i64, f32()), "map(i64, f32[])"),
+        (SequenceType(MapType(DType.string, f32(N, 3))), "seq(map(string, f32[N, 3]))"),
     ],
 )
 def test_prints_and_reads(value: Type, text: str):
@@ -62,7 +65,9 @@ def test_parse_gives_symbols_their_bounds():
 @pytest.mark.parametrize(
     "text",
     ["", "f32", "f32[", "f32[N", "x32[3]", "f32[3,]", "f32[,]", "f32[3 4]", "seq(f32[])x",
-     "f32[-1]", "seq(" * 40 + "f32[]" + ")" * 40, "f32[....]", "F32[1]"],
+     "f32[-1]", "seq(" * 40 + "f32[]" + ")" * 40, "f32[....]", "F32[1]",
+     "map(i64)", "map(f32, f32[])", "map(x, f32[])",
+     "map(i64, f32[]", "map(i64,, f32[])", "map(i64, " * 40 + "f32[]" + ")" * 40],
 )  # fmt: skip
 def test_parse_refuses(text: str):
     with pytest.raises(ShapeError):
@@ -80,7 +85,9 @@ def _nested(levels: int) -> object:
     "x",
     [None, 3, "f32", [], [3], ["x"], [["f32"]], ["f32", 3], ["f32", [1.5]], ["f32", [-1]],
      ["f32", [1], [2]], ["f32", [1] * 65], ["seq"], ["seq", 3], ["seq", ["f32"], 1],
-     ["f32", ["N"]], _nested(100_000), {"f32": 1}],
+     ["f32", ["N"]], ["map", "i64"], ["map", ["f32"]], ["map", "f32", ["f32"]],
+     ["map", 3, ["f32"]], ["map", "i64", "i64", ["f32"]], ["seq", "i64", ["f32"]],
+     _nested(100_000), {"f32": 1}],
     ids=lambda x: type(x).__name__,
 )  # fmt: skip
 def test_from_json_refuses(x: object):
@@ -144,6 +151,9 @@ def test_compatible():
     assert not compatible(SequenceType(f32(2)), OptionalType(f32(2)))
     assert compatible(SequenceType(UNRANKED), SequenceType(f32(2)))
     assert not compatible(SequenceType(f32(3)), SequenceType(f32(2)))
+    assert compatible(MapType(DType.i64, UNRANKED), MapType(DType.i64, f32()))
+    assert not compatible(MapType(DType.i64, f32(3)), MapType(DType.i64, f32()))
+    assert not compatible(MapType(DType.i64, f32()), MapType(DType.string, f32()))
 
 
 def test_merge_keeps_the_more_precise():
@@ -156,6 +166,8 @@ def test_merge_keeps_the_more_precise():
     assert merge(f32(T), f32(W)) == f32(W)
     assert merge(SequenceType(f32(N)), SequenceType(f32(2))) == SequenceType(f32(2))
     assert merge(OptionalType(f32(2)), OptionalType(f32(T))) == OptionalType(f32(2))
+    more = MapType(DType.i64, f32(2))
+    assert merge(MapType(DType.i64, f32(N)), more) == more
     with pytest.raises(ShapeError, match="contradicts") as caught:
         merge(f32(2), f32(3), where="node x")
     assert "f32[3]" in str(caught.value) and "node x" in str(caught.value)

@@ -1,4 +1,5 @@
-"""AMX where there is none: a kernel's tile instructions become calls of what is written here.
+"""What tile instructions of AMX do, where there are none: for machine code whose instructions are
+caught (amx_trap.py), and for a kernel's text with calls in their place (`emulated`).
 
 Written from Intel's description of each instruction (Software Developer's Manual, volume 2): a
 configuration gives every tile its rows and bytes per row; loads touch those bytes only, and zero
@@ -13,6 +14,7 @@ import ctypes
 import re
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -125,21 +127,17 @@ _INSTRUCTIONS: dict[str, tuple[Callable[..., None], list[type]]] = {
 }
 
 
-def _kept(function: Callable[..., None]) -> Callable[..., None]:
-    """What a call raises cannot pass through a kernel."""
-
-    def call(*args: int) -> None:
-        try:
-            function(*args)
-        except Exception as error:
-            _problems.append(f"{function.__name__}{args}: {error}")
-
-    return call
+def run(name: str, *args: int) -> None:
+    """One instruction. What it raises cannot pass through a kernel: it is kept for `check`."""
+    try:
+        _INSTRUCTIONS[name][0](*args)
+    except Exception as error:
+        _problems.append(f"{name}{args}: {error}")
 
 
 _POINTERS = {
-    name: ctypes.CFUNCTYPE(None, *types)(_kept(function))
-    for name, (function, types) in _INSTRUCTIONS.items()
+    name: ctypes.CFUNCTYPE(None, *types)(partial(run, name))
+    for name, (_, types) in _INSTRUCTIONS.items()
 }
 
 

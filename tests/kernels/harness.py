@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import amx_emulation
+import amx_trap
 import numpy as np
 from irc.ir.specs import DimArg, Size, Spec
 from irc.ir.target import Target, generic
@@ -98,15 +99,18 @@ class Result:
 
 
 class Compiled:
-    """One spec's machine code for one Target."""
+    """One spec's machine code for one Target. Tile instructions are run by the machine, or caught
+    where it has none; or they are calls of their emulation (`emulates`)."""
 
-    def __init__(self, spec: Spec, target: Target, *, emulates: bool = not HAS_AMX) -> None:
+    def __init__(self, spec: Spec, target: Target, *, emulates: bool = False) -> None:
         self.spec = spec
         kernel = generate(spec, target, "k0")
         self.text, self.scratch = kernel.text, kernel.scratch
         text, imports = kernel.text, None
         if target.has("amx-tile") and emulates:
             text, imports = amx_emulation.emulated(text)
+        elif target.has("amx-tile") and not HAS_AMX:
+            amx_trap.catch()
         image = emit_object(text, target)
         self.library: Library = load_objects([image], [kernel.symbol], target, imports)
         pointer = ctypes.c_void_p

@@ -14,6 +14,7 @@ from irc.ir.errors import VerificationError
 from irc.ir.specs import DimArg, Operand, Size
 from irc.ir.specs_attention import AttentionSpec
 from irc.ir.verify_spec import verify_specs
+from irc.runtime.kernels import generate
 
 F32, BF16 = DType.f32, DType.bf16
 INF = float("inf")
@@ -39,6 +40,8 @@ class Case:
     factors: DType | None = None
     dynamic: bool = False
     cap: float = 0.0
+    # "head": one sink per head; "full": one per head and query; "bare": -inf.
+    sink: str = ""
 
 
 def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], list[int]]:
@@ -67,6 +70,11 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
         boolean = case.mask in ("bool", "row")
         data.append(given > -1 if boolean else given)
         mask = Operand(DType.boolean if boolean else F32, strides)
+    sink = None
+    if case.sink:
+        drawn = rng.standard_normal((h, 1 if case.sink == "head" else m)).astype(np.float32) + 1
+        data.append(np.full_like(drawn, -INF) if case.sink == "bare" else drawn)
+        sink = Operand(F32, (1, 0) if case.sink == "head" else (size(m), 1))
     spec = AttentionSpec(
         (h,), rows, keys, d, w,
         Operand(case.dtype, (d, h * d, 1)),
@@ -80,6 +88,7 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
         case.zeros,
         case.factors,
         case.cap,
+        sink,
     )  # fmt: skip
     return spec, data, size.dims
 
@@ -95,11 +104,13 @@ def expected(case: Case, data: list[np.ndarray]) -> np.ndarray:
         if case.causal is not None:
             seen = np.tri(case.queries, case.keys, case.causal, dtype=bool)
             x = np.where(seen, x, -INF)
+        if case.sink:
+            x = np.concatenate([x, np.broadcast_to(data[-1][..., None], (*x.shape[:-1], 1))], -1)
         e = np.exp(x - x.max(-1, keepdims=True, initial=-INF))
         p = e / e.sum(-1, keepdims=True)
         if case.zeros:
             p = np.where((x == -INF).all(-1, keepdims=True), 0, p)
-        return (p @ v).transpose(1, 0, 2)
+        return (p[..., : case.keys] @ v).transpose(1, 0, 2)
 
 
 def found(case: Case, isa: str, data: list[np.ndarray], workers: int = 1, at: str = "end"):
@@ -135,6 +146,21 @@ def test_sizes(isa: str, queries: int, keys: int) -> None:
 @pytest.mark.parametrize(("size", "width"), [(1, 1), (3, 17), (32, 32), (64, 64), (65, 128)])
 def test_heads(isa: str, size: int, width: int) -> None:
     check(Case(37, 140, size, width), isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("sink", ["head", "full", "bare"])
+def test_sinks(isa: str, sink: str) -> None:
+    """One more score of no value: in bare scores, several blocks, rows that see nothing else."""
+    check(Case(41, 300, sink=sink), isa)
+    check(Case(1, 7, sink=sink, mask="full", cap=2.0), isa)
+    check(Case(33, 140, sink=sink, mask="bool", causal=-5, zeros=True), isa)
+
+
+def test_sinks_of_other_types_are_refused() -> None:
+    spec, _, _ = build(Case(3, 4, sink="head"))
+    with pytest.raises(VerificationError, match="no attention of this type"):
+        verify_specs([replace(spec, sink=Operand(DType.i32, (1, 0)))], target_of(ISAS[0]))
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -245,6 +271,19 @@ def test_empty_sizes(isa: str) -> None:
             _, data, _ = build(made)
             got = found(made, isa, data, 2)
             assert not got.any()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("factors", [None, BF16])
+def test_the_scores_are_never_all_there(isa: str, factors: DType | None) -> None:
+    """A worker's memory does not depend on the number of keys, known or not; that of a million
+    scores and of their masks would be 4 MiB."""
+    used = set[int]()
+    for keys in (1024, 4096):
+        for dynamic in (False, True):
+            case = Case(1024, keys, 64, 64, mask="full", factors=factors, dynamic=dynamic)
+            used.add(generate(build(case)[0], target_of(isa), "k").scratch)
+    assert max(used) < 1 << 18 and len(used) <= 2
 
 
 @pytest.mark.parametrize("isa", ISAS)

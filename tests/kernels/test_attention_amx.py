@@ -1,5 +1,5 @@
-"""Attention in bf16 on tiles of AMX: sizes around registers, steps and blocks; emulated where the
-machine has none (amx_emulation.py), so that every load and store is real."""
+"""Attention in bf16 on tiles of AMX: sizes around registers, steps and blocks. Where the machine
+has none, those instructions of the machine code are caught and emulated (amx_trap.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from harness import HAS_AMX, ISAS, TILED, Compiled, guard_copy, same_bits, target_of, unwritten
+from harness import ISAS, TILED, Compiled, guard_copy, same_bits, target_of, unwritten
 from irc.ir.dtype import DType
 from irc.ir.target import Target
 from irc.runtime.codegen.llvm import emit_assembly
@@ -155,15 +155,16 @@ def test_machines_without_tiles_and_other_types_use_none() -> None:
     assert "tmm" not in assembly_of(replace(case, factors=None), target)
 
 
-@pytest.mark.skipif(not HAS_AMX, reason="not run: this machine has no AMX")
+@tiled
 @pytest.mark.parametrize("case", [Case(1, 45, 33, 20), Case(70, 300, 64, 64)], ids=str)
 def test_tiles_themselves(case: Case) -> None:
-    """On a machine with AMX: what its instructions give is what the emulation gives, in bits."""
+    """What the machine code gives (caught where there is no AMX) is what the text with calls of the
+    emulation gives, in bits."""
     spec, data, dims = build(replace(case, factors=BF16))
     outs = []
     for emulates in (False, True):
         out = unwritten((case.queries, case.heads, case.width), np.float32)
-        kernel = Compiled(spec, target_of("avx512"), emulates=emulates)
+        kernel = Compiled(spec, target_of(ISA), emulates=emulates)
         assert kernel([*map(guard_copy, data), out], dims, workers=2) == (0, 0)
         outs.append(out.copy())
     assert same_bits(*outs)

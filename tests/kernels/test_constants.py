@@ -19,8 +19,15 @@ def matrices(array: np.ndarray, layout: Layout, transposed: bool) -> list[np.nda
         both = array.swapaxes(-1, -2) if transposed else array
         return [m[None] for m in both.reshape(-1, *both.shape[-2:])]
     if isinstance(layout, PackedGates):
-        width = array.shape[-1]
-        return [gate.T[None] for gate in array.reshape(-1, width, width)]
+        hidden, wide, found = array.shape[-1], layout.nr // layout.gates, []
+        for direction in array:
+            columns = []
+            for first in range(0, hidden, wide):
+                for gate in range(layout.gates):
+                    some = direction[gate * hidden :][: min(hidden, first + wide)][first:]
+                    columns += [*some, *np.zeros((wide - len(some), hidden), array.dtype)]
+            found.append(np.array(columns).T[None])
+        return found
     groups = array if layout.grouped else array[None]
     if layout.depthwise:
         return [groups.reshape(groups.shape[0] * groups.shape[1], -1).T[None]]
@@ -71,7 +78,8 @@ CASES = [
     ((33, 6, 2, 3), PackedConv(32, kr=4, runs=True, sums=True), DType.i8, False),
     ((3, 40, 5, 3, 3), PackedConv(32, grouped=True), DType.f32, False),
     ((40, 1, 1, 3, 3), PackedConv(32, grouped=True, depthwise=True), DType.f32, False),
-    ((2, 4 * 40, 40), PackedGates(32, 4), DType.f32, False),
+    ((2, 4 * 40, 40), PackedGates(4 * 16, 4), DType.f32, False),
+    ((1, 3 * 21, 21), PackedGates(3 * 8, 3, 2), DType.bf16, False),
 ]
 
 

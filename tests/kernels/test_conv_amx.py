@@ -1,7 +1,7 @@
 """Convolutions on tiles of AMX: exact for integers, the same bits for every kind of kernel.
 
-Where the machine has no tiles their instructions are emulated (amx_emulation.py); where it has,
-the other tests of convolutions run on them as well.
+Where the machine has no tiles, those instructions of the machine code are caught and emulated
+(amx_trap.py); where it has, the other tests of convolutions run on them as well.
 """
 
 from __future__ import annotations

@@ -148,3 +148,25 @@ def test_windows_that_reach_too_far_are_refused() -> None:
     window = replace(spec.window, strides=(1, 1 << 20))
     with pytest.raises(VerificationError, match="reach too far"):
         verify_specs([replace(spec, window=window)], target_of("plain"))
+
+
+# Kernels of many sets of taps, and of a last panel narrower than the others; lines of their text.
+MANY = {
+    "long": (Case((49,), (31,), 16, 16, groups=2, pads=(15,)), 4500),
+    "groups": (Case((8, 8), (3, 3), 4, 4, groups=3, pads=(1, 1)), 5800),
+    "narrow": (Case((9, 32), (3, 3), 96, 36, pads=(1, 1)), 3500),
+    "depthwise": (Case((150,), (39,), 1, 1, 16, pads=(19,)), 4000),
+}
+
+
+@each_isa
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("factors", [None, BF16])
+def test_many_taps_take_few_lines(name: str, factors: DType | None, isa: str) -> None:
+    """And give the bits of kernels for any sizes. Such kernels compile some 0.03 ms a line."""
+    case, most = MANY[name]
+    case = replace(case, factors=factors)
+    check(case, isa, 2)
+    fixed, _ = computed(case, isa, 2, floats=True)
+    assert same_bits(computed(replace(case, dynamic=True), isa, floats=True)[0], fixed)
+    assert generate(make(case, isa)[0], target_of(isa), "k").text.count("\n") < most

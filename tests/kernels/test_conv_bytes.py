@@ -64,6 +64,7 @@ def make(case: Case, target: Target, data_type: DType, zero: int | None, out: DT
     nr = target.lanes(32) if depthwise else conv_panel(case.outputs, target, 32)
     runs = kr > 1 and dilations[-1] == 1
     packed = PackedConv(nr, True, depthwise, kr=kr, runs=runs, sums=sums)
+    packed = packed.with_tails(case.channels, case.kernel)
     size = Sizes(case.dynamic)
 
     def sized(shape: tuple[int, ...], dtype: DType, last: bool) -> Operand:
@@ -162,6 +163,32 @@ def test_few_channels_in_planes(channels: int, isa: str) -> None:
     for width in (3, 63, 64, 130):
         case = Case((4, width), (3, 3), channels, 18, strides=(2, 1), pads=(1, 1), data_last=False)
         check(case, isa, U8, 77, workers=2)
+
+
+TAILS = {
+    "first": Case((21, 40), (7, 7), 3, 40, strides=(2, 2), pads=(3, 3), data_last=False),
+    "short": Case((5, 4), (3, 3), 3, 33, pads=(1, 1), batch=2),
+    "one": Case((9, 70), (5, 5), 1, 16, pads=(2, 2)),
+    "groups": Case((6, 17), (2, 3), 3, 5, groups=2),
+    "deep": Case((4, 7, 9), (2, 3, 3), 3, 8, strides=(1, 2, 1), pads=(1, 0, 1)),
+    "dilated": Case((12, 9), (4, 3), 3, 20, dilations=(2, 1), pads=(2, 1)),
+    "apart": Case((14, 30), (2, 7), 3, 8, strides=(5, 3)),
+}
+
+
+@each_isa
+@pytest.mark.parametrize("name", sorted(TAILS))
+def test_rows_of_taps_that_end_in_cells_of_their_own(name: str, isa: str) -> None:
+    case, target = TAILS[name], target_of(isa)
+    packed = make(case, target, U8, 3, I32, False)[0].packed
+    assert packed.tails == (packed.kr == 4)
+    for kind, zero, out, at in (
+        (U8, 130, I32, "end"),
+        (I8, None, U8, "start"),
+        (U8, None, I8, "end"),
+    ):
+        check(case, isa, kind, zero, out, workers=2, at=at)
+    check(replace(case, dynamic=True), isa, I8, -7)
 
 
 @pytest.mark.skipif("avx512" not in ISAS, reason="not run: no AVX-512")

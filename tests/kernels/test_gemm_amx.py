@@ -1,7 +1,7 @@
 """Products on tiles of AMX: sizes around the tile, how the code looks, and the machine itself.
 
-The tests of bf16 and byte products run on tiles as well; where the machine has none, tile
-instructions are emulated (amx_emulation.py), so that every load and store is real.
+The tests of bf16 and byte products run on tiles as well. Where the machine has none, the same
+machine code runs, and its tile instructions are caught and emulated (amx_trap.py).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 import re
 
 import amx_emulation
+import amx_trap
 import numpy as np
 import pytest
 from harness import AMX, HAS_AMX, ISAS, TILED, Compiled, guard_copy, same_bits, target_of, unwritten
@@ -180,22 +181,25 @@ def test_the_emulation_finds_faults() -> None:
         amx_emulation.check()
 
 
-@pytest.mark.skipif(not HAS_AMX, reason="not run: this machine has no AMX")
+@tiled
 @each_kind
 @pytest.mark.parametrize("m, k, n", [(1, 768, 96), (37, 301, 75), (64, 1024, 200)])
 def test_tiles_themselves(kind: str, m: int, k: int, n: int) -> None:
-    """On a machine with AMX: what its instructions give is what the emulation gives, in bits."""
+    """What the machine code gives (caught where there is no AMX) is what the text with calls of the
+    emulation gives, in bits."""
+    caught = sum(amx_trap.counted.values())
     case = Case(m, k, n, **KINDS[kind])
-    spec, inputs, dims, out, expected = make(case, "avx512")
+    spec, inputs, dims, out, expected = make(case, ISA)
     if case.factors is BF16:
         rng = np.random.default_rng(1)
         inputs[0] = rng.standard_normal(inputs[0].shape).astype(inputs[0].dtype)
     found = []
     for emulates in (False, True):
         result = unwritten(out.shape, expected.dtype)
-        kernel = Compiled(spec, target_of("avx512"), emulates=emulates)
+        kernel = Compiled(spec, target_of(ISA), emulates=emulates)
         assert kernel([*map(guard_copy, inputs), result], dims, workers=2) == (0, 0)
         found.append(result.copy())
     assert same_bits(*found)
+    assert HAS_AMX or sum(amx_trap.counted.values()) > caught
     if case.factors is None:
         np.testing.assert_array_equal(found[0], expected)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 from harness import ISAS, run, same_bits, target_of
+from irc.compiler.lowering.recurrent_step import programs_of
 from irc.ir.dtype import DType
+from irc.ir.errors import VerificationError
 from irc.ir.layouts import PackedGates
-from irc.ir.ops import GRUSequence, LSTMSequence, RNNSequence
+from irc.ir.ops import GRUSequence, PeepholeLSTM, RNNSequence
 from irc.ir.plan import Constant
 from irc.ir.specs import DimArg, Operand, Size
-from irc.ir.specs_recurrent import GATES, RecurrentSpec
-from irc.ir.tiles import cell_depth, panel_width
+from irc.ir.specs_recurrent import RecurrentSpec
+from irc.ir.tiles import cell_depth
 from irc.ir.verify_spec import verify_specs
 from irc.runtime.kernels.gemm import pack
 
 BF16, F32, I64 = DType.bf16, DType.f32, DType.i64
+CELLS = ("gru", "gru_linear", "lstm", "peepholes", "rnn")
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
@@ -34,11 +38,13 @@ class Case:
         lengths: list[int] | None = None,
         clip: float = 0.0,
         activations: tuple[str, ...] = (),
+        parameters: tuple[float, ...] = (),
+        coupled: bool = False,
         whole: bool = False,
         factors: DType | None = None,
     ) -> None:
         self.factors = factors
-        self.cell, self.batch, self.time, self.hidden = cell, batch, time, hidden
+        self.batch, self.time, self.hidden = batch, time, hidden
         self.reverse, self.lengths = DIRECTIONS[direction], lengths
         rng = np.random.default_rng(batch + 7 * time + 31 * hidden)
 
@@ -49,33 +55,35 @@ class Case:
 
         common: dict[str, Any] = {"hidden_size": hidden, "direction": direction, "clip": clip}
         common["activations"] = activations
-        gates, d, inputs = GATES[cell], len(self.reverse), 3
-        self.gates = gates
-        if cell == "lstm":
-            op: Any = LSTMSequence(**common)
+        common["activations_alpha"] = common["activations_beta"] = parameters
+        if cell in ("lstm", "peepholes"):
+            op: Any = PeepholeLSTM(coupled=coupled, **common)
         elif cell == "rnn":
             op = RNNSequence(**common)
         else:
             op = GRUSequence(linear_before_reset=cell == "gru_linear", **common)
-        self.activations = activations or op.defaults
-        self.clip = clip
+        self.op, self.gates = op, op.gates
+        gates, d, inputs = op.gates, len(self.reverse), 3
         x = normal(batch, time, inputs)
         self.states = [normal(batch, d, hidden) for _ in range(op.states)]
         w, self.r = normal(d, gates * hidden, inputs), normal(d, gates * hidden, hidden)
         if factors is not None and not whole:
             self.r *= np.float32(0.25)  # what rounding changes does not grow from step to step
         b = normal(d, op.bias_rows() * hidden)
-        self.bias = np.ascontiguousarray(b[:, 3 * hidden :]) if cell == "gru_linear" else None
+        self.vectors = [b[:, 3 * hidden :]] if cell == "gru_linear" else []
+        more = [normal(d, 3 * hidden)] if cell == "peepholes" else []
+        self.vectors += [p for a in more for p in np.split(a, 3, axis=1)]
         shares = np.einsum("nti,dgi->ntdg", x.astype(np.float64), w.astype(np.float64))
         shares = shares + b[:, : gates * hidden]
         self.x = shares.astype(np.float32)
         given = np.array([time] * batch if lengths is None else lengths, np.int64)
-        self.want = op.evaluate(x, *self.states, given, w, self.r, b)
+        self.want = op.evaluate(x, *self.states, given, w, self.r, b, *more)
 
     def spec(self, isa: str, *, dynamic: bool = False) -> RecurrentSpec:
         h, d, g = self.hidden, len(self.reverse), self.gates
         target = target_of(isa)
-        packed = PackedGates(panel_width(target, 32), g, cell_depth(target, self.factors))
+        packed = PackedGates(g * target.lanes(32), g, cell_depth(target, self.factors))
+        programs = programs_of(self.op, len(self.vectors))
         batch: Size = DimArg(0) if dynamic else self.batch
         time: Size = DimArg(1) if dynamic else self.time
         x_row: Size = DimArg(2) if dynamic else self.time * d * g * h
@@ -83,7 +91,6 @@ class Case:
         y_row: Size = DimArg(4) if dynamic else self.time * d * h
         state = Operand(F32, (d * h, h, 1))
         return RecurrentSpec(
-            self.cell,
             self.reverse,
             batch,
             time,
@@ -93,10 +100,10 @@ class Case:
             packed,
             (state,) * len(self.states),
             None if self.lengths is None else Operand(I64, (1,)),
-            None if self.bias is None else Operand(F32, (h, 1)),
+            (Operand(F32, (h, 1)),) * len(self.vectors),
             (Operand(F32, (y_row, y_d, h, 1)), *(state,) * len(self.states)),
-            tuple(self.activations),
-            self.clip,
+            programs.step,
+            programs.early,
             self.factors,
         )
 
@@ -109,7 +116,7 @@ class Case:
         packed = pack(self.r, constant)
         inputs = [self.x, packed, *self.states]
         inputs += [] if self.lengths is None else [np.array(self.lengths, np.int64)]
-        inputs += [] if self.bias is None else [self.bias]
+        inputs += [np.ascontiguousarray(v) for v in self.vectors]
         dims = (self.batch, self.time, self.time * d * g * h, self.time * h, self.time * d * h)
         shapes = [w.shape for w in self.want]
         return run(
@@ -135,6 +142,7 @@ PAIRS = [
     ("lstm", "reverse"),
     ("gru", "bidirectional"),
     ("gru_linear", "reverse"),
+    ("peepholes", "bidirectional"),
     ("rnn", "forward"),
 ]
 
@@ -152,7 +160,7 @@ def test_hidden_sizes(isa: str, cell: str, hidden: int) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("cell", sorted(GATES))
+@pytest.mark.parametrize("cell", CELLS)
 def test_lengths_end_each_sequence(isa: str, cell: str) -> None:
     check(Case(cell, "bidirectional", 7, 5, 9, lengths=[5, 0, 1, 3, 5, 2, 4]), isa)
 
@@ -165,11 +173,23 @@ def test_empty_axes(isa: str, batch: int, time: int) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("batch", [2, 4, 6, 8, 9, 13])
+def test_blocks_of_rows(isa: str, cell: str, batch: int) -> None:
+    """Of all sizes that have code of their own, whole and not, with what panels leave."""
+    check(Case(cell, "forward", batch, 2, 37), isa, 1e-4)
+
+
+@pytest.mark.parametrize("isa", ISAS)
 def test_clip_and_other_activations(isa: str) -> None:
     check(Case("lstm", "forward", 2, 4, 12, clip=0.3), isa)
     check(Case("gru", "reverse", 2, 4, 12, clip=0.5), isa)
     check(Case("rnn", "forward", 2, 3, 12, activations=("sigmoid",)), isa)
     check(Case("lstm", "forward", 2, 2, 5, activations=("sigmoid", "relu", "tanh")), isa, 1e-4)
+    check(Case("peepholes", "reverse", 2, 4, 12, clip=0.3, coupled=True), isa)
+    check(Case("lstm", "forward", 2, 4, 12, coupled=True), isa)
+    given = ("hardsigmoid", "elu", "scaledtanh")
+    check(Case("lstm", "forward", 3, 3, 9, activations=given, parameters=(0.3, 0.7, 0.4)), isa)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -199,7 +219,7 @@ def test_nan_stays_in_its_row(isa: str) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("cell, direction", PAIRS)
 def test_rounded_factors(isa: str, cell: str, direction: str) -> None:
-    check(Case(cell, direction, 5, 4, 19, factors=BF16), isa, 2e-2, static=cell == "lstm")
+    check(Case(cell, direction, 5, 4, 19, factors=BF16), isa, 2e-2, static=True)
     if cell == "lstm":
         check(Case(cell, direction, 3, 3, 33, lengths=[3, 0, 2], factors=BF16), isa, 2e-2)
 
@@ -222,3 +242,24 @@ def test_states_and_weights_are_rounded_and_denormals_are_zeros(isa: str) -> Non
     case.r[...] = [[1, 0, 0], [0, 1 + 2.0**-9, 0], [2.0**100, 1e-40, 0]]
     want = np.array([[1, 3, 2.0**100], [0, 1, 0]], np.float32)
     assert same_bits(case.run(isa)[0].reshape(2, 3), want)
+
+
+def test_specs_that_would_mislead_are_refused() -> None:
+    target = target_of(ISAS[0])
+    spec = Case("gru", "bidirectional", 2, 2, 5).spec(ISAS[0])
+    assert spec.early is not None
+    verify_specs([spec], target)
+    wrong: list[dict[str, Any]] = [
+        {"reverse": (True, False)},
+        {"step": spec.early},
+        {"early": spec.step},
+        # Its input 2 is the product that waits for it.
+        {"early": dataclasses.replace(spec.step, results=spec.step.results * 2)},
+        {"packed": dataclasses.replace(spec.packed, nr=2 * spec.packed.nr)},
+        {"packed": dataclasses.replace(spec.packed, gates=5)},
+        {"outs": spec.outs[:1]},
+        {"hidden": 0},
+    ]
+    for fields in wrong:
+        with pytest.raises(VerificationError):
+            verify_specs([dataclasses.replace(spec, **fields)], target)

@@ -106,3 +106,49 @@ def test_requantisation_is_the_convolution_s_epilogue() -> None:
     found, wanted = net([x])[0], session.run(None, {"x": x})[0]
     assert np.abs(found - wanted).max() < 0.3 and np.abs(found - wanted).mean() < 0.03
     assert np.abs(wanted).max() > 50
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_of_two_convolutions_that_are_added_one_hands_on_bytes(swapped: bool) -> None:
+    """Not sums of 32 bits; the other one ends with the residual sum, whichever comes first."""
+    rng = np.random.default_rng(0)
+    kept = {
+        "one": np.float32(0.02), "zero": np.uint8(3), "ws": np.float32(0.01), "wz": np.int8(0),
+        "v": rng.integers(-127, 128, (20, 16, 3, 3)).astype(np.int8), "ys": np.float32(0.1),
+        "w": rng.integers(-127, 128, (20, 16, 1, 1)).astype(np.int8), "mid": np.uint8(120),
+    }  # fmt: skip
+    branches = [
+        [("DequantizeLinear", f"{w} ws wz", f"{w}d"), ("Conv", f"xd {w}d", f"{w}c"),
+         ("QuantizeLinear", f"{w}c ys mid", f"{w}q"), ("DequantizeLinear", f"{w}q ys mid", f"{w}e")]
+        for w in "vw"
+    ]  # fmt: skip
+    text = [
+        ("QuantizeLinear", "x one zero", "xq"), ("DequantizeLinear", "xq one zero", "xd"),
+        *branches[swapped], *branches[not swapped], ("Add", "ve we", "sum"), ("Relu", "sum", "r"),
+        ("QuantizeLinear", "r ys zero", "y"),
+    ]  # fmt: skip
+    pads = {"vc": [1] * 4, "wc": [0] * 4}
+    nodes = [
+        helper.make_node(kind, i.split(), [o], **({"pads": pads[o]} if kind == "Conv" else {}))
+        for kind, i, o in text
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "sum",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 9, 11])],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, [1, 20, 9, 11])],
+        [numpy_helper.from_array(np.array(v), n) for n, v in kept.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    net = irc.compile_model(made, num_threads=1)
+    specs = [s.spec for s in net.plan.kernel_steps()]
+    first, second = [s for s in specs if isinstance(s, ConvSpec)]
+    assert str(first.out.dtype) == str(second.out.dtype) == "u8"
+    assert "u8" in {str(e.dtype) for e in second.extras}
+    x = rng.standard_normal((1, 16, 9, 11)).astype(np.float32)
+    session = onnxruntime.InferenceSession(
+        made.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    found, wanted = net([x])[0].astype(int), session.run(None, {"x": x})[0].astype(int)
+    assert np.abs(found - wanted).max() <= 1 and (found != wanted).mean() < 0.01
+    assert wanted.std() > 20

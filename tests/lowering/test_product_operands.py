@@ -100,6 +100,72 @@ def test_right_operands_and_several_readers(tmp_path: Any) -> None:
     agree(net, data, {"x": x, "z": z.astype("i1")}, 1e-5)
 
 
+TO_F32 = {"to": T.FLOAT}
+HEADED = [1, 3, "S", 16]
+# What is read by the product, and whether it lies so that nothing has to be copied.
+MOVED = {
+    "reshaped": ([("Cast", "x", "c", TO_F32), ("Reshape", "c merged", "r")], ["B", "S", 3, 16]),
+    "reshaped before": ([("Reshape", "x merged", "c"), ("Cast", "c", "r", TO_F32)], ["B", "S", 48]),
+    "columns": (
+        [("Cast", "x", "c", TO_F32), ("Transpose", "c", "r", {"perm": [0, 2, 1]})], ["B", 48, "S"],
+    ),
+    "heads": (
+        [("Cast", "x", "c", TO_F32), ("Transpose", "c", "t", {"perm": [0, 2, 1, 3]}),
+         ("Reshape", "t merged", "r")], HEADED,
+    ),
+    "heads before": (
+        [("Transpose", "x", "t", {"perm": [0, 2, 1, 3]}), ("Reshape", "t merged", "c"),
+         ("Cast", "c", "r", TO_F32)], HEADED,
+    ),
+    "heads around": (
+        [("Transpose", "x", "t", {"perm": [0, 2, 1, 3]}), ("Cast", "t", "c", TO_F32),
+         ("Reshape", "c merged", "r")], HEADED,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_conversions_are_found_behind_views_and_before_them(tmp_path: Any, name: str) -> None:
+    nodes, shape = MOVED[name]
+    weights = {"w": np.random.default_rng(5).standard_normal((48, 33)).astype("f4")}
+    weights |= {"merged": np.array([0, 0, 48])}
+    data = model([*nodes, ("MatMul", "r w", "y")], {"x": ("u1", shape)}, weights, {"y": "f4"})
+    net = compiled(tmp_path, data)
+    assert steps(net) == {"gemm": 1}, print_plan(net.plan)
+    assert "c" in {n for s in net.plan.kernel_steps() for n in s.sources} or "before" in name
+    sizes = [{"B": 2, "S": 7}.get(d, d) for d in shape]
+    agree(net, data, {"x": np.random.default_rng(6).integers(0, 256, sizes).astype("u1")}, 1e-5)
+
+
+def test_heads_that_end_inside_a_vector_are_copied_as_they_are(tmp_path: Any) -> None:
+    """A step of its own, but of bytes; and the right operand, whose view needs none."""
+    nodes, _ = MOVED["heads"]
+    right = [("Cast", "z", "d", TO_F32), ("Transpose", "d", "w", {"perm": [0, 2, 1]})]
+    data = model(
+        [*nodes, *right, ("MatMul", "r w", "y")],
+        {"x": ("u1", [1, 3, "S", 5]), "z": ("i1", [1, 9, 15])},
+        {"merged": np.array([0, 0, 15])}, {"y": "f4"},
+    )  # fmt: skip
+    net = compiled(tmp_path, data)
+    assert steps(net) == {"gemm": 1, "elementwise": 1}
+    (copy,) = (s.spec for s in net.plan.kernel_steps() if s.spec.family == "elementwise")
+    assert copy.operands()[-1].dtype.bits == 8
+    rng = np.random.default_rng(7)
+    feeds = {"x": rng.integers(0, 256, (1, 3, 7, 5)).astype("u1")}
+    feeds["z"] = rng.integers(-128, 128, (1, 9, 15)).astype("i1")
+    agree(net, data, feeds, 1e-5)
+
+
+def test_a_square_is_the_product_s_own(tmp_path: Any) -> None:
+    data = model(
+        [("MatMul", "x w", "p"), ("Relu", "p", "r"), ("Mul", "r r", "y")], {"x": ("f4", ["B", 24])},
+        {"w": np.random.default_rng(8).standard_normal((24, 33)).astype("f4")}, {"y": "f4"},
+    )  # fmt: skip
+    net = compiled(tmp_path, data)
+    assert steps(net) == {"gemm": 1}, print_plan(net.plan)
+    agree(net, data, {"x": np.random.default_rng(9).standard_normal((5, 24)).astype("f4")}, 1e-5)
+
+
 def test_a_conversion_that_others_read_stays_a_step(tmp_path: Any) -> None:
     rng = np.random.default_rng(3)
     data = model(
@@ -243,7 +309,8 @@ def test_transposed_batches(tmp_path: Any, order: list[int]) -> None:
         {"x": ("f4", ["B", 3, "S", 24]), "z": ("f4", ["B", 3, 24, 16])}, {}, {"y": "f4"},
     )  # fmt: skip
     net = compiled(tmp_path, data)
-    assert steps(net) == {"gemm": 1}, print_plan(net.plan)
+    # Columns that are turned to the front are copied (test_turned_products.py).
+    assert steps(net)["gemm"] == 1 and steps(net)["elementwise"] == (order[-1] != 3)
     agree(net, data, {"x": floats(2, 3, 5, 24), "z": floats(2, 3, 24, 16)}, 1e-5)
 
 

@@ -64,6 +64,14 @@ CASES = {
         [[(1, 2, 4, 5)]],
         [[(1, 2, 3, 5)], [(1, 2, 0, 5)]],
     ),
+    "a zero point of bytes": (
+        ["[3, 4]", '["M", "K"]'],
+        "%2 = Constant.1() {data=~1, dtype=u8, shape=[4, 5]}\n"
+        "%3 = Convert.1(%0) {destination_type=u8}\n%4 = Convert.1(%1) {destination_type=u8}\n"
+        "%5 = MatMulInteger.0(%3, %2, %4)\n%6 = Result.1(%5)",
+        [[(3, 4), (3, 1)], [(3, 4), (1, 1)]],
+        [[(3, 4), (3, 4)], [(3, 4), (1, 2)], [(3, 4), (2, 1)]],
+    ),
     "elements of a reshape": (
         ['["N", "C"]'],
         "%1 = Constant.1() {data=[2, 3], dtype=i64, shape=[2]}\n"

@@ -95,6 +95,9 @@ POOLS = {
     "uneven": 'kernel=[3, 2], strides=[2, 2], pads_end=[0, 1], rounding_type="ceil", axis=2',
     "spread": "kernel=[3, 3], strides=[3, 2], pads_begin=[1, 1], pads_end=[1, 1], axis=1, "
     'dilations=[1, 2], rounding_type="ceil_torch", index_element_type=i32',
+    "one tap": "kernel=[1, 1], strides=[2, 1], axis=2",
+    "one tap, padded": "kernel=[1, 1], strides=[1, 2], pads_begin=[1, 0]",
+    "nothing but padding": "kernel=[2, 2], strides=[1, 1], pads_begin=[2, 2], pads_end=[0, 2]",
 }
 SIZES = ({"N": 1, "H": 6, "W": 8}, {"N": 3, "H": 5, "W": 4})
 

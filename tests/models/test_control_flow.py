@@ -127,3 +127,49 @@ def test_scan_with_a_batch_axis(sizes: str, backwards: int) -> None:
         shapes = {"s": (n, 2), "x": (n, t, 2), "w": (2,)}
         inputs = {k: rng.integers(-3, 4, v).astype(np.float32) for k, v in shapes.items()}
         same(net(inputs), other.run(None, inputs))
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+@pytest.mark.parametrize("sizes", ["3, 5", "N, 5", "N, T"])
+def test_scan_of_sequences_with_lengths(sizes: str, backwards: int) -> None:
+    """Operation set 8: each element of the batch ends at its own length; zeros follow. One input
+    may go backwards, from its own end, while the other goes forwards. What stands behind the end
+    is not looked at: there it divides by zero."""
+    batch = sizes.partition(",")[0]
+    text = f"""<ir_version: 3, opset_import: ["" : 8]>
+    net (int64[{batch}] ends, int32[{batch}, 2] s, int32[{sizes}, 2] x, int32[{sizes}, 2] y)
+        => (int32[{batch}, 2] last, int32[{sizes}, 2] all) {{
+        last, all = Scan <num_scan_inputs = 2, directions = [{backwards}, 0],
+            body = b (int32[2] u, int32[2] v, int32[2] w) => (int32[2] next, int32[2] kept) {{
+            next = Add (u, v)
+            kept = Div (next, w)
+        }}> (ends, s, x, y)
+    }}"""
+    model = parser.parse_model(text)
+    net = irc.compile_model(model)
+    assert "native" in net.report()
+    other = onnxruntime.InferenceSession(model.SerializeToString())
+    rng = np.random.default_rng(4)
+    for ends in ([3, 1, 5], [5, 5, 5], [1, 2, 1]):
+        x, y = (rng.integers(1, 40, (3, 5, 2)).astype(np.int32) for _ in range(2))
+        inputs = {"ends": np.array(ends), "s": x[:, 0] * 7, "x": x, "y": y}
+        wanted = other.run(None, inputs)
+        for row, end in zip(y, ends, strict=True):
+            row[end:] = 0
+        same(net(inputs), wanted)
+    inputs["ends"] = np.array([0, 9, 0])
+    inputs["s"], inputs["y"] = inputs["s"] + 9999, inputs["y"] + 1
+    last, every = net(inputs)
+    assert not every[[0, 2]].any() and every[1].all()
+    np.testing.assert_array_equal(last[::2], inputs["s"][::2])
+
+
+def test_lengths_of_another_batch_are_refused() -> None:
+    text = """<ir_version: 3, opset_import: ["" : 8]>
+    net (int64[2] ends, float[3, 2] s, float[3, 5, 2] x) => (float[3, 2] last) {
+        last = Scan <num_scan_inputs = 1, body = b (float[2] u, float[2] v) => (float[2] next)
+            { next = Add (u, v) }> (ends, s, x)
+    }"""
+    with pytest.raises(irc.ShapeError, match="one number per element of the batch") as caught:
+        irc.compile_model(parser.parse_model(text))
+    assert "i64[2]" in str(caught.value) and "[3]" in str(caught.value)

@@ -124,6 +124,49 @@ FORMS = {
     + "%10 = Const(f32[] = 0.1)\n%11 = Multiply.1(%9, %10)\n%12 = Const(f32[] = 5)\n"
     "%13 = Divide.1(%11, %12)\n%14 = Tanh.1(%13)\n%15 = Multiply.1(%14, %12)\n"
     '%16 = Input(f32[B, 1, S, T]) "m"\n%20 = Add.1(%15, %16)\n' + MIXED,
+    # gpt-oss: a score per head that joins the softmax, and is cut off.
+    "sinks": SCORES
+    + """
+%10 = Input(f32[1, 3, 1, 1]) "sinks"
+%11 = ShapeOf.3(%0) {output_type=i64}
+%12 = Const(i64[3] = 0, 1, 2)
+%13 = Const(i64[] = 0)
+%14 = Gather.8(%11, %12, %13)
+%15 = Const(i64[1] = 1)
+%16 = Concat.1(%14, %15) {axis=0}
+%17 = Broadcast.3(%10, %16) {mode="bidirectional"}
+%18 = Concat.1(%9, %17) {axis=-1}
+%19 = Const(i64[1] = -1)
+%21 = ReduceMax.1(%18, %19) {keep_dims=true}
+%22 = Subtract.1(%18, %21)
+%23 = Softmax.8(%22) {axis=-1}
+%24 = Const(i64[1] = 0)
+%30 = Slice.8(%23, %24, %19, %15, %19)
+%31 = MatMul.1(%30, %2)
+%32 = Result.1(%31)
+""",
+    "a sink per query behind a mask": SCORES
+    + """
+%10 = Input(f32[B, 1, S, T]) "m"
+%11 = Add.1(%9, %10)
+%12 = Input(f32[B, 3, S, 1]) "sinks"
+%13 = Concat.1(%11, %12) {axis=3}
+%14 = Softmax.8(%13) {axis=-1}
+%15 = Const(i64[1] = 0)
+%16 = Const(i64[1] = -1)
+%17 = Const(i64[1] = 1)
+%18 = Const(i64[1] = 3)
+%30 = Slice.8(%14, %15, %16, %17, %18)
+%31 = MatMul.1(%30, %2)
+%32 = Result.1(%31)
+""",
+    # OPT as it was: nothing is lower than the lowest number.
+    "a floor": SCORES + '%10 = Input(f32[B, 1, S, T]) "m"\n%11 = Add.1(%9, %10)\n'
+    f"%12 = Const(f32[] = {LOWEST})\n%20 = Maximum.1(%11, %12)\n" + MIXED,
+    "a floor of a choice": SCORES
+    + f'%10 = Input(boolean[B, 1, S, T]) "m"\n%11 = Const(f32[] = -1e30)\n'
+    "%13 = Select.1(%10, %9, %11)\n"
+    f"%12 = Const(f32[] = {LOWEST})\n%20 = Maximum.1(%12, %13)\n" + MIXED,
     # GPT-2 as it was: a table of booleans cut to the length.
     "a table": SCORES.replace("3, T", "3, S")
     + """
@@ -166,6 +209,18 @@ def test_a_form_is_one_step(form: str) -> None:
     steps = [s.spec.family for s in net.plan.kernel_steps()]
     assert steps.count("attention") == 1 and not {"softmax", "gemm"} & set(steps)
     assert not net.plan.host_steps()
+    np.testing.assert_allclose(net(inputs)[0], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["a floor", "a floor of a choice"])
+def test_rows_that_a_floor_hides_are_means(form: str) -> None:
+    """Keys that are hidden below the floor weigh what the others of their row weigh."""
+    inputs = random_inputs(graph(FORMS[form]))
+    mask = next(a for a in inputs if a.shape[1] == 1)
+    mask[...] = False if mask.dtype == bool else -np.inf
+    net = compile_model(Model(graph(FORMS[form])))
+    wanted = interpret(graph(FORMS[form]), inputs)[0]
+    assert np.isfinite(wanted).all()
     np.testing.assert_allclose(net(inputs)[0], wanted, rtol=1e-5, atol=1e-5)
 
 

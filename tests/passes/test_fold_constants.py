@@ -151,6 +151,23 @@ def test_large_weights_are_left_to_their_reader() -> None:
     assert len(run(other, fold_constants)) == 4
 
 
+def test_codes_are_scaled_once() -> None:
+    """Only scaled codes are of use to a product: no call scales them again."""
+    text = """
+%0 = Input(f32[N, 256])
+%1 = Const(nf4[256, 256] = ~1)
+%5 = Const(f16[256, 1] = ~2)
+%2 = Convert.1(%1) {destination_type=f16}
+%6 = Multiply.1(%2, %5)
+%7 = Convert.1(%6) {destination_type=f32}
+%3 = MatMul.1(%0, %7)
+%4 = Result.1(%3)
+"""
+    nodes = run(text, fold_constants)
+    kinds = [nodes.op(n).kind for n in nodes.order()]
+    assert kinds.count("Constant") == 1 and "Multiply" not in kinds and "Convert" in kinds
+
+
 def test_what_fails_is_left_to_the_run() -> None:
     text = """
 %0 = Const(i32[2] = 1, 2)

@@ -368,3 +368,28 @@ def test_heads_with_masks_of_their_own_stay_repeated() -> None:
     found, trace = traced(text, fuse_attention)
     assert "the mask differs from head to head" in {e.refused for e in trace.refusals()}
     same_values(graph(text), found)
+
+
+def test_repeated_heads_with_sinks_are_shared() -> None:
+    cut = """
+%22 = Input(f32[1, 6, 1, 1]) "sinks"
+%25 = Concat.1(%21, %31) {axis=-1}
+%26 = Softmax.8(%25) {axis=-1}
+%27 = Const(i64[1] = 0)
+%28 = Const(i64[1] = -1)
+%29 = Const(i64[1] = 1)
+%30 = Slice.8(%26, %27, %28, %29, %28)
+%23 = MatMul.1(%30, %17)
+"""
+    spread = """
+%32 = Const(i64[4] = 2, 6, 5, 1)
+%31 = Broadcast.3(%22, %32) {mode="bidirectional"}
+"""
+    text = REPEATED.format(mask="T").replace("[B, ", "[2, ").replace(", S, ", ", 5, ")
+    rows = text.split("%22 = Softmax")
+    cut = cut.replace("%25 = Concat", spread.strip() + "\n%25 = Concat", 1)
+    text = rows[0] + cut.strip() + "\n%24" + rows[1].split("%24")[1]
+    found = run(text, fuse_attention)
+    kinds = [found.op(n).kind for n in found.ids()]
+    assert "Attention" in kinds and not {"Softmax", "Slice"} & set(kinds)
+    same_values(graph(text), found)

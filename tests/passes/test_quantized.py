@@ -15,6 +15,7 @@ from irc.compiler.passes.fold_scales import fold_scales
 from irc.compiler.passes.move_dequantize import move_dequantize
 from irc.compiler.passes.multiply_bytes import multiply_bytes
 from irc.compiler.passes.spell_quantized import spell_quantized
+from irc.compiler.passes.unsign_bytes import unsign_bytes
 from irc.ir.dim import symbol
 from irc.ir.dtype import DType
 from irc.ir.graph import Value
@@ -115,7 +116,7 @@ def activation(net: Net, *shape: Any, dtype: str = "u8") -> Value:
 def test_movement_is_of_bytes() -> None:
     net = Net()
     value = activation(net, 2, 3, 8, 8)
-    pooled = net.op(o.MaxPool((2, 2), (0, 0), (0, 0), (2, 2)), value)
+    pooled = net.op(o.MaxPool((2, 2), (1, 1), (1, 1), (3, 3)), value)
     turned = net.op(o.Transpose(), pooled, net.array([0, 2, 3, 1], "i64"))
     flat = net.op(o.Reshape(False), turned, net.array([2, -1], "i64"))
     check(net.done(flat), move_dequantize, ["MaxPool", "Transpose", "Reshape", "Dequantize"])
@@ -126,6 +127,24 @@ def test_the_largest_code_is_the_largest_value_of_positive_scales_only() -> None
     value = net.op(o.Dequantize(), net.input("i8", 1, 2, 4, 4), net.array(-0.5))
     pooled = net.op(o.MaxPool((2, 2), (0, 0), (0, 0), (2, 2)), value)
     refused(net.done(pooled), move_dequantize, "the scale is not known to be positive")
+
+
+HOLLOW = {
+    "paddings": ((1, 1), (2, 2), (1, 1), 1, "floor"),
+    "taps": ((2, 2), (1, 1), (1, 1), 4, "floor"),
+    "behind": ((1, 1), (0, 0), (0, 0), 1, "ceil"),
+}
+
+
+@pytest.mark.parametrize("why", HOLLOW)
+def test_windows_of_nothing_but_paddings_are_not_of_bytes(why: str) -> None:
+    """The largest of nothing is less than any number; of bytes it would be the least."""
+    kernel, begin, end, dilation, rounding = HOLLOW[why]
+    net = Net()
+    value = activation(net, 1, 2, 5, 5)
+    op = o.MaxPool8((3, 3), begin, end, kernel, rounding, dilations=(dilation, dilation))
+    pooled = net.op(op, value)
+    refused(net.done(pooled), move_dequantize, "a window may hold paddings only")
 
 
 def test_parts_and_joins_are_of_bytes() -> None:
@@ -140,6 +159,32 @@ def test_parts_and_joins_are_of_bytes() -> None:
     pair = [activation(net, 2, 4), net.op(o.Dequantize(), net.input("u8", 2, 4), net.array(1))]
     graph = net.done(net.op(o.Concat(1), *pair))
     refused(graph, move_dequantize, "the inputs have different scales or zero points")
+
+
+@pytest.mark.parametrize(("zero", "expected"), [(-128, DType.u8), (-127, DType.i8), (0, DType.i8)])
+def test_bytes_above_the_least_zero_point_lose_their_sign(zero: int, expected: DType) -> None:
+    net = Net()
+    x = net.op(o.Relu(), net.input("f32", 3, 300))
+    least = net.array(zero, "i8")
+    codes = net.op(o.Quantize(DType.i8), x, net.array(0.01), least)
+    opened = [net.op(o.Dequantize(), codes, net.array(s), least) for s in (0.01, 0.5)]
+    graph = net.done(*opened)
+    found = check(graph, unsign_bytes, ["Relu", "Quantize", "Dequantize", "Dequantize"])
+    (made,) = (found.op(n) for n in found.ids() if found.op(n).kind == "Quantize")
+    assert made == o.Quantize(expected)
+
+
+def test_bytes_that_are_read_as_such_keep_their_sign() -> None:
+    net = Net()
+    least = net.array(-128, "i8")
+    codes = net.op(o.Quantize(DType.i8), net.input("f32", 3, 4), net.array(0.01), least)
+    opened = net.op(o.Dequantize(), codes, net.array(0.01), least)
+    refused(net.done(codes, opened), unsign_bytes, "its bytes are read as such")
+    net = Net()
+    least = net.array(-128, "i8")
+    codes = net.op(o.Quantize(DType.i8), net.input("f32", 3, 4), net.array(0.01), least)
+    opened = net.op(o.Dequantize(), codes, net.array(0.01), net.array(3, "i8"))
+    refused(net.done(opened), unsign_bytes, "it is dequantised with another zero point")
 
 
 def test_quantising_again_alike_does_nothing() -> None:

@@ -115,6 +115,12 @@ def test_bound_call_reads_the_arrays_in_place(session: Session) -> None:
     assert call() == {"y": out}
 
 
+@pytest.mark.parametrize("n", [1, 100, 9001])
+def test_bound_outputs_begin_with_a_cache_line(session: Session, n: int) -> None:
+    kept = [session.bind(list(data(n))) for _ in range(4)]
+    assert all(call()[0].ctypes.data % 64 == 0 for call in kept)
+
+
 @pytest.mark.parametrize("n", [16, 9000])
 def test_two_bound_calls_and_runs_do_not_disturb_each_other(session: Session, n: int) -> None:
     a, b = data(n)

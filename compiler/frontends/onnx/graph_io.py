@@ -31,7 +31,7 @@ def add_inputs(
 ) -> dict[str, Value]:
     """A Parameter for each input that is no initialiser, in order; their values by name.
 
-    An input that is no tensor, sequence or optional is recorded as unsupported, without a value.
+    An input of another kind (a sparse tensor) is recorded as unsupported, without a value.
     """
     symbols = Symbols(proto)
     values: dict[str, Value] = {}

@@ -1,12 +1,15 @@
-"""Types as ONNX writes them: tensors with symbolic sizes, sequences and optionals of them."""
+"""Types as ONNX writes them: tensors with symbolic sizes; sequences, optionals, maps of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ....ir.dim import Dim, symbol
+from ....ir.dtype import DType
 from ....ir.errors import ModelFormatError
-from ....ir.types import OptionalType, SequenceType, TensorType, Type
+from ....ir.types import MAP_KEYS, MapType, OptionalType, SequenceType, TensorType, Type
 from .tensors import element_type
 
 if TYPE_CHECKING:
@@ -40,14 +43,18 @@ class Symbols:
 
 
 def value_type(proto: TypeProto, name: str, symbols: Symbols, where: str) -> Type | None:
-    """The type of a value, or None for kinds that irc does not have (maps, sparse tensors)."""
-    wrappers: list[type[SequenceType | OptionalType]] = []
-    kind = proto.WhichOneof("value")
-    while kind in ("sequence_type", "optional_type"):
-        sequence = kind == "sequence_type"
-        wrappers.append(SequenceType if sequence else OptionalType)
-        proto = proto.sequence_type.elem_type if sequence else proto.optional_type.elem_type
-        kind = proto.WhichOneof("value")
+    """The type of a value, or None for kinds that irc does not have (sparse tensors)."""
+    wrappers: list[Callable[[Type], Type]] = []
+    while (kind := proto.WhichOneof("value")) in ("sequence_type", "optional_type", "map_type"):
+        if kind == "map_type":
+            wrappers.append(_map_of(proto.map_type.key_type, where))
+            proto = proto.map_type.value_type
+        elif kind == "sequence_type":
+            wrappers.append(SequenceType)
+            proto = proto.sequence_type.elem_type
+        else:
+            wrappers.append(OptionalType)
+            proto = proto.optional_type.elem_type
     if kind is None:
         raise ModelFormatError("a value has no type", where=where, expected="a tensor type")
     if kind != "tensor_type" or len(wrappers) > _MAX_NESTING:
@@ -56,6 +63,26 @@ def value_type(proto: TypeProto, name: str, symbols: Symbols, where: str) -> Typ
     for wrapper in reversed(wrappers):
         found = wrapper(found)
     return found
+
+
+def _map_of(number: int, where: str) -> Callable[[Type], Type]:
+    key = element_type(number, where)
+    if key not in MAP_KEYS:
+        raise ModelFormatError(
+            "a map has keys of a type that ONNX does not allow",
+            where=where,
+            got=key,
+            expected=", ".join(map(str, MAP_KEYS)),
+        )
+    return partial(_map_type, key)
+
+
+def _map_type(key: DType, element: Type) -> Type:
+    """A map holds single numbers, whatever shape is declared: converters write [1], or none, and
+    onnxruntime reads neither."""
+    if isinstance(element, TensorType):
+        element = TensorType(element.dtype, ())
+    return MapType(key, element)
 
 
 def _tensor_type(tensor: TypeProto.Tensor, name: str, symbols: Symbols, where: str) -> TensorType:

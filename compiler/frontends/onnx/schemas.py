@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ....ir.dim import Dim
 from ....ir.dtype import DType
 from ....ir.errors import ModelFormatError, ShapeError, UnsupportedOperationError
-from ....ir.types import OptionalType, SequenceType, TensorType, Type
+from ....ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from ..xml.text import short
 from .tensors import KINDS
 
@@ -270,6 +270,8 @@ def type_proto(type_: Type | None) -> TypeProto:
         return helper.make_sequence_type_proto(type_proto(type_.element))
     if isinstance(type_, OptionalType):
         return helper.make_optional_type_proto(type_proto(type_.element))
+    if isinstance(type_, MapType):
+        return helper.make_map_type_proto(_DATA_TYPES[type_.key], type_proto(type_.element))
     shape = None if type_.shape is None else [_size(d) for d in type_.shape]
     return helper.make_tensor_type_proto(_DATA_TYPES.get(type_.dtype, 0), shape)
 

@@ -8,6 +8,7 @@ it, and the mixture of values so far, and scales both down where a block brings 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from ....ir.dtype import DType
@@ -190,7 +191,9 @@ class Block:
         self.store(now, largest, 0)
         # While nothing is visible there is nothing to be relative to; -inf minus itself is NaN.
         base = [f.select(f.fcmp("oeq", x, _MINUS), 0.0, x) for x in now]
-        with f.if_(f.icmp("ne", f.params["begin"], 0)):
+        # Before the first block a panel has seen nothing, or a sink.
+        first = nullcontext() if self.spec.sink else f.if_(f.icmp("ne", f.params["begin"], 0))
+        with first:
             factors = [exp_falling(f, f.fsub(a, b)) for a, b in zip(before, base, strict=True)]
 
             def scale(where: Value, key: Value | int) -> None:

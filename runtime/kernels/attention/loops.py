@@ -126,13 +126,16 @@ class Loops:
     def group(self, places: list[Value], first: Value, count: Value) -> None:
         """`count` panels of one matrix from number `first` on."""
         f, p, spec = self.f, self.p, self.spec
-        query, key, value, *masks, out = places
+        query, key, value, *given, out = places
+        masks = given if spec.mask is not None else []
         scratch, layout = self.entry.scratch, self.layout
         with f.range(0, count, outer=True) as i:
             state, start, rows = self.panel(f.add(first, i), i)
             place = self.row(query, spec.query, start)
             f.call_function(self.pack, self.frame, place, f.offset(state, layout.queries), rows)
             self.clear(state)
+            if spec.sink is not None:
+                self.begin_with(spec.sink, given[-1], state, start, rows)
         keys = self.keys
         if self.causal is not None:
             last = f.sub(f.smin(f.mul(f.add(first, count), p.nr), self.queries), 1)
@@ -212,6 +215,17 @@ class Loops:
         """The address of a row of a matrix."""
         at = self.f.mul(row, self.size(operand.strides[-2]))
         return self.f.at(place, at, ELEMENT[operand.dtype.value])
+
+    def begin_with(
+        self, sink: Operand, place: Value, state: Value, start: Value, rows: Value
+    ) -> None:
+        """A panel that has seen one score per query, of no value."""
+        f, layout, element = self.f, self.layout, ELEMENT[sink.dtype.value]
+        with f.range(0, rows, outer=True) as row:
+            at = f.mul(f.add(start, row), self.size(sink.strides[-1]))
+            score = f.cast(f.load(element, f.at(place, at, element)), F32)
+            f.store(score, f.at(f.offset(state, layout.largest), row, F32))
+            f.store(f.as_value(1.0, F32), f.at(f.offset(state, layout.totals), row, F32))
 
     def clear(self, state: Value) -> None:
         """Nothing seen so far."""

@@ -51,6 +51,8 @@ def step_cells(spec: ConvSpec) -> int:
     """Cells of a step; 0 where tiles do not fit. A float beside the end of a run could be infinite,
     so its last cell must be full; bytes beside it meet weights of zero."""
     kr = spec.packed.kr
+    if spec.packed.tails:
+        return 0
     run = run_of(spec)
     if run % kr and spec.data.dtype not in BYTES:
         return 0

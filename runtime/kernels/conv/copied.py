@@ -17,6 +17,7 @@ from ...codegen.kernel import open_kernel, share
 from ...codegen.llvm import BRIEF
 from ...codegen.values import ELEMENT, I16, I64, Value, integer
 from ..contract import Kernel
+from ..gemm.tiling import tile_rows
 from ..tiles import release
 from . import amx
 from .direct import Loops
@@ -26,7 +27,7 @@ from .rows import Rows, choose_rows, copy_function
 from .tiling import Cut, Run, Taps, choose, cut_axis, known_axis, three_axes
 
 # Places of a row up to which tiles at its ends are compiled for their own taps.
-_SMALL = 32
+_SMALL = 64
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
@@ -68,7 +69,16 @@ def factors(g: Context, rows: Rows) -> Factors:
         rows.kr,
         (rows.pitch * rows.height, rows.pitch, w.dilations[2] * spec.channels),
         (0, w.strides[1] * rows.pitch, place),
+        (rows.height * rows.tail_pitch, rows.tail_pitch, *tail_steps(g, rows))
+        if rows.tails
+        else None,
     )
+
+
+def tail_steps(g: Context, rows: Rows) -> tuple[int, int]:
+    """Bytes from the cells of rows below each other to those of the next output row, and place."""
+    w = g.spec.window
+    return w.strides[1] * rows.tail_pitch, w.strides[2] * rows.kr
 
 
 class _Copied(Loops):
@@ -176,14 +186,20 @@ class _Copied(Loops):
                 start = f.sub(f.mul(f.add(row, r), w.strides[1]), self.pads[1])
                 inside = taps_inside(f, start, self.data[1], w.kernel[1], w.dilations[1])
                 here = [*taps[:2], *inside, *taps[4:]]
-            for size, count, first, column_taps in self.pieces(column):
+            for size, count, first, column_taps in self.pieces(column, channels):
                 tile = Tile(height, size, row_taps if height > 1 else None, column_taps, channels)
                 with f.range(0, count, outer=True) as i:
                     at = f.add(f.mul(i, size), first)
                     spot = (batch, channel, depth, f.add(row, r), f.add(column, at))
                     offset = f.add(f.mul(r, steps[1]), f.mul(at, steps[2]))
                     data = f.at(self.entry.scratch, offset, rows.kept)
-                    self.tile(tile, data, weights, spot, here)
+                    ends = ()
+                    if rows.tails:
+                        down, right = tail_steps(self.g, rows)
+                        place = f.add(f.mul(r, down), f.mul(at, right))
+                        last = (w.kernel[2] - 1) * rows.kr + rows.tails_at
+                        ends = (f.offset(self.entry.scratch, f.add(place, last)),)
+                    self.tile(tile, data, weights, spot, (*here, *ends))
 
         if self.down is not None:
             for run in self.down:
@@ -198,11 +214,16 @@ class _Copied(Loops):
             with f.if_(f.icmp("sgt", high, f.mul(whole, tall))):
                 across(f.mul(whole, tall), height % tall)
 
-    def pieces(self, column: Value) -> Iterator[tuple[int, Value, Value, Taps]]:
-        """(size, count, first, taps) of the tiles of a block's row that begins at `column`."""
+    def pieces(self, column: Value, channels: int) -> Iterator[tuple[int, Value, Value, Taps]]:
+        """(size, count, first, taps) of the tiles of a block's row that begins at `column`. In a
+        last panel of fewer vectors tiles are longer, and ends do not pay for code of their own."""
         f, rows = self.f, self.copies
         if self.across is not None:
-            for run in self.across:
+            runs, wide, vectors = self.across, rows.across, -(-channels // self.cut.lanes)
+            if vectors < self.cut.vectors and not self.tiled:
+                most = tile_rows(self.g.target, vectors)
+                runs = cut_axis(wide, wide, 1, 1, 1, 0, most)
+            for run in runs:
                 yield run.size, integer(run.count), integer(run.start), run.taps
             return
         left = f.smin(f.sub(self.out[2], column), rows.across)

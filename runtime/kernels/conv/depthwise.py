@@ -7,6 +7,7 @@ sums stay in registers. What neighbouring places read in common is loaded once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from ....ir.specs import Size
 from ....ir.specs_conv import ConvSpec
@@ -183,18 +184,18 @@ def tile_function(g: Context, tile: Tile) -> Function:
     def add(into: Variable, x: Value, y: Value) -> None:
         into.set(g.multiply_add(f, x, y, into.get()))
 
-    def row(data: Value, weights: Value) -> None:
-        if tile.ragged or (w.kernel[2] > _WRITTEN and tile.column_taps is None):
-            lo, hi = (p["w0"], p["w1"]) if tile.ragged else (integer(0), integer(w.kernel[2]))
-            with f.range(lo, hi, unroll=1) as kw:
-                y = load_weights(weights, kw)
-                for i, into in enumerate(sums):
-                    offset = f.add(f.mul(kw, w.dilations[2]), i * w.strides[2])
-                    add(into, load_data(data, offset), y)
-            return
-        filters = [load_weights(weights, kw) for kw in range(w.kernel[2])]
+    def turns(data: Value, weights: Value, lo: Value | int, hi: Value | int) -> None:
+        """Taps that all places meet, one by one."""
+        with f.range(lo, hi, unroll=1) as kw:
+            y = load_weights(weights, kw)
+            for i, into in enumerate(sums):
+                offset = f.add(f.mul(kw, w.dilations[2]), i * w.strides[2])
+                add(into, load_data(data, offset), y)
+
+    def written(data: Value, weights: Value, taps: Sequence[int]) -> None:
+        filters = {kw: load_weights(weights, kw) for kw in taps}
         pairs: dict[int, list[tuple[int, int]]] = {}
-        for kw in range(w.kernel[2]):
+        for kw in taps:
             inside = outside(tile.column_taps, kw, tile.columns)
             for i in range(tile.columns):
                 if inside[i]:
@@ -204,6 +205,22 @@ def tile_function(g: Context, tile: Tile) -> Function:
             x = load_data(data, at)
             for i, kw in pairs[at]:
                 add(sums[i], x, filters[kw])
+
+    def row(data: Value, weights: Value) -> None:
+        if tile.ragged:
+            turns(data, weights, p["w0"], p["w1"])
+            return
+        every = range(w.kernel[2])
+        if len(every) <= _WRITTEN:
+            written(data, weights, every)
+            return
+        full = [all(outside(tile.column_taps, kw, tile.columns)) for kw in every]
+        for met, some in groupby(every, full.__getitem__):
+            taps = list(some)
+            if met:
+                turns(data, weights, taps[0], taps[-1] + 1)
+            else:
+                written(data, weights, taps)
 
     with f.range(p["d0"], p["d1"], unroll=1) as kd, f.range(p["h0"], p["h1"], unroll=1) as kh:
         at = f.add(f.mul(kd, across[0]), f.mul(kh, across[1]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
+from operator import or_
 
 from ...codegen.emit import Function, Variable
 from ...codegen.values import ELEMENT, I64, PTR, Value, integer, is_float, vec
@@ -20,8 +21,10 @@ from .tiling import Cut, Taps, outside
 
 # Steps per turn of the innermost loop; up to twice as many are written out without a loop.
 _UNROLL = 4
-# Loops over taps in one tile whose steps are written out several times.
-_LOOPS = 8
+# A loop over fewer taps than a row's by this has its steps written out once.
+_PART = 8
+# Sets of places that the taps of a row meet, above which taps share them.
+_SETS = 8
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,9 @@ class Factors:
     kr: int
     taps: tuple[int, int, int]
     places: tuple[int, int, int]
+    # Of cells of rows below each other (PackedConv.tails), in bytes: to those of the next plane of
+    # taps, of the next row, of the next output row, of the next place.
+    tails: tuple[int, int, int, int] | None = None
 
 
 class Micro:
@@ -61,9 +67,10 @@ class Micro:
         self._finish: dict[int, Function] = {}
 
     def tile(self, tile: Tile) -> Function:
-        """tile(frame, data, weights, d0, d1, h0, h1, w0, w1, soon, pace): `data` is where tap 0 of
-        the first place lies, [d0, d1) and so on are the taps inside the data; what lies at `soon`
-        is fetched ahead, `pace` bytes per row of weights."""
+        """tile(frame, data, weights, d0, d1, h0, h1, w0, w1, [tails,] soon, pace): `data` is where
+        tap 0 of the first place lies, [d0, d1) and so on are the taps inside the data, `tails`
+        where that place's cells of rows below each other lie; what lies at `soon` is fetched
+        ahead, `pace` bytes per row of weights."""
         if tile not in self._tiles:
             self._tiles[tile] = self._make(tile)
         return self._tiles[tile]
@@ -76,6 +83,7 @@ class Micro:
             [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
             + [("ptr noalias readonly", "weights")]
             + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")]
+            + [(PTR, "tails")] * self.g.spec.packed.tails
             + [(PTR, "soon"), (I64, "pace")],
             attributes="nounwind noinline",
             linkage="internal",
@@ -183,13 +191,19 @@ class _Sum:
             self.taps = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
             self.places = [f.mul(s, d) for s, d in zip(spatial, w.strides, strict=True)]
         self.pace, self.copied = f.params["pace"], given is not None
-        # Weights of one tap of a row, and of a row of taps.
-        self.tap = spec.packed.depth(spec.channels, (1,)) // self.kr * self.nr
-        self.row = spec.packed.depth(spec.channels, w.kernel[2:]) // self.kr * self.nr
+        # Values of a row of taps in whole cells; weights of such a row, and of one tap of it.
+        self.tails = given.tails if given else None
+        self.run_length = spec.channels * w.kernel[2] - (self.tails is not None)
+        self.row = self.tap = self.run_length // self.kr * self.nr
+        if self.tails is None:
+            self.tap = spec.packed.depth(spec.channels, (1,)) // self.kr * self.nr
+            self.row = spec.packed.depth(spec.channels, w.kernel[2:]) // self.kr * self.nr
 
     def run(self) -> None:
         f, p, w = self.f, self.f.params, self.g.spec.window
-        plane = w.kernel[1] * self.row
+        plane = rows = w.kernel[1] * self.row
+        if self.tails is not None:
+            plane += -(-w.kernel[1] // self.kr) * self.nr
         with f.range(p["d0"], p["d1"], unroll=1) as kd:
             data = f.at(p["data"], f.mul(kd, self.taps[0]), self.element)
             weights = self.weights_at(_Weights(p["weights"], p["soon"]), kd, plane)
@@ -200,8 +214,28 @@ class _Sum:
                 with f.range(0, w.kernel[1], unroll=1) as kh:
                     self.taps_of_row(kh, data, weights, (True,) * self.tile.rows)
             else:
-                for kh in range(w.kernel[1]):
-                    self.taps_of_row(integer(kh), data, weights, self.tile.row_taps[kh])
+                # Neighbouring taps that the same rows of places meet are a loop.
+                for met, taps in groupby(range(w.kernel[1]), self.tile.row_taps.__getitem__):
+                    these = list(taps)
+                    with f.range(these[0], these[-1] + 1, unroll=1) as kh:
+                        self.taps_of_row(kh, data, weights, met)
+            if self.tails is not None:
+                self.last_values(kd, f.at(weights.place, rows, self.weight), self.tails)
+
+    def last_values(self, kd: Value, weights: Value, tails: tuple[int, ...]) -> None:
+        """The last value of each row of taps, in cells of rows below each other."""
+        f, g = self.f, self.g
+        kind = vec(self.weight, g.lanes)
+        high = g.spec.window.kernel[1]
+        plane = f.offset(f.params["tails"], f.mul(kd, tails[0]))
+        for n, row in enumerate(range(0, high, self.kr)):
+            at = f.assembly(PTR, "", "=r,0", f.offset(plane, row * tails[1]))
+            for place, sums in self.sums.items():
+                x = f.load(self.cell, f.offset(at, place[0] * tails[2] + place[1] * tails[3]))
+                x = f.splat(x, g.lanes)
+                for v, s in enumerate(sums):
+                    y = f.load(kind, f.at(weights, n * self.nr + v * g.lanes, self.weight))
+                    s.set(g.multiply_add(f, x, y, s.get()))
 
     def weights_at(self, base: _Weights, index: Value | int, size: int) -> _Weights:
         """Part `index` of weights in parts of `size`, and what is fetched ahead beside it."""
@@ -227,19 +261,24 @@ class _Sum:
             if dense and not tile.ragged:
                 # The taps of a row and their channels are one run, in data and weights alike.
                 distinct = (self.places[2].known or 1) // self.kr
-                self.depth(data, weights, width * channels, keep, distinct)
+                self.depth(data, weights, self.run_length, keep, distinct)
                 return
             with f.range(lo, hi, unroll=1) as kw:
                 at = f.at(data, f.mul(kw, self.taps[2]), self.element)
                 to = self.weights_at(weights, kw, self.tap)
                 self.depth(at, to, channels, keep, 2 * _UNROLL)
             return
-        # Neighbouring taps that meet the data in the same places are a loop. Where such loops are
-        # many, a step is not written out several times: they are short, but their code is not.
+        # Neighbouring taps that meet the data in the same places are a loop. Of few taps of a long
+        # row no step is written out several times: such loops are short, but their code is not.
         met = [outside(tile.column_taps, kw, tile.columns) for kw in range(width)]
+        if self.copied and len(set(met)) > _SETS:
+            # Two taps share one where a copy holds zeros for the places that one does not meet.
+            met = [
+                tuple(map(or_, some, met[min(kw ^ 1, width - 1)])) for kw, some in enumerate(met)
+            ]
         loops = [list(taps) for _, taps in groupby(range(width), met.__getitem__)]
-        apart = 2 * _UNROLL if len(loops) <= _LOOPS else 1
         for taps in loops:
+            apart = 2 * _UNROLL if len(taps) * _PART >= width else 1
             keep = [(r, q) for r, q in self.sums if rows[r] and met[taps[0]][q]]
             if not keep:
                 continue
@@ -280,6 +319,8 @@ class _Sum:
         # 24 multiply-adds hide a loop's own instructions; between the steps of larger tiles LLVM
         # would move loads, for which there are no registers.
         unroll = min(_UNROLL, apart, -(-24 // (len(keep) * vectors)))
+        if unroll == 3 and steps % 3 and steps % 2 == 0:
+            unroll = 2  # without a rest
         whole = 0 if steps <= min(2 * unroll, apart) else steps // unroll * unroll
         with f.range(0, whole, unroll, unroll=1) as k:
             for u in range(unroll):

@@ -27,6 +27,8 @@ Lies = Literal["run", "places", "planes", "values"]
 _FEW = 8
 
 _ROWS = 8
+# Cells of a register, where rows below each other are put into them.
+_CELLS = 16
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,23 @@ class Rows:
     step: int
     width: int
     pitch: int
+    tails: bool = False
 
     @property
     def bytes(self) -> int:
         """Of one copy, with what its last stores write beyond it."""
+        return self.tails_at + self.depth * self.height * self.tail_pitch
+
+    @property
+    def tails_at(self) -> int:
+        """Where the cells of rows below each other begin (PackedConv.tails), in bytes."""
         slack = self.lanes * (_FEW + 1)
         return (self.depth * self.height * self.pitch + slack) * bits_of(self.kept) // 8
+
+    @property
+    def tail_pitch(self) -> int:
+        """Bytes of a row of these cells; row r has values of the rows from r on."""
+        return -(-self.width // _CELLS) * _CELLS * self.kr if self.tails else 0
 
 
 def choose_rows(g: Context, cut: Cut, tall: int) -> Rows:
@@ -84,6 +97,7 @@ def choose_rows(g: Context, cut: Cut, tall: int) -> Rows:
             w.dilations[1],
             wide,
             -(-(wide * spec.channels + kr) // line) * line,
+            spec.packed.tails,
         )
 
     across = width if isinstance(width, int) else 8 * cut.most
@@ -141,7 +155,28 @@ def copy_function(g: Context, rows: Rows) -> Function:
             copier.fill(f.at(to, end, rows.kept), f.sub(rows.pitch, end))
             branch.else_()
             copier.fill(to, integer(rows.pitch))
+    if rows.tails:
+        _copy_tails(g, rows, f)
     return f
+
+
+def _copy_tails(g: Context, rows: Rows, f: Function) -> None:
+    """The last channel of `kr` rows below each other, as cells, from the copied rows. Weights of
+    rows below the last one are zeros: any values do."""
+    channels, lanes, copy = g.spec.channels, _CELLS * rows.kr, f.params["to"]
+    # Lane i of a cell is row i's: those of two rows side by side, then of both pairs.
+    pick = [i // rows.kr * channels + i % 2 * lanes for i in range(lanes)]
+    join = [i + i % rows.kr // 2 * lanes for i in range(lanes)]
+    with f.range(0, rows.depth, unroll=1) as d, f.range(0, rows.height, unroll=1) as r:
+        first = f.mul(d, rows.height)
+        below = [f.smin(f.add(r, i), rows.height - 1) for i in range(rows.kr)]
+        places = [f.offset(copy, f.mul(f.add(first, row), rows.pitch)) for row in below]
+        to = f.offset(copy, f.add(f.mul(f.add(first, r), rows.tail_pitch), rows.tails_at))
+        with f.range(0, rows.width, _CELLS, unroll=1) as x:
+            at = f.add(f.mul(x, channels), channels - 1)
+            a, b, c, e = (f.load(vec(I8, lanes), f.offset(place, at)) for place in places)
+            cells = f.shuffle(f.shuffle(a, b, pick), f.shuffle(c, e, pick), join)
+            f.store(cells, f.offset(to, f.mul(x, rows.kr)))
 
 
 class _Copier:

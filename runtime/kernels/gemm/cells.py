@@ -95,24 +95,47 @@ def cells_along(g: Context, f: Function, side: Side, parts: Sequence[Value]) -> 
     return rounding.neighbours(f, low, high)
 
 
+@dataclass(frozen=True)
+class Places:
+    """A cell's places along K. One that does not `exist` (None: all do) is the last one that does,
+    and its value is zero."""
+
+    at: Sequence[Value]
+    exist: Sequence[Value] | None = None
+
+
 def each_cell(
-    g: Context,
-    f: Function,
-    depth: Value,
-    write: Callable[[Value, Sequence[Value]], None],
-    unroll: int,
+    g: Context, f: Function, depth: Value, write: Callable[[Value, Places], None], unroll: int
 ) -> None:
-    """write(cell, its places along K) for every cell of `depth` values; the last one may have fewer
-    places than the others."""
+    """write(cell, places) for every cell of `depth` values."""
     kr = g.tiling.kr
     whole = f.udiv(depth, kr)
     with f.range(0, whole, unroll=unroll) as cell:
         first = f.mul(cell, kr)
-        write(cell, [f.add(first, i) for i in range(kr)])
+        write(cell, Places([f.add(first, i) for i in range(kr)]))
+    if kr == 1:
+        return
     first = f.mul(whole, kr)
-    for count in range(1, kr):
-        with f.if_(f.icmp("eq", f.sub(depth, first), count)):
-            write(whole, [f.add(first, i) for i in range(count)])
+    with f.if_(f.icmp("slt", first, depth)):
+        ks, last = [f.add(first, i) for i in range(kr)], f.sub(depth, 1)
+        exist = [f.icmp("slt", k, depth) for k in ks]
+        write(whole, Places([f.smin(k, last) for k in ks], exist))
+
+
+def fetch_cells(
+    g: Context,
+    f: Function,
+    side: Side,
+    places: Places,
+    address: Callable[[Value], Value],
+    step: Value,
+    part: Part | None,
+) -> Value:
+    """A vector of cells whose lanes lie `step` apart, from the address of each place along K."""
+    xs = [fetch(f, side, g.tiling.lanes, address(k), step, part) for k in places.at]
+    if places.exist:
+        xs = [f.select(e, x, f.as_value(0, x.type)) for e, x in zip(places.exist, xs, strict=True)]
+    return cells_of_rows(g, f, side, xs)
 
 
 def cells_of_rows(g: Context, f: Function, side: Side, rows: Sequence[Value]) -> Value:

@@ -149,7 +149,12 @@ def as_matrices(array: Array, constant: Constant) -> Array:
     layout = constant.layout
     if isinstance(layout, PackedGates):
         count, k, n = panels(constant.shape, layout)
-        return array.reshape(count, n, k).swapaxes(1, 2)
+        gates = array.reshape(count, layout.gates, k, k)
+        if n > layout.gates * k:
+            gates = np.pad(gates, [(0, 0), (0, 0), (0, n // layout.gates - k), (0, 0)])
+        wide = layout.nr // layout.gates
+        cut = gates.reshape(count, layout.gates, n // layout.nr, wide, k)
+        return cut.swapaxes(1, 2).reshape(count, n, k).swapaxes(1, 2)
     if not isinstance(layout, PackedConv):
         matrices = array.swapaxes(-1, -2) if constant.transposed else array
         # Counted, since -1 has no answer where a size is 0.
@@ -164,12 +169,24 @@ def as_matrices(array: Array, constant: Constant) -> Array:
     if layout.kr == 1:
         return taps.reshape(count, k, n) if layout.depthwise else taps
     run = math.prod(taps.shape[-3:-1] if layout.runs else taps.shape[-2:-1])
+    if layout.tails:
+        return _with_tails(taps, layout.kr).reshape(count, k, n)
     rows = np.moveaxis(taps, -1, 1).reshape(
         count, n, math.prod(taps.shape[1:-1]) // max(1, run), run
     )
     if run % layout.kr:
         rows = np.pad(rows, [(0, 0), (0, 0), (0, 0), (0, -run % layout.kr)])
     return rows.reshape(count, n, k).swapaxes(1, 2)
+
+
+def _with_tails(taps: Array, kr: int) -> Array:
+    """[G, planes..., rows, columns, C, O] as [G, planes, K, O]: whole cells of all rows, then the
+    last value of each, padded with zeros."""
+    high, wide, channels, n = taps.shape[-4:]
+    rows = taps.reshape(len(taps), -1, high, wide * channels, n)
+    whole = rows[..., :-1, :].reshape(*rows.shape[:2], -1, n)
+    ends = np.pad(rows[..., -1, :], [(0, 0), (0, 0), (0, -high % kr), (0, 0)])
+    return np.concatenate([whole, ends], axis=2)
 
 
 def unpack(packed: Array, constant: Constant) -> Array:

@@ -52,6 +52,7 @@ def expand_function(g: Context) -> Function:
             def write(k: Value, count: int, c: Value = c, s: Scaling = scaling) -> None:
                 at = f.offset(p["cells"], f.add(f.mul(f.udiv(k, e.kr), e.row), f.mul(c, 4)))
                 halves = e.halves(f, f.load(vec(I32, g.lanes), at))
+                f.prefetch(f.offset(at, _AHEAD))
                 values = [e.value(f, halves, s, j) for j in range(count)]
                 row = f.udiv(f.sub(k, p["k0"]), t.kr)
                 _store(g, f, values, f.at(p["to"], f.add(f.mul(row, t.nr), c), g.acc))

@@ -281,7 +281,7 @@ class Block:
                 self.panel(j, edge)
 
     def panel(self, j: Value, shape: Shape) -> None:
-        """All tiles of rows of one panel (or group of panels); the shape's rows are open."""
+        """All tiles of rows of one panel (or group of panels); how high they are is open."""
         loops, t = self.loops, self.loops.g.tiling
         f, (t0, t1) = loops.f, self.ts
         if self.terms:
@@ -289,28 +289,26 @@ class Block:
         if self.tail:
             self.tail.copy(self.right(j), self.depth, shape.panels)
 
-        def call(height: int, tile: Value, rows: Value, in_place: bool = False) -> None:
-            self.tile(replace(shape, rows=height, in_place=in_place), j, tile, rows)
-
         if not t.guarded:
             longer, low = loops.cut.longer(), t.heights[-1]
             if longer:
                 with f.range(t0, f.smin(t1, longer), outer=True) as tile:
-                    call(t.mr, tile, integer(t.mr))
+                    self.tile(shape, (t.mr,), j, tile, integer(t.mr))
                 t0 = f.smax(t0, longer)
             with f.range(t0, t1, outer=True) as tile:
-                call(low, tile, integer(low))
+                self.tile(shape, (low,), j, tile, integer(low))
             return
         if shape.panels > 1:
             with f.range(t0, t1, outer=True) as tile:
-                call(1, tile, integer(1))
+                self.tile(shape, (1,), j, tile, integer(1))
             return
-        full = f.smin(loops.cut.full, t1)
-        with f.range(t0, full, outer=True) as tile:
-            call(t.mr, tile, integer(t.mr), t.in_place)
-        with f.range(f.smax(full, t0), t1, outer=True) as tile:
-            rows = loops.cut.rows(tile)
-            self.shortest(t.heights, rows, lambda height: call(height, tile, rows))
+        if t.in_place:
+            full = f.smin(loops.cut.full, t1)
+            with f.range(t0, full, outer=True) as tile:
+                self.tile(replace(shape, in_place=True), (t.mr,), j, tile, integer(t.mr))
+            t0 = f.smax(full, t0)
+        with f.range(t0, t1, outer=True) as tile:
+            self.tile(shape, t.heights, j, tile, loops.cut.rows(tile))
 
     def shortest(self, heights: Sequence[int], rows: Value, call: Callable[[int], None]) -> None:
         """Call with the shortest height that holds `rows`."""
@@ -323,7 +321,10 @@ class Block:
             branch.else_()
             self.shortest(heights[1:], rows, call)
 
-    def tile(self, shape: Shape, j: Value, tile: Value, rows: Value) -> None:
+    def tile(
+        self, shape: Shape, heights: Sequence[int], j: Value, tile: Value, rows: Value
+    ) -> None:
+        """One tile, of the shortest of `heights` that holds its rows."""
         loops, g = self.loops, self.loops.g
         f, t = loops.f, g.tiling
         m, n = loops.cut.start(tile), f.mul(j, t.nr)
@@ -341,10 +342,14 @@ class Block:
         soon, pace = self.soon(b_place, down)
         terms = self.terms.places(tile) if self.terms else ()
         more = (self.tail.place,) if self.tail else () if self.finish else terms
-        f.call_function(
-            g.tile(shape), loops.frame, a_place, b_place, m, n, cols,
-            self.depth, self.first, buffer, soon, pace, *more,
-        )  # fmt: skip
+
+        def call(height: int) -> None:
+            f.call_function(
+                g.tile(replace(shape, rows=height)), loops.frame, a_place, b_place, m, n, cols,
+                self.depth, self.first, buffer, soon, pace, *more,
+            )  # fmt: skip
+
+        self.shortest(heights, rows, call)
         if self.finish:
             with f.if_(self.last):
                 cols = f.smin(cols, shape.panels * t.nr)

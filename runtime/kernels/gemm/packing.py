@@ -8,15 +8,24 @@ Where a unit multiplies cells, what stands for an element is a cell: `kr` neighb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from ....ir.specs import GemmSpec
 from ...codegen.emit import Function
 from ...codegen.values import I1, I64, Value, bits_of, integer, vec
-from ..walk import part_of
+from ..strided import gathers
+from ..walk import Part, part_of
 from .axes import Axis, matrix_axes
-from .cells import cell_at, cells_of_rows, each_cell, fetch, fetch_along, left_side, right_side
+from .cells import (
+    Places,
+    cell_at,
+    each_cell,
+    fetch,
+    fetch_along,
+    fetch_cells,
+    left_side,
+    right_side,
+)
 from .micro import Context
 
 
@@ -44,12 +53,14 @@ def pack_a_function(g: Context) -> Function:
         starts = range(0, t.a_row, t.lanes)
         parts = [part_of(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
 
-        def place_rows(cell: Value, ks: Sequence[Value]) -> None:
+        def place_rows(cell: Value, places: Places) -> None:
             for s, part in zip(starts, parts, strict=True):
-                places = [f.at(p["source"], f.add(f.mul(k, step), s), element) for k in ks]
-                xs = [fetch(f, side, t.lanes, x, integer(1), part) for x in places]
-                to = f.at(p["to"], f.add(f.mul(cell, t.a_row), s), side.cell)
-                f.store(cells_of_rows(g, f, side, xs), to, g.align)
+
+                def address(k: Value, s: int = s) -> Value:
+                    return f.at(p["source"], f.add(f.mul(k, step), s), element)
+
+                cells = fetch_cells(g, f, side, places, address, integer(1), part)
+                f.store(cells, f.at(p["to"], f.add(f.mul(cell, t.a_row), s), side.cell), g.align)
 
         each_cell(g, f, p["k"], place_rows, unroll=4)
         return f
@@ -72,11 +83,13 @@ def pack_a_function(g: Context) -> Function:
                     cell = f.udiv(f.add(start, k), t.kr)
                     f.store(cells, f.at(to, cell, side.cell), g.align)
         else:
-            whole = f.mul(f.udiv(p["k"], width), width)
+            # Lanes that are gathered one by one need no second form.
+            single = along.step.known != 1 and not gathers(f, element)
+            whole = integer(0) if single else f.mul(f.udiv(p["k"], width), width)
             with f.range(0, whole, width, unroll=4) as k:
                 copy(k, None)
-            with f.if_(f.icmp("slt", whole, p["k"])):
-                copy(whole, f.sub(p["k"], whole))
+            with f.range(whole, p["k"], width, outer=True) as k:
+                copy(k, f.smin(f.sub(p["k"], k), width))
     if t.guarded:
         with f.range(p["rows"], t.mr, outer=True) as i:
             to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
@@ -133,22 +146,27 @@ def pack_b_function(g: Context) -> Function:
         _pack_transposed(g, f, column)
         return f
 
-    def copy(cell: Value, ks: Sequence[Value], full: bool) -> None:
+    def copy(cell: Value, places: Places, c: Value, part: Part | None) -> None:
+        def address(k: Value) -> Value:
+            return f.at(p["source"], f.add(f.mul(k, row), f.mul(column, c)), element)
+
+        cells = fetch_cells(g, f, side, places, address, column, part)
+        to = f.at(p["to"], f.add(f.mul(cell, t.nr), c), side.cell)
+        f.store(cells, to, t.lanes * side.align)
+
+    def copy_row(cell: Value, places: Places) -> None:
         for c in range(0, t.nr, t.lanes):
-            part = None if full else part_of(f, t.lanes, f.sub(p["cols"], c))
-            xs: list[Value] = []
-            for k in ks:
-                place = f.at(p["source"], f.add(f.mul(k, row), f.mul(column, c)), element)
-                xs.append(fetch(f, side, t.lanes, place, column, part))
-            to = f.at(p["to"], f.add(f.mul(cell, t.nr), c), side.cell)
-            f.store(cells_of_rows(g, f, side, xs), to, t.lanes * side.align)
+            copy(cell, places, integer(c), None)
 
     # Lanes that are gathered one by one need no second form.
     whole = f.icmp("sge", p["cols"], t.nr) if column.known == 1 else integer(0, I1)
     with f.if_(whole) as branch:
-        each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, True), unroll=4)
+        each_cell(g, f, p["k"], copy_row, unroll=4)
         branch.else_()
-        each_cell(g, f, p["k"], lambda cell, ks: copy(cell, ks, False), unroll=1)
+        # One vector of columns after the other: masks take code, which stands once.
+        with f.range(0, t.nr, t.lanes, outer=True) as c:
+            part = part_of(f, t.lanes, f.sub(p["cols"], c))
+            each_cell(g, f, p["k"], lambda cell, at: copy(cell, at, c, part), unroll=1)
     return f
 
 
@@ -163,17 +181,8 @@ def _pack_transposed(g: Context, f: Function, column: Value) -> None:
         source = f.at(p["source"], f.mul(column, c), element)
         left = f.sub(p["cols"], c)
 
-        def cells(lo: Value | int, hi: Value, c: Value = c, source: Value = source) -> None:
-            with f.range(0, lanes, unroll=1) as i, f.range(lo, hi, t.kr, unroll=1) as k:
-                cell = f.udiv(k, t.kr)
-                to = f.at(p["to"], f.add(f.add(f.mul(cell, t.nr), c), i), side.cell)
-                with f.if_(f.icmp("slt", i, left)) as inside:
-                    place = f.at(source, f.add(f.mul(column, i), k), element)
-                    f.store(cell_at(g, f, side, place, f.sub(hi, k)), to)
-                    inside.else_()
-                    f.store(f.as_value(0, side.cell), to)
-
-        with f.if_(f.icmp("sge", left, lanes)) as branch:
+        square = f.icmp("sge", left, lanes)
+        with f.if_(square):
             with f.range(0, whole, width, outer=True) as k:
                 cell = f.udiv(k, t.kr)
                 rows: list[Value] = []
@@ -183,9 +192,14 @@ def _pack_transposed(g: Context, f: Function, column: Value) -> None:
                 for i, x in enumerate(transposed(f, rows)):
                     to = f.at(p["to"], f.add(f.mul(f.add(cell, i), t.nr), c), side.cell)
                     f.store(x, to, lanes * side.align)
-            cells(whole, p["k"])
-            branch.else_()
-            cells(integer(0), p["k"])
+        turned = f.select(square, whole, 0)
+        with f.range(0, lanes, unroll=1) as i, f.range(turned, p["k"], t.kr, unroll=1) as k:
+            to = f.at(p["to"], f.add(f.add(f.mul(f.udiv(k, t.kr), t.nr), c), i), side.cell)
+            with f.if_(f.icmp("slt", i, left)) as inside:
+                place = f.at(source, f.add(f.mul(column, i), k), element)
+                f.store(cell_at(g, f, side, place, f.sub(p["k"], k)), to)
+                inside.else_()
+                f.store(f.as_value(0, side.cell), to)
 
 
 def transposed(f: Function, rows: list[Value]) -> list[Value]:

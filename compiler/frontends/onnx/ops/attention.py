@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING
 from .....ir.dim import Dim, eq
 from .....ir.dtype import DType
 from .....ir.graph import Value
-from .....ir.ops import Attention, Concat, Reshape, Transpose, Unsqueeze
+from .....ir.ops import (
+    Add,
+    Attention,
+    Concat,
+    Gather,
+    LessEqual,
+    LogicalAnd,
+    Range,
+    Reshape,
+    Select,
+    ShapeOf,
+    Transpose,
+    Unsqueeze,
+)
 from ..node import ByFunction
 
 if TYPE_CHECKING:
@@ -36,7 +49,9 @@ def attention(n: OnnxNode) -> Imported:
         key, value = (_by_head(n, v, sizes.shared) for v in (key, value))
     if past[0] is not None and past[1] is not None:
         key, value = n.add(Concat(axis=2), past[0], key), n.add(Concat(axis=2), past[1], value)
-    op = Attention(n.number("scale", 0.0) or 1 / math.sqrt(sizes.size), causal, zeros=True)
+    scale, cap = n.number("scale", 0.0) or 1 / math.sqrt(sizes.size), n.number("softcap", 0.0)
+    op = Attention(scale / (cap or 1.0), causal, zeros=True, cap=cap)
+    mask = _within_windows(n, mask, query, key, past[0])
     if sizes.heads == sizes.shared:
         found = n.add(op, query, key, value, mask)
         order = [0, 2, 1, 3]
@@ -74,10 +89,7 @@ def _sizes(n: OnnxNode) -> _Sizes:
     n.has("qk_matmul_output_mode")
     counts = [n.integer(name, 0) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     values = [n.input(i) for i in range(3)]
-    windows = [n.integer(f"{side}_window_size", -1) for side in ("left", "right")]
-    if windows != [-1, -1]:
-        raise ByFunction
-    if n.number("softcap", 0.0) != 0 or n.optional(6) is not None or n.wants(3):
+    if n.number("softcap", 0.0) < 0 or n.optional(6) is not None or n.wants(3):
         raise ByFunction
     if n.dtype(values[0]) not in _TYPES or len({n.dtype(v) for v in values}) > 1:
         raise ByFunction
@@ -107,6 +119,40 @@ def _sizes(n: OnnxNode) -> _Sizes:
         if heads != shared and len(seen) > 2 and eq(seen[-3], 1) is not True:
             raise ByFunction
     return _Sizes(heads, shared, rows, fresh, size, width)
+
+
+def _within_windows(
+    n: OnnxNode, mask: Value | None, query: Value, key: Value, past: Value | None
+) -> Value | None:
+    """The mask with what lies outside of the windows around each query's own place hidden."""
+    left, right = (n.integer(f"{side}_window_size", -1) for side in ("left", "right"))
+    if left < 0 and right < 0:
+        return mask
+    rows, keys = _places(n, query), _places(n, key)
+    if past is not None:
+        rows = n.add(Add(), rows, _length(n, past))
+    rows = n.add(Unsqueeze(), rows, n.ints_value([1]))
+    shown: Value | None = None
+    for size, less, more in ((left, rows, keys), (right, keys, rows)):
+        if size >= 0:
+            limit = n.add(Add(), more, n.ints_value([size]))
+            side = n.add(LessEqual(), less, limit)
+            shown = side if shown is None else n.add(LogicalAnd(), shown, side)
+    assert shown is not None
+    if mask is None:
+        return shown
+    if n.dtype(mask) is DType.boolean:
+        return n.add(LogicalAnd(), mask, shown)
+    return n.add(Select(), shown, mask, n.like(mask, -math.inf))
+
+
+def _length(n: OnnxNode, x: Value) -> Value:
+    """How many rows [B, N, S, H] has."""
+    return n.add(Gather(), n.add(ShapeOf(DType.i64), x), n.int_value(2), n.int_value(0))
+
+
+def _places(n: OnnxNode, x: Value) -> Value:
+    return n.add(Range(DType.i64), n.int_value(0), _length(n, x), n.int_value(1))
 
 
 def _by_head(n: OnnxNode, x: Value, heads: int) -> Value:

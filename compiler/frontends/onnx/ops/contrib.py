@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
+    Activation,
     Add,
     Divide,
     Gelu,
@@ -23,6 +24,7 @@ from .....ir.ops import (
     Swish,
     Transpose,
 )
+from .convolution import conv
 from .normalization import layer_normalization, mean_and_deviation
 from .plain import converted, unary
 
@@ -41,6 +43,8 @@ _ACTIVATIONS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
     "ThresholdedRelu": ("thresholded_relu", (("activation_alpha", 1.0),)),
     "HardSigmoid": ("hard_sigmoid", (("activation_alpha", 0.2), ("activation_beta", 0.5))),
 }
+# What only FusedConv has.
+_OF_CONV = {"Clip": "clip", "HardSwish": "hard_swish"}
 
 
 def fused_matmul(n: OnnxNode) -> Value:
@@ -71,6 +75,19 @@ def fused_gemm(n: OnnxNode) -> Value:
         activation_params=tuple(n.number(key, default) for key, default in parameters),
     )
     return n.add(op, n.input(0), n.input(1), n.optional(2))
+
+
+def fused_conv(n: OnnxNode) -> Value:
+    """activation(convolution + bias + Z); the activation's numbers come as one list."""
+    result, more = conv(n), n.optional(3)
+    total = result if more is None else n.add(Add(), result, more)
+    name, given = n.text("activation", ""), n.numbers("activation_params", [])
+    if not name:
+        return total
+    if name not in _ACTIVATIONS and name not in _OF_CONV:
+        raise n.unsupported(f"FusedConv with activation {name[:40]}")
+    function = _OF_CONV[name] if name in _OF_CONV else _ACTIVATIONS[name][0]
+    return n.add(Activation(function, tuple(given)), total)
 
 
 def fast_gelu(n: OnnxNode) -> Value:
@@ -133,6 +150,7 @@ _MS = "com.microsoft::"
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_MS}FusedMatMul": {1: fused_matmul},
     f"{_MS}FusedGemm": {1: fused_gemm},
+    f"{_MS}FusedConv": {1: fused_conv},
     f"{_MS}Gelu": {1: unary(Gelu)},
     f"{_MS}FastGelu": {1: fast_gelu},
     f"{_MS}BiasGelu": {1: bias_gelu},

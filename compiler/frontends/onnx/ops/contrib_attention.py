@@ -35,6 +35,7 @@ from .....ir.ops import (
     VariadicSplit,
 )
 from .....ir.ops.normalize import LayerNorm
+from .contrib_quantized import integer_product, scaled
 from .plain import converted, size_of
 
 if TYPE_CHECKING:
@@ -43,12 +44,25 @@ if TYPE_CHECKING:
 
 def attention(n: OnnxNode) -> Imported:
     """Q, K and V are projections of input 0 by one matrix."""
-    x, heads = n.input(0), n.integer("num_heads")
-    if n.flag("do_rotary") or n.flag("past_present_share_buffer"):
-        raise n.unsupported("Attention with rotary embedding or a shared buffer")
-    projected = n.add(MatMul(), x, n.input(1))
+    projected = n.add(MatMul(), n.input(0), n.input(1))
     bias = n.optional(2)
     projected = projected if bias is None else n.add(Add(), projected, bias)
+    return _self_attention(n, projected, n.optional(4), n.optional(3), n.optional(5))
+
+
+def quantized_attention(n: OnnxNode) -> Imported:
+    """The same, of integers with scales and zero points."""
+    product = integer_product(n, (n.input(0), n.optional(6)), (n.input(1), n.optional(7)))
+    projected = scaled(n, product, n.add(Multiply(), n.input(3), n.input(4)), n.optional(2))
+    return _self_attention(n, projected, n.optional(8), n.optional(5), None)
+
+
+def _self_attention(
+    n: OnnxNode, projected: Value, past: Value | None, mask: Value | None, bias: Value | None
+) -> Imported:
+    heads = n.integer("num_heads")
+    if n.flag("do_rotary") or n.flag("past_present_share_buffer"):
+        raise n.unsupported("Attention with rotary embedding or a shared buffer")
     width = n.shape(projected)
     sizes = n.optional_integers("qkv_hidden_sizes")
     if sizes is None:
@@ -58,7 +72,6 @@ def attention(n: OnnxNode) -> Imported:
     parts = n.add_all(VariadicSplit(num_outputs=3), projected, n.int_value(-1), n.ints_value(sizes))
     query, key, value = (_by_head(n, part, heads) for part in parts)
     present: Value | None = None
-    past = n.optional(4)
     if past is not None:
         pieces = n.add_all(VariadicSplit(num_outputs=2), past, n.int_value(0), n.ints_value([1, 1]))
         before = [n.add(Squeeze(), piece, n.ints_value([0])) for piece in pieces]
@@ -69,7 +82,7 @@ def attention(n: OnnxNode) -> Imported:
         present = n.add(
             Concat(axis=0), *(n.add(Unsqueeze(), v, n.ints_value([0])) for v in (key, value))
         )
-    result = _attend(n, query, key, value, n.optional(3), n.optional(5), sizes[0] // heads)
+    result = _attend(n, query, key, value, mask, bias, sizes[0] // heads)
     return [result, present]
 
 
@@ -209,6 +222,7 @@ def embed_layer_normalization(n: OnnxNode) -> Imported:
 _MS = "com.microsoft::"
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_MS}Attention": {1: attention},
+    f"{_MS}QAttention": {1: quantized_attention},
     f"{_MS}MultiHeadAttention": {1: multi_head_attention},
     f"{_MS}EmbedLayerNormalization": {1: embed_layer_normalization},
 }

@@ -35,7 +35,9 @@ def spatial_attributes(n: OnnxNode) -> dict[str, Any]:
         raise n.error("unknown auto_pad", got=mode, expected=", ".join(AUTO_PADS))
     pads = n.integers("pads", [])
     if len(pads) % 2:
-        raise n.error("pads lists a begin and an end for each axis", got=pads)
+        raise n.error(
+            "pads lists a begin and an end for each axis", got=pads, expected="an even number"
+        )
     if mode != "NOTSET":
         pads = []
     half = len(pads) // 2

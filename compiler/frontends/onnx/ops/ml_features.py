@@ -88,7 +88,7 @@ def array_feature_extractor(n: OnnxNode) -> Value:
 
 
 def feature_vectorizer(n: OnnxNode) -> Value:
-    """The columns of all inputs side by side, in f32."""
+    """The columns of all inputs side by side, in f32; a vector is a row."""
     sizes, parts = n.integers("inputdimensions", []), list[Value]()
     for i, value in enumerate(n.given()):
         shape = n.shape(value)
@@ -96,7 +96,9 @@ def feature_vectorizer(n: OnnxNode) -> Value:
             raise n.misfit(
                 "an input has not the declared columns", got=shape[-1], expected=sizes[i]
             )
-        parts.append(converted(n, value, DType.f32))
+        value = converted(n, value, DType.f32)
+        row = shape is not None and len(shape) == 1
+        parts.append(n.add(Unsqueeze(), value, n.ints_value([0])) if row else value)
     return n.add(Concat(axis=-1), *parts)
 
 
@@ -185,11 +187,6 @@ def one_hot_encoder(n: OnnxNode) -> Value:
     return n.add(Convert(DType.f32), hot)
 
 
-def zip_map(n: OnnxNode) -> Value:
-    """A sequence of dictionaries, which no graph of tensors holds."""
-    raise n.unsupported("it makes dictionaries of scores: convert with zipmap=False")
-
-
 _ML = "ai.onnx.ml::"
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_ML}Scaler": {1: scaler},
@@ -201,5 +198,4 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_ML}LabelEncoder": {1: label_encoder_1, 2: label_encoder},
     f"{_ML}CategoryMapper": {1: category_mapper},
     f"{_ML}OneHotEncoder": {1: one_hot_encoder},
-    f"{_ML}ZipMap": {1: zip_map},
 }

@@ -12,10 +12,12 @@ from .....ir.ops import (
     Add,
     Exp,
     Gemm,
+    Greater,
     MatMul,
     Multiply,
     Power,
     ReduceSum,
+    Select,
     SquaredDifference,
     SupportVotes,
     Tanh,
@@ -45,12 +47,18 @@ def linear_regressor(n: OnnxNode) -> Value:
     return transform(n, _linear(n, n.integer("targets", 1)), n.text("post_transform", "NONE"))
 
 
+def _rows(n: OnnxNode) -> int:
+    """How many rows the coefficients are, by the columns of x; 1 where those are not known."""
+    columns = (n.shape(n.input(0)) or (0,))[-1]
+    return len(n.numbers("coefficients")) // columns if isinstance(columns, int) and columns else 1
+
+
 def linear_classifier(n: OnnxNode) -> Imported:
     """One row of coefficients for two labels: the second one wins above 0."""
     labels = class_labels(n, "classlabels_ints", "classlabels_strings")
     n.seen.add("multi_class")
     kind = n.text("post_transform", "NONE")
-    count = max(len(n.numbers("intercepts", [])), 1)
+    count = len(n.numbers("intercepts", [])) or _rows(n)
     if labels is None:
         labels = n.ints_value(range(max(count, 2))), max(count, 2)
     scores = _linear(n, count)
@@ -87,17 +95,20 @@ def _vectors(n: OnnxNode, count: int, name: str) -> Value:
 
 
 def svm_regressor(n: OnnxNode) -> Value:
-    """Kernels with the support vectors (none: a linear model) times coefficients, plus rho."""
+    """Kernels with the support vectors (none: a linear model) times coefficients, plus rho; of one
+    class, 1 for what is above 0 (inside) and -1 for what is not."""
     x = converted(n, n.input(0), DType.f32)
     count, rho = n.integer("n_supports", 0), n.numbers("rho", [0.0])
     weights = n.constant(np.array(n.numbers("coefficients")).reshape(1, -1), DType.f32)
     values = _kernel(n, x, _vectors(n, count, "support_vectors")) if count else x
     c = n.constant(np.array(rho[:1]), DType.f32)
     result = n.add(Gemm(transpose_b=True), values, weights, c)
-    if n.integer("one_class", 0):
-        raise n.unsupported("SVMRegressor with one_class")
     n.seen.update(["kernel_params", "kernel_type"])
-    return transform(n, result, n.text("post_transform", "NONE"))
+    kind = n.text("post_transform", "NONE")
+    if n.flag("one_class"):
+        inside = n.add(Greater(), result, n.like(result, 0))
+        return n.add(Select(), inside, n.like(result, 1), n.like(result, -1))
+    return transform(n, result, kind)
 
 
 def svm_classifier(n: OnnxNode) -> Imported:
@@ -124,7 +135,7 @@ def svm_classifier(n: OnnxNode) -> Imported:
     if prob[0]:
         return label, transform(n, scores, kind)
     if classes == 2:
-        return label, both_classes(n, decisions, kind, probability=False)
+        return label, both_classes(n, decisions, kind, probability=kind != "NONE")
     return label, transform(n, decisions, kind)
 
 

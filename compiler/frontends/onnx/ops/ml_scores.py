@@ -116,11 +116,10 @@ def above(n: OnnxNode, score: Value, limit: float) -> Value:
 
 def both_classes(n: OnnxNode, score: Value, kind: str, *, probability: bool) -> Value:
     """[rows, 2] from the score [rows, 1] of the second class: 1 - p, p where it is a
-    `probability`, else -s, s; LOGISTIC makes probabilities of both."""
-    if kind == "PROBIT":
-        return transform(n, score, kind)
+    `probability`, else -s, s; LOGISTIC makes probabilities of both, PROBIT quantiles."""
     minus = n.add(Negative(), score)
     if kind == "LOGISTIC":
         return n.add(Sigmoid(), n.add(Concat(axis=-1), minus, score))
     first = n.add(Subtract(), n.like(score, 1), score) if probability else minus
-    return n.add(Concat(axis=-1), first, score)
+    both = n.add(Concat(axis=-1), first, score)
+    return transform(n, both, kind) if kind == "PROBIT" else both

@@ -185,19 +185,19 @@ def _base(n: OnnxNode, base: Sequence[float], targets: int) -> Array:
 def tree_classifier(n: OnnxNode) -> Imported:
     """The class with the largest score. Of two classes of which leaves name only one, the second
     wins where that score is above 1/2 (above 0 if a weight is negative); where leaves name the
-    first class, their score is the second one's, and the first has the rest."""
+    first class, their score is the second one's, and the first has the rest. Base values of both
+    classes make two scores of them."""
     forest, dtype, positive, named = _read_forest(n, "class")
     labels = class_labels(n, "classlabels_int64s", "classlabels_strings")
     if labels is None:
         raise n.error("a classifier has no labels")
     kind, classes = n.text("post_transform", "NONE"), labels[1]
     base, _ = _floats(n, "base_values")
-    single = classes == 2 and len(named) == 1
+    single = classes == 2 and len(named) == 1 and len(base) < 2
     rest = single and named == {0}
     total = _summed(n, forest, dtype, 1 if rest else classes, "SUM")
     if base:
-        values = base[-1:] if rest else _base(n, base, classes)
-        total = n.add(Add(), total, n.constant(np.array(values), n.dtype(total)))
+        total = n.add(Add(), total, n.constant(_base(n, base, classes), n.dtype(total)))
     total = converted(n, total, DType.f32)
     if not single:
         return label_at(n, labels[0], best(n, total)), transform(n, total, kind)

@@ -29,14 +29,15 @@ def max_pool(n: OnnxNode) -> Imported:
     return n.add_all(op, n.input(0))
 
 
-def average_pool(n: OnnxNode) -> Value:
+def averaged(n: OnnxNode, x: Value) -> Value:
+    """The mean of each window of x, as the node's attributes say."""
     op = AvgPool(
         kernel=tuple(n.integers("kernel_shape")),
         rounding_type=_rounding(n),
         exclude_pad=not n.flag("count_include_pad"),
         **spatial_attributes(n),
     )
-    return n.add(op, n.input(0))
+    return n.add(op, x)
 
 
 def lp_pool(n: OnnxNode) -> Value:
@@ -77,7 +78,7 @@ def global_pool(cls: type[ReduceMean | ReduceMax]) -> ImportFunction:
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "MaxPool": {1: max_pool},
-    "AveragePool": {1: average_pool},
+    "AveragePool": {1: lambda n: averaged(n, n.input(0))},
     "GlobalAveragePool": {1: global_pool(ReduceMean)},
     "GlobalMaxPool": {1: global_pool(ReduceMax)},
     "LpPool": {2: lp_pool},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .....ir.dim import eq
+from .....ir.dim import ceil_div, eq
 from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 # Positions are written down for axes up to this size, and computed for longer ones.
 _MAX_LISTED = 1 << 16
 # In what is divided where scales have a type that holds no ratios.
+_FLOATS = (DType.f32, DType.f16, DType.bf16, DType.f64)
+_INTEGERS = (DType.u2, DType.u4, DType.u8, DType.u16, DType.i2, DType.i4, DType.i8, DType.i16)
+_FLOAT8 = (DType.f8e4m3, DType.f8e4m3fnuz, DType.f8e5m2, DType.f8e5m2fnuz)
+_CODES = (*_INTEGERS, *_FLOAT8, DType.f4e2m1)
 _RATIOS = {DType.f8e8m0: DType.f32, DType.i32: DType.f64}
 
 
@@ -52,13 +56,35 @@ def _spread(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Value
     rank, own = n.rank(x), n.rank(value)
     if block:
         place = n.axis(axis, rank)
+        _check_blocks(n, value, x, place, block)
         return _repeated(n, value, x, place, block)
     if own == 0 or n.shape(value) == (1,):
         return value
-    if own != 1:
-        raise n.misfit("a scale has rank 0 or 1", got=n.fact(value).type)
     place = n.axis(axis, rank)
+    shape, parts = n.shape(x), n.shape(value)
+    if own != 1 or (shape and parts and eq(shape[place], parts[0]) is False):
+        raise n.misfit(
+            f"a scale or zero point is one value, or one per element of axis {place}",
+            got=n.fact(value).type,
+            expected=f"of {n.fact(x).type}: [] or [{shape[place] if shape else '?'}]",
+        )
     return unsqueezed(n, value, [i for i in range(rank) if i != place])
+
+
+def _check_blocks(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> None:
+    """Refuse scales or zero points that are not one per block."""
+    if block < 0:
+        raise n.misfit("a block has no size", got=block, expected="block_size of 0 or more")
+    shape, own = n.shape(x), n.shape(value)
+    if shape is None or own is None:
+        return
+    wanted = [*shape[:axis], ceil_div(shape[axis], block), *shape[axis + 1 :]]
+    if len(own) != len(wanted) or any(eq(a, b) is False for a, b in zip(own, wanted, strict=True)):
+        raise n.misfit(
+            f"a scale or zero point is one value per block of {block} along axis {axis}",
+            got=n.fact(value).type,
+            expected=f"of {n.fact(x).type}: [{', '.join(map(str, wanted))}]",
+        )
 
 
 def _repeated(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Value:
@@ -91,22 +117,36 @@ def quantize_linear(n: OnnxNode) -> Value:
     """saturate(round(x / scale) + zero point); NaN gives the zero point."""
     x, scale, zero = n.input(0), n.input(1), n.optional(2)
     axis, block = n.integer("axis", 1), n.integer("block_size", 0)
-    target = element_type(n.integer("output_dtype", 0) or 2, n.origin)
-    if zero is not None:
-        target = n.dtype(zero)
-    precision = n.integer("precision", 0)
-    wide = element_type(precision, n.origin) if precision else n.dtype(scale)
+    target = _chosen(n, "output_dtype", _CODES, DType.u8 if zero is None else n.dtype(zero))
+    if zero is not None and target is not n.dtype(zero):
+        raise n.misfit(
+            "output_dtype is not the zero point's element type", got=target, expected=n.dtype(zero)
+        )
+    wide = _chosen(n, "precision", _FLOATS, n.dtype(scale))
     wide = _RATIOS.get(wide, wide)
     saturate = n.flag("saturate", True)
     factor = _spread(n, scale, x, axis, block)
     spread = None if zero is None else _spread(n, zero, x, axis, block)
     floats = n.dtype(x) is n.dtype(scale) is wide is DType.f32
     if target in BYTES and floats and not block and _are_plain(n, x, (scale, zero), axis):
-        return n.add(Quantize(target), x, factor, None if _is_zero(n, zero) else spread)
+        return n.add(Quantize(target), x, factor, None if is_zero(n, zero) else spread)
     return quantized(n, _ratio(n, x, factor, wide), spread, target, saturate=saturate)
 
 
-def _is_zero(n: OnnxNode, zero: Value | None) -> bool:
+def _chosen(n: OnnxNode, name: str, allowed: Sequence[DType], default: DType) -> DType:
+    """The element type that an attribute names by its number; 0 or absent: the default."""
+    number = n.integer(name, 0)
+    found = element_type(number, n.origin) if number else default
+    if number and found not in allowed:
+        raise n.misfit(
+            f"{name} names an element type that is not allowed",
+            got=found,
+            expected=", ".join(str(d) for d in allowed),
+        )
+    return found
+
+
+def is_zero(n: OnnxNode, zero: Value | None) -> bool:
     """Whether a zero point is absent, or known to be 0."""
     known = None if zero is None else n.constant_of(zero)
     return zero is None or (known is not None and not np.any(known.astype(np.float32)))
@@ -124,7 +164,7 @@ def quantized(
     """A float as a quantised type: rounded to nearest even (integers), shifted, saturated."""
     integer = target.is_int
     value = n.add(Round("half_to_even"), ratio) if integer else ratio
-    if zero is None or _is_zero(n, zero):
+    if zero is None or is_zero(n, zero):
         return n.add(Convert(target), value) if saturate else unsaturated(n, value, target)
     shift = converted(n, zero, n.dtype(ratio))
     shifted = n.add(Add(), value, shift)
@@ -137,8 +177,7 @@ def dequantize_linear(n: OnnxNode) -> Value:
     """(x - zero point) * scale, in the scale's type or that of `output_dtype`."""
     x, scale, zero = n.input(0), n.input(1), n.optional(2)
     axis, block = n.integer("axis", 1), n.integer("block_size", 0)
-    asked = n.integer("output_dtype", 0)
-    target = element_type(asked, n.origin) if asked else n.dtype(scale)
+    target = _chosen(n, "output_dtype", _FLOATS, n.dtype(scale))
     floats = n.dtype(scale) is target is DType.f32
     if n.dtype(x) in BYTES and floats and not block and _are_plain(n, x, (scale, zero), axis):
         factor = _spread(n, scale, x, axis, block)
@@ -154,6 +193,7 @@ def dequantize_linear(n: OnnxNode) -> Value:
     def spread(value: Value) -> Value:
         if sizes is None:
             return _spread(n, value, x, axis, block)
+        _check_blocks(n, value, x, place, block)
         return n.add(Unsqueeze(), value, n.ints_value([place + 1]))
 
     value = converted(n, given, wide)
@@ -180,12 +220,12 @@ def _sizes_in_blocks(n: OnnxNode, x: Value, axis: int, block: int) -> list[int] 
     return [*sizes[:place], sizes[place] // block, block, *sizes[place + 1 :]]
 
 
-def _centred(n: OnnxNode, value: Value, zero: Value | None, wide: DType, column: bool) -> Value:
+def centred(n: OnnxNode, value: Value, zero: Value | None, wide: DType, column: bool) -> Value:
     """Value - zero point in a wider type; a vector stands for rows, or for columns."""
     x = converted(n, value, wide)
     if zero is None:
         return x
-    if _is_zero(n, zero):
+    if is_zero(n, zero):
         return x
     return n.add(Subtract(), x, converted(n, _per_row(n, zero, value, column), wide))
 
@@ -227,8 +267,8 @@ def _check_parts(n: OnnxNode, value: Value, matrix: Value, column: bool) -> None
 
 def matmul_integer(n: OnnxNode) -> Value:
     """A product of 8-bit integers in 32 bits, which wrap."""
-    a = _centred(n, n.input(0), n.optional(2), DType.i32, column=False)
-    b = _centred(n, n.input(1), n.optional(3), DType.i32, column=True)
+    a = centred(n, n.input(0), n.optional(2), DType.i32, column=False)
+    b = centred(n, n.input(1), n.optional(3), DType.i32, column=True)
     return n.add(MatMul(), a, b)
 
 
@@ -240,8 +280,8 @@ def qlinear_matmul(n: OnnxNode) -> Value:
     wide = DType.i32 if integers else DType.f32
     product = n.add(
         MatMul(),
-        _centred(n, a, a_zero, wide, column=False),
-        _centred(n, b, b_zero, wide, column=True),
+        centred(n, a, a_zero, wide, column=False),
+        centred(n, b, b_zero, wide, column=True),
     )
     rows = converted(n, _per_row(n, a_scale, a, False), DType.f32)
     columns = converted(n, _per_row(n, b_scale, b, True), DType.f32)
@@ -261,7 +301,7 @@ def _per_channel(n: OnnxNode, value: Value, rank: int, axis: int) -> Value:
 
 def _integer_convolution(n: OnnxNode, x: int, x_zero: int, w: int, w_zero: int) -> Value:
     """A convolution of 8-bit integers in 32 bits; padding stands for the zero point."""
-    data = _centred(n, n.input(x), n.optional(x_zero), DType.i32, column=True)
+    data = centred(n, n.input(x), n.optional(x_zero), DType.i32, column=True)
     filters, zero = n.input(w), n.optional(w_zero)
     check_filters(n, filters)
     groups = n.integer("group", 1)
@@ -271,7 +311,7 @@ def _integer_convolution(n: OnnxNode, x: int, x_zero: int, w: int, w_zero: int) 
             zero = grouped(n, zero, groups)
     if groups != 1:
         filters = grouped(n, filters, groups)
-    return slid(n, data, _centred(n, filters, zero, DType.i32, column=True))
+    return slid(n, data, centred(n, filters, zero, DType.i32, column=True))
 
 
 def conv_integer(n: OnnxNode) -> Value:

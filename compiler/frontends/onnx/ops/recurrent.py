@@ -16,6 +16,7 @@ from .....ir.ops import (
     Add,
     Broadcast,
     Concat,
+    Dequantize,
     Gather,
     GRUSequence,
     LSTMSequence,
@@ -24,7 +25,7 @@ from .....ir.ops import (
     Split,
     Transpose,
 )
-from .plain import size_of
+from .plain import size_of, unsqueezed
 
 if TYPE_CHECKING:
     from ..node import Imported, ImportFunction, OnnxNode
@@ -147,11 +148,11 @@ class _Recurrent:
         parts = self.n.add_all(Split(len(order)), value, self.n.int_value(1))
         return [parts[i] for i in order]
 
-    def weight(self, i: int, order: Sequence[int]) -> Value:
+    def weight(self, value: Value, order: Sequence[int]) -> Value:
         """A weight with its gates in our order."""
         if list(order) == sorted(order):
-            return self.n.input(i)
-        return self.n.add(Concat(1), *self.gates(self.n.input(i), order))
+            return value
+        return self.n.add(Concat(1), *self.gates(value, order))
 
     def bias(self, order: Sequence[int], *, apart: bool = False) -> Value | None:
         """The sum of the two biases; with `apart`, those of the last gate stay two."""
@@ -175,33 +176,54 @@ class _Recurrent:
 
 def rnn(n: OnnxNode) -> Imported:
     r = _Recurrent(n, ["tanh"])
-    return r.layer(RNNSequence, [r.state(5)], (r.weight(1, [0]), r.weight(2, [0]), r.bias([0])))
+    return r.layer(RNNSequence, [r.state(5)], (n.input(1), n.input(2), r.bias([0])))
 
 
 def gru(n: OnnxNode) -> Imported:
     r = _Recurrent(n, ["sigmoid", "tanh"])
     linear = n.flag("linear_before_reset")
     order = [0, 1, 2]
-    weights = (r.weight(1, order), r.weight(2, order), r.bias(order, apart=linear))
+    weights = (n.input(1), n.input(2), r.bias(order, apart=linear))
     return r.layer(GRUSequence, [r.state(5)], weights, linear_before_reset=linear)
 
 
-def lstm(n: OnnxNode) -> Imported:
+def lstm(n: OnnxNode, given: tuple[Value, Value] | None = None) -> Imported:
+    """`given`: W and R where they are not inputs 1 and 2 as they are."""
     peepholes = n.optional(7)
     known = None if peepholes is None else n.constant_of(peepholes)
     if known is not None and not np.any(known):
         peepholes = None  # exporters write zeros
     r = _Recurrent(n, ["sigmoid", "tanh", "tanh"])
     order, coupled = [2, 0, 3, 1], n.flag("input_forget")
-    weights = (r.weight(1, order), r.weight(2, order), r.bias(order))
+    pair = (n.input(1), n.input(2)) if given is None else given
+    weights = (*(r.weight(v, order) for v in pair), r.bias(order))
     states = [r.state(5), r.state(6)]
     if peepholes is None and not coupled:
         return r.layer(LSTMSequence, states, weights)
     return r.layer(PeepholeLSTM, states, (*weights, peepholes), coupled=coupled)
 
 
+def dynamic_lstm(n: OnnxNode) -> Imported:
+    """onnxruntime's LSTM of 8-bit weights [D, I or H, 4 * H], as an LSTM of the numbers they stand
+    for. onnxruntime rounds X and each step's states to 8 bits too, to what depends on how its
+    threads share the batch; irc does not. (docs/ContribOperators.md of onnxruntime.)"""
+
+    def weight(i: int, scale: int) -> Value:
+        x = n.add(Transpose(), n.input(i), n.ints_value([0, 2, 1]))
+        factor, zero = n.input(scale), n.optional(scale + 1)
+        return n.add(Dequantize(), x, _of_rows(n, factor), zero and _of_rows(n, zero))
+
+    return lstm(n, (weight(1, 8), weight(2, 10)))
+
+
+def _of_rows(n: OnnxNode, value: Value) -> Value:
+    """A number per direction, or per direction and row of it, for weights [D, rows, columns]."""
+    return unsqueezed(n, value, [1, 2] if n.rank(value) == 1 else [2])
+
+
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "RNN": {7: rnn},
     "GRU": {7: gru},
     "LSTM": {7: lstm},
+    "com.microsoft::DynamicQuantizeLSTM": {1: dynamic_lstm},
 }

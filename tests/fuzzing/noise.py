@@ -1,0 +1,165 @@
+"""How far two ways of computing a graph may differ.
+
+They differ in their last bits, and an operation with a step (Floor, ArgMax, Equal) makes a large
+difference of a small one. So evaluation is run again with noise of some units in the last place at
+every inexact operation: where that changes the answer, the answer says nothing, and elsewhere the
+change says how much a difference may be.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from irc.compiler.options import Options
+from irc.compiler.pipeline import optimise
+from irc.ir.errors import Error
+from irc.ir.graph import Graph, Value
+from irc.ir.infer import infer_node
+from irc.ir.interpret import interpret
+from irc.ir.ops import Result
+from irc.ir.ops.elementwise import Elementwise
+
+NOISY_RUNS = 4
+# The share of an array's largest element that every element may be off by, in units of `slack`.
+PART = 16
+# Units in the last place by which kernels and NumPy may differ after one operation. Types narrower
+# than f32 are computed in f32 and rounded, here once and there again.
+_ULPS = 16
+_ULPS_OF_NARROW = 2
+# Only moves or compares: exact for every element.
+EXACT = frozenset(
+    "Parameter TypedParameter Constant Result Reshape Squeeze Unsqueeze Transpose Concat Split "
+    "VariadicSplit Slice StridedSlice Gather GatherElements GatherND ScatterElementsUpdate "
+    "ScatterNDUpdate ScatterUpdate Pad Reverse ReverseSequence Roll DepthToSpace SpaceToDepth "
+    "BatchToSpace SpaceToBatch ShuffleChannels Broadcast Tile TopK Identity Abs Negative Relu "
+    "Maximum Minimum Clamp Select ReduceMax ReduceMin MaxPool OneHot BitCast Floor Ceiling "
+    "Sign Eye Range Unique".split()
+)
+
+
+def spread_of(
+    graph: Graph, inputs: Sequence[Any], want: Sequence[Any], rng: random.Random
+) -> list[Any]:
+    """Per output: how far each element moves under noise (infinity: it may be anything), or None
+    where even its shape moves."""
+    out: list[Any] = [np.zeros(w.shape) if isinstance(w, np.ndarray) else None for w in want]
+    on_bytes = _runs_on_bytes(graph)
+    for run in range(NOISY_RUNS):
+        try:
+            noise = np.random.default_rng(rng.randrange(1 << 30))
+            noisy = _interpret_with_noise(graph, inputs, noise, run, on_bytes=on_bytes)
+        except Error:
+            return [None] * len(want)
+        for n, (a, b) in enumerate(zip(want, noisy, strict=True)):
+            if out[n] is not None:
+                far = moved(a, b)
+                out[n] = None if far is None else np.maximum(out[n], far)
+    return [None if s is None or _stepped(s, w) else s for s, w in zip(out, want, strict=True)]
+
+
+def _stepped(spread: Any, want: Any) -> bool:
+    """Whether noise went through a step: one element that jumps makes every other one doubtful."""
+    if not isinstance(want, np.ndarray) or not is_float(want.dtype):
+        return bool(np.any(spread))
+    finite = np.abs(want[np.isfinite(want)].astype(np.float64))
+    return bool(np.any(spread > 256 * slack(want.dtype) * finite.max(initial=1.0)))
+
+
+def _interpret_with_noise(
+    graph: Graph, inputs: Sequence[Any], rng: Any, run: int, *, on_bytes: bool
+) -> list[Any]:
+    values: dict[Value, Any] = dict(zip(map(Value, graph.parameters), inputs, strict=True))
+    for n in graph.order():
+        op = graph.op(n)
+        if n in graph.parameters:
+            continue
+        arrays = [None if v is None else values[v] for v in graph.inputs(n)]
+        if op.kind == "FakeQuantize" and on_bytes:
+            arrays[0] = _doubtful(arrays[0], rng)
+        try:
+            with np.errstate(all="ignore"):
+                outputs = op.evaluate(*op.slots(arrays, running=True))
+        except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
+            raise Error("noise made the operation fail", got=str(error)[:200]) from error
+        if op.kind == "Softmax":
+            outputs = (_underflowing(outputs[0], arrays[0], low=run % 2 == 0),)
+        for port, array in enumerate(outputs):
+            sums = not isinstance(op, Elementwise) and op.kind != "Softmax"
+            values[Value(n, port)] = array if op.kind in EXACT else _noisy(array, rng, sums=sums)
+    return [values[Value(n)] for n in graph.results]
+
+
+def _runs_on_bytes(graph: Graph) -> bool:
+    """Whether a pass turns a FakeQuantize into bytes."""
+    if all(graph.op(n).kind != "FakeQuantize" for n in graph.ids()):
+        return False
+    trace = optimise(graph.copy(), Options())
+    return any(e.rule == "find_steps" and not e.refused for e in trace.events)
+
+
+def casts_nan(graph: Graph, inputs: Sequence[Any]) -> bool:
+    """Whether the bits of a NaN are read: which NaN it is, nobody says."""
+    read = [graph.input(n, 0) for n in graph.ids() if graph.op(n).kind == "BitCast"]
+    if not read:
+        return False
+    probe = graph.copy()
+    for value in read:
+        infer_node(probe, probe.add(Result(), [value]))
+    arrays = interpret(probe, inputs)[-len(read) :]
+    return any(bool(np.isnan(a).any()) for a in arrays if is_float(a.dtype))
+
+
+def _doubtful(array: Any, rng: Any) -> Any:
+    """What is rounded to steps: run on bytes, it may round otherwise at ties, and makes NaN 0
+    (numerics.md)."""
+    return np.nan_to_num(_noisy(array, rng), nan=0, posinf=np.inf, neginf=-np.inf)
+
+
+def _underflowing(weights: Any, scores: Any, *, low: bool) -> Any:
+    """Weights that underflow may be 0 or not: f16's are rounded to f16 by a Softmax of its own and
+    to f32 by attention, and 0 times infinity is NaN. A score of -infinity weighs 0 everywhere."""
+    least = ml_dtypes.finfo(weights.dtype).smallest_normal
+    small = (weights < least) & np.isfinite(scores)
+    return np.where(small, 0 if low else least, weights).astype(weights.dtype)
+
+
+def _noisy(array: Any, rng: Any, *, sums: bool = False) -> Any:
+    """Sums cancel: what is left of one is as exact as the largest, not as itself."""
+    if not isinstance(array, np.ndarray) or array.dtype == object or not is_float(array.dtype):
+        return array
+    wide = array.astype(np.float64)
+    finite = np.abs(wide[np.isfinite(wide)])
+    with np.errstate(all="ignore"):
+        size = np.abs(wide) + finite.max(initial=0) / PART if sums else np.abs(wide)
+        far = slack(array.dtype) * np.where(np.isfinite(wide), size, 0)
+        return np.asarray(wide + far * rng.uniform(-1.0, 1.0, array.shape)).astype(array.dtype)
+
+
+def is_float(dtype: Any) -> bool:
+    return dtype.kind == "f" or "float" in dtype.name or dtype.name == "bfloat16"
+
+
+def slack(dtype: Any) -> float:
+    """How far one operation may be off, relative to the result."""
+    if dtype.name in ("float64", "complex128"):
+        return _ULPS * 2.0**-46  # calls functions that are exact to some bits less
+    narrow = dtype.itemsize < 4
+    return (_ULPS_OF_NARROW if narrow else _ULPS) * float(ml_dtypes.finfo(dtype).eps)
+
+
+def moved(a: Any, b: Any) -> Any:
+    """Per element how far b is from a; None where shapes differ."""
+    if not isinstance(a, np.ndarray):
+        return None
+    if not isinstance(b, np.ndarray) or a.shape != b.shape:
+        return None
+    if a.dtype == object or a.dtype.kind in "bc":
+        return np.where(a == b, 0.0, np.inf) if a.dtype.kind != "c" else np.abs(a - b)
+    with np.errstate(all="ignore"):
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        far = np.nan_to_num(np.abs(x - y), nan=np.inf)
+        return np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, far)

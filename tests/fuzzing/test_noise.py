@@ -1,0 +1,108 @@
+"""What the fuzzers' comparison lets pass is what it says, and no more."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from irc.ir.errors import ExecutionError
+from irc.ir.interpret import interpret
+from irc.ir.text import parse_graph
+
+from .agreement import check_graph
+from .noise import casts_nan, slack, spread_of
+from .refusals import may_pass
+
+ATTENTION = """graph "g"
+%0 = Parameter.1() {element_type=f16, shape=[1, 4]} "q"
+%1 = Parameter.1() {element_type=f16, shape=[6, 4]} "k"
+%2 = Parameter.1() {element_type=f16, shape=[6, 2]} "v"
+%3 = MatMul.1(%0, %1) {transpose_b=true}
+%4 = Softmax.8(%3) {axis=-1}
+%5 = MatMul.1(%4, %2)
+%6 = Result.1(%5) "y"
+"""
+
+
+@pytest.mark.parametrize("step", [3, 10, 40, 180])
+def test_weights_that_underflow(step: int) -> None:
+    """Whether an infinite value counts is open where its weight underflows, and only there."""
+    graph = parse_graph(ATTENTION)
+    q, k, v = np.zeros((1, 4)), np.zeros((6, 4)), np.ones((6, 2))
+    q[:, 0], k[:, 0] = 1, -np.arange(6) * step
+    v[5, 0], v[0, 1] = np.inf, -np.inf
+    arrays = [a.astype(np.float16) for a in (q, k, v)]
+    assert check_graph(graph, 0, arrays).ran
+    (spread,) = spread_of(graph, arrays, interpret(graph, arrays), random.Random(0))
+    assert (spread is None) == (10 <= step * 5), spread
+    # What is masked weighs nothing anywhere: that is compared.
+    k[5, 0] = -np.inf
+    arrays[1] = k.astype(np.float16)
+    v[5, 0], v[4, 0] = np.inf, 1
+    (spread,) = spread_of(graph, arrays, interpret(graph, arrays), random.Random(0))
+    assert spread is not None and np.isfinite(spread).all()
+
+
+def test_bits_of_nan() -> None:
+    graph = parse_graph(
+        'graph "g"\n%0 = Parameter.1() {element_type=f32, shape=[2]} "x"\n'
+        "%1 = Sqrt.1(%0)\n%2 = BitCast.0(%1) {to=i32}\n"
+        '%3 = Result.1(%2) "y"\n%4 = Result.1(%1) "z"\n'
+    )
+    assert casts_nan(graph, [np.array([1, -1], np.float32)])
+    assert not casts_nan(graph, [np.array([1, 4], np.float32)])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float8_e4m3fn"])
+def test_narrow_types_are_off_by_two_units(dtype: str) -> None:
+    import ml_dtypes
+
+    units = slack(np.dtype(getattr(ml_dtypes, dtype, dtype))) / float(ml_dtypes.finfo(dtype).eps)
+    assert units == (16 if dtype == "float32" else 2)
+
+
+FAKE = """graph "g"
+%0 = Parameter.1() {element_type=f32, shape=[2, 4]} "x"
+%1 = Constant.1() {data=[-1.28], dtype=f32, shape=[]}
+%2 = Constant.1() {data=[1.27], dtype=f32, shape=[]}
+%3 = FakeQuantize.1(%0, %1, %2, %1, %2) {levels=256}
+"""
+NAN = [np.array([[0.5, np.nan, 1, 0], [0, 1, 0.25, 0.5]], np.float32)]
+
+
+def test_nan_is_open_on_bytes_only() -> None:
+    alone = parse_graph(FAKE + '%4 = Result.1(%3) "y"\n')
+    (spread,) = spread_of(alone, NAN, interpret(alone, NAN), random.Random(0))
+    assert spread is not None and np.isfinite(spread).all()
+    product = parse_graph(
+        FAKE + "%4 = Constant.1() {data=[1, 2, 3, 4], dtype=i8, shape=[4, 1]}\n"
+        "%5 = Convert.1(%4) {destination_type=f32}\n%6 = MatMul.1(%3, %5)\n"
+        '%7 = Result.1(%6) "y"\n'
+    )
+    (spread,) = spread_of(product, NAN, interpret(product, NAN), random.Random(0))
+    assert spread is None or np.isinf(spread).any()
+
+
+REFUSED = """graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["N", 3]} "x"
+%1 = Parameter.1() {element_type=i64, shape=[2]} "places"
+%2 = Constant.1() {data=[1], dtype=i64, shape=[]}
+%3 = Gather.8(%0, %1, %2) {}
+%4 = ReduceSum.1(%3, %2) {keep_dims=true}
+%5 = Result.1(%4) "y"
+%6 = Result.1(%0) "z"
+"""
+
+
+@pytest.mark.parametrize(("size", "passes"), [(0, True), (2, False)])
+def test_what_is_read_is_asked_for(size: int, passes: bool) -> None:
+    """An index out of range may pass where nothing is gathered, whatever else is empty."""
+    graph = parse_graph(REFUSED)
+    x = [np.zeros((size, 3), np.float32), np.array([0, 7])]
+    why = ExecutionError("an index is out of range", where="Gather '%3'")
+    node = next(n for n in graph.ids() if graph.op(n).kind == "Gather")
+    record = graph.node(node)
+    why.where = record.origin or f"Gather {record.name!r}"
+    given = [np.zeros((size, 1), np.float32), x[0]]
+    assert may_pass(graph, x, given, why) is passes
