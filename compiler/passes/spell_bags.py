@@ -260,11 +260,11 @@ def _spelled(graph: Graph, node: int, bags: _Bags, count: Dim) -> Patch | Refusa
         return Refusal("the rows are not known to be vectors of one size")
     rows = _value(patch, bags.rows)
     if bags.numbers is not None:
-        rows = patch.add(Gather(), rows, _value(patch, bags.numbers), _ints(patch, 0))
+        rows = patch.add(Gather(), rows, _value(patch, bags.numbers), patch.integers(0))
     size = _one_size(graph, bags, count, picks[0])
     if size is not None:
-        parts = patch.add(Reshape(False), rows, _list(patch, -1, size, shape[1]))
-        made = patch.add(_REDUCTIONS[bags.reduction](keep_dims=False), parts, _list(patch, 1))
+        parts = patch.add(Reshape(False), rows, patch.integers([-1, size, shape[1]]))
+        made = patch.add(_REDUCTIONS[bags.reduction](keep_dims=False), parts, patch.integers([1]))
         return patch.replace(Value(node), made)
     if bags.reduction == "ReduceMax" or not _follow(graph, bags):
         return Refusal("bags of several sizes, of maxima or with rows between them")
@@ -277,9 +277,9 @@ def _spelled(graph: Graph, node: int, bags: _Bags, count: Dim) -> Patch | Refusa
     sums = _summed(patch, rows, bounds, shape[1], dtype)
     if bags.reduction == "ReduceMean":
         counts = patch.add(Subtract(), _part(patch, bounds, 1), _part(patch, bounds, 0, -1))
-        divisor = patch.add(Unsqueeze(), patch.add(Convert(dtype), counts), _list(patch, 1))
+        divisor = patch.add(Unsqueeze(), patch.add(Convert(dtype), counts), patch.integers([1]))
         mean = patch.add(Divide(), sums, divisor)
-        nothing = patch.add(Constant.of(np.zeros((), dtype.numpy), dtype))
+        nothing = patch.constant(0, dtype)
         empty = patch.add(Equal(), divisor, nothing)
         sums = patch.add(Select(), empty, nothing, mean)
     return patch.replace(Value(node), sums)
@@ -288,15 +288,15 @@ def _spelled(graph: Graph, node: int, bags: _Bags, count: Dim) -> Patch | Refusa
 def _summed(patch: Patch, rows: Value, bounds: Value, width: int, dtype: DType) -> Value:
     """Sums of rows between neighbouring bounds: what lies before and behind all is dropped."""
     total = _part(patch, patch.add(ShapeOf(DType.i64), rows), 0, 1)
-    one, zero = _list(patch, 1), _ints(patch, 0)
+    one, zero = patch.integers([1]), patch.integers(0)
     marks = patch.add(Broadcast(), zero, patch.add(Add(), total, one))
-    ones = patch.add(Broadcast(), _ints(patch, 1), patch.add(ShapeOf(DType.i64), bounds))
+    ones = patch.add(Broadcast(), patch.integers(1), patch.add(ShapeOf(DType.i64), bounds))
     begins = patch.add(Minimum(), bounds, total)
     marks = patch.add(ScatterElementsUpdate(reduction="sum"), marks, begins, ones, zero)
     numbers = _part(patch, patch.add(CumSum(), marks, zero), 0, -1)
     places = patch.add(Add(), patch.add(ShapeOf(DType.i64), bounds), one)
-    nothing = patch.add(Constant.of(np.zeros((), dtype.numpy), dtype))
-    to = patch.add(Broadcast(), nothing, patch.add(Concat(0), places, _list(patch, width)))
+    nothing = patch.constant(0, dtype)
+    to = patch.add(Broadcast(), nothing, patch.add(Concat(0), places, patch.integers([width])))
     at = patch.add(Unsqueeze(), numbers, one)
     return _part(patch, patch.add(ScatterNDUpdate(reduction="sum"), to, at, rows), 1, -1)
 
@@ -357,18 +357,12 @@ def _value(patch: Patch, given: Value | Constant) -> Value:
     return patch.add(given) if isinstance(given, Constant) else given
 
 
-def _ints(patch: Patch, number: int) -> Value:
-    return patch.add(Constant.of(np.array(number, np.int64), DType.i64))
-
-
-def _list(patch: Patch, *numbers: int) -> Value:
-    return patch.add(Constant.of(np.array(numbers, np.int64), DType.i64))
-
-
 def _part(patch: Patch, value: Value, start: int, stop: int = np.iinfo(np.int64).max) -> Value:
     """Elements from `start` to `stop` of the first axis."""
-    one, axis = _list(patch, 1), _list(patch, 0)
-    return patch.add(Slice(), value, _list(patch, start), _list(patch, int(stop)), one, axis)
+    one, axis = patch.integers([1]), patch.integers([0])
+    return patch.add(
+        Slice(), value, patch.integers([start]), patch.integers([int(stop)]), one, axis
+    )
 
 
 _RULES = (Rule("sum_bags", ("Loop",), sum_bags),)
