@@ -42,11 +42,12 @@ if TYPE_CHECKING:
 
 # Positions are written down for axes up to this size, and computed for longer ones.
 _MAX_LISTED = 1 << 16
-# In what is divided where scales have a type that holds no ratios.
+# What `output_dtype` and `precision` may name, and what may be quantised to.
 _FLOATS = (DType.f32, DType.f16, DType.bf16, DType.f64)
 _INTEGERS = (DType.u2, DType.u4, DType.u8, DType.u16, DType.i2, DType.i4, DType.i8, DType.i16)
 _FLOAT8 = (DType.f8e4m3, DType.f8e4m3fnuz, DType.f8e5m2, DType.f8e5m2fnuz)
 _CODES = (*_INTEGERS, *_FLOAT8, DType.f4e2m1)
+# In what is divided where scales have a type that holds no ratios.
 _RATIOS = {DType.f8e8m0: DType.f32, DType.i32: DType.f64}
 
 
