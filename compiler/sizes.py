@@ -2,12 +2,14 @@
 number: a product of `[?, ?]` with 768 rows of weights takes 768 columns and nothing else.
 
 What a model needs is known then before it runs: kernels are made for known sizes, and an input of
-another shape is refused by its name.
+another shape is refused by its name. What no size can say ("1, or as long as that one") stays with
+the graph as `needs`, and is checked before a run: a pass may remove the node that needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ..ir.dim import Dim, Expr, Symbol, eq, evaluate, plain_symbol, substitute, symbol
 from ..ir.errors import ShapeError
@@ -24,13 +26,16 @@ _TRIED = 1024
 
 
 def unify_sizes(graph: Graph) -> Graph:
-    """Give parameters the sizes that the graph needs, in place, and infer it again. Returns it.
+    """Give parameters the sizes that the graph needs, in place, infer it again, and note in `needs`
+    what has to be checked. Returns the graph.
 
     ShapeError where no input could satisfy the graph.
     """
     for _ in range(_ROUNDS):
         symbols = _symbols_of_inputs(graph)
-        solved = _solve(graph, symbols) if symbols else {}
+        needs = _needs(graph) if symbols else []
+        graph.needs = tuple(n for n in needs if _names(n) <= symbols.keys())
+        solved = _solve(needs, symbols)
         if not solved:
             break
         for node in graph.parameters:
@@ -53,7 +58,23 @@ def requirements_of(graph: Graph, node: int) -> list[Requirement]:
     with requirements() as found:
         infer_record(record, facts, str(node))
     record.types, record.known = types, known
-    return found
+    where = record.name or f"{record.op.kind}_{node}"
+    return [replace(each, where=where) for each in found]
+
+
+def _needs(graph: Graph) -> list[Requirement]:
+    """What the nodes behind results and variables take for granted, in order, each once."""
+    found: dict[tuple[Dim, Dim, bool], Requirement] = {}
+    for node in _needed(graph):
+        origin = graph.node(node).origin
+        for each in requirements_of(graph, node):
+            each = replace(each, where=origin or each.where)
+            found.setdefault((each.left, each.right, each.or_one), each)
+    return list(found.values())
+
+
+def _names(need: Requirement) -> set[str]:
+    return {s.name for d in (need.left, need.right) if isinstance(d, Expr) for s in d.symbols()}
 
 
 def _is_symbolic(fact: Fact | None) -> bool:
@@ -75,25 +96,23 @@ def _symbols_of_inputs(graph: Graph) -> dict[str, int]:
     return found
 
 
-def _solve(graph: Graph, place: Mapping[str, int]) -> dict[str, Dim]:
+def _solve(needs: Sequence[Requirement], place: Mapping[str, int]) -> dict[str, Dim]:
     """New sizes by symbol."""
     solved: dict[str, Dim] = {}
-    for node in _needed(graph):
-        for each in requirements_of(graph, node):
-            left, right = (_resolved(d, solved) for d in (each.left, each.right))
-            if each.or_one:
-                continue
-            if each.least is not None:
-                solved |= _bound_of(each.least, right, place)
-                continue
-            if eq(left, right) is False:
-                where = graph.node(node).origin or graph.node(node).name
-                got = f"{each.left} and {each.right}, which have to be {left} and {right}"
-                raise ShapeError(each.what, where=where, got=got, expected="equal sizes")
-            found = _unknown_of(left, right, place)
-            if found is not None:
-                solved = {k: substitute(d, {found[0]: found[1]}) for k, d in solved.items()}
-                solved[found[0]] = found[1]
+    for each in needs:
+        left, right = (_resolved(d, solved) for d in (each.left, each.right))
+        if each.or_one:
+            continue
+        if each.least is not None:
+            solved |= _bound_of(each.least, right, place)
+            continue
+        if eq(left, right) is False:
+            got = f"{each.left} and {each.right}, which have to be {left} and {right}"
+            raise ShapeError(each.what, where=each.where, got=got, expected="equal sizes")
+        found = _unknown_of(left, right, place)
+        if found is not None:
+            solved = {k: substitute(d, {found[0]: found[1]}) for k, d in solved.items()}
+            solved[found[0]] = found[1]
     return solved
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from .op import Array, Fact, Op
+from .require import Requirement
 from .types import Type
 
 _find_cycle: Any = nx.find_cycle  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -57,7 +58,8 @@ class Graph:
     """A dataflow graph with ordered parameters and results.
 
     `parameters`, `results` and `sinks` (nodes kept for their effects) hold node ids in the order
-    in which a caller passes and receives them.
+    in which a caller passes and receives them. `needs` is what the model takes for granted about
+    its inputs' sizes, also in nodes that passes removed since (compiler/sizes.py).
     """
 
     def __init__(self, name: str = "") -> None:
@@ -66,6 +68,7 @@ class Graph:
         self.results: list[int] = []
         self.sinks: list[int] = []
         self.rt_info: dict[str, Any] = {}
+        self.needs: tuple[Requirement, ...] = ()
         self._bind(nx.MultiDiGraph())
         self._next = 0
         self._order: list[int] | None = None
@@ -270,5 +273,6 @@ class Graph:
         )
         other.parameters, other.results = list(self.parameters), list(self.results)
         other.sinks, other.rt_info = list(self.sinks), dict(self.rt_info)
+        other.needs = self.needs
         other._next = self._next
         return other

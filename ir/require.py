@@ -2,7 +2,7 @@
 
 Inference refuses sizes that differ for sure. Where sizes are symbols it cannot know; what has to
 hold is then noted for whoever listens: the compiler turns it into facts about the inputs
-(compiler/passes/unify_sizes.py) and into checks before a region runs (plan.SizeCheck).
+(compiler/sizes.py) and into checks before a region runs (plan.SizeCheck).
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from .errors import ShapeError
 @dataclass(frozen=True)
 class Requirement:
     """Two sizes that must be equal, or where `or_one`, the left one may be 1; `what` is the message
-    where they are not. Where `least` is given the left one is max(least, right)."""
+    where they are not, `where` the operation that needs it, as far as it is known. Where `least`
+    is given the left one is max(least, right)."""
 
     left: Dim
     right: Dim
     what: str
     or_one: bool = False
     least: Dim | None = None
+    where: str = ""
 
 
 _listener: ContextVar[list[Requirement] | None] = ContextVar("listener", default=None)

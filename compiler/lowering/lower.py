@@ -89,7 +89,15 @@ def lower_graph(
             if nodes.level < group.level and number not in variables:
                 variables[number] = lower_variable(low, nodes, result_slots)
         region = build_region(
-            low, roles, home, index, group, delivery, result_slots, constant_slots
+            low,
+            roles,
+            home,
+            index,
+            group,
+            delivery,
+            result_slots,
+            constant_slots,
+            first=index == next(i for i, g in enumerate(groups) if g.level == group.level),
         )
         regions.append(replace(region, initialises=state.initialised(graph, group.level)))
     return Plan(
@@ -202,9 +210,11 @@ def build_region(
     delivery: dict[int, int],
     result_slots: dict[int, int],
     constant_slots: list[tuple[int, int]],
+    *,
+    first: bool,
 ) -> Region:
     """Build one region and leave its exported values' slots in `low.slot_of`. `delivery`: the
-    region of each result."""
+    region of each result; `first`: of its level."""
     graph, nodes, end = low.graph, group.nodes, group.end
     low.region, low.region_inputs = RegionBuilder(), []
     low.views, low.placed, low.divided = {}, {}, {}
@@ -247,7 +257,7 @@ def build_region(
     terminal = None
     if end is not None:
         terminal = lower_terminal(low, end, roles[end].reason, constant_slots)
-    checks = size_checks(low, roles, nodes)
+    checks = size_checks(low, roles, nodes, first=first)
     symbols = symbol_sources(low)
     buffers, steps, dims = low.region.finish()
     return Region(
