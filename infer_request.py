@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .calls import Outputs, PortTable
 from .ir.errors import ExecutionError
 from .runtime.state import State, least_value
+from .runtime.threads import watch_forks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +35,11 @@ class InferRequest:
     ) -> None:
         self._session, self._ordered, self._given, self._show = session, ordered, given, show
         self._state = State(session.program.plan)
+        self._busy = threading.Lock()
+        watch_forks(self)
+
+    def after_fork(self) -> None:
+        """In a child no other thread is running this request: what one had begun is not done."""
         self._busy = threading.Lock()
 
     def infer(self, inputs: Any = None, /, *, out: Any = None, **named: Any) -> Outputs:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from .context import Context
 from .frames import Stretch
 from .threads import watch_forks
-from .words import CALL_BUSY
 
 if TYPE_CHECKING:
     from .session import Session
@@ -48,10 +47,10 @@ class BoundCall:
             self._stretch = stretch
             self._native, self._argument = stretch.native, stretch.argument
             self._slow = bool(self._copies)
-            watch_forks(self)
         else:
             self.outputs = session.run_regions(self._context, inputs)
         self.result: Any = self.outputs if show is None else show(self.outputs)
+        watch_forks(self)
 
     def __call__(self) -> Any:
         if self._slow:
@@ -80,4 +79,5 @@ class BoundCall:
 
     def after_fork(self) -> None:
         """In a child no other thread is running this call."""
-        self._stretch.call[CALL_BUSY] = 0
+        for frame in self._context.frames.values():
+            frame.after_fork()

@@ -94,6 +94,13 @@ class Frame:
         tables = self.code.tables
         self.pointers[:] = self._base[tables.root[tables.operand_buffer]] + self._inner
 
+    def after_fork(self) -> None:
+        """In a child: the thread that was inside at the fork, if one was, is not there."""
+        for stretch in self.stretches:
+            if isinstance(stretch, Stretch):
+                stretch.call[words.CALL_BUSY] = 0
+        self.reset()
+
     def _set_up(self) -> None:
         dtypes, sizes = self.code.dtypes, self.layout.sizes
         for n, b in enumerate(self.code.places[INPUT]):
