@@ -47,7 +47,7 @@ def test_files_that_are_no_model(tmp_path: Path, content: bytes, part: str) -> N
 
 def test_a_model_cut_short_at_any_length() -> None:
     text = small.mlp((64, 40, 3), 2).SerializeToString()
-    for size in [*range(0, 400, 7), *range(400, len(text), 611)]:
+    for size in range(len(text)):
         with pytest.raises(ModelFormatError):
             read_onnx(text[:size])
 

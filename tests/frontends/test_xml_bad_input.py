@@ -70,8 +70,8 @@ def test_every_truncation_is_refused() -> None:
     text = (DATA / "mlp_v10.xml").read_bytes().rstrip()
     weights = (DATA / "mlp_v10.bin").read_bytes()
     assert len(read_xml(text, weights).results) == 1
-    for length in range(0, len(text), 7):
-        with pytest.raises(FORMAT):
+    for length in range(len(text)):
+        with pytest.raises(FORMAT, match="not well-formed XML"):
             read_xml(text[:length], weights)
 
 

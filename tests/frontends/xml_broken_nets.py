@@ -60,9 +60,20 @@ NETS: dict[str, Case] = {
         FORMAT,
         ["DOCTYPE"],
     ),
-    "undefined entity": (edited("<layers>", "<layers>&e;"), None, FORMAT, ["not well-formed"]),
+    "undefined entity": (
+        edited("<layers>", "<layers>&e;"),
+        None,
+        FORMAT,
+        ["not well-formed", "Entity 'e' not defined", "line 2"],
+    ),
     "billion laughs": (BOMB, None, FORMAT, ["line"]),
     "deep nesting": (b"<net version='11'>" + b"<a>" * 5000, None, FORMAT, ["depth"]),
+    "deep and closed": (
+        b"<net version='11'>" + b"<a>" * 1000 + b"</a>" * 1000 + b"</net>",
+        None,
+        FORMAT,
+        ["depth"],
+    ),
     "nul": (edited('name="a"', 'name="\0"'), None, FORMAT, ["not well-formed"]),
     "not utf-8": (GOOD.replace(b'name="a"', b'name="\xff"'), None, FORMAT, ["not well-formed"]),
     "mixed content": (

@@ -55,7 +55,7 @@ XML_CLASSES: dict[str, tuple[str, ...]] = {
     "not XML": ("empty", "spaces", "garbage", "not utf-8", "nul"),
     "git-lfs pointers": ("git-lfs", "bin is a git-lfs pointer"),
     "DOCTYPE or entities": ("doctype", "entity", "undefined entity", "billion laughs"),
-    "deep nesting": ("deep nesting",),
+    "deep nesting": ("deep nesting", "deep and closed"),
     "wrong root or version": ("root", "version 9", "version 12", "version 011", "no version"),
     "missing numbers": ("no id", "port without id", "edge without from-port", "const without size"),
     "duplicate numbers": ("duplicate id", "two ports of one id"),
@@ -90,10 +90,11 @@ def xml_classes() -> Iterator[Hostile]:
     whole = cases["declared shape"][0]
     for share in (0.1, 0.5, 0.9, 0.99):
         cut = whole[: int(len(whole) * share)]
-        yield Hostile("XML truncated", f"at {share:.0%}", functools.partial(_xml, cut, None))
-    yield Hostile(".bin a directory", "folder", _bin_folder, words=("m.bin",))
+        make = functools.partial(_xml, cut, None)
+        yield Hostile("XML truncated", f"at {share:.0%}", make, words=("not well-formed", "line"))
+    yield Hostile(".bin a directory", "folder", _bin_folder, words=("a directory", "m.bin"))
     yield Hostile(".bin a FIFO", "pipe", _bin_pipe, words=("a pipe", "m.bin"))
-    yield Hostile(".bin a device", "zero", _bin_device, words=("m.bin",))
+    yield Hostile(".bin a device", "zero", _bin_device, words=("a device", "m.bin"))
 
 
 def _xml(source: bytes, weights: bytes | None, folder: Path) -> Sequence[str]:
@@ -250,7 +251,8 @@ def onnx_classes() -> Iterator[Hostile]:
     yield case("protobuf garbage", "empty", b"", "empty")
     yield case("protobuf garbage", "zip", b"PK\x03\x04" + bytes(3000), "no ONNX model")
     for share in (0.02, 0.5, 0.999):
-        yield case("protobuf truncated", f"at {share:.1%}", whole[: int(len(whole) * share)])
+        cut = whole[: int(len(whole) * share)]
+        yield case("protobuf truncated", f"at {share:.1%}", cut, "cut short")
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
     yield case("git-lfs pointers", "onnx", pointer, "git lfs pull")
     yield case("wrong payload sizes", "short", weighted(raw_data=bytes(20)), "20 bytes")
@@ -280,7 +282,9 @@ def onnx_classes() -> Iterator[Hostile]:
     yield case("recursive functions", "two", recursive(), "calls itself", "->")
     yield case("exponential functions", "2^59", exponential(), "too many nodes")
     for depth in (20, 40, 1000):
-        yield case("deep If nesting", str(depth), nested_ifs(depth))
+        # Protobuf's own limit says of the deeper ones what is no less true.
+        said = "nested too deeply" if depth < 30 else "damaged, cut short"
+        yield case("deep If nesting", str(depth), nested_ifs(depth), said)
     places: dict[str, tuple[str, str, str, str]] = {
         "absolute": ("/etc/passwd", "0", "24", "absolute"),
         "climbs out": ("../secret.bin", "0", "24", "climbs out"),
@@ -342,17 +346,19 @@ def artifact_classes() -> Iterator[Hostile]:
     def case(kind: str, name: str, change: Callable[[bytes], bytes], *words: str) -> Hostile:
         return Hostile(kind, name, functools.partial(_irc, change), words=words)
 
-    for keep in (0, 7, 100, 5000, -1):
-        yield case("artefact truncated", str(keep), lambda d, n=keep: d[:n])
-    for at in (3, 20, 130, 3000, -30):
-        yield case("artefact changed", f"byte {at}", lambda d, n=at: flip(d, n % len(d)))
+    for keep, said in ((0, "empty file"), (7, "no irc artefact"), (100, "cut"), (5000, "cut")):
+        yield case("artefact truncated", str(keep), lambda d, n=keep: d[:n], said)
+    yield case("artefact truncated", "-1", lambda d: d[:-1], "cut short")
+    places = {3: "no irc", 20: "cut short", 130: "SHA-256", 3000: "SHA-256", -30: "manifest"}
+    for at, said in places.items():
+        yield case("artefact changed", f"byte {at}", lambda d, n=at: flip(d, n % len(d)), said)
     forged = {
-        "plan": reseal("plan", b'"strides"', b'"strikes"'),
-        "a buffer": reseal("plan", b'"arena"', b'"marena"'),
-        "graph": reseal("graph", b'type="', b'type="No'),
+        "plan": (reseal("plan", b'"strides"', b'"strikes"'), "stored Operand is broken"),
+        "a buffer": (reseal("plan", b'"arena"', b'"marena"'), "kind is not known"),
+        "graph": (reseal("graph", b'type="', b'type="No'), "graph is broken"),
     }
-    for name, change in forged.items():
-        yield case("artefact forged", name, change)
+    for name, (change, said) in forged.items():
+        yield case("artefact forged", name, change, said)
     yield case("artefact of another version", "9", lambda d: d[:8] + b"\x09" + d[9:], "version 9")
     yield case("another format renamed", "onnx", lambda _: DIGITS.read_bytes(), "no irc artefact")
     yield case("another format renamed", "text", lambda _: b"<net/>", "XML")

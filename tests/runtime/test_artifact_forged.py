@@ -161,6 +161,18 @@ def runs_or_is_refused(data: bytes, inputs: Any) -> None:
         assert str(error)
 
 
+def test_whatever_goes_wrong_with_a_stored_plan_is_the_files_fault(
+    tiny_artifact: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a generator makes of a plan that only looks right may be any exception."""
+
+    def fail(*_: object) -> None:
+        raise KeyError("a generator's own")
+
+    monkeypatch.setattr(irc.runtime.artifact, "verify_specs", fail)
+    refused(tiny_artifact, "a stored plan is broken", "KeyError", "(plan")
+
+
 SEEDS = st.integers(0, 1 << 32)
 FUZZ = settings(
     max_examples=60 * MORE, deadline=None, suppress_health_check=list(HealthCheck), database=None

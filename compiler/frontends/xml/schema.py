@@ -67,7 +67,7 @@ def parse_xml(data: bytes, file: str) -> Net:
                 net.edges.append(schema.edge(element))
             element.clear(keep_tail=True)
     except etree.XMLSyntaxError as error:
-        raise _not_xml(error, data, file) from error
+        raise _not_xml(error, context.error_log, data, file) from error
     root = context.root
     if root is None:
         raise ModelFormatError("the file holds no XML", where=file, expected="<net ...>")
@@ -87,8 +87,11 @@ def _refuse_doctype(element: Any, file: str) -> None:
         )
 
 
-def _not_xml(error: Any, data: bytes, file: str) -> ModelFormatError:
+def _not_xml(error: Any, log: Any, data: bytes, file: str) -> ModelFormatError:
     line, column = error.position if error.position else (0, 0)
+    what = str(error.msg or "the text ends early")
+    if not line and len(log):  # "no element found", whatever the parser stopped at
+        line, column, what = log[0].line, log[0].column, log[0].message
     head = data[:64].lstrip()
     got: str | None = None
     if not head:
@@ -97,7 +100,6 @@ def _not_xml(error: Any, data: bytes, file: str) -> ModelFormatError:
         got = "a git-lfs pointer: the file itself was not fetched"
     elif not head.lstrip(b"\xef\xbb\xbf\xff\xfe\x00").startswith(b"<"):
         got = f"a file that begins with {data[:16]!r}"
-    what = str(error.msg or "the text ends early")
     return ModelFormatError(
         f"not well-formed XML: {what}",
         where=f"{file}: line {line}, column {column}",
