@@ -14,6 +14,7 @@ from ..compiler.options import Options
 from ..compiler.shapes import fix_shapes
 from ..compiler.tensors import deliver_tensors, passes_of
 from ..ir.errors import UsageError
+from ..ir.graph import Graph
 from ..ir.interpret import interpret
 from .arguments import (
     Array,
@@ -60,13 +61,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_threads(parser)
     add_shapes(parser)
     add_inputs(parser)
-    parser.add_argument("--against", choices=("reference", *RIVALS), default="reference")
-    parser.add_argument("--layers", action="store_true", help="tensor by tensor, in order")
-    parser.add_argument("--bisect", action="store_true", help="find the rewrite that changes it")
     parser.add_argument(
-        "--rtol", type=amount_of, default=1e-4, help="of the tensor's largest value"
+        "--against",
+        choices=("reference", *RIVALS),
+        default="reference",
+        help="who answers as well (default: reference, which evaluates every operation in Python)",
     )
-    parser.add_argument("--seed", type=_seed, default=0, help="of the inputs that are made up")
+    parser.add_argument(
+        "--layers", action="store_true", help="tensor by tensor, in execution order"
+    )
+    parser.add_argument(
+        "--bisect", action="store_true", help="find the rewrite after which the answer changes"
+    )
+    parser.add_argument(
+        "--rtol",
+        type=amount_of,
+        default=1e-4,
+        help="tolerance, as a share of the tensor's largest value (default: 1e-4)",
+    )
+    parser.add_argument(
+        "--seed", type=_seed, default=0, help="of the inputs that are made up (default: 0)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -79,12 +94,15 @@ def _seed(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Compare; exit code 1 if a tensor is out of tolerance."""
     path = Path(require_file(args.model))
-    if (args.layers or args.bisect) and args.against != "reference":
-        raise UsageError("--layers and --bisect compare with the reference", got=args.against)
+    if args.bisect and args.against != "reference":
+        raise UsageError("--bisect needs the reference", got=args.against, expected="reference")
     model = Model(fix_shapes(read_model(path).graph, parse_shapes(args.shape)))
     inputs, made_up = fill_inputs(model.inputs, load_inputs(args.input), seed=args.seed)
-    if args.layers:
+    left_out: list[str] = []
+    if args.layers and args.against == "reference":
         found = by_layer(model, inputs, args)
+    elif args.layers:
+        found, left_out = by_layer_of_rival(model, path, inputs, args)
     else:
         with waiting(f"compiling {args.model}"):
             net = compile_model(model, num_threads=args.threads)
@@ -103,6 +121,8 @@ def run(args: argparse.Namespace) -> int:
         "equal": first is None,
         "tensors": [asdict(d) for d in found],
     }
+    if left_out:
+        state["left_out"] = left_out
     if first is not None:
         state["first_different"] = first.name
         state["passes_that_touched_it"] = passes_of(model.graph, first.name)
@@ -175,6 +195,32 @@ def by_layer(model: Model, inputs: dict[str, Array], args: argparse.Namespace) -
     return [d for at in range(len(names)) for d in found[at]]
 
 
+def by_layer_of_rival(
+    model: Model, path: Path, inputs: dict[str, Array], args: argparse.Namespace
+) -> tuple[list[Difference], list[str]]:
+    """The same against a rival, which delivers the tensors that the file names; and which of ours
+    it has not."""
+    graph, names = deliver_tensors(model.graph)
+    tensors = [_tensor_of(graph, result) for result in graph.results]
+    theirs = rival(args.against, path, inputs, args.threads or 1, "f32", inner=tensors).named()
+    ours = CompiledModel(Model(graph), Options(), args.threads)(
+        [inputs[p.name] for p in model.inputs]
+    )
+    found: list[Difference] = []
+    for name, tensor, got in zip(names, tensors, ours, strict=True):
+        if tensor in theirs:
+            found += differences(name, got, theirs[tensor], args.rtol)
+    return found, [n for n, t in zip(names, tensors, strict=True) if t not in theirs]
+
+
+def _tensor_of(graph: Graph, result: int) -> str:
+    """The name in the file of the tensor that a result delivers; `layer:0` where it has none."""
+    value = graph.input(result, 0)
+    record = graph.node(value.node)
+    known = record.names[value.port] if value.port < len(record.names) else ()
+    return min(known, default=f"{record.name}:{value.port}")
+
+
 def bisect(model: Model, inputs: dict[str, Array], rtol: float) -> str:
     """The rewrite after which the answer is out of tolerance, in words."""
     ordered = [inputs[p.name] for p in model.inputs]
@@ -213,6 +259,8 @@ def as_text(state: dict[str, Any], found: list[Difference]) -> str:
     else:
         touched = ", ".join(state["passes_that_touched_it"]) or "none"
         lines.append(f"first different: {state['first_different']} (passes: {touched})")
+    if "left_out" in state:
+        lines.append(f"not in {state['against']}: {', '.join(state['left_out'])}")
     if "bisect" in state:
         lines.append(f"bisect: {state['bisect']}")
     if state["sizes_made_up"]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..compiler.frontends.onnx.deliver import deliver_inner
 from ..ir.errors import Error, ExecutionError, UsageError
 from .arguments import Array
 from .interrupts import keep_own_stack
@@ -18,12 +19,14 @@ from .interrupts import keep_own_stack
 @dataclass(frozen=True)
 class Rival:
     """`run` does one inference with fixed inputs; `outputs` are those of the last one, in order.
-    `another` makes one more such call, which may run at the same time as others."""
+    `another` makes one more such call, which may run at the same time as others. `named` are the
+    tensors inside the model that were asked for, of the last one, as far as the rival has them."""
 
     name: str
     run: Callable[[], object]
     outputs: Callable[[], list[Any]]
     another: Callable[[], Callable[[], object]]
+    named: Callable[[], dict[str, Array]] = dict
 
 
 def _package(name: str) -> Any:
@@ -36,19 +39,28 @@ def _package(name: str) -> Any:
 
 
 def onnxruntime(
-    path: Path, inputs: Mapping[str, Array], threads: int, precision: str, requests: int = 1
+    path: Path,
+    inputs: Mapping[str, Array],
+    threads: int,
+    precision: str,
+    requests: int = 1,
+    inner: Collection[str] = (),
 ) -> Rival:
     """The ONNX file in onnxruntime, on its CPU provider. Each request has its caller's thread."""
     if path.suffix.lower() != ".onnx":
-        raise UsageError("onnxruntime reads .onnx files only", got=str(path))
+        raise UsageError(
+            "onnxruntime can't read this file", got=str(path), expected="the model as .onnx"
+        )
     if precision != "f32":
-        raise UsageError("onnxruntime has no such precision on CPUs", got=precision)
+        raise UsageError("onnxruntime has no such precision on CPUs", got=precision, expected="f32")
     package = _package("onnxruntime")
     options = package.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
-    session = package.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    source = deliver_inner(path, inner) if inner else str(path)
+    session = package.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     feeds, held = dict(inputs), list[Any]()
+    names = [output.name for output in session.get_outputs()]
 
     def run() -> None:
         held[:] = session.run(None, feeds)
@@ -56,17 +68,32 @@ def onnxruntime(
     def another() -> Callable[[], object]:
         return lambda: session.run(None, feeds)
 
-    return Rival("onnxruntime", run, lambda: list(held), another)
+    def named() -> dict[str, Array]:
+        return dict(zip(names, held, strict=True))
+
+    return Rival("onnxruntime", run, lambda: list(held), another, named)
 
 
 def openvino(
-    path: Path, inputs: Mapping[str, Array], threads: int, precision: str, requests: int = 1
+    path: Path,
+    inputs: Mapping[str, Array],
+    threads: int,
+    precision: str,
+    requests: int = 1,
+    inner: Collection[str] = (),
 ) -> Rival:
     """The file in OpenVINO's CPU plugin, a stream of so many threads for each request. Without the
     hint it would compute in bf16 on machines that have matrix units for it."""
+    if path.suffix.lower() not in (".onnx", ".xml"):
+        raise UsageError(
+            "openvino can't read this file", got=str(path), expected="the model as .onnx or .xml"
+        )
     package = _package("openvino")
     core = package.Core()
     model = core.read_model(str(path))
+    known = _inner_ports(model, path)
+    asked = [n for n in inner if n in known]
+    places = [model.get_result_index(p) for p in model.add_outputs([known[n] for n in asked])]
     settings = {
         "INFERENCE_PRECISION_HINT": precision,
         "INFERENCE_NUM_THREADS": threads * requests,
@@ -74,7 +101,7 @@ def openvino(
     }
     compiled = core.compile_model(model, "CPU", settings)
     keep_own_stack()
-    kept = [np.ascontiguousarray(a) for a in _in_order(model, inputs)]
+    kept = [np.asarray(a, order="C") for a in _in_order(model, inputs)]  # a scalar stays one
 
     def new_request() -> Any:
         made = compiled.create_infer_request()
@@ -87,7 +114,20 @@ def openvino(
     def outputs() -> list[Array]:
         return [np.array(request.get_output_tensor(i).data) for i in range(len(compiled.outputs))]
 
-    return Rival("openvino", request.infer, outputs, lambda: new_request().infer)
+    def named() -> dict[str, Array]:
+        arrays = outputs()
+        return {name: arrays[at] for name, at in zip(asked, places, strict=True)}
+
+    return Rival("openvino", request.infer, outputs, lambda: new_request().infer, named)
+
+
+def _inner_ports(model: Any, path: Path) -> dict[str, Any]:
+    """What layers deliver, by tensor name; in an IR file also as `layer:0`."""
+    ports = [(op, port) for op in model.get_ops() for port in op.outputs()]
+    found = {name: port for _, port in ports for name in port.names}
+    if path.suffix.lower() == ".xml":
+        found |= {f"{op.friendly_name}:{port.index}": port for op, port in ports}
+    return found
 
 
 def _in_order(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
@@ -101,7 +141,7 @@ def _in_order(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
     return found
 
 
-RIVALS: dict[str, Callable[[Path, Mapping[str, Array], int, str, int], Rival]] = {
+RIVALS: dict[str, Callable[[Path, Mapping[str, Array], int, str, int, Collection[str]], Rival]] = {
     "onnxruntime": onnxruntime,
     "openvino": openvino,
 }
@@ -114,17 +154,21 @@ def rival(
     threads: int,
     precision: str,
     requests: int = 1,
+    inner: Collection[str] = (),
 ) -> Rival:
-    """The rival of that name, which has run once. ExecutionError with its own words where it
-    can't."""
+    """The rival of that name, which has run once. inner: names of tensors inside the model to
+    deliver as well, if it has them. ExecutionError with its own words where it can't run."""
     try:
-        made = RIVALS[name](path, inputs, threads, precision, requests)
+        made = RIVALS[name](path, inputs, threads, precision, requests, inner)
         made.run()
     except Error:
         raise
     except Exception as error:
         raise ExecutionError(
-            f"{name} can't run this model", where=str(path), got=" ".join(str(error).split())[:500]
+            f"{name} can't run this model",
+            where=str(path),
+            got=" ".join(str(error).split())[:500],
+            fix=f"leave {name} out of --against",
         ) from error
     return made
 

@@ -61,7 +61,9 @@ def test_requests_run_at_the_same_time() -> None:
 def rival(seen: list[Any], answer: Callable[[Any], Any]) -> Callable[..., Rival]:
     """An engine that says how it was made, and answers what it is told to."""
 
-    def make(path: Path, inputs: Any, threads: int, precision: str, requests: int) -> Rival:
+    def make(
+        path: Path, inputs: Any, threads: int, precision: str, requests: int, inner: Any
+    ) -> Rival:
         seen.append((path.name, dict(inputs), threads, precision, requests))
         wanted = run_irc(path, inputs)
         return Rival("other", lambda: None, lambda: [answer(wanted)], lambda: lambda: None)

@@ -1,0 +1,85 @@
+"""compare --layers: tensors inside the model, against every other side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import irc
+import numpy as np
+import pytest
+from irc import ops
+from irc.cli.main import main
+from irc.compiler import pipeline
+from irc.compiler.rewrite import Pass, Rule
+from irc.ir.graph import Graph, Value
+from irc.ir.ops import Abs
+from irc.ir.patch import Patch
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
+RESNET = str(ROOT / "tests" / "data" / "ir" / "resnet.onnx")
+Captured = pytest.CaptureFixture[str]
+
+
+def compared(capsys: Captured, *words: str) -> tuple[int, dict[str, Any]]:
+    code = main(["compare", *words, "--layers", "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("rival", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("model", [DIGITS, RESNET], ids=["digits", "resnet"])
+def test_rivals_deliver_what_the_file_names(model: str, rival: str, capsys: Captured) -> None:
+    _, ours = compared(capsys, model)
+    code, found = compared(capsys, model, "--against", rival)
+    assert code == 0 and found["equal"]
+    names = [t["name"] for t in ours["tensors"]]
+    left_out = found.get("left_out", [])
+    assert [t["name"] for t in found["tensors"]] == [n for n in names if n not in left_out]
+    # What the importer adds inside an operation of the file has no name there.
+    added = {"Conv_12/Convolution", "Conv_16/Convolution"}
+    assert set(left_out) == (added if model == RESNET else set())
+
+
+@pytest.mark.parametrize("rival", ["onnxruntime", "openvino"])
+def test_a_rival_finds_the_layer(
+    rival: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    def break_it(graph: Graph, node: int) -> Patch | None:
+        if graph.node(node).name != "Relu_hidden2":
+            return None
+        patch = Patch()
+        new = patch.add(Abs(), graph.input(node, 0), name="Relu_hidden2")
+        return patch.replace(Value(node), new)
+
+    wrong = Pass("break_relu", lambda options: (Rule("break_it", ("Relu",), break_it),))
+    monkeypatch.setattr(pipeline, "PASSES", (wrong, *pipeline.PASSES))
+    code, found = compared(capsys, DIGITS, "--against", rival)
+    assert code == 1 and found["first_different"] == "Relu_hidden2"
+    assert found["passes_that_touched_it"] == ["break_relu"]
+
+
+def test_an_ir_file_names_its_layers(tmp_path: Path, capsys: Captured) -> None:
+    """Where a tensor has no name its layer has one; what OpenVINO has not is left out, and said."""
+    x = ops.parameter("x", [2, 3])
+    path = tmp_path / "m.xml"
+    irc.save_model(ops.model({"y": ops.softmax(ops.reduce_sum(ops.exp(x), [1]), 0)}), path)
+    code, found = compared(capsys, str(path), "--against", "openvino")
+    assert code == 0 and "left_out" not in found
+    assert [t["name"].split("_")[0] for t in found["tensors"]] == ["Exp", "ReduceSum", "Softmax"]
+    assert main(["compare", RESNET, "--layers", "--against", "openvino"]) == 0
+    assert "not in openvino: Conv_12/Convolution, Conv_16/Conv" in capsys.readouterr().out
+
+
+def test_a_scalar_stays_one(tmp_path: Path, capsys: Captured) -> None:
+    x = ops.parameter("x", [])
+    path = tmp_path / "m.xml"
+    irc.save_model(ops.model({"y": x + np.float32(1)}), path)
+    assert main(["compare", str(path), "--against", "openvino"]) == 0
+    assert "equal to openvino" in capsys.readouterr().out
+
+
+def test_bisect_needs_the_reference(capsys: Captured) -> None:
+    assert main(["compare", DIGITS, "--bisect", "--against", "onnxruntime"]) == 2
+    assert "--bisect needs the reference" in capsys.readouterr().err
