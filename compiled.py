@@ -149,9 +149,12 @@ class CompiledModel:
         from .compiler.pipeline import optimise
         from .compiler.shapes import fix_shapes
         from .compiler.sizes import unify_sizes
+        from .compiler.trace import Trace
 
         graph = unify_sizes(fix_shapes(graph, self._shapes))
-        self.trace = optimise(graph, self.options)
+        # The passes run again where the graph was given back: they were told the first time.
+        trace = Trace(self.options.stop_after, aloud=self.trace is None)
+        self.trace = optimise(graph, self.options, trace)
         return graph
 
     @property

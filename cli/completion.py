@@ -43,13 +43,18 @@ _irc() {{
 {cases}
     esac
 }}
-compdef _irc irc
+# As a file in $fpath this is the function itself; evaluated, it says who completes irc.
+if [ "$funcstack[1]" = _irc ]; then
+    _irc "$@"
+else
+    compdef _irc irc
+fi
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
-    parser.add_argument("shell", choices=tuple(SHELLS))
+    parser.add_argument("shell", choices=tuple(SHELLS), help="the shell to complete in")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -38,6 +38,8 @@ class Trace:
     # Traces of the bodies of control flow by the name of node and body.
     bodies: dict[str, Trace] = field(default_factory=dict[str, "Trace"])
     name: str = ""
+    # Whether IRC_TRACE prints it.
+    aloud: bool = True
     _refused: set[Event] = field(default_factory=set[Event])
     _dumped: int = 0
 
@@ -48,7 +50,9 @@ class Trace:
 
     def enter(self, body: str) -> Trace:
         """The trace of a body, which spends this one's budget until `leave`."""
-        inner = Trace(self.budget, name=f"{self.name}{body}.", _dumped=self._dumped)
+        inner = Trace(
+            self.budget, name=f"{self.name}{body}.", aloud=self.aloud, _dumped=self._dumped
+        )
         return self.bodies.setdefault(body, inner)
 
     def leave(self, inner: Trace) -> None:
@@ -70,7 +74,7 @@ class Trace:
 
     def _record(self, event: Event) -> None:
         self.events.append(event)
-        if os.environ.get("IRC_TRACE") == "1":
+        if self.aloud and os.environ.get("IRC_TRACE") == "1":
             text = f"refused: {event.refused}" if event.refused else "applied"
             print(f"[{event.passname}] {event.rule} at {event.node}: {text}", file=sys.stderr)
 
