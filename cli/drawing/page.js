@@ -56,6 +56,7 @@ function show(number) {
   group.id = "scene";
   svg.append(group);
   document.querySelectorAll("nav button").forEach((b, n) => b.classList.toggle("on", n === number));
+  document.querySelector("nav .on").scrollIntoView({ block: "nearest" });
   heat();
   fit();
   search();

@@ -131,6 +131,24 @@ def test_a_click_shows_attributes_shapes_and_time(page: Page) -> None:
     )
 
 
+def test_what_is_chosen_stays_in_sight(page: Page) -> None:
+    """The pass in the list, and the bar of the time in the box that is selected."""
+    open_stage(page, "as read")
+    page.run("document.querySelector('nav').scrollTop = 0")
+    for _ in range(2):
+        page.key("]")
+    button, frame = page.run(
+        "['nav .on', 'nav'].map(s => (r => [r.top, r.bottom])"
+        "(document.querySelector(s).getBoundingClientRect()))"
+    )
+    assert frame[0] <= button[0] and button[1] <= frame[1]
+    box = "[...group.querySelectorAll('.box')].find(b => b.querySelector('.heat'))"
+    page.run(f"select(+{box}.dataset.box)")
+    look = "(s => [s.fill, s.stroke])(getComputedStyle(group.querySelector('.on .heat')))"
+    assert page.run(look) == ["rgb(217, 72, 15)", "none"]
+    page.run("select(null)")
+
+
 def test_search_by_name(page: Page) -> None:
     open_stage(page, "as read")
     page.key("/")
