@@ -58,7 +58,11 @@ class Predictor:
         self.cast = cast
         self.options: dict[str, Any] = {"num_threads": 1, **options}
         if not Path(self.path).is_file():
-            raise UsageError("the model of a Predictor is not there", where=self.path)
+            raise UsageError(
+                "the model of a Predictor is not there",
+                where=self.path,
+                expected="a .onnx, .xml or .irc file that every worker can read",
+            )
 
     @property
     def net(self) -> CompiledModel:

@@ -153,7 +153,7 @@ def load_inputs(items: Sequence[str]) -> dict[str, Array]:
 def _add(found: dict[str, Array], more: Mapping[str, Array]) -> None:
     for name, array in more.items():
         if name in found:
-            raise UsageError("an input is given twice", got=name)
+            raise UsageError("an input is given twice", got=name, expected="one array of that name")
         found[name] = array
 
 
@@ -167,7 +167,10 @@ def load_array(path: str) -> Array | dict[str, Array]:
             return {name: loaded[name] for name in loaded.files}
     except OSError as error:
         text = error.strerror or str(error)
-        raise InputFileError("an input file can't be read", where=path, got=text) from error
+        expected = "the path of an .npy or .npz file"
+        raise InputFileError(
+            "an input file can't be read", where=path, got=text, expected=expected
+        ) from error
     except Exception as error:
         # A broken header makes NumPy's reader raise anything, up to errors of Python's tokenizer;
         # and NumPy's own text would advise to unpickle the file.

@@ -63,15 +63,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_compilation(parser)
     add_inputs(parser)
     parser.add_argument(
-        "--threads", type=_counts_of, default="1", help="numbers of threads, such as 1,2"
+        "--threads",
+        type=_counts_of,
+        default="1",
+        help="numbers of threads, such as 1,2 (default: 1)",
     )
     parser.add_argument(
-        "--requests", type=count_of, default=1, help="calls running at the same time"
+        "--requests", type=count_of, default=1, help="calls at the same time (default: 1)"
     )
     parser.add_argument(
-        "--seconds", type=amount_of, default=1.0, help="time for each engine and row"
+        "--seconds", type=amount_of, default=1.0, help="for each engine and row (default: 1)"
     )
-    parser.add_argument("--against", default="", help="onnxruntime,openvino: turn by turn")
+    parser.add_argument(
+        "--against",
+        default="",
+        metavar="RIVALS",
+        help="onnxruntime, openvino or both with a comma: turn by turn in this process",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

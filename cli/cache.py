@@ -15,7 +15,13 @@ SHOWN = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
-    parser.add_argument("action", nargs="?", choices=("size", "list", "clear"), default="size")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("size", "list", "clear"),
+        default="size",
+        help="show its size (default), list what it holds, or empty it",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
     add_model(parser)
     add_compilation(parser)
-    parser.add_argument("-o", "--output", help="the .irc to write (default: beside you, same name)")
+    parser.add_argument(
+        "-o", "--output", help="the .irc to write (default: MODEL.irc in this folder)"
+    )
     parser.add_argument(
         "--with-code", action="store_true", help="store the machine code, too (see README, Trust)"
     )

@@ -14,7 +14,9 @@ SCHEMA = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
     add_model(parser)
-    parser.add_argument("-o", "--output", help="the .xml to write (default: beside you, same name)")
+    parser.add_argument(
+        "-o", "--output", help="the .xml to write (default: MODEL.xml in this folder)"
+    )
     parser.add_argument(
         "--compress-to-fp16", action="store_true", help="store f32 weights as f16 (half the size)"
     )

@@ -41,6 +41,7 @@ KNOBS = (
     Knob("IRC_CACHE_DIR", "in the user's cache folder", "folder of the code cache, or off"),
     Knob("IRC_CACHE_BYTES", str(DEFAULT_BYTES), "bound of the code cache"),
     Knob("IRC_TRACEBACK", "0", "1 shows Python's traceback with an error"),
+    Knob("NO_COLOR", "unset", "any text leaves colours out"),
 )
 PACKAGES = ("numpy", "networkx", "onnx", "lxml", "ml_dtypes", "llvmlite")
 
@@ -144,18 +145,18 @@ def as_text(state: dict[str, object]) -> str:
     for title in ("machine", "measured", "cache", "versions"):
         section = state[title]
         assert isinstance(section, dict)
-        lines.append(title)
+        lines.append("measured, one core" if title == "measured" else title)
         for key, value in section.items():
             shown = " ".join(value) if isinstance(value, list) else value
             lines.append(f"  {key:<21}{shown}")
-    lines.append("knobs")
     knobs = state["knobs"]
     assert isinstance(knobs, list)
+    wide = max(len("value"), *(len(k["value"]) for k in knobs)) + 2
+    lines.append(f"{'knobs':<23}{'value':<{wide}}{'source':<13}default")
     for knob in knobs:
-        source = knob["source"]
-        if source != "default":
-            source += f", default {knob['default']}"
-        lines.append(f"  {knob['name']:<19}{knob['value']}  ({source}; {knob['help']})")
+        value, source, default = knob["value"], knob["source"], knob["default"]
+        lines.append(f"  {knob['name']:<21}{value:<{wide}}{source:<13}{default}")
+        lines.append(f"{'':<23}{knob['help']}")
     problems = state["problems"]
     assert isinstance(problems, list)
     lines += [f"problem: {text}" for text in problems]

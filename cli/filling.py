@@ -39,7 +39,9 @@ def fill_inputs(
             inputs[port.name] = given[port.name]
             continue
         if port.shape is None:
-            raise UsageError("an input of any rank can't be made up", where=port.name)
+            raise UsageError(
+                "an input of any rank can't be made up", where=port.name, fix=_give(port.name)
+            )
         shape = [d if isinstance(d, int) else sizes.get(d, default) for d in port.shape]
         made_up.update({d: default for d in port.shape if isinstance(d, str) and d not in sizes})
         dtype = DType(port.dtype)
@@ -48,5 +50,10 @@ def fill_inputs(
         elif dtype.is_int or dtype is DType.boolean:
             inputs[port.name] = rng.integers(0, 2, shape).astype(dtype.numpy)
         else:
-            raise UsageError(f"an input of type {port.dtype} can't be made up", where=port.name)
+            what = f"an input of type {port.dtype} can't be made up"
+            raise UsageError(what, where=port.name, fix=_give(port.name))
     return inputs, [f"{name}={size}" for name, size in made_up.items()]
+
+
+def _give(name: str) -> str:
+    return f"give it (--input {name}=FILE.npy)"

@@ -14,7 +14,14 @@ from ..compiler.summary import bodies_of
 from ..compiler.trace import Trace
 from ..ir.errors import UsageError
 from ..ir.graph import Graph
-from .arguments import add_compilation, add_model, load_inputs, parse_shapes, require_file
+from .arguments import (
+    add_compilation,
+    add_inputs,
+    add_model,
+    load_inputs,
+    parse_shapes,
+    require_file,
+)
 from .drawing.dot import as_dot
 from .drawing.page import as_page
 from .drawing.picture import Picture, take_picture
@@ -34,13 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_compilation(parser)
     parser.add_argument(
-        "-o", "--output", help="the .html, .svg or .dot to write (default: beside you, .html)"
+        "-o",
+        "--output",
+        help="the .html, .svg or .dot to write (default: MODEL.html in this folder)",
     )
     parser.add_argument(
         "--stage", help=f"for .svg and .dot: {READ!r}, a pass, or its number (default: the last)"
     )
     parser.add_argument("--profile", action="store_true", help="run it, and show where time goes")
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE")
+    add_inputs(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

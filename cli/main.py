@@ -132,6 +132,8 @@ def _say_what_failed(error: BaseException) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    if len(arguments) == 2 and arguments[0] == "help":
+        arguments = [arguments[1], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         (print if arguments else _tell)(_overview())
         return 0 if arguments else 2

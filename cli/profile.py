@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_threads(parser)
     add_trust(parser)
     add_inputs(parser)
-    parser.add_argument("--runs", type=count_of, default=20, help="runs to take the median of")
+    parser.add_argument(
+        "--runs", type=count_of, default=20, help="runs to take the median of (default: 20)"
+    )
     parser.add_argument("--trace", metavar="FILE", help="write a Chrome trace of one run")
     parser.add_argument("--xml", metavar="FILE", help="write what runs as a graph, for IR viewers")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -128,14 +130,14 @@ def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> str:
     lines = [f"{'kind':<14}{'steps':>6}{'time us':>12}{'share':>8}"]
     for kind, times in sorted(kinds.items(), key=lambda kv: -sum(kv[1])):
         lines.append(f"{kind:<14}{len(times):>6}{sum(times):>12.1f}{sum(times) / total:>8.1%}")
-    lines += ["", f"{'time us':>12}{'share':>8}{'GFLOP/s':>9}{'peak':>6}{'KiB':>9}  kind"]
-    lines[-1] += "          computes"
+    lines += ["", f"{'time us':>12}{'share':>8}{'GFLOP/s':>9}{'of peak':>9}{'KiB':>11}  "]
+    lines[-1] += f"{'kind':<12}  computes"
     for step in sorted(steps, key=lambda s: -s["time_us"]):
         sources = " + ".join(step["sources"]) or step["name"]
         counted = step["gflops"] is not None
-        rate = f"{step['gflops']:>9.1f}{step['share_of_peak']:>6.0%}" if counted else f"{'':>15}"
+        rate = f"{step['gflops']:>9.1f}{step['share_of_peak']:>9.1%}" if counted else f"{'':>18}"
         lines.append(
-            f"{step['time_us']:>12.1f}{step['share']:>8.1%}{rate}{step['bytes'] / 1024:>9.0f}  "
+            f"{step['time_us']:>12.1f}{step['share']:>8.1%}{rate}{step['bytes'] / 1024:>11.1f}  "
             f"{step['kind']:<12}  {sources}"
         )
     if made_up:

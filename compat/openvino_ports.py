@@ -94,7 +94,11 @@ class Dimension:
     def get_length(self) -> int:
         """The known size. ShapeError else."""
         if isinstance(self._size, str) or self._size < 0:
-            raise ShapeError("a dynamic dimension has no length", got=self._size)
+            raise ShapeError(
+                "a dynamic dimension has no length",
+                got=self._size,
+                fix="ask is_static first, or fix the shape with Model.reshape",
+            )
         return self._size
 
     def __eq__(self, other: object) -> bool:
@@ -182,7 +186,7 @@ class ConstOutput:
     def get_any_name(self) -> str:
         """A tensor name."""
         if not self._port.names and not self._port.name:
-            raise UsageError("the port has no names", got=self.index)
+            raise UsageError("the port has no names", got=self.index, fix="take it by its index")
         return self._port.names[0] if self._port.names else self._port.name
 
     def get_names(self) -> set[str]:

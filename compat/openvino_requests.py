@@ -191,7 +191,8 @@ class InferRequest:
             if port in ports or any(isinstance(port, str) and p.answers_to(port) for p in ports):
                 put(find_port(ports, port).index, tensor)
                 return
-        raise UsageError("no such input or output", got=port)
+        known = [p.any_name for p in (*self.model_inputs, *self.model_outputs) if p.names]
+        raise UsageError("no such input or output", got=port, expected=", ".join(known))
 
     def get_tensor(self, port: Any) -> Tensor:
         """An input or output tensor by name or port."""

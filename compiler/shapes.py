@@ -35,9 +35,13 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
             raise UsageError("unknown input", got=name, expected=", ".join(by_name))
         op = graph.op(node)
         if not isinstance(op, Parameter):
-            raise UsageError("an input that is no tensor has no shape", got=name)
+            raise UsageError(
+                "this input has no shape", got=name, expected="an input that is a tensor"
+            )
         if isinstance(sizes, str) or not isinstance(sizes, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("a shape is no list of sizes", where=name, got=repr(sizes)[:80])
+            raise UsageError(
+                "a shape is no list of sizes", where=name, got=repr(sizes)[:80], expected="[1, 64]"
+            )
         declared = op.shape
         if declared is not None and len(declared) != len(sizes):
             raise UsageError(

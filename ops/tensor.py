@@ -121,7 +121,12 @@ def constant(data: npt.ArrayLike, dtype: str | DType | None = None, *, name: str
     try:
         own = DType.from_numpy(array.dtype)
     except TypeError as error:
-        raise InputError("no element type for this array", where=name, got=array.dtype) from error
+        raise InputError(
+            "no element type for this array",
+            where=name,
+            got=array.dtype,
+            expected="numbers, booleans or strings",
+        ) from error
     wanted = own if dtype is None else element_type(dtype)
     fresh = np.array(array if own is wanted else held(cast_array(array, wanted), wanted), order="C")
     fresh.flags.writeable = False
@@ -157,7 +162,8 @@ def model(
         _check_inputs(inputs, given)
         given = list(inputs)
     if len({t._record.name for t in given}) < len(given):
-        raise UsageError("two inputs have one name", got=[t._record.name for t in given])
+        names = [t._record.name for t in given]
+        raise UsageError("two inputs have one name", got=names, expected="a name for each")
     graph, places = Graph(name), dict[int, int]()
     for tensor in [*given, *order]:
         record = tensor._record

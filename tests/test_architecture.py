@@ -135,3 +135,24 @@ def test_a_skip_says_what_was_not_run() -> None:
             assert said.startswith("not run: "), f"{path}:{node.lineno}: {said or 'no reason'}"
             found += 1
     assert found > 10
+
+
+# Where a person meets irc: an error here is about what that person gave.
+FACED = ("cli", "compat", "ops", *(f"{name}.py" for name in FACE))
+ERRORS = {"Error", "UsageError", "InputError", "InputFileError", "ExecutionError", "ShapeError"}
+
+
+def test_errors_say_what_to_do() -> None:
+    """What was expected, or how to mend it: a message without either leaves the reader guessing."""
+    seen, silent = 0, list[str]()
+    for path in SOURCES:
+        if path.relative_to(ROOT).parts[0] not in FACED:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+                continue
+            if node.func.id in ERRORS:
+                seen += 1
+                if not {k.arg for k in node.keywords} & {"expected", "fix"}:
+                    silent.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert seen > 40 and silent == []

@@ -38,7 +38,10 @@ def replacing(*targets: Path) -> Generator[list[BinaryIO]]:
     except OSError as error:
         shown = " and ".join(repr(str(t)) for t in targets)
         raise Error(
-            "the file cannot be written", where=shown, got=error.strerror or str(error)
+            "the file cannot be written",
+            where=shown,
+            got=error.strerror or str(error),
+            expected="a folder that is there, may be written to, and has room",
         ) from error
     finally:
         for path in made:

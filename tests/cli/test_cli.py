@@ -12,7 +12,7 @@ from pathlib import Path
 import irc
 import numpy as np
 import pytest
-from irc.cli.main import main
+from irc.cli.main import VERBS, main, make_parser
 from models import small
 from models.oracles import run_onnxruntime
 
@@ -161,11 +161,29 @@ def test_bad_usage(
 
 
 def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    from irc.cli.main import VERBS
-
     for name, verb in VERBS.items():
         assert main([name, "--help"]) == 0
-        assert verb.example in capsys.readouterr().out
+        told = capsys.readouterr().out
+        assert told.splitlines()[-1] == f"example: {verb.example}"
+        assert verb.example.split("irc ")[1].startswith(name)
+        assert main(["help", name]) == 0
+        assert capsys.readouterr().out == told
+        assert all(action.help for action in make_parser(name)._actions)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are printed, in a folder that holds what they name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    shutil.copy(DIGITS / "digits.onnx", "model.onnx")
+    irc.save_model(irc.read_model("model.onnx"), "model.xml")
+    irc.compile_model("model.onnx").export("model.irc")
+    np.save("batch.npy", np.zeros((2, 64), np.float32))
+    example = VERBS[name].example.removeprefix('eval "$(').removesuffix(')"')
+    # The example names its input x; this model's is called image.
+    words = example.replace("x=batch", "image=batch").split()[1:]
+    assert main([*words, *(["--seconds", "0"] if name == "bench" else [])]) == 0
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,12 +123,20 @@ def test_doctor_lists_every_knob(capsys: Captured, monkeypatch: pytest.MonkeyPat
     assert machine["features"] and machine["usable_cores"] >= 1 and machine["l1_bytes"] > 0
     assert versions["irc"] == irc.__version__ and versions["numpy"] == np.__version__
     assert main(["doctor"]) == 0
-    assert "12345  (environment, default 268435456; bound of" in capsys.readouterr().out
+    told = capsys.readouterr().out.splitlines()
+    (head,) = (line for line in told if line.startswith("knobs "))
+    columns = [head.index(word) for word in ("value", "source", "default")]
+    for name, knob in knobs.items():
+        (at,) = (n for n, line in enumerate(told) if line.startswith(f"  {name} "))
+        shown = [told[at][c:] for c in columns]
+        wanted = [knob["value"], knob["source"], knob["default"]]
+        assert all(s.startswith(w) for s, w in zip(shown, wanted, strict=True))
+        assert told[at + 1].strip() == knob["help"]
     sources = [p for d in ("ir", "compiler", "runtime", "cli") for p in (ROOT / d).rglob("*.py")]
     read = {
         name
         for path in (*sources, ROOT / "api.py")
-        for name in re.findall(r"environ[^\n]*?\"(IRC_[A-Z_]+)\"", path.read_text())
+        for name in re.findall(r"environ[^\n]*?\"(IRC_[A-Z_]+|NO_[A-Z_]+)\"", path.read_text())
     }
     assert read == {k.name for k in KNOBS}
 

@@ -54,6 +54,7 @@ class Unsupported:
             f"{what} or types that are not supported",
             where=label,
             got="\n    ".join(["", *lines]),
+            expected="operations that docs/operations.md lists",
         )
 
 

@@ -52,7 +52,10 @@ def refuse_unsupported(layers: list[Layer], file: str) -> None:
     total = sum(len(found) for found in missing.values())
     what = f"{total} layers have" if total > 1 else "one layer has"
     raise UnsupportedOperationError(
-        f"{what} an operation that is not supported", where=file, got="\n    ".join(["", *lines])
+        f"{what} an operation that is not supported",
+        where=file,
+        got="\n    ".join(["", *lines]),
+        expected="operations that docs/operations.md lists",
     )
 
 
