@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import ShapeError
+from ..errors import ExecutionError, ShapeError
 from ..op import Array, Fact, Op, Port
 from ..types import Type
 from .rules import one_dtype, require_rank, tensor
@@ -15,8 +15,8 @@ from .rules import one_dtype, require_rank, tensor
 
 @dataclass(frozen=True)
 class LabelEncoder(Op):
-    """`values[i]` where x is `keys[i]` (NaN is equal to NaN), else the one element of `default`.
-    Where a key stands twice, its last value counts."""
+    """`values[i]` where x is `keys[i]` (NaN is equal to NaN), else the one element of `default`;
+    without a default that is an error. Where a key stands twice, its last value counts."""
 
     kind: ClassVar[str] = "LabelEncoder"
     version: ClassVar[int] = 0
@@ -24,10 +24,12 @@ class LabelEncoder(Op):
         Port("x"),
         Port("keys"),
         Port("values"),
-        Port("default"),
+        Port("default", optional=True),
     )
 
-    def infer(self, x: Fact, keys: Fact, values: Fact, default: Fact) -> tuple[Type, ...]:
+    def infer(
+        self, x: Fact, keys: Fact, values: Fact, default: Fact | None = None
+    ) -> tuple[Type, ...]:
         one_dtype(x, keys)
         require_rank(keys, "keys", 1)
         require_rank(values, "values", 1)
@@ -36,11 +38,19 @@ class LabelEncoder(Op):
             raise ShapeError("keys and values differ in number", got=f"{sizes[0]} and {sizes[1]}")
         return (tensor(one_dtype(values, default), x.tensor.shape),)
 
-    def evaluate(self, x: Array, keys: Array, values: Array, default: Array) -> tuple[Array, ...]:
+    def evaluate(
+        self, x: Array, keys: Array, values: Array, default: Array | None = None
+    ) -> tuple[Array, ...]:
         table: dict[Any, int] = {_key(key): i for i, key in enumerate(keys.tolist())}
         distinct, inverse = _distinct(x)
         places = np.array([table.get(_key(v), -1) for v in distinct], dtype=np.int64)
-        known = np.append(values, default.reshape(-1)[:1])
+        if default is None and (places < 0).any():
+            raise ExecutionError(
+                "a value is none of the keys, and there is no default",
+                got=repr(distinct[int(places.argmin())])[:80],
+                expected=", ".join(repr(key)[:40] for key in keys.tolist()[:10]),
+            )
+        known = values if default is None else np.append(values, default.reshape(-1)[:1])
         return (known[np.where(places < 0, len(values), places)[inverse].reshape(x.shape)],)
 
 

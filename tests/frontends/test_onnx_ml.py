@@ -52,6 +52,9 @@ NODES: list[tuple[str, list[Any], list[str], dict[str, Any]]] = [
     ("FeatureVectorizer", [X, I[[0] * 50].astype(np.float32)], ["y"], {"inputdimensions": [6, 2]}),
     ("OneHotEncoder", [I], ["y"], {"cats_int64s": [3, 1, 2]}),
     ("OneHotEncoder", [S], ["y"], {"cats_strings": ["eel", "cat"], "zeros": 1}),
+    ("OneHotEncoder", [S], ["y"], {"cats_strings": ["eel", "cat", "dog"], "zeros": 0}),
+    ("OneHotEncoder", [I], ["y"], {"cats_int64s": [3, 1, 2], "zeros": 0}),
+    ("OneHotEncoder", [I.astype(np.float32)], ["y"], {"cats_int64s": [3, 1, 2], "zeros": 0}),
     ("CategoryMapper", [S], ["y"], {"cats_strings": ["eel", "cat"], "cats_int64s": [5, 6]}),
     ("CategoryMapper", [I], ["y"], {"cats_strings": ["eel", "cat"], "cats_int64s": [1, 2]}),
     ("LabelEncoder", [S], ["y"], {"keys_strings": ["cat", "dog"], "values_int64s": [1, 2]}),
@@ -182,3 +185,23 @@ def test_vectors_are_rows_of_features() -> None:
     x = X[0, :4], X[1, :2]
     model, feeds = one_node("FeatureVectorizer", x, ["y"], domain=ML, inputdimensions=[4, 2])
     np.testing.assert_array_equal(irc.compile_model(model)(feeds)[0], [np.concatenate(x)])
+
+
+@pytest.mark.parametrize(
+    ("x", "given", "unknown"),
+    [
+        (S, {"cats_strings": ["eel", "cat"]}, "'dog'"),
+        (I, {"cats_int64s": [3, 1]}, "2"),
+        (I.astype(np.float32), {"cats_int64s": [1, 2]}, "3"),
+    ],
+)
+def test_an_unknown_category_is_an_error_where_zeros_are_not_asked_for(
+    x: Any, given: dict[str, Any], unknown: str
+) -> None:
+    """onnxruntime's rule and ONNX's; by default, such a category is all zeros."""
+    model, feeds = one_node("OneHotEncoder", [x], ["y"], domain=ML, version=1, zeros=0, **given)
+    with pytest.raises(irc.ExecutionError, match="none of the keys") as caught:
+        irc.compile_model(model)(feeds)
+    assert f"got: {unknown}" in str(caught.value) and "y/LabelEncoder" in str(caught.value)
+    model, feeds = one_node("OneHotEncoder", [x], ["y"], domain=ML, version=1, **given)
+    assert (irc.compile_model(model)(feeds)[0].sum(-1) == 0).any()

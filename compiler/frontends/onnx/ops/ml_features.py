@@ -158,29 +158,30 @@ def _listed(n: OnnxNode, name: str) -> tuple[DType, Any] | None:
 def _encoded(
     n: OnnxNode, keys: tuple[DType, Any], values: tuple[DType, Any], default: Any
 ) -> Value:
+    """By a table; a default of None makes what is not in it an error."""
     rest = np.array([default], dtype=object if values[0] is DType.string else None)
     return n.add(
         LabelEncoder(),
-        n.input(0),
+        converted(n, n.input(0), keys[0]),
         n.constant(keys[1], keys[0]),
         n.constant(values[1], values[0]),
-        n.constant(rest, values[0]),
+        None if default is None else n.constant(rest, values[0]),
     )
 
 
 def one_hot_encoder(n: OnnxNode) -> Value:
-    """A new last axis with 1 at the category's place; without `zeros` unknown categories are an
-    error in ONNX: here they are all 0 too, since a plan has no place to raise it."""
-    x = n.input(0)
-    n.seen.add("zeros")
+    """A new last axis with 1 at the category's place; unknown categories are all 0, or (`zeros` is
+    0) an error of the run."""
+    x, zeros = n.input(0), n.flag("zeros", True)
     texts, numbers = n.texts("cats_strings", []), n.integers("cats_int64s", [])
     count = len(texts) or len(numbers)
     if not count:
         raise n.error("a OneHotEncoder has no categories")
-    if n.dtype(x) is DType.string:
-        keys = DType.string, np.array(texts, dtype=object)
-        x = _encoded(n, keys, (DType.i64, np.arange(count)), -1)
-        cats = n.ints_value(range(count))
+    cats, text = n.ints_value(range(count)), n.dtype(x) is DType.string
+    if text or not zeros:
+        known = np.array(texts, dtype=object) if text else np.array(numbers, np.int64)
+        keys = DType.string if text else DType.i64, known
+        x = _encoded(n, keys, (DType.i64, np.arange(len(known))), -1 if zeros else None)
     else:
         x, cats = converted(n, x, DType.i64), n.ints_value(numbers)
     hot = n.add(Equal(), n.add(Unsqueeze(), x, n.ints_value([-1])), cats)
