@@ -13,6 +13,7 @@ import onnxruntime as ort
 import pytest
 from models.convnets import resnet
 from models.encoders import bert
+from models.families import gpt2, vit
 from models.quantized import dynamic
 
 from .ml_models import compare, one_node
@@ -141,6 +142,15 @@ NODES += [
         ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}),
     )
 ]  # fmt: skip
+# Two heads of eight numbers, of which all or the first four are turned.
+NODES += [
+    ("RotaryEmbedding", [f(*shape), places, f(9, half), f(9, half)], ["y"],
+     {"interleaved": interleaved, **given})
+    for shape in ((2, 3, 16), (2, 2, 3, 8))
+    for places in (np.array([[0, 1, 2], [4, 2, 7]]), np.array([5]))
+    for interleaved in (0, 1)
+    for half, given in ((4, {}), (2, {"rotary_embedding_dim": 4, "num_heads": 2}))
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", NODES, ids=lambda c: c[0])
@@ -202,6 +212,32 @@ def test_an_optimised_encoder_quantised_as_it_runs(tmp_path: Path) -> None:
     kinds = Counter(node.op_type for node in model.graph.node if node.domain)
     assert kinds["DynamicQuantizeMatMul"] or kinds["MatMulIntegerToFloat"]
     compare(model, sentences(50), rtol=1e-4, atol=1e-4)
+
+
+def of_the_transformers_optimiser(name: str) -> tuple[onnx.ModelProto, dict[str, Any], str]:
+    """A model, inputs, and which kind of model the optimiser is told that it is."""
+    if name == "gpt2":
+        past = {n: f(2, 2, 4, 8) for n in ("past_k", "past_v")}
+        return gpt2(), {"ids": np.array([[1, 2, 3], [4, 5, 6]]), **past}, "gpt2"
+    if name == "vit":
+        return vit(), {"image": f(2, 3, 16, 16)}, "vit"
+    return bert(1, 32, 4, 64, 50, positions=16, mask=name), sentences(50), "bert"  # type: ignore
+
+
+@pytest.mark.parametrize("name", ["mul", "where", "gpt2", "vit"])
+def test_what_the_transformers_optimiser_writes(name: str, tmp_path: Path) -> None:
+    """In memory its models use com.microsoft without importing it, as onnxruntime accepts."""
+    from onnxruntime.transformers.optimizer import optimize_model
+
+    model, feeds, kind = of_the_transformers_optimiser(name)
+    path = str(tmp_path / "m.onnx")
+    onnx.save(model, path)
+    made = optimize_model(path, model_type=kind, num_heads=0, hidden_size=0, opt_level=0).model
+    assert not any(opset.domain == MS for opset in made.opset_import)
+    used = {node.op_type for node in made.graph.node if node.domain == MS}
+    assert {"SkipLayerNormalization", "BiasGelu"} <= used
+    assert name != "mul" or {"Attention", "EmbedLayerNormalization"} <= used
+    compare(made, feeds, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("encoder_*.onnx")), ids=lambda p: p.stem)

@@ -128,7 +128,10 @@ def opset_imports(model: ModelFile) -> dict[str, int]:
                 where=model.label,
                 got=f"{domain or 'ai.onnx'} {versions[domain]} and {entry.version}",
             )
-    return versions if proto.opset_import else {"": 1}
+    if not proto.opset_import:
+        return {"": 1}
+    # onnxruntime's optimiser gives models in memory its own operators without this import.
+    return {"com.microsoft": 1, **versions}
 
 
 def canonical_domain(domain: str) -> str:
