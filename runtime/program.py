@@ -263,13 +263,20 @@ def _kernel_key(spec: Spec, target: Target) -> str:
 
 @functools.cache
 def _generators() -> str:
-    """A digest of the kernel generators' own text, of LLVM's version and of the images' format."""
+    """A digest of the kernel generators' own text and of what they import, of LLVM's version and
+    of the images' format."""
     digest = hashlib.sha256(f"{FORMAT} {importlib.metadata.version('llvmlite')}".encode())
-    here = Path(__file__).parent
-    for folder in ("codegen", "kernels"):
-        for path in sorted((here / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
+    for path in generator_files():
+        digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def generator_files() -> list[Path]:
+    """The files whose text decides what a kernel's code is: the generators, and in `ir/` what specs
+    mean to them (tile sizes, scalar programs)."""
+    here = Path(__file__).parent
+    found = [p for folder in ("codegen", "kernels") for p in (here / folder).rglob("*.py")]
+    return sorted([*found, *(here.parent / "ir").glob("*.py")])
 
 
 def _generator() -> Generate:

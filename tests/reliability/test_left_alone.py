@@ -3,12 +3,14 @@ process's settings; and what names machine code covers all that it depends on.""
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import os
 import signal
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import irc
 import numpy as np
@@ -110,3 +112,25 @@ def test_the_name_of_machine_code_covers_what_it_depends_on(
     keys.append(program._kernel_key(spec, target))
     assert len(set(keys)) == len(keys)
     assert all(len(k) == 64 for k in keys)
+
+
+# What generators import from the runtime that has no say in the code they make.
+NO_TEXT = ("cache", "images", "kept_code", "machine", "memory", "threads")
+
+
+def test_the_name_of_machine_code_covers_the_text_that_makes_it() -> None:
+    """Kernels of an irc whose generators were others are not found in the cache."""
+    root = Path(irc.__file__).parent
+    covered = set(program.generator_files())
+    imported: set[Path] = set()
+    for path in covered:
+        if "runtime" not in path.relative_to(root).parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                parent = path.parents[node.level - 1]
+                module = parent.joinpath(*(node.module or "__init__").split("."))
+                imported |= {module.with_suffix(".py"), module / "__init__.py"}
+    files = {p for p in imported if p.is_file()}
+    assert root / "ir" / "tiles.py" in files
+    assert files - covered == {root / "runtime" / f"{name}.py" for name in NO_TEXT}
