@@ -187,6 +187,11 @@ def conclusions(rows: list[Row]) -> list[str]:
             f"{kind}: geometric mean of the ratios {mean:.2f} (bar {mean_bar:.2f}), least "
             f"{ratios[worst]:.2f} (bar {least_bar:.2f}; {worst}): {'met' if met else 'NOT met'}"
         )
+    outside = {r.model: r.host for r in rows if r.host}
+    said.append(
+        f"steps outside native code: {sum(outside.values())} (bar 0"
+        f"{'; ' + ', '.join(outside) if outside else ''}): {'NOT met' if outside else 'met'}"
+    )
     times = {r.model: r.compile_seconds for r in rows if "openvino" in r.compile_seconds}
     if times:
         warm = {n: t["warm"] / t["openvino"] for n, t in times.items()}

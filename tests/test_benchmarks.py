@@ -32,7 +32,8 @@ SHORT: dict[str, tuple[list[str], str]] = {
     ),
     "benchmarks.models": (
         ["--against", "onnxruntime", "--threads", "1", "--only", "mlp-small", "--seconds", "0.1"],
-        r"mlp-small .*f32: geometric mean of the ratios .* (met|NOT met)",
+        r"mlp-small .*f32: geometric mean of the ratios .* (met|NOT met)\n"
+        r"steps outside native code: 0 \(bar 0\): met",
     ),
 }
 
@@ -60,6 +61,38 @@ def test_short_run(module: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(report, done.stdout, re.S), done.stdout
+
+
+def test_bars_are_held_against_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    from benchmarks.models import Row, conclusions
+
+    def row(model: str, ratio: float, host: int = 0, kind: str = "f32", warm: float = 0.5) -> Row:
+        took = {"cold": 2.0, "warm": warm, "openvino": 1.0}
+        return Row(model, "", kind, 1, {"irc": 1.0}, ratio, 0.0, host, 3, 3, took)
+
+    good = [row("a", 1.0), row("b", 1.5), row("c", 1.2, kind="int8"), row("d", 1.3, kind="bf16")]
+    assert [s.endswith(": met") for s in conclusions(good)] == [True] * 5
+    for bad, wrong in (
+        (row("e", 0.99), 0), (row("e", 1.0, kind="bf16"), 1), (row("e", 1.1, kind="int8"), 2),
+        (row("e", 1.9, host=2), 3), (row("e", 1.9, warm=1.1), 4),
+    ):  # fmt: skip
+        said = conclusions([*good, bad])
+        assert [i for i, s in enumerate(said) if s.endswith("NOT met")] == [wrong], said
+    assert "2 (bar 0; e)" in conclusions([row("e", 1.9, host=2)])[1]
+
+
+def test_wrong_answers_are_infinitely_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    import numpy as np
+
+    from benchmarks.models import largest_error
+
+    right = np.float32([[1, -4], [2, 0]])
+    assert largest_error([right], [right]) == 0
+    assert largest_error([right + np.float32(0.5)], [right]) == 0.125
+    for wrong in (right[:1], right.astype(np.float64), np.where(right == 2, np.nan, right)):
+        assert largest_error([wrong.astype(wrong.dtype)], [right]) == float("inf")
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])

@@ -92,6 +92,17 @@ CASES: dict[str, str] = {
 %5 = GroupConvolution.1(%3, %4) {pads_begin=[2], pads_end=[2]}
 %6 = Result.1(%5) "y"
 """,
+    "volume": """%0 = Parameter.1() {element_type=f32, shape=["N", 9, 5, "S", 6]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[12, 9, 3, 3, 2]}
+%2 = Convolution.1(%0, %1) {strides=[2, 1, 1], dilations=[1, 2, 1], pads_begin=[1, 2, 0]}
+%3 = Relu.1(%2)
+%4 = MaxPool.1(%3) {kernel=[1, 2, 2], strides=[1, 1, 2], pads_begin=[0, 1, 0]}
+%5 = Constant.1() {data=~2, dtype=f32, shape=[12, 1, 1, 2, 3, 2]}
+%6 = GroupConvolution.1(%4, %5) {pads_begin=[1, 1, 1], pads_end=[1, 1, 1]}
+%7 = Constant.1() {data=~3, dtype=f32, shape=[12, 5, 2, 2, 3]}
+%8 = ConvolutionBackpropData.1(%6, %7) {strides=[2, 1, 2]}
+%9 = Result.1(%8) "y"
+""",
     "normalised": IMAGE
     + FILTERS
     + """%2 = Constant.1() {data=["""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import math
+import threading
 
 import ml_dtypes
 import numpy as np
@@ -125,6 +126,19 @@ def test_objects_made_on_threads_equal_those_made_alone():
     library = load_objects(alone, names, target)
     assert library.symbols() == tuple(sorted(names))
     assert [library.function(n)() for n in names] == [7 * i for i in range(40)]
+
+
+def test_objects_are_made_side_by_side(monkeypatch):
+    """Each waits for the other: one after the other they would wait in vain."""
+    both = threading.Barrier(2)
+
+    def meet(text, target):
+        both.wait(20)
+        return text
+
+    monkeypatch.setattr(llvm, "emit_object", meet)
+    texts = [_constant(0), _constant(1)]
+    assert llvm.emit_objects(texts, generic("plain"), threads=2) == texts
 
 
 def test_errors_on_threads_arrive():

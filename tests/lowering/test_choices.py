@@ -1,0 +1,140 @@
+"""Which kernel a part of a graph becomes, and how many of them a block takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from irc.compiler.lowering import lower
+from irc.compiler.options import Options
+from irc.compiler.pipeline import optimise
+from irc.ir.dtype import DType
+from irc.ir.interpret import interpret
+from irc.ir.plan import INPUT, Plan
+from irc.ir.plan_text import print_plan
+from irc.ir.specs import GemmSpec
+from irc.ir.specs_attention import AttentionSpec
+from irc.ir.specs_conv import ConvSpec
+from irc.ir.target import generic
+from irc.ir.text import parse_graph
+
+# An inverted residual of MobileNetV3: expanded, depthwise, squeezed and excited, projected.
+INVERTED = """%0 = Parameter.1() {element_type=f32, shape=["N", 24, 14, 14]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[72, 24, 1, 1]}
+%2 = Convolution.1(%0, %1)
+%3 = HSwish.4(%2)
+%4 = Constant.1() {data=~2, dtype=f32, shape=[72, 1, 1, 3, 3]}
+%5 = GroupConvolution.1(%3, %4) {pads_begin=[1, 1], pads_end=[1, 1]}
+%6 = HSwish.4(%5)
+%7 = Constant.1() {data=[2, 3], dtype=i64, shape=[2]}
+%8 = ReduceMean.1(%6, %7) {keep_dims=true}
+%9 = Constant.1() {data=~3, dtype=f32, shape=[18, 72, 1, 1]}
+%10 = Convolution.1(%8, %9)
+%11 = Relu.1(%10)
+%12 = Constant.1() {data=~4, dtype=f32, shape=[72, 18, 1, 1]}
+%13 = Convolution.1(%11, %12)
+%14 = HSigmoid.5(%13)
+%15 = Multiply.1(%6, %14)
+%16 = Constant.1() {data=~5, dtype=f32, shape=[24, 72, 1, 1]}
+%17 = Convolution.1(%15, %16)
+%18 = Add.1(%17, %0)
+%19 = Result.1(%18) "y"
+"""
+# x * clip(x + 3, 0, 6) / 6 + row, with all of it, or with the sum of its rows, as the result.
+HARD_SWISH = """%0 = Parameter.1() {element_type=f32, shape=["N", 40]} "x"
+%1 = Parameter.1() {element_type=f32, shape=[40]} "row"
+%2 = Constant.1() {data=[3], dtype=f32, shape=[1]}
+%3 = Add.1(%0, %2)
+%4 = Clamp.1(%3) {min=0.0, max=6.0}
+%5 = Multiply.1(%0, %4)
+%6 = Constant.1() {data=[6], dtype=f32, shape=[1]}
+%7 = Divide.1(%5, %6)
+%8 = Add.1(%7, %1)
+"""
+ATTENTION = """%0 = Parameter.1() {element_type=f32, shape=[2, 3, "S", 16]} "q"
+%1 = Parameter.1() {element_type=f32, shape=[2, 3, "T", 16]} "k"
+%2 = Parameter.1() {element_type=f32, shape=[2, 3, "T", 16]} "v"
+%3 = ScaledDotProductAttention.13(%0, %1, %2) {causal=true}
+%4 = Result.1(%3) "y"
+"""
+
+
+def plan_of(text: str, precision: str = "f32") -> Plan:
+    graph, options = parse_graph(f'graph "g"\n{text}'), Options(precision)
+    optimise(graph, options)
+    return lower(graph, generic("avx512"), options)[0]
+
+
+def families(plan: Plan) -> list[str]:
+    return [s.spec.family for s in plan.kernel_steps()]
+
+
+def test_an_inverted_residual_is_seven_steps() -> None:
+    """Activations and the residual sum are epilogues; what is squeezed scales its image in one
+    step, over the memory of the image. The last step turns the result for the caller."""
+    plan = plan_of(INVERTED)
+    expected = ["gemm", "conv", "reduce", "gemm", "gemm", "elementwise", "gemm", "elementwise"]
+    assert families(plan) == expected, print_plan(plan)
+    (region,) = plan.regions
+    scaled = region.buffers[region.steps[5].buffers[-1]]
+    assert scaled.inside == region.steps[1].buffers[-1]
+
+
+def test_depthwise_convolutions_have_a_kernel_of_their_own() -> None:
+    (spec,) = [s for s in plan_of(INVERTED).specs() if isinstance(s, ConvSpec)]
+    assert spec.packed.depthwise and (spec.groups, spec.channels, spec.outputs) == (72, 1, 1)
+
+
+def test_few_channels_are_read_where_they_lie() -> None:
+    """A first layer reads the caller's planes; with more channels they are turned once."""
+    text = """%0 = Parameter.1() {{element_type=f32, shape=[1, {0}, 14, 18]}} "x"
+%1 = Constant.1() {{data=~1, dtype=f32, shape=[20, {0}, 3, 3]}}
+%2 = Convolution.1(%0, %1) {{strides=[2, 2]}}
+%3 = Result.1(%2) "y"
+"""
+    few, many = (plan_of(text.format(n)).regions[0] for n in (3, 9))
+    assert few.buffers[few.steps[0].buffers[0]].kind == INPUT
+    assert [len(r.steps) for r in (few, many)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("end", "family"),
+    [
+        ('%9 = Result.1(%8) "y"\n', "elementwise"),
+        (
+            "%9 = Constant.1() {data=[1], dtype=i64, shape=[1]}\n"
+            '%10 = ReduceSum.1(%8, %9)\n%11 = Result.1(%10) "y"\n',
+            "reduce",
+        ),
+    ],
+    ids=["all", "reduced"],
+)
+def test_a_chain_with_broadcasts_is_one_kernel(end: str, family: str) -> None:
+    assert families(plan_of(HARD_SWISH + end)) == [family]
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_attention_rounds_its_factors_where_that_is_asked_for(precision: str) -> None:
+    (spec,) = plan_of(ATTENTION, precision).specs()
+    assert isinstance(spec, AttentionSpec)
+    assert spec.factors is (DType.bf16 if precision == "bf16" else None)
+
+
+def test_every_product_rounds_its_factors_where_that_is_asked_for() -> None:
+    specs = plan_of(INVERTED, "bf16").specs()
+    made = [s.factors for s in specs if isinstance(s, GemmSpec | ConvSpec)]
+    assert len(made) == 5 and set(made) == {DType.bf16}
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(1, 5), (3, 5), (4, 4)])
+@pytest.mark.parametrize("mode", ["first", "last"])
+def test_causal_rows_begin_at_either_end(mode: str, queries: int, keys: int, compile_graph) -> None:
+    """The first query sees the first key, or the last query sees all keys."""
+    text = ATTENTION.replace("ScaledDotProductAttention.13", "Attention.0")
+    text = text.replace("causal=true", f'scale=0.25, causal="{mode}"')
+    graph = parse_graph(f'graph "g"\n{text}')
+    rng = np.random.default_rng(0)
+    sizes = ((2, 3, queries, 16), (2, 3, keys, 16), (2, 3, keys, 16))
+    given = [rng.standard_normal(s).astype(np.float32) for s in sizes]
+    (wanted,) = interpret(graph, given)
+    (found,) = compile_graph(graph, True, 1)(given)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
