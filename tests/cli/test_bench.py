@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import irc
 import numpy as np
 import pytest
 from irc.cli import bench, compare
@@ -72,8 +73,6 @@ def rival(seen: list[Any], answer: Callable[[Any], Any]) -> Callable[..., Rival]
 
 
 def run_irc(path: Path, inputs: Any) -> Any:
-    import irc
-
     return irc.compile_model(path, num_threads=1)(inputs)[0]
 
 
@@ -160,6 +159,48 @@ def test_openvino_computes_in_the_precision_asked_for(monkeypatch: pytest.Monkey
     (settings,) = asked
     assert settings["INFERENCE_PRECISION_HINT"] == "f32"
     assert settings["INFERENCE_NUM_THREADS"] == 6 and settings["NUM_STREAMS"] == 3
+
+
+def test_onnxruntime_gets_its_threads_and_f32_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from irc.cli import rivals
+
+    package = rivals._package("onnxruntime")
+    asked: list[int] = []
+    real = package.InferenceSession
+
+    def spy(source: Any, options: Any, **more: Any) -> Any:
+        asked.append(options.intra_op_num_threads)
+        return real(source, options, **more)
+
+    monkeypatch.setattr(package, "InferenceSession", spy)
+    inputs = {"image": np.zeros((2, 64), np.float32)}
+    engine = rivals.onnxruntime(Path(DIGITS), inputs, 2, "f32")
+    engine.run()
+    assert engine.outputs()[0].shape == (2, 10) and asked == [2]
+    with pytest.raises(irc.Error, match="precision"):
+        rivals.onnxruntime(Path(DIGITS), inputs, 2, "bf16")
+
+
+def test_items_are_rows_of_the_first_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(bench, "take_turns", lambda calls, seconds: [[1e-3, 3e-3]] * len(calls))
+    np.save(tmp_path / "x.npy", np.zeros((5, 64), np.float32))
+    words = ["bench", DIGITS, "--input", f"image={tmp_path / 'x.npy'}", "--json"]
+    assert main(words) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["items_per_second"] == pytest.approx(5 / 2e-3)
+
+
+def test_the_table_has_every_figure_under_its_title() -> None:
+    shown = bench.Row("onnxruntime", 2, 3, 99, 1.25, 20.5, 300.5, 4000.5, 55555.0, 1.75, 2e-6)
+    head, line = bench.as_text([shown], []).splitlines()
+    titles = ["threads", "requests", "min us", "median us", "p90 us", "p99 us", "items/s"]
+    titles += ["ratio", "error"]
+    ends = [head.index(t) + len(t) for t in titles]
+    starts = [len("onnxruntime "), *ends]
+    cells = [line[a:b].strip() for a, b in zip(starts, ends, strict=False)]
+    assert cells == ["2", "3", "1.2", "20.5", "300.5", "4000.5", "55555", "1.75", "2e-06"]
 
 
 def test_layers_are_compared_one_by_one(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

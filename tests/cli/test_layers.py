@@ -14,13 +14,24 @@ from irc.cli.main import main
 from irc.compiler import pipeline
 from irc.compiler.rewrite import Pass, Rule
 from irc.ir.graph import Graph, Value
-from irc.ir.ops import Abs
+from irc.ir.ops import Abs, Softmax
 from irc.ir.patch import Patch
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
 RESNET = str(ROOT / "tests" / "data" / "ir" / "resnet.onnx")
 Captured = pytest.CaptureFixture[str]
+
+
+def break_it(graph: Graph, node: int) -> Patch | None:
+    if graph.node(node).name != "Relu_hidden2":
+        return None
+    patch = Patch()
+    new = patch.add(Abs(), graph.input(node, 0), name="Relu_hidden2")
+    return patch.replace(Value(node), new)
+
+
+WRONG = Pass("break_relu", lambda options: (Rule("break_it", ("Relu",), break_it),))
 
 
 def compared(capsys: Captured, *words: str) -> tuple[int, dict[str, Any]]:
@@ -46,15 +57,7 @@ def test_rivals_deliver_what_the_file_names(model: str, rival: str, capsys: Capt
 def test_a_rival_finds_the_layer(
     rival: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    def break_it(graph: Graph, node: int) -> Patch | None:
-        if graph.node(node).name != "Relu_hidden2":
-            return None
-        patch = Patch()
-        new = patch.add(Abs(), graph.input(node, 0), name="Relu_hidden2")
-        return patch.replace(Value(node), new)
-
-    wrong = Pass("break_relu", lambda options: (Rule("break_it", ("Relu",), break_it),))
-    monkeypatch.setattr(pipeline, "PASSES", (wrong, *pipeline.PASSES))
+    monkeypatch.setattr(pipeline, "PASSES", (WRONG, *pipeline.PASSES))
     code, found = compared(capsys, DIGITS, "--against", rival)
     assert code == 1 and found["first_different"] == "Relu_hidden2"
     assert found["passes_that_touched_it"] == ["break_relu"]
@@ -83,3 +86,34 @@ def test_a_scalar_stays_one(tmp_path: Path, capsys: Captured) -> None:
 def test_bisect_needs_the_reference(capsys: Captured) -> None:
     assert main(["compare", DIGITS, "--bisect", "--against", "onnxruntime"]) == 2
     assert "--bisect needs the reference" in capsys.readouterr().err
+
+
+def test_the_text_names_layer_passes_and_rewrite(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(pipeline, "PASSES", (WRONG, *pipeline.PASSES))
+    assert main(["compare", DIGITS, "--layers", "--bisect"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    marked = [line.split()[0] for line in told if line.endswith("<-- different")]
+    assert marked[0] == "Relu_hidden2" and told[1].startswith("Relu_hidden1 ")
+    assert "first different: Relu_hidden2 (passes: break_relu)" in told
+    assert any(line.startswith("bisect: rewrite 1 of ") for line in told)
+
+
+def test_the_tolerance_is_the_users(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert main(["compare", DIGITS, "--rtol", "0"]) == 1
+    monkeypatch.setattr(pipeline, "PASSES", (WRONG, *pipeline.PASSES))
+    assert main(["compare", DIGITS]) == 1
+    assert main(["compare", DIGITS, "--rtol", "1e9"]) == 0
+
+
+def test_the_reference_evaluates_every_operation(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """So an operation that evaluates to something else differs from its kernel."""
+    real = Softmax.evaluate
+    monkeypatch.setattr(
+        Softmax, "evaluate", lambda self, inputs: (real(self, inputs)[0] + np.float32(1),)
+    )
+    code, found = compared(capsys, DIGITS)
+    assert code == 1 and found["first_different"] == "Softmax_probabilities"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import irc
 import numpy as np
 import pytest
+from irc.cli import profile
 from irc.cli.doctor import KNOBS
 from irc.cli.main import main
 from irc.compiler import pipeline
@@ -16,6 +19,7 @@ from irc.compiler.rewrite import Pass, Rule
 from irc.ir.graph import Graph, Value
 from irc.ir.ops import Abs
 from irc.ir.patch import Patch
+from irc.runtime.profile import StepTime
 from lxml import etree
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -56,6 +60,35 @@ def test_profile_names_the_layers_and_writes_a_trace(tmp_path: Path, capsys: Cap
     assert len(events) == 5 and events[1]["ts"] == pytest.approx(events[0]["dur"])
     assert main(["profile", DIGITS, "--runs", "1"]) == 0
     assert "MatMul_product1 + Add_sum1 + Relu_hidden1" in capsys.readouterr().out
+
+
+def test_profile_takes_medians_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known times: a figure for each column, the slowest step first."""
+    seconds = iter([50e-6, 50e-6, 2e-6, 9e-6, 1e-6])  # two runs to warm up
+
+    def run(inputs: object) -> list[StepTime]:
+        given = {"region": 0, "native": True}
+        product = {"sources": ("x", "y"), "operations": 8000, "nbytes": 2048}
+        return [
+            StepTime(step=0, name="a", kind="gemm", seconds=next(seconds), **given, **product),
+            StepTime(step=1, name="b", kind="norm", sources=(), seconds=4e-6, nbytes=100, **given),
+        ]
+
+    monkeypatch.setattr(profile, "measured_peak", lambda unit: 4e9)
+    session = SimpleNamespace(profile=run, num_threads=2)
+    steps = profile.measure(cast("Any", SimpleNamespace(inputs=(), session=session)), {}, 3)
+    assert [s["time_us"] for s in steps] == pytest.approx([2, 4])
+    assert steps[0]["gflops"] == pytest.approx(4) and steps[0]["share_of_peak"] == 0.5
+    text = profile.as_text(steps, ["N=1"]).splitlines()
+    assert [line.split() for line in text[:3]] == [
+        ["kind", "steps", "time", "us", "share"], ["norm", "1", "4.0", "66.7%"],
+        ["gemm", "1", "2.0", "33.3%"],
+    ]  # fmt: skip
+    assert text[4].split() == "time us share GFLOP/s of peak KiB kind computes".split()
+    assert text[5].split() == ["4.0", "66.7%", "0.1", "norm", "b"]
+    assert text[6].split() == ["2.0", "33.3%", "4.0", "50.0%", "2.0", "gemm", "x", "+", "y"]
+    assert text[5].index("norm") == text[6].index("gemm") == text[4].index("kind")
+    assert text[7].startswith("sizes made up: N=1")
 
 
 def test_profile_writes_the_graph_that_runs(tmp_path: Path) -> None:

@@ -199,6 +199,8 @@ def test_five_hundred_nodes_stay_fluid(tmp_path: Path) -> None:
     assert main(["graph", str(tmp_path / "deep.xml"), "-o", str(path)]) == 0
     with Page(path, tmp_path) as page:
         assert page.run("group.querySelectorAll('.box').length") >= 500
+        # As it opens, at the top, in letters that can be read.
+        assert page.run("group.querySelector('.title').getBoundingClientRect().height") >= 9
         page.run(FRAMES)
         for view in ("readable", "whole"):
             page.run("whole()" if view == "whole" else "fit()")

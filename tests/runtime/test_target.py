@@ -13,6 +13,7 @@ from irc.ir.errors import UsageError, VerificationError
 from irc.ir.target import ISAS, Target, generic
 from irc.runtime import machine
 from irc.runtime.codegen import host
+from irc.runtime.threads import default_threads
 
 
 @pytest.mark.parametrize("isa", list(ISAS))
@@ -157,3 +158,23 @@ def test_usable_cores_follow_quota_and_affinity(monkeypatch):
     for quota, cores in ((None, 4), (0.5, 1), (1.5, 2), (2.0, 2), (64.0, 4)):
         monkeypatch.setattr(machine, "cpu_quota", lambda quota=quota: quota)
         assert machine.usable_cores() == cores
+        assert default_threads() == cores
+
+
+ON_ONE_CPU = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import irc
+from irc import ops
+x = ops.parameter("x", [4])
+print(irc.compile_model(ops.model({"y": x + x})).session.num_threads)
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="not run: no CPU affinity on this system"
+)
+def test_a_model_uses_no_more_threads_than_the_process_may():
+    words = [sys.executable, "-c", ON_ONE_CPU]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
