@@ -62,11 +62,13 @@ def as_codes(array: Array, dtype: DType) -> Array | None:
 
 
 def _zero_point(graph: Graph, patch: Patch, value: Value, dtype: DType) -> Value | None:
-    """What is subtracted, as a value of the codes' own type."""
+    """What is subtracted, as a value of the codes' own type: four-bit codes may come with zero
+    points that are stored as bytes."""
     found = _unconverted(graph, value, [dtype])
     if found is not None:
         return found
-    op = graph.op(value.node)
+    stored = _unconverted(graph, value)
+    op = graph.op(value.node if stored is None else stored.node)
     codes = as_codes(op.data, dtype) if isinstance(op, Constant) else None
     return None if codes is None else patch.constant(codes, dtype)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import irc
 import numpy as np
+import openvino as ov
 import pytest
 from irc.ir.dim import symbol
 from irc.ir.dtype import DType
@@ -17,6 +18,7 @@ from irc.ir.ops import Constant, Convert, Dequantize, Gemm, MatMul, Parameter, R
 from irc.ir.region_sizes import RegionTables
 from irc.ir.specs import GemmSpec
 from irc.ir.verify_plan import verify_plan
+from openvino import opset13 as op
 
 Compile = Callable[..., irc.CompiledModel]
 F32 = DType.f32
@@ -135,6 +137,44 @@ def test_gemm_and_a_batch_of_rows_and_bf16(compile_graph: Compile) -> None:
     assert specs(net)[0].compressed is not None
     exact = 0.5 * (x[0, :3].astype(np.float64) @ expanded) + 2 * rows(256)
     np.testing.assert_allclose(net(x[0, :3])[0], exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("wide", ["f16", "f32"])
+@pytest.mark.parametrize("kind", ["u4", "i4", "u8", "i8"])
+def test_chains_of_openvino_reach_the_kernel(kind: str, wide: str, tmp_path: Path) -> None:
+    """Const -> Convert -> Subtract zero point -> Multiply scale -> Reshape -> Convert f32."""
+    rng, n, groups, size = np.random.default_rng(5), 480, 5, 32
+    codes = rng.integers(0, 256, (n, groups, size)).astype(np.uint8)
+    stored = getattr(ov.Type, kind)
+    if kind.endswith("4"):
+        halves = codes.reshape(-1)[: codes.size // 2]
+        tensor = ov.Tensor(halves, ov.Shape([n, groups, size]), stored)
+        codes = np.stack([halves & 15, halves >> 4], -1).reshape(n, groups, size)
+    else:
+        tensor = ov.Tensor(codes.view(np.uint8 if kind == "u8" else np.int8).copy())
+    bits = int(kind[1:])
+    whole = codes.astype(np.int32)
+    whole = np.where(whole >> bits - 1, whole - (1 << bits), whole) if kind[0] == "i" else whole
+    value, middle = op.convert(op.constant(tensor), wide), 0
+    if kind[0] == "u":
+        middle = 1 << bits - 1
+        zero = op.constant(ov.Tensor(np.full((n, groups, 1), middle, np.uint8)))
+        value = op.subtract(value, op.convert(zero, wide))
+    scale = rng.uniform(0.01, 0.1, (n, groups, 1)).astype({"f16": "f2", "f32": "f4"}[wide])
+    value = op.multiply(value, op.constant(scale))
+    value = op.reshape(value, op.constant(np.array([n, groups * size])), special_zero=False)
+    value = op.convert(value, "f32") if wide == "f16" else value
+    x = op.parameter([-1, groups * size], np.float32, name="x")
+    model = ov.Model([op.matmul(x, value, False, True)], [x], "m")
+    ov.save_model(model, tmp_path / "m.xml", compress_to_fp16=False)
+    net = irc.compile_model(tmp_path / "m.xml")
+    (spec,) = specs(net)
+    assert str(spec.b.dtype) == kind and spec.compressed is not None
+    assert spec.compressed.group == size and len(net.plan.kernel_steps()) == 1
+    rounded = ((whole - middle) * scale).astype(scale.dtype).reshape(n, -1).astype(np.float64)
+    for m in (1, 5):
+        x = rows(m, groups * size)
+        np.testing.assert_allclose(net(x)[0], x @ rounded.T, rtol=1e-5, atol=1e-4)
 
 
 def test_tied_weights_are_held_once(compile_graph: Compile) -> None:
