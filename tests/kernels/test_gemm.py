@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 
 import numpy as np
 import pytest
@@ -214,11 +215,22 @@ def test_a_known_m_is_cut_evenly() -> None:
     assert heights == {1: (1,), 14: (14,), 15: (8, 7), 64: (13, 12), 128: (13, 12)}
 
 
-def test_code_for_neon() -> None:
-    """No machine here runs it; LLVM generates it, with its multiply-add."""
-    spec = make(Case(8, 16, 20, b="rows", epilogue="relu"), "plain")[0]
+@pytest.mark.parametrize(
+    "changes, word",
+    [
+        ({}, r"fmla\s+v\d+\.4s"),
+        ({"dtype": DType.f64}, r"fmla\s+v\d+\.2d"),
+        ({"dtype": DType.f16}, r"fmla\s+v\d+\.4s"),
+        ({"factors": DType.bf16}, r"fmla\s+v\d+\.4s"),
+        ({"dynamic": "mnkabc"}, r"fmla\s+v\d+\.4s"),
+    ],
+    ids=str,
+)
+def test_code_for_neon(changes: dict, word: str) -> None:
+    """No machine here runs it; LLVM generates it, with its multiply-add on whole vectors."""
+    spec = make(Case(8, 16, 20, b="rows", epilogue="relu", **changes), "plain")[0]
     assembly = emit_assembly(generate(spec, generic("neon"), "k").text, generic("neon"))
-    assert assembly.count("fmla") >= 24
+    assert len(re.findall(word, assembly)) >= 24
 
 
 def test_the_kernel_holds_no_name_of_the_model_and_is_a_pure_function() -> None:

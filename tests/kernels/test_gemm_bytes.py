@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 
+import harness
 import numpy as np
 import pytest
 from harness import ISAS, TILED, Compiled, compile_spec, guard_copy, run, target_of, unwritten
@@ -17,7 +19,7 @@ from irc.ir.scalar import Builder, evaluate_program, identity
 from irc.ir.specs import GemmSpec, Operand, PackedB, Program
 from irc.ir.target import generic
 from irc.ir.tiles import cell_depth, packed_layout, packed_size, panel_width
-from irc.runtime.codegen.llvm import emit_assembly
+from irc.runtime.codegen.llvm import emit_assembly, emit_object
 from irc.runtime.kernels.gemm import generate, pack, unpack
 from irc.runtime.kernels.gemm.tiling import choose, tile_rows
 from products import Case, check, make
@@ -231,6 +233,34 @@ def test_the_unit_is_used_where_there_is_one_and_only_there(isa: str) -> None:
     assert ("tdpbusd" in assembly) == tiled
     assert ("vpdpbusd" in assembly) == (not lacks and not tiled)
     assert ("pmaddwd" in assembly) == lacks
+
+
+@pytest.mark.skipif(
+    "avx512vnni" not in target_of("avx512").cpu_features if "avx512" in ISAS else True,
+    reason="not run: this machine has no AVX512-VNNI, whose short form stands in for AVX-VNNI",
+)
+@pytest.mark.parametrize("a, b, a_zero, b_zero", CHOICES)
+def test_the_unit_of_avx2(
+    a: DType, b: DType, a_zero: str, b_zero: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Text for AVX-VNNI on a machine that may only have the same instruction of AVX-512: LLVM
+    encodes it as that one here."""
+    avx2 = generic("avx2")
+    there = dataclasses.replace(avx2, cpu_features=tuple(sorted({*avx2.cpu_features, "avxvnni"})))
+    more = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}
+    here = dataclasses.replace(avx2, cpu_features=tuple(sorted({*avx2.cpu_features, *more})))
+    monkeypatch.setattr(harness, "emit_object", lambda text, _: emit_object(text, here))
+    for case in (
+        Case(19, 36, 37, dtype=a, b_dtype=b, a_zero=a_zero, b_zero=b_zero),
+        Case(7, 131, 33, dtype=a, b_dtype=b, b="rows", dynamic="mnkabc", a_zero=a_zero),
+    ):
+        spec, inputs, dims, out, expected = make(case, "avx2", there)
+        kernel = Compiled(spec, there)
+        assembly = emit_assembly(kernel.text, there)
+        assert re.search(r"\{vex\}\s+vpdpbusd\s.*%ymm", assembly) and "%zmm" not in assembly
+        found = unwritten(out.shape, expected.dtype)
+        assert kernel([*map(guard_copy, inputs), found], dims, workers=2) == (0, 0)
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_code_for_neon() -> None:

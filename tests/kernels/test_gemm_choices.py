@@ -87,3 +87,54 @@ def test_integers_are_multiplied_by_vectors(isa: str, dtype: DType, word: str) -
     spec = make(Case(12, 32, 64, dtype=dtype, b="rows"), "plain", target)[0]
     assembly = emit_assembly(generate(spec, target, "k").text, target)
     assert len(re.findall(word, assembly)) >= 12
+
+
+def test_edges_are_masked() -> None:
+    """The last columns by masks, of a right operand that is not padded as well; whole vectors by
+    none."""
+    masks = r"call .*@llvm\.masked\.(load|store)"
+    found = {
+        (n, b): {*re.findall(masks, code(Case(13, 300, n, b=b)))}
+        for n in (64, 40)
+        for b in ("packed", "rows")
+    }
+    assert found == {
+        (64, "packed"): set(), (64, "rows"): set(), (40, "packed"): {"store"},
+        (40, "rows"): {"load", "store"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "plain"])
+def test_blocks_stay_in_the_second_cache(isa: str) -> None:
+    """A block of A takes a third of it at most, partial sums that wait another third, a panel of B
+    an eighth."""
+    target = generic(isa)  # type: ignore[arg-type]
+    more = ("avx512bf16", "avx512vnni") if isa == "avx512" else ()
+    units = dataclasses.replace(target, cpu_features=tuple(sorted({*target.cpu_features, *more})))
+    for sizes in ((64, 768, 3072), (1024, 1024, 1024), (2048, 4096, 2048), (4096, 1 << 16, 64)):
+        for kind in ({}, {"dtype": DType.f64}, {"factors": DType.bf16}, {"dtype": DType.i8}):
+            spec = make(Case(2, 64, 64, **kind), "plain", units)[0]
+            spec = dataclasses.replace(spec, **dict(zip("mkn", sizes, strict=True)))
+            t, size = choose(spec, units), spec.acc.bits // 8
+            assert t.mc * t.mr * t.kc * size <= target.l2 // 3
+            assert t.kc * t.nr * size <= target.l2 // 8
+            assert t.kc * t.kr >= min(sizes[1], 256)
+            assert not t.blocked or t.mc * t.nc * t.mr * t.nr * size <= target.l2 // 3
+
+
+@pytest.mark.parametrize(
+    "isa, more, dynamic", [("avx512", "avx512fp16", ""), ("avx512", "", "m"), ("avx2", "", "")]
+)
+def test_halves_are_only_converted(isa: str, more: str, dynamic: str) -> None:
+    """By F16C's instruction, from f16 in memory, the packed constant too; sums are of f32 also
+    where the machine could add halves."""
+    target = generic(isa)  # type: ignore[arg-type]
+    features = tuple(sorted({*target.cpu_features, *([more] if more else [])}))
+    target = dataclasses.replace(target, cpu_features=features)
+    case = Case(13, 64, 64, dtype=DType.f16, dynamic=dynamic)
+    spec = make(case, "plain", target)[0]
+    assert spec.acc is DType.f32 and spec.b.dtype is DType.f16 and spec.packed is not None
+    assembly = emit_assembly(generate(spec, target, "k").text, target)
+    assert "vcvtph2ps" in assembly and "vcvtps2ph" in assembly
+    assert re.search(r"vfmadd\w*ps", assembly)
+    assert not re.search(r"\bv(add|sub|mul|f[n]?m(add|sub)\w*)[ps]h\b", assembly)

@@ -175,6 +175,23 @@ def test_every_pair_of_choices(isa: str, part: int) -> None:
         check(isa, choice)
 
 
+def test_every_pair_is_among_them() -> None:
+    """Of all that a product may be: sizes around the tile, transposes, factors of both signs."""
+    assert set(SIZES) == {"0", "1", "tile-1", "tile", "tile+1", "prime"}
+    assert list(map(str, FACTORS)) == ["0.0", "-0.0", "1.0", "-0.5", "0.25"]
+    found = {
+        ((p, str(row[p])), (q, str(row[q])))
+        for row in COVER(0)
+        for p, q in itertools.combinations(AXES, 2)
+    }
+    wanted = {
+        ((p, str(x)), (q, str(y)))
+        for p, q in itertools.combinations(AXES, 2)
+        for x, y in itertools.product(AXES[p], AXES[q])
+    }
+    assert found == wanted and len(COVER(0)) < 150
+
+
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_combination(isa: str, type_: str, request: pytest.FixtureRequest) -> None:
