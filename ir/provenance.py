@@ -7,7 +7,6 @@ hold the same numbers. A note goes with its memory.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ class Place:
     strides: tuple[int, ...]
 
 
-_lock = threading.Lock()
 _notes: dict[int, tuple[weakref.ref[Array], Hashable, int]] = {}
 
 
@@ -39,8 +37,7 @@ def note(memory: Array, file: Hashable, offset: int = 0) -> None:
     `offset` on."""
     key = id(memory)
     gone = weakref.ref(memory, lambda _: _notes.pop(key, None))
-    with _lock:
-        _notes[key] = (gone, file, offset)
+    _notes[key] = (gone, file, offset)  # a single step: no lock, which a fork might leave held
 
 
 def place_of(array: Array) -> Place | None:

@@ -35,6 +35,13 @@ class ByDLPack:
         return (self._device, 0)
 
 
+class OnDevice(ByDLPack):
+    """As JAX's arrays of a GPU: NumPy would bring a copy over, without a word."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self._inner, dtype)
+
+
 class ByInterface:
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -112,6 +119,7 @@ REFUSED = {
     "objects": (np.array([None, 1]), "'a' has another element type", "object", "float32"),
     "rank": (np.zeros((2, 1), np.float32), "'a' has another number of dim", "[2, 1]", "f32[N]"),
     "device": (ByDLPack(np.zeros(2, np.float32), 2, "on CUDA"), "'a' can't", "on CUDA", "CPU"),
+    "copied over": (OnDevice(np.zeros(2, np.float32), 2, "on CUDA"), "'a' can't", "on CUDA", "CPU"),
     "none": (None, "'a' is missing", "f32[N]", ""),
 }
 

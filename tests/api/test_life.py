@@ -187,11 +187,13 @@ def test_closing_while_calls_run() -> None:
     for c in callers:
         c.start()
     started.wait()
+    session = net.session
     time.sleep(0.05)
     net.close()
     for c in callers:
         c.join()
     assert errors == ["the model is closed"] * 4
+    assert session.stats().contexts == 0  # what calls had borrowed is given back, too
 
 
 @pytest.mark.parametrize("num_threads", [1, None])
