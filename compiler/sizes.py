@@ -34,7 +34,7 @@ def unify_sizes(graph: Graph) -> Graph:
     for _ in range(_ROUNDS):
         symbols = _symbols_of_inputs(graph)
         needs = _needs(graph) if symbols else []
-        graph.needs = tuple(n for n in needs if _names(n) <= symbols.keys())
+        graph.needs = tuple(n for n, _ in needs if _names(n) <= symbols.keys())
         solved = _solve(needs, symbols)
         if not solved:
             break
@@ -62,14 +62,14 @@ def requirements_of(graph: Graph, node: int) -> list[Requirement]:
     return [replace(each, where=where) for each in found]
 
 
-def _needs(graph: Graph) -> list[Requirement]:
-    """What the nodes behind results and variables take for granted, in order, each once."""
-    found: dict[tuple[Dim, Dim, bool], Requirement] = {}
+def _needs(graph: Graph) -> list[tuple[Requirement, str]]:
+    """What the nodes behind results and variables take for granted, in order, each once, with the
+    node's place in its file."""
+    found: dict[tuple[Dim, Dim, bool], tuple[Requirement, str]] = {}
     for node in _needed(graph):
         origin = graph.node(node).origin
         for each in requirements_of(graph, node):
-            each = replace(each, where=origin or each.where)
-            found.setdefault((each.left, each.right, each.or_one), each)
+            found.setdefault((each.left, each.right, each.or_one), (each, origin or each.where))
     return list(found.values())
 
 
@@ -96,10 +96,10 @@ def _symbols_of_inputs(graph: Graph) -> dict[str, int]:
     return found
 
 
-def _solve(needs: Sequence[Requirement], place: Mapping[str, int]) -> dict[str, Dim]:
+def _solve(needs: Sequence[tuple[Requirement, str]], place: Mapping[str, int]) -> dict[str, Dim]:
     """New sizes by symbol."""
     solved: dict[str, Dim] = {}
-    for each in needs:
+    for each, where in needs:
         left, right = (_resolved(d, solved) for d in (each.left, each.right))
         if each.or_one:
             continue
@@ -108,7 +108,7 @@ def _solve(needs: Sequence[Requirement], place: Mapping[str, int]) -> dict[str, 
             continue
         if eq(left, right) is False:
             got = f"{each.left} and {each.right}, which have to be {left} and {right}"
-            raise ShapeError(each.what, where=each.where, got=got, expected="equal sizes")
+            raise ShapeError(each.what, where=where, got=got, expected="equal sizes")
         found = _unknown_of(left, right, place)
         if found is not None:
             solved = {k: substitute(d, {found[0]: found[1]}) for k, d in solved.items()}

@@ -12,21 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from .accept import UNFORESEEN, inferred
 from .errors import Error, ShapeError, VerificationError
 from .graph import Graph, Node
 from .op import KNOWN_VALUE_LIMIT, Array, Fact
-from .ops.elementwise import INTEGERS
-from .ops.rules import naming, require_dtype
 from .types import TensorType, held
-
-# Inputs of these names are places, counts or sizes, whichever operation reads them.
-_WHOLE = frozenset(
-    "axes axes_mapping axis batch_indices batch_shape begin block_shape crops_begin crops_end "
-    "depth diagonal_index end indices k kernel_size lengths max_output_boxes_per_class num_columns "
-    "num_rows order output_shape output_size pads_begin pads_end position repeats seq_lengths "
-    "sequence_lengths shape signal_size split_lengths strides target_shape trip_count".split()
-)
-_UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 
 
 def infer_node(graph: Graph, node: int) -> None:
@@ -42,23 +32,10 @@ def infer_node(graph: Graph, node: int) -> None:
 def infer_record(record: Node, facts: list[Fact | None], scope: str) -> None:
     """`infer_node` for a record that stands in no graph (yet); `scope` names its symbols."""
     try:
-        slots = record.op.slots(facts)
-        for port, slot in zip(record.op.inputs, slots, strict=True):
-            if port.name in _WHOLE and isinstance(slot, Fact):
-                require_dtype(slot, port.name, INTEGERS, "an integer type")
-        with naming(scope):
-            record.types = list(record.op.infer(*slots))
+        record.types = inferred(record.op, facts, scope)
     except Error as error:
         raise located(error, record) from error
-    except _UNFORESEEN as error:
-        # A model file may hold any attributes and shapes: what no rule foresaw is its error too.
-        given = ", ".join("nothing" if f is None else str(f.type) for f in facts)
-        unfit = ShapeError(
-            f"{record.op.kind} cannot work with these inputs and attributes",
-            got=f"inputs {given or 'none'} ({type(error).__name__}: {str(error)[:200]})",
-        )
-        raise located(unfit, record) from error
-    record.known = _known_values(record, facts, slots)
+    record.known = _known_values(record, facts, record.op.slots(facts))
 
 
 def infer_graph(graph: Graph) -> None:
@@ -97,7 +74,7 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
     arrays = [_values(slot) for slot in slots]
     try:
         outputs = op.evaluate(*arrays)
-    except (*_UNFORESEEN, Error):
+    except (*UNFORESEEN, Error):
         # Symbolic dims do not support the operation (a comparison, say): the value is unknown.
         return nothing
     return [_tidy(np.asarray(o), t) for o, t in zip(outputs, record.types, strict=True)]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .accept import refuse_unfit
 from .dim import Dim, Symbol, eq, plain_symbol
 from .dtype import DType
 from .errors import Error, ExecutionError, InputError
@@ -142,6 +143,7 @@ def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
         # Floating-point warnings are not errors of a model: infinities and NaN are values.
         with np.errstate(all="ignore"):
             outputs = record.op.evaluate(*record.op.slots(arrays, running=True))
+            refuse_unfit(record.op, arrays)
             limit = partial(held, saturates=record.op.saturates)
             return tuple(map(limit, map(_array, outputs), dtypes))
     except Error as error:

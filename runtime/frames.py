@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ..ir.accept import refuse_unfit
 from ..ir.errors import Error, ExecutionError
 from ..ir.op import Op, RunBody
 from ..ir.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
@@ -375,6 +376,7 @@ def evaluate_op(
             results = op.run(values, bodies)
         else:
             results = op.evaluate(*op.slots(values, running=True))
+            refuse_unfit(op, values)
     except Error as e:
         e.where = e.where or where
         raise

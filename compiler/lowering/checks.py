@@ -8,7 +8,8 @@ from ...ir.dim import Dim, Expr, eq
 from ...ir.plan import SizeCheck
 from ..sizes import requirements_of
 from .context import Lowering
-from .roles import Role, symbols_of
+from .placement import telling
+from .roles import Role
 
 
 def size_checks(
@@ -19,7 +20,7 @@ def size_checks(
 
     Operations in Python check their own inputs.
     """
-    told = {s for slot in low.slot_of.values() for s in symbols_of(low.slots[slot])}
+    told = {s for slot in low.slot_of.values() for s in telling(low.slots[slot])}
     found: dict[tuple[Dim, Dim, bool], SizeCheck] = {}
     native = [n for n in nodes if roles[n].lowerer is not None]
     needs = [each for n in native for each in requirements_of(low.graph, n)]

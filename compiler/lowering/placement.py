@@ -24,11 +24,11 @@ from ...ir.ops.elementwise import Elementwise
 from ...ir.patch import sole_use
 from ...ir.plan import SymbolSource
 from ...ir.tiles import accumulator
-from ...ir.types import TensorType
+from ...ir.types import TensorType, Type
 from .context import Lowering
 from .fusion import conversion_of
 from .movement import known_list
-from .roles import Role, reads, symbols_of
+from .roles import Role, is_host_only, reads, symbols_of
 from .view import (
     Divided,
     View,
@@ -209,6 +209,13 @@ def concat_parts(low: Lowering, node: int, view: View) -> list[tuple[Value, View
     return parts
 
 
+def telling(type_: Type) -> set[str]:
+    """Names of the symbols that a slot of this type tells a region: none where it has no buffer."""
+    if not isinstance(type_, TensorType) or is_host_only(type_):
+        return set()
+    return {s.name for d in type_.shape or () if (s := plain_symbol(d)) is not None}
+
+
 def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
     """Where each symbol of the region is read: an axis of a region input, added for this purpose
     if need be."""
@@ -222,7 +229,7 @@ def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
         before = len(names)
         for slot in slots:
             type_ = low.slots[slot]
-            if not isinstance(type_, TensorType):
+            if not isinstance(type_, TensorType) or is_host_only(type_):
                 continue
             shape = list(enumerate(type_.shape or ()))
             axes = {s.name: i for i, d in reversed(shape) if (s := plain_symbol(d)) is not None}

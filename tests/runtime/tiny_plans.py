@@ -104,6 +104,9 @@ class Call(Op):
     inputs = (Port("values", variadic=True),)
     name: str = ""
 
+    def infer(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ()
+
     def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return FUNCTIONS[self.name](*values)
 

@@ -1,0 +1,75 @@
+"""What an operation takes: its inference asked with facts at compile time, with arrays at run time.
+
+Sizes and ranks that compile time did not know may not fit one another. Evaluation alone would let
+some of that pass, where NumPy broadcasts or takes the first element of many: asked here as well, it
+refuses what it refuses when the same sizes are known. What it says itself comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .dtype import DType
+from .errors import Error, ShapeError
+from .op import Fact, Op
+from .ops.elementwise import INTEGERS
+from .ops.optionals import OptionalGetElement
+from .ops.rules import naming, require_dtype
+from .types import TensorType, Type
+
+# Inputs of these names are places, counts or sizes, whichever operation reads them.
+_WHOLE = frozenset(
+    "axes axes_mapping axis batch_indices batch_shape begin block_shape crops_begin crops_end "
+    "depth diagonal_index end indices k kernel_size lengths max_output_boxes_per_class num_columns "
+    "num_rows order output_shape output_size pads_begin pads_end position repeats seq_lengths "
+    "sequence_lengths shape signal_size split_lengths strides target_shape trip_count".split()
+)
+UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
+# Operations with the types and shapes they were asked about at run time.
+_REMEMBERED = 4096
+
+
+def inferred(op: Op, facts: Sequence[Fact | None], scope: str) -> list[Type]:
+    """The types of an operation's outputs; `scope` names symbols for sizes that data decides.
+
+    Error without a place where the operation refuses its inputs.
+    """
+    try:
+        slots = op.slots(list(facts))
+        for port, slot in zip(op.inputs, slots, strict=True):
+            if port.name in _WHOLE and isinstance(slot, Fact):
+                require_dtype(slot, port.name, INTEGERS, "an integer type")
+        with naming(scope):
+            return list(op.infer(*slots))
+    except Error:
+        raise
+    except UNFORESEEN as error:
+        # A model file may hold any attributes and shapes: what no rule foresaw is its error too.
+        given = ", ".join("nothing" if f is None else str(f.type) for f in facts)
+        raise ShapeError(
+            f"{op.kind} cannot work with these inputs and attributes",
+            got=f"inputs {given or 'none'} ({type(error).__name__}: {str(error)[:200]})",
+        ) from error
+
+
+def refuse_unfit(op: Op, arrays: Sequence[Any]) -> None:
+    """ShapeError without a place where arrays of these types and shapes do not fit the operation.
+
+    Not asked: what bodies need, sequences and optionals.
+    """
+    if not arrays or op.bodies() or isinstance(op, OptionalGetElement):
+        return
+    if all(a is None or isinstance(a, np.ndarray) for a in arrays):
+        _ask(op, tuple(None if a is None else (a.dtype, a.shape) for a in arrays))
+
+
+@lru_cache(_REMEMBERED)
+def _ask(op: Op, kinds: tuple[tuple[Any, tuple[int, ...]] | None, ...]) -> None:
+    facts = [k and Fact(TensorType(DType.from_numpy(k[0]), k[1])) for k in kinds]
+    absent = [op.inputs[min(i, len(op.inputs) - 1)] for i, k in enumerate(kinds) if k is None]
+    if all(port.optional for port in absent):
+        inferred(op, facts, "run")
