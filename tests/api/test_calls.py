@@ -186,17 +186,23 @@ def test_outputs_pickle(net: irc.CompiledModel) -> None:
     assert isinstance(again, irc.Outputs) and (again["sum"] == y["sum"]).all()
 
 
+@pytest.mark.parametrize("kind", [Subclass, np.ndarray])
 @pytest.mark.parametrize("n", [6, 20_000])
-def test_inputs_are_neither_kept_nor_written(net: irc.CompiledModel, n: int) -> None:
-    a, b = (x.view(Subclass) for x in arrays(n))
-    before = a.tobytes()
-    a.flags.writeable = False
-    net([a, b])
-    net([np.asarray(a), np.asarray(b)], out=[np.empty(n, np.float32), None])
-    assert a.tobytes() == before
-    gone = weakref.ref(a)
-    del a
-    assert gone() is None
+def test_inputs_are_neither_kept_nor_written(
+    net: irc.CompiledModel, n: int, kind: type[np.ndarray[Any, Any]]
+) -> None:
+    """Whether they could be written to or not, in the first call and in those that go by tables."""
+    for writeable in (True, False):
+        a, b = (x.view(kind) for x in arrays(n))
+        before = a.tobytes(), b.tobytes()
+        a.flags.writeable = b.flags.writeable = writeable
+        for _ in range(3):
+            net([a, b])
+        net([np.asarray(a), np.asarray(b)], out=[np.empty(n, np.float32), None])
+        assert (a.tobytes(), b.tobytes()) == before
+        gone = weakref.ref(a)
+        del a
+        assert gone() is None
 
 
 @pytest.mark.parametrize("n", [5, 20_000])
