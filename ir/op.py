@@ -184,7 +184,12 @@ class Op:
                 return [*out, rest]
             value = values[i] if i < len(values) else None
             if value is None and not port.optional and not running:
-                raise VerificationError(f"{self.kind} needs input {i} ({port.name!r})")
+                least = sum(not p.optional for p in self.inputs)
+                raise VerificationError(
+                    f"{self.kind} needs input {i} ({port.name!r})",
+                    got=f"{sum(v is not None for v in values)} inputs",
+                    expected=f"{least} or more" if least < len(self.inputs) else least,
+                )
             out.append(value)
         if any(v is not None for v in values[len(self.inputs) :]):
             raise VerificationError(

@@ -53,7 +53,7 @@ class Einsum(Op):
             raise ShapeError(
                 "the equation and the inputs differ in number",
                 got=f"{len(facts)} inputs",
-                expected=self.equation,
+                expected=f"one per operand of {self.equation!r}",
             )
         shapes = [f.tensor.shape for f in facts]
         sizes: dict[str, Dim] = {}

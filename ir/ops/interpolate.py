@@ -131,7 +131,11 @@ class _Interpolate(Op):
         else:
             given = known_dims(sizes)
         if given is not None and len(given) != len(listed):
-            raise ShapeError("Interpolate needs one number per axis", got=given, expected=listed)
+            raise ShapeError(
+                "Interpolate needs one number per axis",
+                got=given,
+                expected=f"{len(listed)} numbers, for the axes {listed}",
+            )
         for i, axis in enumerate(listed):
             size = out[axis]
             if given is None:

@@ -40,7 +40,11 @@ def _matrix(shape: Shape, transpose: bool) -> Shape:
 
 def product_shape(a: Shape, b: Shape) -> Shape:
     """Shape of the product of operands of rank 2 or more, transposed already."""
-    same_size(a[-1], b[-2], "the inner sizes of a matrix product differ")
+    what = "the inner sizes of a matrix product differ"
+    if eq(a[-1], b[-2]) is False:
+        expected = f"as many rows of the second as columns of the first ({a[-1]})"
+        raise ShapeError(what, got=f"{_show(a)} x {_show(b)}", expected=expected)
+    same_size(a[-1], b[-2], what)
     try:
         batch = broadcast_shapes(a[:-2], b[:-2])
     except ShapeError as error:

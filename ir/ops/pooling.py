@@ -62,6 +62,7 @@ class _Pool(Op):
             raise ShapeError(
                 "the kernel needs one number per spatial axis",
                 got=f"kernel {list(self.kernel)} for {data.type}",
+                expected=f"{len(shape) - 2} numbers",
             )
         return (*shape[:2], *self.windows().out_sizes(shape[2:]))
 

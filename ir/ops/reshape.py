@@ -76,6 +76,7 @@ class Reshape(Op):
             raise ShapeError(
                 "a reshape must keep the number of elements",
                 got=f"{_show(have)} to {_show(tuple(out))}",
+                expected=f"sizes whose product is {product(have)}",
             )
         require_equal(product(have), product(out), "a reshape must keep the number of elements")
         return tuple(out)

@@ -66,6 +66,18 @@ ONNX: dict[str, tuple[int, str, str, tuple[str, ...]]] = {
         17, "float[1, 3, 8, 8] x, float[4, 3, 3, 3] w", "Conv <pads = [1, 1, 1]> (x, w)",
         ("Conv", "a begin and an end", "[1, 1, 1]", "even"),
     ),
+    "inner sizes": (
+        17, "float[2, 3] x, float[4, 5] w", "MatMul (x, w)",
+        ("MatMul", "inner sizes", "got: [2, 3] x [4, 5]", "columns of the first (3)"),
+    ),
+    "a window of too few sizes": (
+        17, "float[1, 3, 8, 8] x", "MaxPool <kernel_shape = [3]> (x)",
+        ("MaxPool", "one number per spatial axis", "kernel [3]", "expected: 2 numbers"),
+    ),
+    "an operand too few": (
+        17, X, 'Einsum <equation = "ij,jk->ik"> (x)',
+        ("Einsum", "differ in number", "got: 1 inputs", "one per operand of 'ij,jk->ik'"),
+    ),
     "no sequence": (
         17, f"{X}, int64 i", "SequenceAt (x, i)",
         ("SequenceAt", "a sequence is needed", "f32[2, 3]", "seq"),
@@ -86,7 +98,7 @@ def test_onnx(name: str) -> None:
 
 IMAGE, FILTERS = "1,3,8,8", "4,3,3,3"
 WINDOWS = 'strides="{}" dilations="{}" pads_begin="{}" pads_end="0,0"'
-XML: dict[str, tuple[str, str, tuple[str, str], tuple[str, ...]]] = {
+XML: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
     "strides": ("Convolution", WINDOWS.format("0,1", "1,1", "0,0"), (IMAGE, FILTERS),
                 ("strides are 1 or more", "got: [0, 1]")),
     "dilations": ("Convolution", WINDOWS.format("1,1", "1,-1", "0,0"), (IMAGE, FILTERS),
@@ -95,6 +107,8 @@ XML: dict[str, tuple[str, str, tuple[str, str], tuple[str, ...]]] = {
                  ("pads_begin", "one number per spatial axis", "got: [0]", "expected: 2")),
     "no broadcasting": ("Add", 'auto_broadcast="none"', ("2,3", "1,3"),
                         ("does not broadcast", "got: [2, 3] and [1, 3]", "equal shapes")),
+    "an input too few": ("Add", "", ("2,3",), ("needs input 1 ('B')", "got: 1", "expected: 2")),
+    "an input too many": ("ReLU", "", ("2,3", "2,3"), ("too many inputs", "got: 2", "expected: 1")),
     "types": ("LogicalAnd", "", ("2,3", "2,3"),
               ("element type", "got: f32", "expected: boolean")),
 }  # fmt: skip
@@ -103,10 +117,13 @@ XML: dict[str, tuple[str, str, tuple[str, str], tuple[str, ...]]] = {
 @pytest.mark.parametrize("name", XML)
 def test_xml(name: str) -> None:
     kind, data, shapes, parts = XML[name]
-    made = layer(2, kind, data=data, inputs=port(0) + port(1), outputs=port(2))
+    inputs = "".join(port(i) for i in range(len(shapes)))
+    made = layer(2, kind, data=data, inputs=inputs, outputs=port(2))
     layers = [*(parameter(i, shape) for i, shape in enumerate(shapes)), made, result(3)]
-    edges = [edge(0, 0, 2, 0), edge(1, 0, 2, 1), edge(2, 2, 3, 0)]
+    edges = [*(edge(i, 0, 2, i) for i in range(len(shapes))), edge(2, 2, 3, 0)]
     with pytest.raises(irc.Error) as caught:
         irc.read_model(net(layers, edges), b"")
     text = str(caught.value)
-    assert all(part in text for part in (*parts, f'layer 2 "l2" (line 5), {kind}')), text
+    assert all(
+        part in text for part in (*parts, f'layer 2 "l2" (line {len(shapes) + 3}), {kind}')
+    ), text

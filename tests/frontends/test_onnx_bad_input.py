@@ -306,6 +306,12 @@ BROKEN_NODES: dict[str, tuple[onnx.ModelProto, type[Error], tuple[str, ...]]] = 
         ShapeError,
         ("Reshape", "whole number"),
     ),
+    "another number of elements": (
+        small.op_model("Reshape", {"x": ((2, 3), F32), "s": np.array([4, 2])},
+            {"y": ((4, 2), F32)}, check=False),
+        ShapeError,
+        ("Reshape", "number of elements", "[2, 3] to [4, 2]", "product is 6"),
+    ),
     "output type": (
         small.op_model("Shape", {"x": ((2, 3), F32)}, {"y": ((2,), F32)}, check=False),
         ShapeError,

@@ -159,7 +159,7 @@ VALUES: dict[str, Case] = {
         matmul_net("2,3", "4,5", (2, 5)),
         None,
         SHAPE,
-        ["inner sizes", "product", "3 and 4"],
+        ["inner sizes", "product", "[2, 3] x [4, 5]", "(3)"],
     ),
     "batch sizes": (matmul_net("2,2,3", "3,3,5", ()), None, SHAPE, ["batch", "product"]),
     "rank 0": (matmul_net("", "3,5", ()), None, SHAPE, ["scalar", "product"]),
