@@ -215,7 +215,7 @@ def _clip(x: Array, low: Array, high: Array) -> Array:
 def _guard(b: Array) -> None:
     if np.any(b == 0):
         where = int(np.flatnonzero(b == 0)[0])
-        raise ExecutionError("an integer is divided by zero", where=f"element {where}")
+        raise ExecutionError("an integer is divided by zero", got=f"0 in element {where}")
 
 
 def _integer_divide(a: Array, b: Array) -> Array:

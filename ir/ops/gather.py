@@ -94,8 +94,7 @@ def resolved(indices: Array, size: int, out_of_range: str) -> tuple[Array, Array
         at = int(np.flatnonzero(~good)[0])
         raise ExecutionError(
             "an index lies outside the axis it picks from",
-            where=f"element {at} of the indices",
-            got=int(wide.reshape(-1)[at]),
+            got=f"{int(wide.reshape(-1)[at])} (element {at} of the indices)",
             expected=f"{-size}..{size - 1}",
         )
     return np.where(good, picks, 0), good

@@ -154,6 +154,8 @@ class OneHot1(Op):
         self, indices: Array, depth: Array, on_value: Array, off_value: Array
     ) -> tuple[Array, ...]:
         at, size = normalize_axis(self.axis, indices.ndim + 1), int_of(depth)
+        if size < 0:
+            raise ShapeError("depth is 0 or more", got=size)
         wide = np.expand_dims(indices.astype(np.int64), at)
         wide = np.where(wide < 0, wide + size, wide) if self._counts_back() else wide
         places = np.arange(size).reshape([-1 if i == at else 1 for i in range(wide.ndim)])

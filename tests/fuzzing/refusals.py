@@ -11,16 +11,21 @@ from irc.ir.errors import Error, ShapeError
 from irc.ir.graph import Graph, Value
 from irc.ir.types import TensorType
 
+# Inputs of which an operation reads the shape or the type only.
+_ELEMENTS_UNREAD: dict[str, tuple[int, ...]] = {"ShapeOf": (0,), "ConvertLike": (1,)}
+
 
 def may_pass(graph: Graph, inputs: Sequence[Any], given: Sequence[Any], why: Error) -> bool:
     """Whether a run of these inputs that gave these outputs may not have met the error: what failed
-    is read by nobody, but for its shape, or by what has no elements."""
+    is read by nobody, but for its shape or type, or by what has no elements. What does not fit in
+    size has to be refused all the same where the inputs tell the sizes."""
     failed = [n for n in graph.ids() if why.where in _places(graph, n)]
     if len(failed) != 1:
         return False
     late = _is_late(graph, failed[0])
     if late and "auto_broadcast is none" in why.what:
         return True  # what native code broadcasts all the same where sizes are known late
+    removed = late or not isinstance(why, ShapeError)
     sizes = sizes_of(graph, inputs)
     results = dict(zip(graph.results, given, strict=True))
     pending, seen = [failed[0]], set[int]()
@@ -32,9 +37,16 @@ def may_pass(graph: Graph, inputs: Sequence[Any], given: Sequence[Any], why: Err
         if at in results:
             if getattr(results[at], "size", 1):
                 return False
-        elif not (late and graph.op(at).kind == "ShapeOf"):
-            pending += [n for n in graph.ids() if any(v and v.node == at for v in graph.inputs(n))]
+        else:
+            pending += [n for n in graph.ids() if at in _computed_from(graph, n, all_=not removed)]
     return True
+
+
+def _computed_from(graph: Graph, node: int, *, all_: bool) -> set[int]:
+    """The nodes that an operation reads, or whose elements it reads unless `all_`."""
+    unread = {} if all_ else _ELEMENTS_UNREAD
+    ports = unread.get(graph.op(node).kind, ())
+    return {v.node for i, v in enumerate(graph.inputs(node)) if v and i not in ports}
 
 
 def _places(graph: Graph, node: int) -> list[str]:

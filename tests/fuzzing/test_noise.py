@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
+import irc
 import numpy as np
 import pytest
-from irc.ir.errors import ExecutionError
+from irc.compiler.options import Options
+from irc.ir.errors import Error, ExecutionError, InputError
 from irc.ir.interpret import interpret
 from irc.ir.text import parse_graph
 
@@ -106,3 +108,31 @@ def test_what_is_read_is_asked_for(size: int, passes: bool) -> None:
     why.where = record.origin or f"Gather {record.name!r}"
     given = [np.zeros((size, 1), np.float32), x[0]]
     assert may_pass(graph, x, given, why) is passes
+
+
+UNREAD = """graph "g"
+%0 = Parameter.1() {element_type=i64, shape=["N", 3]} "x"
+%1 = Parameter.1() {element_type=i64, shape=["M", 3]} "y"
+%2 = Mod.1(%0, %1) {auto_broadcast="numpy"}
+%3 = ShapeOf.3(%2) {output_type=i64}
+%4 = Result.1(%3) "shape"
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "passes"),
+    [(2, "", True), (2, '%5 = Result.1(%2) "z"\n', False), (3, "", False)],
+    ids=["only its shape is read", "its elements, too", "sizes that do not fit"],
+)
+def test_what_only_a_shape_reads(rows: int, more: str, passes: bool) -> None:
+    """Nobody divides by zero where nobody asks for the quotient; sizes have to fit all the same."""
+    graph = parse_graph(UNREAD + more)
+    x = [np.ones((2, 3), np.int64), np.zeros((rows, 3), np.int64)]
+    with pytest.raises(Error) as refused:
+        interpret(graph, x)
+    assert "Mod" in str(refused.value.where)
+    given = [np.array([2, 3]), x[0]][: 1 + bool(more)]
+    assert may_pass(graph, x, given, refused.value) is passes
+    if rows == 3:
+        with pytest.raises(InputError, match="do not broadcast"):
+            irc.CompiledModel(irc.Model(graph), Options(), 1)(x)
