@@ -76,6 +76,14 @@ def test_a_script_gives_the_same(script: Any) -> None:
             assert g == w
 
 
+def test_threads_are_heeded() -> None:
+    ort = importlib.import_module("irc.compat.onnxruntime")
+    options = ort.SessionOptions()
+    for threads in (1, 2):
+        options.intra_op_num_threads = threads
+        assert ort.InferenceSession(DIGITS, options).net.stats().threads == threads
+
+
 def test_other_files_and_refusals(tmp_path: Path) -> None:
     ort = importlib.import_module("irc.compat.onnxruntime")
     irc.compile_model(DIGITS).export(tmp_path / "d.irc")

@@ -182,6 +182,15 @@ def test_a_script_gives_the_same(name: str, two: str) -> None:
             assert g == w, n
 
 
+def test_threads_and_precision_are_heeded() -> None:
+    core = importlib.import_module("irc.compat.openvino").Core()
+    net = core.compile_model(DIGITS, "CPU", {"INFERENCE_NUM_THREADS": 1}).net
+    assert net.stats().threads == 1 and net.plan.precision == "f32"
+    core.set_property("CPU", {"INFERENCE_NUM_THREADS": "2", "INFERENCE_PRECISION_HINT": "bf16"})
+    net = core.compile_model(DIGITS).net
+    assert net.stats().threads == 2 and net.plan.precision == "bf16"
+
+
 def test_a_saved_model(tmp_path: Path) -> None:
     ov = importlib.import_module("irc.compat.openvino")
     ov.save_model(ov.convert_model(DIGITS), tmp_path / "m.xml", compress_to_fp16=False)
