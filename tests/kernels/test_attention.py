@@ -13,6 +13,7 @@ from irc.ir.dtype import DType
 from irc.ir.errors import VerificationError
 from irc.ir.specs import DimArg, Operand, Size
 from irc.ir.specs_attention import AttentionSpec
+from irc.ir.target import generic
 from irc.ir.verify_spec import verify_specs
 from irc.runtime.kernels import generate
 
@@ -323,3 +324,13 @@ def test_forged_specs_are_refused(change: dict[str, object]) -> None:
     verify_specs([spec], target_of(ISAS[0]))
     with pytest.raises(VerificationError):
         verify_specs([replace(spec, **change)], target_of(ISAS[0]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [32, 64])
+def test_lengths_of_run_time_take_few_lines(size: int) -> None:
+    """Compiling takes some 0.03 ms a line, and the bar is 120 ms a kernel."""
+    target = generic("avx512")
+    target = replace(target, cpu_features=tuple(sorted({*target.cpu_features, "avx512bf16"})))
+    case = Case(70, 300, size=size, width=size, mask="keys", causal=0, dynamic=True)
+    spec = build(replace(case, factors=DType.bf16))[0]
+    assert generate(spec, target, "k").text.count("\n") < 3600

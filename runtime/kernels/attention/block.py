@@ -134,12 +134,15 @@ class Block:
                 v.set(f.max_or(x, v.get()))
 
         def sweep(hidden: list[Value] | None) -> None:
-            whole = f.mul(f.udiv(self.count, 4), 4)
-            with f.range(0, whole, 4, unroll=1) as key:
-                for u in range(4):
+            # Masks take code of their own, which hides a loop's.
+            turns = 1 if hidden is not None else 4 if self.bare else 2
+            whole = f.mul(f.udiv(self.count, turns), turns)
+            with f.range(0, whole, turns, unroll=1) as key:
+                for u in range(turns):
                     visit(f.add(key, u), hidden)
-            with f.range(whole, self.count, unroll=1) as key:
-                visit(key, hidden)
+            if turns > 1:
+                with f.range(whole, self.count, unroll=1) as key:
+                    visit(key, hidden)
 
         if spec.causal is None:
             sweep(None)
@@ -227,15 +230,15 @@ class Block:
             for x, at in zip(made, self.row(self.exponentials, cell), strict=True):
                 f.store(x, at, 4 * p.lanes)
 
-        whole = f.udiv(self.count, p.kr)
-        with f.range(0, whole, unroll=1) as cell:
+        # The last cell may hold keys that are not there: scores of no weight.
+        done = f.ceil_div(self.count, p.kr)
+        if p.kr > 1:
+            with f.range(self.count, f.mul(done, p.kr), unroll=1) as key:
+                self.store([f.as_value(_MINUS, self.kind)] * self.vectors, self.scores, key)
+        with f.range(0, done, unroll=1) as cell:
             first = f.mul(cell, p.kr)
             cells(cell, [powers(f.add(first, u)) for u in range(p.kr)])
-        if p.kr > 1:
-            with f.if_(f.icmp("slt", f.mul(whole, p.kr), self.count)):
-                cells(whole, [powers(f.mul(whole, p.kr))])
         if p.step > 1:
-            done = f.ceil_div(self.count, p.kr)
             with f.range(done, f.mul(f.ceil_div(done, p.step), p.step), unroll=1) as cell:
                 self.store([f.as_value(0.0, self.kind)] * self.vectors, self.exponentials, cell)
         self.store([s.get() for s in sums], totals, 0)

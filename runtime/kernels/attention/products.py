@@ -153,8 +153,9 @@ class Products:
         counts += [n % BLOCK] if isinstance(n, int) and n % BLOCK else []
         fixed = isinstance(n, int) and self.spec.causal is None
         ladder = [] if fixed else [even(BLOCK, most)]
+        # Fewer keys than a tile has rows are rare, and each height is compiled.
         while ladder and ladder[-1] > 1:
-            ladder.append(max(1, ladder[-1] // 2))
+            ladder.append(max(1, ladder[-1] // 4))
 
         def stacked(height: int) -> None:
             with f.range(0, count, height, outer=True) as row:
@@ -181,7 +182,12 @@ class Products:
         """Add what `steps` cells of keys contribute to a panel's sums."""
         g, width = self.mixture, self.spec.width
         element = ELEMENT[g.a_access(in_place=False).dtype.value]
-        tiles = -(-width // g.tiling.mr)
+        most = tile_rows(f.target, vectors)
+        tiles = -(-width // most)
+        if not isinstance(self.spec.queries, int):
+            # Two kinds of panels are compiled: a height that leaves nothing over spares another.
+            whole = [width // h for h in range(most, most // 2, -1) if width % h == 0]
+            tiles = next(iter(whole), tiles)
         low, longer = divmod(width, tiles)
         for first, last, height in ((0, longer, low + 1), (longer, tiles, low)):
             if first == last:
