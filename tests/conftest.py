@@ -23,7 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         nargs="?",
         const="1/1",
         metavar="PART/PARTS",
-        help="every combination of a kernel's cases (hours), or a part of them",
+        help="every combination of a kernel's cases (hours), or a part of them; "
+        "in tests/coverage every case of ONNX",
     )
 
 

@@ -1,8 +1,8 @@
 """ONNX's own backend tests, run by ONNX's own runner on irc.onnx_backend: a fixed part of them.
 
-The part is every name with one of FAMILIES in it and one in SHARE of the others; `python -m
-benchmarks.coverage` runs them all. What is refused stands in REFUSED with the reason, and a test
-asserts that it is refused, so that the list stays true.
+The part is every name with one of FAMILIES in it and one in SHARE of the others: conftest.py takes
+the rest away, unless `--exhaustive` asks for it. What is refused stands in REFUSED with the reason,
+and a test asserts that it is refused, so that the list stays true.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ def _matches(name: str, patterns: dict[str, str]) -> bool:
     return any(re.search(p, name) for p in patterns)
 
 
-def _chosen(name: str) -> bool:
+def in_ci(name: str) -> bool:
+    """Whether a case of ONNX is of the part that CI runs."""
     return bool(FAMILIES.search(name)) or zlib.crc32(name.encode()) % SHARE == 0
 
 
 def _cases() -> dict[str, type[unittest.TestCase]]:
-    """The runner's test classes with the chosen tests only."""
+    """The runner's test classes without what is refused or can't agree."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runner = BackendTest(irc.onnx_backend, __name__)
@@ -56,7 +57,7 @@ def _cases() -> dict[str, type[unittest.TestCase]]:
     for label, case in runner.test_cases.items():
         for name in [n for n in dir(case) if n.startswith("test_")]:
             plain = name.removesuffix("_cpu")
-            out = "RealModel" in label or name.endswith("_cuda") or not _chosen(plain)
+            out = "RealModel" in label or name.endswith("_cuda")
             if out or _matches(plain, REFUSED) or _matches(plain, DIFFERENT):
                 delattr(case, name)
         if any(n.startswith("test_") for n in dir(case)):
