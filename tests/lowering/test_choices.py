@@ -112,6 +112,24 @@ def test_a_chain_with_broadcasts_is_one_kernel(end: str, family: str) -> None:
     assert families(plan_of(HARD_SWISH + end)) == [family]
 
 
+RMS = """%0 = Parameter.1() {element_type=f32, shape=["N", "S", 40]} "x"
+%1 = Constant.1() {data=[2], dtype=i64, shape=[1]}
+%2 = Constant.1() {data=[1e-5], dtype=f32, shape=[1]}
+%3 = Constant.1() {data=~1, dtype=f32, shape=[40]}
+%4 = Multiply.1(%0, %0)
+%5 = ReduceMean.1(%4, %1) {keep_dims=true}
+%6 = Add.1(%5, %2)
+%7 = Sqrt.1(%6)
+%8 = Divide.1(%0, %7)
+%9 = Multiply.1(%8, %3)
+%10 = Result.1(%9) "y"
+"""
+
+
+def test_rms_normalisation_is_one_kernel() -> None:
+    assert families(plan_of(RMS)) == ["norm"]
+
+
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_attention_rounds_its_factors_where_that_is_asked_for(precision: str) -> None:
     (spec,) = plan_of(ATTENTION, precision).specs()
