@@ -101,17 +101,15 @@ def _epsilon(graph: Graph, node: int) -> float | None:
 
 
 def _is_of_windows(graph: Graph, value: Value) -> bool:
-    """Whether a value is a convolution's or pool's, or elementwise made of one: channels last."""
+    """Whether a value is a convolution's or pool's, or elementwise made of one: channels last. A
+    residual sum has its convolution on either side."""
+    found = [value]
     for _ in range(_DEPTH):
-        if is_windowed(graph, value.node):
+        if any(is_windowed(graph, v.node) for v in found):
             return True
-        if not is_elementwise(graph, value.node):
-            return False
-        inputs = [v for v in graph.inputs(value.node) if v is not None]
-        alike = [v for v in inputs if same_shape(graph, v, value)]
-        if not alike:
-            return False
-        value = alike[0]
+        made = [v for v in found if is_elementwise(graph, v.node)]
+        inputs = [(i, v) for v in made for i in graph.inputs(v.node) if i is not None]
+        found = list(dict.fromkeys(i for i, v in inputs if same_shape(graph, i, v)))
     return False
 
 

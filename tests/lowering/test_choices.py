@@ -156,3 +156,15 @@ def test_causal_rows_begin_at_either_end(mode: str, queries: int, keys: int, com
     (wanted,) = interpret(graph, given)
     (found,) = compile_graph(graph, True, 1)(given)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_that_are_put_are_native() -> None:
+    text = """%0 = Parameter.1() {element_type=f32, shape=["N", 5]} "x"
+%1 = Parameter.1() {element_type=i64, shape=["K"]} "rows"
+%2 = Parameter.1() {element_type=f32, shape=["K", 5]} "put"
+%3 = Constant.1() {data=[0], dtype=i64, shape=[1]}
+%4 = ScatterUpdate.3(%0, %1, %2, %3)
+%5 = Result.1(%4) "y"
+"""
+    plan = plan_of(text)
+    assert not plan.host_steps() and plan.kernel_steps(), print_plan(plan)

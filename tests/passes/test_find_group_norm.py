@@ -105,3 +105,22 @@ def test_channels_of_their_own() -> None:
 """
     becomes(HEAD + norm.format(axes="2"), find_group_norm, HEAD + after)
     stays(HEAD + norm.format(axes="1"), find_group_norm, None)
+
+
+@pytest.mark.parametrize("order", ["%19, %2", "%2, %19"])
+def test_a_residual_sum_has_its_convolution_on_either_side(order: str) -> None:
+    """The other side is a stream that no window made for as far as is looked."""
+    stream = """
+%15 = Abs.1(%14)
+%16 = Abs.1(%15)
+%17 = Abs.1(%16)
+%18 = Abs.1(%17)
+%19 = Abs.1(%18)
+%3 = Add.1({order})
+%4 = Const(i64[1] = 2)
+%5 = MVN.6(%3, %4) {{eps=0.01}} "norm"
+%6 = Result.1(%5)
+"""
+    text = HEAD + '%14 = Input(f32[N, 4, T]) "z"\n' + stream.format(order=order).lstrip()
+    found = run(text, find_group_norm)
+    assert "GroupNormalization" in {found.op(n).kind for n in found.ids()}

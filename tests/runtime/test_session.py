@@ -9,6 +9,7 @@ import pytest
 from irc.ir import dim
 from irc.ir.errors import ExecutionError, InputError, MemoryLimitError
 from irc.ir.types import TensorType
+from irc.runtime.memory import live_peak
 from irc.runtime.program import compilations
 from irc.runtime.session import Session
 from tiny_plans import (
@@ -317,6 +318,17 @@ def test_an_outgrown_arena_is_given_back() -> None:
         assert (session.run([a, b])[0] == chain_answer(a, b)).all()
         context = session._pool[-1]
         assert all(f.space is context.space for f in context.frames.values())
+
+
+def test_the_arena_fits_what_lives_after_any_shape() -> None:
+    """At most a tenth larger, but for small ones, however large the shape before was."""
+    session = Session(chain().compile(), num_threads=1)
+    (code,) = session.codes
+    for n in (4_000_000, 1_500_000, 1_450_000, 3_000_000, 3_100_000, 2_000_000):
+        placement = code.layout([(n,), (n,)]).placement
+        sizes = code.tables.sizes({s.symbol: n for s in code.region.symbols})
+        least = live_peak(sizes.nbytes[code.arena], code._first, code._last)
+        assert 4 << 20 < least <= placement.peak <= 1.1 * least
 
 
 def test_stats() -> None:
