@@ -361,3 +361,15 @@ def test_buckets_are_a_list() -> None:
     facts = [Fact(TensorType(DType.f32, s)) for s in ((2, 3), (4, 1))]
     with pytest.raises(ShapeError, match="'buckets' has the wrong rank"):
         o.Bucketize().infer(*facts)
+
+
+def test_a_one_hot_of_less_than_nothing_is_refused() -> None:
+    numbers = [np.array([0, 1]), np.array(-3), np.array(1.0), np.array(0.0)]
+    with pytest.raises(ShapeError, match="depth is 0 or more"):
+        o.OneHot(0).evaluate(*numbers)
+
+
+def test_an_index_out_of_range_names_its_operation() -> None:
+    with pytest.raises(ExecutionError) as refused:
+        run(o.Gather(0, "error"), np.arange(3), np.array([0, 7]), np.array(0))
+    assert refused.value.where is None and "7 (element 1" in str(refused.value)
