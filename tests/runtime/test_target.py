@@ -131,7 +131,8 @@ def test_nonsense_cache_sizes_are_replaced(tmp_path):
 
 
 def test_cgroup_v2_limits_of_all_levels(tmp_path):
-    files = {"a/cpu.max": "150000 100000\n", "a/b/cpu.max": "max 100000\n"}
+    files = {"cpu.max": "max 100000\n", "a/cpu.max": "150000 100000\n"}
+    files |= {"a/b/cpu.max": "300000 100000\n"}
     files |= {"a/memory.max": "1048576\n", "a/b/memory.max": "max\n", "me": "0::/a/b\n"}
     root = _write(tmp_path, files)
     assert machine.cpu_quota(root, root / "me") == 1.5
