@@ -8,12 +8,13 @@ traceback appears only with IRC_TRACEBACK=1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any
 
 from ..ir.errors import Error
 from .entry import INTERRUPTED, Loading
@@ -80,35 +81,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
-    with interruptible() as interrupt:
+    try:
+        with interruptible() as interrupt:
+            try:
+                code = _dispatch(arguments)
+                sys.stdout.flush()
+                return code
+            except (Exception, KeyboardInterrupt) as error:
+                if interrupt.came or isinstance(error, KeyboardInterrupt):
+                    _tell("irc: interrupted")
+                    return INTERRUPTED
+                if isinstance(error, BrokenPipeError):
+                    return 0  # the reader of our output has gone: no error
+                code = _say_what_failed(error)
+                if os.environ.get("IRC_TRACEBACK") == "1":
+                    raise
+                return code
+    finally:
+        _settle()
+
+
+def _settle() -> None:
+    """Drop what nobody takes any more: Python would try again at exit, and complain."""
+    for stream in (sys.stdout, sys.stderr):
         try:
-            code = _dispatch(arguments)
-            sys.stdout.flush()
-            return code
-        except (Exception, KeyboardInterrupt) as error:
-            if interrupt.came or isinstance(error, KeyboardInterrupt):
-                _tell("irc: interrupted")
-                return INTERRUPTED
-            if isinstance(error, BrokenPipeError):
-                # The reader of our output has gone: no error. Python would complain at exit.
-                _silence(sys.stdout)
-                return 0
-            code = _say_what_failed(error)
-            if os.environ.get("IRC_TRACEBACK") == "1":
-                raise
-            return code
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _tell(text: str) -> None:
     """A message on stderr, if there is still somebody who reads it."""
-    try:
+    with contextlib.suppress(OSError):
         print(text, file=sys.stderr)
-    except OSError:
-        _silence(sys.stderr)
-
-
-def _silence(stream: TextIO) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _say_what_failed(error: BaseException) -> int:

@@ -39,6 +39,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+# As a user's Python is: what nobody took is still there at exit.
+BUFFERED = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
 SHELL = {
     "results": ("inspect model.onnx | true", 0),
     "help": ("inspect --help | true", 0),
@@ -48,6 +50,7 @@ SHELL = {
     "usage": ("fly 2>&1 | true", 2),
     "usage of a verb": ("inspect 2>&1 | true", 2),
     "no verb": ("2>&1 | true", 2),
+    "notes": ("compile model.onnx -v 2>&1 | true", 0),
 }
 
 
@@ -55,7 +58,9 @@ SHELL = {
 def test_a_closed_pipe_is_no_error(what: str, folder: Path) -> None:
     words, code = SHELL[what]
     script = f"{sys.executable} -m irc {words}; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, env=BUFFERED
+    )
     assert done.stdout.splitlines()[-1] == str(code) and done.stderr == ""
 
 
@@ -73,7 +78,7 @@ def test_closed_streams(what: str, folder: Path) -> None:
     words, code = NOBODY[what]
     done = subprocess.run(
         ["bash", "-c", f"exec {sys.executable} -m irc {words}"],
-        cwd=folder, capture_output=True, text=True,
+        cwd=folder, capture_output=True, text=True, env=BUFFERED,
     )  # fmt: skip
     assert done.returncode == code and "internal" not in done.stderr
     if what == "a file":
