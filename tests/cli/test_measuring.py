@@ -180,11 +180,15 @@ def test_cache_is_shown_and_cleared(
     from irc.runtime.cache import default_cache
 
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("IRC_CACHE_BYTES", raising=False)
     cache = default_cache()
     assert cache is not None
     cache.put("ab" * 32, b"code")
     assert main(["cache", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["entries"] == 1
+    state = json.loads(capsys.readouterr().out)
+    assert (state["entries"], state["size_bytes"], state["folder"]) == (1, 36, str(cache.folder))
+    assert main(["cache", "size"]) == 0
+    assert "1 entries, 36 of 268435456 bytes" in capsys.readouterr().out
     assert main(["cache", "list"]) == 0
     assert "abababababababab" in capsys.readouterr().out
     assert main(["cache", "list", "--json"]) == 0
