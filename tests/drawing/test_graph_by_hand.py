@@ -134,6 +134,7 @@ def test_a_click_shows_attributes_shapes_and_time(page: Page) -> None:
 def test_what_is_chosen_stays_in_sight(page: Page) -> None:
     """The pass in the list, and the bar of the time in the box that is selected."""
     open_stage(page, "as read")
+    page.run("document.querySelector('nav').style.maxHeight = '200px'")  # it has to scroll
     page.run("document.querySelector('nav').scrollTop = 0")
     for _ in range(2):
         page.key("]")
@@ -141,6 +142,7 @@ def test_what_is_chosen_stays_in_sight(page: Page) -> None:
         "['nav .on', 'nav'].map(s => (r => [r.top, r.bottom])"
         "(document.querySelector(s).getBoundingClientRect()))"
     )
+    page.run("document.querySelector('nav').style.maxHeight = ''")
     assert frame[0] <= button[0] and button[1] <= frame[1]
     box = "[...group.querySelectorAll('.box')].find(b => b.querySelector('.heat'))"
     page.run(f"select(+{box}.dataset.box)")
