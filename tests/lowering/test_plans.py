@@ -97,6 +97,22 @@ def test_in_place_results_share_memory() -> None:
     assert region.buffers[scores].kind == ARENA and region.buffers[scores].last == 2
 
 
+def test_what_is_read_again_is_not_written_over() -> None:
+    text = """graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["N", 8]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[8, 8]}
+%2 = MatMul.1(%0, %1)
+%3 = Softmax.8(%2) {axis=1}
+%4 = MatMul.1(%3, %1)
+%5 = MatMul.1(%2, %1)
+%6 = Result.1(%4) "p"
+%7 = Result.1(%5) "q"
+"""
+    (region,) = plan_of(parse_graph(text)).regions
+    (softmax,) = [s for s in region.steps if s.spec.family == "softmax"]
+    assert region.buffers[softmax.buffers[-1]].inside is None
+
+
 def test_weights_are_stored_once() -> None:
     """Two products with one weight read one packed constant."""
     plan = case("in_place_chain")
