@@ -63,6 +63,9 @@ def test_a_folder_that_others_can_write_is_not_trusted(
     assert default_cache() is None
     folder.chmod(0o700)
     assert default_cache() is not None
+    with monkeypatch.context() as another_user:
+        another_user.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+        assert default_cache() is None
     monkeypatch.setenv("IRC_CACHE_DIR", "off")
     assert default_cache() is None
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "new"))
