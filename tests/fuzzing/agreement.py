@@ -67,7 +67,7 @@ def check_graph(graph: Graph, seed: int, given: Sequence[Any] | None = None) -> 
     except Error as error:
         _native_refuses(graph, inputs, error)
         return found
-    if casts_nan(graph, inputs) or _slope_is_open(graph, inputs):
+    if casts_nan(graph, inputs) or _slope_is_open(graph, inputs) or _rest_is_open(graph, inputs):
         return found
     found.ran = True
     spread = spread_of(graph, inputs, want, rng)
@@ -86,6 +86,22 @@ def _slope_is_open(graph: Graph, inputs: Sequence[Any]) -> bool:
     sides = [[size_of(d, sizes) for d in (r.left, r.right)] for r in asked
              if r.what == SLOPE_ON_CHANNELS]  # fmt: skip
     return any(None in pair or pair[0] != pair[1] for pair in sides)
+
+
+def _rest_is_open(graph: Graph, inputs: Sequence[Any]) -> bool:
+    """Whether a Reshape's -1 stands beside a size of 0, where any number fits: symbols cancel
+    before the size is known ([7, n, 16] to [-1, 16 n] has 7 rows), numbers do so after (112)."""
+    known, sizes = graph.copy(), sizes_of(graph, inputs)
+    infer_graph(known)
+    for n in known.ids():
+        target = known.known(known.input(n, 1)) if known.op(n).kind == "Reshape" else None
+        made = known.node(n).types[0] if target is not None else None
+        if isinstance(made, TensorType) and made.shape is not None and target is not None:
+            pairs = zip(made.shape, target.reshape(-1), strict=True)
+            others = [size_of(d, sizes) for d, asked in pairs if asked != -1]
+            if len(others) < len(made.shape) and 0 in others:
+                return True
+    return False
 
 
 def every_op(graph: Graph) -> list[Any]:

@@ -136,3 +136,25 @@ def test_what_only_a_shape_reads(rows: int, more: str, passes: bool) -> None:
     if rows == 3:
         with pytest.raises(InputError, match="do not broadcast"):
             irc.CompiledModel(irc.Model(graph), Options(), 1)(x)
+
+
+BESIDE_NOTHING = """graph "g"
+%0 = Parameter.1() {element_type=i8, shape=[7, "N", 16]} "x"
+%1 = ShapeOf.3(%0) {output_type=i64}
+%2 = Constant.1() {dtype=i64, shape=[1], data=[1]}
+%3 = Constant.1() {dtype=i64, shape=[], data=[0]}
+%4 = Gather.8(%1, %2, %3)
+%5 = Constant.1() {dtype=i64, shape=[1], data=[16]}
+%6 = Multiply.1(%4, %5) {auto_broadcast="numpy"}
+%7 = Constant.1() {dtype=i64, shape=[1], data=[-1]}
+%8 = Concat.1(%7, %6) {axis=0}
+%9 = Reshape.1(%0, %8) {special_zero=false}
+%10 = Result.1(%9) "y"
+"""
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_what_remains_beside_a_size_of_nothing_is_open(rows: int) -> None:
+    graph = parse_graph(BESIDE_NOTHING)
+    x = np.zeros((7, rows, 16), np.int8)
+    assert check_graph(graph, 0, [x]).ran is (rows > 0)
