@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from .errors import VerificationError
 from .specs import PackedB
 from .tiles import packed_size
 
+# Sums of bytes that F(4 x 4) computes are smaller than this (runtime/kernels/transforms.py).
+WHOLE_SUM: Final = 1 << 25
 # Channels of which 16 places fill one register of bytes at most.
 _FEW = 4
 
@@ -26,7 +28,8 @@ class PackedConv:
     Not `grouped`: [O, C, kernel...] is one matrix of (kernel..., C) x O. `grouped`: [G, O, C,
     kernel...] is one such matrix per group. `depthwise` (grouped, C = 1): [G, O, 1, kernel...] is
     one matrix of (kernel...) x (G, O): the channels of all groups side by side. `winograd` m (not
-    grouped, a 3 x 3 kernel): the transformed filters of F(m x m), (m + 2)^2 matrices of C x O.
+    grouped, a 3 x 3 kernel): the transformed filters of F(m x m), (m + 2)^2 matrices of C x O; of
+    bytes, which are stored as i16, those of F(4 x 4) in cells of two.
 
     kr: values of K in one cell, as PackedB's. Cells begin anew, after zeros, with each row of taps
     where `runs` (the last kernel axis and the channels are one run of values), else with each tap.
@@ -112,7 +115,7 @@ def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tu
     kernel = shape[lead - 1 :]
     if layout.winograd and (layout.grouped or tuple(kernel) != (3, 3)):
         raise VerificationError("filters that Winograd's transform is not for", got=shape)
-    if layout.kr > 1 and (layout.winograd or layout.depthwise):
+    if layout.kr > 1 and layout.depthwise:
         raise VerificationError("these filters have no cells", got=layout.kr)
     outputs, channels = shape[1:3] if layout.grouped else shape[:2]
     k = layout.depth(channels, kernel)

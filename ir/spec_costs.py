@@ -38,7 +38,9 @@ def unit_of(spec: Spec) -> str:
     types = {o.dtype for o in spec.operands()}
     if isinstance(spec, GemmSpec | ConvSpec):
         types = {spec.acc}
-        if spec.acc is DType.i32 and all(o.dtype.bits == 8 for o in spec.operands()[:2]):
+        winograd = isinstance(spec, ConvSpec) and spec.packed.winograd
+        factors = spec.operands()[: 1 if winograd else 2]
+        if spec.acc is DType.i32 and all(o.dtype.bits == 8 for o in factors):
             return "int8"
     return "f64" if DType.f64 in types else "f32"
 

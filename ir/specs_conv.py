@@ -48,7 +48,7 @@ class ConvSpec(Spec):
     Input 0 of `epilogue` is the accumulator, input 1 + i is extra i. `packed.depthwise` needs
     channels = outputs = 1, and a channel stride of 1; `packed.winograd`, which rounds differently
     (docs/numerics.md), f32, one group, 3 x 3 taps, strides and dilations of 1, and a channel stride
-    of 1.
+    of 1; of bytes, weights of i16, it gives the same bits where every sum is below WHOLE_SUM.
 
     factors: as GemmSpec's; a direct convolution then multiplies zeros by the taps that fall outside
     the data. Bytes: data is u8 or i8, weights are i8 or i16, acc is i32. zero (None: 0) is one

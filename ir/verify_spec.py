@@ -69,22 +69,30 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:
         raise broken("a convolution counts no channels", where, s.groups, "at least 1")
     if s.weights.strides != (1,) or s.weights.offset != 0:
         raise broken("packed weights are no plain array", where, s.weights.strides, (1,))
+    whole = s.acc is DType.i32
     if s.packed.winograd:
-        plain = s.groups == 1 and not s.packed.grouped and s.acc is s.data.dtype is DType.f32
+        plain = s.groups == 1 and not s.packed.grouped and (whole or s.acc is DType.f32)
         slides = (s.window.kernel, s.window.strides, s.window.dilations)
         if not plain or slides != ((3, 3), (1, 1), (1, 1)) or s.data.strides[1] != 1:
             raise broken("a convolution that Winograd's transform is not for", where, slides, None)
-        if s.packed.winograd not in (2, 4) or s.packed.depthwise:
-            raise broken("no such Winograd transform", where, s.packed.winograd, "2 or 4")
+        if s.packed.winograd not in ((4,) if whole else (2, 4)) or s.packed.depthwise:
+            raise broken("no such Winograd transform", where, s.packed.winograd, "2 or 4, of f32")
+        fit_one_of(s.data.dtype, BYTES if whole else (DType.f32,), where)
+        fit_one_of(s.weights.dtype, (DType.i16 if whole else DType.f32,), where)
+        if whole and cell_depth(target, DType.i8) == 1:
+            raise broken("no unit multiplies pairs of 16 bits", where, target.isa, None)
     if s.packed.depthwise and (s.channels, s.outputs, s.data.strides[1]) != (1, 1, 1):
         got = (s.channels, s.outputs, s.data.strides[1])
         raise broken("a depthwise convolution's channels do not fit", where, got, (1, 1, 1))
     _window(s.window, s.in_sizes, s.out_sizes, where)
     fit_factors(types_of([s.data, s.weights]), s.acc, where)
     kr, sums = conv_cells(target, s.weights.dtype, s.factors)
-    if s.packed.depthwise or s.packed.winograd:
+    if s.packed.depthwise:
         kr, sums = 1, False
-    wanted = (kr, kr > 1 and s.window.dilations[-1] == 1, sums)
+    elif s.packed.winograd:
+        kr, sums = (2 if whole else 1), False
+    runs = kr > 1 and not s.packed.winograd and s.window.dilations[-1] == 1
+    wanted = (kr, runs, sums)
     if (s.packed.kr, s.packed.runs, s.packed.sums) != wanted:
         raise broken("packed panels have cells of another depth", where, s.packed, wanted)
     if s.packed != s.packed.with_tails(s.channels, s.window.kernel):
@@ -108,7 +116,7 @@ def _conv_bytes(s: ConvSpec, where: str) -> None:
         return
     fit_one_of(s.data.dtype, BYTES, where)
     fit_one_of(s.weights.dtype, (DType.i8, DType.i16), where)
-    if s.acc is not DType.i32 or s.factors is not None or s.packed.winograd:
+    if s.acc is not DType.i32 or s.factors is not None:
         raise broken("a convolution of bytes sums otherwise", where, s.acc, DType.i32)
     if s.zero is not None and (s.zero.dtype, s.zero.strides) != (s.data.dtype, (0,)):
         raise broken("a zero point is not one number of the data's type", where, s.zero, None)

@@ -24,13 +24,10 @@ from .context import Lowering, Operands
 from .matmul import accumulator, rounded_factors
 from .region import Sizes
 from .view import View, coalesce, permute, same, take
+from .winograd import DIRECT_BELOW, byte_tile, winograd_tile
 
 # Data of so few channels is read where it lies: turning it would cost more than it saves.
 _FEW = 8
-# Winograd's transform: least channels, least side of an image, and of one for F(4 x 4).
-_WORTH, _SMALL, _LARGE = 16, 8, 28
-# Where factors may be rounded, least side of an image for which the transform is faster still.
-DIRECT_BELOW = 56
 
 
 def refuse_convolution(graph: Graph, node: int) -> str | None:
@@ -143,7 +140,11 @@ def lower_convolution(low: Lowering, node: int) -> None:
         depthwise = groups > 1 and channels == outputs == 1
         if depthwise or channels > _FEW:
             data = turned(low, data, low.name(data_value.node))
-        tile = 0 if op.grouped else winograd_tile(low, windows, dtype, shape, channels)
+        tile = 0
+        if job.filters is not None and not op.grouped:
+            tile = job.byte_tile(windows, shape)
+        elif not op.grouped:
+            tile = winograd_tile(low, windows, dtype, shape, channels)
         least = min((d if isinstance(d, int) else 0 for d in shape[2:]), default=0)
         if tile and job.factors and least < DIRECT_BELOW:
             tile = 0
@@ -163,25 +164,6 @@ def lower_convolution(low: Lowering, node: int) -> None:
         low.copy(target, out, low.name(stored.node), low.sources(stored.node))
         # Who reads it here reads it as it was computed.
         low.views[stored] = target
-
-
-def winograd_tile(
-    low: Lowering, windows: Windows, dtype: DType, shape: Sequence[Dim], channels: int
-) -> int:
-    """The side of the output tiles that Winograd's transform computes; 0 for a direct convolution.
-
-    Fewer channels leave too little to multiply for what the transforms cost. F(4 x 4) has larger
-    errors, which docs/numerics.md allows for large images only: not where a size is of run time.
-    """
-    image, outputs = [d if isinstance(d, int) else _SMALL for d in shape[2:]], shape[1]
-    plain = windows.kernel == (3, 3) and windows.strides == windows.dilations == (1, 1)
-    if low.options.conv_algorithm == "direct" or dtype is not DType.f32 or not plain:
-        return 0
-    if len(image) != 2 or min(image) < _SMALL or not isinstance(outputs, int):
-        return 0
-    if min(outputs, channels) < _WORTH:
-        return 0
-    return 4 if min(image) >= _LARGE else 2
 
 
 def conv_factors(low: Lowering, dtype: DType) -> DType | None:
@@ -237,6 +219,15 @@ class ConvolutionJob:
             plain = zero is None and filters.dtype is DType.i8
             self.filters = filters.data if plain else wide.astype(np.int8)
 
+    def byte_tile(self, windows: Windows, shape: Sequence[Dim]) -> int:
+        """The tiles of Winograd's transform of bytes; its filters have 16 bits."""
+        assert self.filters is not None
+        reach = 128 if self.dtype is DType.i8 and self.zero is None else 255
+        tile = byte_tile(self.low, windows, self.filters, reach, shape)
+        if tile:
+            self.weights, self.filters = DType.i16, self.filters.astype(np.int16)
+        return tile
+
     def centred(self, filters: Value, layout: PackedConv) -> View:
         """The filters of bytes as they are stored."""
         assert self.filters is not None and self.weights is not None
@@ -256,7 +247,9 @@ class ConvolutionJob:
             kr, sums = cell_depth(target, self.factors), False
         if depthwise:
             kr, sums = 1, False
-        runs = kr > 1 and windows.dilations[-1] == 1
+        elif winograd:
+            kr, sums = (1 if self.weights is None else 2), False
+        runs = kr > 1 and not winograd and windows.dilations[-1] == 1
         return PackedConv(nr, grouped, depthwise, winograd, kr, runs, sums)
 
     def emit(

@@ -8,9 +8,9 @@ from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.types import TensorType
 from ..options import Options
-from .convolution import DIRECT_BELOW
 from .fusion import Fusion
 from .programs import is_elementwise
+from .winograd import DIRECT_BELOW
 
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _CONVOLUTIONS = frozenset({"Convolution", "GroupConvolution"})

@@ -38,8 +38,17 @@ def requantise(out: DType) -> Program:
     return b.finish(b.cast(x, out))
 
 
-def make(case: Case, target: Target, data_type: DType, zero: int | None, out: DType, wide: bool):
-    """(spec, inputs, run-time sizes, shape of the output's memory, expected output)."""
+def make(
+    case: Case,
+    target: Target,
+    data_type: DType,
+    zero: int | None,
+    out: DType,
+    wide: bool,
+    values: tuple[list[int], list[int]] | None = None,
+):
+    """(spec, inputs, run-time sizes, shape of the output's memory, expected output). `values`: what
+    data and filters are drawn from, for all that their types hold."""
     rng = np.random.default_rng(5)
     rank = len(case.sizes)
     ones = (1,) * rank
@@ -51,10 +60,14 @@ def make(case: Case, target: Target, data_type: DType, zero: int | None, out: DT
     info = np.iinfo(data_type.numpy)
     shape = (case.batch, case.groups * case.channels, *case.sizes)
     data = rng.integers(info.min, info.max + 1, shape).astype(data_type.numpy)
+    if values:
+        data = rng.choice(values[0], shape).astype(data_type.numpy)
     weight = I16 if wide else I8
     reach = 255 if wide else 127
     shape = (case.groups, case.outputs, case.channels, *case.kernel)
     filters = rng.integers(-reach - (not wide), reach + 1, shape).astype(weight.numpy)
+    if values:
+        filters = rng.choice(values[1], shape).astype(weight.numpy)
     op = GroupConvolution(
         strides=strides, dilations=dilations, pads_begin=pads, pads_end=case.pads_end or pads
     )
@@ -65,6 +78,9 @@ def make(case: Case, target: Target, data_type: DType, zero: int | None, out: DT
     runs = kr > 1 and dilations[-1] == 1
     packed = PackedConv(nr, True, depthwise, kr=kr, runs=runs, sums=sums)
     packed = packed.with_tails(case.channels, case.kernel)
+    if case.winograd:
+        packed, weight = PackedConv(nr, winograd=case.winograd, kr=2), I16
+        filters = filters[0].astype(weight.numpy)
     size = Sizes(case.dynamic)
 
     def sized(shape: tuple[int, ...], dtype: DType, last: bool) -> Operand:
@@ -120,8 +136,9 @@ def check(
     wide: bool = False,
     workers: int = 1,
     at: str = "end",
+    values: tuple[list[int], list[int]] | None = None,
 ) -> None:
-    made = make(case, target_of(isa), data_type, zero, out, wide)
+    made = make(case, target_of(isa), data_type, zero, out, wide, values)
     spec, inputs, dims, shape, expected = made
     (found,) = run(spec, inputs, [shape], isa=isa, dims=dims, workers=workers, at=at).outs
     np.testing.assert_array_equal(np.moveaxis(found, -1, 1) if case.out_last else found, expected)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import irc
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from irc.compiler.lowering.lower import lower
+from irc.compiler.options import Options
+from irc.compiler.pipeline import optimise
 from irc.ir.specs_conv import ConvSpec
+from irc.ir.target import generic
 from onnx import TensorProto, helper, numpy_helper
 
 CASES: dict[str, dict[str, object]] = {
@@ -152,3 +159,80 @@ def test_of_two_convolutions_that_are_added_one_hands_on_bytes(swapped: bool) ->
     found, wanted = net([x])[0].astype(int), session.run(None, {"x": x})[0].astype(int)
     assert np.abs(found - wanted).max() <= 1 and (found != wanted).mean() < 0.01
     assert wanted.std() > 20
+
+
+def three_by_three(
+    size: int | str, channels: int, largest: int, kind: int = TensorProto.UINT8
+) -> bytes:
+    """A ConvInteger of 3 x 3 whose filters lie within `largest` of zero, some of them there."""
+    rng = np.random.default_rng(3)
+    filters = rng.integers(-largest, largest + 1, (64, channels, 3, 3)).astype(np.int8)
+    filters[0] = largest
+    node = helper.make_node("ConvInteger", ["x", "w"], ["y"], pads=[1] * 4)
+    graph = helper.make_graph(
+        [node],
+        "bytes",
+        [helper.make_tensor_value_info("x", kind, [1, channels, size, 24])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
+        [numpy_helper.from_array(filters, "w")],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return made.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "largest", "features", "tile"),
+    [
+        (24, 64, 127, "avx512vnni", 4),
+        (24, 64, 127, "", 4),
+        (24, 64, 127, "avx512vnni amx-int8 amx-tile", 0),
+        (8, 64, 127, "avx512vnni", 0),  # so few tiles do not pay for their weights
+        (12, 64, 127, "", 4),  # unless the direct convolution multiplies pairs as well
+        (24, 63, 127, "avx512vnni", 0),
+        ("S", 64, 127, "avx512vnni", 0),
+        (24, 128, 114, "avx512vnni", 4),
+        (24, 128, 115, "avx512vnni", 0),  # 9 * 128 * 115 * 255 is above 2^25
+    ],
+)
+def test_what_winograd_computes(
+    size: int | str, channels: int, largest: int, features: str, tile: int
+) -> None:
+    plain = generic("avx512")
+    names = tuple(sorted({*plain.cpu_features, *features.split()}))
+    target = dataclasses.replace(plain, cpu_features=names)
+    for algorithm, wanted in (("auto", tile), ("direct", 0)):
+        graph, options = irc.read_model(three_by_three(size, channels, largest)).graph, Options()
+        options = dataclasses.replace(options, conv_algorithm=algorithm)
+        optimise(graph, options)
+        (spec,) = [s for s in lower(graph, target, options)[0].specs() if isinstance(s, ConvSpec)]
+        assert spec.packed.winograd == wanted
+        assert str(spec.weights.dtype) == ("i16" if wanted else "i8")
+
+
+def test_of_signed_bytes_without_a_zero_point_sums_may_be_twice_as_large() -> None:
+    for kind, tile in ((TensorProto.INT8, 4), (TensorProto.UINT8, 0)):
+        graph = irc.read_model(three_by_three(24, 192, 127, kind)).graph
+        optimise(graph, Options())
+        specs = lower(graph, generic("avx512"), Options())[0].specs()
+        assert [s.packed.winograd for s in specs if isinstance(s, ConvSpec)] == [tile]
+
+
+def test_filters_that_bytes_do_not_hold_are_convolved_directly() -> None:
+    """Less their zero point they are numbers of 9 bits: transformed, more than 16 bits hold."""
+    given = onnx.load_from_string(three_by_three(24, 64, 100))
+    given.graph.node[0].input.extend(["", "z"])
+    given.graph.initializer.append(numpy_helper.from_array(np.array(-100, np.int8), "z"))
+    graph = irc.read_model(given.SerializeToString()).graph
+    optimise(graph, Options())
+    specs = lower(graph, generic("avx512"), Options())[0].specs()
+    found = [(s.packed.winograd, str(s.weights.dtype)) for s in specs if isinstance(s, ConvSpec)]
+    assert found == [(0, "i16")]
+
+
+def test_winograd_gives_the_direct_convolution_s_bits() -> None:
+    given = three_by_three(24, 64, 127)
+    x = np.random.default_rng(5).integers(0, 256, (1, 64, 24, 24)).astype(np.uint8)
+    direct = irc.compile_model(given, num_threads=1, conv_algorithm="direct")
+    for threads in (1, 2):
+        net = irc.compile_model(given, num_threads=threads)
+        assert net([x])[0].tobytes() == direct([x])[0].tobytes()

@@ -10,66 +10,23 @@ A tile's numbers depend on its place in the image alone: neither blocks nor work
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ....ir.specs import Size
 from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
+from ....ir.tiles import packed_size
 from ...codegen.emit import Function, Module
 from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import open_kernel, share
 from ...codegen.llvm import BRIEF
 from ...codegen.values import ELEMENT, F32, I64, Value, integer
 from ..contract import Kernel
-from ..gemm.tiling import tile_rows
-from ..transforms import DATA, RESULT, both_ways
-from ..walk import Part, in_parts, load_part
+from ..transforms import RESULT, both_ways, unscaled
 from .place import Context, Epilogue, Spot, buffers_of, widths
 from .tiling import three_axes
+from .winograd_data import data_function
+from .winograd_plan import Plan, choose
 
 _UNROLL = 4
-
-
-@dataclass(frozen=True)
-class Plan:
-    """m: side of an output tile; side: of the data it reads; nr: channels of a panel; rows: tiles
-    per register tile; block: tiles transformed at once, a multiple of `rows`; pitch: elements
-    between two tiles' channels in scratch."""
-
-    m: int
-    lanes: int
-    nr: int
-    rows: int
-    block: int
-    pitch: int
-
-    @property
-    def side(self) -> int:
-        return self.m + 2
-
-    @property
-    def points(self) -> int:
-        return self.side * self.side
-
-
-def choose(spec: ConvSpec, target: Target) -> Plan:
-    """The plan of a convolution of three spatial axes."""
-    m, nr, lanes = spec.packed.winograd, spec.packed.nr, target.lanes(32)
-    points = (m + 2) ** 2
-    # A line more than the channels fill: tiles a power of two apart would share cache sets.
-    pitch = -(-spec.channels // lanes) * lanes + 16
-    most = tile_rows(target, nr // lanes)
-    room = max(most, (target.l2 or 256 << 10) * 3 // 4 // (4 * points * (pitch + nr)))
-    sizes = [spec.batch, *spec.out_sizes[1:]]
-    tiles = 4 * room
-    if all(isinstance(s, int) for s in sizes):
-        batch, height, width = (s for s in sizes if isinstance(s, int))
-        tiles = max(1, batch * -(-height // m) * -(-width // m))
-    blocks = -(-tiles // room)
-    block = -(-tiles // blocks)
-    strips = -(-block // most)
-    rows = -(-block // strips)
-    return Plan(m, lanes, nr, rows, strips * rows, pitch)
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
@@ -98,9 +55,12 @@ class _Loops:
             f.at(p, self.size(o.offset), ELEMENT[o.dtype.value])
             for p, o in zip(entry.buffers, spec.operands(), strict=True)
         ]
+        for zero in self.pointers[2 : 2 + len(g.zeros)]:
+            g.set_base(f, self.frame, len(g.walked), zero)
+            self.pointers.remove(zero)
         self.across = [f.ceil_div(n, plan.m) for n in self.out]
         self.panels = -(-spec.outputs // plan.nr)
-        held = plan.points * plan.block * plan.pitch * 4
+        held = plan.points * plan.block * plan.pitch * 4 // plan.kr
         self.scratch = held + plan.points * plan.block * plan.nr * 4
         self.turned, self.sums = entry.scratch, f.offset(entry.scratch, held)
         self.products: dict[tuple[int, int], Function] = {}
@@ -115,7 +75,7 @@ class _Loops:
             return
         each = f.mul(*self.across)
         tiles, panels = self.split(f.mul(self.size(spec.batch), each))
-        into = {edge: self.data_function(edge) for edge in (False, True)}
+        into = {edge: data_function(self.g, self.plan, edge) for edge in (False, True)}
         with f.range(*tiles, plan.block, outer=True) as first:
             count = f.smin(f.sub(tiles[1], first), plan.block)
             with f.range(0, count, outer=True) as i:
@@ -156,8 +116,6 @@ class _Loops:
         row, column = f.udiv(inside, self.across[1]), f.urem(inside, self.across[1])
         return f.udiv(tile, each), f.mul(row, m), f.mul(column, m)
 
-    # -- data ---------------------------------------------------------------------------------
-
     def transform(self, into: dict[bool, Function], tile: Value, each: Value, index: Value) -> None:
         """One tile's data into scratch."""
         f, plan = self.f, self.plan
@@ -165,8 +123,8 @@ class _Loops:
         strides = [self.size(s) for s in self.spec.data.strides]
         y, x = f.sub(row, self.pads[0]), f.sub(column, self.pads[1])
         at = f.add(f.mul(batch, strides[0]), f.add(f.mul(y, strides[3]), f.mul(x, strides[4])))
-        data = f.at(self.pointers[0], at, F32)
-        to = f.at(self.turned, f.mul(index, plan.pitch), F32)
+        data = f.at(self.pointers[0], at, ELEMENT[self.spec.data.dtype.value])
+        to = f.at(self.turned, f.mul(index, plan.pitch), plan.element)
         fits = f.icmp("sge", f.smin(y, x), 0)
         room = [f.sub(n, f.add(p, plan.side)) for n, p in zip(self.data, (y, x), strict=True)]
         fits = f.and_(fits, f.icmp("sge", f.smin(*room), 0))
@@ -175,67 +133,29 @@ class _Loops:
             branch.else_()
             f.call_function(into[True], self.frame, data, to, y, x)
 
-    def data_function(self, edge: bool) -> Function:
-        """data(frame, data, to, y, x): the square at `data`, whose place in the image is (y, x),
-        transformed for all channels. At an edge what lies outside the image is zero."""
-        g, plan, spec = self.g, self.plan, self.spec
-        f = g.module.function(
-            g.module.unique("data"),
-            [("ptr noalias", "frame"), ("ptr noalias readonly", "data"), ("ptr noalias", "to")]
-            + [(I64, "y"), (I64, "x")],
-            attributes="nounwind noinline",
-            linkage="internal",
-        )
-        p, side, lanes = f.params, plan.side, plan.lanes
-        steps = [g.size(f, p["frame"], s) for s in spec.data.strides[3:]]
-        sizes = [g.size(f, p["frame"], s) for s in spec.in_sizes[1:]]
-        inside = [
-            [f.icmp("ult", f.add(p[name], i), size) for i in range(side)]
-            for name, size in zip(("y", "x"), sizes, strict=True)
-        ]
-
-        def square(c: Value, part: Part | None) -> None:
-            rows: list[list[Value]] = []
-            for i in range(side):
-                row: list[Value] = []
-                for j in range(side):
-                    at = f.add(f.add(f.mul(steps[0], i), f.mul(steps[1], j)), c)
-                    place = f.at(p["data"], at, F32)
-                    if not edge:
-                        row.append(load_part(f, g.vector, place, part))
-                        continue
-                    value = f.var(g.vector, 0)
-                    with f.if_(f.and_(inside[0][i], inside[1][j])):
-                        value.set(load_part(f, g.vector, place, part))
-                    row.append(value.get())
-                rows.append(row)
-            for i, row in enumerate(both_ways(f, DATA[plan.m], rows)):
-                for j, value in enumerate(row):
-                    at = f.add(c, (i * side + j) * plan.block * plan.pitch)
-                    f.store(value, f.at(p["to"], at, F32), 4)
-
-        for c, part in in_parts(f, spec.channels, lanes):
-            square(c, part)
-        return f
-
     # -- products and results -----------------------------------------------------------------
 
     def panel(self, first: Value, count: Value, each: Value, panel: Value, channels: int) -> None:
         """One panel of output channels of a block's tiles."""
         f, plan, spec = self.f, self.plan, self.spec
         vectors = -(-channels // plan.lanes)
-        matrix = self.panels * plan.nr * spec.channels
-        weights = f.at(self.pointers[1], f.mul(panel, plan.nr * spec.channels), F32)
+        size = packed_size(spec.channels, plan.nr, plan.nr, plan.kr)
+        weights = f.at(self.pointers[1], f.mul(panel, size), plan.element)
         product = self.product(vectors)
         strips = f.ceil_div(count, plan.rows)
+        # While all strips are multiplied at a point, the next point's weights are fetched.
+        pace = f.udiv(integer(plan.nr * 4), strips)
         with f.range(0, plan.points, outer=True) as point:
-            data = f.at(self.turned, f.mul(point, plan.block * plan.pitch), F32)
+            data = f.at(self.turned, f.mul(point, plan.block * plan.pitch), plan.element)
             sums = f.at(self.sums, f.mul(point, plan.block * plan.nr), F32)
-            b = f.at(weights, f.mul(point, matrix), F32)
+            b = f.at(weights, f.mul(point, self.panels * size), plan.element)
+            soon = f.at(b, self.panels * size, plan.element)
             with f.range(0, strips, outer=True) as strip:
                 row = f.mul(strip, plan.rows)
-                a = f.at(data, f.mul(row, plan.pitch), F32)
-                f.call_function(product, a, b, f.at(sums, f.mul(row, plan.nr), F32))
+                a = f.at(data, f.mul(row, plan.pitch), plan.element)
+                to = f.at(sums, f.mul(row, plan.nr), F32)
+                ahead = f.mul(f.mul(strip, pace), size // plan.nr // plan.kr)
+                f.call_function(product, a, b, to, f.offset(soon, ahead), pace)
         parts = [min(plan.lanes, channels - v * plan.lanes) for v in range(vectors)]
         result = {n: self.result_function(n) for n in dict.fromkeys(parts)}
         with f.range(0, count, unroll=1) as i:
@@ -255,27 +175,32 @@ class _Loops:
                 f.call_function(result[n], self.frame, place, *left)
 
     def product(self, vectors: int) -> Function:
-        """product(a, b, to): `rows` tiles times one panel at one point."""
+        """product(a, b, to, soon, pace): `rows` tiles times one panel at one point. Of bytes, the
+        cache lines at `soon` are fetched, `pace` bytes on with every step."""
         g, plan = self.g, self.plan
         if (plan.rows, vectors) in self.products:
             return self.products[plan.rows, vectors]
         f = g.module.function(
             g.module.unique("product"),
-            [("ptr noalias readonly", "a"), ("ptr noalias readonly", "b"), ("ptr noalias", "to")],
+            [("ptr noalias readonly", "a"), ("ptr noalias readonly", "b"), ("ptr noalias", "to")]
+            + [("ptr", "soon"), (I64, "pace")],
             attributes="nounwind noinline",
             linkage="internal",
         )
-        p, lanes, depth = f.params, plan.lanes, self.spec.channels
+        p, lanes, depth = f.params, plan.lanes, -(-self.spec.channels // plan.kr)
         sums = [[f.var(g.vector, 0) for _ in range(vectors)] for _ in range(plan.rows)]
 
         def step(k: Value) -> None:
             at = f.at(p["b"], f.mul(k, plan.nr), F32)
             right = [f.load(g.vector, f.at(at, v * lanes, F32)) for v in range(vectors)]
             column = f.at(p["a"], k, F32)
+            if plan.kr > 1:
+                f.prefetch(f.offset(p["soon"], f.mul(k, p["pace"])))
             for i, row in enumerate(sums):
-                x = f.splat(f.load(F32, f.at(column, i * plan.pitch, F32)), lanes)
+                x = f.load(g.acc, f.at(column, i * plan.pitch // plan.kr, F32))
+                x = f.splat(x, lanes)
                 for s, y in zip(row, right, strict=True):
-                    s.set(f.fma(x, y, s.get()))
+                    s.set(g.multiply_add(f, x, y, s.get()))
 
         # As in micro.py: tall tiles have no registers for a second step's loads.
         unroll = min(_UNROLL, 24 // (plan.rows * vectors) + 1)
@@ -326,7 +251,7 @@ class _Loops:
         rows = both_ways(f, RESULT[plan.m], square)
 
         def finish(i: Value, j: Value, value: Value) -> None:
-            epilogue.finish(value, Spot(i, j, 0, part))
+            epilogue.finish(unscaled(f, value), Spot(i, j, 0, part))
 
         if buffer is not None:
             for i, row in enumerate(rows):
@@ -340,7 +265,8 @@ class _Loops:
                 finish(i, j, f.load(g.vector, f.offset(buffer, at)))
             return f
         least = f.smin(p["height"], p["width"])
-        with f.if_(f.icmp("sge", least, plan.m)) as branch:
+        even = all(isinstance(s, int) and s % plan.m == 0 for s in g.spec.out_sizes[1:])
+        with f.if_(True if even else f.icmp("sge", least, plan.m)) as branch:
             for i, row in enumerate(rows):
                 for j, value in enumerate(row):
                     finish(integer(i), integer(j), value)
