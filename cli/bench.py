@@ -27,7 +27,7 @@ from .arguments import (
 )
 from .compare import difference
 from .filling import fill_inputs
-from .rivals import Rival, parse_rivals, rival
+from .rivals import Rival, Task, parse_rivals, rival
 from .speech import print_json, waiting
 from .values import arrays_of
 
@@ -101,7 +101,8 @@ def run(args: argparse.Namespace) -> int:
         engines = [_ours(net, inputs)]
         precision = net.options.precision
         engines[0].run()
-        engines += [rival(n, path, inputs, count, precision, args.requests) for n in rivals]
+        task = Task(path, inputs, count, precision, args.requests)
+        engines += [rival(n, task) for n in rivals]
         answers = [engine.outputs() for engine in engines]
         items = next((a.shape[0] for a in inputs.values() if a.ndim), 1)
         calls = [[e.run, *(e.another() for _ in range(args.requests - 1))] for e in engines]

@@ -28,7 +28,7 @@ from .arguments import (
     require_file,
 )
 from .filling import fill_inputs
-from .rivals import RIVALS, rival
+from .rivals import RIVALS, Task, rival
 from .speech import print_json, waiting
 from .values import arrays_of
 
@@ -141,7 +141,7 @@ def expected(
     """The other side's outputs."""
     if args.against == "reference":
         return interpret(model.graph, [inputs[p.name] for p in model.inputs])
-    return rival(args.against, path, inputs, args.threads or 1, "f32").outputs()
+    return rival(args.against, Task(path, inputs, args.threads or 1, "f32")).outputs()
 
 
 def differences(name: str, got: Any, wanted: Any, rtol: float) -> list[Difference]:
@@ -202,7 +202,8 @@ def by_layer_of_rival(
     it has not."""
     graph, names = deliver_tensors(model.graph)
     tensors = [_tensor_of(graph, result) for result in graph.results]
-    theirs = rival(args.against, path, inputs, args.threads or 1, "f32", inner=tensors).named()
+    task = Task(path, inputs, args.threads or 1, "f32", inner=tensors)
+    theirs = rival(args.against, task).named()
     ours = CompiledModel(Model(graph), Options(), args.threads)(
         [inputs[p.name] for p in model.inputs]
     )

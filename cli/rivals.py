@@ -17,6 +17,19 @@ from .interrupts import keep_own_stack
 
 
 @dataclass(frozen=True)
+class Task:
+    """What a rival runs: a file with fixed inputs by name, so many requests at a time, each with so
+    many threads. `inner`: names of tensors inside the model to deliver as well, if it has them."""
+
+    path: Path
+    inputs: Mapping[str, Array]
+    threads: int
+    precision: str
+    requests: int = 1
+    inner: Collection[str] = ()
+
+
+@dataclass(frozen=True)
 class Rival:
     """`run` does one inference with fixed inputs; `outputs` are those of the last one, in order.
     `another` makes one more such call, which may run at the same time as others. `named` are the
@@ -38,28 +51,23 @@ def _package(name: str) -> Any:
         ) from error
 
 
-def onnxruntime(
-    path: Path,
-    inputs: Mapping[str, Array],
-    threads: int,
-    precision: str,
-    requests: int = 1,
-    inner: Collection[str] = (),
-) -> Rival:
+def onnxruntime(task: Task) -> Rival:
     """The ONNX file in onnxruntime, on its CPU provider. Each request has its caller's thread."""
-    if path.suffix.lower() != ".onnx":
+    if task.path.suffix.lower() != ".onnx":
         raise UsageError(
-            "onnxruntime can't read this file", got=str(path), expected="the model as .onnx"
+            "onnxruntime can't read this file", got=str(task.path), expected="the model as .onnx"
         )
-    if precision != "f32":
-        raise UsageError("onnxruntime has no such precision on CPUs", got=precision, expected="f32")
+    if task.precision != "f32":
+        raise UsageError(
+            "onnxruntime has no such precision on CPUs", got=task.precision, expected="f32"
+        )
     package = _package("onnxruntime")
     options = package.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = task.threads
     options.log_severity_level = 3
-    source = deliver_inner(path, inner) if inner else str(path)
+    source = deliver_inner(task.path, task.inner) if task.inner else str(task.path)
     session = package.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    feeds, held = dict(inputs), list[Any]()
+    feeds, held = dict(task.inputs), list[Any]()
     names = [output.name for output in session.get_outputs()]
 
     def run() -> None:
@@ -74,34 +82,29 @@ def onnxruntime(
     return Rival("onnxruntime", run, lambda: list(held), another, named)
 
 
-def openvino(
-    path: Path,
-    inputs: Mapping[str, Array],
-    threads: int,
-    precision: str,
-    requests: int = 1,
-    inner: Collection[str] = (),
-) -> Rival:
+def openvino(task: Task) -> Rival:
     """The file in OpenVINO's CPU plugin, a stream of so many threads for each request. Without the
     hint it would compute in bf16 on machines that have matrix units for it."""
-    if path.suffix.lower() not in (".onnx", ".xml"):
+    if task.path.suffix.lower() not in (".onnx", ".xml"):
         raise UsageError(
-            "openvino can't read this file", got=str(path), expected="the model as .onnx or .xml"
+            "openvino can't read this file",
+            got=str(task.path),
+            expected="the model as .onnx or .xml",
         )
     package = _package("openvino")
     core = package.Core()
-    model = core.read_model(str(path))
-    known = _inner_ports(model, path)
-    asked = [n for n in inner if n in known]
+    model = core.read_model(str(task.path))
+    known = _inner_ports(model, task.path)
+    asked = [n for n in task.inner if n in known]
     places = [model.get_result_index(p) for p in model.add_outputs([known[n] for n in asked])]
     settings = {
-        "INFERENCE_PRECISION_HINT": precision,
-        "INFERENCE_NUM_THREADS": threads * requests,
-        "NUM_STREAMS": requests,
+        "INFERENCE_PRECISION_HINT": task.precision,
+        "INFERENCE_NUM_THREADS": task.threads * task.requests,
+        "NUM_STREAMS": task.requests,
     }
     compiled = core.compile_model(model, "CPU", settings)
     keep_own_stack()
-    kept = [np.asarray(a, order="C") for a in _in_order(model, inputs)]  # a scalar stays one
+    kept = [np.asarray(a, order="C") for a in _in_order(model, task.inputs)]  # a scalar stays one
 
     def new_request() -> Any:
         made = compiled.create_infer_request()
@@ -141,32 +144,24 @@ def _in_order(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
     return found
 
 
-RIVALS: dict[str, Callable[[Path, Mapping[str, Array], int, str, int, Collection[str]], Rival]] = {
+RIVALS: dict[str, Callable[[Task], Rival]] = {
     "onnxruntime": onnxruntime,
     "openvino": openvino,
 }
 
 
-def rival(
-    name: str,
-    path: Path,
-    inputs: Mapping[str, Array],
-    threads: int,
-    precision: str,
-    requests: int = 1,
-    inner: Collection[str] = (),
-) -> Rival:
-    """The rival of that name, which has run once. inner: names of tensors inside the model to
-    deliver as well, if it has them. ExecutionError with its own words where it can't run."""
+def rival(name: str, task: Task) -> Rival:
+    """The rival of that name, which has run once. ExecutionError with its own words where it
+    can't."""
     try:
-        made = RIVALS[name](path, inputs, threads, precision, requests, inner)
+        made = RIVALS[name](task)
         made.run()
     except Error:
         raise
     except Exception as error:
         raise ExecutionError(
             f"{name} can't run this model",
-            where=str(path),
+            where=str(task.path),
             got=" ".join(str(error).split())[:500],
             fix=f"leave {name} out of --against",
         ) from error

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from irc.cli import bench, compare
 from irc.cli.main import main
-from irc.cli.rivals import RIVALS, Rival
+from irc.cli.rivals import RIVALS, Rival, Task
 
 DIGITS = str(Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx")
 Captured = pytest.CaptureFixture[str]
@@ -62,11 +62,10 @@ def test_requests_run_at_the_same_time() -> None:
 def rival(seen: list[Any], answer: Callable[[Any], Any]) -> Callable[..., Rival]:
     """An engine that says how it was made, and answers what it is told to."""
 
-    def make(
-        path: Path, inputs: Any, threads: int, precision: str, requests: int, inner: Any
-    ) -> Rival:
-        seen.append((path.name, dict(inputs), threads, precision, requests))
-        wanted = run_irc(path, inputs)
+    def make(task: Task) -> Rival:
+        inputs = dict(task.inputs)
+        seen.append((task.path.name, inputs, task.threads, task.precision, task.requests))
+        wanted = run_irc(task.path, inputs)
         return Rival("other", lambda: None, lambda: [answer(wanted)], lambda: lambda: None)
 
     return make
@@ -151,7 +150,7 @@ def test_openvino_computes_in_the_precision_asked_for(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(package.Core, "compile_model", spy)
     inputs = {"image": np.zeros((2, 64), np.float32)}
-    engine = rivals.openvino(Path(DIGITS), inputs, 2, "f32", 3)
+    engine = rivals.openvino(Task(Path(DIGITS), inputs, 2, "f32", 3))
     others = [engine.another() for _ in range(2)]
     for run in (engine.run, *others):
         run()
@@ -174,11 +173,11 @@ def test_onnxruntime_gets_its_threads_and_f32_only(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(package, "InferenceSession", spy)
     inputs = {"image": np.zeros((2, 64), np.float32)}
-    engine = rivals.onnxruntime(Path(DIGITS), inputs, 2, "f32")
+    engine = rivals.onnxruntime(Task(Path(DIGITS), inputs, 2, "f32"))
     engine.run()
     assert engine.outputs()[0].shape == (2, 10) and asked == [2]
     with pytest.raises(irc.Error, match="precision"):
-        rivals.onnxruntime(Path(DIGITS), inputs, 2, "bf16")
+        rivals.onnxruntime(Task(Path(DIGITS), inputs, 2, "bf16"))
 
 
 def test_items_are_rows_of_the_first_input(

@@ -6,19 +6,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 from irc.cli.completion import bash, fish, zsh
 from irc.cli.main import VERBS, main
 
 Captured = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    np.save("x.npy", np.zeros((1, 64), np.float32))
-    return tmp_path
 
 
 def complete(*words: str) -> list[str]:

@@ -138,7 +138,7 @@ import ctypes, signal, sys
 from pathlib import Path
 import irc, numpy as np
 from irc.cli.interrupts import _Stack
-from irc.cli.rivals import openvino
+from irc.cli.rivals import Task, openvino
 
 def start():
     found = _Stack()
@@ -146,7 +146,7 @@ def start():
     return found.start if not found.flags & 2 else None
 
 before = start()
-made = openvino(Path(sys.argv[1]), {"image": np.zeros((1, 64), np.float32)}, 1, "f32")
+made = openvino(Task(Path(sys.argv[1]), {"image": np.zeros((1, 64), np.float32)}, 1, "f32"))
 print("moved" if start() not in (None, before) else "kept")
 """
 

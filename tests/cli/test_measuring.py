@@ -15,12 +15,10 @@ from irc.cli import profile
 from irc.cli.doctor import KNOBS
 from irc.cli.main import main
 from irc.compiler import pipeline
-from irc.compiler.rewrite import Pass, Rule
-from irc.ir.graph import Graph, Value
-from irc.ir.ops import Abs
-from irc.ir.patch import Patch
 from irc.runtime.profile import StepTime
 from lxml import etree
+
+from .test_layers import WRONG
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
@@ -123,16 +121,7 @@ def test_compare_finds_the_layer_and_the_rewrite(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     """A wrong rewrite of the second layer's Relu is found by tensor, by pass and by number."""
-
-    def break_it(graph: Graph, node: int) -> Patch | None:
-        if graph.node(node).name != "Relu_hidden2":
-            return None
-        patch = Patch()
-        new = patch.add(Abs(), graph.input(node, 0), name="Relu_hidden2")
-        return patch.replace(Value(node), new)
-
-    wrong = Pass("break_relu", lambda options: (Rule("break_it", ("Relu",), break_it),))
-    monkeypatch.setattr(pipeline, "PASSES", (wrong, *pipeline.PASSES))
+    monkeypatch.setattr(pipeline, "PASSES", (WRONG, *pipeline.PASSES))
     assert main(["compare", DIGITS, "--layers", "--bisect", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert not found["equal"] and found["first_different"] == "Relu_hidden2"

@@ -21,13 +21,6 @@ DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
 Captured = pytest.CaptureFixture[str]
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    np.save("x.npy", np.zeros((1, 64), np.float32))
-    return tmp_path
-
-
 AS_JSON = {
     "convert": [DIGITS, "-o", "m.xml"],
     "compile": [DIGITS, "-o", "m.irc"],
