@@ -188,8 +188,8 @@ def _erf(x: Array) -> Array:
 
 
 def _round_away(x: Array) -> Array:
-    whole = np.trunc(x)
-    return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1, x), 0).astype(x.dtype)
+    whole = np.trunc(x)  # of what is between -1 and 0 that is -0.0, which a sum with 0 is not
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x).astype(x.dtype), whole)
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
