@@ -41,7 +41,7 @@ def half_of_single(f: Arith, a: Value) -> Value:
     if has_half_conversion(f):
         if a.lanes == 1:
             # Else LLVM rounds the f64 that this was made of once more, by a library, for its sign.
-            a = f.call("llvm.arithmetic.fence.f32", F32, a)
+            a = f.intrinsic("arithmetic.fence", a)
         return f.op(to, f"fptrunc {a} to {to}")
     word = f.bitcast(a, vec(I32, a.lanes))
     magnitude = f.and_(word, 0x7FFFFFFF)
