@@ -14,6 +14,7 @@ from .compiled import CompiledModel
 from .compiler.model import Model, PortInfo, Source, read_model, save_model
 from .compiler.options import CONV_ALGORITHMS, PRECISIONS, Options, Shapes
 from .ir.errors import UsageError
+from .progress import telling
 
 __all__ = [
     "BoundCall",
@@ -57,6 +58,7 @@ def compile_model(
     transform. verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps the
     precision and shapes that it was compiled with where none are given here. trust_code: run the
     machine code that a .irc may hold: only for files from those whose programs you would run.
+    A terminal is told on stderr what takes more than a second (IRC_PROGRESS=0: nothing).
     Raises an irc.Error that says what is wrong, where, and what to do.
     """
     if precision not in (None, *PRECISIONS):
@@ -68,23 +70,25 @@ def compile_model(
         raise UsageError("unknown conv_algorithm", got=conv_algorithm, expected=expected)
     _require_count("num_threads", num_threads, MAX_THREADS)
     _require_count("max_memory", max_memory)
-    if not isinstance(source, Model) and _is_artifact(source):
-        return CompiledModel.load(
-            source,
-            precision=precision,
-            num_threads=num_threads,
-            shapes=shapes,
-            max_memory=max_memory,
-            trust_code=trust_code,
-        )
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else "a model"
+    with telling(f"compiling {name}"):
+        if not isinstance(source, Model) and _is_artifact(source):
+            return CompiledModel.load(
+                source,
+                precision=precision,
+                num_threads=num_threads,
+                shapes=shapes,
+                max_memory=max_memory,
+                trust_code=trust_code,
+            )
 
-    def read() -> Model:
-        return read_model(source, declared_shapes=declared_shapes, max_memory=max_memory)
+        def read() -> Model:
+            return read_model(source, declared_shapes=declared_shapes, max_memory=max_memory)
 
-    model = source if isinstance(source, Model) else read
-    checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
-    options = Options(precision=precision or "f32", verify=checked, conv_algorithm=conv_algorithm)
-    return CompiledModel(model, options, num_threads, shapes=shapes, max_memory=max_memory)
+        model = source if isinstance(source, Model) else read
+        checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
+        how = Options(precision=precision or "f32", verify=checked, conv_algorithm=conv_algorithm)
+        return CompiledModel(model, how, num_threads, shapes=shapes, max_memory=max_memory)
 
 
 def _require_count(name: str, value: Any, most: int | None = None) -> None:

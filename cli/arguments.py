@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..api import CompiledModel, compile_model
 from ..ir.errors import InputFileError, ModelFormatError, UsageError
-from .speech import note, waiting
+from .speech import note
 
 Array = npt.NDArray[Any]
 
@@ -66,14 +66,13 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 def compiled(args: argparse.Namespace) -> CompiledModel:
     """The model of the command line, compiled as its options say; -v tells what came of the
     machine code of a .irc."""
-    with waiting(f"compiling {args.model}"):
-        net = compile_model(
-            require_file(args.model),
-            precision=args.precision,
-            num_threads=args.threads,
-            shapes=parse_shapes(args.shape) or None,
-            trust_code=args.trust_code,
-        )
+    net = compile_model(
+        require_file(args.model),
+        precision=args.precision,
+        num_threads=args.threads,
+        shapes=parse_shapes(args.shape) or None,
+        trust_code=args.trust_code,
+    )
     if net.has_stored_code:
         other = "not used: kernels come from this user's cache or are compiled (--trust-code)"
         note(f"the file's machine code is {'trusted' if args.trust_code else other}")

@@ -28,7 +28,7 @@ from .arguments import (
 from .compare import difference
 from .filling import fill_inputs
 from .rivals import Rival, Task, parse_rivals, rival
-from .speech import print_json, waiting
+from .speech import print_json
 from .values import arrays_of
 
 SCHEMA = 1
@@ -95,8 +95,7 @@ def run(args: argparse.Namespace) -> int:
     rows: list[Row] = []
     made_up: list[str] = []
     for count in args.threads:
-        with waiting(f"compiling {path}"):
-            net = compile_model(path, precision=args.precision, num_threads=count, shapes=shapes)
+        net = compile_model(path, precision=args.precision, num_threads=count, shapes=shapes)
         inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
         engines = [_ours(net, inputs)]
         precision = net.options.precision

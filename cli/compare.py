@@ -29,7 +29,7 @@ from .arguments import (
 )
 from .filling import fill_inputs
 from .rivals import RIVALS, Task, rival
-from .speech import print_json, waiting
+from .speech import print_json
 from .values import arrays_of
 
 SCHEMA = 1
@@ -104,8 +104,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.layers:
         found, left_out = by_layer_of_rival(model, path, inputs, args)
     else:
-        with waiting(f"compiling {args.model}"):
-            net = compile_model(model, num_threads=args.threads)
+        net = compile_model(model, num_threads=args.threads)
         wanted = expected(model, path, inputs, args)
         names = [p.name or str(i) for i, p in enumerate(net.outputs)]
         found = [

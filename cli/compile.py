@@ -15,7 +15,7 @@ from .arguments import (
     require_file,
     require_suffix,
 )
-from .speech import note, print_json, report, waiting
+from .speech import note, print_json, report
 
 SCHEMA = 1
 
@@ -37,12 +37,11 @@ def run(args: argparse.Namespace) -> int:
     """Compile; prints the report and the file written."""
     output = require_suffix(args.output or default_output(args.model, ".irc"), ".irc")
     started = time.perf_counter()
-    with waiting(f"compiling {args.model}"):
-        net = compile_model(
-            require_file(args.model),
-            precision=args.precision,
-            shapes=parse_shapes(args.shape) or None,
-        )
+    net = compile_model(
+        require_file(args.model),
+        precision=args.precision,
+        shapes=parse_shapes(args.shape) or None,
+    )
     seconds = time.perf_counter() - started
     net.export(output, code=args.with_code)
     size = output.stat().st_size

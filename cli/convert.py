@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ..api import read_model, save_model
+from ..progress import telling
 from .arguments import add_model, default_output, require_file, require_suffix
-from .speech import print_json, report, waiting
+from .speech import print_json, report
 
 SCHEMA = 1
 
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert; prints the two files written."""
     output = require_suffix(args.output or default_output(args.model, ".xml"), ".xml")
-    with waiting(f"converting {args.model}"):
+    with telling(f"converting {args.model}"):
         model = read_model(require_file(args.model))
         save_model(model, output, compress_to_fp16=args.compress_to_fp16, dialect=args.dialect)
     files = [(p, p.stat().st_size) for p in (output, output.with_suffix(".bin"))]

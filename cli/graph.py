@@ -14,6 +14,7 @@ from ..compiler.summary import bodies_of
 from ..compiler.trace import Trace
 from ..ir.errors import UsageError
 from ..ir.graph import Graph
+from ..progress import telling
 from .arguments import (
     add_compilation,
     add_inputs,
@@ -28,7 +29,7 @@ from .drawing.picture import Picture, take_picture
 from .drawing.svg import as_svg
 from .filling import fill_inputs
 from .profile import measure
-from .speech import print_json, report, waiting
+from .speech import print_json, report
 
 SCHEMA = 1
 READ = "as read"
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("the output's name has the wrong ending", got=args.output, expected=KINDS)
     model = Model(fix_shapes(read_model(path).graph, parse_shapes(args.shape)))
     options = Options(precision=args.precision or "f32")
-    with waiting(f"drawing {path}"):
+    with telling(f"drawing {path}"):
         stages = draw_stages(model.graph, options)
     if kind == ".html":
         times = step_times(model, options, args) if args.profile else None

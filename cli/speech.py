@@ -13,8 +13,6 @@ import json
 import math
 import os
 import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO, cast
 
@@ -36,18 +34,18 @@ def add_speech(parser: argparse.ArgumentParser) -> None:
 def speaking(level: int) -> Iterator[None]:
     """Speak at this level (-1 quiet, 0, 1, 2) inside the block."""
     global _level
-    before, traced = _level, os.environ.get("IRC_TRACE")
+    knobs = {"IRC_TRACE": "1"} if level >= 2 else {"IRC_PROGRESS": "0"} if level < 0 else {}
+    before, kept = _level, {name: os.environ.get(name) for name in knobs}
     _level = level
-    if level >= 2:
-        os.environ["IRC_TRACE"] = "1"
+    os.environ.update(knobs)
     try:
         yield
     finally:
         _level = before
-        if level >= 2:
-            os.environ.pop("IRC_TRACE")
-            if traced is not None:
-                os.environ["IRC_TRACE"] = traced
+        for name, value in kept.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 def report(text: str) -> None:
@@ -74,33 +72,6 @@ def note(text: str) -> None:
     """What helps to understand it, on stderr, with -v."""
     if _level >= 1:
         print(text, file=sys.stderr)
-
-
-@contextlib.contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Tell a person at a terminal what takes longer than a second, and for how long already; the
-    line goes when it is done. Nothing with -q, and nothing where stderr is no terminal."""
-    if _level < 0 or not sys.stderr.isatty():
-        yield
-        return
-    done = threading.Event()
-
-    def tell() -> None:
-        started, shown = time.monotonic(), False
-        while not done.wait(1 if not shown else 0.2):
-            shown = True
-            print(f"\r{what} ... {time.monotonic() - started:.0f} s ", end="", file=sys.stderr)
-            sys.stderr.flush()
-        if shown:
-            print(f"\r{' ' * (len(what) + 12)}\r", end="", file=sys.stderr, flush=True)
-
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        done.set()
-        teller.join()
 
 
 def coloured(text: str, stream: TextIO) -> str:

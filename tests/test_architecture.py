@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("ir", "compiler", "runtime", "ops", "cli", "compat")
 # The public face: what is split over several files at the root counts as one part.
-FACE = ("api", "calls", "compiled", "infer_request", "onnx_backend", "predictor")
+FACE = ("api", "calls", "compiled", "infer_request", "onnx_backend", "predictor", "progress")
 SOURCES = sorted(
     p for name in PACKAGES for p in (ROOT / name).rglob("*.py") if "__pycache__" not in p.parts
 ) + [ROOT / f"{name}.py" for name in (*FACE, "__init__", "__main__")]

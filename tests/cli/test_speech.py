@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from irc import ops
 from irc.cli.main import VERBS, main, make_parser
-from irc.cli.speech import coloured, waiting
+from irc.cli.speech import coloured
+from irc.progress import telling
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
@@ -155,6 +156,6 @@ def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_short_wait_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes longer is told on a terminal: test_streams.py."""
     monkeypatch.setattr("sys.stderr", quick := Terminal())
-    with waiting("compiling m.onnx"):
+    with telling("compiling m.onnx"):
         pass
     assert quick.getvalue() == ""

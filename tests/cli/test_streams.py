@@ -22,14 +22,20 @@ LONG = 30.0  # seconds, after which what hangs fails
 # longer than it takes until something is shown.
 SLOWLY = """
 import sys, time
-import irc.cli.compile as verb
-from irc.cli.main import main
-at_once = verb.compile_model
+import irc.compiler.lowering as lowering
+at_once = lowering.lower
 def slowly(*args, **options):
     sys.stdin.readline() if sys.argv[1] == "told" else time.sleep(1.3)
     return at_once(*args, **options)
-verb.compile_model = slowly
+lowering.lower = slowly
+"""
+BY_COMMAND = f"""{SLOWLY}
+from irc.cli.main import main
 sys.exit(main(["compile", "model.onnx", "-o", "m.irc", *sys.argv[2:]]))
+"""
+BY_CALL = f"""{SLOWLY}
+import irc
+print(len(irc.compile_model("model.onnx").plan.kernel_steps()))
 """
 
 
@@ -128,17 +134,48 @@ def on_a_terminal(
     return out, told, process.returncode
 
 
+TOLD = rb"\rcompiling model.onnx \.\.\. \d+ s "
+
+
 def test_progress_is_for_a_terminals_stderr(folder: Path) -> None:
-    out, told, code = on_a_terminal(folder, SLOWLY, "told", "--json", until=b" s ")
+    out, told, code = on_a_terminal(folder, BY_COMMAND, "told", "--json", until=b" s ")
     assert code == 0 and json.loads(out)["native_steps"] == 5
-    assert re.match(rb"\rcompiling model.onnx \.\.\. \d+ s ", told) and told.endswith(b" \r")
-    assert on_a_terminal(folder, SLOWLY, "late", "-q") == (b"", b"", 0)
+    assert re.match(TOLD, told) and told.endswith(b" \r")
+    assert on_a_terminal(folder, BY_COMMAND, "late", "-q") == (b"", b"", 0)
 
 
-def test_no_progress_elsewhere(folder: Path) -> None:
-    words = [sys.executable, "-c", SLOWLY, "late"]
+def test_progress_of_a_call(folder: Path) -> None:
+    out, told, code = on_a_terminal(folder, BY_CALL, "told", until=b" s ")
+    assert (out, code) == (b"5\n", 0) and re.match(TOLD, told) and told.endswith(b" \r")
+    assert on_a_terminal(folder, BY_CALL, "late", IRC_PROGRESS="0") == (b"5\n", b"", 0)
+
+
+@pytest.mark.parametrize("code", [BY_COMMAND, BY_CALL], ids=["command", "call"])
+def test_no_progress_elsewhere(code: str, folder: Path) -> None:
+    words = [sys.executable, "-c", code, "late"]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr == "" and "compiled" in done.stdout
+    assert done.returncode == 0 and done.stderr == "" and done.stdout
+
+
+def test_one_thing_is_told_at_a_time(folder: Path) -> None:
+    code = """
+import sys, time
+from irc.progress import telling
+with telling("outer \\x1b[2J" + "x" * 200):
+    with telling("inner"):
+        sys.stdin.readline()
+    try:
+        with telling("failing"):
+            raise KeyError
+    except KeyError:
+        pass
+with telling("next"):
+    time.sleep(1.3)
+"""
+    _, told, exit_code = on_a_terminal(folder, code, until=b" s ", COLUMNS="40")
+    lines = [x for x in told.split(b"\r") if x.strip()]
+    assert exit_code == 0 and {x.split()[0] for x in lines} == {b"outer", b"next"}
+    assert all(b"\x1b" not in x and len(x) < 40 for x in lines)
 
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
