@@ -17,6 +17,7 @@ from .calls import Outputs, PortTable, outputs_type
 from .compiler.model import Model, Origin, PortInfo, describe_port
 from .compiler.options import Options, Shapes, from_recipe, to_recipe
 from .ir.errors import ExecutionError
+from .runtime.driver import in_default_mode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,10 +40,10 @@ class CompiledModel:
     Calls are thread-safe, work in forked children, and neither keep nor write their inputs.
     `inputs` and `outputs` describe the ports, `plan` what runs, `trace` what the passes did,
     `report()` how it runs. Pickled, it is its artefact: code is made (or found in the cache) and
-    threads are counted where it is unpickled. `close()`, or the end of a `with` block, gives
-    memory back.
+    threads counted where it is unpickled. `close()` (the end of a `with` block) gives memory back.
     """
 
+    @in_default_mode
     def __init__(
         self,
         source: Model | Callable[[], Model],
@@ -296,9 +297,8 @@ class CompiledModel:
         ]
         known = [(p.options, p.target) for p in plans]
         if stored is not None:  # plans for other machines and options stay with the model
-            for entry in stored.plans:
-                if (entry.options, entry.target) not in known:
-                    plans.append(stored_plan(stored, entry))
+            more = [e for e in stored.plans if (e.options, e.target) not in known]
+            plans += [stored_plan(stored, e) for e in more]
 
         def write_graph(to: BinaryIO) -> tuple[str, Any]:
             text, weights = write_net(self.model.graph, to, dialect=True)
@@ -331,6 +331,7 @@ class CompiledModel:
         return self._weights
 
     @classmethod
+    @in_default_mode
     def load(
         cls,
         source: str | os.PathLike[str] | bytes | bytearray | memoryview,

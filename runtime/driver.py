@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from ..ir.target import generic
 from .driver_code import FUTEX, MXCSR_DEFAULT, driver_text
 from .kept_code import CodeCache, kept_code
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,23 @@ def load_driver(cache: CodeCache | None = None) -> Driver:
         if _driver is None:
             _driver = _load(cache)
         return _driver
+
+
+def in_default_mode(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function under the default floating-point mode, whatever its caller's is: constants that
+    are folded or converted are the same for everybody. The caller's is given back."""
+    from .cache import default_cache
+
+    @wraps(function)
+    def run(*args: _P.args, **options: _P.kwargs) -> _R:
+        driver = load_driver(default_cache())
+        mode = driver.swap_mode(driver.default_mode)
+        try:
+            return function(*args, **options)
+        finally:
+            driver.swap_mode(mode)
+
+    return run
 
 
 def reset_lock() -> None:

@@ -1,5 +1,5 @@
-"""What a caller has set up is the same after a call: floating-point mode, threads, NumPy's and the
-process's settings; and what names machine code covers all that it depends on."""
+"""What a caller has set up is the same after a call: threads, NumPy's and the process's settings;
+and what names machine code covers all that it depends on."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ from irc.ir.dtype import DType
 from irc.ir.specs import Operand
 from irc.ir.specs_iota import IotaSpec
 from irc.runtime import program
-from irc.runtime.driver import load_driver
 from irc.runtime.machine import host_target
-
-# Rounding up; flush-to-zero and denormals-are-zero; both, with the sticky flags set.
-MODES = [0x5F80, 0x9FC0, 0xFFFF & ~0x1F80 | 0x1F80]
 
 
 def models() -> dict[str, irc.CompiledModel]:
@@ -65,34 +61,6 @@ def test_settings_stay_as_they_are(name: str) -> None:
     for n in (0, 1, 3, 4000):
         net(np.ones((n, 40), np.float32))
     assert settings() == before
-
-
-@pytest.mark.skipif(host_target().arch != "x86_64", reason="not run: no MXCSR here")
-@pytest.mark.parametrize("mode", MODES, ids=hex)
-@pytest.mark.parametrize("rows", [1, 4000])
-def test_the_callers_floating_point_mode(mode: int, rows: int) -> None:
-    """Given back as it was, and without a say in the results; an error gives it back, too."""
-    net, driver = models()["native"], load_driver()
-    x = np.random.default_rng(1).standard_normal((rows, 40)).astype(np.float32)
-    x[0, :2] = 1e-40  # denormal
-    call = net.bind(x)
-    wanted, calls = net(x)[0].copy(), [lambda: net(x)[0], lambda: call()[0]]
-    for run in calls:
-        old = driver.swap_mode(mode)
-        try:
-            found = run()
-            now = driver.swap_mode(mode)
-        finally:
-            driver.swap_mode(old)
-        assert now & 0xFFC0 == mode & 0xFFC0 and found.tobytes() == wanted.tobytes()
-    old = driver.swap_mode(mode)
-    try:
-        with pytest.raises(irc.InputError):
-            net(x[:, :3])
-        now = driver.swap_mode(mode)
-    finally:
-        driver.swap_mode(old)
-    assert now & 0xFFC0 == mode & 0xFFC0
 
 
 def test_the_name_of_machine_code_covers_what_it_depends_on(
