@@ -108,6 +108,8 @@ def move_weight(graph: Graph, node: int) -> Patch | Refusal | None:
     whole = len(sizes) == len(source) and len(wanted) == len(target)
     if len(arrays) < len(given) or not whole:
         return Refusal("scales that differ are known at run time only, or a size is")
+    if 0 in sizes:  # counts of no elements say nothing of where they went
+        return Refusal("there are no elements")
     layout: tuple[list[Array], int, int] | None
     if isinstance(op, Transpose):
         order = known_axes(graph, graph.input(node, 1), len(source))

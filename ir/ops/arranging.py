@@ -108,6 +108,17 @@ def _check_blocks(by: Sequence[Dim], first: Sequence[Dim], last: Sequence[Dim]) 
         raise ShapeError("a block is 1 or more", got=[str(d) for d in by])
 
 
+def _check_lists(data: Fact, *lists: Fact) -> None:
+    """ShapeError where blocks or edges are no list of a number for each of the data's axes."""
+    shape = data.tensor.shape
+    for fact in lists:
+        own = fact.tensor.shape
+        if own is not None and len(own) != 1:
+            raise ShapeError("blocks and edges are lists", got=fact.type, expected="one axis")
+        if own is not None and shape is not None:
+            require_equal(own[0], len(shape), "blocks and edges have a number for each axis")
+
+
 @dataclass(frozen=True)
 class BatchToSpace(Op):
     """Blocks of the batch to the other axes, then the edges cut off."""
@@ -120,6 +131,7 @@ class BatchToSpace(Op):
 
     def infer(self, data: Fact, block: Fact, begin: Fact, end: Fact) -> tuple[Type, ...]:
         shape, dtype = data.tensor.shape, data.tensor.dtype
+        _check_lists(data, block, begin, end)
         lists = [known_dims(f) for f in (block, begin, end)]
         _check_blocks(*(v or () for v in lists))
         if shape is None or any(v is None for v in lists):
@@ -159,6 +171,7 @@ class SpaceToBatch(Op):
 
     def infer(self, data: Fact, block: Fact, begin: Fact, end: Fact) -> tuple[Type, ...]:
         shape, dtype = data.tensor.shape, data.tensor.dtype
+        _check_lists(data, block, begin, end)
         lists = [known_dims(f) for f in (block, begin, end)]
         _check_blocks(*(v or () for v in lists))
         if shape is None or any(v is None for v in lists):

@@ -151,6 +151,8 @@ class _Interpolate(Op):
     def _evaluate(
         self, image: Array, sizes: Array | None, scales: Array | None, axes: Array | None
     ) -> Array:
+        if not image.ndim:  # no axis to pad or to resize
+            return image.copy()
         begin, end = self._pads(image.ndim)
         data = np.pad(image.astype(np.float64), list(zip(begin, end, strict=True)))
         listed = list(range(image.ndim)) if axes is None else ints_of(axes)
