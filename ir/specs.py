@@ -5,14 +5,14 @@ plan, so equal work has equal specs and is compiled once; a step maps a spec's l
 positions to the plan's buffers and sizes. Sizes are `int | DimArg`: an int is baked into the
 code, a DimArg is read at run time, so that a new shape needs no new code.
 
-Every spec names its operands in the order of the kernel's `buffers` argument: inputs first,
-outputs last (`Spec.operands`).
+Operands stand in the order of the kernel's `buffers`: inputs first, outputs last.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, cast
 
@@ -47,8 +47,7 @@ class Instr:
     """One instruction of a scalar program; its result has type `dtype`.
 
     `op` is one of SCALAR_OPS. `args` are indices of earlier instructions, except for "input",
-    whose single argument is the number of an operand. `value` belongs to "const", and to the
-    parameter of "compare"-like families that have one.
+    whose single argument is the number of an operand. `value` belongs to "const".
     """
 
     op: str
@@ -102,6 +101,10 @@ class Spec:
     def output_count(self) -> int:
         """How many of the operands, counted from the end, are written."""
         return 1
+
+    def phases(self, at: Callable[[Size], int], parts: int) -> int:
+        """Phases that `parts` threads go through together, or 0; `at` gives a size's value."""
+        return 0
 
     @functools.cached_property
     def dim_args(self) -> int:
@@ -374,8 +377,7 @@ class GatherSpec(Spec):
         return (self.data, self.index, self.out)
 
 
-# Status codes of kernels; on a status other than 0 the first 8 bytes of the worker's scratch hold
-# the offending element as i64.
+# Status codes of kernels; the first 8 bytes of scratch then hold the offending element as i64.
 OK = 0
 GATHER_OUT_OF_RANGE = 1
 DIVISION_BY_ZERO = 2

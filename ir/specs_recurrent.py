@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -56,6 +57,19 @@ class RecurrentSpec(Spec):
 
     def output_count(self) -> int:
         return len(self.outs)
+
+    def phases(self, at: Callable[[Size], int], parts: int) -> int:
+        """Rows of the batch and directions are independent. Where they are fewer than threads,
+        these share the elements of each step: a phase per step and program, and the last states.
+        """
+        if at(self.batch) * len(self.reverse) >= parts:
+            return 0
+        return at(self.time) * self.passes + 1
+
+    @property
+    def passes(self) -> int:
+        """Programs that a step applies one after the other."""
+        return 1 if self.early is None else 2
 
     @property
     def gates(self) -> int:

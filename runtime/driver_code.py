@@ -1,9 +1,5 @@
-"""The native driver's LLVM text: the walk through a step table, shared steps, a worker's life.
-
-Whoever is awake claims the next part of a shared step by one atomic add, the caller included, so
-nobody ever waits for a thread that sleeps or was descheduled before it claimed. Claims carry the
-step's sequence number: a late worker can only claim a part of the step that is running now, and
-the caller does not move on before every claimed part is done.
+"""The native driver's LLVM text: the walk through a step table, a worker's life. How they share a
+step is in driver_share.py.
 """
 
 from __future__ import annotations
@@ -14,6 +10,18 @@ from ..ir.target import Target
 from .codegen.emit import Function, Module
 from .codegen.values import I32, I64, PTR, Value
 from .driver_control import write_control
+from .driver_share import (
+    add_word,
+    call_kernel,
+    claim_word,
+    get_word,
+    parts_of,
+    pause,
+    set_word,
+    word,
+    write_part,
+    write_share,
+)
 from .words import (
     BUSY,
     CALL_BUSY,
@@ -31,6 +39,7 @@ from .words import (
     GANG_IDS,
     GANG_MASK,
     GANG_OWNER,
+    GANG_PHASES,
     GANG_SCRATCH,
     GANG_SLEEPERS,
     GANG_SPIN,
@@ -42,15 +51,15 @@ from .words import (
     GANG_UNTIL,
     MASK_WORDS,
     NOTHING,
+    PARTS_MASK,
+    PARTS_SHIFT,
+    PHASES_SHIFT,
     SHARED,
     STEP_WORDS,
     WAKE,
     WANTS_GANG,
 )
 
-# Pauses of a caller before it gives its core away while it waits for the last parts: a few
-# microseconds, the time of an ordinary imbalance.
-_YIELD_AFTER: Final = 200
 # Calls too short to wake workers for wake them together: the one that follows this many, each of
 # which came no later after the one before than that had taken. A burst that ends there has paid
 # for one wake (2 to 5 us) in vain; a caller that goes on is helped from then on.
@@ -66,46 +75,11 @@ MXCSR_DEFAULT: Final = 0x1F80
 def driver_text(target: Target) -> str:
     """The driver as LLVM assembly."""
     module = Module(target)
-    part, wake = _write_part(module), _write_small(module)
+    part, wake = write_part(module), _write_small(module)
     control = write_control(module)
-    _write_run(module, _write_share(module, part, wake), _write_spread(module), control)
+    _write_run(module, write_share(module, part, wake), _write_spread(module), control)
     _write_work(module, part)
     return module.text()
-
-
-def _word(f: Function, base: Value, n: int) -> Value:
-    return f.at(base, n, I64)
-
-
-def _get(f: Function, base: Value, n: int, order: str = "acquire") -> Value:
-    return f.op(I64, f"load atomic i64, {_word(f, base, n)} {order}, align 8")
-
-
-def _set(f: Function, base: Value, n: int, value: Value | int, order: str = "release") -> None:
-    v = f.as_value(value, I64)
-    f.line(f"store atomic {v}, {_word(f, base, n)} {order}, align 8")
-
-
-def _add(f: Function, base: Value, n: int, value: int, order: str = "acq_rel") -> Value:
-    return f.op(I64, f"atomicrmw add {_word(f, base, n)}, i64 {value} {order}")
-
-
-def _claim_word(f: Function, base: Value, n: int) -> Value:
-    """i1: was the word 0, and is it now 1 and ours?"""
-    pair = f.op("{ i64, i1 }", f"cmpxchg {_word(f, base, n)}, i64 0, i64 1 acq_rel acquire")
-    return f.op("i1", f"extractvalue {pair}, 1")
-
-
-def _parts(f: Function, ticket: Value) -> tuple[Value, Value]:
-    """(next part, parts) of a ticket."""
-    return f.and_(ticket, 0xFFFF), f.and_(f.lshr(ticket, 16), 0xFFFF)
-
-
-def _pause(f: Function) -> None:
-    if f.target.arch == "x86_64":
-        f.call("llvm.x86.sse2.pause", "void")
-    else:
-        f.call("llvm.aarch64.hint", "void", f.as_value(1, I32))  # yield
 
 
 def _swap_mode(f: Function, new: Value | int) -> Value:
@@ -132,80 +106,12 @@ def _now(f: Function) -> Value:
 def _follows(f: Function, gang: Value, now: Value) -> Value:
     """1 if a call that finds all workers asleep has followed _STREAK others, else 0. The count then
     begins again: it takes a few calls until the workers are there."""
-    follows = f.icmp("sle", now, _get(f, gang, GANG_UNTIL, "monotonic"))
-    streak = f.add(_get(f, gang, GANG_STREAK, "monotonic"), 1)
+    follows = f.icmp("sle", now, get_word(f, gang, GANG_UNTIL, "monotonic"))
+    streak = f.add(get_word(f, gang, GANG_STREAK, "monotonic"), 1)
     enough = f.op("i1", f"and {follows}, {f.icmp('ugt', streak, _STREAK).text}")
     kept = f.select(follows, streak, 0)
-    _set(f, gang, GANG_STREAK, f.select(enough, f.as_value(0, I64), kept), "monotonic")
+    set_word(f, gang, GANG_STREAK, f.select(enough, f.as_value(0, I64), kept), "monotonic")
     return f.cast(enough, I64, signed_=False)
-
-
-def _call_kernel(
-    f: Function, fn: Value, buffers: Value, dims: Value, part: Value, parts: Value, scratch: Value
-) -> Value:
-    """Call a kernel by address; all arguments are i64 words. Returns the status."""
-    address = f.op(PTR, f"inttoptr {fn} to ptr")
-    pointers = [f.op(PTR, f"inttoptr {v} to ptr") for v in (buffers, dims, scratch)]
-    p, n = f.cast(part, I32), f.cast(parts, I32)
-    args = f"{pointers[0]}, {pointers[1]}, {p}, {n}, {pointers[2]}"
-    return f.op(I32, f"call i32 {address.text}({args})")
-
-
-def _write_part(module: Module) -> Function:
-    """part(gang, part, parts): run one claimed part of the step in the gang's block."""
-    f = module.function(
-        "irc_part", [(PTR, "gang"), (I64, "part"), (I64, "parts")], linkage="internal"
-    )
-    gang, part, parts = f.params["gang"], f.params["part"], f.params["parts"]
-    words = (GANG_FN, GANG_BUFFERS, GANG_DIMS, GANG_SCRATCH, GANG_STRIDE)
-    fn, buffers, dims, scratch, stride = (_get(f, gang, w, "monotonic") for w in words)
-    mine = f.add(scratch, f.mul(stride, part))
-    status = _call_kernel(f, fn, buffers, dims, part, parts, mine)
-    with f.if_(f.icmp("ne", status, 0)):
-        # The lowest failing part wins, so that the same element is reported whoever ran it.
-        cell = f.or_(f.shl(part, 32), f.cast(status, I64, signed_=False))
-        f.op(I64, f"atomicrmw umin {_word(f, gang, GANG_FAILURE)}, {cell} monotonic")
-    f.ret()
-    return f
-
-
-def _write_share(module: Module, part: Function, wake: Function) -> Function:
-    """share(gang, parts, wake): run the step in the gang's block, all parts; waits for them."""
-    f = module.function(
-        "irc_share", [(PTR, "gang"), (I64, "parts"), (I64, "wake")], linkage="internal"
-    )
-    gang, parts = f.params["gang"], f.params["parts"]
-    _set(f, gang, GANG_FAILURE, NOTHING, "monotonic")
-    _set(f, gang, GANG_DONE, 0, "monotonic")
-    old = f.lshr(_get(f, gang, GANG_TICKET, "monotonic"), 32)
-    fresh = f.or_(f.shl(f.add(old, 1), 32), f.shl(parts, 16))
-    _set(f, gang, GANG_TICKET, f.or_(fresh, 1))
-    with f.if_(f.icmp("ne", f.params["wake"], 0)):
-        # Pairs with the fence of a worker that goes to sleep: one of both sees the other.
-        f.line("fence seq_cst")
-        with f.if_(f.icmp("ne", _get(f, gang, GANG_SLEEPERS), 0)):
-            f.call_function(wake, gang)
-    f.call_function(part, gang, 0, parts)
-    mine = f.var(I64, 1)
-    more = f.var(I64, 1)
-    with f.while_(lambda: f.icmp("ne", more.get(), 0)):
-        more.set(0)
-        n, of = _parts(f, _get(f, gang, GANG_TICKET))
-        with f.if_(f.icmp("ult", n, of)):
-            n, of = _parts(f, _add(f, gang, GANG_TICKET, 1))
-            with f.if_(f.icmp("ult", n, of)):
-                f.call_function(part, gang, n, of)
-                mine.set(f.add(mine.get(), 1))
-                more.set(1)
-    waited = f.var(I64, 0)
-    theirs = f.sub(parts, mine.get())
-    with f.while_(lambda: f.icmp("ne", _get(f, gang, GANG_DONE), theirs)):
-        _pause(f)
-        waited.set(f.add(waited.get(), 1))
-        with f.if_(f.icmp("ugt", waited.get(), _YIELD_AFTER)):
-            f.call("sched_yield", I32)
-    f.ret()
-    return f
 
 
 def _write_spread(module: Module) -> Function:
@@ -217,23 +123,23 @@ def _write_spread(module: Module) -> Function:
     f = module.function("irc_spread", [(PTR, "gang")], linkage="internal")
     gang = f.params["gang"]
     cpu = f.cast(f.call("sched_getcpu", I32), I64)
-    with f.if_(f.icmp("eq", cpu, _get(f, gang, GANG_CPU, "monotonic"))):
+    with f.if_(f.icmp("eq", cpu, get_word(f, gang, GANG_CPU, "monotonic"))):
         f.ret()
     with f.if_(f.icmp("uge", cpu, MASK_WORDS * 64)):
         f.ret()
-    _set(f, gang, GANG_CPU, cpu, "monotonic")
+    set_word(f, gang, GANG_CPU, cpu, "monotonic")
     mask = f.stack(MASK_WORDS * 8)
     left = f.var(I64, 0)
     for n in range(MASK_WORDS):
         bit = f.shl(1, f.and_(cpu, 63))
         mine = f.select(f.icmp("eq", f.lshr(cpu, 6), n), bit, 0)
-        word = f.and_(f.load(I64, _word(f, gang, GANG_MASK + n)), f.not_(mine))
-        f.store(word, _word(f, mask, n))
-        left.set(f.or_(left.get(), word))
+        bits = f.and_(f.load(I64, word(f, gang, GANG_MASK + n)), f.not_(mine))
+        f.store(bits, word(f, mask, n))
+        left.set(f.or_(left.get(), bits))
     with f.if_(f.icmp("ne", left.get(), 0)):
         number = f.as_value(SET_AFFINITY[f.target.arch], I64)
         size = f.as_value(MASK_WORDS * 8, I64)
-        with f.range(0, f.smax(_get(f, gang, GANG_THREADS), 0), unroll=1) as i:
+        with f.range(0, f.smax(get_word(f, gang, GANG_THREADS), 0), unroll=1) as i:
             who = f.load(I64, f.at(gang, f.add(i, GANG_IDS), I64))
             _system_call(f, number, who, size, _address_of(f, mask))
     f.ret()
@@ -244,30 +150,30 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
     """run(call): the steps of a Call."""
     f = module.function("irc_run", [(PTR, "call")], I32)
     call = f.params["call"]
-    with f.if_(f.icmp("eq", _claim_word(f, call, CALL_BUSY), 0)):
+    with f.if_(f.icmp("eq", claim_word(f, call, CALL_BUSY), 0)):
         f.ret(BUSY)
     steps, count, scratch, stride, parts, gang_word, wake = (
-        f.load(I64, _word(f, call, n)) for n in range(7)
+        f.load(I64, word(f, call, n)) for n in range(7)
     )
     gang = f.op(PTR, f"inttoptr {gang_word} to ptr")
     team, began, rouse = f.var(I64, 0), f.var(I64, 0), f.var(I64, 0)
     shared = f.op("i1", f"and {f.icmp('ne', gang_word, 0)}, {f.icmp('ugt', parts, 1).text}")
     with f.if_(shared):
-        threads = _get(f, gang, GANG_THREADS)
+        threads = get_word(f, gang, GANG_THREADS)
         unstarted = f.icmp("ult", threads, f.sub(parts, 1))
         # Sleeping workers are not waited for, so a gang that is all asleep is no help.
-        awake = f.icmp("sgt", threads, _get(f, gang, GANG_SLEEPERS))
+        awake = f.icmp("sgt", threads, get_word(f, gang, GANG_SLEEPERS))
         alone = f.op("i1", f"and {f.icmp('eq', wake, 0)}, {f.icmp('sge', threads, 0).text}")
         with f.if_(f.op("i1", f"and {alone}, {f.icmp('eq', awake, 0).text}")):
             began.set(_now(f))
             rouse.set(_follows(f, gang, began.get()))
         wants = f.icmp("ne", f.or_(wake, rouse.get()), 0)
         with f.if_(f.op("i1", f"and {unstarted}, {wants.text}")):
-            _set(f, call, CALL_BUSY, 0)
+            set_word(f, call, CALL_BUSY, 0)
             f.ret(WANTS_GANG)
         with f.if_(f.op("i1", f"or {wants}, {awake.text}")):
             with f.if_(f.icmp("sgt", threads, 0)):
-                with f.if_(_claim_word(f, gang, GANG_OWNER)):
+                with f.if_(claim_word(f, gang, GANG_OWNER)):
                     team.set(SHARED)
                     f.call_function(spread, gang)
     mode = _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)
@@ -279,7 +185,7 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
     )
     with f.while_(ok):
         step = f.at(table, f.mul(i.get(), STEP_WORDS), I64)
-        fn, buffers, dims, flags = (f.load(I64, _word(f, step, n)) for n in range(STEP_WORDS))
+        fn, buffers, dims, flags = (f.load(I64, word(f, step, n)) for n in range(STEP_WORDS))
         with f.if_(f.icmp("ne", f.and_(flags, CONTROL), 0)) as kind:
             i.set(f.add(i.get(), f.call_function(control, fn, buffers, dims, flags)))
             kind.else_()
@@ -290,29 +196,32 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
                     (GANG_DIMS, dims),
                     (GANG_SCRATCH, scratch),
                     (GANG_STRIDE, stride),
+                    (GANG_PHASES, f.lshr(flags, PHASES_SHIFT)),
                 ):
-                    _set(f, gang, n, value, "monotonic")
-                f.call_function(share, gang, parts, f.or_(f.and_(flags, WAKE), rouse.get()))
-                failure = _get(f, gang, GANG_FAILURE, "monotonic")
+                    set_word(f, gang, n, value, "monotonic")
+                own = f.and_(f.lshr(flags, PARTS_SHIFT), PARTS_MASK)
+                cut = f.select(f.icmp("eq", own, 0), parts, own)
+                f.call_function(share, gang, cut, f.or_(f.and_(flags, WAKE), rouse.get()))
+                failure = get_word(f, gang, GANG_FAILURE, "monotonic")
                 with f.if_(f.icmp("ne", failure, NOTHING)):
                     status.set(f.cast(failure, I32))
                     failed_part.set(f.lshr(failure, 32))
                 branch.else_()
                 one, zero = f.as_value(1, I64), f.as_value(0, I64)
-                status.set(_call_kernel(f, fn, buffers, dims, zero, one, scratch))
+                status.set(call_kernel(f, fn, buffers, dims, zero, one, scratch))
             i.set(f.add(i.get(), 1))
     with f.if_(f.icmp("ne", team.get(), 0)):
-        _set(f, gang, GANG_OWNER, 0)
+        set_word(f, gang, GANG_OWNER, 0)
     _swap_mode(f, mode)
     with f.if_(f.icmp("ne", began.get(), 0)):
         ended = _now(f)
         soon = f.add(ended, f.smin(f.sub(ended, began.get()), _GAP))
-        _set(f, gang, GANG_UNTIL, soon, "monotonic")
+        set_word(f, gang, GANG_UNTIL, soon, "monotonic")
     with f.if_(f.icmp("ne", status.get(), 0)):
-        f.store(f.cast(status.get(), I64), _word(f, call, CALL_STATUS))
-        f.store(f.sub(i.get(), 1), _word(f, call, CALL_STEP))
-        f.store(failed_part.get(), _word(f, call, CALL_PART))
-    _set(f, call, CALL_BUSY, 0)
+        f.store(f.cast(status.get(), I64), word(f, call, CALL_STATUS))
+        f.store(f.sub(i.get(), 1), word(f, call, CALL_STEP))
+        f.store(failed_part.get(), word(f, call, CALL_PART))
+    set_word(f, call, CALL_BUSY, 0)
     f.ret(status.get())
 
 
@@ -321,33 +230,33 @@ def _write_work(module: Module, part: Function) -> None:
     f = module.function("irc_work", [(PTR, "gang")], I32)
     gang = f.params["gang"]
     _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)
-    limit = f.load(I64, _word(f, gang, GANG_SPIN))
+    limit = f.load(I64, word(f, gang, GANG_SPIN))
     idle = f.var(I64, 0)
 
     def open_part() -> Value:
-        n, of = _parts(f, _get(f, gang, GANG_TICKET))
+        n, of = parts_of(f, get_word(f, gang, GANG_TICKET))
         return f.icmp("ult", n, of)
 
-    with f.while_(lambda: f.icmp("eq", _get(f, gang, GANG_STOP), 0)):
+    with f.while_(lambda: f.icmp("eq", get_word(f, gang, GANG_STOP), 0)):
         with f.if_(open_part()) as branch:
-            n, of = _parts(f, _add(f, gang, GANG_TICKET, 1))
+            n, of = parts_of(f, add_word(f, gang, GANG_TICKET, 1))
             with f.if_(f.icmp("ult", n, of)):
                 f.call_function(part, gang, n, of)
-                _add(f, gang, GANG_DONE, 1)
+                add_word(f, gang, GANG_DONE, 1)
                 idle.set(0)
             branch.else_()
-            _pause(f)
+            pause(f)
             idle.set(f.add(idle.get(), 1))
             with f.if_(f.icmp("ugt", idle.get(), limit)):
                 idle.set(0)
-                epoch = f.cast(_get(f, gang, GANG_EPOCH), I32)
-                _add(f, gang, GANG_SLEEPERS, 1)
+                epoch = f.cast(get_word(f, gang, GANG_EPOCH), I32)
+                add_word(f, gang, GANG_SLEEPERS, 1)
                 f.line("fence seq_cst")
                 with f.if_(open_part()) as late:
                     late.else_()
-                    with f.if_(f.icmp("eq", _get(f, gang, GANG_STOP), 0)):
+                    with f.if_(f.icmp("eq", get_word(f, gang, GANG_STOP), 0)):
                         _futex(f, gang, _FUTEX_WAIT_PRIVATE, epoch)
-                _add(f, gang, GANG_SLEEPERS, -1)
+                add_word(f, gang, GANG_SLEEPERS, -1)
     f.ret(0)
 
 
@@ -362,20 +271,20 @@ def _address_of(f: Function, pointer: Value) -> Value:
 
 
 def _futex(f: Function, gang: Value, operation: int, value: Value | int) -> None:
-    word = _address_of(f, _word(f, gang, GANG_EPOCH))
+    epoch = _address_of(f, word(f, gang, GANG_EPOCH))
     v = f.cast(value, I64, signed_=False) if isinstance(value, Value) else value
-    _system_call(f, FUTEX[f.target.arch], word, operation, v)
+    _system_call(f, FUTEX[f.target.arch], epoch, operation, v)
 
 
 def _write_small(module: Module) -> Function:
     """wake(gang), which is returned; spin(n), swap_mode(new)."""
     wake = module.function("irc_wake", [(PTR, "gang")], I32)
-    _add(wake, wake.params["gang"], GANG_EPOCH, 1, "seq_cst")
+    add_word(wake, wake.params["gang"], GANG_EPOCH, 1, "seq_cst")
     _futex(wake, wake.params["gang"], _FUTEX_WAKE_PRIVATE, 0x7FFFFFFF)
     wake.ret(0)
     f = module.function("irc_spin", [(I64, "n")], I32)
     with f.range(0, f.params["n"], unroll=1):
-        _pause(f)
+        pause(f)
     f.ret(0)
     f = module.function("irc_swap_mode", [(I32, "new")], I32)
     f.ret(_swap_mode(f, f.params["new"]))

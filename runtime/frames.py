@@ -370,13 +370,15 @@ def evaluate_op(
     name."""
     where = f"{op.kind} {name}".strip()
     try:
-        if evaluate is not None:
-            results = evaluate(op, values)
-        elif bodies:
-            results = op.run(values, bodies)
-        else:
-            results = op.evaluate(*op.slots(values, running=True))
-            refuse_unfit(op, values)
+        # Infinities and NaN are values, as in kernels, whatever the caller has NumPy do about them.
+        with np.errstate(all="ignore"):
+            if evaluate is not None:
+                results = evaluate(op, values)
+            elif bodies:
+                results = op.run(values, bodies)
+            else:
+                results = op.evaluate(*op.slots(values, running=True))
+                refuse_unfit(op, values)
     except Error as e:
         e.where = e.where or where
         raise

@@ -16,10 +16,11 @@ import numpy.typing as npt
 from ..ir.op import Op
 from ..ir.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ..ir.region_sizes import Ints, RegionSizes
+from ..ir.specs import DimArg, Size, Spec
 from .loops import Control
 from .memory import Placement, check_limit, live_peak, place
 from .program import Program
-from .words import SHARED, WAKE
+from .words import MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, WAKE
 
 Array = npt.NDArray[Any]
 Evaluate = Callable[[Op, list[Any]], Sequence[Any]]
@@ -38,6 +39,7 @@ class Limits:
     max_memory: int
     share_work: int
     wake_work: int
+    meet_work: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,12 @@ class RegionCode:
         self.tables = tables = program.tables[number]
         steps = [s for s in self.region.steps if not isinstance(s, HostStep)]
         kernels = [program.kernels[s.spec] for s in steps if isinstance(s, KernelStep)]
+        # Native steps that may have phases.
+        self._phased = [
+            (n, s.spec)
+            for n, s in enumerate(steps)
+            if isinstance(s, KernelStep) and type(s.spec).phases is not Spec.phases
+        ]
         self.scratch = max((k.scratch for k in kernels), default=64)
         self.control = Control(self.region, tables)
         # Word 0 and the fixed flags of each native step.
@@ -125,6 +133,9 @@ class RegionCode:
         parts = self.limits.threads
         flags = np.where(sizes.work >= self.limits.share_work, SHARED, 0)
         flags = flags if parts > 1 else np.zeros_like(flags)
+        for n, spec in self._phased:
+            if flags[n]:
+                flags[n] = self._flags_of_phases(n, spec, sizes)
         shared = np.flatnonzero(flags)
         work = self.tables.total_work(sizes)
         wake = len(shared) > 0 and int(work[shared].sum()) >= self.limits.wake_work
@@ -134,6 +145,22 @@ class RegionCode:
             flags[(flags != 0) & (sizes.work >= self.limits.wake_work)] |= WAKE
         flags |= self.flags
         return Layout(sizes, placement, inputs, outputs, flags, int(work.sum()), wake)
+
+    def _flags_of_phases(self, n: int, spec: Spec, sizes: RegionSizes) -> int:
+        """SHARED, with phases where the step has them; 0 where they are too short to be shared."""
+        start = int(self.tables.step_dims_start[n])
+        dims = self.tables.dims(sizes)
+
+        def at(size: Size) -> int:
+            return int(dims[start + size.index]) if isinstance(size, DimArg) else size
+
+        phases = spec.phases(at, self.limits.threads)
+        if phases == 0:
+            return SHARED
+        parts = min(self.limits.threads, int(sizes.work[n]) // (phases * self.limits.meet_work))
+        if parts < 2 or phases > MAX_PHASES:
+            return 0
+        return SHARED | parts << PARTS_SHIFT | phases << PHASES_SHIFT
 
     def _place(self, sizes: RegionSizes) -> Placement:
         need = sizes.nbytes[self.arena]

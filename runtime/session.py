@@ -68,6 +68,7 @@ class Session:
         evaluate: Evaluate | None = None,
         share_work: int = gangs.SHARE_WORK,
         wake_work: int = gangs.WAKE_WORK,
+        meet_work: int = gangs.MEET_WORK,
     ) -> None:
         if num_threads is not None and num_threads < 1:
             raise InputError("num_threads must be at least 1", got=num_threads)
@@ -75,21 +76,15 @@ class Session:
         threads = min(threads, gangs.MAX_WORKERS) if program.driver.threads else 1
         limit = default_max_memory() if max_memory is None else max_memory
         self.program, self.evaluate = program, evaluate
-        self.limits = Limits(threads, limit, share_work, wake_work)
+        self.limits = Limits(threads, limit, share_work, wake_work, max(1, meet_work))
         plan = program.plan
         self.codes = [
             RegionCode(program, n, self.limits, evaluate) for n in range(len(plan.regions))
         ]
+        works = {"share_work": share_work, "wake_work": wake_work, "meet_work": meet_work}
         self.bodies = [
             [
-                Session(
-                    body,
-                    num_threads=threads,
-                    max_memory=limit,
-                    evaluate=evaluate,
-                    share_work=share_work,
-                    wake_work=wake_work,
-                )
+                Session(body, num_threads=threads, max_memory=limit, evaluate=evaluate, **works)
                 for body in inner
             ]
             for inner in program.bodies

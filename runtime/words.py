@@ -17,6 +17,9 @@ Words = npt.NDArray[np.int64]
 STEP_WORDS: Final = 4
 SHARED: Final = 1
 WAKE: Final = 2  # a shared step that is worth waking sleeping workers for
+# A shared step in phases: how many, and into how many parts it is cut, above its other flags.
+PARTS_SHIFT, PARTS_MASK, PHASES_SHIFT = 16, 0xFFFF, 32
+MAX_PHASES: Final = 1 << 22  # their numbers times MAX_WORKERS are i32
 
 # A step of control flow: word 0 is the way to go (in steps; of a loop, the address of its block),
 # word 1 as of a kernel, word 2 leads to the most iterations. Its flags say what it is, and which
@@ -38,6 +41,7 @@ CALL_WORDS: Final = 16
 # TICKET = sequence << 32 | parts << 16 | next part to claim.
 GANG_TICKET, GANG_DONE = 0, 16
 GANG_FN, GANG_BUFFERS, GANG_DIMS, GANG_SCRATCH, GANG_STRIDE, GANG_FAILURE = range(32, 38)
+GANG_PHASES = 38  # of the step at hand; 0: its parts are independent
 GANG_OWNER, GANG_EPOCH, GANG_SLEEPERS = 48, 64, 65
 # THREADS: workers started; -1: none can be had. SPIN: pauses before a worker sleeps.
 # CPU: the one the last caller ran on, -1 at first; MASK: CPUs the workers may use, a bit each;
@@ -46,7 +50,10 @@ GANG_OWNER, GANG_EPOCH, GANG_SLEEPERS = 48, 64, 65
 GANG_THREADS, GANG_STOP, GANG_SPIN, GANG_CPU, GANG_UNTIL, GANG_STREAK = range(80, 86)
 GANG_MASK, MASK_WORDS = 96, 16
 GANG_IDS, MAX_WORKERS = 112, 256
-GANG_WORDS: Final = GANG_IDS + MAX_WORKERS
+# How far each part of a step in phases is, a word each on a cache line pair of its own: twice the
+# phases that it has behind it, and 1 while somebody runs it.
+GANG_FAR, FAR_PITCH = GANG_IDS + MAX_WORKERS, 16
+GANG_WORDS: Final = GANG_FAR + FAR_PITCH * MAX_WORKERS
 
 # Results of `run` that are no kernel's status.
 BUSY: Final = -1

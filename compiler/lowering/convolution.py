@@ -24,7 +24,7 @@ from .context import Lowering, Operands
 from .matmul import accumulator, rounded_factors
 from .region import Sizes
 from .view import View, coalesce, permute, same, take
-from .winograd import DIRECT_BELOW, byte_tile, winograd_tile
+from .winograd import byte_tile, float_tile
 
 # Data of so few channels is read where it lies: turning it would cost more than it saves.
 _FEW = 8
@@ -144,10 +144,7 @@ def lower_convolution(low: Lowering, node: int) -> None:
         if job.filters is not None and not op.grouped:
             tile = job.byte_tile(windows, shape)
         elif not op.grouped:
-            tile = winograd_tile(low, windows, dtype, shape, channels)
-        least = min((d if isinstance(d, int) else 0 for d in shape[2:]), default=0)
-        if tile and job.factors and least < DIRECT_BELOW:
-            tile = 0
+            tile = float_tile(low.graph, node, low.options, low.target)
         if tile:
             job.factors = None
         layout = job.layout(windows, outputs, op.grouped, depthwise, tile)

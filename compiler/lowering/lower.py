@@ -69,7 +69,7 @@ def lower_graph(
         options,
         fusion,
         channels_last=last,
-        rounded=rounded_values(graph, native, fusion, options),
+        rounded=rounded_values(graph, native, fusion, options, target),
         weights=weights,
         constants=constants,
     )

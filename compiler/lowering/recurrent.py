@@ -123,7 +123,7 @@ def lower_recurrent(low: Lowering, node: int) -> None:
         early=programs.early,
         factors=factors,
     )
-    work = product([*x.shape, -(-hidden // lanes)]) + 1
+    work = product([*x.shape, -(-hidden // lanes)]) // packed.kr + 1
     low.region.kernel(spec, sizes, views, work, name, sources)
     for made, wanted in zip(outs, results, strict=True):
         if made != wanted:

@@ -7,6 +7,11 @@ A generator is a pure function of (spec, Target, symbol). Its module defines
 `buffers` points to the addresses of the spec's operands in their order; `dims` to the run-time
 sizes (i64) that the spec's DimArgs index; a worker does its share of the work, any split gives the
 same bits, and with `workers` = 1 all of it; `scratch` is 64-byte aligned and the worker's own.
+
+A spec with phases (`Spec.phases`) is called for each part of each phase where threads share it:
+`worker` is then (phase + 1) * workers + part, so never below `workers`. All parts of a phase are
+done before one of the next begins; of one phase they may run at once, in any order.
+
 The result is 0 or a status of `ir.specs`, the offending element then stands in scratch[0..8).
 A kernel holds no address, keeps no state, and never touches memory outside its operands' elements.
 """

@@ -1,4 +1,4 @@
-"""What kernels that sum products in register tiles share: the frame and the multiply-add.
+"""What kernels that sum products in register tiles share: the frame, a tile's step along K.
 
 The frame is a record on the stack with the addresses of extras and out where a tile stands, and
 with the run-time sizes: functions take it instead of a dozen arguments.
@@ -6,11 +6,13 @@ with the run-time sizes: functions take it instead of a dozen arguments.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ...ir.dtype import DType
 from ...ir.specs import GemmSpec, Size
 from ...ir.specs_conv import ConvSpec
 from ...ir.target import Target
-from ..codegen.emit import Function, Module
+from ..codegen.emit import Function, Module, Variable
 from ..codegen.values import ELEMENT, I16, I64, PTR, Value, bits_of, integer, is_float, vec
 from .units import UNITS, Unit, widened
 
@@ -77,3 +79,34 @@ class Frame:
                 return f.call(self.unit.intrinsic, self.vector, c, *pair)
             return f.add(f.call(self.unit.intrinsic, self.vector, *pair), c)
         return f.fma(a, b, c) if is_float(self.acc) else f.add(f.mul(a, b), c)
+
+    def add_products(
+        self,
+        f: Function,
+        sums: Sequence[Sequence[Variable]],
+        left: Callable[[int], Value],
+        right: Sequence[Value],
+    ) -> None:
+        """One step of a register tile: the factor left(i), the same in all lanes, times each
+        register of `right`, added to the sums of row i."""
+        for i, row in enumerate(sums):
+            x = f.splat(left(i), self.lanes)
+            for y, s in zip(right, row, strict=True):
+                s.set(self.multiply_add(f, x, y, s.get()))
+
+
+def in_steps(
+    f: Function, depth: Value, unroll: int, step: Callable[[Value], None], *, loop: bool = True
+) -> None:
+    """Call step(k) for k in [0, depth), `unroll` of them in each turn of a loop; `loop` False: all
+    written out, for a depth that is known."""
+    whole = f.mul(f.udiv(depth, unroll), unroll) if loop else integer(0)
+    with f.range(0, whole, unroll, unroll=1) as k:
+        for u in range(unroll):
+            step(f.add(k, u))
+    if depth.known is not None and whole.known is not None:
+        for k in range(whole.known, depth.known):
+            step(integer(k))
+    elif unroll > 1:
+        with f.range(whole, depth, unroll=1) as k:
+            step(k)

@@ -5,7 +5,8 @@ applies the cell's program to the sums; nothing but the new state is stored. The
 before is read where it was written, in the output. Where the last gate multiplies something else
 (a plain GRU's reset state), that waits in the last state's memory, and the number beside it in the
 output, until the second pass. Rows of the batch and directions are independent: workers share
-them, and no split changes a bit.
+them; where they are too few, workers share the elements of each step instead, a phase per pass. No
+split changes a bit.
 """
 
 from __future__ import annotations
@@ -37,14 +38,7 @@ def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
     f, sizes = k.function, Sizes(k.function, k.dims)
     placed = [Array(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
     made = Layer(f, spec, sizes, placed, k.scratch)
-    tasks = f.mul(made.batch, len(spec.reverse))
-    lo, hi = share(f, tasks, k.worker, k.workers)
-    with f.range(0, len(spec.reverse), outer=True) as d:
-        first = f.mul(made.batch, d)
-        begin = f.smin(f.smax(f.sub(lo, first), 0), made.batch)
-        end = f.smin(f.smax(f.sub(hi, first), 0), made.batch)
-        with f.if_(f.icmp("slt", begin, end)):
-            made.direction(d, begin, end)
+    made.write(k.worker, k.workers)
     f.ret(0)
     return Kernel(symbol, module.text() + BRIEF, made.tiles.bytes)
 
@@ -98,22 +92,57 @@ class Layer:
         self.lanes = self.target.lanes(32)
         self.type = vec(F32, self.lanes)
         self.tiles = Tiles(f, spec, scratch)
+        # The direction at hand, and the panels [lo, hi) of it.
         self.d: Value = integer(0)
+        self.phased: Value = integer(0, I1)
+        self.panels: tuple[Value, Value] = integer(0), integer(self.tiles.panels)
 
     # -- loops --------------------------------------------------------------------------------
 
-    def direction(self, d: Value, begin: Value, end: Value) -> None:
-        """All steps of rows begin..end, then their last states and the zeros behind their ends."""
+    def write(self, worker: Value, workers: Value) -> None:
+        """A worker's rows and directions; or its elements of all of them, in one phase."""
+        f, directions = self.f, len(self.spec.reverse)
+        phased = f.icmp("sge", worker, workers)
+        phase, part = f.sub(f.udiv(worker, workers), 1), f.urem(worker, workers)
+        # Rows are shared but in phases that are passes.
+        passes = f.mul(self.time, self.spec.passes)
+        whole = f.and_(phased, f.icmp("slt", phase, passes))
+        lo, hi = share(f, f.mul(self.batch, directions), part, workers)
+        panels, grain = self.tiles.panels, self.tiles.grain
+        grains = -(-panels // grain)
+        bounds = share(f, directions * grains, part, workers)
+        with f.range(0, directions, outer=True) as d:
+
+            def inside(at: Value, size: Value | int, d: Value = d) -> Value:
+                return f.smin(f.smax(f.sub(at, f.mul(d, size)), 0), size)
+
+            begin = f.select(whole, 0, inside(lo, self.batch))
+            end = f.select(whole, self.batch, inside(hi, self.batch))
+            first, last = (f.smin(f.mul(inside(at, grains), grain), panels) for at in bounds)
+            self.panels = f.select(whole, first, 0), f.select(whole, last, panels)
+            self.d, self.phased = d, phased
+            with f.if_(f.and_(f.icmp("slt", begin, end), f.icmp("slt", *self.panels))):
+                self.direction(begin, end, phased, phase)
+
+    def direction(self, begin: Value, end: Value, phased: Value, phase: Value) -> None:
+        """All steps of rows begin..end, then their last states and the zeros behind their ends; or
+        of that what the phase is for."""
         f, spec = self.f, self.spec
-        self.d = d
-        with f.range(0, self.steps(begin, end), outer=True) as t:
+        t, pass_ = f.udiv(phase, spec.passes), f.urem(phase, spec.passes)
+        steps = self.steps(begin, end)
+        until = f.select(phased, f.smin(steps, f.add(t, 1)), steps)
+        with f.range(f.select(phased, t, 0), until, outer=True) as t:
             if spec.early is not None:
-                self.apply(t, begin, end, range(spec.gates - 1), spec.early, early=True)
-                self.apply(t, begin, end, range(spec.gates - 1, spec.gates), spec.step)
+                with f.if_(f.or_(f.xor(phased, 1), f.icmp("eq", pass_, 0))):
+                    self.apply(t, begin, end, range(spec.gates - 1), spec.early, early=True)
+                with f.if_(f.or_(f.xor(phased, 1), f.icmp("eq", pass_, 1))):
+                    self.apply(t, begin, end, range(spec.gates - 1, spec.gates), spec.step)
             else:
                 self.apply(t, begin, end, range(spec.gates), spec.step)
-        with f.range(begin, end, outer=True) as b:
-            self.finish(b)
+        passes = f.mul(self.time, spec.passes)
+        with f.if_(f.or_(f.xor(phased, 1), f.icmp("eq", phase, passes))):
+            with f.range(begin, end, outer=True) as b:
+                self.finish(b)
 
     def steps(self, begin: Value, end: Value) -> Value:
         """How many steps the longest of rows begin..end takes."""
@@ -139,13 +168,20 @@ class Layer:
 
         def run(shape: Shape) -> None:
             with (
-                f.range(0, self.tiles.panels, shape.panels, outer=True) as panel,
+                f.range(*self.panels, shape.panels, outer=True) as panel,
                 f.range(begin, end, shape.rows, outer=True) as low,
             ):
                 high = f.smin(f.add(low, shape.rows), end)
                 self.block(t, (low, high), panel, shape, gates, program, early=early)
 
-        single = f.icmp("eq", f.sub(end, begin), 1)
+        with f.if_(self.phased):
+            # Other workers wrote most of the states: ask for all of them at once.
+            with f.range(begin, end, outer=True) as b:
+                factor = self.row(b, t, again=self.spec.early is not None and not early).factor
+                with f.range(0, self.spec.hidden, 64 // 4, unroll=4) as i:
+                    f.prefetch(f.at(factor, i, F32))
+        # Elements are shared where there are few rows.
+        single = f.or_(self.phased, f.icmp("eq", f.sub(end, begin), 1))
         with f.if_(True if self.batch.known == 1 else single) as branch:
             run(one)
             branch.else_()
@@ -183,11 +219,11 @@ class Layer:
                     weights = self.weights.at(f.mul(self.d, size))
                     factors = [(row.b, row.factor) for row in found]
                     self.fetch(found, panel, shape.panels, gates)
-                    tiles.multiply(factors, weights, panel, shape, gates)
+                    tiles.multiply(factors, weights, panel, self.panels, shape, gates)
         with f.range(low, high, outer=True) as b:
             row = self.row(b, t, again=again)
             with self.counts(row):
-                stop = f.smin(f.add(panel, shape.panels), tiles.panels)
+                stop = f.smin(f.add(panel, shape.panels), self.panels[1])
                 with f.range(panel, stop, outer=True) as p:
                     at = f.add(f.mul(f.sub(b, low), shape.panels), f.sub(p, panel))
                     self.run(program, row, tiles.sums(at, gates), p, gates, early=early)

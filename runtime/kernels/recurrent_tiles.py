@@ -71,6 +71,9 @@ class Tiles:
         places = batch if self.keeps else _MAX_ROWS
         self.bytes = 4 * places * self.pitch if self.rounds else 0
         self.buffer = f.stack(bytes_of(self.vector) * f.target.registers)
+        # Workers' panels begin at multiples of it: half of the largest tile of one row.
+        most = shapes(spec, f.target, 1 if spec.early else spec.gates)[0].panels
+        self.grain = max(1, most // 2)
 
     def sums(self, place: Value, gates: range) -> list[Value]:
         """The sums of these gates, at a place: row * panels + panel of the last tile."""
@@ -86,19 +89,32 @@ class Tiles:
         states: Sequence[tuple[Value, Value]],
         weights: Value,
         panel: Value,
+        among: tuple[Value, Value],
         shape: Shape,
         gates: range,
     ) -> None:
         """states (by row) * some panels of a direction's weights, step by step of the state in
-        ascending order, into the buffer; at the end there are fewer panels. Panel 0 comes first."""
-        f = self.f
-        rows = [self._factor(i, b, h, panel) for i, (b, h) in enumerate(states)]
-        left = self.panels % shape.panels
-        with f.if_(f.icmp("sle", f.add(panel, shape.panels), self.panels)) as branch:
-            self._call(rows, weights, panel, shape.panels, shape, gates)
-            if left:
-                branch.else_()
-                self._call(rows, weights, panel, left, shape, gates)
+        ascending order, into the buffer; of panels `among` [lo, hi), lo first, fewer at the end."""
+        f, (lo, hi) = self.f, among
+        first = f.icmp("eq", panel, lo)
+        rows = [self._factor(i, b, h, first) for i, (b, h) in enumerate(states)]
+        left, below = f.sub(hi, panel), 0
+        for count in self._counts(shape):
+            fits = f.icmp("sgt", left, below)
+            below = count
+            if count < shape.panels:
+                fits = f.and_(fits, f.icmp("sle", left, count))
+            with f.if_(fits):
+                self._call(rows, weights, panel, count, shape, gates)
+
+    def _counts(self, shape: Shape) -> list[int]:
+        """How many panels a tile may have left, ascending: workers' bounds are multiples of the
+        grain, where rows come singly, or the ends."""
+        bounds = [0, self.panels]
+        if shape.rows == 1:
+            bounds += range(0, self.panels, self.grain)
+        left = {(hi - lo) % shape.panels for hi in bounds for lo in bounds if lo < hi}
+        return [*sorted(left - {0}), shape.panels]
 
     def _call(
         self,
@@ -178,14 +194,14 @@ class Tiles:
         pair = [f.bitcast(x, self.unit.factors) for x in (a, b)]
         return f.call(self.unit.intrinsic, self.vector, c, *pair)
 
-    def _factor(self, i: int, b: Value, h: Value, panel: Value) -> Value:
-        """What a tile reads as the state at `h` of row b, the tile's i-th."""
+    def _factor(self, i: int, b: Value, h: Value, first: Value) -> Value:
+        """What a tile reads as the state at `h` of row b, the tile's i-th; of the first panels?"""
         f = self.f
         if not self.rounds:
             return h
         slot = b if self.keeps else integer(i)
         to = f.at(self.scratch, f.mul(slot, self.pitch), I32)
-        with f.if_(f.icmp("eq", panel, 0) if self.keeps else True):
+        with f.if_(first if self.keeps else True):
             self._copy(h, to)
         return to
 

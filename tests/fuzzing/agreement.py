@@ -264,7 +264,9 @@ def _native(
     same_bits("a second call", list(net(list(inputs))), one)
     same_bits("a bound call", list(net.bind(list(inputs))()), one)
     # Every step is shared, however small: left alone, none of a drawn graph's would be.
-    two = Session(net.program, num_threads=2, max_memory=MEMORY, share_work=0, wake_work=0)
+    two = Session(
+        net.program, num_threads=2, max_memory=MEMORY, share_work=0, wake_work=0, meet_work=1
+    )
     same_bits("two threads", two.run(list(inputs)), one)
     found.checks.append("native")
     if rng.random() < 0.5:

@@ -119,12 +119,22 @@ class Compiled:
         )
 
     def __call__(
-        self, buffers: Sequence[np.ndarray], dims: Sequence[int] = (), workers: int = 1
+        self,
+        buffers: Sequence[np.ndarray],
+        dims: Sequence[int] = (),
+        workers: int = 1,
+        phases: int = 0,
     ) -> tuple[int, int]:
-        """Run all workers one after the other, the last first. Returns (status, element)."""
+        """Run all workers one after the other, the last first, and so phase by phase where there
+        are phases. Returns (status, element)."""
         table = (ctypes.c_void_p * max(1, len(buffers)))(*(b.ctypes.data for b in buffers))
         sizes = (ctypes.c_int64 * max(1, len(dims)))(*dims)
-        for worker in reversed(range(workers)):
+        calls = [
+            (phase + 1) * workers * (phases > 0) + worker
+            for phase in range(max(1, phases))
+            for worker in reversed(range(workers))
+        ]
+        for worker in calls:
             memory = guarded((self.scratch + 63) // 64 * 64)
             status = self.entry(table, sizes, worker, workers, memory.ctypes.data)
             amx_emulation.check()
@@ -146,6 +156,7 @@ def run(
     isa: str,
     dims: Sequence[int] = (),
     workers: int = 1,
+    phases: int = 0,
     at: str = "end",
 ) -> Result:
     """Run over guarded copies of the inputs; `out_shapes` are the shapes of the output buffers.
@@ -157,7 +168,7 @@ def run(
     copies = [guard_copy(np.ascontiguousarray(a).reshape(a.shape), at) for a in inputs]
     types = [o.dtype.numpy for o in operands[len(operands) - spec.output_count() :]]
     outs = [unwritten(s, t, at) for s, t in zip(out_shapes, types, strict=True)]
-    status, element = compile_spec(spec, isa)([*copies, *outs], dims, workers)
+    status, element = compile_spec(spec, isa)([*copies, *outs], dims, workers, phases)
     for given, copy in zip(inputs, copies, strict=True):
         assert given.tobytes() == copy.tobytes(), "a kernel wrote to its input"
     return Result([o.copy() for o in outs], status, element)

@@ -107,8 +107,12 @@ class Case:
             self.factors,
         )
 
-    def run(self, isa: str, *, dynamic: bool = False, workers: int = 1) -> list[np.ndarray]:
+    def run(
+        self, isa: str, *, dynamic: bool = False, workers: int = 1, phased: bool = False
+    ) -> list[np.ndarray]:
+        """The outputs; phased: elements of each step are shared, whatever the batch."""
         spec = self.spec(isa, dynamic=dynamic)
+        phases = (self.time * spec.passes + 1) if phased else 0
         verify_specs([spec], target_of(isa))
         h, d, g = self.hidden, len(self.reverse), self.gates
         rounds = self.factors is not None
@@ -120,18 +124,31 @@ class Case:
         dims = (self.batch, self.time, self.time * d * g * h, self.time * h, self.time * d * h)
         shapes = [w.shape for w in self.want]
         return run(
-            spec, inputs, shapes, isa=isa, dims=dims if dynamic else (), workers=workers
+            spec,
+            inputs,
+            shapes,
+            isa=isa,
+            dims=dims if dynamic else (),
+            workers=workers,
+            phases=phases,
         ).outs
 
 
 def check(case: Case, isa: str, tolerance: float = 2e-5, *, static: bool = False) -> None:
     first: list[np.ndarray] | None = None
     for dynamic in (True, False) if static else (True,):
-        for workers in (1, 2, 3):
-            found = case.run(isa, dynamic=dynamic, workers=workers)
+        for workers, phased in (
+            (1, False),
+            (2, False),
+            (3, False),
+            (1, True),
+            (2, True),
+            (4, True),
+        ):
+            found = case.run(isa, dynamic=dynamic, workers=workers, phased=phased)
             first = found if first is None else first
             for a, b in zip(found, first, strict=True):
-                assert same_bits(a, b), (dynamic, workers)
+                assert same_bits(a, b), (dynamic, workers, phased)
     assert first is not None
     for got, want in zip(first, case.want, strict=True):
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
@@ -157,6 +174,16 @@ def test_directions(isa: str, cell: str, direction: str) -> None:
 @pytest.mark.parametrize("cell, hidden", [("lstm", 1), ("lstm", 33), ("gru", 16), ("rnn", 64)])
 def test_hidden_sizes(isa: str, cell: str, hidden: int) -> None:
     check(Case(cell, "forward", 1, 3, hidden), isa, 1e-4)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("cell, hidden, batch", [("rnn", 72, 1), ("gru", 200, 1), ("lstm", 72, 2)])
+def test_workers_share_panels_that_tiles_do_not_divide(
+    isa: str, cell: str, hidden: int, batch: int
+) -> None:
+    """In phases (`check`), of two directions, factors as they are and rounded."""
+    check(Case(cell, "bidirectional", batch, 3, hidden), isa, 1e-3, static=True)
+    check(Case(cell, "bidirectional", batch, 2, hidden, factors=BF16), isa, 1e-1)
 
 
 @pytest.mark.parametrize("isa", ISAS)

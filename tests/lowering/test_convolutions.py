@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import irc
 import numpy as np
 import pytest
+from irc.compiler.lowering.lower import lower
 from irc.compiler.options import Options
 from irc.ir.dtype import DType
 from irc.ir.graph import Graph
 from irc.ir.interpret import interpret
 from irc.ir.specs import GemmSpec
 from irc.ir.specs_conv import ConvSpec
+from irc.ir.target import generic
 from irc.ir.text import parse_graph
 
 IMAGE = '%0 = Parameter.1() {element_type=f32, shape=["N", 3, 14, 18]} "x"\n'
@@ -308,6 +312,43 @@ def test_what_winograd_computes(
     inputs = inputs_of(net, {"N": 2}, 3)
     (found,), (expected,) = net(inputs), direct(inputs)
     assert np.max(np.abs(found - expected)) <= 2e-5 * np.max(np.abs(expected))
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "features", "tile"),
+    [
+        (56, 64, "avx512bf16", 4),
+        (28, 128, "avx512bf16", 4),
+        (20, 128, "avx512bf16", 4),
+        (14, 256, "avx512bf16", 0),  # so few tiles do not pay for their weights
+        (56, 15, "avx512bf16", 0),
+        (56, 64, "avx512bf16 amx-bf16 amx-tile", 0),
+        (14, 256, "", 2),  # without a unit bf16 takes as long as f32
+        ('"S"', 128, "avx512bf16", 0),
+    ],
+)
+def test_where_winograd_in_f32_stands_in_for_bf16(
+    size: int | str, channels: int, features: str, tile: int
+) -> None:
+    """Whatever the batch; and what the transform reads lies in f32, all other factors in bf16."""
+    plain, options = generic("avx512"), Options(precision="bf16")
+    names = tuple(sorted({*plain.cpu_features, *features.split()}))
+    for batch in (1, 8, '"N"'):
+        graph = parse_graph(
+            f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[{batch}, {channels}, {size}, {size}]}}
+%1 = Constant.1() {{data=~1, dtype=f32, shape=[{channels}, {channels}, 1, 1]}}
+%2 = Constant.1() {{data=~2, dtype=f32, shape=[{channels}, {channels}, 3, 3]}}
+%3 = Convolution.1(%0, %1)
+%4 = Convolution.1(%3, %2) {{pads_begin=[1, 1], pads_end=[1, 1]}}
+%5 = Result.1(%4)
+"""
+        )
+        plan, _ = lower(graph, replace(plain, cpu_features=names), options)
+        (spec,) = [s for s in plan.specs() if isinstance(s, ConvSpec)]
+        assert spec.packed.winograd == tile
+        assert spec.factors is (None if tile else DType.bf16)
+        assert spec.data.dtype is (DType.f32 if tile else DType.bf16)
 
 
 def test_winograd_of_run_time_sizes(compile_graph) -> None:

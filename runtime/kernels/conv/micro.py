@@ -5,6 +5,11 @@ Per tap and channel: one broadcast of the data per place, one vector of weights 
 output channels, one multiply-add for each pair. Neighbouring places of a row read overlapping data;
 LLVM must not see that, or it keeps what it has read in registers that the sums need. So the taps of
 a row are a loop, and where they are written out, the address is hidden from it.
+
+A step along K, and the loop over steps, are those of products of matrices (frame.py); a window of
+one place is such a product itself (lowering/convolution.py). The way along K is another one: it
+leaves out the taps that some places of a tile do not meet, so a tile has sums that a step passes
+over; its places lie along two axes; and channels of one tap are few steps.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from operator import or_
 
 from ...codegen.emit import Function, Variable
 from ...codegen.values import ELEMENT, I64, PTR, Value, integer, is_float, vec
+from ..frame import in_steps
 from ..gemm.rounding import flushing
 from .place import Context, Epilogue, Spot
 from .tiling import Cut, Taps, outside
@@ -308,12 +314,14 @@ class _Sum:
                 g.widen(f, f.load(kind, f.at(row, v * g.lanes, self.weight)), g.spec.weights.dtype)
                 for v in range(vectors)
             ]
-            for r, q in keep:
+
+            def factor(i: int) -> Value:
+                r, q = keep[i]
                 place = f.add(f.mul(self.places[1], r), f.mul(self.places[2], q))
                 x = self.value(f.at(at, place, self.element), left)
-                x = f.splat(g.widen(f, x, g.spec.data.dtype), g.lanes)
-                for y, s in zip(right, self.sums[r, q], strict=True):
-                    s.set(g.multiply_add(f, x, y, s.get()))
+                return g.widen(f, x, g.spec.data.dtype)
+
+            g.add_products(f, [self.sums[place] for place in keep], factor, right)
 
         steps, apart = count // self.kr, max(1, apart)
         # 24 multiply-adds hide a loop's own instructions; between the steps of larger tiles LLVM
@@ -321,12 +329,7 @@ class _Sum:
         unroll = min(_UNROLL, apart, -(-24 // (len(keep) * vectors)))
         if unroll == 3 and steps % 3 and steps % 2 == 0:
             unroll = 2  # without a rest
-        whole = 0 if steps <= min(2 * unroll, apart) else steps // unroll * unroll
-        with f.range(0, whole, unroll, unroll=1) as k:
-            for u in range(unroll):
-                step(f.add(k, u))
-        for k in range(whole, steps):
-            step(integer(k))
+        in_steps(f, integer(steps), unroll, step, loop=steps > min(2 * unroll, apart))
         if count % self.kr:
             step(integer(steps), count % self.kr)
 

@@ -20,6 +20,7 @@ from ...codegen.kernel import open_kernel, share
 from ...codegen.llvm import BRIEF
 from ...codegen.values import ELEMENT, F32, I64, Value, integer
 from ..contract import Kernel
+from ..frame import in_steps
 from ..transforms import RESULT, both_ways, unscaled
 from .place import Context, Epilogue, Spot, buffers_of, widths
 from .tiling import three_axes
@@ -196,20 +197,15 @@ class _Loops:
             column = f.at(p["a"], k, F32)
             if plan.kr > 1:
                 f.prefetch(f.offset(p["soon"], f.mul(k, p["pace"])))
-            for i, row in enumerate(sums):
-                x = f.load(g.acc, f.at(column, i * plan.pitch // plan.kr, F32))
-                x = f.splat(x, lanes)
-                for s, y in zip(row, right, strict=True):
-                    s.set(g.multiply_add(f, x, y, s.get()))
+
+            def left(i: int) -> Value:
+                return f.load(g.acc, f.at(column, i * plan.pitch // plan.kr, F32))
+
+            g.add_products(f, sums, left, right)
 
         # As in micro.py: tall tiles have no registers for a second step's loads.
         unroll = min(_UNROLL, 24 // (plan.rows * vectors) + 1)
-        whole = depth // unroll * unroll
-        with f.range(0, whole, unroll, unroll=1) as k:
-            for u in range(unroll):
-                step(f.add(k, u))
-        for k in range(whole, depth):
-            step(integer(k))
+        in_steps(f, integer(depth), unroll, step)
         for i, row in enumerate(sums):
             for v, s in enumerate(row):
                 f.store(s.get(), f.at(p["to"], i * plan.nr + v * lanes, F32))

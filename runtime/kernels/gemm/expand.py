@@ -107,11 +107,12 @@ def accumulate_cells(
             for j in range(values):
                 right = [e.value(f, h, s, j) for h, s in zip(halves, scaling, strict=True)]
                 column = f.at(p["a"], f.mul(f.add(k, j), step), a_type)
-                for i, row_sums in enumerate(sums):
+
+                def left(i: int, column: Value = column) -> Value:
                     x = f.load(a_type, f.at(column, f.mul(across, i), a_type))
-                    x = f.splat(g.widen(f, x, a.dtype), g.lanes)
-                    for y, s in zip(right, row_sums, strict=True):
-                        s.set(g.multiply_add(f, x, y, s.get()))
+                    return g.widen(f, x, a.dtype)
+
+                g.add_products(f, sums, left, right)
 
         with f.range(0, f.mul(f.udiv(rows, e.kr), e.kr), e.kr, unroll=1) as k:
             cell(f.add(lo, k), e.kr)

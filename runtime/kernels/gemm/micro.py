@@ -18,7 +18,7 @@ from ....ir.tiles import cell_type
 from ...codegen.emit import Function, Module, Variable
 from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
 from ..convert import cast, from_memory
-from ..frame import Frame
+from ..frame import Frame, in_steps
 from ..walk import load_part, part_of
 from . import amx, rounding
 from .codes import Expander
@@ -203,25 +203,17 @@ class Context(Frame):
                 x = load_part(f, b_vector, place, parts[q] if parts else None)
                 right.append(self.widen(f, x, self.spec.b.dtype))
             column = f.at(p["a"], f.mul(k, a_step), a_type)
-            for i, row_sums in enumerate(sums):
+
+            def left(i: int) -> Value:
                 place = f.at(column, f.mul(across, i), a_type)
                 x = f.load(a_cell, place, bits_of(a_type) // 8)
-                x = f.splat(self.widen(f, x, self.spec.a.dtype), t.lanes)
-                for y, s in zip(right, row_sums, strict=True):
-                    s.set(self.multiply_add(f, x, y, s.get()))
+                return self.widen(f, x, self.spec.a.dtype)
+
+            self.add_products(f, sums, left, right)
 
         known = isinstance(self.spec.k, int) and not t.blocked
         depth = integer(t.kc if self.spec.k else 0) if known else p["k"]
-        whole = f.mul(f.udiv(depth, t.unroll), t.unroll)
-        with f.range(0, whole, t.unroll, unroll=1) as k:
-            for u in range(t.unroll):
-                step(f.add(k, u))
-        if depth.known is not None and whole.known is not None:
-            for k in range(whole.known, depth.known):
-                step(integer(k))
-        elif t.unroll > 1:
-            with f.range(whole, depth, unroll=1) as k:
-                step(k)
+        in_steps(f, depth, t.unroll, step)
 
     def _fetch(self, f: Function, shape: Shape, k: Value, panel_bytes: Value) -> None:
         """Ask for lines of B that will be needed later: into L1 if soon by this tile itself, into
