@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 from collections.abc import Iterator
 
@@ -9,6 +10,8 @@ import pytest
 from irc.cli.doctor import tiles
 from irc.ir.target import generic
 from irc.runtime.codegen import amx, host
+from irc.runtime.codegen.llvm import emit_assembly
+from irc.runtime.peak import peak_loop
 
 WITH = frozenset({"amx-tile", "amx-bf16", "amx-int8", "avx512f"})
 
@@ -77,3 +80,21 @@ def test_the_kernel_is_really_asked() -> None:
     found = amx._request()
     known = (0, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM, errno.ENOSPC, errno.ENOSYS)
     assert found in known, errno.errorcode.get(found, found)
+
+
+@pytest.mark.parametrize("unit, tile", [("bf16", "tdpbf16ps"), ("int8", "tdpbusd")])
+def test_the_peak_of_a_machine_with_tiles_is_theirs(unit: str, tile: str) -> None:
+    """Four products of 16 x 16 x 64 bytes per turn, from registers; without tiles the vectors'."""
+    plain = generic("avx512")
+    more = {"amx-tile", "amx-bf16", "amx-int8", "avx512bf16", "avx512vnni"}
+    for lacking, expected in ((None, 4), ("amx-tile", 0), (f"amx-{unit}", 0)):
+        names = tuple(sorted({*plain.cpu_features, *(more - {lacking})}))
+        target = dataclasses.replace(plain, cpu_features=names)
+        module, operations = peak_loop(unit, target)
+        text = emit_assembly(module.text(), target)
+        assert text.count(tile) == expected and ("tileloadd" in text) == bool(expected)
+        each = 2 if unit == "bf16" else 4
+        assert operations == 2 * each * (4 * 16**3 if expected else 20 * 16)
+        if expected:
+            loop = text.rpartition(".LBB")[0].rpartition("\n.LBB")[2]
+            assert loop.count(tile) == 4 and "tileload" not in loop
