@@ -197,7 +197,7 @@ def _corners(image: Array, ys: Array, xs: Array) -> Array:
     (rows, row_weights, in_rows), (columns, column_weights, in_columns) = parts
     inside = in_rows[:, None] & in_columns
     found = [
-        image[:, y[:, None], x] * (wy[:, None] * wx * inside)
+        np.where(inside, image[:, y[:, None], x] * (wy[:, None] * wx), 0.0)
         for y, wy in zip(rows, row_weights, strict=True)
         for x, wx in zip(columns, column_weights, strict=True)
     ]

@@ -150,7 +150,7 @@ class _Regions:
                     branch.else_()
                     if most:
                         for h in held:
-                            h.set(f.max_or(h.get(), f.as_value(0.0, kind)))
+                            h.set(f.maximum(h.get(), f.as_value(0.0, kind)))
         total = f.cast(f.mul(y.count, x.count), F32)
         for u, (h, part) in enumerate(zip(held, parts, strict=True)):
             found = h.get() if most else f.fdiv(h.get(), f.splat(total, self.lanes))
@@ -190,7 +190,7 @@ class _Regions:
                 for u, (h, part) in enumerate(zip(held, parts, strict=True)):
                     value = self.data.load(f.add(c, u * self.lanes), part)
                     if self.spec.most:
-                        h.set(f.max_or(h.get(), f.fmul(value, by)))
+                        h.set(f.maximum(h.get(), f.fmul(value, by)))
                     else:
                         h.set(f.fma(value, by, h.get()))
 

@@ -104,6 +104,22 @@ def test_corners_that_are_no_numbers(isa: str) -> None:
     assert run(spec, data, [(6, 2, 2, 8)], isa=isa, dims=dims).status == 0
 
 
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_infinities_in_the_image(isa: str, mode: str) -> None:
+    """Times a weight of 0 one is no number, in the largest of corners, too; a sample outside is 0,
+    whatever lies nearest to it."""
+    op = ROIAlign(1, 3, 2, 1.0, mode, "asymmetric")
+    spec, data, dims = made((1, 8, 5, 37), op, False, 2)
+    data[0].reshape(-1)[::2] = -np.inf
+    data[1] = np.array([[-1, 1, 3, 2], [-9, 1, -4, 2]], np.float32)
+    with np.errstate(invalid="ignore"):
+        wanted = op.evaluate(data[0].transpose(0, 3, 1, 2), *data[1:])[0].transpose(0, 2, 3, 1)
+    result = run(spec, data, [wanted.shape], isa=isa, dims=dims)
+    assert result.status == 0 and np.isnan(wanted[0]).any() and not wanted[1].any()
+    np.testing.assert_allclose(result.outs[0], wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("number", [2, -1, 1 << 40])
 def test_images_that_are_not_there(number: int) -> None:
     op = ROIAlign(2, 2, 2, 1.0, "avg", "asymmetric")
