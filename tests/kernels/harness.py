@@ -136,6 +136,7 @@ class Compiled:
         ]
         for worker in calls:
             memory = guarded((self.scratch + 63) // 64 * 64)
+            memory[...] = 0xFF  # NaN in every float
             status = self.entry(table, sizes, worker, workers, memory.ctypes.data)
             amx_emulation.check()
             if status:

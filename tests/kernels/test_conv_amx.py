@@ -36,6 +36,13 @@ CASES = {
     "line": Case((50,), (5,), 16, 12, pads=(2,), batch=3, epilogue="residual"),
     "volume": Case((3, 4, 7), (3, 2, 3), 32, 9, strides=(1, 2, 1), pads=(1, 0, 1)),
     "planes": Case((6, 20), (3, 3), 32, 8, pads=(1, 1), data_last=False),
+    # Unfolded: a step and a bit, a gap within a row of taps, taps apart, few cells, one cell.
+    "first": Case((19, 37), (7, 7), 3, 33, strides=(2, 2), pads=(3, 3), data_last=False),
+    "odd": Case((5, 39), (3, 3), 17, 34, pads=(1, 1), epilogue="residual", batch=2),
+    "odd, dilated": Case((9, 14), (2, 3), 5, 130, dilations=(3, 2), pads=(1, 2)),
+    "few": Case((7, 20), (3, 3), 1, 9, pads=(1, 1), epilogue="bias", out_last=False),
+    "pair": Case((9,), (1,), 1, 3, groups=2, strides=(2,)),
+    "odd volume": Case((3, 4, 7), (3, 2, 3), 3, 20, groups=2, strides=(1, 2, 1), pads=(1, 0, 1)),
     "far": Case((2, 2), (3, 3), 32, 3, pads=(4, 4)),
 }
 each = pytest.mark.parametrize("name", CASES)
@@ -66,7 +73,7 @@ def test_bytes_are_exact(name: str) -> None:
 @tiled
 @pytest.mark.parametrize("channels", [3, 8, 12, 17, 18, 19, 20, 21, 33])
 def test_channels_that_end_within_a_step(channels: int) -> None:
-    """On tiles where they fit, else on vectors; bytes end within a cell, too."""
+    """Steps of copies as they stand, or unfolded; bytes end within a cell, too."""
     case = Case((5, 19), (3, 3), channels, 9, pads=(1, 1))
     check(replace(case, factors=BF16), ISA)
     test_conv_bytes.check(case, ISA, DType.u8, 77, workers=3)
@@ -88,7 +95,7 @@ def test_steps(channels: int, kernel: int, kr: int, cells: int) -> None:
 
 
 @tiled
-@pytest.mark.parametrize("name", ["wide", "pairs of rows", "strided"])
+@pytest.mark.parametrize("name", ["wide", "pairs of rows", "strided", "first", "odd"])
 def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str) -> None:
     case = replace(CASES[name], epilogue="none", factors=BF16)
     first, _ = computed(case, ISA, floats=True)
@@ -98,13 +105,24 @@ def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str) -> None:
 
 
 @tiled
-def test_infinity_stays_in_its_neighbourhood() -> None:
-    case = Case((16, 16), (3, 3), 16, 8, pads=(1, 1), factors=BF16)
+@pytest.mark.parametrize("channels", [16, 3, 17])
+def test_infinity_stays_in_its_neighbourhood(channels: int) -> None:
+    case = Case((16, 16), (3, 3), channels, 8, pads=(1, 1), factors=BF16)
     spec, inputs, dims, shape, _ = make(case, ISA)
     inputs[0][0, 8, 8, 1] = np.inf
     (out,) = run(spec, inputs, [shape], isa=ISA, dims=dims).outs
     bad = np.argwhere(~np.isfinite(out).all(axis=-1))[:, 1:]
     assert len(bad) and np.abs(bad - 8).max() <= 1
+
+
+@tiled
+def test_infinite_filters_stay_in_their_channels() -> None:
+    """Unfolded places end in zeros: what they meet are weights of the same channel."""
+    case = Case((8, 8), (3, 3), 17, 64, factors=BF16)
+    spec, inputs, dims, shape, _ = make(case, ISA)
+    inputs[1].reshape(2, -1)[1, ::64] = np.inf  # channel 32: the second panel's first column
+    (out,) = run(spec, inputs, [shape], isa=ISA, dims=dims).outs
+    assert np.isfinite(np.delete(out, 32, axis=-1)).all()
 
 
 def test_code_for_a_machine_with_tiles() -> None:

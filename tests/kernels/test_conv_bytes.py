@@ -212,7 +212,7 @@ def test_rows_of_taps_that_end_in_cells_of_their_own(name: str, isa: str) -> Non
 def test_without_vnni_pairs_are_multiplied() -> None:
     from harness import Compiled, guard_copy, unwritten
 
-    target = target_of("avx512")
+    target = target_of("avx512 - amx-tile")
     features = tuple(f for f in target.cpu_features if f != "avx512vnni")
     machine = replace(target, cpu_features=features)
     for kind, zero in ((U8, 200), (I8, -3)):

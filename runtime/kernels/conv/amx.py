@@ -6,8 +6,8 @@ packed weights of the same cells are the right factors. So nothing is unfolded.
 
 A step must not end within what two rows of taps (or two taps, where they are dilated) hold, for the
 next values are other places': cells that divide a row of taps evenly are a step. Where none does
-with 8 of 16 cells or more, vectors multiply. That depends on taps, channels and types alone, and so
-does the order of additions.
+with 8 of 16 cells or more, places are unfolded (unfolded.py). That depends on taps, channels and
+types alone, and so does the order of additions.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from ....ir.specs_conv import ConvSpec
 from ....ir.target import Target
 from ....ir.tiles import BYTES
 from ...codegen.emit import Function
-from ...codegen.values import I64, PTR, Value, integer
+from ...codegen.values import PTR, Value, integer
 from ..tiles import SIDE, Place, Tiles, on_tile
 from ..units import tile_instruction
-from .micro import Micro, Tile
+from .micro import Factors, Micro, Tile
+from .place import Context
 from .tiling import Cut
 
-# Fewer cells than these in a step waste more of the unit than vectors take.
+# Fewer cells than these in a step waste more of the unit than unfolding takes.
 _LEAST = 8
 # Lines of the next panel that a step fetches.
 _FETCHES = 4
@@ -35,9 +36,14 @@ MOST = 2 * SIDE
 
 
 def instruction(spec: ConvSpec, target: Target) -> str:
-    """What multiplies tiles of a convolution of three spatial axes; "" where vectors do."""
+    """What multiplies tiles of a convolution's factors; "" where the Target has nothing."""
     factors = DType.i8 if spec.data.dtype in BYTES else spec.factors
-    return tile_instruction(target, factors, spec.packed.kr) if step_cells(spec) else ""
+    return tile_instruction(target, factors, spec.packed.kr)
+
+
+def serves(spec: ConvSpec, target: Target) -> bool:
+    """Whether tiles read the copies of a convolution of three spatial axes as they stand."""
+    return bool(instruction(spec, target)) and step_cells(spec) > 0
 
 
 def run_of(spec: ConvSpec) -> int:
@@ -48,8 +54,8 @@ def run_of(spec: ConvSpec) -> int:
 
 
 def step_cells(spec: ConvSpec) -> int:
-    """Cells of a step; 0 where tiles do not fit. A float beside the end of a run could be infinite,
-    so its last cell must be full; bytes beside it meet weights of zero."""
+    """Cells of a step; 0 where copies as they stand do not fit. A float beside the end of a run
+    could be infinite, so its last cell must be full; bytes beside it meet weights of zero."""
     kr = spec.packed.kr
     if spec.packed.tails:
         return 0
@@ -72,16 +78,23 @@ class TileMicro(Micro):
     """Makes the functions of tiles whose sums lie in tile registers: one row of up to MOST places,
     or two rows of up to SIDE."""
 
+    def __init__(self, g: Context, cut: Cut, factors: Factors) -> None:
+        super().__init__(g, cut, factors)
+        self.value_bytes = 4 // g.spec.packed.kr
+        # Cells of a step; bytes from a place to the next.
+        self.cells = step_cells(g.spec)
+        self.place_bytes = factors.places[2] * self.value_bytes
+
     def _make(self, tile: Tile) -> Function:
-        g, spec = self.g, self.g.spec
+        g = self.g
         assert self.factors is not None
         f = self.open("amx", tile)
         count = tile.rows * tile.columns
         side = tile.columns if tile.rows > 1 or count <= SIDE else -(-count // 2)
-        _, row_step, place_step = self.factors.places
-        apart = row_step if tile.rows > 1 else side * place_step
+        down_bytes = self.factors.places[1] * self.value_bytes
+        apart = down_bytes if tile.rows > 1 else side * self.place_bytes
         lefts = tuple(min(side, count - at) for at in range(0, count, side))
-        tiles, vectors = Tiles(lefts, step_cells(spec)), len(g.parts(f, tile.channels))
+        tiles, vectors = Tiles(lefts, self.cells), len(g.parts(f, tile.channels))
         line = vectors * g.lanes * g.bytes
         buffer = f.stack(count * line)
         sums = [
@@ -91,7 +104,7 @@ class TileMicro(Micro):
         ]
         tiles.configure(f)
         self._begin(f, tiles, (len(lefts), vectors), buffer)
-        width = f.as_value(place_step * self._bytes(), I64)
+        width = integer(self.place_bytes)
 
         soon = f.var(PTR, f.params["soon"])
         pause = f.udiv(f.mul(f.params["pace"], tiles.cells), _FETCHES)
@@ -102,24 +115,20 @@ class TileMicro(Micro):
                 soon.set(f.offset(soon.get(), pause))
 
             def left(down: int) -> Place:
-                return f.offset(data, down * apart * self._bytes()), width
+                return f.offset(data, down * apart), width
 
             def right(across: int) -> Place:
                 return f.offset(weights, 4 * across * g.lanes), integer(4 * self.cut.nr)
 
-            name = instruction(spec, g.target)
+            name = instruction(g.spec, g.target)
             tiles.multiply(f, name, (len(lefts), vectors), left, right)
 
-        self._walk(f, tiles.cells, step)
+        self._walk(f, step)
         for register, place in sums:
             on_tile(f, "tilestored64", register, place, integer(line))
         shape = (integer(tile.rows), integer(tile.columns))
         f.call_function(self.finish(tile.channels), f.params["frame"], buffer, *shape)
         return f
-
-    def _bytes(self) -> int:
-        """Of a value in a copy."""
-        return 4 // self.g.spec.packed.kr
 
     def _begin(self, f: Function, tiles: Tiles, shape: tuple[int, int], row: Value) -> None:
         """Sums begin with zero, or, all rows alike, with what takes zero points out."""
@@ -134,11 +143,11 @@ class TileMicro(Micro):
                 else:
                     on_tile(f, "tilezero", register)
 
-    def _walk(self, f: Function, cells: int, step: Callable[[Value, Value], None]) -> None:
+    def _walk(self, f: Function, step: Callable[[Value, Value], None]) -> None:
         """Call step(data, weights) where each step begins: taps in order, then channels."""
         assert self.factors is not None
         spec, w, p = self.g.spec, self.g.spec.window, f.params
-        each = self._bytes()
+        each, cells = self.value_bytes, self.cells
         steps = -(-run_of(spec) // spec.packed.kr) // cells
         runs = w.kernel[2] if w.dilations[2] != 1 else 1
         weights_step = 4 * cells * self.cut.nr

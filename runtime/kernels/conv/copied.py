@@ -34,13 +34,13 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a direct convolution that copies its data."""
     module = Module(target)
     wide = three_axes(spec)
-    cut, tiles = choose(wide, target), bool(amx.instruction(wide, target))
+    cut, tiles = choose(wide, target), amx.serves(wide, target)
     cut = amx.cut_for_tiles(cut) if tiles else cut
     g = Context(wide, target, module, cut.lanes)
     rows = choose_rows(g, cut, _tall(wide, cut))
     entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
     micro = amx.TileMicro if tiles else Micro
-    _Copied(g, micro(g, cut, factors(g, rows)), entry, rows).run()
+    Copied(g, micro(g, cut, factors(g, rows)), entry, rows).run()
     return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes))
 
 
@@ -81,7 +81,7 @@ def tail_steps(g: Context, rows: Rows) -> tuple[int, int]:
     return w.strides[1] * rows.tail_pitch, w.strides[2] * rows.kr
 
 
-class _Copied(Loops):
+class Copied(Loops):
     def __init__(self, g: Context, micro: Micro, entry: Entry, rows: Rows) -> None:
         super().__init__(g, micro, entry)
         self.copies, self.tall = rows, _tall(g.spec, micro.cut)
@@ -135,12 +135,15 @@ class _Copied(Loops):
                 ]
                 f.call_function(copy, self.frame, first, self.entry.scratch, *starts)
             self.fetch(group, panel, self.panel_after(task, hi, units), self.tiles_in(row))
-            place = (batch, group, depth, row, column)
-            for n in widths(f, panel, spec.outputs, self.cut.nr):
-                self.block(place, panel, n)
+            self.serve((batch, group, depth, row, column), panel)
         if self.tiled:
             release(f)
         f.ret(0)
+
+    def serve(self, place: tuple[Value, ...], panel: Value) -> None:
+        """All tiles of a block and one panel."""
+        for n in widths(self.f, panel, self.spec.outputs, self.cut.nr):
+            self.block(place, panel, n)
 
     def panel_after(self, task: Value, end: Value, units: Value) -> Value:
         """The next task's panel; this one's at the end."""
@@ -169,7 +172,7 @@ class _Copied(Loops):
         return f.mul(f.ceil_div(high, self.tall), across)
 
     def block(self, place: tuple[Value, ...], panel: Value, channels: int) -> None:
-        """All tiles of a block and one panel."""
+        """All tiles of a block and one panel of so many channels."""
         f, rows, tall = self.f, self.copies, self.tall
         batch, group, depth, row, column = place
         weights, channel = self.panel_of(group, panel)
