@@ -48,14 +48,16 @@ def on_tiles(
     cut evenly into tiles of at most 2 * SIDE rows.
 
     A step takes so few cycles that a panel of B and the strip of A that meets it have to lie in L1
-    both: half an L1 and more for the two of them bounds KC.
+    both: two thirds of an L1 for the two of them bound a slice of K. Slices of a panel follow one
+    another, while the sums of a block's tiles wait in L2: with panels inside the loop over K, all
+    panels' sums would pass through L2 and back (1.1 to 1.3 times the time, docs/performance.md).
     """
     heights = (2 * SIDE, SIDE) if t.guarded else heights
     mr, few = heights[0], not t.guarded and heights[0] <= SIDE and spec.m == heights[0]
     panels = 2 if few and isinstance(spec.n, int) and spec.n >= 2 * t.nr else 1
-    kc, blocked = t.kc, t.blocked
+    kc, blocked, slice_ = t.kc, t.blocked, t.kc
     if spec.compressed is None:
-        kc, blocked = _depth(t, spec, target, mr)
+        kc, blocked, slice_ = _depth(t, spec, target, mr)
     whole = isinstance(spec.k, int) and spec.k % (SIDE * t.kr) == 0
     lies = whole and (t.pack_a == "no" or t.in_place) and (t.guarded or len(heights) == 1)
     mc, nc = block_sizes(spec, target, (mr, t.nr, kc), blocked, t.pack_b, _MOST_TILES)
@@ -69,6 +71,7 @@ def on_tiles(
         panels=panels,
         buffered=True,
         kc=kc,
+        slice=slice_,
         blocked=blocked,
         mc=mc,
         nc=max(nc, panels),
@@ -81,15 +84,28 @@ def on_tiles(
     )
 
 
-def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:
-    """KC in cells, and whether K may take more than one block."""
-    block = max(4 * SIDE, target.l1 * 2 // 3 // (4 * (t.nr + mr)) // SIDE * SIDE)
-    if not isinstance(spec.k, int):
-        return block, True
-    cells = -(-spec.k // t.kr)
-    if cells <= block or (isinstance(spec.m, int) and spec.m <= mr):
-        return max(1, cells), False
-    return -(-cells // -(-cells // block) // SIDE) * SIDE, True
+def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool, int]:
+    """KC in cells, whether K may take more than one block, and the slices of a block.
+
+    The tallest block of A that is KC deep takes half of L2, or, beside the sums that blocks of a K
+    of run time leave waiting, a quarter.
+    """
+    cells = max(1, -(-spec.k // t.kr)) if isinstance(spec.k, int) else None
+    if cells is not None and isinstance(spec.m, int) and spec.m <= mr:
+        return cells, False, cells
+    slice_ = max(4 * SIDE, target.l1 * 2 // 3 // (4 * (t.nr + mr)) // SIDE * SIDE)
+    share = target.l2 // (2 if cells is not None else 4)
+    most = max(1, share // (4 * _MOST_TILES * mr) // slice_) * slice_
+    if cells is None:
+        return most, True, slice_
+    kc, blocks = _cut(cells, most)
+    return kc, blocks > 1, _cut(kc, slice_)[0]
+
+
+def _cut(cells: int, most: int) -> tuple[int, int]:
+    """Even pieces of whole steps, of about `most` cells each, and their number."""
+    pieces = -(-cells // most)
+    return (cells if pieces == 1 else -(-cells // pieces // SIDE) * SIDE), pieces
 
 
 def registers(t: Tiling) -> Tiles:
@@ -160,7 +176,8 @@ def tile_function(g: Context, shape: Shape) -> Function:
     ]
     stride = integer(t.panels * t.nr * g.bytes)
     places = [(i, f.at(p["buffer"], at, g.acc)) for i, at in sums]
-    with f.if_(p["first"] if t.blocked else True) as branch:
+    parted = t.blocked or t.sliced
+    with f.if_(p["first"] if parted else True) as branch:
         for i, _ in places:
             on_tile(f, "tilezero", i)
         branch.else_()
@@ -168,7 +185,7 @@ def tile_function(g: Context, shape: Shape) -> Function:
             on_tile(f, "tileloadd64", i, place, stride)
     step = _Step(g, f, shape, columns)
     k = g.spec.k
-    depth = integer(-(-k // t.kr)) if isinstance(k, int) and not t.blocked else p["k"]
+    depth = integer(-(-k // t.kr)) if isinstance(k, int) and not parted else p["k"]
     rest = f.urem(depth, SIDE) if has_tail(g.spec, t.kr) else integer(0)
     whole = f.sub(depth, rest)
     with f.range(0, whole, SIDE, unroll=1) as at:

@@ -15,6 +15,7 @@ from ....ir.specs import Program
 from ...codegen.emit import Function
 from ...codegen.values import ELEMENT, I64, Value, bits_of, integer, vec
 from ..convert import from_memory, to_memory
+from ..frame import in_steps
 from ..scalar import emit_program
 from ..strided import gather, scatter
 from ..walk import Part, load_part, part_of, store_part
@@ -194,6 +195,29 @@ def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False)
             m = f.add(p["m"], i)
             epilogue.finish(value, shared, replace(spot, m=m), epilogue.row(m))
 
+    def row_by_row() -> None:
+        """Full rows, all their lines at once, with what rows share held in registers."""
+        places = [integer(c) for c in range(0, row, lanes)]
+        spots = [epilogue.column(p["m"], f.add(p["n"], c), None) for c in places]
+        alike = [epilogue.extras(spot, shared=True) for spot in spots]
+        terms = [correcting.column(c) if correcting else (None, None) for c in places]
+
+        def one(i: Value) -> None:
+            m = f.add(p["m"], i)
+            to = epilogue.row(m)
+            for c, spot, shared, of_column in zip(places, spots, alike, terms, strict=True):
+                at = f.at(p["buffer"], f.add(f.mul(i, row), c), g.acc)
+                value = f.load(kind, at, lanes * g.bytes)
+                if correcting:
+                    value = correcting.take(value, of_column, correcting.row(i))
+                epilogue.finish(value, shared, replace(spot, m=m), to)
+
+        in_steps(f, p["rows"], 2, one)
+        f.ret()
+
+    if g.tiling.tile and is_short(g.spec.epilogue):
+        with f.if_(f.icmp("eq", p["cols"], row)):
+            row_by_row()
     with f.range(0, whole, lanes, unroll=1) as c:
         column(c, None)
     if lanes > 1:

@@ -4,7 +4,7 @@ for each matrix of the batch
   for each NC panels of B                     (packed here, unless constant or read in place)
     for each MC tiles of rows
       for each KC of depth                    (A packed here, where that pays)
-        for each panel: for each tile of rows: the register tile
+        for each panel: for each slice of the depth: for each tile of rows: the register tile
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Loops:
         panels = f.ceil_div(self.n, t.nr)
         a_scratch = self.reserve(t.mc * t.strip if t.pack_a != "no" else 0)
         b_scratch = self.reserve(t.nc * t.kc * t.nr if t.pack_b else 0)
-        # One tile's sums, or, if they wait between blocks of K, those of a whole block.
-        waiting = t.mc * t.nc if t.blocked else t.panels
+        # One tile's sums; those of a block or a panel, if they wait between blocks or slices of K.
+        waiting = t.mc * t.nc if t.blocked else t.mc if t.sliced else t.panels
         buffer = self.reserve(waiting * t.mr * t.nr if t.buffered else 0)
         terms = Terms(self) if g.corrections else None
         tail = amx.Tail(self) if t.tile else None
@@ -164,7 +164,7 @@ class Loops:
                     if terms:
                         terms.sum_rows(a, strips, ts, k0, depth, first)
                     places = (a, strips, b_scratch if pack_b else b, buffer)
-                    along = (k0, depth, first, last)
+                    along = (k0, depth, integer(0), first, last)
                     Block(self, ts, js, *places, *along, finish, terms, tail).run()
         if tail:
             release(f)
@@ -226,8 +226,8 @@ class Loops:
 
 @dataclass(frozen=True)
 class Block:
-    """The two innermost loops: tiles `ts` times panels `js`, one block of K deep. k0 and depth
-    count steps of K.
+    """The two innermost loops: tiles `ts` times panels `js`, one block of K deep, or one slice of a
+    block, which begins `inside` steps from the block's own begin. k0 and depth count steps of K.
 
     `strips` and `b` are packed copies, or the matrices themselves, as `a` always is. `buffer`
     receives sums, `finish` (None: tiles finish their own) applies the epilogue to it; `terms` are
@@ -243,6 +243,7 @@ class Block:
     buffer: Value
     k0: Value
     depth: Value
+    inside: Value
     first: Value
     last: Value
     finish: Function | None
@@ -281,11 +282,24 @@ class Block:
                 self.panel(j, edge)
 
     def panel(self, j: Value, shape: Shape) -> None:
+        """All tiles of rows of one panel (or group of panels), slice after slice of the block."""
+        f, t = self.loops.f, self.loops.g.tiling
+        if self.terms:
+            self.terms.of_columns(self.b, self.js[0], j, shape.panels)
+        if not t.sliced:
+            self.rows(j, shape)
+            return
+        with f.range(0, f.smax(self.depth, 1), t.slice, outer=True) as at:
+            deep = f.smin(f.sub(self.depth, at), t.slice)
+            first = f.and_(self.first, f.icmp("eq", at, 0))
+            last = f.and_(self.last, f.icmp("eq", f.add(at, deep), self.depth))
+            k0 = f.add(self.k0, at)
+            replace(self, k0=k0, depth=deep, inside=at, first=first, last=last).rows(j, shape)
+
+    def rows(self, j: Value, shape: Shape) -> None:
         """All tiles of rows of one panel (or group of panels); how high they are is open."""
         loops, t = self.loops, self.loops.g.tiling
         f, (t0, t1) = loops.f, self.ts
-        if self.terms:
-            self.terms.of_columns(self.b, self.js[0], j, shape.panels)
         if self.tail:
             self.tail.copy(self.right(j), self.depth, shape.panels)
 
@@ -334,10 +348,12 @@ class Block:
         if t.pack_a == "no" or shape.in_place:
             a_base, a_at = self.a, f.add(f.mul(m, a_across), f.mul(self.k0, a_step))
         else:
-            a_base, a_at = self.strips, f.mul(f.urem(tile, t.mc), t.strip)
+            within = f.mul(self.inside, a_step)
+            a_base, a_at = self.strips, f.add(f.mul(f.urem(tile, t.mc), t.strip), within)
         a_place, b_place = f.at(a_base, a_at, ELEMENT[a.dtype.value]), self.right(j)
-        slot = f.mul(f.add(f.mul(right, t.mc), down) if t.blocked else integer(0), t.mr * t.nr)
-        buffer = f.at(self.buffer, slot, g.acc)
+        slot = f.add(f.mul(right, t.mc) if t.blocked else integer(0), down)
+        at = f.mul(slot, t.mr * t.nr) if t.blocked or t.sliced else integer(0)
+        buffer = f.at(self.buffer, at, g.acc)
         cols = f.sub(loops.n, n)
         soon, pace = self.soon(b_place, down)
         terms = self.terms.places(tile) if self.terms else ()
@@ -359,7 +375,8 @@ class Block:
         """Where panel j begins, for this block of K."""
         loops, f, b = self.loops, self.loops.f, self.loops.g.b_access()
         if loops.g.tiling.pack_b:
-            at = f.mul(f.sub(j, self.js[0]), loops.size(b.across))
+            first = f.mul(f.sub(j, self.js[0]), loops.size(b.across))
+            at = f.add(first, f.mul(self.inside, loops.size(b.step)))
         else:
             at = f.add(f.mul(j, loops.size(b.across)), f.mul(self.k0, loops.size(b.step)))
         return f.at(self.b, at, ELEMENT[b.dtype.value])
@@ -377,5 +394,7 @@ class Block:
         tiles = f.sub(self.ts[1], self.ts[0])
         single = f.icmp("sle", tiles, 1)
         pace = f.udiv(row, f.smax(tiles, 1))
-        following = f.add(f.mul(self.loops.steps, row), f.mul(f.mul(down, self.depth), pace))
+        # A slice is followed by the panel's next one, a whole panel by the next panel.
+        ahead = self.depth if t.sliced else self.loops.steps
+        following = f.add(f.mul(ahead, row), f.mul(f.mul(down, self.depth), pace))
         return f.select(single, own, f.offset(b, following)), pace

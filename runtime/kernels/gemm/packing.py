@@ -9,6 +9,7 @@ Where a unit multiplies cells, what stands for an element is a cell: `kr` neighb
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from ....ir.specs import GemmSpec
 from ...codegen.emit import Function
@@ -27,6 +28,9 @@ from .cells import (
     right_side,
 )
 from .micro import Context
+
+# How many rows ahead lines of A are fetched while rows of tiles are packed.
+_AHEAD: Final = 2
 
 
 def pack_a_function(g: Context) -> Function:
@@ -65,6 +69,7 @@ def pack_a_function(g: Context) -> Function:
         each_cell(g, f, p["k"], place_rows, unroll=4)
         return f
     width = t.lanes * t.kr
+    fetches = bool(t.tile) and not in_blocks(spec) and along.step.known == 1
     with f.range(0, p["rows"], outer=True) as i:
         source = f.at(p["source"], across.at(f, f.add(m, i)), element)
         to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
@@ -72,6 +77,11 @@ def pack_a_function(g: Context) -> Function:
         def copy(k: Value, left: Value | None) -> None:
             cells = _cells_of_row(g, f, source, along, f.add(k0, k), left)
             f.store(cells, f.at(to, f.udiv(k, t.kr), side.cell), g.align)
+            if fetches:
+                ahead = f.add(f.mul(f.add(i, _AHEAD), across.step), k)
+                place = f.at(p["source"], ahead, element)
+                for line in range(0, width * bits_of(element) // 8, 64):
+                    f.prefetch(f.offset(place, line))
 
         if along.block is not None and along.keeps_whole(width) and not t.blocked:
             # One run after the other: no place is divided.
