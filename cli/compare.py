@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ from .values import arrays_of
 
 SCHEMA = 1
 DIFFERENT = 1
+# Bytes of tensors that `--layers` holds of each side at once, and the tensor that goes beyond. A
+# model is compiled once for each so many bytes.
+HELD_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -179,38 +183,75 @@ def difference(name: str, got: Array, wanted: Array, rtol: float) -> Difference:
 
 
 def by_layer(model: Model, inputs: dict[str, Array], args: argparse.Namespace) -> list[Difference]:
-    """Every tensor that the optimised graph still has, in execution order. A tensor goes as soon
-    as it is compared: the other side's are never there all at once."""
+    """Every tensor that the optimised graph still has, in execution order.
+
+    The reference's tensors are gathered up to HELD_BYTES; then irc computes those, they are
+    compared, and both sides' go. So a model is run once by the reference, and by irc as often as
+    HELD_BYTES of tensors come about; only the result's names and figures stay.
+    """
     ordered = [inputs[p.name] for p in model.inputs]
     graph, names = deliver_tensors(model.graph)
-    net = CompiledModel(Model(graph), Options(), args.threads)
-    ours = dict(enumerate(net(ordered)))
     found: dict[int, list[Difference]] = {}
+    held: dict[int, Any] = {}
+    sizes: dict[int, int] = {}
+
+    def compare() -> None:
+        for at, ours in _computed(graph, sorted(held), ordered, args.threads):
+            found[at] = differences(names[at], ours, held.pop(at), args.rtol)
+        sizes.clear()
 
     def see(at: int, wanted: Any) -> None:
-        found[at] = differences(names[at], ours.pop(at), wanted, args.rtol)
+        held[at], sizes[at] = wanted, sum(a.nbytes for a in arrays_of("", wanted).values())
+        if sum(sizes.values()) >= HELD_BYTES:
+            compare()
 
     interpret(graph, ordered, see)
+    compare()
     return [d for at in range(len(names)) for d in found[at]]
+
+
+def _computed(
+    graph: Graph, chosen: Sequence[int], inputs: Sequence[Array], threads: int | None
+) -> Iterator[tuple[int, Any]]:
+    """What irc computes for the results at these positions, one after another; each is dropped
+    before the next is handed out."""
+    if not chosen:
+        return
+    part = graph.copy()
+    part.results[:] = [graph.results[at] for at in chosen]
+    for node in set(graph.results) - set(part.results):
+        part.remove(node)
+    ours = list(CompiledModel(Model(part), Options(), threads)(list(inputs)))
+    for at in chosen:
+        yield at, ours.pop(0)
 
 
 def by_layer_of_rival(
     model: Model, path: Path, inputs: dict[str, Array], args: argparse.Namespace
 ) -> tuple[list[Difference], list[str]]:
-    """The same against a rival, which delivers the tensors that the file names; and which of ours
-    it has not."""
+    """The same against a rival, which delivers the tensors that the file names, all in one run;
+    and which of ours it has not."""
     graph, names = deliver_tensors(model.graph)
     tensors = [_tensor_of(graph, result) for result in graph.results]
     task = Task(path, inputs, args.threads or 1, "f32", inner=tensors)
     theirs = rival(args.against, task).named()
-    ours = CompiledModel(Model(graph), Options(), args.threads)(
-        [inputs[p.name] for p in model.inputs]
-    )
-    found: list[Difference] = []
-    for name, tensor, got in zip(names, tensors, ours, strict=True):
-        if tensor in theirs:
-            found += differences(name, got, theirs[tensor], args.rtol)
+    ordered, found = [inputs[p.name] for p in model.inputs], list[Difference]()
+    known = [at for at, tensor in enumerate(tensors) if tensor in theirs]
+    for some in _parts(known, {at: theirs[tensors[at]].nbytes for at in known}):
+        for at, ours in _computed(graph, some, ordered, args.threads):
+            found += differences(names[at], ours, theirs[tensors[at]], args.rtol)
     return found, [n for n, t in zip(names, tensors, strict=True) if t not in theirs]
+
+
+def _parts(positions: Sequence[int], sizes: Mapping[int, int]) -> Iterator[list[int]]:
+    """The positions in parts of HELD_BYTES, the last tensor of each included."""
+    part: list[int] = []
+    for at in positions:
+        part.append(at)
+        if sum(sizes[n] for n in part) >= HELD_BYTES:
+            yield part
+            part = []
+    yield part
 
 
 def _tensor_of(graph: Graph, result: int) -> str:

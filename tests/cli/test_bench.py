@@ -59,6 +59,26 @@ def test_requests_run_at_the_same_time() -> None:
     assert len(taken) >= 3 and not together.broken
 
 
+def test_every_request_is_a_call_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """irc's and the rivals': as many as asked for, and none of them is another's."""
+    seen: list[list[Callable[[], object]]] = []
+    real = bench.take_turns
+
+    def spy(engines: Any, seconds: float) -> Any:
+        seen.extend(engines)
+        return real(engines, seconds)
+
+    monkeypatch.setattr(bench, "take_turns", spy)
+    words = ["bench", DIGITS, "--requests", "3", "--seconds", "0"]
+    assert main([*words, "--against", "onnxruntime,openvino", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["requests"] for row in rows] == [3, 3, 3]
+    assert [len(set(calls)) for calls in seen] == [3, 3, 3]
+    assert all(isinstance(call, irc.BoundCall) for call in seen[0][1:])
+
+
 def rival(seen: list[Any], answer: Callable[[Any], Any]) -> Callable[..., Rival]:
     """An engine that says how it was made, and answers what it is told to."""
 

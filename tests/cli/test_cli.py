@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from irc.cli.main import VERBS, main, make_parser
 from models import small
+from models.control_flow import control_flow
 from models.oracles import run_onnxruntime
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -93,13 +94,30 @@ def test_inspect_says_what_a_model_is(capsys: pytest.CaptureFixture[str]) -> Non
     # Per row: the products, one addition of a bias and one Relu per element.
     assert found["flops"].endswith("*N") and int(found["flops"][:-2]) >= products
     assert found["operations_after"] == {"Gemm": 4, "Softmax": 1}
+    assert found["parameter_bytes"] == 4 * found["parameters"]
+    # Two layers are a MatMul and an Add, three end in a Relu.
+    assert found["rewrites"] == {"take_activation": 3, "take_addend": 2}
     assert main(["inspect", str(DIGITS / "digits.onnx")]) == 0
     told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert told["input"] == "image  f32[N, 64]" and told["output"].endswith("  f32[N, 10]")
     assert told["parameters"].startswith(f"{found['parameters']:,} (")
     assert told["arithmetic"] == f"{found['flops']} FLOP a call"
+    assert told["parameters"].endswith(f" ({found['parameter_bytes'] / 1024:.1f} KiB)")
+    assert told["rewrites"] == "3 take_activation, 2 take_addend"
     assert told["afterwards"] == "4 Gemm, 1 Softmax"
     assert all(f"{n} {kind}" in told["operations"] for kind, n in found["operations"].items())
+
+
+def test_inspect_looks_into_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "loop.onnx"
+    path.write_bytes(control_flow("rnn_loop").SerializeToString())
+    assert main(["inspect", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    ((way, kinds),) = found["bodies"].items()
+    assert way.startswith("Loop ") and kinds["MatMul"] == 1
+    assert main(["inspect", str(path)]) == 0
+    (told,) = (x for x in capsys.readouterr().out.splitlines() if x.startswith("body "))
+    assert way in told and "1 MatMul" in told
 
 
 BAD = {

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
 import irc
 import numpy as np
+import onnx
 import pytest
 from irc import ops
+from irc.cli import compare
 from irc.cli.main import main
+from irc.compiled import CompiledModel
 from irc.compiler import pipeline
 from irc.compiler.rewrite import Pass, Rule
 from irc.ir.graph import Graph, Value
+from irc.ir.interpret import interpret
 from irc.ir.ops import Abs, Softmax
 from irc.ir.patch import Patch
+from onnx import helper
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
@@ -73,6 +79,68 @@ def test_an_ir_file_names_its_layers(tmp_path: Path, capsys: Captured) -> None:
     assert [t["name"].split("_")[0] for t in found["tensors"]] == ["Exp", "ReduceSum", "Softmax"]
     assert main(["compare", RESNET, "--layers", "--against", "openvino"]) == 0
     assert "not in openvino: Conv_12/Convolution, Conv_16/Conv" in capsys.readouterr().out
+
+
+class Watched:
+    """Follows the arrays of one side while they live."""
+
+    def __init__(self) -> None:
+        self.alive, self.most, self.seen = 0, 0, 0
+
+    def watch(self, array: Any) -> None:
+        base = array if array.base is None else array.base
+        self.alive, self.seen = self.alive + array.nbytes, self.seen + array.nbytes
+        self.most = max(self.most, self.alive)
+        weakref.finalize(base, self._gone, array.nbytes)
+
+    def _gone(self, size: int) -> None:
+        self.alive -= size
+
+
+@pytest.mark.parametrize("against", ["reference", "onnxruntime"])
+def test_few_tensors_are_held_at_once(
+    against: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    """30 tensors of 4 KiB with room for 8: ours and the reference's come and go in rounds, each
+    is compared once, in execution order, as in one round."""
+    x = "x"
+    nodes = []
+    for n in range(30):
+        kind = "Softmax" if n % 2 else "Neg"  # neither takes the other in
+        nodes.append(helper.make_node(kind, [x], [x := f"t{n}"], name=f"n{n}"))
+    ports = [helper.make_tensor_value_info(n, 1, [32, 32]) for n in ("x", x)]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:])
+    path = tmp_path / "m.onnx"
+    sets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=10), path)
+    code, whole = compared(capsys, str(path), "--against", against)
+    assert code == 0 and len(whole["tensors"]) == 30
+    ours, theirs = Watched(), Watched()
+    real, called = CompiledModel.__call__, [0]
+
+    def call(self: CompiledModel, *args: Any, **options: Any) -> Any:
+        made = real(self, *args, **options)
+        called[0] += 1
+        for array in made:
+            ours.watch(array)
+        return made
+
+    def interpreted(graph: Graph, inputs: Any, deliver: Any) -> Any:
+        def see(at: int, array: Any) -> None:
+            theirs.watch(array)
+            deliver(at, array)
+
+        return interpret(graph, inputs, see)
+
+    monkeypatch.setattr(CompiledModel, "__call__", call)
+    monkeypatch.setattr(compare, "interpret", interpreted)
+    monkeypatch.setattr(compare, "HELD_BYTES", 8 * 4096)
+    code, found = compared(capsys, str(path), "--against", against)
+    assert code == 0 and found == whole
+    # One more: the last of the round before, and what the interpreter goes on from.
+    assert called == [4] and ours.seen == 30 * 4096 and ours.most <= 9 * 4096
+    if against == "reference":
+        assert theirs.seen == 30 * 4096 and theirs.most <= 9 * 4096
 
 
 def test_a_scalar_stays_one(tmp_path: Path, capsys: Captured) -> None:

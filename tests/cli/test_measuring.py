@@ -101,6 +101,12 @@ def test_profile_writes_the_graph_that_runs(tmp_path: Path) -> None:
     assert first.get("originalLayersNames") == "MatMul_product1,Add_sum1,Relu_hidden1"
     edges = [(e.get("from-layer"), e.get("to-layer")) for e in root.findall("edges/edge")]
     assert edges == [(str(i), str(i + 1)) for i in range(6)]
+    # A layer counts its ports through, outputs after inputs; every edge joins two that there are.
+    ports = [[[p.get("id") for p in x.findall(f"{s}/port")] for s in ("input", "output")]
+             for x in layers]  # fmt: skip
+    assert ports == [[[], ["0"]], *[[["0"], ["1"]]] * 5, [["0"], []]]
+    joined = [(e.get("from-port"), e.get("to-port")) for e in root.findall("edges/edge")]
+    assert joined == [("0", "0"), *[("1", "0")] * 5]
 
 
 def test_doctor_measures_the_machine(capsys: Captured) -> None:
