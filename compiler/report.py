@@ -10,6 +10,7 @@ from ..ir.ops.quantized import BYTES
 from ..ir.plan import BRANCH, LOOP, KernelStep, Plan, Region
 from ..ir.specs import GemmSpec
 from ..ir.specs_conv import ConvSpec
+from ..ir.specs_excite import ExciteSpec
 from ..ir.specs_recurrent import RecurrentSpec
 from ..ir.tiles import factor_types
 from .trace import Trace
@@ -73,6 +74,7 @@ _PRODUCTS = (
     (GemmSpec, "matrix products"),
     (ConvSpec, "convolutions"),
     (RecurrentSpec, "recurrent layers"),
+    (ExciteSpec, "squeeze-and-excites"),
 )
 
 

@@ -14,6 +14,7 @@ from .dtype import DType
 from .specs import DimArg, ElementwiseSpec, GemmSpec, Program, ReduceSpec, Size, Spec
 from .specs_attention import AttentionSpec
 from .specs_conv import ConvSpec
+from .specs_excite import ExciteSpec
 from .specs_recurrent import RecurrentSpec
 
 Resolve = Callable[[Size], int]
@@ -69,6 +70,12 @@ def _recurrent(s: RecurrentSpec, at: Resolve) -> int:
     return cells * 2 * s.gates * s.hidden
 
 
+def _excite(s: ExciteSpec, at: Resolve) -> int:
+    image = math.prod(map(at, s.places)) * s.channels
+    each = image * (1 + _instructions(s.scale)) + 4 * s.channels * s.hidden
+    return at(s.batch) * each
+
+
 def _elementwise(s: ElementwiseSpec, at: Resolve) -> int | None:
     return math.prod(map(at, s.axes)) * _instructions(s.program) or None
 
@@ -84,4 +91,5 @@ _COSTS: dict[type[Spec], Callable[[Any, Resolve], int | None]] = {
     RecurrentSpec: _recurrent,
     ElementwiseSpec: _elementwise,
     ReduceSpec: _reduce,
+    ExciteSpec: _excite,
 }

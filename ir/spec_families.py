@@ -13,6 +13,7 @@ from .specs import (
 )
 from .specs_attention import AttentionSpec
 from .specs_conv import ConvSpec, PoolSpec
+from .specs_excite import ExciteSpec
 from .specs_iota import IotaSpec
 from .specs_picks import PickSpec, RankSpec, ScanSpec
 from .specs_recurrent import RecurrentSpec
@@ -23,7 +24,7 @@ SPECS: dict[str, type[Spec]] = {
     s.family: s
     for s in (
         *(GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec),
-        *(ConvSpec, PoolSpec, RecurrentSpec, IotaSpec, AttentionSpec),
+        *(ConvSpec, PoolSpec, RecurrentSpec, IotaSpec, AttentionSpec, ExciteSpec),
         *(PickSpec, ScanSpec, RankSpec, ResampleSpec, RegionSpec),
     )
 }

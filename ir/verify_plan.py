@@ -41,6 +41,7 @@ from .specs import (
     Spec,
 )
 from .specs_conv import ConvSpec
+from .specs_excite import ExciteSpec
 from .specs_recurrent import RecurrentSpec
 from .tiles import BYTES
 from .types import TensorType
@@ -279,7 +280,7 @@ def _verify_kernel(
             raise broken("operand and buffer differ in element type", where, got)
         layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None
         wanted, product = None, ()
-        if isinstance(spec, GemmSpec):
+        if isinstance(spec, GemmSpec | ExciteSpec):
             wanted, *product = spec.panelled().get(n, (None,))
         elif isinstance(spec, ConvSpec | RecurrentSpec) and n == 1:
             wanted = spec.packed
@@ -295,8 +296,10 @@ def _verify_kernel(
             if point and made.shape[1:2] == tuple(product[:1]):
                 # Filters are padded to whole cells of channels.
                 found = (found[0], made.shape[1], found[2])
-            if isinstance(spec, GemmSpec) and tuple(product) != found[1:]:
+            if isinstance(spec, GemmSpec | ExciteSpec) and tuple(product) != found[1:]:
                 raise broken("a packed constant has other sizes", where, product)
+            if isinstance(spec, ExciteSpec) and found[0] != 1:
+                raise broken("a product has several matrices", where, found[0])
             if isinstance(spec, ConvSpec | RecurrentSpec) and spec.matrices != found:
                 raise broken("a packed constant has other sizes", where, spec.matrices)
     count = spec.output_count()
@@ -333,6 +336,8 @@ def is_pointwise(spec: Spec, reader: int) -> bool:
     """
     if isinstance(spec, GemmSpec):
         return 0 <= reader - 2 - len(spec.zeros) < len(spec.extras)
+    if isinstance(spec, ExciteSpec):
+        return spec.is_pointwise(reader)
     return isinstance(spec, ElementwiseSpec | SoftmaxSpec | NormSpec)
 
 

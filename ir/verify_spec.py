@@ -26,12 +26,14 @@ from .specs import (
 )
 from .specs_attention import MAX_HEAD, AttentionSpec
 from .specs_conv import ConvSpec, PoolSpec, Window
+from .specs_excite import ExciteSpec
 from .specs_recurrent import MAX_GATES, RecurrentSpec
 from .specs_regions import RegionSpec
 from .specs_resample import ResampleSpec
 from .target import Target
 from .tiles import BYTES, cell_depth, conv_cells, panel_width
 from .types import MAX_RANK
+from .verify_excite import verify_excite
 from .verify_gemm import fit_factors, fit_one_of, fit_rounded, verify_gemm
 from .verify_picks import PICK_CHECKS
 from .verify_plan import walks
@@ -243,6 +245,7 @@ _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     PoolSpec: _pool,
     RecurrentSpec: _recurrent,
     AttentionSpec: _attention,
+    ExciteSpec: verify_excite,
     **PICK_CHECKS,
     RegionSpec: verify_regions,
     ResampleSpec: verify_resample,

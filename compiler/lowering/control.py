@@ -18,6 +18,7 @@ from ...ir.plan import AGAIN, BRANCH, LOOP, SKIP, ControlStep
 from ...ir.types import normalize_axis
 from .context import Lowering
 from .control_fit import Trips, index_parameter, slice_bounds, trips_of
+from .excite import lower_excite
 from .fusion import decide_fusion
 from .handover import write_in_place
 from .placement import spread_places
@@ -30,6 +31,9 @@ Iterating = Loop | TensorIterator
 def lower_native(low: Lowering, roles: Mapping[int, Role], node: int) -> None:
     """The steps of a native node; of what an anchor takes along, at the end of its chain."""
     if node in low.fusion.skipped or node in low.fusion.absorbed:
+        return
+    if node in low.fusion.excites:
+        lower_excite(low, node)
         return
     anchor = low.fusion.anchor_of.get(node)
     found = roles[node if anchor is None else anchor].lowerer

@@ -50,15 +50,29 @@ CHEAP = frozenset(
 )
 
 
+@dataclass(frozen=True)
+class Excite:
+    """A squeeze-and-excite (excite.py): the image, the gates as they scale it, the nodes of the
+    means and of both products, and all nodes between the image and its scaling."""
+
+    data: Value
+    gate: Value
+    pool: int
+    down: int
+    up: int
+    inner: tuple[int, ...]
+
+
 @dataclass
 class Fusion:
     """The decisions: chains by anchor, the anchor by the chain's last node, nodes in between, and
-    nodes absorbed into a prologue."""
+    nodes absorbed into a prologue; blocks that are one step, by their last node."""
 
     epilogues: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     anchor_of: dict[int, int] = field(default_factory=dict[int, int])
     skipped: set[int] = field(default_factory=set[int])
     absorbed: set[int] = field(default_factory=set[int])
+    excites: dict[int, Excite] = field(default_factory=dict[int, Excite])
 
 
 def decide_fusion(graph: Graph, native: Mapping[int, bool], home: Mapping[int, int]) -> Fusion:

@@ -12,8 +12,10 @@ from dataclasses import replace
 
 from ...ir.plan import ARENA, Buffer, KernelStep, Step
 from ...ir.specs import ElementwiseSpec, NormSpec, SoftmaxSpec
+from ...ir.specs_excite import ExciteSpec
+from ...ir.verify_plan import is_pointwise
 
-_IN_PLACE = (ElementwiseSpec, SoftmaxSpec, NormSpec)
+_IN_PLACE = (ElementwiseSpec, SoftmaxSpec, NormSpec, ExciteSpec)
 
 
 def reuse_inputs(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[Buffer, ...]:
@@ -22,7 +24,7 @@ def reuse_inputs(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[Buff
     for at, step in enumerate(steps):
         if not isinstance(step, KernelStep) or not isinstance(step.spec, _IN_PLACE):
             continue
-        if step.spec.output_count() != 1:
+        if step.spec.output_count() != 1 and not isinstance(step.spec, ExciteSpec):
             continue
         *operands, out_operand = step.spec.operands()
         out = step.buffers[-1]
@@ -30,7 +32,11 @@ def reuse_inputs(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[Buff
         if target.kind != ARENA or target.first != at or target.inside is not None:
             continue
         roots = [root_of(found, b) for b in step.buffers]
-        for root, index, operand in zip(roots, step.buffers, operands, strict=False):
+        for n, (root, index, operand) in enumerate(
+            zip(roots, step.buffers, operands, strict=False)
+        ):
+            if not is_pointwise(step.spec, n):
+                continue
             source = found[index]
             dies_here = found[root].kind == ARENA and found[root].last == at
             walks_alike = (

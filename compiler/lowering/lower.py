@@ -22,6 +22,7 @@ from ..options import Options
 from .checks import size_checks
 from .context import Lowering
 from .control import lower_native
+from .excite import decide_excites
 from .fusion import decide_fusion
 from .interface import plain_sizes
 from .layout import channels_last_values
@@ -63,6 +64,7 @@ def lower_graph(
     groups = split_regions(graph, roles, state)
     home = {n: i for i, group in enumerate(groups) for n in group.members}
     fusion = decide_fusion(graph, native, home)
+    decide_excites(graph, native, home, fusion, last)
     low = Lowering(
         graph,
         target,

@@ -10,6 +10,7 @@ from ...ir.specs import Spec
 from ...ir.target import Target
 from . import (
     elementwise,
+    excite,
     gather,
     iota,
     norm,
@@ -54,6 +55,7 @@ KERNELS: dict[str, Generate] = {
     "attention": _attention,
     "conv": _conv,
     "elementwise": elementwise.generate,
+    "excite": excite.generate,
     "gather": gather.generate,
     "gemm": _gemm,
     "iota": iota.generate,

@@ -14,6 +14,7 @@ from irc.ir.plan_text import print_plan
 from irc.ir.specs import GemmSpec
 from irc.ir.specs_attention import AttentionSpec
 from irc.ir.specs_conv import ConvSpec
+from irc.ir.specs_excite import ExciteSpec
 from irc.ir.target import generic
 from irc.ir.text import parse_graph
 
@@ -68,14 +69,14 @@ def families(plan: Plan) -> list[str]:
     return [s.spec.family for s in plan.kernel_steps()]
 
 
-def test_an_inverted_residual_is_seven_steps() -> None:
-    """Activations and the residual sum are epilogues; what is squeezed scales its image in one
-    step, over the memory of the image. The last step turns the result for the caller."""
+def test_an_inverted_residual_is_four_steps() -> None:
+    """Activations and the residual sum are epilogues; what is squeezed scales its image in the
+    same step, over the memory of the image. The last step turns the result for the caller."""
     plan = plan_of(INVERTED)
-    expected = ["gemm", "conv", "reduce", "gemm", "gemm", "elementwise", "gemm", "elementwise"]
+    expected = ["gemm", "conv", "excite", "gemm", "elementwise"]
     assert families(plan) == expected, print_plan(plan)
     (region,) = plan.regions
-    scaled = region.buffers[region.steps[5].buffers[-1]]
+    scaled = region.buffers[region.steps[2].buffers[-1]]
     assert scaled.inside == region.steps[1].buffers[-1]
 
 
@@ -139,8 +140,8 @@ def test_attention_rounds_its_factors_where_that_is_asked_for(precision: str) ->
 
 def test_every_product_rounds_its_factors_where_that_is_asked_for() -> None:
     specs = plan_of(INVERTED, "bf16").specs()
-    made = [s.factors for s in specs if isinstance(s, GemmSpec | ConvSpec)]
-    assert len(made) == 5 and set(made) == {DType.bf16}
+    made = [s.factors for s in specs if isinstance(s, GemmSpec | ConvSpec | ExciteSpec)]
+    assert len(made) == 4 and set(made) == {DType.bf16}
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 5), (3, 5), (4, 4)])

@@ -53,6 +53,11 @@ class ConvNet(OnnxGraph):
             return self.op("Clip", y, self.constant(0, np.float32), self.constant(6, np.float32))
         return self.op(act, y) if act else y
 
+    def matrix(self, rows: int, columns: int) -> str:
+        """A random weight."""
+        values = self.rng.standard_normal((rows, columns)) / math.sqrt(rows)
+        return self.weight(f"m{len(self.initializers)}", values.astype(np.float32))
+
     def classify(self, x: str, channels: int, classes: int) -> onnx.ModelProto:
         """Mean over the image and a linear layer."""
         y = self.op("Flatten", self.op("GlobalAveragePool", x))
@@ -97,6 +102,27 @@ def mobilenet(size: int = 64, batch: int | str = 1) -> onnx.ModelProto:
         y = g.op("Add", z, y) if stride == 1 and channels == outputs else z
         channels = outputs
     return g.classify(g.conv(y, channels, 64, 1, act="Relu6"), 64, 10)
+
+
+def excited(size: int = 40, batch: int | str = 1) -> onnx.ModelProto:
+    """Residual blocks whose channels are scaled: by linear layers behind a view as rows, as
+    SENet has them, and by points with their biases, followed by a projection, as RegNet has."""
+    g = ConvNet(3)
+    y = g.conv(g.input("x", (batch, 3, size, size)), 3, 40, 3, 2)
+    for linear in (True, False):
+        z = g.conv(y, 40, 40, act=None)
+        s = g.op("GlobalAveragePool", z)
+        if linear:
+            rows = g.op("Flatten", s)
+            s = g.op("Relu", g.op("MatMul", rows, g.matrix(40, 10)))
+            s = g.op("Sigmoid", g.op("MatMul", s, g.matrix(10, 40)))
+            s = g.op("Reshape", s, g.constant([0, 40, 1, 1], np.int64))
+            y = g.op("Relu", g.op("Add", g.op("Mul", z, s), y))
+        else:
+            s = g.conv(s, 40, 18, 1, norm=False)
+            z = g.op("Mul", z, g.conv(s, 18, 40, 1, act="Sigmoid", norm=False))
+            y = g.op("Add", g.conv(z, 40, 40, 1, act=None), y)
+    return g.classify(y, 40, 10)
 
 
 def inception(size: int = 35, batch: int | str = 1) -> onnx.ModelProto:

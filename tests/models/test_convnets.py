@@ -6,11 +6,17 @@ import irc
 import numpy as np
 import onnx
 import pytest
+from irc.runtime.session import Session
 
 from models import convnets
 from models.oracles import random_inputs, run_onnxruntime
 
-NETS = {"resnet": convnets.resnet, "mobilenet": convnets.mobilenet, "inception": convnets.inception}
+NETS = {
+    "resnet": convnets.resnet,
+    "mobilenet": convnets.mobilenet,
+    "excited": convnets.excited,
+    "inception": convnets.inception,
+}
 
 
 def check(net: irc.CompiledModel, model: onnx.ModelProto, **dims: int) -> np.ndarray:
@@ -38,3 +44,21 @@ def test_symbolic_batch(name: str) -> None:
     assert not net.plan.host_steps()
     for batch in (1, 3):
         check(net, model, N=batch)
+
+
+def test_squeezed_and_excited_channels_are_one_step_each_and_any_threads_share_them() -> None:
+    """Images of a batch are independent; fewer of them than threads are shared in phases."""
+    model = convnets.excited(batch="N")
+    net = irc.compile_model(model, num_threads=1)
+    specs = [s.spec.family for s in net.plan.kernel_steps()]
+    assert specs.count("excite") == 2 and specs.count("reduce") == 1
+    for batch in (1, 3):
+        inputs = list(random_inputs(model, N=batch).values())
+        want = Session(net.program, num_threads=1).run(inputs)
+        for threads in (2, 3, 5):
+            session = Session(
+                net.program, num_threads=threads, share_work=0, wake_work=0, meet_work=1
+            )
+            for _ in range(20):
+                for a, b in zip(session.run(inputs), want, strict=True):
+                    assert a.tobytes() == b.tobytes(), (batch, threads)
