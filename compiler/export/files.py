@@ -16,8 +16,10 @@ from ...ir.errors import Error
 def replacing(*targets: Path) -> Generator[list[BinaryIO]]:
     """Streams that replace `targets`, in this order, when the block ends without an error.
 
-    On any error the targets stay as they were and nothing is left behind. Raises Error naming the
-    file where the system refuses.
+    On any error the targets stay as they were and nothing is left behind. Of several, the last is
+    the one that is opened by its name: whoever is killed while they are put in their places leaves
+    none of it, rather than the old one beside new others. Raises Error naming the file where the
+    system refuses.
     """
     streams: list[BinaryIO] = []
     made: list[Path] = []
@@ -31,9 +33,8 @@ def replacing(*targets: Path) -> Generator[list[BinaryIO]]:
             for stream in streams:
                 stream.flush()
                 os.fsync(stream.fileno())
-        for path, target in zip(list(made), targets, strict=True):
-            os.replace(path, target)
-            made.remove(path)
+        _put_in_place(list(zip(made, targets, strict=True)))
+        made.clear()
         _sync_folder(targets[0].parent)
     except OSError as error:
         shown = " and ".join(repr(str(t)) for t in targets)
@@ -47,6 +48,23 @@ def replacing(*targets: Path) -> Generator[list[BinaryIO]]:
         for path in made:
             with contextlib.suppress(OSError):
                 os.unlink(path)
+
+
+def _put_in_place(pairs: list[tuple[Path, Path]]) -> None:
+    """Rename the new files, all of them also where an interrupt comes between."""
+    try:
+        if len(pairs) > 1:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(pairs[-1][1])
+        for path, target in pairs:
+            os.replace(path, target)
+    except OSError:
+        raise
+    except BaseException:
+        for path, target in pairs:
+            with contextlib.suppress(FileNotFoundError):  # it is there already
+                os.replace(path, target)
+        raise
 
 
 def _open_new(path: Path, target: Path) -> BinaryIO:
