@@ -12,8 +12,9 @@ types alone, and so does the order of additions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ....ir.dtype import DType
 from ....ir.specs_conv import ConvSpec
@@ -29,10 +30,15 @@ from .tiling import Cut
 
 # Fewer cells than these in a step waste more of the unit than unfolding takes.
 _LEAST = 8
-# Lines of the next panel that a step fetches.
+# Lines of the next panel that a step fetches at most; and where it is not known how many steps
+# share a panel.
+_MOST_FETCHES = 16
 _FETCHES = 4
 # Places of a tile: two registers.
 MOST = 2 * SIDE
+_LINE = 64
+# Places, gaps included, of rows that are computed as one: their sums take 16 KiB.
+_MOST_FLAT = 8 * SIDE
 
 
 def instruction(spec: ConvSpec, target: Target) -> str:
@@ -74,6 +80,43 @@ def cut_for_tiles(cut: Cut) -> Cut:
     return replace(cut, most=MOST)
 
 
+@dataclass(frozen=True)
+class Flat:
+    """Rows of places as one row: `rows` output rows, `apart` places from one to the next, `width`
+    data places per copied row, in so many registers. The places between two rows are computed and
+    thrown away."""
+
+    rows: int
+    apart: int
+    width: int
+    registers: int
+
+    @property
+    def passes(self) -> int:
+        return -(-self.registers // 2)
+
+
+def flat(spec: ConvSpec) -> Flat | None:
+    """Whether registers are better filled by places of several rows, gaps included."""
+    w, (height, width) = spec.window, spec.out_sizes[1:]
+    if not isinstance(height, int) or not isinstance(width, int) or not 0 < width <= _MOST_FLAT:
+        return None
+    if w.dilations[1] > 1 or w.strides[1] > w.kernel[1] or height < 1:
+        return None
+    stride = w.strides[2]
+    wide = (width - 1) * stride + (w.kernel[2] - 1) * w.dilations[2] + 1
+    step = stride // math.gcd(stride, w.strides[1])
+    wide = -(-wide // step) * step
+    apart = w.strides[1] * wide // stride
+    rows = min(height, (_MOST_FLAT - width) // apart + 1)
+    rows = -(-height // -(-height // rows))
+    registers = -(-((rows - 1) * apart + width) // SIDE)
+    alone = [1] * rows if width <= SIDE else [2] * -(-width // MOST) * rows
+    # A pass of one register costs two thirds of one of two.
+    ours, theirs = 3 * (registers // 2) + 2 * (registers % 2), -(-3 * sum(alone) // 2)
+    return Flat(rows, apart, wide, registers) if 10 * ours <= 9 * theirs else None
+
+
 class TileMicro(Micro):
     """Makes the functions of tiles whose sums lie in tile registers: one row of up to MOST places,
     or two rows of up to SIDE."""
@@ -81,70 +124,66 @@ class TileMicro(Micro):
     def __init__(self, g: Context, cut: Cut, factors: Factors) -> None:
         super().__init__(g, cut, factors)
         self.value_bytes = 4 // g.spec.packed.kr
+        self.fetches = _FETCHES
+        self._configurations: dict[tuple[int, ...], Function] = {}
         # Cells of a step; bytes from a place to the next.
         self.cells = step_cells(g.spec)
         self.place_bytes = factors.places[2] * self.value_bytes
 
-    def _make(self, tile: Tile) -> Function:
-        g = self.g
-        assert self.factors is not None
-        f = self.open("amx", tile)
+    def share_fetching(self, passes: int) -> None:
+        """Let a panel's steps fetch the next one, where it is read in `passes`."""
+        lines = -(-4 * self.cells * self.cut.nr // _LINE)
+        self.fetches = min(_MOST_FETCHES, max(1, -(-lines // passes)))
+
+    def lefts(self, tile: Tile) -> tuple[int, ...]:
+        """Rows of each register of left factors."""
+        if tile.apart:
+            count = (tile.rows - 1) * tile.apart + tile.columns
+            return (SIDE,) * -(-count // SIDE)
         count = tile.rows * tile.columns
         side = tile.columns if tile.rows > 1 or count <= SIDE else -(-count // 2)
-        down_bytes = self.factors.places[1] * self.value_bytes
-        apart = down_bytes if tile.rows > 1 else side * self.place_bytes
-        lefts = tuple(min(side, count - at) for at in range(0, count, side))
-        tiles, vectors = Tiles(lefts, self.cells), len(g.parts(f, tile.channels))
+        return tuple(min(side, count - at) for at in range(0, count, side))
+
+    def configuration(self, tile: Tile) -> tuple[Function, int]:
+        """What configures the registers for a tile, and a number for this configuration."""
+        lefts = self.lefts(tile)[:2]
+        if lefts not in self._configurations:
+            f = self.g.module.function(
+                self.g.module.unique("configure"), [], attributes="nounwind", linkage="internal"
+            )
+            Tiles(lefts, self.cells).configure(f)
+            self._configurations[lefts] = f
+        return self._configurations[lefts], list(self._configurations).index(lefts)
+
+    def _make(self, tile: Tile) -> Function:
+        g, lefts = self.g, self.lefts(tile)
+        assert self.factors is not None
+        f = self.open("amx", tile)
+        vectors = len(g.parts(f, tile.channels))
         line = vectors * g.lanes * g.bytes
-        buffer = f.stack(count * line)
-        sums = [
-            (tiles.total(down, v), f.offset(buffer, down * side * line + v * g.lanes * g.bytes))
-            for down in range(len(lefts))
-            for v in range(vectors)
-        ]
-        tiles.configure(f)
-        self._begin(f, tiles, (len(lefts), vectors), buffer)
-        width = integer(self.place_bytes)
-
-        soon = f.var(PTR, f.params["soon"])
-        pause = f.udiv(f.mul(f.params["pace"], tiles.cells), _FETCHES)
-
-        def step(data: Value, weights: Value) -> None:
-            for _ in range(_FETCHES):
-                f.prefetch(soon.get(), locality=2)
-                soon.set(f.offset(soon.get(), pause))
-
-            def left(down: int) -> Place:
-                return f.offset(data, down * apart), width
-
-            def right(across: int) -> Place:
-                return f.offset(weights, 4 * across * g.lanes), integer(4 * self.cut.nr)
-
-            name = instruction(g.spec, g.target)
-            tiles.multiply(f, name, (len(lefts), vectors), left, right)
-
-        self._walk(f, step)
-        for register, place in sums:
-            on_tile(f, "tilestored64", register, place, integer(line))
-        shape = (integer(tile.rows), integer(tile.columns))
-        f.call_function(self.finish(tile.channels), f.params["frame"], buffer, *shape)
+        buffer = f.stack(sum(lefts) * line)
+        down_bytes = self.factors.places[1] * self.value_bytes
+        apart = down_bytes if tile.rows > 1 and not tile.apart else lefts[0] * self.place_bytes
+        passes = _Pass(self, f, lefts[:2], vectors, apart)
+        whole = len(lefts) // 2
+        if len(lefts) <= 2:
+            passes.write(lefts, f.params["data"], buffer, f.params["soon"])
+        else:
+            soon = f.var(PTR, f.params["soon"])
+            with f.range(0, whole, unroll=1) as i:
+                data = f.offset(f.params["data"], f.mul(i, 2 * apart))
+                sums = f.offset(buffer, f.mul(i, 2 * SIDE * line))
+                soon.set(passes.write(lefts[:2], data, sums, soon.get()))
+            if len(lefts) % 2:
+                data = f.offset(f.params["data"], 2 * whole * apart)
+                sums = f.offset(buffer, 2 * whole * SIDE * line)
+                passes.write(lefts[-1:], data, sums, soon.get())
+        self.finished(f, tile, buffer)
         return f
 
-    def _begin(self, f: Function, tiles: Tiles, shape: tuple[int, int], row: Value) -> None:
-        """Sums begin with zero, or, all rows alike, with what takes zero points out."""
-        g = self.g
-        for v, first in enumerate(self.first_sums(f, shape[1])):
-            if isinstance(first, Value):
-                f.store(first, row, g.lanes * g.bytes)
-            for down in range(shape[0]):
-                register = tiles.total(down, v)
-                if isinstance(first, Value):
-                    on_tile(f, "tileloadd64", register, row, integer(0))
-                else:
-                    on_tile(f, "tilezero", register)
-
-    def _walk(self, f: Function, step: Callable[[Value, Value], None]) -> None:
-        """Call step(data, weights) where each step begins: taps in order, then channels."""
+    def walk(self, f: Function, first: Value, step: Callable[[Value, Value], None]) -> None:
+        """Call step(data, weights) where each step begins: taps in order, then channels. `first`:
+        where tap 0 of the first place is."""
         assert self.factors is not None
         spec, w, p = self.g.spec, self.g.spec.window, f.params
         each, cells = self.value_bytes, self.cells
@@ -155,7 +194,7 @@ class TileMicro(Micro):
         row, plane = runs * run, w.kernel[1] * runs * run
         deep, high, across = (each * t for t in self.factors.taps)
         with f.range(p["d0"], p["d1"], unroll=1) as kd, f.range(p["h0"], p["h1"], unroll=1) as kh:
-            data = f.offset(p["data"], f.add(f.mul(kd, deep), f.mul(kh, high)))
+            data = f.offset(first, f.add(f.mul(kd, deep), f.mul(kh, high)))
             weights = f.offset(p["weights"], f.add(f.mul(kd, plane), f.mul(kh, row)))
             with f.range(0, runs, unroll=1) as kw:
                 here = f.offset(data, f.mul(kw, across))
@@ -163,3 +202,61 @@ class TileMicro(Micro):
                 with f.range(0, steps, unroll=1) as k:
                     at = f.offset(here, f.mul(k, 4 * cells))
                     step(at, f.offset(there, f.mul(k, weights_step)))
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """Writes the sums of one or two registers of places; `apart` bytes are between the two, and
+    `registers` says how they are configured."""
+
+    micro: TileMicro
+    f: Function
+    registers: tuple[int, ...]
+    vectors: int
+    apart: int
+
+    def write(self, lefts: tuple[int, ...], data: Value, buffer: Value, soon: Value) -> Value:
+        """The sums of places from `data` on go to the buffer. Returns what to fetch next."""
+        f, micro, g = self.f, self.micro, self.micro.g
+        tiles, shape = Tiles(self.registers, micro.cells), (len(lefts), self.vectors)
+        line = self.vectors * g.lanes * g.bytes
+        sums = [
+            (tiles.total(down, v), f.offset(buffer, down * lefts[0] * line + v * g.lanes * g.bytes))
+            for down in range(shape[0])
+            for v in range(shape[1])
+        ]
+        self._begin(tiles, shape, buffer)
+        ahead = f.var(PTR, soon)
+        pause = f.udiv(f.mul(f.params["pace"], tiles.cells), micro.fetches)
+        name = instruction(g.spec, g.target)
+
+        def step(here: Value, weights: Value) -> None:
+            for _ in range(micro.fetches):
+                f.prefetch(ahead.get(), locality=2)
+                ahead.set(f.offset(ahead.get(), pause))
+
+            def left(down: int) -> Place:
+                return f.offset(here, down * self.apart), integer(micro.place_bytes)
+
+            def right(across: int) -> Place:
+                return f.offset(weights, 4 * across * g.lanes), integer(4 * micro.cut.nr)
+
+            tiles.multiply(f, name, shape, left, right)
+
+        micro.walk(f, data, step)
+        for register, place in sums:
+            on_tile(f, "tilestored64", register, place, integer(line))
+        return ahead.get()
+
+    def _begin(self, tiles: Tiles, shape: tuple[int, int], row: Value) -> None:
+        """Sums begin with zero, or, all rows alike, with what takes zero points out."""
+        f, g = self.f, self.micro.g
+        for v, first in enumerate(self.micro.first_sums(f, shape[1])):
+            if isinstance(first, Value):
+                f.store(first, row, g.lanes * g.bytes)
+            for down in range(shape[0]):
+                register = tiles.total(down, v)
+                if isinstance(first, Value):
+                    on_tile(f, "tileloadd64", register, row, integer(0))
+                else:
+                    on_tile(f, "tilezero", register)

@@ -37,11 +37,15 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     cut, tiles = choose(wide, target), amx.serves(wide, target)
     cut = amx.cut_for_tiles(cut) if tiles else cut
     g = Context(wide, target, module, cut.lanes)
-    rows = choose_rows(g, cut, _tall(wide, cut))
+    flat = amx.flat(wide) if tiles else None
+    tall = flat.rows if flat else _tall(wide, cut)
+    rows = choose_rows(g, cut, tall, flat.width if flat else 0)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
     micro = amx.TileMicro if tiles else Micro
-    Copied(g, micro(g, cut, factors(g, rows)), entry, rows).run()
-    return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes))
+    Copied(g, micro(g, cut, factors(g, rows)), entry, rows, tall, flat).run()
+    # Registers of places are full, beyond the last one as well.
+    beyond = amx.MOST * wide.window.strides[2] * wide.channels * 4 if flat else 0
+    return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes + beyond))
 
 
 def _tall(spec: ConvSpec, cut: Cut) -> int:
@@ -82,12 +86,33 @@ def tail_steps(g: Context, rows: Rows) -> tuple[int, int]:
 
 
 class Copied(Loops):
-    def __init__(self, g: Context, micro: Micro, entry: Entry, rows: Rows) -> None:
+    def __init__(
+        self,
+        g: Context,
+        micro: Micro,
+        entry: Entry,
+        rows: Rows,
+        tall: int,
+        flat: amx.Flat | None = None,
+    ) -> None:
         super().__init__(g, micro, entry)
-        self.copies, self.tall = rows, _tall(g.spec, micro.cut)
+        self.copies, self.tall, self.flat = rows, tall, flat
         self.tiled = isinstance(micro, amx.TileMicro)
         self.across, self.down = self.known_tiles()
-        self.furthest = self.f.var(I64, -1)
+        self.furthest, self.configured = self.f.var(I64, -1), self.f.var(I64, -1)
+        self.passes = flat.passes if flat else 1
+        if isinstance(micro, amx.TileMicro) and self.across is not None:
+            across = sum(run.count for run in self.across)
+            micro.share_fetching(across * -(-rows.down // tall) * self.passes)
+
+    def prepare(self, tile: Tile) -> None:
+        """Configure the registers where a tile needs another shape than the last one."""
+        f, micro = self.f, self.micro
+        if isinstance(micro, amx.TileMicro):
+            configure, number = micro.configuration(tile)
+            with f.if_(f.icmp("ne", self.configured.get(), number)):
+                self.configured.set(integer(number))
+                f.call_function(configure)
 
     def known_tiles(self) -> tuple[Sequence[Run] | None, Sequence[Run] | None]:
         """The tiles of a row, and the rows of tiles, where they are known. Small images leave out
@@ -101,7 +126,8 @@ class Copied(Loops):
         neutral = not mixed or not (g.zeros or g.shift)
         fits = spec.channels % rows.kr == 0 and across <= _SMALL and neutral and not self.tiled
         if tiles is None or not fits:
-            return cut_axis(across, across, 1, 1, 1, 0, self.cut.most), None
+            most = across if self.flat else self.cut.most
+            return cut_axis(across, across, 1, 1, 1, 0, most), None
         if self.tall > 1 and isinstance(down, int) and down <= rows.down and w.kernel[1] > 1:
             return tiles, known_axis(spec, 1, self.tall)
         return tiles, None
@@ -163,13 +189,13 @@ class Copied(Loops):
         self.soon.set(weights)
 
     def tiles_in(self, row: Value) -> Value:
-        """About how many tiles the block at `row` has."""
+        """About how many passes over a panel the block at `row` takes."""
         f, rows = self.f, self.copies
         across = -(-rows.across // self.cut.most)
         if self.across is not None:
             across = sum(run.count for run in self.across)
         high = f.smin(f.sub(self.out[1], row), rows.down)
-        return f.mul(f.ceil_div(high, self.tall), across)
+        return f.mul(f.ceil_div(high, self.tall), across * self.passes)
 
     def block(self, place: tuple[Value, ...], panel: Value, channels: int) -> None:
         """All tiles of a block and one panel of so many channels."""
@@ -190,7 +216,9 @@ class Copied(Loops):
                 inside = taps_inside(f, start, self.data[1], w.kernel[1], w.dilations[1])
                 here = [*taps[:2], *inside, *taps[4:]]
             for size, count, first, column_taps in self.pieces(column, channels):
-                tile = Tile(height, size, row_taps if height > 1 else None, column_taps, channels)
+                met = row_taps if height > 1 else None
+                apart = self.flat.apart if self.flat else 0
+                tile = Tile(height, size, met, column_taps, channels, apart=apart)
                 with f.range(0, count, outer=True) as i:
                     at = f.add(f.mul(i, size), first)
                     spot = (batch, channel, depth, f.add(row, r), f.add(column, at))

@@ -68,7 +68,8 @@ class Loops:
         for zero in self.pointers[2 : 2 + len(g.zeros)]:
             g.set_base(f, self.frame, len(g.walked), zero)
             self.pointers.remove(zero)
-        # What the next tile fetches ahead.
+        # What the next tile fetches ahead; passes of a tile over its panel.
+        self.passes = 1
         self.soon, self.pace = f.var(PTR, self.pointers[1]), f.var(I64, 0)
 
     def size(self, size: Size) -> Value:
@@ -213,6 +214,9 @@ class Loops:
         spot = (here.batch, channel, here.depth, here.row, column)
         self.tile(tile, data, weights, spot, (*here.d, *here.h, *across))
 
+    def prepare(self, tile: Tile) -> None:
+        """What stands before the call of a tile."""
+
     def tile(
         self,
         tile: Tile,
@@ -228,7 +232,8 @@ class Loops:
             for index, stride in zip(spot, o.strides, strict=True):
                 at = f.add(at, f.mul(index, self.size(stride)))
             g.set_base(f, self.frame, i, f.at(pointer, at, ELEMENT[o.dtype.value]))
+        self.prepare(tile)
         soon, pace = self.soon.get(), self.pace.get()
         f.call_function(self.micro.tile(tile), self.frame, data, weights, *taps, soon, pace)
         steps = self.spec.matrices[1] // self.spec.packed.kr
-        self.soon.set(f.offset(soon, f.mul(pace, steps)))
+        self.soon.set(f.offset(soon, f.mul(pace, steps * self.passes)))

@@ -36,7 +36,8 @@ _SETS = 8
 @dataclass(frozen=True)
 class Tile:
     """`rows` x `columns` places, of which `row_taps` and `column_taps` say what meets the data.
-    One row alone takes its taps at run time; `ragged`: so does its one column."""
+    One row alone takes its taps at run time; `ragged`: so does its one column. `apart`: rows are
+    so many places apart, where what lies between them is computed, too, and thrown away."""
 
     rows: int
     columns: int
@@ -44,6 +45,7 @@ class Tile:
     column_taps: Taps
     channels: int
     ragged: bool = False
+    apart: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,14 @@ class Micro:
                 for s, (c, part) in zip(row, spots, strict=True):
                     epilogue.finish(s.get(), Spot(integer(r), integer(q), c, part))
             return f
-        f.call_function(
-            self.finish(tile.channels), frame, buffer, integer(tile.rows), integer(tile.columns)
-        )
+        self.finished(f, tile, buffer)
         return f
+
+    def finished(self, f: Function, tile: Tile, buffer: Value) -> None:
+        """The epilogue of a tile's sums."""
+        shape = (tile.rows, tile.columns, tile.apart or tile.columns)
+        frame = f.params["frame"]
+        f.call_function(self.finish(tile.channels), frame, buffer, *map(integer, shape))
 
     def first_sums(self, f: Function, vectors: int) -> list[Value | int]:
         """What a tile's sums begin with: zero, or what takes the zero point out of bytes again,
@@ -136,14 +142,15 @@ class Micro:
         return [f.mul(less, f.load(g.vector, at)) for at in places]
 
     def finish(self, channels: int) -> Function:
-        """finish(frame, buffer, rows, columns): the epilogue of a tile's sums, place by place."""
+        """finish(frame, buffer, rows, columns, apart): the epilogue of a tile's sums, place by
+        place; rows are `apart` places from each other."""
         g = self.g
         if channels in self._finish:
             return self._finish[channels]
         f = g.module.function(
             g.module.unique("finish"),
             [("ptr noalias", "frame"), ("ptr noalias readonly", "buffer")]
-            + [(I64, "rows"), (I64, "columns")],
+            + [(I64, "rows"), (I64, "columns"), (I64, "apart")],
             attributes="nounwind noinline",
             linkage="internal",
         )
@@ -156,7 +163,7 @@ class Micro:
             f.range(0, p["rows"], unroll=1) as r,
             f.range(0, p["columns"], unroll=1) as q,
         ):
-            place = f.add(f.mul(r, p["columns"]), q)
+            place = f.add(f.mul(r, p["apart"]), q)
             at = f.offset(p["buffer"], f.mul(place, len(parts) * align))
             for v, (c, part) in enumerate(spots):
                 value = f.load(g.vector, f.offset(at, v * align), align)

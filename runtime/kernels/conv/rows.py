@@ -71,8 +71,9 @@ class Rows:
         return -(-self.width // _CELLS) * _CELLS * self.kr if self.tails else 0
 
 
-def choose_rows(g: Context, cut: Cut, tall: int) -> Rows:
-    """The copies of a convolution of three spatial axes whose tiles are `tall` rows high."""
+def choose_rows(g: Context, cut: Cut, tall: int, packed: int = 0) -> Rows:
+    """The copies of a convolution of three spatial axes whose tiles are `tall` rows high. Rows of
+    `packed` places, where that is given, follow one another without a gap."""
     spec, target = g.spec, g.target
     w, kr = spec.window, spec.packed.kr
     kept, cell = {1: (g.acc, g.acc), 2: (I16, I32), 4: (I8, I32)}[kr]
@@ -84,6 +85,7 @@ def choose_rows(g: Context, cut: Cut, tall: int) -> Rows:
     def made(down: int, across: int) -> Rows:
         wide = (across - 1) * w.strides[2] + (w.kernel[2] - 1) * w.dilations[2] + 1
         line = 64 * 8 // bits_of(kept)
+        pitch = -(-(wide * spec.channels + kr) // line) * line
         return Rows(
             kept,
             cell,
@@ -96,12 +98,12 @@ def choose_rows(g: Context, cut: Cut, tall: int) -> Rows:
             w.kernel[1] if apart else (down - 1) * w.strides[1] + w.kernel[1],
             w.dilations[1],
             wide,
-            -(-(wide * spec.channels + kr) // line) * line,
+            packed * spec.channels or pitch,
             spec.packed.tails,
         )
 
     across = width if isinstance(width, int) else 8 * cut.most
-    while across > cut.most and made(tall, across).bytes > room:
+    while across > cut.most and not packed and made(tall, across).bytes > room:
         across = max(cut.most, across // 2 // cut.most * cut.most)
     down = tall
     if not apart:

@@ -147,11 +147,11 @@ class UnfoldedMicro(TileMicro):
         self.cells = self.unfolding.cells
         self.place_bytes = self.unfolding.pitch
 
-    def _walk(self, f: Function, step: Callable[[Value, Value], None]) -> None:
+    def walk(self, f: Function, first: Value, step: Callable[[Value, Value], None]) -> None:
         p, u = f.params, self.unfolding
         with f.range(0, u.steps, unroll=1) as k:
             there = f.mul(u.weights_at(f, k), 4 * self.cut.nr)
-            step(f.offset(p["data"], f.mul(k, 4 * u.cells)), f.offset(p["weights"], there))
+            step(f.offset(first, f.mul(k, 4 * u.cells)), f.offset(p["weights"], there))
 
 
 def grouped(cut: Cut) -> Cut:
@@ -173,7 +173,7 @@ class Unfolded(Copied):
     """The loops: each tile's places are unfolded for the panels of a task."""
 
     def __init__(self, g: Context, micro: UnfoldedMicro, entry: Entry, rows: Rows) -> None:
-        super().__init__(g, micro, entry, rows)
+        super().__init__(g, micro, entry, rows, 1)
         self.unfold = _unfold_function(g, rows, micro)
         self.places = self.f.offset(entry.scratch, _behind(rows))
 
