@@ -31,6 +31,7 @@ from .plan import (
 )
 from .specs import DimArg, GemmSpec, Size, Spec
 from .verify_plan import buffer_roots, is_pointwise, same_walk
+from .walks import Walk, lie_apart
 
 Ints = npt.NDArray[np.int64]
 
@@ -348,12 +349,19 @@ class RegionTables:
             if empty[w] or empty[r]:
                 continue
             at, of = (self._bytes(sizes, n, int(low[n]), int(high[n])) for n in (w, r))
-            if at[0] < of[1] and of[0] < at[1] and not (may and at == of):
+            meet = at[0] < of[1] and of[0] < at[1] and not (may and at == of)
+            if meet and not lie_apart(self._walk(sizes, w), self._walk(sizes, r)):
                 raise VerificationError(
                     "a step overwrites what it reads, or writes it twice",
                     where=self._operand(w),
                     got=f"bytes {at} and {of} of one buffer",
                 )
+
+    def _walk(self, sizes: RegionSizes, n: int) -> Walk:
+        begin, end = (int(t) for t in [*self._term_start, len(self._term_size)][n : n + 2])
+        size, stride = (sizes.values[t[begin:end]] for t in (self._term_size, self._term_stride))
+        terms = zip(size.tolist(), stride.tolist(), strict=True)
+        return Walk(int(self.operand_buffer[n]), int(sizes.values[self._offset[n]]), tuple(terms))
 
     def _bytes(self, sizes: RegionSizes, n: int, low: int, high: int) -> tuple[int, int]:
         b = self.operand_buffer[n]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...ir.dim import Dim, Expr, maximum, minimum
 from ...ir.graph import Graph, Value
-from ...ir.ops import Gather, Gemm, MatMul, MatMulInteger
+from ...ir.ops import Concat, Gather, Gemm, MatMul, MatMulInteger
 from ...ir.scalar import identity
 from ...ir.specs import GatherSpec
 from ...ir.tiles import accumulator, cell_depth, multiplied
@@ -17,6 +17,7 @@ from .region import Sizes
 from .view import (
     View,
     broadcast_to,
+    cut,
     divide,
     lies_alike,
     merged_axes,
@@ -141,32 +142,34 @@ def clamp_start(start: Any, step: int, size: Dim) -> Dim:
     return minimum(maximum(start, 0), last)
 
 
-def lower_split(low: Lowering, node: int) -> None:
-    """Split and VariadicSplit along a known axis: each output is a part of the input."""
-    view = low.view(low.graph.input(node, 0))
+def parts_axis(low: Lowering, node: int) -> int:
+    """The axis along which a Concat joins, or a Split with a known one parts."""
+    op = low.graph.op(node)
+    rank = len(low.shape(Value(node)))
+    if isinstance(op, Concat):
+        return normalize_axis(op.axis, rank)
     axes = known_list(low.graph, node, 1)
     assert axes is not None
-    axis = normalize_axis(int(axes[0]), view.rank)
-    start: Dim = 0
-    for value in low.graph.values(node):
-        size = low.shape(value)[axis]
-        keep(low, value, take(view, axis, start, size))
-        start = start + size
+    return normalize_axis(int(axes[0]), rank)
+
+
+def lower_split(low: Lowering, node: int) -> None:
+    """Split and VariadicSplit along a known axis: each output is a part of the input."""
+    values, axis = [*low.graph.values(node)], parts_axis(low, node)
+    parts = cut(low.view(low.graph.input(node, 0)), axis, [low.shape(v)[axis] for v in values])
+    for value, part in zip(values, parts, strict=True):
+        keep(low, value, part)
 
 
 def lower_concat(low: Lowering, node: int) -> None:
     """Each input is copied into its part of the output."""
-    out = low.result(Value(node))
-    axis = normalize_axis(int(getattr(low.graph.op(node), "axis", 0)), out.rank)
-    start: Dim = 0
-    for value in low.graph.inputs(node):
-        assert value is not None
-        size = low.shape(value)[axis]
-        piece = take(out, axis, start, size)
+    out, axis = low.result(Value(node)), parts_axis(low, node)
+    values = [v for v in low.graph.inputs(node) if v is not None]
+    parts = cut(out, axis, [low.shape(v)[axis] for v in values])
+    for value, part in zip(values, parts, strict=True):
         # A producer may have written here already (placement.py).
-        if size != 0 and low.placed.get(value) != piece:
-            low.copy(low.view(value), piece, low.name(node), low.sources(node))
-        start = start + size
+        if part.shape[axis] != 0 and low.placed.get(value) != part:
+            low.copy(low.view(value), part, low.name(node), low.sources(node))
 
 
 def lower_tile(low: Lowering, node: int) -> None:

@@ -15,16 +15,19 @@ from ...ir.ops import (
     MatMul,
     MatMulInteger,
     Reshape,
+    Split,
     Squeeze,
     Squeeze1,
     Transpose,
     Unsqueeze,
+    VariadicSplit,
 )
 from ...ir.ops.elementwise import Elementwise
 from ...ir.patch import sole_use
 from ...ir.plan import SymbolSource
 from ...ir.tiles import accumulator
 from ...ir.types import TensorType, Type
+from .concats import around, inputs_of, places, sharable, shared_concats
 from .context import Lowering
 from .fusion import conversion_of
 from .movement import known_list
@@ -38,7 +41,6 @@ from .view import (
     reshape,
     row_major,
     runs_of_vectors,
-    take,
 )
 
 _SAME_MEMORY = (Reshape, Squeeze, Squeeze1, Unsqueeze)
@@ -87,10 +89,15 @@ def spread_places(low: Lowering, home: dict[int, int], index: int, roles: dict[i
     """Let producers write where their value will be needed: through reshapes into a region output,
     and into their part of a concatenation."""
     graph = low.graph
-    spread(low, list(low.placed), home, index, roles)
-    for node, where in home.items():
+    shared = shared_concats(low, home, index, roles)
+    spread(low, list(low.placed), home, index, roles, shared)
+    # The last first: what it joins may have been joined by others before, in less memory.
+    for node, where in reversed(home.items()):
         op, value = graph.op(node), Value(node)
         if where != index or roles[node].lowerer is None or value in low.placed:
+            continue
+        if isinstance(op, Concat) and (whole := around(low, node, inputs_of(low, node), value)):
+            low.placed[value] = whole
             continue
         if isinstance(op, Concat) or (
             isinstance(op, Transpose)
@@ -98,7 +105,7 @@ def spread_places(low: Lowering, home: dict[int, int], index: int, roles: dict[i
             and conversion_of(graph, low.fusion, value) is None
         ):
             low.placed[value] = low.allocate(value)
-            spread(low, [value], home, index, roles)
+            spread(low, [value], home, index, roles, shared)
 
 
 def spread(
@@ -107,6 +114,7 @@ def spread(
     home: dict[int, int],
     index: int,
     roles: dict[int, Role],
+    shared: frozenset[int],
 ) -> None:
     """Hand the places of these values on to what makes them, as far as views can say it."""
     while pending:
@@ -116,7 +124,12 @@ def spread(
             continue
         for source, part in places_of_inputs(low, value):
             mine = home.get(source.node) == index and source not in low.placed
-            if part is None or not mine or not sole_use(low.graph, source):
+            if part is None or not mine:
+                continue
+            alone = sole_use(low.graph, source)
+            if not alone and not (
+                value.node in shared and sharable(low, value, source, home, roles)
+            ):
                 continue
             if isinstance(part, View):
                 low.placed[source] = part
@@ -130,7 +143,11 @@ def places_of_inputs(low: Lowering, value: Value) -> Sequence[tuple[Value, View 
     graph, view = low.graph, low.placed[value]
     op = graph.op(value.node)
     if isinstance(op, Concat):
-        return concat_parts(low, value.node, view)
+        parts = inputs_of(low, value.node)
+        return list(zip(parts, places(low, value.node, parts, view), strict=True))
+    if isinstance(op, Split | VariadicSplit):
+        whole = graph.input(value.node, 0)
+        return [(whole, around(low, value.node, [*graph.values(value.node)], whole))]
     source = graph.input(value.node, 0) if graph.inputs(value.node) else value
     if isinstance(op, _SAME_MEMORY) and is_contiguous(view):
         return [(source, reshape(view, low.shape(source)))]
@@ -194,19 +211,6 @@ def read_in_order(low: Lowering, value: Value) -> bool:
     if reshape(permute(plain, turning(low, value)), low.shape(Value(uses[0].node))) is not None:
         return False
     return sole_use(graph, source) and writes_turned(low, value)
-
-
-def concat_parts(low: Lowering, node: int, view: View) -> list[tuple[Value, View | None]]:
-    """The inputs of a Concat with the parts of its output that they fill."""
-    axis = int(getattr(low.graph.op(node), "axis", 0)) % view.rank
-    start: Dim = 0
-    parts: list[tuple[Value, View | None]] = []
-    for value in low.graph.inputs(node):
-        assert value is not None
-        size = low.shape(value)[axis]
-        parts.append((value, take(view, axis, start, size)))
-        start = start + size
-    return parts
 
 
 def telling(type_: Type) -> set[str]:

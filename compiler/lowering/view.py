@@ -94,6 +94,16 @@ def take(view: View, axis: int, start: Dim, size: Dim, step: int = 1) -> View:
     return replace(view, shape=tuple(shape), strides=tuple(strides), offset=offset)
 
 
+def cut(view: View, axis: int, sizes: Sequence[Dim]) -> list[View]:
+    """The parts of these sizes that follow one another along an axis."""
+    parts: list[View] = []
+    start: Dim = 0
+    for size in sizes:
+        parts.append(take(view, axis, start, size))
+        start = start + size
+    return parts
+
+
 def broadcast_to(view: View, shape: Sequence[Dim]) -> View:
     """The view repeated along axes of size 1 to `shape` by numpy's rule.
 

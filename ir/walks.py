@@ -1,0 +1,36 @@
+"""Walks: the elements offset + sum(i * stride), 0 <= i < size, that an operand has in a buffer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Walk:
+    """buffer: its number; offset: of the element where all counters are 0; terms: (size > 0,
+    stride) per axis."""
+
+    buffer: int
+    offset: int
+    terms: tuple[tuple[int, int], ...]
+
+    def within(self, period: int) -> tuple[int, int] | None:
+        """The first and the last place, counted from a multiple of `period`, on which all elements
+        fall; None where they fall beyond the next multiple."""
+        inner = [(size - 1) * stride for size, stride in self.terms if stride % period]
+        first = (self.offset + sum(min(0, span) for span in inner)) % period
+        last = first + sum(abs(span) for span in inner)
+        return (first, last) if last < period else None
+
+
+def lie_apart(a: Walk, b: Walk) -> bool:
+    """Whether two walks are known to have no element of one buffer in common: both repeat with some
+    period, and lie beside each other in it, as the parts of a concatenation do."""
+    if a.buffer != b.buffer:  # which may lie in the same memory
+        return False
+    periods = {abs(stride) for walk in (a, b) for size, stride in walk.terms if size > 1}
+    for period in periods - {0, 1}:
+        one, other = a.within(period), b.within(period)
+        if one and other and (one[1] < other[0] or other[1] < one[0]):
+            return True
+    return False
