@@ -10,12 +10,14 @@ import pytest
 
 @dataclass(frozen=True)
 class Load:
-    """seconds: of sustained calls. moments: at which writers are killed."""
+    """seconds: of sustained calls. moments: at which writers are killed. interrupts: of each of
+    the command line's verbs."""
 
     seconds: float
     moments: int
+    interrupts: int
 
 
 @pytest.fixture(scope="session")
 def load() -> Load:
-    return Load(120.0, 100) if os.environ.get("IRC_LONG") == "1" else Load(4.0, 20)
+    return Load(120.0, 100, 25) if os.environ.get("IRC_LONG") == "1" else Load(4.0, 20, 3)

@@ -248,23 +248,31 @@ def big_model(path: Path) -> None:
     irc.save_model(ops.model({"y": x}), path)
 
 
-@pytest.mark.parametrize("verb", ["compile", "convert", "graph"])
+# Options beside the model, and the files that come of them.
+VERBS: dict[str, tuple[list[str], list[str]]] = {
+    "compile": (["-o", "out.irc"], ["out.irc"]),
+    "convert": (["-o", "out.xml"], ["out.xml", "out.bin"]),
+    "graph": (["-o", "out.html"], ["out.html"]),
+    "run": (["--input", "x=big.npy", "-o", "out.npz"], ["out.npz"]),
+    "profile": (["--trace", "out.json", "--xml", "out.xml"], ["out.json", "out.xml"]),
+    "compare": (["--layers"], []),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_interrupted_without_litter(verb: str, load: Load, tmp_path: Path) -> None:
     big_model(tmp_path / "big.xml")
-    names = {
-        "compile": ["out.irc"],
-        "convert": ["out.xml", "out.bin"],
-        "graph": ["out.html"],
-    }[verb]
+    np.save(tmp_path / "big.npy", np.ones((4, 512), np.float32))
+    options, names = VERBS[verb]
     # A shell starts what runs in the background with SIGINT ignored, and children inherit that.
     driver = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "from irc.cli.main import main; print('ready', flush=True);"
-        f"sys.exit(main([{verb!r}, 'big.xml', '-q', '-o', {names[0]!r}]))"
+        f"sys.exit(main({[verb, 'big.xml', '-q', *options]!r}))"
     )
     codes: list[int] = []
     duration = float("inf")
-    for moment in range(load.moments // 4 + 2):
+    for moment in range(load.interrupts + 2):
         cache = tmp_path / f"cache{moment}"
         process = subprocess.Popen(
             [sys.executable, "-c", driver],
@@ -279,7 +287,7 @@ def test_interrupted_without_litter(verb: str, load: Load, tmp_path: Path) -> No
         if moment:
             # The first run goes to its end and says how long there is to interrupt the others;
             # the second is interrupted at once, however fast the machine has become meanwhile.
-            time.sleep(duration * (moment - 1) / (load.moments // 4 + 1))
+            time.sleep(duration * (moment - 1) / (load.interrupts + 1))
             process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=600)
         if process.returncode == 0:
