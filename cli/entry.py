@@ -49,4 +49,6 @@ def entry() -> NoReturn:
         print("irc: interrupted", file=sys.stderr)
         code = INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if code == INTERRUPTED:  # what was left half made is cleared away at the very end
+        sys.unraisablehook = lambda _: None
     sys.exit(code)

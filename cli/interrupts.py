@@ -43,7 +43,8 @@ def interruptible() -> Iterator[Interrupt]:
 
     def lost(what: Any) -> None:
         if not issubclass(what.exc_type, KeyboardInterrupt):
-            told(what)
+            if not state.came:  # or it is about what the interrupt left half made
+                told(what)
             return
         timers.append(threading.Timer(AGAIN, _thread.interrupt_main))
         timers[-1].daemon = True

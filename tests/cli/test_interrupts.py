@@ -58,6 +58,34 @@ def in_a_callback() -> None:
     assert watch() is None
 
 
+HALF_MADE = """
+import signal, sys
+import irc.cli.main as main
+
+class Half:
+    def __init__(self):
+        self.more = self if sys.argv.pop() == "late" else None
+        signal.raise_signal(signal.SIGINT)
+        self.made = True
+
+    def __del__(self):
+        del self.made
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main._dispatch = lambda arguments: Half()
+main.entry()
+"""
+
+
+@pytest.mark.parametrize("when", ["at once", "late"])
+def test_what_is_half_made_goes_without_a_word(when: str) -> None:
+    """A finaliser that misses what its object was to hold: as the frames go, or at the very end."""
+    done = subprocess.run(
+        [sys.executable, "-c", HALF_MADE, when], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "irc: interrupted\n")
+
+
 @pytest.fixture(autouse=True)
 def heard() -> Iterator[None]:
     """Tests before may have used OpenVINO in this process, and a shell that starts tests in the

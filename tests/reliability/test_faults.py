@@ -267,8 +267,8 @@ def test_interrupted_without_litter(verb: str, load: Load, tmp_path: Path) -> No
     # A shell starts what runs in the background with SIGINT ignored, and children inherit that.
     driver = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "from irc.cli.main import main; print('ready', flush=True);"
-        f"sys.exit(main({[verb, 'big.xml', '-q', *options]!r}))"
+        "from irc.cli.main import entry; print('ready', flush=True);"
+        f"sys.argv = {['irc', verb, 'big.xml', '-q', *options]!r}; entry()"
     )
     codes: list[int] = []
     duration = float("inf")
