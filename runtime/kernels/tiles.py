@@ -68,14 +68,19 @@ class Tiles:
         """Add one step's products to the sums of `shape` registers (down, across)."""
         rights = range(_SUMS + len(self.lefts), _REGISTERS)
         down, across = shape
-        for column in range(across):
-            b = rights[column % len(rights)]
-            on_tile(f, "tileloadd64", b, *right(column))
+        for first in range(0, across, len(rights)):
+            columns = range(first, min(first + len(rights), across))
+            for column in columns:
+                on_tile(f, "tileloadd64", rights[column - first], *right(column))
+                if column < down:
+                    on_tile(f, "tileloadd64", _SUMS + column, *left(column))
+            for row in range(len(columns), down) if first == 0 else ():
+                on_tile(f, "tileloadd64", _SUMS + row, *left(row))
             for row in range(down):
-                if column == 0:
-                    on_tile(f, "tileloadd64", _SUMS + row, *left(row))
-                registers = (self.total(row, column), _SUMS + row, b)
-                f.call(instruction, "void", *(integer(r, I8) for r in registers))
+                for column in columns:
+                    b = rights[column - first]
+                    registers = (self.total(row, column), _SUMS + row, b)
+                    f.call(instruction, "void", *(integer(r, I8) for r in registers))
 
 
 def on_tile(f: Function, name: str, register: int, *args: Value) -> None:

@@ -27,6 +27,7 @@ from ...codegen.emit import Function
 from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
 from ..tiles import SIDE, Place, Tiles, on_tile
 from .blocks import block_sizes
+from .waiting import Rows
 
 if TYPE_CHECKING:
     from .loops import Loops
@@ -47,17 +48,16 @@ def on_tiles(
     """The tiling of a product on tiles, from what vector registers would do; `heights`: a known M
     cut evenly into tiles of at most 2 * SIDE rows.
 
-    A step takes so few cycles that a panel of B and the strip of A that meets it have to lie in L1
-    both: two thirds of an L1 for the two of them bound a slice of K. Slices of a panel follow one
-    another, while the sums of a block's tiles wait in L2: with panels inside the loop over K, all
-    panels' sums would pass through L2 and back (1.1 to 1.3 times the time, docs/performance.md).
+    K is cut only where a block of A would take more than half of L2. Panels and strips that fit L1
+    were slower: a step of products whose factors both come from L2 takes 1.3 to 1.5 times what one
+    from L1 does, but sums that go to memory and back cost three steps (docs/performance.md).
     """
     heights = (2 * SIDE, SIDE) if t.guarded else heights
     mr, few = heights[0], not t.guarded and heights[0] <= SIDE and spec.m == heights[0]
     panels = 2 if few and isinstance(spec.n, int) and spec.n >= 2 * t.nr else 1
-    kc, blocked, slice_ = t.kc, t.blocked, t.kc
+    kc, blocked = t.kc, t.blocked
     if spec.compressed is None:
-        kc, blocked, slice_ = _depth(t, spec, target, mr)
+        kc, blocked = _depth(t, spec, target, mr)
     whole = isinstance(spec.k, int) and spec.k % (SIDE * t.kr) == 0
     lies = whole and (t.pack_a == "no" or t.in_place) and (t.guarded or len(heights) == 1)
     mc, nc = block_sizes(spec, target, (mr, t.nr, kc), blocked, t.pack_b, _MOST_TILES)
@@ -71,7 +71,6 @@ def on_tiles(
         panels=panels,
         buffered=True,
         kc=kc,
-        slice=slice_,
         blocked=blocked,
         mc=mc,
         nc=max(nc, panels),
@@ -84,28 +83,21 @@ def on_tiles(
     )
 
 
-def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool, int]:
-    """KC in cells, whether K may take more than one block, and the slices of a block.
+def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:
+    """KC in cells, and whether K may take more than one block.
 
     The tallest block of A that is KC deep takes half of L2, or, beside the sums that blocks of a K
     of run time leave waiting, a quarter.
     """
     cells = max(1, -(-spec.k // t.kr)) if isinstance(spec.k, int) else None
     if cells is not None and isinstance(spec.m, int) and spec.m <= mr:
-        return cells, False, cells
-    slice_ = max(4 * SIDE, target.l1 * 2 // 3 // (4 * (t.nr + mr)) // SIDE * SIDE)
+        return cells, False
     share = target.l2 // (2 if cells is not None else 4)
-    most = max(1, share // (4 * _MOST_TILES * mr) // slice_) * slice_
+    most = max(4, share // (4 * _MOST_TILES * mr) // SIDE) * SIDE
     if cells is None:
-        return most, True, slice_
-    kc, blocks = _cut(cells, most)
-    return kc, blocks > 1, _cut(kc, slice_)[0]
-
-
-def _cut(cells: int, most: int) -> tuple[int, int]:
-    """Even pieces of whole steps, of about `most` cells each, and their number."""
-    pieces = -(-cells // most)
-    return (cells if pieces == 1 else -(-cells // pieces // SIDE) * SIDE), pieces
+        return most, True
+    blocks = -(-cells // most)
+    return (cells, False) if blocks == 1 else (-(-cells // blocks // SIDE) * SIDE, True)
 
 
 def registers(t: Tiling) -> Tiles:
@@ -155,14 +147,15 @@ class Tail:
 
 
 def tile_function(g: Context, shape: Shape) -> Function:
-    """The function of a tile (Context.tile), with one parameter more: where its panels' tails
-    are. Sums go to the buffer, all rows of the tallest tile."""
+    """The function of a tile (Context.tile), with two parameters more: where its panels' tails
+    are, and what tile waits to be finished. Sums go to the buffer, all rows of the tallest tile."""
     t = g.tiling
     f = g.module.function(
         g.module.unique(f"amx_{shape.rows}x{shape.panels}x{shape.vectors}"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
         + [(I64, "m"), (I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first")]
-        + [("ptr noalias", "buffer"), (PTR, "soon"), (I64, "pace"), ("ptr readonly", "tail")],
+        + [(PTR, "buffer"), (PTR, "soon"), (I64, "pace"), ("ptr readonly", "tail")]
+        + [("ptr readonly", "waiting")],
         attributes="nounwind noinline",
         linkage="internal",
     )
@@ -176,23 +169,27 @@ def tile_function(g: Context, shape: Shape) -> Function:
     ]
     stride = integer(t.panels * t.nr * g.bytes)
     places = [(i, f.at(p["buffer"], at, g.acc)) for i, at in sums]
-    parted = t.blocked or t.sliced
-    with f.if_(p["first"] if parted else True) as branch:
+    with f.if_(p["first"] if t.blocked else True) as branch:
         for i, _ in places:
             on_tile(f, "tilezero", i)
         branch.else_()
         for i, place in places:
             on_tile(f, "tileloadd64", i, place, stride)
     step = _Step(g, f, shape, columns)
+    assert g.finishes is not None
+    waiting = Rows(g.finishes, f, p["frame"], p["waiting"])
+    each = -(-t.mr // max(1, t.kc // SIDE))
     k = g.spec.k
-    depth = integer(-(-k // t.kr)) if isinstance(k, int) and not parted else p["k"]
+    depth = integer(-(-k // t.kr)) if isinstance(k, int) and not t.blocked else p["k"]
     rest = f.urem(depth, SIDE) if has_tail(g.spec, t.kr) else integer(0)
     whole = f.sub(depth, rest)
     with f.range(0, whole, SIDE, unroll=1) as at:
         step.fetch(at)
         step.multiply(at, f.at(p["b"], f.mul(at, t.nr), step.cell), step.panel)
+        waiting.some(at, each)
     with f.if_(f.icmp("ne", rest, 0)):
         step.multiply(whole, p["tail"], integer(SIDE * t.nr))
+    waiting.rest(f.mul(f.udiv(whole, SIDE), each))
     for i, place in places:
         on_tile(f, "tilestored64", i, place, stride)
     return f

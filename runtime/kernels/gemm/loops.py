@@ -4,14 +4,13 @@ for each matrix of the batch
   for each NC panels of B                     (packed here, unless constant or read in place)
     for each MC tiles of rows
       for each KC of depth                    (A packed here, where that pays)
-        for each panel: for each slice of the depth: for each tile of rows: the register tile
+        for each panel: for each tile of rows: the register tile
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
 from ....ir.specs import Size
 from ...codegen.emit import Function
@@ -26,13 +25,12 @@ from .cuts import Cut
 from .dot import ROWS, dot_function
 from .epilogue import finish_function
 from .expand import right_function
-from .micro import Context, Shape
+from .micro import Context
 from .packing import in_blocks, pack_a_function
+from .panels import Block
 from .shares import Bounds, split
 from .terms import Terms
-
-# Bytes between what a streaming tile reads and what it fetches: about a memory latency's worth.
-_AHEAD = 2048
+from .waiting import Waiting
 
 
 class Loops:
@@ -121,9 +119,9 @@ class Loops:
         panels = f.ceil_div(self.n, t.nr)
         a_scratch = self.reserve(t.mc * t.strip if t.pack_a != "no" else 0)
         b_scratch = self.reserve(t.nc * t.kc * t.nr if t.pack_b else 0)
-        # One tile's sums; those of a block or a panel, if they wait between blocks or slices of K.
-        waiting = t.mc * t.nc if t.blocked else t.mc if t.sliced else t.panels
-        buffer = self.reserve(waiting * t.mr * t.nr if t.buffered else 0)
+        # One tile's sums, or, if they wait between blocks of K, those of a whole block.
+        slots = t.mc * t.nc if t.blocked else t.panels
+        buffer = self.reserve(slots * t.mr * t.nr if t.buffered else 0)
         terms = Terms(self) if g.corrections else None
         tail = amx.Tail(self) if t.tile else None
         counts = (self.product(self.space.axes), count, panels)
@@ -137,6 +135,7 @@ class Loops:
         if t.buffered:
             corrects = bool(g.corrections)
             finish = finish_function(g, t.lanes, t.panels * t.nr, corrects=corrects)
+        waiting = Waiting(f, g, finish) if finish and tail else None
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*mine.batch, outer=True) as index:
             a, b = self.matrix(index)
@@ -164,8 +163,8 @@ class Loops:
                     if terms:
                         terms.sum_rows(a, strips, ts, k0, depth, first)
                     places = (a, strips, b_scratch if pack_b else b, buffer)
-                    along = (k0, depth, integer(0), first, last)
-                    Block(self, ts, js, *places, *along, finish, terms, tail).run()
+                    along = (k0, depth, first, last)
+                    Block(self, ts, js, *places, *along, finish, terms, tail, waiting).run()
         if tail:
             release(f)
 
@@ -222,179 +221,3 @@ class Loops:
                 at = f.at(b, f.add(f.mul(n, column), f.mul(k0, row)), ELEMENT[g.spec.b.dtype.value])
                 what = (at, place, f.sub(self.n, n))
             f.call_function(pack, self.frame, *what, depth)
-
-
-@dataclass(frozen=True)
-class Block:
-    """The two innermost loops: tiles `ts` times panels `js`, one block of K deep, or one slice of a
-    block, which begins `inside` steps from the block's own begin. k0 and depth count steps of K.
-
-    `strips` and `b` are packed copies, or the matrices themselves, as `a` always is. `buffer`
-    receives sums, `finish` (None: tiles finish their own) applies the epilogue to it; `terms` are
-    those of zero points, if there are any, `tail` is for tiles of AMX.
-    """
-
-    loops: Loops
-    ts: Bounds
-    js: Bounds
-    a: Value
-    strips: Value
-    b: Value
-    buffer: Value
-    k0: Value
-    depth: Value
-    inside: Value
-    first: Value
-    last: Value
-    finish: Function | None
-    terms: Terms | None
-    tail: amx.Tail | None
-
-    def run(self) -> None:
-        """Groups of panels, single panels, and the edge: panels outside, tiles of rows inside."""
-        loops, t = self.loops, self.loops.g.tiling
-        f, (j0, j1) = loops.f, self.js
-        rest = f.urem(loops.n, t.nr)
-        whole = t.vectors
-        edge = Shape(0, whole, 1, edge=True)
-        if rest.known is not None:
-            vectors = -(-rest.known // t.lanes)
-            edge = Shape(0, vectors, 1, edge=rest.known % t.lanes != 0)
-        if t.buffered and (loops.g.spec.packed or t.pack_b):
-            # Panels are padded, and `finish` knows where the columns end: no masks in tiles.
-            edge = Shape(0, whole if t.brief else edge.vectors, 1, edge=False)
-        plain = rest.known == 0 or edge == Shape(0, whole, 1, edge=False)
-        full = j1 if plain else f.smin(f.udiv(loops.n, t.nr), j1)
-        singles = j0
-        if f.udiv(loops.n, t.nr).known != 0 or plain:
-            if t.panels > 1:
-                groups = f.udiv(f.smax(f.sub(full, j0), 0), t.panels)
-                if t.guarded:  # two rows have enough chains in one panel
-                    groups = f.select(f.icmp("eq", loops.m, 1), groups, 0)
-                singles = f.add(j0, f.mul(groups, t.panels))
-                with f.range(j0, singles, t.panels, outer=True) as j:
-                    self.panel(j, Shape(0, whole, t.panels, edge=False))
-            with f.range(singles, full, outer=True) as j:
-                self.panel(j, Shape(0, whole, 1, edge=False))
-        if not plain:
-            # At most one edge panel, and only the worker that has the last panel has it.
-            with f.range(f.smax(full, j0), j1, outer=True) as j:
-                self.panel(j, edge)
-
-    def panel(self, j: Value, shape: Shape) -> None:
-        """All tiles of rows of one panel (or group of panels), slice after slice of the block."""
-        f, t = self.loops.f, self.loops.g.tiling
-        if self.terms:
-            self.terms.of_columns(self.b, self.js[0], j, shape.panels)
-        if not t.sliced:
-            self.rows(j, shape)
-            return
-        with f.range(0, f.smax(self.depth, 1), t.slice, outer=True) as at:
-            deep = f.smin(f.sub(self.depth, at), t.slice)
-            first = f.and_(self.first, f.icmp("eq", at, 0))
-            last = f.and_(self.last, f.icmp("eq", f.add(at, deep), self.depth))
-            k0 = f.add(self.k0, at)
-            replace(self, k0=k0, depth=deep, inside=at, first=first, last=last).rows(j, shape)
-
-    def rows(self, j: Value, shape: Shape) -> None:
-        """All tiles of rows of one panel (or group of panels); how high they are is open."""
-        loops, t = self.loops, self.loops.g.tiling
-        f, (t0, t1) = loops.f, self.ts
-        if self.tail:
-            self.tail.copy(self.right(j), self.depth, shape.panels)
-
-        if not t.guarded:
-            longer, low = loops.cut.longer(), t.heights[-1]
-            if longer:
-                with f.range(t0, f.smin(t1, longer), outer=True) as tile:
-                    self.tile(shape, (t.mr,), j, tile, integer(t.mr))
-                t0 = f.smax(t0, longer)
-            with f.range(t0, t1, outer=True) as tile:
-                self.tile(shape, (low,), j, tile, integer(low))
-            return
-        if shape.panels > 1:
-            with f.range(t0, t1, outer=True) as tile:
-                self.tile(shape, (1,), j, tile, integer(1))
-            return
-        if t.in_place:
-            full = f.smin(loops.cut.full, t1)
-            with f.range(t0, full, outer=True) as tile:
-                self.tile(replace(shape, in_place=True), (t.mr,), j, tile, integer(t.mr))
-            t0 = f.smax(full, t0)
-        with f.range(t0, t1, outer=True) as tile:
-            self.tile(shape, t.heights, j, tile, loops.cut.rows(tile))
-
-    def shortest(self, heights: Sequence[int], rows: Value, call: Callable[[int], None]) -> None:
-        """Call with the shortest height that holds `rows`."""
-        f = self.loops.f
-        if len(heights) == 1:
-            call(heights[0])
-            return
-        with f.if_(f.icmp("sgt", rows, heights[1])) as branch:
-            call(heights[0])
-            branch.else_()
-            self.shortest(heights[1:], rows, call)
-
-    def tile(
-        self, shape: Shape, heights: Sequence[int], j: Value, tile: Value, rows: Value
-    ) -> None:
-        """One tile, of the shortest of `heights` that holds its rows."""
-        loops, g = self.loops, self.loops.g
-        f, t = loops.f, g.tiling
-        m, n = loops.cut.start(tile), f.mul(j, t.nr)
-        down, right = f.sub(tile, self.ts[0]), f.sub(j, self.js[0])
-        a = g.a_access(in_place=shape.in_place)
-        a_across, a_step = loops.size(a.across), loops.size(a.step)
-        if t.pack_a == "no" or shape.in_place:
-            a_base, a_at = self.a, f.add(f.mul(m, a_across), f.mul(self.k0, a_step))
-        else:
-            within = f.mul(self.inside, a_step)
-            a_base, a_at = self.strips, f.add(f.mul(f.urem(tile, t.mc), t.strip), within)
-        a_place, b_place = f.at(a_base, a_at, ELEMENT[a.dtype.value]), self.right(j)
-        slot = f.add(f.mul(right, t.mc) if t.blocked else integer(0), down)
-        at = f.mul(slot, t.mr * t.nr) if t.blocked or t.sliced else integer(0)
-        buffer = f.at(self.buffer, at, g.acc)
-        cols = f.sub(loops.n, n)
-        soon, pace = self.soon(b_place, down)
-        terms = self.terms.places(tile) if self.terms else ()
-        more = (self.tail.place,) if self.tail else () if self.finish else terms
-
-        def call(height: int) -> None:
-            f.call_function(
-                g.tile(replace(shape, rows=height)), loops.frame, a_place, b_place, m, n, cols,
-                self.depth, self.first, buffer, soon, pace, *more,
-            )  # fmt: skip
-
-        self.shortest(heights, rows, call)
-        if self.finish:
-            with f.if_(self.last):
-                cols = f.smin(cols, shape.panels * t.nr)
-                f.call_function(self.finish, loops.frame, buffer, m, n, rows, cols, *terms)
-
-    def right(self, j: Value) -> Value:
-        """Where panel j begins, for this block of K."""
-        loops, f, b = self.loops, self.loops.f, self.loops.g.b_access()
-        if loops.g.tiling.pack_b:
-            first = f.mul(f.sub(j, self.js[0]), loops.size(b.across))
-            at = f.add(first, f.mul(self.inside, loops.size(b.step)))
-        else:
-            at = f.add(f.mul(j, loops.size(b.across)), f.mul(self.k0, loops.size(b.step)))
-        return f.at(self.b, at, ELEMENT[b.dtype.value])
-
-    def soon(self, b: Value, down: Value) -> tuple[Value, Value]:
-        """What a tile fetches ahead: its piece of the next panel, or, where tiles of a panel are
-        one, what the tile itself reads a little later. And bytes per step of K."""
-        f, g, t = self.loops.f, self.loops.g, self.loops.g.tiling
-        if not t.fetch:
-            return b, integer(0)
-        row = integer(t.nr * t.kr * g.spec.b.dtype.bits // 8)
-        own = f.offset(b, _AHEAD)
-        if t.streams:
-            return own, row
-        tiles = f.sub(self.ts[1], self.ts[0])
-        single = f.icmp("sle", tiles, 1)
-        pace = f.udiv(row, f.smax(tiles, 1))
-        # A slice is followed by the panel's next one, a whole panel by the next panel.
-        ahead = self.depth if t.sliced else self.loops.steps
-        following = f.add(f.mul(ahead, row), f.mul(f.mul(down, self.depth), pace))
-        return f.select(single, own, f.offset(b, following)), pace

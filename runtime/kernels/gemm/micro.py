@@ -24,6 +24,7 @@ from . import amx, rounding
 from .codes import Expander
 from .epilogue import finish_registers
 from .tiling import Tiling
+from .waiting import Waiting
 from .zeros import TERMS, correct, corrections
 
 
@@ -70,6 +71,7 @@ class Context(Frame):
         pairs = cell_type(spec) is DType.i8 and tiling.kr == 2
         self.b_cell = DType.i16 if pairs else self.cell
         self.corrections = corrections(spec, self.unit)
+        self.finishes: Waiting | None = None
         self._tiles: dict[Shape, Function] = {}
 
     @property

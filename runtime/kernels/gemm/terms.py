@@ -21,7 +21,8 @@ class Terms:
         c = g.corrections
         self.loops, self.g = loops, g
         self.rows = loops.reserve(t.mc * 2 * t.mr if c.row_terms else 0)
-        self.columns = loops.reserve(t.panels * 2 * t.nr)
+        # On tiles twice: those of the panel before are still needed (waiting.py).
+        self.columns = loops.reserve(t.panels * (4 if t.tile else 2) * t.nr)
         self.sums = loops.reserve(t.nc * t.nr if t.pack_b else 0)
         self._sum = column_sums_function(g) if t.pack_b and c.left != "none" else None
         self._columns = column_terms_function(g)
@@ -78,13 +79,22 @@ class Terms:
                 end = f.mul(f.add(f.add(j, which), 1), loops.size(access.across))
                 at = f.sub(end, t.nr * (32 // bits_of(cell)))
                 sums = f.at(b, at, cell)
-            to = f.at(self.columns, which * 2 * t.nr, g.acc)
+            to = f.at(self._columns_of(f.sub(j, j0)), which * 2 * t.nr, g.acc)
             cols = f.sub(loops.n, n)
             f.call_function(self._columns, loops.frame, sums, to, n, cols)
 
-    def places(self, tile: Value) -> tuple[Value, Value]:
-        """The terms of a tile's rows, and of the panels at hand."""
-        return self._place(tile), self.columns
+    def places(self, tile: Value, right: Value) -> tuple[Value, Value]:
+        """The terms of a tile's rows, and of the panels at hand, the first of which is the block's
+        panel `right`."""
+        return self._place(tile), self._columns_of(right)
+
+    def _columns_of(self, right: Value) -> Value:
+        """Groups of panels, and the single ones behind them, take turns."""
+        f, t = self.loops.f, self.g.tiling
+        if not t.tile:
+            return self.columns
+        turn = f.and_(f.add(f.udiv(right, t.panels), f.urem(right, t.panels)), 1)
+        return f.at(self.columns, f.mul(turn, t.panels * 2 * t.nr), self.g.acc)
 
     def _place(self, tile: Value) -> Value:
         f, t = self.loops.f, self.g.tiling

@@ -71,15 +71,9 @@ class Tiling:
     fetch: int  # cache lines of B that a tile fetches ahead per panel and step of K
     streams: bool  # ... of its own panel, not of the next one
     unroll: int
-    slice: int = 1 << 62  # how deep all tiles of rows meet a panel, before they meet the rest of kc
     expands: bool = False  # tiles expand the cells of a compressed B themselves
     tile: str = ""  # the instruction that multiplies tiles of AMX (amx.py), where there is one
     brief: bool = False  # fewer kinds of tiles, where two sets of them and expansions are compiled
-
-    @property
-    def sliced(self) -> bool:
-        """Whether a block of K takes more than one slice."""
-        return self.slice < self.kc
 
     @property
     def strip(self) -> int:
