@@ -186,7 +186,9 @@ class ROIAlign(Op):
 
 def _corners(image: Array, ys: Array, xs: Array) -> Array:
     """The four weighted neighbours [4, C, y, x] in image [C, H, W] of all pairs of ys and xs;
-    0 where a place is more than 1 outside."""
+    0 where a place is more than 1 outside, or there is nothing inside."""
+    if 0 in image.shape[1:]:
+        return np.zeros((4, image.shape[0], ys.size, xs.size))
     parts: list[tuple[tuple[Array, Array], tuple[Array, Array], Array]] = []
     for at, size in zip((ys, xs), image.shape[1:], strict=True):
         inside = (at >= -1) & (at <= size)
