@@ -264,9 +264,9 @@ class _Excite:
             whole = columns // lanes * lanes
             with f.range(begin, f.smin(end, whole), lanes, unroll=1) as c:
                 finish(c, None)
-            if left := columns - whole:
+            if over := columns - whole:
                 with f.if_(f.icmp("sgt", end, whole)):
-                    finish(integer(whole), part_of(f, lanes, integer(left)))
+                    finish(integer(whole), part_of(f, lanes, integer(over)))
 
     def tile(self, at: Value | int) -> Value:
         """Where a sum of the panels at hand lies."""
