@@ -63,6 +63,8 @@ def move_behind(graph: Graph, node: int) -> Patch | Refusal | None:
     if dequantize.group or not is_single(graph, scale) or not is_single(graph, zero):
         return None if isinstance(op, Reshape | Transpose) else Refusal("scales differ")
     outputs = [v for v in graph.values(node) if graph.uses(v)]
+    if op.kind == "Gather" and zero is not None and not _all_there(graph, node):
+        return Refusal("an index out of range gives 0, and the code 0 is another number")
     if op.kind == "MaxPool":
         factor = number(graph, scale)
         if factor is None or not factor > 0:
@@ -81,6 +83,18 @@ def move_behind(graph: Graph, node: int) -> Patch | Refusal | None:
         source = Value(made.node, value.port)
         patch.replace(value, patch.add(Dequantize(), source, factors, zeros))
     return patch
+
+
+def _all_there(graph: Graph, node: int) -> bool:
+    """Whether a Gather's indices are known to be in range, or refused where they are not."""
+    if getattr(graph.op(node), "out_of_range", "zeros") == "error":
+        return True
+    picks, axis = (graph.known(graph.input(node, n)) for n in (1, 2))
+    shape = shape_of(graph, graph.input(node, 0))
+    if picks is None or axis is None or shape is None or picks.dtype == object:
+        return False
+    size = shape[int(axis.reshape(-1)[0])]
+    return isinstance(size, int) and bool(((picks >= 0) & (picks < size)).all())
 
 
 def _scalar(graph: Graph, patch: Patch, value: Value | None) -> Value | None:
