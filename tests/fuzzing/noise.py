@@ -47,11 +47,12 @@ def spread_of(
     """Per output: how far each element moves under noise (infinity: it may be anything), or None
     where even its shape moves."""
     out: list[Any] = [np.zeros(w.shape) if isinstance(w, np.ndarray) else None for w in want]
-    on_bytes = _runs_on_bytes(graph)
+    on_bytes, causal = _runs_on_bytes(graph), _is_causal(graph)
     for run in range(NOISY_RUNS):
         try:
             noise = np.random.default_rng(rng.randrange(1 << 30))
-            noisy = _interpret_with_noise(graph, inputs, noise, run, on_bytes=on_bytes)
+            low = run % 2 == 0
+            noisy = _interpret_with_noise(graph, inputs, noise, low, on_bytes, causal and low)
         except Error:
             return [None] * len(want)
         for n, (a, b) in enumerate(zip(want, noisy, strict=True)):
@@ -70,9 +71,10 @@ def _stepped(spread: Any, want: Any) -> bool:
 
 
 def _interpret_with_noise(
-    graph: Graph, inputs: Sequence[Any], rng: Any, run: int, *, on_bytes: bool
+    graph: Graph, inputs: Sequence[Any], rng: Any, low: bool, on_bytes: bool, overlooks: bool
 ) -> list[Any]:
     values: dict[Value, Any] = dict(zip(map(Value, graph.parameters), inputs, strict=True))
+    seen: dict[Value | None, Any] = {}
     for n in graph.order():
         op = graph.op(n)
         if n in graph.parameters:
@@ -86,7 +88,10 @@ def _interpret_with_noise(
         except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
             raise Error("noise made the operation fail", got=str(error)[:200]) from error
         if op.kind == "Softmax":
-            outputs = (_underflowing(outputs[0], arrays[0], low=run % 2 == 0),)
+            outputs = (_underflowing(outputs[0], arrays[0], low=low),)
+            seen[Value(n)] = arrays[0] != -np.inf
+        if overlooks and op.kind == "MatMul" and graph.input(n, 0) in seen:
+            outputs = (_overlooking(op, *arrays, outputs[0], seen[graph.input(n, 0)]),)
         for port, array in enumerate(outputs):
             sums = not isinstance(op, Elementwise) and op.kind != "Softmax"
             values[Value(n, port)] = array if op.kind in EXACT else _noisy(array, rng, sums=sums)
@@ -99,6 +104,15 @@ def _runs_on_bytes(graph: Graph) -> bool:
         return False
     trace = optimise(graph.copy(), Options())
     return any(e.rule == "find_steps" and not e.refused for e in trace.events)
+
+
+def _is_causal(graph: Graph) -> bool:
+    """Whether a pass makes causal attention of a part of the graph."""
+    if all(graph.op(n).kind != "Softmax" for n in graph.ids()):
+        return False
+    made = graph.copy()
+    optimise(made, Options())
+    return any(getattr(made.op(n), "causal", "") for n in made.ids())
 
 
 def casts_nan(graph: Graph, inputs: Sequence[Any]) -> bool:
@@ -125,6 +139,16 @@ def _underflowing(weights: Any, scores: Any, *, low: bool) -> Any:
     least = ml_dtypes.finfo(weights.dtype).smallest_normal
     small = (weights < least) & np.isfinite(scores)
     return np.where(small, 0 if low else least, weights).astype(weights.dtype)
+
+
+def _overlooking(op: Any, weights: Any, values: Any, made: Any, seen: Any) -> Any:
+    """A product of weights and values in which the values of keys that attention hides may hold
+    anything: they are not looked at where a whole stretch of keys is hidden (numerics.md)."""
+    finite = np.isfinite(values)
+    (met,) = op.evaluate(seen.astype(np.float32), (~finite).astype(np.float32))
+    with np.errstate(all="ignore"):
+        (without,) = op.evaluate(weights, np.where(finite, values, 0).astype(values.dtype))
+    return np.where(met > 0, made, without).astype(made.dtype)
 
 
 def _noisy(array: Any, rng: Any, *, sums: bool = False) -> Any:
