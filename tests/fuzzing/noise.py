@@ -40,6 +40,12 @@ EXACT = frozenset(
     "Sign Eye Range Unique".split()
 )
 
+# Of integers computed in f64, whose functions are exact to some bits less.
+FUNCTIONS = frozenset(
+    "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Elu Erf Exp Gelu HSigmoid HSwish HardSigmoid Log "
+    "Mish Selu Sigmoid Sin Sinh SoftPlus SoftSign Sqrt Swish Tan Tanh".split()
+)
+
 
 def spread_of(
     graph: Graph, inputs: Sequence[Any], want: Sequence[Any], rng: random.Random
@@ -94,6 +100,8 @@ def _interpret_with_noise(
             outputs = (_overlooking(op, *arrays, outputs[0], seen[graph.input(n, 0)]),)
         for port, array in enumerate(outputs):
             sums = not isinstance(op, Elementwise) and op.kind != "Softmax"
+            if op.kind in FUNCTIONS and isinstance(array, np.ndarray) and array.dtype.kind in "iu":
+                array = _noisy(array.astype(np.float64), rng).round().astype(array.dtype)
             values[Value(n, port)] = array if op.kind in EXACT else _noisy(array, rng, sums=sums)
     return [values[Value(n)] for n in graph.results]
 

@@ -78,6 +78,22 @@ def test_values_of_keys_that_a_causal_mask_hides() -> None:
     assert spread is not None and np.isfinite(spread).all()
 
 
+@pytest.mark.parametrize(("size", "is_open"), [(20, False), (42, True)])
+def test_functions_of_integers(size: int, is_open: bool) -> None:
+    """Large ones are as exact as f64; small ones, and sums of any size, are exact."""
+    text = """graph "g"
+%0 = Parameter.1() {element_type=i64, shape=[2]} "x"
+%1 = Cosh.1(%0)
+%2 = Multiply.1(%0, %0)
+%3 = Result.1(%1) "y"
+%4 = Result.1(%2) "z"
+"""
+    graph, x = parse_graph(text), [np.full(2, size)]
+    function, product = spread_of(graph, x, interpret(graph, x), random.Random(0))
+    assert (function is None) == is_open
+    assert product is not None and not product.any()
+
+
 def test_bits_of_nan() -> None:
     graph = parse_graph(
         'graph "g"\n%0 = Parameter.1() {element_type=f32, shape=[2]} "x"\n'
