@@ -279,7 +279,8 @@ class RegionTables:
                     "a buffer lies at an offset inside one of another element size",
                     where=self._buffer(child),
                 )
-            seen = child not in self._strides or int(values[self._strides[child][1]]) > 0
+            moves = self._strides.get(child)  # where it is empty, no iteration sees any of it
+            seen = moves is None or (int(values[moves[1]]) > 0 and nbytes[child] > 0)
             if seen and (low < 0 or high > int(nbytes[parent])):
                 raise VerificationError(
                     "a buffer leaves the one it lies inside",

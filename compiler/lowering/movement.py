@@ -37,6 +37,14 @@ def known_list(graph: Graph, node: int, port: int) -> list[Any] | None:
     return None if known is None else list(known.reshape(-1))
 
 
+def known_ints(graph: Graph, node: int, port: int) -> list[int] | None:
+    """The known elements of an input that says axes: None where one is a symbolic size, too."""
+    known = known_list(graph, node, port)
+    if known is None or any(isinstance(v, Expr) for v in known):
+        return None
+    return [int(v) for v in known]
+
+
 def rank_of(graph: Graph, value: Value) -> int:
     """Rank of a tensor value."""
     type_ = graph.type(value)

@@ -13,7 +13,7 @@ from ...ir.specs_picks import PickSpec, RankSpec, ScanSpec
 from ...ir.types import TensorType, normalize_axis
 from ...ir.verify_picks import COMBINED, ORDERED
 from .context import Lowering
-from .movement import known_list, rank_of
+from .movement import known_ints, known_list, rank_of
 from .region import Sizes
 from .view import View, broadcast_to, permute, take
 
@@ -28,7 +28,7 @@ def refuse_elements(graph: Graph, node: int) -> str | None:
             return f"a scatter that reduces by {how} without the data"
         if type_.dtype not in ORDERED:
             return f"a scatter that reduces {type_.dtype}"
-    axis = len(graph.inputs(node)) == 4 and known_list(graph, node, 3) is None
+    axis = len(graph.inputs(node)) == 4 and known_ints(graph, node, 3) is None
     return "the axis is known at run time only" if axis else None
 
 
@@ -52,7 +52,8 @@ def refuse_ordered(graph: Graph, node: int) -> str | None:
         return f"no kernel for {graph.op(node).kind} of {type_.dtype}"
     if not type_.shape:
         return "a scalar has no axis"
-    if len(graph.inputs(node)) > 1 and known_list(graph, node, 1) is None:
+    known = known_ints if isinstance(graph.op(node), CumSum) else known_list
+    if len(graph.inputs(node)) > 1 and known(graph, node, 1) is None:
         return "an input is known at run time only"
     return None
 

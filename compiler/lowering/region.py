@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ...ir.dim import Dim, bounds, maximum, product
+from ...ir.dim import Dim, bounds, maximum, minimum, product
 from ...ir.dtype import DType
 from ...ir.op import Op
 from ...ir.plan import (
@@ -167,10 +167,12 @@ class RegionBuilder:
         """What of a buffer the first iteration of a loop sees, `stride` elements (at least 0)
         further on with each iteration, or back: the whole but what is left for the others."""
         base = self.buffers[buffer]
-        rest = (maximum(trips, 1) - 1) * stride
+        whole = product(base.shape)
+        # Strides do not tell that another axis is empty.
+        rest = minimum((maximum(trips, 1) - 1) * stride, whole)
         moved = replace(
             base,
-            shape=(product(base.shape) - rest,),
+            shape=(whole - rest,),
             inside=buffer,
             inside_offset=rest if back else 0,
             loop=loop,

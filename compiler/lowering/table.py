@@ -24,6 +24,7 @@ from .elementwise import lower_elementwise
 from .group_norm import lower_groups, refuse_groups
 from .matmul import lower_matmul, refuse_matmul
 from .movement import (
+    known_ints,
     known_list,
     lower_broadcast,
     lower_concat,
@@ -82,14 +83,15 @@ class Lowerer:
     ports: Callable[[Graph, int], tuple[int, ...]] | None = None
 
 
-def needs(*ports: int) -> Refuse:
-    """Refuse unless the values of these inputs are known."""
+def needs(*ports: int, sizes: bool = False) -> Refuse:
+    """Refuse unless the values of these inputs are known: as numbers, or as `sizes` too."""
+    known = known_list if sizes else known_ints
 
     def refuse(graph: Graph, node: int) -> str | None:
         inputs = graph.inputs(node)
         for port in ports:
             if port < len(inputs) and inputs[port] is not None:
-                if known_list(graph, node, port) is None:
+                if known(graph, node, port) is None:
                     return f"input {port} is known at run time only"
         return None
 
@@ -137,7 +139,7 @@ def _refuse_broadcast(graph: Graph, node: int) -> str | None:
 
 
 def _refuse_slice(graph: Graph, node: int) -> str | None:
-    found = needs(1, 3, 4)(graph, node)
+    found = needs(1, 3, sizes=True)(graph, node) or needs(4)(graph, node)
     steps = known_list(graph, node, 3) or []
     symbolic = any(isinstance(s, Expr) for s in steps)
     return found or ("symbolic steps" if symbolic else None)

@@ -40,6 +40,10 @@ EXACT = frozenset(
     "Sign Eye Range Unique".split()
 )
 
+# Steps that go on from their own results: rounding early moves all that comes later.
+RECURRENT = frozenset(
+    f"{cell}{what}" for cell in ("LSTM", "GRU", "RNN") for what in ("Cell", "Sequence")
+)
 # Of integers computed in f64, whose functions are exact to some bits less.
 FUNCTIONS = frozenset(
     "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Elu Erf Exp Gelu HSigmoid HSwish HardSigmoid Log "
@@ -88,6 +92,8 @@ def _interpret_with_noise(
         arrays = [None if v is None else values[v] for v in graph.inputs(n)]
         if op.kind == "FakeQuantize" and on_bytes:
             arrays[0] = _doubtful(arrays[0], rng)
+        if op.kind in RECURRENT:
+            arrays = [_noisy(a, rng) for a in arrays]
         try:
             with np.errstate(all="ignore"):
                 outputs = op.evaluate(*op.slots(arrays, running=True))

@@ -94,6 +94,29 @@ def test_functions_of_integers(size: int, is_open: bool) -> None:
     assert product is not None and not product.any()
 
 
+def test_recurrences_amplify() -> None:
+    """h = 3 h + x stays 1, and what the first step is off by is 27 times as much at the end."""
+    text = """graph "g"
+%0 = Parameter.1() {element_type=f32, shape=[1, STEPS, 1]} "x"
+%1 = Constant.1() {data=[0.0], dtype=f32, shape=[1, 1, 1]}
+%2 = Constant.1() {data=[STEPS], dtype=i64, shape=[1]}
+%3 = Constant.1() {data=[1.0], dtype=f32, shape=[1, 1, 1]}
+%4 = Constant.1() {data=[3.0], dtype=f32, shape=[1, 1, 1]}
+%5 = Constant.1() {data=[0.0], dtype=f32, shape=[1, 1]}
+%6 = RNNSequence.5(%0, %1, %2, %3, %4, %5) {hidden_size=1, activations=["relu"]}
+%7 = Result.1(%6:1) "y"
+"""
+    spread: dict[int, float] = {}
+    for steps in (1, 4):
+        graph = parse_graph(text.replace("STEPS", str(steps)))
+        x = np.array([1, -2, -2, -2], np.float32)[:steps].reshape(1, steps, 1)
+        (wanted,) = interpret(graph, [x])
+        (found,) = spread_of(graph, [x], [wanted], random.Random(0))
+        assert wanted.item() == 1
+        spread[steps] = found.max()
+    assert spread[4] > 5 * spread[1]
+
+
 def test_bits_of_nan() -> None:
     graph = parse_graph(
         'graph "g"\n%0 = Parameter.1() {element_type=f32, shape=[2]} "x"\n'
