@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from ..api import CompiledModel, Model, compile_model, read_model
 from ..compiler.options import Options
 from ..compiler.shapes import fix_shapes
 from ..compiler.tensors import deliver_tensors, passes_of
+from ..ir.dim import product
 from ..ir.errors import UsageError
 from ..ir.graph import Graph
 from ..ir.interpret import interpret
+from ..ir.types import TensorType, Type
 from .arguments import (
     Array,
     add_inputs,
@@ -35,8 +37,8 @@ from .values import arrays_of
 
 SCHEMA = 1
 DIFFERENT = 1
-# Bytes of tensors that `--layers` holds of each side at once, and the tensor that goes beyond. A
-# model is compiled once for each so many bytes.
+# Bytes of tensors that `--layers` holds of each side at once, and the tensor that goes beyond. irc
+# and a rival compile a model once for each so many bytes.
 HELD_BYTES = 256 << 20
 
 
@@ -103,10 +105,8 @@ def run(args: argparse.Namespace) -> int:
     model = Model(fix_shapes(read_model(path).graph, parse_shapes(args.shape)))
     inputs, made_up = fill_inputs(model.inputs, load_inputs(args.input), seed=args.seed)
     left_out: list[str] = []
-    if args.layers and args.against == "reference":
-        found = by_layer(model, inputs, args)
-    elif args.layers:
-        found, left_out = by_layer_of_rival(model, path, inputs, args)
+    if args.layers:
+        found, left_out = by_layer(model, path, inputs, args)
     else:
         net = compile_model(model, num_threads=args.threads)
         wanted = expected(model, path, inputs, args)
@@ -182,32 +182,74 @@ def difference(name: str, got: Array, wanted: Array, rtol: float) -> Difference:
     return Difference(name, kind, largest, relative, out, wanted.size, at)
 
 
-def by_layer(model: Model, inputs: dict[str, Array], args: argparse.Namespace) -> list[Difference]:
-    """Every tensor that the optimised graph still has, in execution order.
+def by_layer(
+    model: Model, path: Path, inputs: dict[str, Array], args: argparse.Namespace
+) -> tuple[list[Difference], list[str]]:
+    """Every tensor that the optimised graph still has, in execution order; and the names of those
+    that the other side has not.
 
-    The reference's tensors are gathered up to HELD_BYTES; then irc computes those, they are
-    compared, and both sides' go. So a model is run once by the reference, and by irc as often as
-    HELD_BYTES of tensors come about; only the result's names and figures stay.
+    The other side's tensors are gathered up to HELD_BYTES; then irc computes those, they are
+    compared, and both sides' go. So irc runs a model as often as HELD_BYTES of tensors come about,
+    a rival too, the reference once; only the result's names and figures stay.
     """
     ordered = [inputs[p.name] for p in model.inputs]
     graph, names = deliver_tensors(model.graph)
     found: dict[int, list[Difference]] = {}
     held: dict[int, Any] = {}
-    sizes: dict[int, int] = {}
+    size = 0
 
     def compare() -> None:
+        nonlocal size
         for at, ours in _computed(graph, sorted(held), ordered, args.threads):
             found[at] = differences(names[at], ours, held.pop(at), args.rtol)
-        sizes.clear()
+        size = 0
 
     def see(at: int, wanted: Any) -> None:
-        held[at], sizes[at] = wanted, sum(a.nbytes for a in arrays_of("", wanted).values())
-        if sum(sizes.values()) >= HELD_BYTES:
+        nonlocal size
+        held[at] = wanted
+        size += sum(a.nbytes for a in arrays_of("", wanted).values())
+        if size >= HELD_BYTES:
             compare()
 
-    interpret(graph, ordered, see)
+    if args.against == "reference":
+        interpret(graph, ordered, see)
+    else:
+        task = Task(path, inputs, args.threads or 1, "f32")
+        for at, wanted in _tensors_of_rival(graph, args.against, task):
+            see(at, wanted)
     compare()
-    return [d for at in range(len(names)) for d in found[at]]
+    seen = [d for at in sorted(found) for d in found[at]]
+    return seen, [name for at, name in enumerate(names) if at not in found]
+
+
+def _tensors_of_rival(graph: Graph, name: str, task: Task) -> Iterator[tuple[int, Any]]:
+    """The graph's results that the file has tensors for, by position, as a rival computes them: it
+    delivers HELD_BYTES at a time, and is made anew for each part."""
+    tensors = [_tensor_of(graph, result) for result in graph.results]
+    for part in _parts(_sizes(graph, task.inputs)):
+        asked = list(dict.fromkeys(tensors[at] for at in part))
+        theirs = rival(name, replace(task, inner=asked)).named()
+        yield from ((at, theirs[tensors[at]]) for at in part if tensors[at] in theirs)
+        del theirs  # before the next ones come
+
+
+def _sizes(graph: Graph, inputs: Mapping[str, Array]) -> list[int]:
+    """Bytes of each of the graph's results with such inputs; where their shapes do not tell, as
+    many as the largest has whose size they tell."""
+    known = {n: a.shape for n, a in inputs.items() if n and isinstance(a, np.ndarray)}
+    fixed = fix_shapes(graph.copy(), known)
+    types = [fixed.type(fixed.input(node, 0)) for node in fixed.results]
+    sizes = [_bytes_of(t) for t in types]
+    most = max((s for s in sizes if s is not None), default=HELD_BYTES)
+    return [most if s is None else s for s in sizes]
+
+
+def _bytes_of(type_: Type | None) -> int | None:
+    shape = type_.shape if isinstance(type_, TensorType) else None
+    if shape is None or not isinstance(type_, TensorType):
+        return None
+    count = product(shape)
+    return type_.dtype.nbytes(count) if isinstance(count, int) else None
 
 
 def _computed(
@@ -226,32 +268,17 @@ def _computed(
         yield at, ours.pop(0)
 
 
-def by_layer_of_rival(
-    model: Model, path: Path, inputs: dict[str, Array], args: argparse.Namespace
-) -> tuple[list[Difference], list[str]]:
-    """The same against a rival, which delivers the tensors that the file names, all in one run;
-    and which of ours it has not."""
-    graph, names = deliver_tensors(model.graph)
-    tensors = [_tensor_of(graph, result) for result in graph.results]
-    task = Task(path, inputs, args.threads or 1, "f32", inner=tensors)
-    theirs = rival(args.against, task).named()
-    ordered, found = [inputs[p.name] for p in model.inputs], list[Difference]()
-    known = [at for at, tensor in enumerate(tensors) if tensor in theirs]
-    for some in _parts(known, {at: theirs[tensors[at]].nbytes for at in known}):
-        for at, ours in _computed(graph, some, ordered, args.threads):
-            found += differences(names[at], ours, theirs[tensors[at]], args.rtol)
-    return found, [n for n, t in zip(names, tensors, strict=True) if t not in theirs]
-
-
-def _parts(positions: Sequence[int], sizes: Mapping[int, int]) -> Iterator[list[int]]:
-    """The positions in parts of HELD_BYTES, the last tensor of each included."""
-    part: list[int] = []
-    for at in positions:
+def _parts(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Positions in parts of HELD_BYTES, the last one of each included."""
+    part, held = list[int](), 0
+    for at, size in enumerate(sizes):
         part.append(at)
-        if sum(sizes[n] for n in part) >= HELD_BYTES:
+        held += size
+        if held >= HELD_BYTES:
             yield part
-            part = []
-    yield part
+            part, held = [], 0
+    if part:
+        yield part
 
 
 def _tensor_of(graph: Graph, result: int) -> str:
