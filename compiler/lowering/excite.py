@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.dim import product
+from ...ir.dim import Dim, product
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.layouts import PackedConv
@@ -135,7 +135,7 @@ def _source(site: Site, value: Value) -> tuple[Value, list[int]]:
     return value, moved
 
 
-def _shape(graph: Graph, value: Value) -> Sequence[object]:
+def _shape(graph: Graph, value: Value) -> Sequence[Dim]:
     type_ = graph.type(value)
     return (type_.shape or ()) if isinstance(type_, TensorType) else ()
 
@@ -145,20 +145,20 @@ def _dtype(graph: Graph, value: Value) -> DType | None:
     return type_.dtype if isinstance(type_, TensorType) else None
 
 
-def _per_channel(graph: Graph, value: Value, batch: object, channels: int) -> bool:
+def _per_channel(graph: Graph, value: Value, batch: Dim, channels: int) -> bool:
     """Whether a value is [batch, channels, 1...]."""
     shape = _shape(graph, value)
     if len(shape) < 2 or shape[1] != channels or any(d != 1 for d in shape[2:]):
         return False
-    return same(shape[0], batch)  # type: ignore[arg-type]
+    return same(shape[0], batch)
 
 
 def _columns(graph: Graph, node: int) -> tuple[int, int]:
     """K and N of a product's constant matrix; zeros where it has none."""
     shape = _shape(graph, graph.input(node, 1))
-    if len(shape) < 2 or not all(isinstance(d, int) for d in shape):
+    if len(shape) < 2 or not isinstance(a := shape[0], int) or not isinstance(b := shape[1], int):
         return 0, 0
-    op, (a, b) = graph.op(node), (int(str(d)) for d in shape[:2])
+    op = graph.op(node)
     turned_ = isinstance(op, Convolution) or (isinstance(op, MatMul | Gemm) and op.transpose_b)
     return (b, a) if turned_ else (a, b)
 
