@@ -10,6 +10,11 @@ import irc
 import pytest
 from irc.runtime.cache import DiskCache, default_cache
 
+try:
+    import resource
+except ImportError:  # there is none on Windows
+    resource = None
+
 KEY = "0123456789abcdef" * 4
 
 
@@ -128,3 +133,18 @@ def test_what_cannot_be_written_is_a_miss(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "replace", full)
     cache.put(KEY, b"payload")
     assert cache.get(KEY) is None and not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(resource is None, reason="the system limits no file's size")
+def test_a_write_that_stops_half_way_leaves_the_entry_before_it(tmp_path: Path) -> None:
+    """The system lets a file grow to 64 KiB only: half an entry is written, then it is refused."""
+    assert resource is not None
+    cache = DiskCache(tmp_path)
+    cache.put(KEY, b"payload")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, before[1]))
+    try:
+        cache.put(KEY, bytes(128 << 10))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert cache.get(KEY) == b"payload" and [p.name for p in tmp_path.iterdir()] == [KEY]
