@@ -16,7 +16,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-# Seconds until a lost interrupt comes again: by then the callback that swallowed it is over.
+# Seconds from when a lost interrupt was told to when it comes again: by then the callback that
+# swallowed it is over.
 AGAIN = 0.01
 
 
@@ -35,7 +36,7 @@ def interruptible() -> Iterator[Interrupt]:
     if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield state
         return
-    told, timers = sys.unraisablehook, list[threading.Timer]()
+    told, over, telling = sys.unraisablehook, threading.Event(), threading.Lock()
 
     def handle(number: int, frame: object) -> None:
         state.came = True
@@ -46,17 +47,21 @@ def interruptible() -> Iterator[Interrupt]:
             if not state.came:  # or it is about what the interrupt left half made
                 told(what)
             return
-        timers.append(threading.Timer(AGAIN, _thread.interrupt_main))
-        timers[-1].daemon = True
-        timers[-1].start()
+        with telling:
+            threading.Thread(target=again, daemon=True).start()
+
+    def again() -> None:
+        with telling:  # in the hook itself it would be lost for good
+            pass
+        if not over.wait(AGAIN):
+            _thread.interrupt_main()
 
     signal.signal(signal.SIGINT, handle)
     sys.unraisablehook = lost
     try:
         yield state
     finally:
-        for timer in timers:
-            timer.cancel()
+        over.set()
         sys.unraisablehook = told
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

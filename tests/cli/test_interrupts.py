@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -108,6 +109,23 @@ def test_an_interrupt_is_one(
     assert capsys.readouterr().err == "irc: interrupted\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert sys.unraisablehook is before
+
+
+def test_a_lost_interrupt_comes_when_its_loss_was_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Not while that is told, where it would be lost for good: starting a thread may take longer
+    than the pause before it comes again."""
+    start = threading.Thread.start
+
+    def slowly(self: threading.Thread) -> None:
+        start(self)
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(threading.Thread, "start", slowly)
+    test_an_interrupt_is_one(in_a_callback, monkeypatch, capsys)
 
 
 def test_where_interrupts_are_ignored_they_stay_so(
