@@ -54,8 +54,8 @@ class Builder:
         return x if x.dtype is dtype else self._fold(Instr("cast", (x.index,), dtype))
 
     def stored(self, x: Ref, dtype: DType) -> Ref:
-        """x as a tensor of `dtype` holds it. A result in f32 is stored as bf16 only where all its
-        readers round factors, which flushes denormals."""
+        """x as a tensor of `dtype` holds it. A result in f32 is stored as bf16 without
+        denormals, as the products that read it would."""
         flushed = x.dtype is DType.f32 and dtype is DType.bf16
         return self.cast(self.op("flush", x) if flushed else x, dtype)
 

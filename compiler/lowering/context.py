@@ -43,7 +43,7 @@ class Lowering:
     fusion: Fusion
     # Values that lie (batch, spatial..., channel) in memory.
     channels_last: frozenset[Value] = frozenset()
-    # Values stored as bf16 because all their readers round them to it.
+    # Values stored as bf16 (storage.py).
     rounded: frozenset[Value] = frozenset()
     region: RegionBuilder = field(default_factory=RegionBuilder)
     views: dict[Value, View] = field(default_factory=dict[Value, View])
@@ -262,7 +262,8 @@ class Lowering:
             (ref,) = b.inline(program, *args)
             operands.nodes.append(value.node)
             return ref
-        return b.input(operands.add(self.view(value)), dtype)
+        view = self.view(value)
+        return b.cast(b.input(operands.add(view), view.dtype), dtype)
 
     def chain(self, b: Builder, node: int, ref: Ref, operands: Operands) -> tuple[Value, Ref]:
         """Apply the elementwise consumers that `node` takes into its epilogue to `ref`, the value

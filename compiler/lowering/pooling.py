@@ -95,7 +95,7 @@ def lower_pool(low: Lowering, node: int) -> None:
         data=sizes.operand(data, data.strides),
         out=sizes.operand(target, target.strides),
         acc=acc,
-        epilogue=builder.finish(builder.cast(ref, dtype)),
+        epilogue=builder.finish(builder.stored(builder.cast(ref, dtype), out.dtype)),
     )
     work = low.vectors(out.shape, dtype) * product(kernel)
     low.region.kernel(spec, sizes, [data, target], work, name, low.sources(node))

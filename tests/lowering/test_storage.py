@@ -12,9 +12,11 @@ import pytest
 from irc import ops
 from irc.ir.dtype import DType
 from irc.ir.interpret import interpret
+from irc.ir.specs_conv import PoolSpec
 from irc.ir.text import parse_graph
 
 LOWER = importlib.import_module("irc.compiler.lowering.lower")
+STORAGE = importlib.import_module("irc.compiler.lowering.storage")
 RNG = np.random.default_rng(7)
 W = [(RNG.standard_normal((48, 48)) / 7).astype(np.float32) for _ in range(3)]
 X = RNG.standard_normal((5, 48)).astype(np.float32)
@@ -65,7 +67,7 @@ def test_what_others_read_stays_f32(make, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_convolutions_hand_bf16_to_convolutions(compile_graph: Callable[..., Any]) -> None:
-    """From layer to layer, but not into a residual sum or Winograd's transform."""
+    """From layer to layer, but not into an activation of its own or Winograd's transform."""
     text = """%0 = Parameter.1() {element_type=f32, shape=[1, 16, 20, 20]} "x"
 %1 = Constant.1() {data=~1, dtype=f32, shape=[16, 16, 3, 3]}
 %2 = Constant.1() {data=~2, dtype=f32, shape=[24, 16, 1, 1]}
@@ -88,3 +90,91 @@ def test_convolutions_hand_bf16_to_convolutions(compile_graph: Callable[..., Any
     x = np.random.default_rng(0).standard_normal((1, 16, 20, 20)).astype(np.float32)
     (wanted,) = interpret(parse_graph(f'graph "g"\n{text}'), [x])
     assert np.linalg.norm(net([x])[0] - wanted) <= 1e-2 * np.linalg.norm(wanted)
+
+
+# A residual stream between convolutions: two sums, and what reads the second one.
+STREAM = """graph "g"
+%0 = Parameter.1() {element_type=f32, shape=[2, 32, 12, 12]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[32, 32, 1, 1]}
+%2 = Constant.1() {data=~2, dtype=f32, shape=[32, 32, 1, 1]}
+%3 = Constant.1() {data=~3, dtype=f32, shape=[32, 32, 1, 1]}
+%4 = Constant.1() {data=~4, dtype=f32, shape=[32, 32, 1, 1]}
+%5 = Convolution.1(%0, %1)
+%6 = Relu.1(%5)
+%7 = Convolution.1(%6, %2)
+%8 = Add.1(%7, %6)
+%9 = Relu.1(%8)
+%10 = Convolution.1(%9, %3)
+%11 = Add.1(%9, %10)
+%12 = Relu.1(%11)
+"""
+ENDS = {
+    "convolution": '%13 = Convolution.1(%12, %4)\n%14 = Result.1(%13) "y"\n',
+    "tanh": '%13 = Tanh.1(%12)\n%14 = Result.1(%13) "y"\n',
+    "both": "%13 = Convolution.1(%12, %4)\n%14 = Tanh.1(%12)\n%15 = Add.1(%13, %14)\n"
+    '%16 = Result.1(%15) "y"\n',
+}
+
+
+def products(net: irc.CompiledModel) -> list[DType]:
+    return [s.spec.operands()[-1].dtype for s in net.plan.kernel_steps() if s.spec.family == "gemm"]
+
+
+def pools(net: irc.CompiledModel) -> list[tuple[DType, DType]]:
+    specs = [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, PoolSpec)]
+    return [(s.data.dtype, s.out.dtype) for s in specs]
+
+
+def test_a_residual_stream_between_convolutions_is_bf16(
+    compile_graph: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sums are rounded as they are stored, so the answer is another one, but its error grows
+    by less than half."""
+    graph = parse_graph(STREAM + ENDS["convolution"])
+    x = np.random.default_rng(1).standard_normal((2, 32, 12, 12)).astype(np.float32)
+    (exact,) = interpret(graph, [x])
+    net = compile_graph(graph, True, 1, "bf16")
+    assert products(net) == [DType.bf16, DType.bf16, DType.bf16, DType.f32]
+    found = np.linalg.norm(net([x])[0] - exact)
+    monkeypatch.setattr(STORAGE, "_SUM", frozenset())
+    wide = compile_graph(graph, True, 1, "bf16")
+    assert products(wide) == [DType.f32, DType.f32, DType.bf16, DType.f32]
+    assert 0 < found <= 1.5 * np.linalg.norm(wide([x])[0] - exact)
+
+
+@pytest.mark.parametrize(
+    "end, second",
+    [
+        pytest.param("tanh", DType.f32, id="computed with it"),
+        pytest.param("both", DType.bf16, id="beside"),
+    ],
+)
+def test_a_sum_for_another_function_reads_and_stays_f32(
+    compile_graph: Callable[..., Any], end: str, second: DType
+) -> None:
+    net = compile_graph(parse_graph(STREAM + ENDS[end]), True, 1, "bf16")
+    assert products(net)[:3] == [DType.bf16, second, DType.f32]
+
+
+def test_the_largest_of_a_window_is_rounded_before_it_is_found(
+    compile_graph: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between products: the largest of rounded values is the largest one, rounded."""
+    graph = parse_graph("""graph "g"
+%0 = Parameter.1() {element_type=f32, shape=[2, 24, 11, 11]} "x"
+%1 = Constant.1() {data=~1, dtype=f32, shape=[24, 24, 1, 1]}
+%2 = Constant.1() {data=~2, dtype=f32, shape=[24, 24, 1, 1]}
+%3 = Convolution.1(%0, %1)
+%4 = MaxPool.1(%3) {kernel=[3, 3], strides=[2, 2], pads_begin=[1, 1], pads_end=[1, 1]}
+%5 = Convolution.1(%4, %2)
+%6 = Result.1(%5) "y"
+""")
+    x = np.random.default_rng(1).standard_normal((2, 24, 11, 11)).astype(np.float32)
+    x[0, :, 2, 2], x[0, :, 9, 9], x[1, :, 5] = np.inf, np.nan, 1e-39
+    net = compile_graph(graph, True, 1, "bf16")
+    assert pools(net) == [(DType.bf16, DType.bf16)]
+    found = np.array(net([x])[0])
+    monkeypatch.setattr(LOWER, "rounded_values", lambda *_: frozenset())
+    wide = compile_graph(graph, True, 1, "bf16")
+    assert pools(wide) == [(DType.f32, DType.f32)]
+    np.testing.assert_array_equal(wide([x])[0], found)
