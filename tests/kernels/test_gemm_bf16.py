@@ -198,6 +198,10 @@ def test_the_unit_is_used_where_there_is_one_and_only_there() -> None:
         spec = make(Case(28, 16, 40, b="rows", factors=BF16), "plain")[0]
         assembly = emit_assembly(generate(spec, machine, "k").text, machine)
         assert ("vdpbf16ps" in assembly) == (depth == 2)
+        # A single column has no cells: half of what the unit multiplies would be nothing.
+        spec = make(Case(28, 64, 1, b="rows", factors=BF16), "plain")[0]
+        assembly = emit_assembly(generate(spec, machine, "k").text, machine)
+        assert "vdpbf16ps" not in assembly and "vfmadd" in assembly
 
 
 @pytest.mark.skipif("avx512" not in ISAS, reason="not run: no AVX-512")

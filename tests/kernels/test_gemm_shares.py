@@ -78,7 +78,8 @@ def test_two_workers_do_half_each(isa: str, name: str) -> None:
 def test_the_grid_follows_work_and_bandwidth(
     case: Case, workers: int, grid: tuple[int, int]
 ) -> None:
-    found = [p for p in parts(case, "avx512", workers) if p.any()]
+    # Where loads are free; elsewhere many rows take tiles of 6 (test_gemm_pairs.py).
+    found = [p for p in parts(case, "avx512 - avx512fp16", workers) if p.any()]
     corners = {(int(r.min()), int(c.min())) for r, c in (np.nonzero(p) for p in found)}
     assert (len({r for r, _ in corners}), len({c for _, c in corners})) == grid
     assert len(corners) == len(found) == grid[0] * grid[1]

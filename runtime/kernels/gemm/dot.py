@@ -73,10 +73,11 @@ def dot_function(g: Context, rows: int) -> Function:
         b = load(p["b"], k, b_step, b_side, part, b_zero)
         for place, total, zero in zip(places, into, a_zeros, strict=True):
             a = load(place, k, a_step, a_side, part, zero)
-            if a_side.bytes:
-                total.set(f.add(f.mul(a, b), total.get()))
+            # By no unit for cells: rounded factors are floats here, one to a lane.
+            if is_float(g.acc):
+                total.set(f.fma(a, b, total.get()))
             else:
-                total.set(g.multiply_add(f, a, b, total.get()))
+                total.set(f.add(f.mul(a, b), total.get()))
 
     buffer = f.stack(rows * g.bytes)
     with flushing(f, spec.factors is not None):

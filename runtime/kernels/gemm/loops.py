@@ -120,7 +120,7 @@ class Loops:
         a_scratch = self.reserve(t.mc * t.strip if t.pack_a != "no" else 0)
         b_scratch = self.reserve(t.nc * t.kc * t.nr if t.pack_b else 0)
         # One tile's sums, or, if they wait between blocks of K, those of a whole block.
-        slots = t.mc * t.nc if t.blocked else t.panels
+        slots = t.panels * (t.mc * t.nc if t.blocked else 1)
         buffer = self.reserve(slots * t.mr * t.nr if t.buffered else 0)
         terms = Terms(self) if g.corrections else None
         tail = amx.Tail(self) if t.tile else None

@@ -142,10 +142,12 @@ class Block:
         else:
             a_base, a_at = self.strips, f.mul(f.urem(tile, t.mc), t.strip)
         a_place, b_place = f.at(a_base, a_at, ELEMENT[a.dtype.value]), self.right(j)
-        slot = f.mul(f.add(f.mul(right, t.mc), down) if t.blocked else integer(0), t.mr * t.nr)
+        # Rows of all buffers are as long as those of a group of panels.
+        slot = f.mul(right, t.mc) if t.blocked else integer(0)
+        slot = f.mul(f.add(slot, down) if t.blocked else slot, t.panels * t.mr * t.nr)
         buffer = f.at(self.buffer, slot, g.acc)
         cols = f.sub(loops.n, n)
-        soon, pace = self.soon(b_place, down)
+        soon, pace = self.soon(b_place, down, shape.panels)
         terms = self.terms.places(tile, right) if self.terms else ()
         more = () if self.finish else terms
         if self.tail and self.waiting:
@@ -174,8 +176,8 @@ class Block:
             at = f.add(f.mul(j, loops.size(b.across)), f.mul(self.k0, loops.size(b.step)))
         return f.at(self.b, at, ELEMENT[b.dtype.value])
 
-    def soon(self, b: Value, down: Value) -> tuple[Value, Value]:
-        """What a tile fetches ahead: its piece of the next panel, or, where tiles of a panel are
+    def soon(self, b: Value, down: Value, panels: int) -> tuple[Value, Value]:
+        """What a tile fetches ahead: its piece of the next panels, or, where tiles of a panel are
         one, what the tile itself reads a little later. And bytes per step of K."""
         f, g, t = self.loops.f, self.loops.g, self.loops.g.tiling
         if not t.fetch:
@@ -187,5 +189,6 @@ class Block:
         tiles = f.sub(self.ts[1], self.ts[0])
         single = f.icmp("sle", tiles, 1)
         pace = f.udiv(row, f.smax(tiles, 1))
-        following = f.add(f.mul(self.loops.steps, row), f.mul(f.mul(down, self.depth), pace))
+        group = f.mul(self.loops.steps, f.mul(row, panels))
+        following = f.add(group, f.mul(f.mul(down, self.depth), pace))
         return f.select(single, own, f.offset(b, following)), pace

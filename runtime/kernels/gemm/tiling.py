@@ -103,6 +103,9 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     heights = _heights(spec.m, tile_rows(target, vectors))
     mr, guarded, kr = heights[0], not isinstance(spec.m, int), _cell_depth(spec, target)
     panels = _panels(spec, target, mr, vectors, nr)
+    if _pairs(spec, target, nr):
+        panels, heights = 2, _heights(spec.m, tile_rows(target, 2 * vectors))
+        mr = heights[0]
     brief = guarded and spec.compressed is not None
     if brief:
         heights = heights[:2] + heights[3:4]
@@ -112,7 +115,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     cells = -(-spec.k // kr) if isinstance(spec.k, int) else None
     expands = False
     if spec.compressed is None:
-        kc, blocked = _depth(spec, cells, target, nr * size, mr)
+        kc, blocked = _depth(spec, cells, target, panels * nr * size, mr)
     else:
         expands = few or _expands(spec, mr)
         kc, blocked = _expanded_depth(cells or 1, target, nr * size)
@@ -151,7 +154,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
         kc=kc,
         blocked=blocked,
         mc=mc,
-        nc=max(nc, panels),
+        nc=max(nc // panels, 1) * panels,
         pack_a=pack_a,
         in_place=guarded
         and not brief
@@ -201,6 +204,26 @@ def _panels(spec: GemmSpec, target: Target, rows: int, vectors: int, nr: int) ->
     while wanted > 1 and rows > tile_rows(target, vectors * wanted):
         wanted -= 1
     return wanted
+
+
+def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
+    """Whether tiles of rows had better take two panels at once: 6 x 4 registers for 14 x 2.
+
+    A step of K then takes 10 loads for 24 multiply-adds instead of 16 for 28. On the core with
+    AVX512-FP16 that this was timed on, loads take time beside multiply-adds; cores without it do
+    both at once, and tall tiles waste less of few rows and columns (docs/performance.md).
+    """
+    if not target.has("avx512fp16") or spec.acc not in (DType.f32, DType.f64):
+        return False
+    # A panel that is converted would be converted by twice as many tiles.
+    if spec.compressed is not None or not _as_it_lies(spec, spec.b.dtype, spec.b_cast):
+        return False
+    if not isinstance(spec.m, int) or not isinstance(spec.n, int):
+        return False
+    panels = spec.n // nr
+    # A panel that is left over alone takes 6 x 2.
+    whole = panels >= 8 or (panels > 1 and panels % 2 == 0)
+    return whole and spec.m > 2 * tile_rows(target, nr // target.lanes(spec.acc.bits))
 
 
 def _depth(
