@@ -135,7 +135,7 @@ def test_what_cannot_be_written_is_a_miss(tmp_path: Path, monkeypatch: pytest.Mo
     assert cache.get(KEY) is None and not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(resource is None, reason="the system limits no file's size")
+@pytest.mark.skipif(resource is None, reason="not run: the system limits no file's size")
 def test_a_write_that_stops_half_way_leaves_the_entry_before_it(tmp_path: Path) -> None:
     """The system lets a file grow to 64 KiB only: half an entry is written, then it is refused."""
     assert resource is not None
