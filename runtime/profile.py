@@ -39,10 +39,15 @@ def timed_walk(frame: Frame, times: list[StepTime]) -> Callable[[], None]:
         code = frame.code
         for stretch in frame.stretches:
             if isinstance(stretch, Stretch):
-                for first, part in _parts(frame, stretch):
+                # Entries are made behind all steps: what Python does between two of them cools
+                # caches and units down.
+                parts = _parts(frame, stretch)
+                taken: list[float] = []
+                for _, part in parts:
                     start = time.perf_counter()
                     part.run()
-                    seconds = time.perf_counter() - start
+                    taken.append(time.perf_counter() - start)
+                for (first, _), seconds in zip(parts, taken, strict=True):
                     number = code.tables.kernels[first]
                     times.append(_entry(frame, number, seconds, first))
             else:

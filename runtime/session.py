@@ -368,10 +368,15 @@ class Session:
         return BoundCall(self, list(adopt(self.program.plan.inputs, inputs, live=True)), show)
 
     def profile(self, inputs: Sequence[Any]) -> list[StepTime]:
-        """One run, step by step, each timed (about 0.5 us of Python in each)."""
+        """One run, step by step, each timed (about 0.5 us of Python in each). In memory that calls
+        have touched: the steps that first write to pages of a fresh arena pay for them."""
         inputs = adopt(self.program.plan.inputs, inputs)
-        context, times = Context(self), list[StepTime]()
-        self.run_regions(context, inputs, times)
+        context, times = self._pool.pop() if self._pool else Context(self), list[StepTime]()
+        try:
+            self.run_regions(context, inputs, times)
+        finally:
+            if not self._closed:
+                self._pool.append(context)
         return times
 
     def stats(self) -> Stats:

@@ -256,6 +256,14 @@ def test_profile_and_stats(net: irc.CompiledModel) -> None:
     assert stats.threads == 1 and stats.kernels >= 1 and stats.shapes >= 1
 
 
+def test_a_profile_runs_in_memory_that_calls_have_touched(net: irc.CompiledModel) -> None:
+    """So no step pays for the pages of a fresh arena."""
+    net([*arrays(64)])
+    for _ in range(2):
+        net.profile([*arrays(64)])
+        assert net.stats().contexts == 1
+
+
 def test_bound_calls_are_the_runtimes_own(net: irc.CompiledModel) -> None:
     call = net.bind([*arrays(3)])
     assert isinstance(call, irc.BoundCall) and isinstance(call(), irc.Outputs)
