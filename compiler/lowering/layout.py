@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from ...ir.dim import eq
 from ...ir.graph import Graph, Value
+from ...ir.ops.rules import known_ints
 from ...ir.types import TensorType
 from .fusion import same_shape
 from .programs import is_elementwise
@@ -63,10 +64,10 @@ def _tokens_to_image(graph: Graph, node: int) -> bool:
     turned = graph.input(node, 0)
     if graph.op(turned.node).kind != "Transpose":
         return False
-    order = graph.known(graph.input(turned.node, 1))
+    order = known_ints(graph.fact(graph.input(turned.node, 1)))
     have, made = graph.type(turned), graph.type(Value(node))
     assert isinstance(have, TensorType) and isinstance(made, TensorType)
-    if order is None or [int(i) for i in order.reshape(-1)] != [0, 2, 1]:
+    if order != [0, 2, 1]:
         return False
     if have.shape is None or made.shape is None or len(made.shape) < 4:
         return False

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...ir.dim import Dim, Expr, maximum, minimum
 from ...ir.graph import Graph, Value
-from ...ir.ops import Concat, Gather, Gemm, MatMul, MatMulInteger
+from ...ir.ops import Concat, Gather, Gemm, MatMul, MatMulInteger, rules
 from ...ir.scalar import identity
 from ...ir.specs import GatherSpec
 from ...ir.tiles import accumulator, cell_depth, multiplied
@@ -39,10 +39,8 @@ def known_list(graph: Graph, node: int, port: int) -> list[Any] | None:
 
 def known_ints(graph: Graph, node: int, port: int) -> list[int] | None:
     """The known elements of an input that says axes: None where one is a symbolic size, too."""
-    known = known_list(graph, node, port)
-    if known is None or any(isinstance(v, Expr) for v in known):
-        return None
-    return [int(v) for v in known]
+    inputs = graph.inputs(node)
+    return rules.known_ints(graph.fact(inputs[port])) if port < len(inputs) else None
 
 
 def rank_of(graph: Graph, value: Value) -> int:

@@ -7,6 +7,7 @@ from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import AdaptiveAvgPool
 from ...ir.ops.pooling import AvgPool1
+from ...ir.ops.rules import known_ints
 from ...ir.ops.windows import Windows
 from ...ir.scalar import Builder
 from ...ir.specs_conv import PoolSpec, Window
@@ -39,15 +40,15 @@ def refuse_pool(graph: Graph, node: int) -> str | None:
 
 def adaptive_windows(graph: Graph, node: int) -> Windows | None:
     """The windows of an adaptive pool whose pieces are all alike."""
-    data, known = graph.type(graph.input(node, 0)), graph.known(graph.input(node, 1))
+    data, known = graph.type(graph.input(node, 0)), known_ints(graph.fact(graph.input(node, 1)))
     assert isinstance(data, TensorType) and data.shape is not None
     if known is None or not data.dtype.is_float:
         return None
     pieces: list[int] = []
-    for size, count in zip(data.shape[2:], known.reshape(-1), strict=True):
-        if not isinstance(size, int) or int(count) < 1 or size % int(count) or not size:
+    for size, count in zip(data.shape[2:], known, strict=True):
+        if not isinstance(size, int) or count < 1 or size % count or not size:
             return None
-        pieces.append(size // int(count))
+        pieces.append(size // count)
     return Windows.of(pieces, pieces, (), (), (), "explicit")
 
 

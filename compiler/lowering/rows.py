@@ -11,6 +11,7 @@ from ...ir.ops import LogSoftmax, Softmax, Softmax1
 from ...ir.ops.normalize import MVN, LayerNorm
 from ...ir.ops.precision import computing_dtype
 from ...ir.ops.reduce import Reduction
+from ...ir.ops.rules import known_ints
 from ...ir.scalar import Builder
 from ...ir.specs import NormSpec, Program, ReduceSpec, SoftmaxSpec
 from ...ir.types import TensorType, normalize_axis
@@ -53,10 +54,10 @@ def norm_axes(graph: Graph, node: int) -> list[int] | None:
     if isinstance(op, LayerNorm):
         axes: Sequence[int] = range(normalize_axis(op.axis, rank), rank)
     else:
-        known = graph.known(graph.input(node, 1))
+        known = known_ints(graph.fact(graph.input(node, 1)))
         if known is None:
             return None
-        axes = [int(a) for a in known.reshape(-1)]
+        axes = known
     found = sorted(normalize_axis(a, rank) for a in axes)
     return found if found and found == list(range(found[0], rank)) else None
 

@@ -21,6 +21,7 @@ from ...ir.ops import (
     Reshape,
     Transpose,
 )
+from ...ir.ops.rules import known_ints
 from ...ir.patch import Patch, Refusal, producer
 from ..rewrite import Pass, Rule
 from .matching import dtype_of, known_axes, number, shape_of
@@ -89,12 +90,12 @@ def _all_there(graph: Graph, node: int) -> bool:
     """Whether a Gather's indices are known to be in range, or refused where they are not."""
     if getattr(graph.op(node), "out_of_range", "zeros") == "error":
         return True
-    picks, axis = (graph.known(graph.input(node, n)) for n in (1, 2))
+    picks, axis = (known_ints(graph.fact(graph.input(node, n))) for n in (1, 2))
     shape = shape_of(graph, graph.input(node, 0))
-    if picks is None or axis is None or shape is None or picks.dtype == object:
+    if picks is None or axis is None or shape is None:
         return False
-    size = shape[int(axis.reshape(-1)[0])]
-    return isinstance(size, int) and bool(((picks >= 0) & (picks < size)).all())
+    size = shape[axis[0]]
+    return isinstance(size, int) and all(0 <= n < size for n in picks)
 
 
 def _scalar(graph: Graph, patch: Patch, value: Value | None) -> Value | None:

@@ -42,6 +42,7 @@ from ...ir.ops import (
     Subtract,
     Unsqueeze,
 )
+from ...ir.ops.rules import known_ints
 from ...ir.patch import Patch, Refusal
 from ..rewrite import Pass, Rule
 from .matching import dtype_of, known_axes, number, shape_of
@@ -91,10 +92,11 @@ class _Place:
         if place.graph.op(at.node).kind != "Add":
             return None
         for own, other in ((0, 1), (1, 0)):
-            more = place.graph.known(place.settle(place.graph.input(at.node, other))[1])
+            there, value = place.settle(place.graph.input(at.node, other))
+            more = known_ints(there.graph.fact(value))
             found = place.step(place.graph.input(at.node, own))
-            if found is not None and more is not None and more.size == 1:
-                return found + int(more.reshape(-1)[0])
+            if found is not None and more is not None and len(more) == 1:
+                return found + more[0]
         return None
 
     def element(self, value: Value) -> tuple[Value | Constant, int] | None:

@@ -32,7 +32,7 @@ from ...ir.ops import (
     Subtract,
     Unsqueeze,
 )
-from ...ir.ops.rules import unique_axes
+from ...ir.ops.rules import known_ints, unique_axes
 from ...ir.patch import Patch, Refusal
 from ...ir.types import normalize_axis
 from ..rewrite import Pass, Rule
@@ -40,14 +40,6 @@ from .cancel_transposes import add_transpose, inverse
 from .matching import dtype_of, known_axes, shape_of
 
 _FAR = np.iinfo(np.int64).max
-
-
-def _known(graph: Graph, value: Value) -> list[int] | None:
-    """Whole numbers that are known at compile time."""
-    known = graph.known(value)
-    if known is None or not all(isinstance(n, int) for n in known.reshape(-1).tolist()):
-        return None
-    return [int(n) for n in known.reshape(-1)]
 
 
 def _slice(patch: Patch, value: Value, cuts: Sequence[tuple[int, int, int, int]]) -> Value:
@@ -63,7 +55,7 @@ def spell_strided_slice(graph: Graph, node: int) -> Patch | Refusal | None:
     op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
     assert isinstance(op, StridedSlice)
     inputs = graph.inputs(node)
-    lists = [_known(graph, v) for v in inputs[1:] if v is not None]
+    lists = [known_ints(graph.fact(v)) for v in inputs[1:] if v is not None]
     if shape is None or any(n is None for n in lists):
         return Refusal("the rank or the bounds are not known")
     firsts, lasts, *strides = (n for n in lists if n is not None)
@@ -105,12 +97,11 @@ def spell_reverse(graph: Graph, node: int) -> Patch | Refusal | None:
     op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
     assert isinstance(op, Reverse)
     value = graph.inputs(node)[1] if len(graph.inputs(node)) > 1 else None
-    known = None if value is None else graph.known(value)
-    if shape is None or (value is not None and known is None):
+    listed = [] if value is None else known_ints(graph.fact(value))
+    if shape is None or listed is None:
         return Refusal("the rank or the axes are not known")
-    listed = [] if known is None else [int(a) for a in known.reshape(-1)]
-    if known is not None and op.mode.lower() == "mask":
-        listed = np.flatnonzero(known).tolist()
+    if op.mode.lower() == "mask":
+        listed = np.flatnonzero(listed).tolist()
     axes = unique_axes(listed, len(shape))
     patch = Patch()
     cuts = [(a, _FAR, -_FAR, -1) for a in axes]
@@ -143,7 +134,7 @@ def spell_space_to_batch(graph: Graph, node: int) -> Patch | Refusal | None:
     """Padded, split into blocks, and the blocks moved in front."""
     assert isinstance(graph.op(node), SpaceToBatch)
     data, made = shape_of(graph, graph.input(node, 0)), shape_of(graph, Value(node))
-    lists = [_known(graph, graph.input(node, port)) for port in (1, 2, 3)]
+    lists = [known_ints(graph.fact(graph.input(node, port))) for port in (1, 2, 3)]
     sizes = [d for d in (made or ())[1:] if isinstance(d, int) and d]
     if data is None or made is None or None in lists or len(sizes) < len(made) - 1:
         return Refusal("sizes are not known, or nothing")
@@ -164,7 +155,7 @@ def spell_batch_to_space(graph: Graph, node: int) -> Patch | Refusal | None:
     """The inverse: blocks moved beside the axes that they belong to, and the edges cut off."""
     assert isinstance(graph.op(node), BatchToSpace)
     data = shape_of(graph, graph.input(node, 0))
-    lists = [_known(graph, graph.input(node, port)) for port in (1, 2, 3)]
+    lists = [known_ints(graph.fact(graph.input(node, port))) for port in (1, 2, 3)]
     sizes = [d for d in (data or ())[1:] if isinstance(d, int) and d]
     if data is None or None in lists or len(sizes) < len(data) - 1:
         return Refusal("sizes are not known, or nothing")

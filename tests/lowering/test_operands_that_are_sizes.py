@@ -1,0 +1,76 @@
+"""Axes, lengths and counts that are a symbolic size: known at compile time, and no numbers."""
+
+from __future__ import annotations
+
+import irc
+import numpy as np
+import pytest
+from irc.ir.interpret import interpret
+from irc.ir.text import parse_graph
+
+# %2 is the list [N], %3 the number N, which is 1 when it runs.
+BEGIN = """\
+%0 = Parameter.1() {element_type=f32, shape=[2, 2, 6, 6]} "x"
+%1 = Parameter.1() {element_type=f32, shape=["N"]} "sized"
+%2 = ShapeOf.3(%1)
+%10 = Constant.1() {data=[0], dtype=i64, shape=[]}
+%3 = Gather.8(%2, %10, %10)
+%4 = Constant.1() {data=[1], dtype=i64, shape=[1]}
+%5 = Concat.1(%2, %2) {axis=0}
+%6 = Concat.1(%5, %5) {axis=0}
+%7 = Constant.1() {data=[0, 2, 3], dtype=i64, shape=[3]}
+%11 = Concat.1(%2, %7) {axis=0}
+%12 = Constant.1() {data=[0, 0, 0, 0], dtype=i64, shape=[4]}
+%13 = Constant.1() {data=[1.0], dtype=f32, shape=[]}
+%14 = Constant.1() {data=[0.0], dtype=f32, shape=[]}
+%15 = Constant.1() {data=[3, 1, 0, 2], dtype=i64, shape=[4]}
+%16 = Constant.1() {data=[2, 1, 6, 6], dtype=i64, shape=[4]}
+"""
+BEGIN += "%18 = Constant.1() {data=[2, 3], dtype=i64, shape=[2]}\n%17 = Unsqueeze.1(%15, %10)\n"
+END = '%9 = Result.1(%8) "y"\n'
+CASES = {
+    "reverse": 'Reverse.1(%0, %2) {mode="index"}',
+    "mvn": "MVN.6(%0, %2) {eps=0.01}",
+    "adaptive": "AdaptiveAvgPool.8(%0, %5)",
+    "adaptive_max": "AdaptiveMaxPool.8(%0, %5)",
+    "mean": "ReduceMean.1(%0, %2)",
+    "turned": "Transpose.1(%0, %11)",
+    "roll_axis": "Roll.7(%0, %4, %2)",
+    "roll_shift": "Roll.7(%0, %2, %4)",
+    "unsqueeze": "Unsqueeze.1(%0, %2)",
+    "cumsum": "CumSum.3(%0, %3)",
+    "split": "Split.1(%0, %3) {num_splits=2}",
+    "parts": "VariadicSplit.1(%0, %3, %5) {num_outputs=2}",
+    "gather_axis": "Gather.8(%0, %4, %3)",
+    "gather_places": "Gather.8(%0, %2, %3)",
+    "tile": "Tile.1(%0, %6)",
+    "top": 'TopK.11(%0, %3) {axis=3, mode="max", sort="value"}',
+    "normalize": 'NormalizeL2.1(%0, %2) {eps=0.1, eps_mode="max"}',
+    "lrn": "LRN.1(%0, %2) {alpha=0.3, beta=0.75, bias=2.0, size=3}",
+    "pad": 'Pad.12(%0, %6, %12) {pad_mode="constant"}',
+    "slice": "Slice.8(%0, %4, %4, %2, %2)",
+    "slice_start": "Slice.8(%0, %2, %4, %4, %4)",
+    "blocks": "SpaceToBatch.2(%0, %6, %12, %12)",
+    "unblocks": "BatchToSpace.2(%0, %6, %12, %12)",
+    "scatter": "ScatterElementsUpdate.12(%15, %4, %2, %10)",
+    "scatter_axis": "ScatterElementsUpdate.12(%17, %17, %17, %3)",
+    "broadcast": 'Broadcast.3(%13, %6) {mode="numpy"}',
+    "reshape": "Reshape.1(%13, %6) {special_zero=false}",
+    "eye": "Eye.9(%3, %3, %3) {output_type=f32}",
+    "range": "Range.4(%10, %3, %3) {output_type=i64}",
+    "one_hot": "OneHot.1(%15, %3, %13, %14) {axis=-1}",
+    "interpolate": 'Interpolate.11(%0, %5, %18) {mode="nearest", shape_calculation_mode="sizes"}',
+    "spectrum": "RDFT.9(%0, %2)",
+    "turned_sequences": "ReverseSequence.1(%0, %5) {batch_axis=0, seq_axis=2}",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_operand_is_a_size(case: str) -> None:
+    graph = parse_graph(f'graph "g"\n{BEGIN}%8 = {CASES[case]}\n{END}')
+    image = np.random.default_rng(0).standard_normal((2, 2, 6, 6)).astype(np.float32)
+    inputs = [image, np.zeros(1, np.float32)]
+    (want,) = interpret(graph, inputs)
+    (got,) = irc.compile_model(irc.Model(graph))(inputs)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    assert np.allclose(got, want, rtol=1e-5, atol=1e-5)
