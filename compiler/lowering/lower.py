@@ -177,16 +177,22 @@ def result_homes(
     result_slots: dict[int, int],
     constant_slots: list[tuple[int, int]],
 ) -> dict[int, int]:
-    """The region that delivers each result: where it is computed, or the last of its level. A
-    variable's initial value that is a constant needs no region."""
+    """The region that delivers each result: where it is computed, or the last of its level. That
+    one copies what a terminal hands out more than once, for nothing of the terminal's own region
+    runs behind it. A variable's initial value that is a constant needs no region."""
     last = {group.level: i for i, group in enumerate(groups)}
+    ends = {group.end for group in groups}
+    handed: set[Value] = set()
     level_of = {v.initial: v.level for v in state.variables}
     found: dict[int, int] = {}
     for result in low.graph.results:
         value = low.graph.input(result, 0)
         level = level_of.get(result, len(state.made))
         if level in last:
-            found[result] = home.get(value.node, last[level])
+            again = value in handed and not is_host_only(low.graph.type(value))
+            found[result] = last[level] if again else home.get(value.node, last[level])
+        if value.node in ends:
+            handed.add(value)
         if result in level_of and low.graph.op(value.node).kind == "Constant":
             constant_slot(low, value, constant_slots)
             result_slots[result] = low.slot_of[value]
@@ -235,9 +241,7 @@ def build_region(
         elif value.node == end and is_host_only(graph.type(value)):
             result_slots[result] = low.slot_of.setdefault(value, result_slots[result])
         elif value.node == end:
-            low.slot_of.setdefault(value, result_slots[result])
-            if low.slot_of[value] != result_slots[result]:
-                late.append(result)
+            low.slot_of[value] = result_slots[result]
         elif home.get(value.node) == index and value not in low.placed:
             place_output(low, value, result_slots[result], outputs)
         else:
