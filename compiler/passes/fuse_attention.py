@@ -94,12 +94,13 @@ def _fused(
     lead = max((level[:-2] for level in levels), key=len)
     rows: list[tuple[Value, float]] = []
     turn_values = not last.transpose_a if turned else last.transpose_b
-    for value, turn, scaled in (
-        (graph.input(scores.product, 0), first.transpose_a, True),
-        (graph.input(scores.product, 1), not first.transpose_b, True),
-        (graph.input(node, int(not turned)), turn_values, False),
+    for product, port, turn, scaled in (
+        (scores.product, 0, first.transpose_a, True),
+        (scores.product, 1, not first.transpose_b, True),
+        (node, int(not turned), turn_values, False),
     ):
-        found = _operand(graph, patch, value, lead, turn=turn, scaled=scaled)
+        value, level = graph.input(product, port), shape_of(graph, Value(product))
+        found = _operand(graph, patch, value, level or (), lead, turn=turn, scaled=scaled)
         if isinstance(found, Refusal):
             return found
         rows.append(found)
@@ -133,9 +134,10 @@ def _fused(
 
 
 def _operand(
-    graph: Graph, patch: Patch, value: Value, lead: Shape, *, turn: bool, scaled: bool
+    graph: Graph, patch: Patch, value: Value, level: Shape, lead: Shape, *, turn: bool, scaled: bool
 ) -> tuple[Value, float] | Refusal:
-    """An operand of a product as attention takes it, and the factor that scaled it."""
+    """An operand of a product, whose shape is `level`, as attention takes it, and the factor that
+    scaled it."""
     shape = shape_of(graph, value)
     if shape is None or len(shape) < 2:
         return Refusal("a rank is unknown, or an operand is a vector")
@@ -145,6 +147,9 @@ def _operand(
     before = before_reshape(graph, value, lead)
     found, factor = _rows(graph, patch, before or value, turn=turn, scaled=scaled)
     if before is None and len(shape) != len(lead) + 2:
+        broadcast = (a == 1 != b for a, b in zip(shape[:-2], level[:-2], strict=False))
+        if len(shape) != len(level) or any(broadcast):
+            return Refusal("an operand broadcasts over axes of the batch that are split")
         moved = [*shape[:-2], shape[-1], shape[-2]] if turn else shape
         spread = reshaped(patch, found, moved, (*lead, *moved[-2:]))
         if isinstance(spread, Refusal):

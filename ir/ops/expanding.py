@@ -11,7 +11,7 @@ import numpy as np
 from ..dim import Dim, eq
 from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
-from ..require import require_broadcast
+from ..require import require_at_least, require_broadcast
 from ..types import TensorType, Type, broadcast_shapes
 from .rules import (
     Shape,
@@ -23,6 +23,8 @@ from .rules import (
     unknown_dim,
     unknown_shape,
 )
+
+NEGATIVE = "an axis is repeated a negative number of times"
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ class Tile(Op):
         if shape is None or count is None:
             return (TensorType(dtype, None),)
         rank = max(len(shape), count)
+        for number in times or ():
+            require_at_least(0, number, NEGATIVE)
         if times is None:
             return (TensorType(dtype, tuple(unknown_dim(self) for _ in range(rank))),)
         padded = (1,) * (rank - len(shape)) + shape
@@ -144,4 +148,7 @@ class Tile(Op):
         return (TensorType(dtype, tuple(d * t for d, t in zip(padded, factors, strict=True))),)
 
     def evaluate(self, data: Array, repeats: Array) -> tuple[Array, ...]:
-        return (np.tile(data, ints_of(repeats)),)
+        times = ints_of(repeats)
+        if any(number < 0 for number in times):
+            raise ShapeError(NEGATIVE, got=times)
+        return (np.tile(data, times),)
