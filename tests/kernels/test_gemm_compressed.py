@@ -14,6 +14,7 @@ from irc.ir.errors import VerificationError
 from irc.ir.plan import Constant
 from irc.ir.scalar import Builder
 from irc.ir.specs import Compressed, DimArg, GemmSpec, Operand, PackedB
+from irc.ir.target import Target
 from irc.ir.tiles import compressed_layout, normal_scales
 from irc.ir.verify_spec import verify_specs
 from irc.runtime.kernels.gemm import pack
@@ -67,36 +68,44 @@ def weights_of(c: Case) -> Weights:
         return Weights(codes, scale, zero, wide.astype(c.scale.numpy).astype(np.float32))
 
 
-def multiply(c: Case, a: np.ndarray, isa: str, workers: int = 1, at: str = "end") -> np.ndarray:
-    """a @ weights + a bias of halves."""
-    w, target = weights_of(c), target_of(isa)
+def compressed_spec(
+    c: Case, target: Target, scales: np.ndarray | None = None, one: int = 0
+) -> GemmSpec:
+    """Products with a bias. scales: those it will meet; one: what is subtracted of all codes."""
     layout = compressed_layout(c.k, c.n, c.dtype, c.group, target)
     assert layout is not None
-    codes = w.codes.astype(c.dtype.numpy)
-    codes = np.ascontiguousarray(codes.T) if c.transposed else codes
-    cells = pack(codes, Constant(0, c.dtype, codes.shape, layout, c.transposed))
-    narrow = PackedB(layout.nr)
-    scale = pack(w.scale, Constant(0, c.scale, w.scale.shape, narrow))
-    code = DType.i8 if c.dtype.is_signed else DType.u8
-    zero = pack(w.zero.astype(code.numpy), Constant(0, code, w.zero.shape, narrow))
     still = (0, 0)
-    each = c.zero == "each"
+    code = DType.i8 if c.dtype.is_signed else DType.u8
     compressed = Compressed(
         c.group,
         Operand(c.scale, still),
-        Operand(code, still) if each else int(w.zero[0, 0]),
-        c.scale is DType.f16 and normal_scales(w.scale),
+        Operand(code, still) if c.zero == "each" else one,
+        c.scale is DType.f16 and scales is not None and normal_scales(scales),
     )
     b = Builder()
     program = b.finish(b.op("add", b.input(0, F32), b.input(1, F32)))
-    spec = GemmSpec(
+    return GemmSpec(
         (), DimArg(0) if c.dynamic else c.m, c.n, c.k,
         Operand(F32, (c.k, 1)), Operand(c.dtype, still), Operand(F32, (c.n, 1)), F32, layout,
         program, (Operand(F32, (0, 1)),), c.factors, compressed,
     )  # fmt: skip
+
+
+def multiply(c: Case, a: np.ndarray, isa: str, workers: int = 1, at: str = "end") -> np.ndarray:
+    """a @ weights + a bias of halves."""
+    w, target = weights_of(c), target_of(isa)
+    spec = compressed_spec(c, target, w.scale, int(w.zero[0, 0]))
+    assert spec.packed is not None
+    codes = w.codes.astype(c.dtype.numpy)
+    codes = np.ascontiguousarray(codes.T) if c.transposed else codes
+    cells = pack(codes, Constant(0, c.dtype, codes.shape, spec.packed, c.transposed))
+    narrow = PackedB(spec.packed.nr)
+    scale = pack(w.scale, Constant(0, c.scale, w.scale.shape, narrow))
+    code = DType.i8 if c.dtype.is_signed else DType.u8
+    zero = pack(w.zero.astype(code.numpy), Constant(0, code, w.zero.shape, narrow))
     verify_specs([spec], target)
     bias = np.full((1, c.n), 0.5, np.float32)
-    inputs = [a, cells, bias, scale, *([zero] if each else [])]
+    inputs = [a, cells, bias, scale, *([zero] if c.zero == "each" else [])]
     dims = [c.m] if c.dynamic else []
     result = run(spec, inputs, [(c.m, c.n)], isa=isa, dims=dims, workers=workers, at=at)
     assert result.status == 0

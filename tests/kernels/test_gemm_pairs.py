@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import test_gemm_compressed
 from harness import ISAS, Compiled, guard_copy, same_bits, target_of, unwritten
 from irc.ir.dtype import DType
 from irc.ir.specs import GemmSpec
@@ -87,6 +88,39 @@ def test_pairs_change_no_bit(isa: str, name: str, monkeypatch: pytest.MonkeyPatc
             found.append(extract(result, case.out, expected.shape).copy())
     assert not np.isnan(found[0]).any()
     assert all(same_bits(found[0], x) for x in found[1:])
+
+
+@pytest.mark.parametrize("dtype", [DType.i4, DType.u8], ids=str)
+@pytest.mark.parametrize("isa", ISAS)
+def test_pairs_of_expanded_panels_change_no_bit(
+    isa: str, dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole pairs, a panel alone and an edge; a group of scales ends within a block of depth."""
+    monkeypatch.setattr(tiling, "_pairs", _compressed)
+    for m, n in ((17, 6 * 32), (23, 7 * 32 + 9)):
+        for workers in (1, 3):
+            case = test_gemm_compressed.Case(m, 413, n, dtype, 96)
+            test_gemm_compressed.check(case, isa, workers)
+
+
+def test_which_compressed_products_take_pairs() -> None:
+    """Of four bits from a second tall tile of rows on, of eight from a third; two panels at a time
+    in two thirds of L1."""
+    found = dict[tuple[int, int], Tiling]()
+    for dtype in (DType.u4, DType.u8):
+        case = test_gemm_compressed.Case(16, 4096, 4096, dtype, 128)
+        for m in (14, 15, 28, 29, 64, 65):
+            spec = test_gemm_compressed.compressed_spec(dataclasses.replace(case, m=m), HALVES)
+            found[dtype.bits, m] = choose(spec, HALVES)
+    pairs = {which for which, t in found.items() if t.panels == 2}
+    assert pairs == {(4, 15), (4, 28), (4, 29), (4, 64), (8, 29), (8, 64)}
+    for which in pairs:
+        t = found[which]
+        assert not t.expands and t.nc == 2 and t.kc * 2 * t.nr * 4 <= HALVES.l1 * 2 // 3
+
+
+def _compressed(spec: GemmSpec, target: Target, nr: int) -> bool:
+    return spec.compressed is not None
 
 
 def _always(spec: GemmSpec, target: Target, nr: int) -> bool:

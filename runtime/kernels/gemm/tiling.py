@@ -38,6 +38,8 @@ PackA = Literal["no", "rows", "columns"]
 # with fewer than half as many chains would wait even for the weights that it streams.
 _CHAINS: Final = 4
 _MOST_ROWS: Final = 16
+# Rows that pass by two panels just expanded into L1.
+_MOST_EXPANDED: Final = 64
 _LINE: Final = 64
 # Types of A that units take as they lie, and how many neighbours they multiply at once.
 _NEIGHBOURS: Final = {DType.u8: 4, DType.bf16: 2}
@@ -103,7 +105,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     heights = _heights(spec.m, tile_rows(target, vectors))
     mr, guarded, kr = heights[0], not isinstance(spec.m, int), _cell_depth(spec, target)
     panels = _panels(spec, target, mr, vectors, nr)
-    if _pairs(spec, target, nr):
+    if pairs := _pairs(spec, target, nr):
         panels, heights = 2, _heights(spec.m, tile_rows(target, 2 * vectors))
         mr = heights[0]
     brief = guarded and spec.compressed is not None
@@ -118,13 +120,15 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
         kc, blocked = _depth(spec, cells, target, panels * nr * size, mr)
     else:
         expands = few or _expands(spec, mr)
-        kc, blocked = _expanded_depth(cells or 1, target, nr * size)
+        kc, blocked = _expanded_depth(cells or 1, target, nr * size, panels if pairs else 1)
         if expands:
             kc, blocked = cells or 1, False
     pack_a = _pack_a(spec, target, mr, nr)
     pack_b = spec.packed is None and _packs_b(spec, target, mr)
     pack_b = pack_b or (spec.compressed is not None and not expands)
     mc, nc = block_sizes(spec, target, (mr, nr, kc), blocked, pack_b)
+    if pairs and spec.compressed is not None:
+        nc = panels
     if pack_a == "columns":
         a_row = -(-mr // lanes) * lanes
     else:
@@ -215,15 +219,18 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
     """
     if not target.has("avx512fp16") or spec.acc not in (DType.f32, DType.f64):
         return False
-    # A panel that is converted would be converted by twice as many tiles.
-    if spec.compressed is not None or not _as_it_lies(spec, spec.b.dtype, spec.b_cast):
-        return False
     if not isinstance(spec.m, int) or not isinstance(spec.n, int):
         return False
-    panels = spec.n // nr
+    panels, rows = spec.n // nr, tile_rows(target, nr // target.lanes(spec.acc.bits))
     # A panel that is left over alone takes 6 x 2.
-    whole = panels >= 8 or (panels > 1 and panels % 2 == 0)
-    return whole and spec.m > 2 * tile_rows(target, nr // target.lanes(spec.acc.bits))
+    if panels < 2 or (panels < 8 and panels % 2):
+        return False
+    if spec.compressed is not None and spec.factors is None:
+        # From L1, where they are expanded for all tiles: bytes take so long to read that two tall
+        # tiles had better do both; from many rows on the sums' way to memory and back costs more.
+        return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= _MOST_EXPANDED
+    # A panel that is converted would be converted by twice as many tiles.
+    return _as_it_lies(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
 
 
 def _depth(
@@ -246,13 +253,15 @@ def _depth(
     return -(-depth // -(-depth // block) // 16) * 16, True
 
 
-def _expanded_depth(depth: int, target: Target, row_bytes: int) -> tuple[int, bool]:
+def _expanded_depth(depth: int, target: Target, row_bytes: int, pair: int) -> tuple[int, bool]:
     """KC, and whether K takes more than one block, where B is expanded from a compressed operand.
 
-    What was just expanded is read by the tiles of all rows, from L1, half of which is A's. A block
-    holds whole cells of the operand, which are 8 values deep at most.
+    What was just expanded is read by the tiles of all rows, from L1, half of which is A's; where
+    tiles take a `pair` of panels, their rows are few, and a third is A's. A block holds whole cells
+    of the operand, which are 8 values deep at most.
     """
-    block = max(64, target.l1 // 2 // row_bytes // 32 * 32)
+    share = target.l1 // 2 if pair == 1 else target.l1 * 2 // 3
+    block = max(64, share // (pair * row_bytes) // 32 * 32)
     return (block, True) if depth > block else (depth, False)
 
 
