@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
@@ -51,16 +51,16 @@ AXES: dict[str, list] = {
 Choice = dict[str, object]
 
 
-def pairwise(seed: int) -> list[Choice]:
+def pairwise(seed: int, axes: Mapping[str, list] = AXES) -> list[Choice]:
     """Choices in which every two values of two axes meet: greedy, of 20 random candidates each the
     one that covers most of what is missing."""
     rng = random.Random(seed)
-    names = list(AXES)
+    names = list(axes)
     missing = {
         (p, i, q, j)
         for p, q in itertools.combinations(range(len(names)), 2)
-        for i in range(len(AXES[names[p]]))
-        for j in range(len(AXES[names[q]]))
+        for i in range(len(axes[names[p]]))
+        for j in range(len(axes[names[q]]))
     }
     found: list[Choice] = []
 
@@ -70,12 +70,12 @@ def pairwise(seed: int) -> list[Choice]:
 
     while missing:
         p, i, q, j = min(missing)
-        rows = [[rng.randrange(len(AXES[n])) for n in names] for _ in range(20)]
+        rows = [[rng.randrange(len(axes[n])) for n in names] for _ in range(20)]
         for row in rows:
             row[p], row[q] = i, j
         best = max(rows, key=lambda row: len(covered(row)))
         missing -= covered(best)
-        found.append({n: AXES[n][best[x]] for x, n in enumerate(names)})
+        found.append({n: axes[n][best[x]] for x, n in enumerate(names)})
     return found
 
 
@@ -121,17 +121,26 @@ def size(name: object, tile: int) -> int:
 
 
 def check(isa: str, choice: Choice) -> None:
+    """On vectors: sizes around the register tile."""
     dtype, factors = TYPES[str(choice["type"])]
     acc, target = accumulator(dtype), target_of(isa)
     width = panel_width(target, acc.bits)
     tall = tile_rows(target, max(1, width // target.lanes(acc.bits)))
+    check_product(isa, choice, dtype, factors, (tall, 16, width))
+
+
+def check_product(
+    isa: str, choice: Choice, dtype: DType, factors: DType | None, tile: tuple[int, int, int]
+) -> None:
+    """Sizes around a tile of M, K and N."""
+    acc = accumulator(dtype)
     alpha, beta = (float(str(choice[name])) for name in ("alpha", "beta"))
     if dtype.is_int:
         alpha, beta = WHOLE.get(alpha, alpha), WHOLE.get(beta, beta)
     op = Gemm(alpha=alpha, beta=beta)
     layouts = {n: str(choice[n]) for n in ("a", "b", "out", "dynamic")}
     case = Case(
-        size(choice["m"], tall), size(choice["k"], 16), size(choice["n"], width),
+        *(size(choice[name], at) for name, at in zip("mkn", tile, strict=True)),
         dtype=dtype, factors=factors, seed=3, **layouts,
     )  # fmt: skip
     spec, inputs, dims, out_memory, expected = make(case, isa)
