@@ -195,3 +195,10 @@ def _check_shape(
                 got=f"{list(got)}",
                 expected=f"{port.type}{why}",
             )
+
+
+def fixed_dtype(type_: Type) -> np.dtype[Any] | None:
+    """The NumPy dtype an input must have, if that is all there is to say about its elements."""
+    if not isinstance(type_, TensorType) or type_.dtype in (DType.dynamic, DType.string):
+        return None
+    return type_.dtype.numpy

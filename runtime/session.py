@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..ir.dtype import DType
 from ..ir.errors import Error, ExecutionError, InputError, ShapeError
-from ..ir.types import TensorType, Type, held
+from ..ir.types import TensorType, held
 from ..ir.verify_state import initialised_after
 from . import threads as gangs
 from .bound import BoundCall
@@ -22,7 +22,7 @@ from .context import Context, Shapes, remember
 from .foreign_arrays import adopt
 from .frames import Frame, evaluate_op
 from .given_outputs import check_output, written_at_once
-from .inputs import InputCheck, same_dtype
+from .inputs import InputCheck, fixed_dtype, same_dtype
 from .memory import default_max_memory
 from .profile import StepTime, timed_terminal, timed_walk
 from .program import Program
@@ -34,13 +34,6 @@ Array = npt.NDArray[Any]
 
 # Shapes whose layouts a session keeps (the oldest goes).
 _LAYOUTS: Final = 128
-
-
-def fixed_dtype(type_: Type) -> np.dtype[Any] | None:
-    """The NumPy dtype an input must have, if that is all there is to say about its elements."""
-    if not isinstance(type_, TensorType) or type_.dtype in (DType.dynamic, DType.string):
-        return None
-    return type_.dtype.numpy
 
 
 def owned(value: Any) -> Any:
@@ -202,13 +195,20 @@ class Session:
                 results[n] = mine
         return results
 
+    def _take(self) -> Context:
+        """A context that no other thread uses. It goes back into the pool."""
+        try:
+            return self._pool.pop()
+        except IndexError:  # asking first would let another thread take it in between
+            return Context(self)
+
     def _run_into(self, inputs: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
         """The results of one region of kernels, in these arrays where kernels may write there."""
         assert self.order is not None
         self.admit(inputs)
         pick, order = self.order
         arrays = [inputs[n] for n in pick]
-        context = self._pool.pop() if self._pool else Context(self)
+        context = self._take()
         try:
             frame = context.frame(0, tuple([a.shape for a in arrays]))
             self.compare(0, frame, arrays)
@@ -230,11 +230,7 @@ class Session:
         afterwards (None: a state of its own, so that the variables have their initial values).
         InputError, ExecutionError, MemoryLimitError.
         """
-        pool = self._pool
-        try:
-            context = pool.pop()
-        except IndexError:
-            context = Context(self)
+        context = self._take()
         try:
             if (last := context.last) is not None and last.quick:
                 outputs = last.run_quickly(inputs)
@@ -246,7 +242,7 @@ class Session:
             return self.run_regions(context, inputs, state=state)
         finally:
             if not self._closed:
-                pool.append(context)
+                self._pool.append(context)
 
     def _run_one(self, context: Context, inputs: Sequence[Any]) -> list[Any]:
         """`run` of a plan that is one region of kernels."""
@@ -371,7 +367,7 @@ class Session:
         """One run, step by step, each timed (about 0.5 us of Python in each). In memory that calls
         have touched: the steps that first write to pages of a fresh arena pay for them."""
         inputs = adopt(self.program.plan.inputs, inputs)
-        context, times = self._pool.pop() if self._pool else Context(self), list[StepTime]()
+        context, times = self._take(), list[StepTime]()
         try:
             self.run_regions(context, inputs, times)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -255,6 +256,26 @@ def test_eight_threads_share_a_session(session: Session) -> None:
     for t in threads:
         t.join()
     assert wrong == [] and len(session._pool) <= 9
+
+
+class Taken(list[Any]):
+    """A pool whose last context another thread takes as soon as somebody has seen it."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_a_context_may_be_taken_by_another_thread() -> None:
+    session = Session(chain().compile(), num_threads=1)
+    a, b = data(9)
+    for call in (session.run, session.profile):
+        session._pool = Taken()
+        call([a, b])
+        assert [*session._pool]
+    session._pool = Taken()
+    mine = np.empty(9, np.float32)
+    session.run_into([a, b], [mine])
+    assert (mine == chain_answer(a, b)).all()
 
 
 def test_a_closed_session_says_so() -> None:
