@@ -214,8 +214,8 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
     """Whether tiles of rows had better take two panels at once: 6 x 4 registers for 14 x 2.
 
     A step of K then takes 10 loads for 24 multiply-adds instead of 16 for 28. On the core with
-    AVX512-FP16 that this was timed on, loads take time beside multiply-adds; cores without it do
-    both at once, and tall tiles waste less of few rows and columns (docs/performance.md).
+    AVX512-FP16 that was timed, loads take time beside multiply-adds; on those without it both
+    tiles took the same time, and tall ones waste less of few columns (docs/performance.md).
     """
     if not target.has("avx512fp16") or spec.acc not in (DType.f32, DType.f64):
         return False
@@ -226,8 +226,8 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
     if panels < 2 or (panels < 8 and panels % 2):
         return False
     if spec.compressed is not None and spec.factors is None:
-        # From L1, where they are expanded for all tiles: bytes take so long to read that two tall
-        # tiles had better do both; from many rows on the sums' way to memory and back costs more.
+        # From L1, where they are expanded for all tiles. Where that begins and ends to pay was
+        # measured: two tall tiles had better expand bytes themselves.
         return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= _MOST_EXPANDED
     # A panel that is converted would be converted by twice as many tiles.
     return _as_it_lies(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
