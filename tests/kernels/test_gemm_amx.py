@@ -164,6 +164,18 @@ def test_blocks_stay_where_they_are_meant_to() -> None:
 
 
 @tiled
+@pytest.mark.parametrize("k, n, tiles", [(64, 256, 4), (128, 512, 2), (64, 64, 8), (256, 512, 8)])
+def test_blocks_of_little_depth_have_short_rows(k: int, n: int, tiles: int) -> None:
+    """So that what an epilogue reads and writes is near: 64 KiB of it, in two tiles at least."""
+    target = sapphire_rapids()
+    spec = make(Case(32 * 96, k, n, factors=BF16), "plain", target)[0]
+    narrow = dataclasses.replace(spec, out=dataclasses.replace(spec.out, dtype=BF16))
+    assert choose(narrow, target).mc == tiles
+    beside = dataclasses.replace(narrow, extras=(narrow.out,))
+    assert choose(beside, target).mc == (max(2, tiles // 2) if k < 256 and n > 64 else 8)
+
+
+@tiled
 @copied
 @pytest.mark.parametrize("k", [600, 9000])
 def test_blocks_of_depth(kind: str, k: int) -> None:
