@@ -18,7 +18,7 @@ from .dtype import DType
 from .errors import ExecutionError, VerificationError
 from .op import Array
 from .specs import Instr, Program
-from .types import held
+from .types import held, joined_shape
 
 COMPARISONS = frozenset("eq ne lt le gt ge".split())
 LOGIC = frozenset("and or xor not".split())
@@ -38,7 +38,7 @@ def evaluate_program(program: Program, arrays: Sequence[Array]) -> list[Array]:
                 values.append(_input(instr, arrays))
             else:
                 values.append(evaluate_instr(instr, [values[i] for i in instr.args]))
-    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    shape = joined_shape(*(a.shape for a in arrays))
     found = [values[r] for r in program.results]
     return [v if v.shape == shape else np.broadcast_to(v, shape).copy() for v in found]
 
@@ -235,7 +235,8 @@ def _integer_floormod(a: Array, b: Array) -> Array:
 
 def _integer_power(a: Array, b: Array) -> Array:
     """a ** b modulo 2**bits; a negative b gives 1 / a**-b truncated (0 for a = 0)."""
-    a, b = np.broadcast_arrays(a, b)
+    shape = joined_shape(a.shape, b.shape)
+    a, b = np.broadcast_to(a, shape), np.broadcast_to(b, shape)
     base, left = a.copy(), np.maximum(b, 0).astype(b.dtype)
     result = np.ones_like(a)
     while np.any(left):

@@ -166,6 +166,13 @@ def _parse_shape(text: str, bounds: Bounds | None) -> Shape:
     return tuple(dims.parse(part, bounds) for part in parts)
 
 
+def joined_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """What arrays of these shapes broadcast to. ShapeError where they do not. (NumPy's own function
+    knows half as many axes as its arrays.)"""
+    shape = broadcast_shapes(*map(tuple, shapes))
+    return tuple(d for d in shape or () if isinstance(d, int))
+
+
 def broadcast_shapes(*shapes: Shape, where: str = "") -> Shape:
     """NumPy's rule, shapes aligned at the last axis; None where any rank is unknown.
 

@@ -16,6 +16,7 @@ from ...ir.graph import Graph, Value
 from ...ir.op import Array
 from ...ir.ops import Clamp, Constant, Quantize
 from ...ir.patch import Patch, Refusal, sole_use
+from ...ir.types import joined_shape
 from ..rewrite import Pass, Rule
 from .matching import broadcasts_to, dtype_of, shape_of
 from .move_dequantize import parts
@@ -71,7 +72,7 @@ def _scaled(graph: Graph, patch: Patch, factors: Sequence[Value], divisor: Array
         if not isinstance(scale, Constant) or not _is_sum(graph, source):
             continue
         shape, target = np.shape(scale.data), shape_of(graph, source)
-        joined = np.broadcast_shapes(shape, divisor.shape)
+        joined = joined_shape(shape, divisor.shape)
         if target is None or broadcasts_to(joined, target) is not True:
             continue
         made = patch.constant(scale.data.astype(np.float64) / divisor, DType.f32)

@@ -12,7 +12,7 @@ from ..dim import Dim, eq
 from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
 from ..require import require_at_least, require_broadcast
-from ..types import TensorType, Type, broadcast_shapes
+from ..types import TensorType, Type, broadcast_shapes, joined_shape
 from .rules import (
     Shape,
     axes_in,
@@ -87,7 +87,7 @@ class _Broadcast(Op):
     ) -> tuple[Array, ...]:
         target, mode = ints_of(target_shape), self._mode()
         if mode == "bidirectional":
-            target = list(np.broadcast_shapes(data.shape, tuple(target)))
+            target = list(joined_shape(data.shape, target))
         elif mode == "explicit":
             assert axes_mapping is not None
             mapping = unique_axes(ints_of(axes_mapping), len(target))

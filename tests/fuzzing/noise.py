@@ -92,6 +92,8 @@ def _interpret_with_noise(
         arrays = [None if v is None else values[v] for v in graph.inputs(n)]
         if op.kind == "FakeQuantize" and on_bytes:
             arrays[0] = _doubtful(arrays[0], rng)
+        if op.kind == "NonZero" and low:
+            arrays[0] = _vanishing(arrays[0])
         if op.kind in RECURRENT:
             arrays = [_noisy(a, rng) for a in arrays]
         try:
@@ -147,11 +149,21 @@ def _doubtful(array: Any, rng: Any) -> Any:
     return np.nan_to_num(_noisy(array, rng), nan=0, posinf=np.inf, neginf=-np.inf)
 
 
+def _vanishing(array: Any) -> Any:
+    """What is left where a sum cancels may be 0 or not."""
+    if not is_float(array.dtype):
+        return array
+    size = np.abs(np.nan_to_num(array.astype(np.float64), nan=np.inf))
+    most = size[np.isfinite(size)].max(initial=0)
+    return np.where(size <= slack(array.dtype) * most / PART, 0, array).astype(array.dtype)
+
+
 def _underflowing(weights: Any, scores: Any, *, low: bool) -> Any:
     """Weights that underflow may be 0 or not: f16's are rounded to f16 by a Softmax of its own and
     to f32 by attention, and 0 times infinity is NaN. A score of -infinity weighs 0 everywhere."""
     least = ml_dtypes.finfo(weights.dtype).smallest_normal
-    small = (weights < least) & np.isfinite(scores)
+    with np.errstate(invalid="ignore"):
+        small = (weights < least) & np.isfinite(scores)
     return np.where(small, 0 if low else least, weights).astype(weights.dtype)
 
 

@@ -94,6 +94,19 @@ def test_functions_of_integers(size: int, is_open: bool) -> None:
     assert product is not None and not product.any()
 
 
+@pytest.mark.parametrize(("value", "is_open"), [(1e-9, True), (1e-3, False)])
+def test_what_is_left_of_a_sum_that_cancels_may_be_zero(value: float, is_open: bool) -> None:
+    """Which elements are not 0, and with that a shape, hangs on the last bits."""
+    text = """graph "g"
+%0 = Parameter.1() {element_type=f32, shape=[3]} "x"
+%1 = NonZero.3(%0)
+%2 = Result.1(%1) "y"
+"""
+    graph, x = parse_graph(text), [np.array([1, value, 0], np.float32)]
+    (spread,) = spread_of(graph, x, interpret(graph, x), random.Random(0))
+    assert (spread is None) == is_open
+
+
 def test_recurrences_amplify() -> None:
     """h = 3 h + x stays 1, and what the first step is off by is 27 times as much at the end."""
     text = """graph "g"
