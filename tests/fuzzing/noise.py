@@ -104,6 +104,8 @@ def _interpret_with_noise(
         if op.kind == "Softmax":
             outputs = (_underflowing(outputs[0], arrays[0], low=low),)
             seen[Value(n)] = arrays[0] != -np.inf
+        if overlooks and op.kind == "Add":
+            outputs = (_hidden(*arrays, outputs[0]),)
         if overlooks and op.kind == "MatMul" and graph.input(n, 0) in seen:
             outputs = (_overlooking(op, *arrays, outputs[0], seen[graph.input(n, 0)]),)
         for port, array in enumerate(outputs):
@@ -165,6 +167,14 @@ def _underflowing(weights: Any, scores: Any, *, low: bool) -> Any:
     with np.errstate(invalid="ignore"):
         small = (weights < least) & np.isfinite(scores)
     return np.where(small, 0 if low else least, weights).astype(weights.dtype)
+
+
+def _hidden(a: Any, b: Any, made: Any) -> Any:
+    """Scores that a mask of -infinity hides, whatever they are: attention does not look at the
+    keys where a whole stretch of them is hidden."""
+    if not is_float(made.dtype):
+        return made
+    return np.where((a == -np.inf) | (b == -np.inf), -np.inf, made).astype(made.dtype)
 
 
 def _overlooking(op: Any, weights: Any, values: Any, made: Any, seen: Any) -> Any:

@@ -46,14 +46,13 @@ def test_weights_that_underflow(step: int) -> None:
     assert spread is not None and np.isfinite(spread).all()
 
 
-def test_values_of_keys_that_a_causal_mask_hides() -> None:
-    """May hold anything; not those of keys that a row sees, nor of keys under another mask."""
-    hides = "%3 = Constant.1() {data=[1, 0, 0, 1, 1, 0, 1, 1, 1], dtype=boolean, shape=[3, 3]}"
-    text = f"""graph "g"
+HIDES = "%3 = Constant.1() {data=[1, 0, 0, 1, 1, 0, 1, 1, 1], dtype=boolean, shape=[3, 3]}"
+CAUSAL = f"""graph "g"
 %0 = Parameter.1() {{element_type=f32, shape=[1, 2, 3, 4]}} "x"
 %1 = Constant.1() {{data=[0, 1, 3, 2], dtype=i64, shape=[4]}}
-%2 = Transpose.1(%0, %1)
-{hides}
+%13 = Parameter.1() {{element_type=f32, shape=[1, 2, 3, 4]}} "k"
+%2 = Transpose.1(%13, %1)
+{HIDES}
 %4 = Constant.1() {{data=[0.0], dtype=f32, shape=[]}}
 %5 = Constant.1() {{data=[-Infinity], dtype=f32, shape=[]}}
 %6 = Select.1(%3, %4, %5)
@@ -64,17 +63,23 @@ def test_values_of_keys_that_a_causal_mask_hides() -> None:
 %11 = MatMul.1(%9, %10)
 %12 = Result.1(%11) "y"
 """
-    x = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
-    v = np.ones((1, 2, 3, 5), np.float32)
-    v[:, :, 1, 2] = np.nan
-    other = hides.replace("1, 0, 0, 1, 1, 0", "1, 0, 1, 1, 1, 0")
-    for mask, is_open in ((hides, True), (other, False)):
-        graph = parse_graph(text.replace(hides, mask))
-        (spread,) = spread_of(graph, [x, v], interpret(graph, [x, v]), random.Random(0))
+
+
+@pytest.mark.parametrize("port", [1, 2], ids=["keys", "values"])
+def test_keys_that_a_causal_mask_hides(port: int) -> None:
+    """They and their values may hold anything; not those that a row sees."""
+    numbers = np.random.default_rng(0)
+    x, k = (numbers.standard_normal((1, 2, 3, 4)).astype(np.float32) for _ in range(2))
+    inputs = [x, k, np.ones((1, 2, 3, 5), np.float32)]
+    inputs[port][:, :, 1, 2] = np.nan
+    other = HIDES.replace("1, 0, 0, 1, 1, 0", "1, 0, 1, 1, 1, 0")
+    for mask, is_open in ((HIDES, True), (other, False)):
+        graph = parse_graph(CAUSAL.replace(HIDES, mask))
+        (spread,) = spread_of(graph, inputs, interpret(graph, inputs), random.Random(0))
         assert (spread is None) == is_open
-    v[:, :, 1, 2], v[:, :, 0, 2] = 1, np.nan  # which every row sees
-    graph = parse_graph(text)
-    (spread,) = spread_of(graph, [x, v], interpret(graph, [x, v]), random.Random(0))
+    inputs[port][:, :, 1, 2], inputs[port][:, :, 0, 2] = 1, np.nan  # which every row sees
+    graph = parse_graph(CAUSAL)
+    (spread,) = spread_of(graph, inputs, interpret(graph, inputs), random.Random(0))
     assert spread is not None and np.isfinite(spread).all()
 
 
