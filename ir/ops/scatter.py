@@ -143,6 +143,8 @@ def _neutral(reduction: str, data: Array) -> Any:
     kind, dtype = reduction.lower(), DType.from_numpy(data.dtype)
     if kind in ("sum", "mean", "prod"):
         return np.array(int(kind == "prod")).astype(data.dtype)
+    if dtype is DType.boolean:
+        return np.array(kind == "min")
     if dtype.is_float:
         return np.array(-np.inf if kind == "max" else np.inf).astype(data.dtype)
     return np.array(dtype.min if kind == "max" else dtype.max).astype(data.dtype)

@@ -44,6 +44,7 @@ class k:
 X = f(2, 3, 4)
 POS = np.abs(f(2, 3, 4)) + F(0.1)
 UNIT = np.tanh(f(2, 3, 4))
+SIGNS = f(2, 3, 1) > 0
 IMAGE = f(2, 4, 7, 6)
 
 UNARY = [
@@ -155,6 +156,8 @@ MOVE += [
     (o.ScatterElementsUpdate("sum"), [X, k([[[0], [0], [1]]] * 2), f(2, 3, 1), k(1)]),
     (o.ScatterElementsUpdate("mean", False), [X, k([[[0], [0], [1]]] * 2), f(2, 3, 1), k(1)]),
     (o.ScatterElementsUpdate("max", False), [X, k([[[0], [0], [1]]] * 2), f(2, 3, 1), k(1)]),
+    (o.ScatterElementsUpdate("max", False), [X > 0, k([[[0], [0], [1]]] * 2), SIGNS, k(1)]),
+    (o.ScatterElementsUpdate("min", False), [X > 0, k([[[0], [0], [1]]] * 2), SIGNS, k(1)]),
     (o.ScatterNDUpdate4(), [X, k([[0, 1], [1, 2]]), f(2, 4)]),
     (o.ScatterNDUpdate("prod"), [X, k([[0, 1], [0, 1]]), f(2, 4)]),
     (o.NonZero(), [b(3, 4)]), (o.NonZero(DType.i32), [np.round(X)]),
