@@ -179,7 +179,7 @@ def _verify_terminal(end: Terminal, constants: Sequence[Constant], where: str, d
 
 
 def _agree(plan: Plan, region: Region, where: str) -> None:
-    """Region inputs are tensors; buffers have the element types of the slots they stand for."""
+    """Region inputs are tensors; buffers have the types and ranks of the slots they stand for."""
     for slot in region.inputs:
         if not isinstance(plan.slots[slot], TensorType):
             raise broken("a region reads what is no tensor", where, str(plan.slots[slot]))
@@ -189,6 +189,8 @@ def _agree(plan: Plan, region: Region, where: str) -> None:
             t = plan.slots[slot]
             if not isinstance(t, TensorType) or t.dtype is not b.dtype:
                 raise broken("a buffer and its slot differ in type", where, f"{b.dtype}, {t}")
+            if t.rank != len(b.shape):
+                raise broken("a buffer and its slot differ in rank", where, f"{len(b.shape)}, {t}")
 
 
 def _verify_constant(c: Constant) -> None:

@@ -90,6 +90,14 @@ STATIC: dict[str, tuple[Plan, str]] = {
         dataclasses.replace(PLAN, slots=(*PLAN.slots[:2], TensorType(i64, (N,)))),
         "differ in type",
     ),
+    "rank of a slot": (
+        dataclasses.replace(PLAN, slots=(TensorType(f32, ()), *PLAN.slots[1:])),
+        "differ in rank",
+    ),
+    "no rank of a slot": (
+        dataclasses.replace(PLAN, slots=(TensorType(f32, None), *PLAN.slots[1:])),
+        "differ in rank",
+    ),
     "dtype of an operand": (change_buffer(PLAN, 2, dtype=i64), "differ in element type"),
     "buffer beyond": (change_step(PLAN, 0, buffers=(0, 1, 5)), "there is not"),
     "buffer below": (change_step(PLAN, 0, buffers=(0, -1, 2)), "there is not"),
