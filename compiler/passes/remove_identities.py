@@ -98,6 +98,8 @@ def merge_reshapes(graph: Graph, node: int) -> Patch | Refusal | None:
     if graph.op(inner.node).kind not in _RESHAPES:
         return None
     source = graph.input(inner.node, 0)
+    if any(v is not None and graph.known(v) is None for v in graph.inputs(inner.node)[1:]):
+        return Refusal("whether the inner reshape is one is seen when it runs")
     if graph.type(source) == graph.type(Value(node)) and shape_of(graph, source) is not None:
         return _drop(Value(node), source)
     if graph.op(node).kind != "Reshape":

@@ -144,6 +144,19 @@ def test_reshapes_that_do_not_merge(target: str, reason: str) -> None:
     stays(text, remove_identities, reason)
 
 
+@pytest.mark.parametrize("inner", ["Reshape.1", "Unsqueeze.1", "Squeeze.1"])
+def test_reshapes_that_only_a_run_accepts_do_not_merge(inner: str) -> None:
+    text = f"""
+%0 = Input(f32[1, 3]) "x"
+%1 = Input(i64[2]) "how"
+%2 = {inner}(%0, %1)
+%3 = Const(i64[1] = -1)
+%4 = Reshape.1(%2, %3)
+%5 = Result.1(%4)
+"""
+    stays(text, remove_identities, "whether the inner reshape is one is seen when it runs")
+
+
 def test_conversions_merge() -> None:
     becomes(
         """
