@@ -16,7 +16,7 @@ from ..op import Array, Fact, Op, Port
 from ..scalar import cast_array
 from ..types import TensorType, Type
 from .elementwise import FLOATS, INTEGERS
-from .rules import axes_in, ints_of, known_dims, require_dtype, unique_axes, unknown_dim
+from .rules import axes_in, count_of, ints_of, known_dims, require_dtype, unique_axes, unknown_dim
 
 _F = np.float32
 
@@ -117,6 +117,11 @@ class _Interpolate(Op):
         self, image: Fact, sizes: Fact | None, scales: Fact | None, axes: Fact | None
     ) -> tuple[Type, ...]:
         require_dtype(image, "image", INTEGERS | FLOATS, "a numeric type")
+        numbers = scales if self._by_scales() else sizes
+        if self._by_scales():
+            require_dtype(numbers, "scales", FLOATS, "a floating-point type")
+        else:
+            require_dtype(numbers, "sizes", INTEGERS, "an integer type")
         shape, dtype = image.tensor.shape, image.tensor.dtype
         if shape is None:
             return (TensorType(dtype, None),)
@@ -130,10 +135,11 @@ class _Interpolate(Op):
             given = None if value is None else [float(v) for v in value.reshape(-1)]
         else:
             given = known_dims(sizes)
-        if given is not None and len(given) != len(listed):
+        count = None if numbers is None else count_of(numbers)
+        if count is not None and count != len(listed):
             raise ShapeError(
                 "Interpolate needs one number per axis",
-                got=given,
+                got=count if given is None else given,
                 expected=f"{len(listed)} numbers, for the axes {listed}",
             )
         for i, axis in enumerate(listed):

@@ -112,6 +112,9 @@ REFUSED: list[tuple[Op, list[Fact | None], str]] = [
     (o.LayerNorm(), [fact("f32[2, 3]"), fact("f32[4]"), None], "does not broadcast to the data"),
     (o.FakeQuantize(1), [fact("f32[2]"), *[fact("f32[]")] * 4], "needs levels"),
     (o.TopK(5, "max", "value"), [fact("f32[2, 3]"), known(1)], "out of range"),
+    (o.Interpolate("cubic", "sizes"), [fact("f32[2]"), fact("f32[1]"), None], "'sizes' has"),
+    (o.Interpolate("cubic", "scales"), [fact("f32[2]"), fact("i64[1]"), None], "'scales' has"),
+    (o.Interpolate("cubic", "sizes"), [fact("f32[2, 3]"), fact("i64[1]"), None], "one number per"),
 ]  # fmt: skip
 
 
