@@ -176,8 +176,11 @@ def ints_of(array: Array) -> list[int]:
 
 
 def int_of(array: Array) -> int:
-    """A run-time integer in an array of one element."""
-    return ints_of(array)[0]
+    """A run-time integer in an array of one element; ShapeError for another number of them."""
+    found = ints_of(array)
+    if len(found) != 1:
+        raise ShapeError("a single number is needed here", got=found)
+    return found[0]
 
 
 def tensor(dtype: DType, shape: Sequence[Dim] | None) -> TensorType:

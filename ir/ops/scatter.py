@@ -104,6 +104,8 @@ class ScatterElementsUpdate3(Op):
         ranks = [f.tensor.rank for f in (data, indices, updates) if f.tensor.rank is not None]
         if len(set(ranks)) > 1:
             raise ShapeError("data, indices and updates must have one rank", got=ranks)
+        if (along := known_int(axis)) is not None and ranks:
+            normalize_axis(along, ranks[0])
         index, have = indices.tensor.shape, updates.tensor.shape
         for size, want in zip(have or (), index or (), strict=False):
             require_equal(size, want, "the updates do not have the shape of the indices")

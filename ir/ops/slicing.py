@@ -166,8 +166,10 @@ class StridedSlice(Op):
         def on(mask: Sequence[int], i: int) -> bool:
             return i < len(mask) and mask[i] == 1
 
-        fresh = sum(on(self.new_axis_mask, i) for i in range(count))
         dots = sum(on(self.ellipsis_mask, i) for i in range(count))
+        # An ellipsis is nothing else besides.
+        new = [on(self.new_axis_mask, i) and not on(self.ellipsis_mask, i) for i in range(count)]
+        fresh = sum(new)
         if dots > 1:
             raise ShapeError("a strided slice has one ellipsis at most", got=dots)
         left = rank - (count - fresh - dots)
@@ -179,7 +181,7 @@ class StridedSlice(Op):
             if on(self.ellipsis_mask, i):
                 out += [Entry(i, axis + j, whole=True) for j in range(left)]
                 axis += left
-            elif on(self.new_axis_mask, i):
+            elif new[i]:
                 out.append(Entry(i, -1, new=True))
             else:
                 out.append(Entry(i, axis, shrink=on(self.shrink_axis_mask, i)))
@@ -195,9 +197,13 @@ class StridedSlice(Op):
         self, data: Fact, begin: Fact, end: Fact, strides: Fact | None = None
     ) -> tuple[Type, ...]:
         shape, dtype = data.tensor.shape, data.tensor.dtype
-        count = next((c for c in map(count_of, (begin, end)) if c is not None), None)
-        if shape is None or count is None:
+        lists = [count_of(f) for f in (begin, end, strides) if f is not None]
+        counts = {c for c in lists if c is not None}
+        if len(counts) > 1:
+            raise ShapeError("a strided slice's lists differ in length", got=lists)
+        if shape is None or not counts:
             return (TensorType(dtype, None),)
+        (count,) = counts
         firsts, lasts = known_dims(begin), known_dims(end)
         steps = [1] * count if strides is None else known_ints(strides)
         out: list[Dim] = []
@@ -232,6 +238,9 @@ class StridedSlice(Op):
     ) -> tuple[Array, ...]:
         firsts, lasts = ints_of(begin), ints_of(end)
         steps = [1] * len(firsts) if strides is None else ints_of(strides)
+        if not len(firsts) == len(lasts) == len(steps):
+            lists = [len(firsts), len(lasts), len(steps)]
+            raise ShapeError("a strided slice's lists differ in length", got=lists)
         index: list[slice | int | None] = []
         for entry in self.entries(len(firsts), data.ndim):
             i = entry.position
