@@ -107,6 +107,15 @@ def test_weights(isa: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
+def test_weights_of_doubles_in_front_of_the_axis(isa: str) -> None:
+    """A place of -1/6 is 5/6 behind -1, which takes more bits than a place has."""
+    data = noise(1, 6, 2, 3).astype(np.float64)
+    found = resampled(data, 9, isa, "cubic", dtype=DType.f64, places="half_pixel", scale=1.5)
+    exact = wanted(data, 9, 1.5, mode="cubic", coordinate_transformation_mode="half_pixel")
+    assert np.abs(found - exact).max() <= 1e-14
+
+
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [F32, DType.f16, DType.i64, DType.u8], ids=str)
 def test_paddings(isa: str, dtype: DType) -> None:
     data = (np.arange(2 * 5 * 2 * 21) % 251).astype(dtype.numpy).reshape(2, 5, 2, 21)
