@@ -28,6 +28,7 @@ from irc.ir.interpret import interpret
 from irc.ir.op import Effects
 from irc.ir.ops.activations import SLOPE_ON_CHANNELS
 from irc.ir.require import requirements
+from irc.ir.specs import ReduceSpec, Spec
 from irc.ir.types import TensorType
 from irc.runtime.session import Session
 
@@ -288,10 +289,18 @@ def _native(
 
 
 def _steps(net: irc.CompiledModel) -> list[tuple[Any, ...]]:
-    """Each step's family and programs: an addend taken into a product is rounded no more."""
+    """Each step's family and programs: an addend taken into a product is rounded no more. And how
+    a reduction walks: by vectors of known neighbours it sums in another order."""
     parts = ("prologue", "program", "epilogue")
     specs = [step.spec for step in net.plan.kernel_steps()]
-    return [(s.family, *(getattr(s, part, None) for part in parts)) for s in specs]
+    return [(s.family, *(getattr(s, part, None) for part in parts), _walk(s)) for s in specs]
+
+
+def _walk(spec: Spec) -> tuple[Any, ...]:
+    if not isinstance(spec, ReduceSpec):
+        return ()
+    strides = [[s if s in (0, 1) else 2 for s in o.strides] for o in spec.operands()]
+    return len(spec.kept), len(spec.reduced), strides
 
 
 def _fixed_shapes(net: irc.CompiledModel, inputs: Sequence[Any]) -> dict[str, list[int]]:
