@@ -30,7 +30,10 @@ from .view import (
     memory_order,
     permute,
     reshape,
+    take,
 )
+
+LINE_BITS = 512
 
 
 @dataclass
@@ -45,6 +48,8 @@ class Lowering:
     channels_last: frozenset[Value] = frozenset()
     # Values stored as bf16 (storage.py).
     rounded: frozenset[Value] = frozenset()
+    # Values whose rows have a cache line between them (storage.py).
+    spaced: frozenset[Value] = frozenset()
     region: RegionBuilder = field(default_factory=RegionBuilder)
     views: dict[Value, View] = field(default_factory=dict[Value, View])
     weights: dict[int, Array] = field(default_factory=dict[int, Array])
@@ -185,6 +190,10 @@ class Lowering:
         """Fresh memory for a value, in the order of axes that was chosen for it (layout.py)."""
         dtype, shape, name = self.tensor(value).dtype, self.shape(value), self.name(value.node)
         dtype = DType.bf16 if value in self.rounded else dtype
+        if value in self.spaced:
+            last = len(shape) - 1
+            wide = (*shape[:last], shape[last] + LINE_BITS // dtype.bits)
+            return take(self.region.allocate(dtype, wide, name), last, 0, shape[last])
         if value not in self.channels_last:
             return self.region.allocate(dtype, shape, name)
         rank = len(shape)

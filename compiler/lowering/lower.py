@@ -31,7 +31,7 @@ from .programs import NATIVE
 from .region import RegionBuilder
 from .roles import Role, decide_roles, is_host_only
 from .state import State, StateNodes, split_state
-from .storage import rounded_values
+from .storage import rounded_values, spaced_values
 from .view import View
 
 
@@ -65,13 +65,15 @@ def lower_graph(
     home = {n: i for i, group in enumerate(groups) for n in group.members}
     fusion = decide_fusion(graph, native, home)
     decide_excites(graph, native, home, fusion, last)
+    rounded = rounded_values(graph, native, fusion, options, target)
     low = Lowering(
         graph,
         target,
         options,
         fusion,
         channels_last=last,
-        rounded=rounded_values(graph, native, fusion, options, target),
+        rounded=rounded,
+        spaced=spaced_values(graph, native, fusion, target, rounded) - last,
         weights=weights,
         constants=constants,
     )

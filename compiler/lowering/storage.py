@@ -1,4 +1,5 @@
-"""Which values lie in memory in a narrower type than the graph says, decided once for the graph."""
+"""Which values lie in memory in a narrower type than the graph says, or with gaps between their
+rows, decided once for the graph."""
 
 from __future__ import annotations
 
@@ -7,13 +8,15 @@ from collections.abc import Mapping
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Use, Value
 from ...ir.target import Target
-from ...ir.types import TensorType
+from ...ir.types import TensorType, Type
 from ..options import Options
+from .context import LINE_BITS
 from .fusion import Fusion
 from .programs import is_elementwise, node_program
 from .winograd import float_tile
 
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
+_ON_TILES = _PRODUCTS | {"MatMulInteger"}
 _CONVOLUTIONS = frozenset({"Convolution", "GroupConvolution"})
 _POOL = "MaxPool"
 # What can store its result in another type than it computes.
@@ -22,6 +25,10 @@ _WRITERS = (
     | {_POOL}
     | frozenset("MatMul Gemm LayerNorm RMSNorm MVN GroupNormalization".split())
 )
+# What writes rows with gaps as fast as without.
+_ROW_WRITERS = _ON_TILES | frozenset("LayerNorm RMSNorm MVN Attention".split())
+# Rows of fewer cache lines lie in enough sets as they are: 0.99 to 1.00 of the time.
+_FEW_LINES = 4
 # What a sum of a residual stream consists of: the sum, and activations that cut it off.
 _SUM = frozenset("input const cast add sub max min clip".split())
 
@@ -58,6 +65,51 @@ def rounded_values(
             if f32 and uses and all(narrows(use) for use in uses):
                 found.add(value)
     return frozenset(found)
+
+
+def spaced_values(
+    graph: Graph,
+    native: Mapping[int, bool],
+    fusion: Fusion,
+    target: Target,
+    rounded: frozenset[Value],
+) -> frozenset[Value]:
+    """Left factors of products on tiles of AMX whose rows take an even number of cache lines: a
+    line more apart, the rows of a tile fall into different sets of the caches (128 rows of K bytes
+    times 768 columns, K = 256 to 3072: 0.86 to 0.95 of the time)."""
+    found: set[Value] = set()
+
+    def reads(use: Use) -> bool:
+        op = graph.op(use.node)
+        left = use.port == 0 and op.kind in _ON_TILES and not getattr(op, "transpose_a", True)
+        return left and native.get(use.node, False)
+
+    for node in native:
+        writer = fusion.anchor_of.get(node, node)
+        writes = graph.op(writer).kind in _ROW_WRITERS or is_elementwise(graph, writer)
+        if not native[node] or not writes or node in fusion.absorbed:
+            continue
+        for value in graph.values(node):
+            uses = graph.uses(value)
+            if (
+                uses
+                and all(map(reads, uses))
+                and _crowds(graph.type(value), value in rounded, target)
+            ):
+                found.add(value)
+    return frozenset(found)
+
+
+def _crowds(type_: Type, rounded: bool, target: Target) -> bool:
+    """Whether rows of a value of this type are factors of tiles, and an even number of lines."""
+    if not isinstance(type_, TensorType) or type_.shape is None or len(type_.shape) < 2:
+        return False
+    dtype, k = DType.bf16 if rounded else type_.dtype, type_.shape[-1]
+    feature = {DType.bf16: "amx-bf16", DType.u8: "amx-int8", DType.i8: "amx-int8"}.get(dtype)
+    if feature is None or not target.has(feature) or not isinstance(k, int):
+        return False
+    lines, rest = divmod(k * dtype.bits, LINE_BITS)
+    return rest == 0 and lines % 2 == 0 and lines >= _FEW_LINES
 
 
 def _sums(graph: Graph, fusion: Fusion) -> frozenset[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,14 @@ import irc
 import numpy as np
 import pytest
 from irc import ops
+from irc.compiler.options import Options
 from irc.ir.dtype import DType
+from irc.ir.graph import Graph
+from irc.ir.infer import infer_graph
 from irc.ir.interpret import interpret
+from irc.ir.specs import GemmSpec, Size
 from irc.ir.specs_conv import PoolSpec
+from irc.ir.target import Target, generic
 from irc.ir.text import parse_graph
 
 LOWER = importlib.import_module("irc.compiler.lowering.lower")
@@ -178,3 +184,62 @@ def test_the_largest_of_a_window_is_rounded_before_it_is_found(
     wide = compile_graph(graph, True, 1, "bf16")
     assert pools(wide) == [(DType.f32, DType.f32)]
     np.testing.assert_array_equal(wide([x])[0], found)
+
+
+def on_tiles(*features: str) -> Target:
+    plain = generic("avx512")
+    names = {*plain.cpu_features, "avx512bf16", "avx512vnni", "amx-tile", *features}
+    return dataclasses.replace(plain, cpu_features=tuple(sorted(names)))
+
+
+def layers(k: int, tail: str = "%5 = Result.1(%4)") -> Graph:
+    """Two products, the second of which reads K values a row of the first, and what `tail` says."""
+    return parse_graph(
+        f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=["N", 64]}}
+%1 = Constant.1() {{data=~1, dtype=f32, shape=[64, {k}]}}
+%2 = Constant.1() {{data=~2, dtype=f32, shape=[{k}, 80]}}
+%3 = MatMul.1(%0, %1)
+%4 = MatMul.1(%3, %2)
+{tail}
+"""
+    )
+
+
+def rows_of_the_second(graph: Graph, target: Target, precision: str = "bf16") -> Size:
+    infer_graph(graph)
+    specs = LOWER.lower(graph, target, Options(precision=precision))[0].specs()
+    return next(s for s in specs if isinstance(s, GemmSpec) and s.n == 80).a.strides[-2]
+
+
+@pytest.mark.parametrize(("k", "apart"), [(256, 288), (128, 160), (64, 64), (96, 96), (130, 130)])
+def test_left_factors_of_tiles_lie_an_odd_number_of_lines_apart(k: int, apart: int) -> None:
+    """Of four lines and more, where they are whole lines."""
+    assert rows_of_the_second(layers(k), on_tiles("amx-bf16")) == apart
+    assert rows_of_the_second(layers(k), on_tiles("amx-int8")) == k
+    assert rows_of_the_second(layers(k), on_tiles("amx-bf16"), "f32") == k
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "%5 = Result.1(%4)\n%6 = Result.1(%3)",
+        "%6 = Softmax.8(%3) {axis=1}\n%7 = Result.1(%6)\n%5 = Result.1(%4)",
+    ],
+)
+def test_what_others_read_has_no_gaps(tail: str) -> None:
+    assert rows_of_the_second(layers(256, tail), on_tiles("amx-bf16")) == 256
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_gaps_change_no_bit(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On whatever machine this is: only tiles have gaps."""
+    x = ops.parameter("x", ["N", 64])
+    wide = [RNG.standard_normal(shape).astype(np.float32) / 8 for shape in ((64, 256), (256, 96))]
+    hidden = ops.relu(ops.matmul(x, wide[0]))
+    model = ops.model({"y": ops.matmul(hidden, wide[1])})
+    given = RNG.standard_normal((37, 64)).astype(np.float32)
+    found = irc.compile_model(model, precision=precision)(given)[0]
+    monkeypatch.setattr(LOWER, "spaced_values", lambda *_: frozenset())
+    plain = irc.compile_model(model, precision=precision)(given)[0]
+    assert found.tobytes() == plain.tobytes()
