@@ -142,6 +142,10 @@ class Vectors:
             return self.offset(pointer, n)
         return self.op(PTR, f"getelementptr {element}, {pointer}, {n}")
 
+    def address(self, pointer: Value) -> Value:
+        """The pointer as a number."""
+        return self.op(I64, f"ptrtoint {pointer} to i64")
+
     # -- memory -------------------------------------------------------------------------------
 
     def load(self, type_: str, pointer: Value, align: int | None = None) -> Value:

@@ -6,6 +6,7 @@ machine code runs, and its tile instructions are caught and emulated (amx_trap.p
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import re
 
@@ -80,6 +81,30 @@ def test_layouts_and_batches(kind: str, left: str, right: str) -> None:
     for dynamic in ("", "mnkqabc"):
         case = Case(19, 70, 35, batch=(2, 3), a=left, b=right, dynamic=dynamic, **KINDS[kind])
         check(dataclasses.replace(case, b_once=right == "packed"), ISA, workers=3)
+
+
+@tiled
+@pytest.mark.parametrize("dynamic", ["", "m"])
+def test_rows_that_do_not_begin_with_a_line_are_copied(dynamic: str) -> None:
+    """To scratch, first of all; those that do are read where they lie. The numbers are the same."""
+    spec, (a, b), dims, _, expected = make(
+        Case(64, 128, 96, dtype=U8, b_dtype=I8, dynamic=dynamic), ISA
+    )
+    kernel = Compiled(spec, target_of(ISA))
+    for skip in (0, 16):
+        memory, out = (
+            unwritten((a.nbytes + 128,), np.uint8),
+            unwritten(expected.shape, expected.dtype),
+        )
+        start = -memory.ctypes.data % 64 + skip
+        given = memory[start : start + a.nbytes]
+        given[:] = a.reshape(-1)
+        scratch = unwritten((kernel.scratch + 64,), np.uint8)
+        place = scratch.ctypes.data + -scratch.ctypes.data % 64
+        table = (ctypes.c_void_p * 3)(given.ctypes.data, b.ctypes.data, out.ctypes.data)
+        kernel.entry(table, (ctypes.c_int64 * 4)(*dims), 0, 1, place)
+        copied = ctypes.string_at(place, 128) == a[0].tobytes()
+        assert copied is (skip != 0) and same_bits(out, expected)
 
 
 @tiled

@@ -36,3 +36,8 @@ def block_sizes(
         panels = max(1, -(-spec.n // nr))
         nc = -(-panels // -(-panels // nc))
     return mc, nc
+
+
+def is_narrow(spec: GemmSpec, nr: int) -> bool:
+    """Whether an element of A is used too few times to be worth copying."""
+    return isinstance(spec.n, int) and spec.n <= 2 * nr

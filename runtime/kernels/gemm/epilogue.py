@@ -20,7 +20,7 @@ from ..scalar import emit_program
 from ..strided import gather, scatter
 from ..walk import Part, load_part, part_of, store_part
 from .axes import matrix_axes
-from .zeros import TERMS, Correcting
+from .zeros import TERMS, Correcting, terms_of
 
 if TYPE_CHECKING:
     from .micro import Context
@@ -165,6 +165,47 @@ def finish_registers(
             epilogue.finish(value, alike, replace(spot, m=m), to)
 
 
+class FullRows:
+    """Rows of sums in a buffer that have all their columns: a row's lines at once, with what rows
+    share held in registers. `terms` of rows and columns are taken off first, if there are any."""
+
+    def __init__(
+        self,
+        g: Context,
+        f: Function,
+        frame: Value,
+        place: tuple[Value, Value, Value],
+        terms: Sequence[Value],
+    ) -> None:
+        """place: the buffer, and the product's row and column that its first sum belongs to."""
+        self.g, self.f, (self.buffer, self.m, n) = g, f, place
+        self.width = g.tiling.panels * g.tiling.nr
+        self.epilogue = Epilogue(g, f, frame, g.tiling.lanes)
+        self.correcting = Correcting(g, f, frame, terms) if terms else None
+        starts = [integer(c) for c in range(0, self.width, g.tiling.lanes)]
+        self.lines = [
+            (
+                c,
+                spot := self.epilogue.column(self.m, f.add(n, c), None),
+                self.epilogue.extras(spot, shared=True),
+                self.correcting.column(c) if self.correcting else (None, None),
+            )
+            for c in starts
+        ]
+
+    def finish(self, i: Value) -> None:
+        """The buffer's row i."""
+        g, f = self.g, self.f
+        m = f.add(self.m, i)
+        to = self.epilogue.row(m)
+        for c, spot, shared, of_column in self.lines:
+            at = f.at(self.buffer, f.add(f.mul(i, self.width), c), g.acc)
+            value = f.load(vec(g.acc, g.tiling.lanes), at, g.align)
+            if self.correcting:
+                value = self.correcting.take(value, of_column, self.correcting.row(i))
+            self.epilogue.finish(value, shared, replace(spot, m=m), to)
+
+
 def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False) -> Function:
     """finish(frame, buffer, m, n, rows, cols): the epilogue of sums in a buffer whose rows are
     `row` elements apart, `lanes` columns at a time. corrects: with two parameters more, the terms
@@ -179,7 +220,8 @@ def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False)
     )
     p, kind = f.params, vec(g.acc, lanes)
     epilogue = Epilogue(g, f, p["frame"], lanes)
-    correcting = Correcting(g, f) if corrects else None
+    terms = terms_of(f) if corrects else []
+    correcting = Correcting(g, f, p["frame"], terms) if corrects else None
     whole = f.mul(f.udiv(p["cols"], lanes), lanes)
 
     def column(c: Value, part: Part | None) -> None:
@@ -195,29 +237,11 @@ def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False)
             m = f.add(p["m"], i)
             epilogue.finish(value, shared, replace(spot, m=m), epilogue.row(m))
 
-    def row_by_row() -> None:
-        """Full rows, all their lines at once, with what rows share held in registers."""
-        places = [integer(c) for c in range(0, row, lanes)]
-        spots = [epilogue.column(p["m"], f.add(p["n"], c), None) for c in places]
-        alike = [epilogue.extras(spot, shared=True) for spot in spots]
-        terms = [correcting.column(c) if correcting else (None, None) for c in places]
-
-        def one(i: Value) -> None:
-            m = f.add(p["m"], i)
-            to = epilogue.row(m)
-            for c, spot, shared, of_column in zip(places, spots, alike, terms, strict=True):
-                at = f.at(p["buffer"], f.add(f.mul(i, row), c), g.acc)
-                value = f.load(kind, at, lanes * g.bytes)
-                if correcting:
-                    value = correcting.take(value, of_column, correcting.row(i))
-                epilogue.finish(value, shared, replace(spot, m=m), to)
-
-        in_steps(f, p["rows"], 2, one)
-        f.ret()
-
-    if g.tiling.tile and is_short(g.spec.epilogue):
+    if g.tiling.tile and lanes == g.tiling.lanes and is_short(g.spec.epilogue):
         with f.if_(f.icmp("eq", p["cols"], row)):
-            row_by_row()
+            full = FullRows(g, f, p["frame"], (p["buffer"], p["m"], p["n"]), terms)
+            in_steps(f, p["rows"], 2, full.finish)
+            f.ret()
     with f.range(0, whole, lanes, unroll=1) as c:
         column(c, None)
     if lanes > 1:

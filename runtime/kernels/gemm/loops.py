@@ -139,6 +139,10 @@ class Loops:
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*mine.batch, outer=True) as index:
             a, b = self.matrix(index)
+            # How many tiles in front are read where they lie, if any are.
+            self.lying = self.cut.full
+            if t.in_place and tail:
+                self.lying = f.select(amx.fills_lines(self, a), self.cut.full, integer(0))
             with self.chunks(mine.panels, t.nc, panels) as js:
                 if pack_b and not t.blocked:
                     self.pack_b(pack_b, b, b_scratch, js, integer(0), self.steps)
@@ -157,7 +161,7 @@ class Loops:
                         if terms:
                             terms.sum_columns(b_scratch, js, depth, first)
                     if pack_a:
-                        copied = (f.smax(self.cut.full, ts[0]), ts[1]) if t.in_place else ts
+                        copied = (f.smax(self.lying, ts[0]), ts[1]) if t.in_place else ts
                         self.pack_a(pack_a, a, a_scratch, copied, k0, depth)
                     strips = a_scratch if pack_a else a
                     if terms:

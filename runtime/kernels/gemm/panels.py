@@ -95,6 +95,15 @@ class Block:
         if self.tail:
             self.tail.copy(self.right(j), self.depth, shape.panels)
 
+        if t.guarded and shape.panels > 1:
+            with f.range(t0, t1, outer=True) as tile:
+                self.tile(shape, (1,), j, tile, integer(1))
+            return
+        if t.in_place:
+            full = f.smin(loops.lying, t1)
+            with f.range(t0, full, outer=True) as tile:
+                self.tile(replace(shape, in_place=True), (t.mr,), j, tile, integer(t.mr))
+            t0 = f.smax(full, t0)
         if not t.guarded:
             longer, low = loops.cut.longer(), t.heights[-1]
             if longer:
@@ -104,15 +113,6 @@ class Block:
             with f.range(t0, t1, outer=True) as tile:
                 self.tile(shape, (low,), j, tile, integer(low))
             return
-        if shape.panels > 1:
-            with f.range(t0, t1, outer=True) as tile:
-                self.tile(shape, (1,), j, tile, integer(1))
-            return
-        if t.in_place:
-            full = f.smin(loops.cut.full, t1)
-            with f.range(t0, full, outer=True) as tile:
-                self.tile(replace(shape, in_place=True), (t.mr,), j, tile, integer(t.mr))
-            t0 = f.smax(full, t0)
         with f.range(t0, t1, outer=True) as tile:
             self.tile(shape, t.heights, j, tile, loops.cut.rows(tile))
 

@@ -49,7 +49,7 @@ class Terms:
         values = loops.values(k0, depth)[1]
         from_strips = ts[0]
         if self._in_place:
-            until = f.smin(loops.cut.full, ts[1]) if t.in_place else ts[1]
+            until = f.smin(loops.lying, ts[1]) if t.in_place else ts[1]
             from_strips = f.smax(until, ts[0])
             access = g.a_access(in_place=True)
             across, step = loops.size(access.across), loops.size(access.step)

@@ -27,7 +27,7 @@ from ..strided import scatters
 from ..tiles import SIDE
 from ..units import tile_instruction
 from . import amx
-from .blocks import block_sizes
+from .blocks import block_sizes, is_narrow
 from .epilogue import is_short
 
 # How rows of A reach the register tile: where they lie, copied row after row, or copied so that
@@ -308,13 +308,8 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
         return "no"
     if not isinstance(spec.m, int) or not isinstance(row, int):
         return copied
-    in_place = _reads_in_place(spec, target, rows, nr) or _is_narrow(spec, nr)
+    in_place = _reads_in_place(spec, target, rows, nr) or is_narrow(spec, nr)
     return "no" if in_place else copied
-
-
-def _is_narrow(spec: GemmSpec, nr: int) -> bool:
-    """Whether an element of A is used too few times to be worth copying."""
-    return isinstance(spec.n, int) and spec.n <= 2 * nr
 
 
 def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
@@ -322,7 +317,7 @@ def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
     row, step = spec.a.strides[-2:]
     if not _left_lies(spec, target) or step != 1:
         return False
-    if _is_narrow(spec, nr):
+    if is_narrow(spec, nr):
         return True
     return isinstance(row, int) and not _crowded(row * spec.a.dtype.bits // 8, rows, target)
 

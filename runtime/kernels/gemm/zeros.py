@@ -31,6 +31,11 @@ TERMS: Final = [
 ]
 
 
+def terms_of(f: Function) -> list[Value]:
+    """What a function got for TERMS."""
+    return [f.params[name] for _, name in TERMS]
+
+
 @dataclass(frozen=True)
 class Corrections:
     """What zero points there are besides 0: `left` one for all rows or one per row, `right` one for
@@ -62,18 +67,19 @@ def corrections(spec: GemmSpec, unit: Unit | None) -> Corrections:
 
 
 class Correcting:
-    """Takes their terms off sums, row by row, a vector of columns at a time. The function has the
-    parameters `frame` and `TERMS`."""
+    """Takes their terms off sums, row by row, a vector of columns at a time. `terms`: those of rows
+    and of columns."""
 
-    def __init__(self, g: Context, f: Function) -> None:
+    def __init__(self, g: Context, f: Function, frame: Value, terms: Sequence[Value]) -> None:
         self.g, self.f, self.c = g, f, g.corrections
-        self.one = right_zero(g, f, f.params["frame"]) if self.c.right == "one" else None
+        self.row_terms, self.column_terms = terms
+        self.one = right_zero(g, f, frame) if self.c.right == "one" else None
 
     def column(self, at: Value | int) -> tuple[Value | None, Value | None]:
         """What the columns from `at` on have: sum b (times za), and zb."""
         g, f, nr = self.g, self.f, self.g.tiling.nr
         at = f.add(f.as_value(at, I64), f.mul(f.udiv(at, nr), nr))
-        places = [f.at(f.params["column_terms"], f.add(at, x), I32) for x in (0, nr)]
+        places = [f.at(self.column_terms, f.add(at, x), I32) for x in (0, nr)]
         wanted = (self.c.left != "none", self.c.right == "columns")
         first, second = (
             f.load(g.vector, place, g.align) if want else None
@@ -83,7 +89,7 @@ class Correcting:
 
     def row(self, i: Value | int) -> tuple[Value | None, Value | None]:
         """What row i has: za, and sum a - K za (times zb)."""
-        f, t, terms = self.f, self.g.tiling, self.f.params["row_terms"]
+        f, t, terms = self.f, self.g.tiling, self.row_terms
         zero = term = None
         if self.c.left == "rows":
             zero = f.splat(f.load(I32, f.at(terms, f.add(i, t.mr), I32)), t.lanes)
@@ -111,7 +117,7 @@ def correct(
     g: Context, f: Function, columns: Sequence[int], sums: Sequence[Sequence[Variable]]
 ) -> None:
     """Take their terms off a tile's sums."""
-    correcting = Correcting(g, f)
+    correcting = Correcting(g, f, f.params["frame"], terms_of(f))
     terms = [correcting.column(c) for c in columns]
     for i, row in enumerate(sums):
         of_row = correcting.row(i)
