@@ -86,7 +86,8 @@ def _interpolated(f: Function, spec: ResampleSpec, x: Value, axis: Value) -> Tap
     floor = round_to(f, x, "floor")
     first = _whole(f, floor)
     # In front of the axis the difference has more bits than a place.
-    part = f.fsub(*(cast(f, v, DType.f32, spec.acc) for v in (x, floor)))
+    wide, below = (cast(f, v, DType.f32, spec.acc) for v in (x, floor))
+    part = f.fsub(wide, below)
     if spec.rule == "linear":
         weights = [f.fsub(1.0, part), part]
         return Taps([_clamped(f, f.add(first, t), last) for t in range(2)], weights)
