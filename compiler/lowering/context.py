@@ -33,6 +33,7 @@ from .view import (
     take,
 )
 
+# A cache line.
 LINE_BITS = 512
 
 

@@ -67,7 +67,7 @@ class Tiling:
     mc: int
     nc: int
     pack_a: PackA
-    in_place: bool  # ... but full tiles read A where it lies: only the rest of M is copied
+    in_place: bool  # ... but full tiles read A where it lies: the rest of M is copied (amx.py)
     a_row: int  # elements between rows (columns) of a packed strip of A
     pack_b: bool
     fetch: int  # cache lines of B that a tile fetches ahead per panel and step of K
