@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pytest
@@ -204,17 +204,23 @@ def test_every_pair_is_among_them() -> None:
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_combination(isa: str, type_: str, request: pytest.FixtureRequest) -> None:
+    check_everything(request, f"{isa}, {type_}", lambda c: check(isa, c | {"type": type_}))
+
+
+def check_everything(
+    request: pytest.FixtureRequest, name: str, check_one: Callable[[Choice], None]
+) -> None:
     share = request.config.getoption("--exhaustive")
     if not share:
         pytest.skip("not run: every combination takes more than an hour of a core (--exhaustive)")
     part, parts = map(int, share.split("/"))
     count = 0
     for choice in everything(part - 1, parts):
-        check(isa, choice | {"type": type_})
+        check_one(choice)
         count += 1
         if count % 500 == 0:
             compile_spec.cache_clear()
-    print(f"{isa}, {type_}: {count} products")
+    print(f"{name}: {count} products")
     transposes, sizes = 2 * 3 * 2, 6**3
     every = transposes * sizes * (5 * 5 + 1 + 1) + 3 * 4 * 3 * 3 * 4 * 2
     assert count == every if parts == 1 else 0 < count < every

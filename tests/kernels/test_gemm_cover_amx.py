@@ -15,7 +15,15 @@ from harness import AMX, HAS_AMX, TILED, target_of
 from irc.ir.dtype import DType
 from irc.runtime.kernels.gemm.tiling import choose
 from products import Case, check, make
-from test_gemm_cover import AXES, Choice, check_product, pairwise, size
+from test_gemm_cover import (
+    AXES,
+    FACTORS,
+    Choice,
+    check_everything,
+    check_product,
+    pairwise,
+    size,
+)
 
 ISA = "avx512" + AMX
 BF16, U8, I8 = DType.bf16, DType.u8, DType.i8
@@ -26,11 +34,12 @@ pytestmark = pytest.mark.skipif(
 SIDE, WIDTH = 16, 32
 FLOATS = {"f32": (DType.f32, BF16), "bf16": (BF16, BF16)}
 BYTES = {"u8 x i8": (U8, I8), "i8 x u8": (I8, U8), "u8 x u8": (U8, U8), "i8 x i8": (I8, I8)}
+ZEROS = ["", "one", "each"]
 SHARED = {n: AXES[n] for n in ("m", "k", "n", "a", "b", "out", "dynamic", "workers", "at")}
 OF_FLOATS = {"type": list(FLOATS), **SHARED, "alpha": AXES["alpha"], "beta": AXES["beta"]}
 OF_BYTES = {
     "type": list(BYTES), **SHARED,
-    "a_zero": ["", "one", "each"], "b_zero": ["", "one", "each"], "epilogue": ["none", "residual"],
+    "a_zero": ZEROS, "b_zero": ZEROS, "epilogue": ["none", "residual"],
 }  # fmt: skip
 COVER = functools.cache(lambda which: pairwise(7, OF_FLOATS if which == "floats" else OF_BYTES))
 
@@ -52,6 +61,23 @@ def test_every_pair_of_choices_of_floats(part: int) -> None:
 def test_every_pair_of_choices_of_bytes(part: int) -> None:
     for choice in COVER("bytes")[part::4]:
         check(bytes_case(choice), ISA, int(str(choice["workers"])), str(choice["at"]))
+
+
+@pytest.mark.parametrize("type_", [*FLOATS, *BYTES])
+def test_every_combination(type_: str, request: pytest.FixtureRequest) -> None:
+    """As for vectors; of bytes zero points and a residual sum stand for alpha and beta."""
+
+    def check_one(choice: Choice) -> None:
+        if type_ in FLOATS:
+            check_product(ISA, choice, *FLOATS[type_], (SIDE, WIDTH, WIDTH))
+            return
+        zeros = (ZEROS[FACTORS.index(choice[x]) % 3] for x in ("alpha", "beta"))
+        more = dict(zip(("a_zero", "b_zero"), zeros, strict=True))
+        epilogue = "residual" if choice["beta"] else "none"
+        case = bytes_case(choice | more | {"type": type_, "epilogue": epilogue})
+        check(case, ISA, int(str(choice["workers"])), str(choice["at"]))
+
+    check_everything(request, f"tiles, {type_}", check_one)
 
 
 def test_they_go_through_tiles_and_every_pair_is_among_them() -> None:
