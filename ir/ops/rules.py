@@ -122,13 +122,11 @@ def known_ints(fact: Fact | None) -> list[int] | None:
 
 
 def known_int(fact: Fact | None) -> int | None:
-    """The value of a known input of one element."""
-    found = known_ints(fact)
-    if found is None:
-        return None
-    if len(found) != 1:
-        raise ShapeError("a single number is needed here", got=found)
-    return found[0]
+    """The value of a known input of one element; ShapeError for another number of them."""
+    found, count = known_ints(fact), None if fact is None else count_of(fact)
+    if count not in (None, 1):
+        raise ShapeError("a single number is needed here", got=count if found is None else found)
+    return None if found is None else found[0]
 
 
 def count_of(fact: Fact) -> int | None:
@@ -139,6 +137,12 @@ def count_of(fact: Fact) -> int | None:
     if shape is None or not all(isinstance(d, int) for d in shape):
         return None
     return int(np.prod([int(d) for d in shape if isinstance(d, int)], dtype=np.int64))
+
+
+def require_single(fact: Fact, name: str) -> None:
+    """Refuse an input that does not have one element, where their number is known."""
+    if count_of(fact) not in (None, 1):
+        raise ShapeError(f"{name} is a single number", got=fact.type)
 
 
 def axes_in(fact: Fact, rank: int) -> list[int] | None:

@@ -16,13 +16,13 @@ from ..scalar import cast_array
 from ..types import TensorType, Type
 from .elementwise import holds_sizes
 from .rules import (
-    count_of,
     int_of,
     ints_of,
     known_dims,
     known_int,
     one_dtype,
     require_rank,
+    require_single,
     unknown_dim,
 )
 
@@ -157,8 +157,7 @@ class Eye(Op):
         self, rows: Fact, columns: Fact, diagonal: Fact, batch: Fact | None = None
     ) -> tuple[Type, ...]:
         for name, fact in (("num_rows", rows), ("num_columns", columns), ("diagonal", diagonal)):
-            if count_of(fact) not in (None, 1):
-                raise ShapeError(f"{name} of Eye is one number", got=fact.type)
+            require_single(fact, name)
         sizes: list[Dim] = []
         for fact in (rows, columns):
             known = known_dims(fact)

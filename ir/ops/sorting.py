@@ -16,13 +16,13 @@ from ..types import TensorType, Type, normalize_axis
 from .elementwise import INTEGERS, NUMBERS
 from .precision import widened
 from .rules import (
-    count_of,
     int_of,
     known_dims,
     known_int,
     one_dtype,
     require_dtype,
     require_rank,
+    require_single,
     unknown_dim,
 )
 
@@ -46,6 +46,7 @@ class TopK1(Op):
     def infer(self, data: Fact, k: Fact) -> tuple[Type, ...]:
         require_dtype(data, "data", NUMBERS, "a numeric type")
         require_dtype(k, "k", INTEGERS, "an integer type")
+        require_single(k, "k")
         if self.index_element_type not in (DType.i32, DType.i64):
             raise ShapeError(
                 "positions are whole numbers", got=self.index_element_type, expected="i32 or i64"
@@ -139,8 +140,7 @@ class OneHot1(Op):
         require_dtype(indices, "indices", INTEGERS, "an integer type")
         dtype, shape = one_dtype(on_value, off_value), indices.tensor.shape
         for name, fact in (("depth", depth), ("on_value", on_value), ("off_value", off_value)):
-            if count_of(fact) not in (None, 1):
-                raise ShapeError(f"{name} is a single number", got=fact.type)
+            require_single(fact, name)
         if shape is None:
             return (TensorType(dtype, None),)
         at = normalize_axis(self.axis, len(shape) + 1)

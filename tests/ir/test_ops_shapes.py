@@ -108,6 +108,8 @@ REFUSED: list[tuple[Op, list[Fact | None], str]] = [
     (o.AdaptiveMaxPool(), [fact("f32[3, 2, 4]"), fact("f32[1]")], "element type"),
     (o.OneHot(), [fact("i64[2]"), known(3), fact("f32[2]"), fact("f32[]")], "a single number"),
     (o.Range(DType.i64), [known(0), known(3), known(0)], "step 0"),
+    (o.TopK(0, "max", "value"), [fact("f32[3]"), fact("i64[2]")], "k is a single number"),
+    (o.CumSum(), [fact("f32[3]"), fact("i64[2]")], "a single number"),
     (o.ReduceSum(), [fact("f32[2, 3]"), known([0, -2])], "listed twice"),
     (o.Convolution((1, 1)), [fact("f32[1, 3, 8, 8]"), fact("f32[4, 2, 3, 3]")], "channels"),
     (o.Convolution((1, 1)), [fact("f32[1, 3, 2, 2]"), fact("f32[4, 3, 3, 3]")], "larger than"),
