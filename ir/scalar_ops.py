@@ -249,6 +249,14 @@ def _integer_power(a: Array, b: Array) -> Array:
     return np.where(b < 0, inverse, result)
 
 
+def _power(a: Array, b: Array) -> Array:
+    """C's pow. Of one exponent for all, 0.5, NumPy makes a square root, which is NaN for -infinity
+    and -0 for -0."""
+    shape = joined_shape(a.shape, b.shape)
+    one_by_one = (np.array(np.broadcast_to(x, shape), ndmin=1) for x in (a, b))
+    return np.power(*one_by_one).reshape(shape)
+
+
 def _shift_left(a: Array, b: Array) -> Array:
     bits = a.dtype.itemsize * 8
     inside = (b >= 0) & (b < bits)
@@ -330,7 +338,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "acosh": np.arccosh,
     "atanh": np.arctanh,
     "softplus": _softplus,
-    "pow": np.power,
+    "pow": _power,
     "atan2": np.arctan2,
     "fma": _fma,
 }

@@ -198,6 +198,14 @@ def test_integer_division() -> None:
             run(op, a, np.zeros(4, int))
 
 
+@pytest.mark.parametrize("exponent", [0.5, [0.5, 0.5]])
+def test_power_is_no_square_root(exponent: Any) -> None:
+    """Where the same exponent is for all, NumPy makes one."""
+    base = np.array([-np.inf, -0.0], np.float32)
+    (found,) = o.Power().evaluate(base, np.array(exponent, np.float32))
+    assert found.tolist() == [np.inf, 0.0] and not np.signbit(found[1])
+
+
 def test_gather_out_of_range() -> None:
     x, index, axis = np.arange(1.0, 4), np.array([0, -3, 3, -4]), np.array(0)
     assert run(o.Gather(), x, index, axis).tolist() == [1, 1, 0, 0]
