@@ -76,6 +76,16 @@ def cell_depth(target: Target, factors: DType | None) -> int:
     return next((depth for depth, feature in found if target.has(feature)), 1)
 
 
+# Factors that tiles of AMX multiply: values per cell, and the feature that has them.
+_TILED: Final = {DType.bf16: (2, "amx-bf16"), DType.i8: (4, "amx-int8")}
+
+
+def has_tiles(target: Target, factors: DType | None, kr: int) -> bool:
+    """Whether tiles multiply cells of `kr` factors of that type (`multiplied`)."""
+    depth, feature = _TILED[factors] if factors in _TILED else (0, "")
+    return kr == depth and target.has("amx-tile") and target.has(feature)
+
+
 # Types of compressed weights.
 COMPRESSED: Final = (DType.u4, DType.i4, DType.u8, DType.i8)
 

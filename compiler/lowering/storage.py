@@ -3,11 +3,12 @@ rows, decided once for the graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Use, Value
 from ...ir.target import Target
+from ...ir.tiles import cell_depth, has_tiles, multiplied
 from ...ir.types import TensorType, Type
 from ..options import Options
 from .context import LINE_BITS
@@ -25,9 +26,9 @@ _WRITERS = (
     | {_POOL}
     | frozenset("MatMul Gemm LayerNorm RMSNorm MVN GroupNormalization".split())
 )
-# What writes rows with gaps as fast as without.
+# What writes rows with any stride between them.
 _ROW_WRITERS = _ON_TILES | frozenset("LayerNorm RMSNorm MVN Attention".split())
-# Rows of fewer cache lines lie in enough sets as they are: 0.99 to 1.00 of the time.
+# Rows of two cache lines take 1.01 of the time with another one.
 _FEW_LINES = 4
 # What a sum of a residual stream consists of: the sum, and activations that cut it off.
 _SUM = frozenset("input const cast add sub max min clip".split())
@@ -53,18 +54,24 @@ def rounded_values(
         return pooled or use.node in summed or _rounds(graph, use, options, target)
 
     # Readers first.
-    for node in reversed(list(native)):
-        writer = fusion.anchor_of.get(node, node)
-        writes = graph.op(writer).kind in _WRITERS or is_elementwise(graph, writer)
-        if not native[node] or not writes or node in fusion.absorbed:
-            continue
-        for value in graph.values(node):
-            type_ = graph.type(value)
-            f32 = isinstance(type_, TensorType) and type_.dtype is DType.f32
-            uses = graph.uses(value)
-            if f32 and uses and all(narrows(use) for use in uses):
-                found.add(value)
+    for value in reversed(list(_written(graph, native, fusion, _WRITERS))):
+        type_ = graph.type(value)
+        f32 = isinstance(type_, TensorType) and type_.dtype is DType.f32
+        if f32 and all(map(narrows, graph.uses(value))):
+            found.add(value)
     return frozenset(found)
+
+
+def _written(
+    graph: Graph, native: Mapping[int, bool], fusion: Fusion, kinds: frozenset[str]
+) -> Iterator[Value]:
+    """Values that native code reads again and that operations of these kinds, or elementwise ones,
+    write, in order."""
+    for node in native:
+        writer = fusion.anchor_of.get(node, node)
+        writes = graph.op(writer).kind in kinds or is_elementwise(graph, writer)
+        if native[node] and writes and node not in fusion.absorbed:
+            yield from (v for v in graph.values(node) if graph.uses(v))
 
 
 def spaced_values(
@@ -74,39 +81,30 @@ def spaced_values(
     target: Target,
     rounded: frozenset[Value],
 ) -> frozenset[Value]:
-    """Left factors of products on tiles of AMX whose rows take an even number of cache lines: a
-    line more apart, the rows of a tile fall into different sets of the caches (128 rows of K bytes
-    times 768 columns, K = 256 to 3072: 0.86 to 0.95 of the time)."""
-    found: set[Value] = set()
+    """Left factors of products on tiles of AMX whose rows take an even number of cache lines: with
+    a line between them, 128 rows of K bytes times 768 columns, K = 256 to 3072, take 0.86 to 0.95
+    of the time (docs/performance.md)."""
 
     def reads(use: Use) -> bool:
         op = graph.op(use.node)
         left = use.port == 0 and op.kind in _ON_TILES and not getattr(op, "transpose_a", True)
         return left and native.get(use.node, False)
 
-    for node in native:
-        writer = fusion.anchor_of.get(node, node)
-        writes = graph.op(writer).kind in _ROW_WRITERS or is_elementwise(graph, writer)
-        if not native[node] or not writes or node in fusion.absorbed:
-            continue
-        for value in graph.values(node):
-            uses = graph.uses(value)
-            if (
-                uses
-                and all(map(reads, uses))
-                and _crowds(graph.type(value), value in rounded, target)
-            ):
-                found.add(value)
-    return frozenset(found)
+    return frozenset(
+        value
+        for value in _written(graph, native, fusion, _ROW_WRITERS)
+        if _is_even(graph.type(value), value in rounded, target)
+        and all(map(reads, graph.uses(value)))
+    )
 
 
-def _crowds(type_: Type, rounded: bool, target: Target) -> bool:
+def _is_even(type_: Type, rounded: bool, target: Target) -> bool:
     """Whether rows of a value of this type are factors of tiles, and an even number of lines."""
     if not isinstance(type_, TensorType) or type_.shape is None or len(type_.shape) < 2:
         return False
     dtype, k = DType.bf16 if rounded else type_.dtype, type_.shape[-1]
-    feature = {DType.bf16: "amx-bf16", DType.u8: "amx-int8", DType.i8: "amx-int8"}.get(dtype)
-    if feature is None or not target.has(feature) or not isinstance(k, int):
+    factors = multiplied(dtype, dtype)
+    if not isinstance(k, int) or not has_tiles(target, factors, cell_depth(target, factors)):
         return False
     lines, rest = divmod(k * dtype.bits, LINE_BITS)
     return rest == 0 and lines % 2 == 0 and lines >= _FEW_LINES

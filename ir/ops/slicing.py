@@ -137,6 +137,14 @@ class Entry:
     whole: bool = False
 
 
+def _one_length(counts: Sequence[int | None]) -> int | None:
+    """The length of a strided slice's lists, of which some may not be known."""
+    known = {c for c in counts if c is not None}
+    if len(known) > 1:
+        raise ShapeError("a strided slice's lists differ in length", got=list(counts))
+    return next(iter(known), None)
+
+
 @dataclass(frozen=True)
 class StridedSlice(Op):
     """begin:end:strides per axis; masks hold one number per entry.
@@ -197,13 +205,9 @@ class StridedSlice(Op):
         self, data: Fact, begin: Fact, end: Fact, strides: Fact | None = None
     ) -> tuple[Type, ...]:
         shape, dtype = data.tensor.shape, data.tensor.dtype
-        lists = [count_of(f) for f in (begin, end, strides) if f is not None]
-        counts = {c for c in lists if c is not None}
-        if len(counts) > 1:
-            raise ShapeError("a strided slice's lists differ in length", got=lists)
-        if shape is None or not counts:
+        count = _one_length([count_of(f) for f in (begin, end, strides) if f is not None])
+        if shape is None or count is None:
             return (TensorType(dtype, None),)
-        (count,) = counts
         firsts, lasts = known_dims(begin), known_dims(end)
         steps = [1] * count if strides is None else known_ints(strides)
         out: list[Dim] = []
@@ -238,9 +242,7 @@ class StridedSlice(Op):
     ) -> tuple[Array, ...]:
         firsts, lasts = ints_of(begin), ints_of(end)
         steps = [1] * len(firsts) if strides is None else ints_of(strides)
-        if not len(firsts) == len(lasts) == len(steps):
-            lists = [len(firsts), len(lasts), len(steps)]
-            raise ShapeError("a strided slice's lists differ in length", got=lists)
+        _one_length([len(firsts), len(lasts), len(steps)])
         index: list[slice | int | None] = []
         for entry in self.entries(len(firsts), data.ndim):
             i = entry.position

@@ -12,6 +12,7 @@ from typing import Final
 
 from ...ir.dtype import DType
 from ...ir.target import Target
+from ...ir.tiles import has_tiles
 from ..codegen.emit import Function
 from ..codegen.values import BF16, I8, I16, Value, vec
 
@@ -38,20 +39,14 @@ UNITS: Final[dict[tuple[DType, int, int], Unit]] = {
     (DType.i8, 2, 4): Unit("llvm.x86.sse2.pmadd.wd", vec(I16, 8), adds=False),
 }
 
-# Instructions that multiply tiles of cells, and the feature that has them: by type of the factors
-# and values per cell. They take what the unit of the same cells takes: u8 by i8, where bytes are.
-_TILES: Final[dict[tuple[DType, int], tuple[str, str]]] = {
-    (DType.bf16, 2): ("llvm.x86.tdpbf16ps", "amx-bf16"),
-    (DType.i8, 4): ("llvm.x86.tdpbusd", "amx-int8"),
-}
+# Instructions that multiply tiles of cells, by type of the factors. They take what the unit of the
+# same cells takes: u8 by i8, where bytes are.
+_TILES: Final = {DType.bf16: "llvm.x86.tdpbf16ps", DType.i8: "llvm.x86.tdpbusd"}
 
 
 def tile_instruction(target: Target, factors: DType | None, kr: int) -> str:
     """The intrinsic that multiplies tiles of cells of `kr` values of that type; "" if none does."""
-    if factors is None or not target.has("amx-tile"):
-        return ""
-    name, feature = _TILES.get((factors, kr), ("", ""))
-    return name if target.has(feature) else ""
+    return _TILES[factors] if factors is not None and has_tiles(target, factors, kr) else ""
 
 
 # What 128 more or 128 less does to a byte's bits.

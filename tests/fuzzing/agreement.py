@@ -280,7 +280,7 @@ def _native(
     if shapes and rng.random() < 0.5:
         fixed = irc.CompiledModel(model, Options(), 1, shapes=shapes, max_memory=MEMORY)
         got = list(fixed(list(inputs)))
-        if net.plan.host_steps() or _steps(net) != _steps(fixed):
+        if net.plan.host_steps() or steps_of(net) != steps_of(fixed):
             # Known sizes let more be fused, and leave less to Python: other last bits.
             _compare("fixed sizes", got, one, spread)
         else:
@@ -288,7 +288,7 @@ def _native(
         found.checks.append("fixed")
 
 
-def _steps(net: irc.CompiledModel) -> list[tuple[Any, ...]]:
+def steps_of(net: irc.CompiledModel) -> list[tuple[Any, ...]]:
     """Each step's family and programs: an addend taken into a product is rounded no more. And how
     a reduction walks: by vectors of known neighbours it sums in another order."""
     parts = ("prologue", "program", "epilogue")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import irc
 import numpy as np
 import pytest
+from irc.compiler.model import Model
 from irc.compiler.options import Options
 from irc.ir.errors import Error, ExecutionError, InputError
 from irc.ir.interpret import interpret
 from irc.ir.text import parse_graph
 
-from .agreement import check_graph
+from .agreement import check_graph, steps_of
 from .noise import casts_nan, slack, spread_of
 from .refusals import may_pass
 
@@ -25,6 +27,29 @@ ATTENTION = """graph "g"
 %5 = MatMul.1(%4, %2)
 %6 = Result.1(%5) "y"
 """
+
+
+SUM = """graph "g"
+%0 = Parameter.1() {element_type=f32, shape=[4, 4, 3]} "x"
+%1 = Parameter.1() {element_type=f32, shape=["N"]} "y"
+%2 = Constant.1() {data=[0], dtype=i64, shape=[1]}
+%3 = Maximum.1(%0, %1)
+%4 = ReduceProd.1(%3, %2)
+%5 = Result.1(%4) "z"
+"""
+
+
+def test_reductions_walk_as_their_sizes_are_known() -> None:
+    """Known neighbours are a walk of its own; what changes no walk is compared bit for bit."""
+    model = Model(parse_graph(SUM))
+
+    def steps(**shapes: list[int]) -> list[tuple[Any, ...]]:
+        return steps_of(irc.CompiledModel(model, Options(), 1, shapes=shapes))
+
+    assert steps() != steps(y=[3]) == steps(y=[3])
+    plain = Model(parse_graph(SUM.replace("Maximum.1(%0, %1)", "Abs.1(%0)")))
+    nets = [irc.CompiledModel(plain, Options(), 1, shapes=s) for s in ({}, {"y": [3]})]
+    assert steps_of(nets[0]) == steps_of(nets[1])
 
 
 @pytest.mark.parametrize("step", [3, 10, 40, 180])

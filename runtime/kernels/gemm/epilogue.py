@@ -179,7 +179,7 @@ class FullRows:
     ) -> None:
         """place: the buffer, and the product's row and column that its first sum belongs to."""
         self.g, self.f, (self.buffer, self.m, n) = g, f, place
-        self.width = g.tiling.panels * g.tiling.nr
+        self.width = g.tiling.width
         self.epilogue = Epilogue(g, f, frame, g.tiling.lanes)
         self.correcting = Correcting(g, f, frame, terms) if terms else None
         starts = [integer(c) for c in range(0, self.width, g.tiling.lanes)]
@@ -237,6 +237,7 @@ def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False)
             m = f.add(p["m"], i)
             epilogue.finish(value, shared, replace(spot, m=m), epilogue.row(m))
 
+    # Of N = 1, one lane is a row.
     if g.tiling.tile and lanes == g.tiling.lanes and is_short(g.spec.epilogue):
         with f.if_(f.icmp("eq", p["cols"], row)):
             full = FullRows(g, f, p["frame"], (p["buffer"], p["m"], p["n"]), terms)

@@ -134,7 +134,7 @@ class Loops:
         finish = None
         if t.buffered:
             corrects = bool(g.corrections)
-            finish = finish_function(g, t.lanes, t.panels * t.nr, corrects=corrects)
+            finish = finish_function(g, t.lanes, t.width, corrects=corrects)
         waiting = Waiting(f, g, finish) if finish and tail else None
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*mine.batch, outer=True) as index:

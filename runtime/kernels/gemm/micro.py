@@ -153,7 +153,7 @@ class Context(Frame):
         ]
         sums = [[f.var(self.vector, 0) for _ in columns] for _ in range(shape.rows)]
         places = [
-            [f.at(f.params["buffer"], i * t.panels * t.nr + c, self.acc) for c in columns]
+            [f.at(f.params["buffer"], i * t.width + c, self.acc) for c in columns]
             for i in range(shape.rows)
         ]
         slots = [

@@ -144,7 +144,7 @@ class Block:
         a_place, b_place = f.at(a_base, a_at, ELEMENT[a.dtype.value]), self.right(j)
         # Rows of all buffers are as long as those of a group of panels.
         slot = f.mul(right, t.mc) if t.blocked else integer(0)
-        slot = f.mul(f.add(slot, down) if t.blocked else slot, t.panels * t.mr * t.nr)
+        slot = f.mul(f.add(slot, down) if t.blocked else slot, t.mr * t.width)
         buffer = f.at(self.buffer, slot, g.acc)
         cols = f.sub(loops.n, n)
         soon, pace = self.soon(b_place, down, shape.panels)

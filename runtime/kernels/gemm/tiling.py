@@ -78,6 +78,11 @@ class Tiling:
     brief: bool = False  # fewer kinds of tiles, where two sets of them and expansions are compiled
 
     @property
+    def width(self) -> int:
+        """Columns of the widest tile, which rows of sums in a buffer are long."""
+        return self.panels * self.nr
+
+    @property
     def strip(self) -> int:
         """Elements of one packed strip of A: the rows of one tile, kc deep."""
         return self.a_row * (self.kc if self.pack_a == "columns" else self.mr)

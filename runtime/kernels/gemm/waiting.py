@@ -27,7 +27,7 @@ class Waiting:
 
     def __init__(self, f: Function, g: Context, finish: Function) -> None:
         self.g, self.place, self.finish = g, f.stack(64), finish
-        self.corrects, self.width = bool(g.corrections), g.tiling.panels * g.tiling.nr
+        self.corrects = bool(g.corrections)
         g.finishes = self
 
     def nothing(self, f: Function) -> None:
@@ -65,15 +65,15 @@ class Rows:
     def call(self, first: Value, count: Value) -> None:
         """Finish `count` rows from `first` on."""
         f, finish = self.f, self.waiting.finish
-        row = self.waiting.width * self.waiting.g.bytes
+        row = self.waiting.g.tiling.width * self.waiting.g.bytes
         terms = self.terms and [f.offset(self.terms[0], f.mul(first, 4)), self.terms[1]]
         buffer, m = f.offset(self.buffer, f.mul(first, row)), f.add(self.m, first)
         f.call_function(finish, self.frame, buffer, m, self.n, count, self.cols, *terms)
 
     def some(self, k: Value, each: int) -> None:
         """At the step of K that begins with cell k: the `each` rows that are its share. A short
-        program is written out where that is once (bytes of 128x768x768 take 0.95 of the time); an M
-        of run time has three kinds of tiles, which would take twice as long to compile."""
+        program is written out where that is once (bytes of 128x768x768 take 0.95 of the time). An M
+        of run time has three kinds of tiles: they would take up to 2.4 times as long to compile."""
         f, g = self.f, self.waiting.g
         first = f.mul(f.udiv(k, SIDE), each)
         with f.if_(f.icmp("slt", first, self.rows)):
@@ -81,7 +81,7 @@ class Rows:
             if g.tiling.guarded or not is_short(g.spec.epilogue):
                 self.call(first, count)
                 return
-            with f.if_(f.icmp("eq", self.cols, self.waiting.width)) as branch:
+            with f.if_(f.icmp("eq", self.cols, g.tiling.width)) as branch:
                 place = (self.buffer, self.m, self.n)
                 full = FullRows(g, f, self.frame, place, self.terms)
                 in_steps(f, count, 2, lambda i: full.finish(f.add(first, i)))
