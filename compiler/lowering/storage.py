@@ -65,8 +65,8 @@ def rounded_values(
 def _written(
     graph: Graph, native: Mapping[int, bool], fusion: Fusion, kinds: frozenset[str]
 ) -> Iterator[Value]:
-    """Values that native code reads again and that operations of these kinds, or elementwise ones,
-    write, in order."""
+    """Values that are read and that native operations of these kinds, or elementwise ones, write,
+    in order."""
     for node in native:
         writer = fusion.anchor_of.get(node, node)
         writes = graph.op(writer).kind in kinds or is_elementwise(graph, writer)
