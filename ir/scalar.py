@@ -39,7 +39,7 @@ class Builder:
 
     def __init__(self) -> None:
         self._instrs: list[Instr] = []
-        self._known: dict[tuple[object, ...], int] = {}
+        self._known: dict[Instr, int] = {}
 
     def input(self, operand: int, dtype: DType) -> Ref:
         """The element of operand number `operand`."""
@@ -114,11 +114,9 @@ class Builder:
         return Program(tuple(instrs), tuple(place[r.index] for r in results))
 
     def _add(self, instr: Instr) -> Ref:
-        # By spelling: 0.0 and -0.0 are equal, and NaN is not.
-        key = (instr.op, instr.args, instr.dtype, repr(instr.value))
-        found = self._known.get(key)
+        found = self._known.get(instr)
         if found is None:
-            found = self._known[key] = len(self._instrs)
+            found = self._known[instr] = len(self._instrs)
             self._instrs.append(instr)
         return Ref(found, instr.dtype)
 

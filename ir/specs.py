@@ -47,13 +47,24 @@ class Instr:
     """One instruction of a scalar program; its result has type `dtype`.
 
     `op` is one of SCALAR_OPS. `args` are indices of earlier instructions, except for "input",
-    whose single argument is the number of an operand. `value` belongs to "const".
+    whose single argument is the number of an operand. `value` belongs to "const". Equal ones are
+    computed once, so a value is compared by its spelling: 0.0 is not -0.0, and NaN is NaN.
     """
 
     op: str
     args: tuple[int, ...]
     dtype: DType
     value: float | int | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Instr) and self._spelling == other._spelling
+
+    def __hash__(self) -> int:
+        return hash(self._spelling)
+
+    @property
+    def _spelling(self) -> tuple[object, ...]:
+        return (self.op, self.args, self.dtype, repr(self.value))
 
 
 @dataclass(frozen=True)

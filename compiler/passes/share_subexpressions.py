@@ -56,7 +56,7 @@ def _key(graph: Graph, node: int) -> Hashable:
 def _identity(graph: Graph, node: int) -> Hashable:
     op = graph.op(node)
     if not isinstance(op, Constant):
-        return op
+        return (op, repr(op))  # 0.0 == -0.0, which are not the same attribute
     if op.data.nbytes > CONTENT_LIMIT or op.data.dtype.kind == "O":
         return (id(op.data), op.dtype, op.shape)
     content = hashlib.sha256(np.ascontiguousarray(op.data).tobytes()).digest()

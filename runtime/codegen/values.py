@@ -128,7 +128,6 @@ def integer(x: int, type_: str = I64) -> Value:
     return Value(type_, "<" + ", ".join([f"{element} {n}"] * lanes) + ">")
 
 
-@lru_cache(maxsize=4096)
 def float_text(x: float, element: str) -> str:
     """LLVM's exact spelling of x rounded to the element type (nearest even, overflow to inf)."""
     if element == F64:

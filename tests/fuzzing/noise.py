@@ -44,6 +44,8 @@ EXACT = frozenset(
 RECURRENT = frozenset(
     f"{cell}{what}" for cell in ("LSTM", "GRU", "RNN") for what in ("Cell", "Sequence")
 )
+# Whose numbers a fused operation holds in f32, where f16 overflows between two of them.
+OVERFLOWS = frozenset({"Add", "Subtract", "Multiply", "Divide", "MatMul"})
 # Of integers computed in f64, whose functions are exact to some bits less.
 FUNCTIONS = frozenset(
     "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Elu Erf Exp Gelu HSigmoid HSwish HardSigmoid Log "
@@ -108,6 +110,8 @@ def _interpret_with_noise(
             outputs = (_hidden(*arrays, outputs[0]),)
         if overlooks and op.kind == "MatMul" and graph.input(n, 0) in seen:
             outputs = (_overlooking(op, *arrays, outputs[0], seen[graph.input(n, 0)]),)
+        if low and op.kind in OVERFLOWS:
+            outputs = (_held(op, arrays, outputs[0]),)
         for port, array in enumerate(outputs):
             sums = not isinstance(op, Elementwise) and op.kind != "Softmax"
             if op.kind in FUNCTIONS and isinstance(array, np.ndarray) and array.dtype.kind in "iu":
@@ -185,6 +189,23 @@ def _overlooking(op: Any, weights: Any, values: Any, made: Any, seen: Any) -> An
     with np.errstate(all="ignore"):
         (without,) = op.evaluate(weights, np.where(finite, values, 0).astype(values.dtype))
     return np.where(met > 0, made, without).astype(made.dtype)
+
+
+def _held(op: Any, arrays: Sequence[Any], made: Any) -> Any:
+    """What overflowed a type narrower than f32, as a number: fused with what follows, it is one
+    (numerics.md: a storage rounding less). What divides by 0 or meets infinity stays."""
+    if not is_float(made.dtype) or made.dtype.itemsize > 2 or not np.isinf(made).any():
+        return made
+    a, b = (~np.isfinite(x) for x in arrays)
+    if op.kind == "Divide":
+        b |= arrays[1] == 0
+    if op.kind == "MatMul":
+        x, y = a.astype(np.float32), b.astype(np.float32)
+        met = op.evaluate(x, np.ones_like(y))[0] + op.evaluate(np.ones_like(x), y)[0] > 0
+    else:
+        met = a | b
+    most = np.copysign(0.75 * float(ml_dtypes.finfo(made.dtype).max), made)  # and noise added
+    return np.where(np.isinf(made) & ~met, most, made).astype(made.dtype)
 
 
 def _noisy(array: Any, rng: Any, *, sums: bool = False) -> Any:

@@ -71,6 +71,20 @@ def test_weights_that_underflow(step: int) -> None:
     assert spread is not None and np.isfinite(spread).all()
 
 
+@pytest.mark.parametrize(("score", "is_open"), [(250, False), (300, True), (np.inf, False)])
+def test_scores_that_overflow(score: float, is_open: bool) -> None:
+    """Attention holds a score in f32; one that a product of its own makes infinite is open. What
+    was infinite before is compared."""
+    graph = parse_graph(ATTENTION)
+    q, k, v = np.zeros((1, 4)), np.zeros((6, 4)), np.ones((6, 2))
+    q[:, 0], k[:, 0] = min(score, 300), 1
+    k[5, 0] = score
+    arrays = [a.astype(np.float16) for a in (q, k, v)]
+    (spread,) = spread_of(graph, arrays, interpret(graph, arrays), random.Random(0))
+    assert (spread is None) == is_open
+    assert check_graph(graph, 0, arrays).ran
+
+
 HIDES = "%3 = Constant.1() {data=[1, 0, 0, 1, 1, 0, 1, 1, 1], dtype=boolean, shape=[3, 3]}"
 CAUSAL = f"""graph "g"
 %0 = Parameter.1() {{element_type=f32, shape=[1, 2, 3, 4]}} "x"

@@ -212,6 +212,10 @@ def test_equal_work_is_shared() -> None:
 
 DIFFERENT = {
     "attributes": ("Clamp.1(%0) {min=0.0, max=1.0}", "Clamp.1(%0) {min=0.0, max=2.0}"),
+    "attributes of two signs": (
+        "Clamp.1(%0) {min=0.0, max=1.0}",
+        "Clamp.1(%0) {min=-0.0, max=1.0}",
+    ),
     "operations": ("Exp.1(%0)", "Log.1(%0)"),
     "order of operands": ("Subtract.1(%0, %1)", "Subtract.1(%1, %0)"),
     "zeros of two signs": ("Const(f32[] = 0.0)", "Const(f32[] = -0.0)"),

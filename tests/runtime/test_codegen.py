@@ -199,6 +199,8 @@ def test_vectors_are_not_halved():
 
 def test_float_constants():
     assert float_text(1.0, F32) == "0x3FF0000000000000"
+    assert float_text(0.0, F32) == "0x0000000000000000"  # and then the other one, which it equals
+    assert float_text(-0.0, F32) == "0x8000000000000000"
     assert float_text(0.1, F32) == "0x3FB99999A0000000"
     assert float_text(1e39, F32) == "0x7FF0000000000000"
     assert float_text(-1e39, F32) == "0xFFF0000000000000"
