@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import sys
 import time
 from collections.abc import Iterator
@@ -70,6 +71,32 @@ def open_products() -> Iterator[tuple[str, Any]]:
                 )  # fmt: skip
 
 
+def compressed_products(target: Any) -> Iterator[tuple[str, Any]]:
+    """Products with compressed weights and any number of rows."""
+    from irc.ir.dtype import DType
+    from irc.ir.scalar import Builder
+    from irc.ir.specs import Compressed, DimArg, GemmSpec, Operand
+    from irc.ir.tiles import compressed_layout
+
+    size, group, still, rows = 4096, 128, (0, 0), Operand(DType.f32, (4096, 1))
+    for codes in (DType.u4, DType.i4, DType.u8, DType.i8):
+        layout = compressed_layout(size, size, codes, group, target)
+        zero = Operand(DType.i8 if codes.is_signed else DType.u8, still)
+        build = Builder()
+        program = build.finish(build.op("add", *(build.input(i, DType.f32) for i in range(2))))
+        halves = itertools.product((DType.f16, DType.bf16), (False, True))
+        for scale, normal in ((DType.f32, False), *halves):
+            scales = f"{'normal ' * normal}{scale.name}"
+            yield (
+                f"product with {codes.name} times {scales}, any number of rows",
+                GemmSpec(
+                    (), DimArg(0), size, size, rows, Operand(codes, still), rows, DType.f32, layout,
+                    program, (Operand(DType.f32, (0, 1)),), None,
+                    Compressed(group, Operand(scale, still), zero, normal),
+                ),
+            )  # fmt: skip
+
+
 def plan_of(model: Any, precision: str) -> Any:
     """The plan for this machine, of which nothing is compiled."""
     import irc
@@ -108,7 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     from irc.runtime.machine import host_target
 
     target, specs = host_target(), dict[Any, str]()
-    for name, spec in open_products():
+    for name, spec in (*open_products(), *compressed_products(target)):
         specs.setdefault(spec, name)
     compile_seconds(next(iter(specs)), target)  # LLVM starts
     times = {spec: compile_seconds(spec, target) for spec in specs}

@@ -152,8 +152,8 @@ class Compressed:
     scale and zero walk (batch..., ceil(K / group), n) and are packed with panels as wide as q's
     (kr 1); zeros are u8 or i8. A zero that is a number serves all of q.
 
-    normal: no f16 scale is so small or large that a weight may leave the type's normal numbers
-    (ir/tiles.py, normal_scales): kernels then round by arithmetic.
+    normal: scales are f16 or bf16, none so small or large that a weight may leave the type's normal
+    numbers (ir/tiles.py, normal_scales): kernels then round by arithmetic.
     """
 
     group: int

@@ -127,10 +127,18 @@ def packed_layout(
     return PackedB(nr, cell_depth(target, kind), sums=kind is DType.i8)
 
 
+# Scales of 16 bits whose products with a difference of two bytes have all bits of their type, with
+# room for the splitting that rounds them (kernels/gemm/codes.py).
+_NORMAL: Final = {DType.f16: (2.0**-14, 127.0), DType.bf16: (2.0**-100, 2.0**100)}
+
+
 def normal_scales(scale: Array) -> bool:
-    """Whether f16 scales times a difference of two bytes are 0 or normal numbers of f16."""
-    size = np.abs(scale.astype(np.float32))
-    return bool(((size == 0) | ((size >= 2.0**-14) & (size <= 127))).all())
+    """Whether scales are f16 or bf16, and they times a difference of two bytes 0 or normal."""
+    dtype = DType.from_numpy(scale.dtype)
+    if dtype not in _NORMAL:
+        return False
+    size, (least, most) = np.abs(scale.astype(np.float32)), _NORMAL[dtype]
+    return bool(((size == 0) | ((size >= least) & (size <= most))).all())
 
 
 def compressible(k: int, n: int, dtype: DType, group: int) -> bool:

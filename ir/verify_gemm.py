@@ -58,8 +58,8 @@ def _compressed(s: GemmSpec, c: Compressed, target: Target, where: str) -> None:
             raise broken("compressed weights are no single matrix", where, o.strides, 0)
     if c.scale.dtype not in (DType.f32, DType.f16, DType.bf16):
         raise broken("scales of another type", where, c.scale.dtype, "f32, f16 or bf16")
-    if c.normal and c.scale.dtype is not DType.f16:
-        raise broken("only f16 scales are called normal", where, c.scale.dtype, DType.f16)
+    if c.normal and c.scale.dtype is DType.f32:
+        raise broken("f32 scales are called normal", where, c.scale.dtype, "f16 or bf16")
     if isinstance(c.zero, Operand):
         if c.zero.dtype not in (DType.u8, DType.i8):
             raise broken("zeros of another type", where, c.zero.dtype, "u8 or i8")

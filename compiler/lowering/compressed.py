@@ -144,5 +144,4 @@ def compressed_spec(weight: CompressedWeight, scaling: list[View], rank: int) ->
     """What a product of `rank` axes says of a compressed weight."""
     scale, *zeros = (Operand(v.dtype, (0,) * rank) for v in scaling)
     zero = weight.zero if isinstance(weight.zero, int) else zeros[0]
-    normal = scale.dtype is DType.f16 and normal_scales(weight.scale)
-    return Compressed(weight.group, scale, zero, normal)
+    return Compressed(weight.group, scale, zero, normal_scales(weight.scale))

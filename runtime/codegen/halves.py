@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 from .values import BF16, F16, F32, F64, I16, I32, Value, vec
 
 if TYPE_CHECKING:
+    from ...ir.target import Target
     from .arith import Arith
 
 
-def has_half_conversion(f: Arith) -> bool:
-    return f.target.has("f16c") or f.target.isa == "neon"
+def has_half_conversion(target: Target) -> bool:
+    return target.has("f16c") or target.isa == "neon"
 
 
 def single_of_half(f: Arith, a: Value) -> Value:
     """f16 or bf16 lanes as f32; exact."""
     to = vec(F32, a.lanes)
-    if a.element == F16 and has_half_conversion(f):
+    if a.element == F16 and has_half_conversion(f.target):
         return f.op(to, f"fpext {a} to {to}")
     word = f.cast(f.bitcast(a, vec(I16, a.lanes)), I32, signed_=False)
     if a.element == BF16:
@@ -38,7 +39,7 @@ def single_of_half(f: Arith, a: Value) -> Value:
 def half_of_single(f: Arith, a: Value) -> Value:
     """f32 lanes as f16: nearest even, overflow to infinity, NaN stays NaN."""
     to = vec(F16, a.lanes)
-    if has_half_conversion(f):
+    if has_half_conversion(f.target):
         if a.lanes == 1:
             # Else LLVM rounds the f64 that this was made of once more, by a library, for its sign.
             a = f.intrinsic("arithmetic.fence", a)

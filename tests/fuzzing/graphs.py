@@ -117,7 +117,10 @@ class Maker:
         found = self.graph.type(value)
         if not isinstance(found, TensorType) or found.dtype in (DType.string, DType.dynamic):
             return False
-        count = found.element_count
+        try:
+            count = found.element_count
+        except Error:  # of sizes that are too long an expression when multiplied
+            return False
         return not isinstance(count, int) or count <= 4096
 
     def parameter(self, number: int) -> None:

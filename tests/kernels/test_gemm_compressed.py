@@ -18,6 +18,7 @@ from irc.ir.target import Target
 from irc.ir.tiles import compressed_layout, normal_scales
 from irc.ir.verify_spec import verify_specs
 from irc.runtime.kernels.gemm import pack
+from irc.runtime.kernels.gemm.codes import SPLIT
 from products import product
 
 F32 = DType.f32
@@ -80,7 +81,7 @@ def compressed_spec(
         c.group,
         Operand(c.scale, still),
         Operand(code, still) if c.zero == "each" else one,
-        c.scale is DType.f16 and scales is not None and normal_scales(scales),
+        scales is not None and normal_scales(scales),
     )
     b = Builder()
     program = b.finish(b.op("add", b.input(0, F32), b.input(1, F32)))
@@ -169,13 +170,27 @@ def test_half_scales_of_any_size(isa: str, scales: tuple[float, float]) -> None:
         assert np.array_equal(found[finite], wanted[finite])
 
 
-def test_splitting_rounds_to_nearest_even() -> None:
-    """Every difference of two bytes (and of their signs) times every f16 of one binade."""
-    q = np.arange(-511, 512, dtype=np.float32)[:, None]
-    scale = np.arange(1024, 2048, dtype=np.float32)[None] / 1024
-    c = q * (scale * np.float32(2**13 + 1))
+@pytest.mark.parametrize("dtype", [DType.f16, DType.bf16], ids=str)
+def test_splitting_rounds_to_nearest_even(dtype: DType) -> None:
+    """Every difference of two bytes (and of their signs) times every scale of one binade."""
+    q, count = (
+        np.arange(-511, 512, dtype=np.float32)[:, None],
+        {"f16": 1024, "bf16": 128}[dtype.name],
+    )
+    scale = np.arange(count, 2 * count, dtype=np.float32)[None] / count
+    c = q * (scale * np.float32(SPLIT[dtype]))
     rest = (c.astype(np.float64) - q.astype(np.float64) * scale).astype(np.float32)
-    assert np.array_equal(c - rest, (q * scale).astype(np.float16).astype(np.float32))
+    assert np.array_equal(c - rest, (q * scale).astype(dtype.numpy).astype(np.float32))
+
+
+@each_isa
+@pytest.mark.parametrize("scales", [(1e-38, 1e-36), (-1e32, 1e32), (1e-30, 1e-29), (1e-3, 1e-2)])
+def test_scales_of_bf16_of_any_size(isa: str, scales: tuple[float, float]) -> None:
+    """Weights that are denormal, tiny or huge."""
+    c = Case(16, 16, 40, DType.u8, 8, scale=DType.bf16, scales=scales)
+    assert normal_scales(weights_of(c).scale) is (1e-30 <= scales[0] < scales[1] < 1e30)
+    for m in (1, 16):
+        check(Case(m, 16, 40, DType.u8, 8, scale=DType.bf16, scales=scales), isa)
 
 
 @each_isa

@@ -21,8 +21,8 @@ from ...codegen.values import ELEMENT, F32, I8, Value, number, vec
 # Bits of a cell, the lower half of which lies under an exponent.
 CELL: Final = 32
 _HALF: Final = 16
-# f32 has 13 bits more than f16.
-_SPLIT: Final = 2.0**13 + 1
+# f32 has 13 bits more than f16, and 16 more than bf16.
+SPLIT: Final = {DType.f16: 2.0**13 + 1, DType.bf16: 2.0**16 + 1}
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Scaling:
 
     scale: Value
     centre: dict[int, Value]
-    # The scale times _SPLIT, where weights are rounded to f16 by arithmetic.
+    # The scale times SPLIT, where weights are rounded to its type by arithmetic.
     split: Value | None
 
 
@@ -69,7 +69,8 @@ class Expander:
                 centre[p] = f.fadd(zero, least)
             else:
                 centre[p] = number(least + c.zero, vec(F32, self.lanes))
-        return Scaling(scale, centre, f.fmul(scale, _SPLIT) if c.normal else None)
+        split = f.fmul(scale, SPLIT[c.scale.dtype]) if c.normal else None
+        return Scaling(scale, centre, split)
 
     def halves(self, f: Function, cells: Value) -> tuple[Value, Value]:
         """The cells, and their upper halves where the lower ones were."""
@@ -86,8 +87,9 @@ class Expander:
         q = f.fsub(f.bitcast(word, vec(F32, self.lanes)), s.centre[place])
         if s.split is None:
             return self._rounded(f, f.fmul(q, s.scale))
-        # Veltkamp's splitting: c - (c - x) with c = x * (2^13 + 1) is x rounded to 11 bits, here
-        # to nearest even, as tests see for all x that there are; x itself is never needed.
+        # Veltkamp's splitting: c - (c - x) with c = x * (2^13 + 1) is x rounded to 11 bits (2^16: 8
+        # of them), here to nearest even, as tests see for all x that there are; x itself is never
+        # needed.
         c = f.fmul(q, s.split)
         return f.fsub(c, f.fma(f.fneg(q), s.scale, c))
 

@@ -10,7 +10,7 @@ from ...codegen.llvm import BRIEF
 from ..contract import Kernel
 from .loops import Loops
 from .micro import Context
-from .tiling import choose
+from .tiling import choose, tiles_may_expand
 
 
 def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
@@ -24,7 +24,7 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     f = entry.function
     if spec.n == 1:
         loops.column()
-    elif spec.compressed and spec.factors is None and not isinstance(spec.m, int):
+    elif tiles_may_expand(spec, target) and not isinstance(spec.m, int):
         few = Loops(Context(spec, target, module, choose(spec, target, few=True)), entry)
         with f.if_(f.icmp("sle", loops.m, few.g.tiling.mr)) as branch:
             few.tiles()

@@ -23,6 +23,7 @@ from ....ir.dtype import DType
 from ....ir.specs import GemmSpec, Size
 from ....ir.target import Target
 from ....ir.tiles import cell_depth, cell_type, panel_width
+from ...codegen.halves import has_half_conversion
 from ..strided import scatters
 from ..tiles import SIDE
 from ..units import tile_instruction
@@ -124,7 +125,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     if spec.compressed is None:
         kc, blocked = _depth(spec, cells, target, panels * nr * size, mr)
     else:
-        expands = few or _expands(spec, mr)
+        expands = few or _expands(spec, target, mr)
         kc, blocked = _expanded_depth(cells or 1, target, nr * size, panels if pairs else 1)
         if expands:
             kc, blocked = cells or 1, False
@@ -270,10 +271,20 @@ def _expanded_depth(depth: int, target: Target, row_bytes: int, pair: int) -> tu
     return (block, True) if depth > block else (depth, False)
 
 
-def _expands(spec: GemmSpec, rows: int) -> bool:
+def _expands(spec: GemmSpec, target: Target, rows: int) -> bool:
     """Whether so few tiles of rows share a panel that each had better expand it for itself."""
     few = isinstance(spec.m, int) and spec.m <= 2 * rows
-    return spec.compressed is not None and spec.factors is None and few
+    return few and tiles_may_expand(spec, target)
+
+
+def tiles_may_expand(spec: GemmSpec, target: Target) -> bool:
+    """Whether tiles can expand compressed weights themselves: not where that takes so many
+    instructions that a kernel with it in every tile would take twice the time to compile."""
+    c = spec.compressed
+    if c is None or spec.factors is not None:
+        return False
+    rounds = c.scale.dtype is not DType.f32 and not c.normal
+    return not rounds or (c.scale.dtype is DType.f16 and has_half_conversion(target))
 
 
 def _cell_depth(spec: GemmSpec, target: Target) -> int:
