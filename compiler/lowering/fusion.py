@@ -82,9 +82,8 @@ def decide_fusion(graph: Graph, native: Mapping[int, bool], home: Mapping[int, i
         if not native.get(node, False):
             continue
         kind = graph.op(node).kind
-        # Sizes are written as they are known; that is no kernel with a place for more.
-        sizes = graph.known(Value(node)) is not None
-        if (kind in EPILOGUE_ANCHORS or kind in NUMBER_ANCHORS) and not sizes:
+        anchors = kind in EPILOGUE_ANCHORS or kind in NUMBER_ANCHORS
+        if anchors and not is_size(graph, node):
             _take_chain(graph, node, native, home, fusion)
     for node in graph.order():
         kind = graph.op(node).kind
@@ -142,7 +141,7 @@ def _absorb(
     taken = node in fusion.anchor_of or node in fusion.skipped
     if taken or not is_elementwise(graph, node) or not (once or is_cheap(graph, node)):
         return
-    if divides_integers(graph, node):
+    if divides_integers(graph, node) or is_size(graph, node):
         return
     fusion.absorbed.add(node)
     for inner in graph.inputs(node):
@@ -157,7 +156,7 @@ def _absorb_conversion(
     its left operand in any case, or reads less where it would not have. A right operand is packed
     once per row of a batch: there one reader is enough."""
     source, uses = graph.type(graph.input(node, 0)), _readers(graph, node, native, home)
-    if node in fusion.anchor_of or node in fusion.skipped or not uses:
+    if node in fusion.anchor_of or node in fusion.skipped or not uses or is_size(graph, node):
         return
     if not isinstance(source, TensorType) or source.dtype not in CONVERTIBLE:
         return
@@ -193,6 +192,12 @@ def conversion_of(graph: Graph, fusion: Fusion, value: Value) -> int | None:
     while graph.op(node).kind in MOVES:
         node = graph.input(node, 0).node
     return node if node in fusion.absorbed else None
+
+
+def is_size(graph: Graph, node: int) -> bool:
+    """Whether a node's value is sizes, which are written as they are known: no kernel with a place
+    for more, nor one whose inputs anything computes."""
+    return graph.known(Value(node)) is not None
 
 
 def divides_integers(graph: Graph, node: int) -> bool:
