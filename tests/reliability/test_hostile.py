@@ -18,8 +18,9 @@ from fuzzing.broken_files import within_limits
 from irc.cli.main import main
 from irc.compiler.frontends.xml.reader import read_xml
 
-from . import hostile_files
-from .hostile_files import ALL, CONST, Hostile, artifact
+from . import hostile_onnx
+from .hostile_case import Hostile
+from .hostile_files import ALL, CONST, artifact
 
 CLASSES = collections.Counter(h.kind for h in ALL)
 
@@ -64,22 +65,22 @@ def test_every_class_of_the_page_has_a_case() -> None:
 
 def test_unsorted_nodes_are_sorted() -> None:
     nodes = [
-        hostile_files.node("Relu", ["t"], ["y"]),
-        hostile_files.node("Neg", ["x"], ["t"]),
+        hostile_onnx.node("Relu", ["t"], ["y"]),
+        hostile_onnx.node("Neg", ["x"], ["t"]),
     ]
     x = np.array([[1, -2, 3], [0, 1, -1]], np.float32)
-    found = irc.compile_model(hostile_files.model_of(nodes).SerializeToString())(x)
+    found = irc.compile_model(hostile_onnx.model_of(nodes).SerializeToString())(x)
     assert (found[0] == np.maximum(-x, 0)).all()
 
 
 def test_a_good_bomb_is_no_bomb() -> None:
     """Folding stops at its limit, not at the size that a model may have: it is made at run time."""
-    nodes = [hostile_files.node("Expand", ["w", "s"], ["y"])]
+    nodes = [hostile_onnx.node("Expand", ["w", "s"], ["y"])]
     made = [
-        hostile_files.constant("w", np.float32(1)),
-        hostile_files.constant("s", np.array([1 << 13, 1 << 12])),
+        hostile_onnx.constant("w", np.float32(1)),
+        hostile_onnx.constant("s", np.array([1 << 13, 1 << 12])),
     ]
-    net = irc.compile_model(hostile_files.model_of(nodes, tensors=made).SerializeToString())
+    net = irc.compile_model(hostile_onnx.model_of(nodes, tensors=made).SerializeToString())
     assert net.program.constant_bytes < 1 << 20
     assert net(np.zeros((2, 3), np.float32))[0].shape == (1 << 13, 1 << 12)
 

@@ -1,0 +1,30 @@
+"""One hostile or broken file: how it is made, what irc says of it, with what exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# What the tables are made of stands beside the readers' own tests.
+for beside in ("frontends", "runtime"):
+    sys.path.append(str(Path(__file__).parents[1] / beside))
+
+DIGITS = Path(__file__).parents[2] / "samples" / "digits" / "digits.onnx"
+Make = Callable[[Path], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """code: the command's exit code. words: parts of its message, beside where, got and so on."""
+
+    kind: str
+    name: str
+    make: Make
+    code: int = 3
+    words: tuple[str, ...] = ()
+
+
+def inspect(name: str) -> Sequence[str]:
+    return ["inspect", name]
