@@ -60,6 +60,12 @@ VALUES: dict[str, Case] = {
         FORMAT,
         ["too small", str(2**126)],
     ),
+    "empty shape overflows": (
+        constant_net("f32", f"0, {2**63 - 1}, {2**63 - 1}", 0, 0),
+        b"",
+        FORMAT,
+        ["size overflows", f"f32[0, {2**63 - 1}", "below 2^59"],
+    ),
     "negative const dim": (constant_net("f32", "-1", 0, 4), b"x" * 28, FORMAT, ["'shape'", '"-1"']),
     "const without size": (
         edited(' size="24"', "", CONST),

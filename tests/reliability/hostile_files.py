@@ -49,7 +49,7 @@ XML_CLASSES: dict[str, tuple[str, ...]] = {
     "no Result": ("no result", "empty net"),
     "bad booleans": ("bool attribute",),
     "bad lists": ("const shape 2,,3", "const shape 2,3,", "parameter shape"),
-    "overflowing shapes": ("shape product overflows",),
+    "overflowing shapes": ("shape product overflows", "empty shape overflows"),
     "contradicting declarations": ("declared shape", "declared rank", "declared type"),
     ".bin missing": ("no weights",),
     ".bin short": ("bin short by one", "offset past end", "size too small"),

@@ -10,12 +10,12 @@ from ....ir.dim import Dim, symbol
 from ....ir.dtype import DType
 from ....ir.errors import ModelFormatError
 from ....ir.types import MAP_KEYS, MapType, OptionalType, SequenceType, TensorType, Type
+from ..xml.text import MAX_RANK
 from .tensors import element_type
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TypeProto
 
-_MAX_RANK = 64
 _MAX_NESTING = 16
 _MAX_SYMBOL = 200
 
@@ -89,12 +89,12 @@ def _tensor_type(tensor: TypeProto.Tensor, name: str, symbols: Symbols, where: s
     dtype = element_type(tensor.elem_type, where)
     if not tensor.HasField("shape"):
         return TensorType(dtype, None)
-    if len(tensor.shape.dim) > _MAX_RANK:
+    if len(tensor.shape.dim) > MAX_RANK:
         raise ModelFormatError(
             "a value has too many axes",
             where=where,
             got=len(tensor.shape.dim),
-            expected=f"at most {_MAX_RANK}",
+            expected=f"at most {MAX_RANK}",
         )
     shape: list[Dim] = []
     for axis, dim in enumerate(tensor.shape.dim):

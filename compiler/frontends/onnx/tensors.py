@@ -15,7 +15,7 @@ import numpy as np
 from ....ir.dtype import DType
 from ....ir.errors import MemoryLimitError, ModelFormatError
 from ....ir.op import Array
-from ..xml.text import short
+from ..xml.text import MAX_PRODUCT, MAX_RANK, short
 from .external_data import ExternalData
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ KINDS: dict[int, _Kind] = {
 }
 _FIELDS = ("float_data", _INT32, "int64_data", "double_data", "uint64_data", "string_data")
 _EXTERNAL = 1
-_MAX_RANK = 64
 # A sparse tensor may claim any size, so it has a limit where the caller sets none.
 _MAX_DENSE = 1 << 30
 
@@ -130,12 +129,20 @@ def _shape(tensor: TensorProto | SparseTensorProto, where: str) -> tuple[int, ..
     shape = tuple(tensor.dims)
     if any(d < 0 for d in shape):
         raise ModelFormatError("a tensor has a negative size", where=where, got=list(shape))
-    if len(shape) > _MAX_RANK:
+    if len(shape) > MAX_RANK:
         raise ModelFormatError(
-            "a tensor has too many axes", where=where, got=len(shape), expected=_MAX_RANK
+            "a tensor has too many axes",
+            where=where,
+            got=len(shape),
+            expected=f"at most {MAX_RANK}",
         )
-    if math.prod(max(d, 1) for d in shape) >= 1 << 60:
-        raise ModelFormatError("a tensor's size overflows", where=where, got=list(shape))
+    if math.prod(max(d, 1) for d in shape) >= MAX_PRODUCT:
+        raise ModelFormatError(
+            "a tensor's size overflows",
+            where=where,
+            got=list(shape),
+            expected="sizes whose product is below 2^59, those that are 0 left out",
+        )
     return shape
 
 

@@ -24,6 +24,8 @@ MAX_U64 = 2**64 - 1
 MAX_I64 = 2**63 - 1
 # One more dimension than NumPy allows is refused here, where the file can be named.
 MAX_RANK = 64
+# NumPy multiplies a constant's sizes, those that are 0 left out, by up to 16 bytes an element.
+MAX_PRODUCT = 1 << 59
 
 
 class BadText(ValueError):

@@ -100,6 +100,13 @@ def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
     if dtype is DType.dynamic:
         raise layer.error("a Const has to have an element type", got="dynamic")
     count = math.prod(shape)
+    if count == 0 and math.prod(max(d, 1) for d in shape) >= words.MAX_PRODUCT:
+        # Without elements no size of the weights bounds the others, which NumPy multiplies.
+        raise layer.error(
+            "a constant's size overflows",
+            got=f"{dtype}[{_shown(shape)}]",
+            expected="sizes whose product is below 2^59, those that are 0 left out",
+        )
     offset, raw = _raw_bytes(layer, weights)
     key = dtype, offset, count
     if dtype is DType.string:
