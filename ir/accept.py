@@ -19,7 +19,7 @@ from .op import Fact, Op
 from .ops.elementwise import INTEGERS
 from .ops.optionals import OptionalGetElement
 from .ops.rules import naming, require_dtype
-from .types import TensorType, Type
+from .types import MAX_RANK, MAX_SIZE, TensorType, Type
 
 # Inputs of these names are places, counts or sizes, whichever operation reads them.
 _WHOLE = frozenset(
@@ -44,7 +44,10 @@ def inferred(op: Op, facts: Sequence[Fact | None], scope: str) -> list[Type]:
             if port.name in _WHOLE and isinstance(slot, Fact):
                 require_dtype(slot, port.name, INTEGERS, "an integer type")
         with naming(scope):
-            return list(op.infer(*slots))
+            types = list(op.infer(*slots))
+        for type_ in types:
+            _refuse_huge(type_)
+        return types
     except Error:
         raise
     except UNFORESEEN as error:
@@ -54,6 +57,21 @@ def inferred(op: Op, facts: Sequence[Fact | None], scope: str) -> list[Type]:
             f"{op.kind} cannot work with these inputs and attributes",
             got=f"inputs {given or 'none'} ({type(error).__name__}: {str(error)[:200]})",
         ) from error
+
+
+def _refuse_huge(type_: Type) -> None:
+    """ShapeError for more axes than an array has, and for a known size beyond 64 bits. (What sizes
+    make when multiplied is bounded where memory is asked for.)"""
+    while not isinstance(type_, TensorType):
+        type_ = type_.element
+    shape = type_.shape or ()
+    if len(shape) > MAX_RANK:
+        raise ShapeError(
+            "a tensor has too many axes", got=len(shape), expected=f"at most {MAX_RANK}"
+        )
+    for size in shape:
+        if type(size) is int and size > MAX_SIZE:
+            raise ShapeError("a size is beyond 64 bits", got=type_, expected=f"at most {MAX_SIZE}")
 
 
 def refuse_unfit(op: Op, arrays: Sequence[Any]) -> None:

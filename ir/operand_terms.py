@@ -1,9 +1,12 @@
-"""What a spec says of one operand's memory, and how many elements a constant has."""
+"""What a spec says of one operand's memory, how many elements a constant has, and what is too
+much of either."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+from .dim import Dim
 from .errors import MemoryLimitError, VerificationError
 from .layouts import panels
 from .plan import Constant
@@ -13,6 +16,8 @@ from .verify_plan import walks
 
 # No address space is larger; below it int64 arithmetic on bytes cannot overflow.
 MAX_BYTES = 1 << 47
+# Sizes and strides below it can be added in int64.
+MAX_SIZE = 1 << 62
 
 
 def operand_terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:
@@ -41,3 +46,17 @@ def packed_elements(c: Constant) -> int:
     if count >= MAX_BYTES:
         raise MemoryLimitError("a constant is larger than any machine's memory", got=c.shape)
     return count
+
+
+def beyond_machines(numbers: Sequence[int], sizes: Sequence[Dim], where: str) -> VerificationError:
+    """The error for the largest of `numbers`, beyond MAX_SIZE: the values of `sizes`."""
+    worst = max(numbers, key=abs)
+    size = sizes[numbers.index(worst)]
+    shown = str(worst) if worst.bit_length() < 128 else f"about 2^{worst.bit_length() - 1}"
+    return VerificationError(
+        "a size is beyond any machine",
+        where=where,
+        got=shown if isinstance(size, int) else f"{shown}, which is {size}",
+        expected="sizes below 2^62",
+        fix="check the input shapes",
+    )

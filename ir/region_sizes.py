@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from .dim import Dim, compile_dims
 from .errors import MemoryLimitError, ShapeError, VerificationError
-from .operand_terms import MAX_BYTES, operand_terms, packed_elements
+from .operand_terms import MAX_BYTES, MAX_SIZE, beyond_machines, operand_terms, packed_elements
 from .plan import (
     ARENA,
     LOOP,
@@ -34,8 +34,6 @@ from .verify_plan import buffer_roots, is_pointwise, same_walk
 from .walks import Walk, lie_apart
 
 Ints = npt.NDArray[np.int64]
-
-_MAX_SIZE = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,8 +224,8 @@ class RegionTables:
         """Evaluate and verify. VerificationError, ShapeError (a symbol's bounds, a division by
         zero) or MemoryLimitError (more bytes than any machine has)."""
         numbers = self._evaluate(env)
-        if numbers and not -_MAX_SIZE < min(numbers) <= max(numbers) < _MAX_SIZE:
-            raise VerificationError("a size is beyond any machine", where=self._where())
+        if numbers and not -MAX_SIZE < min(numbers) <= max(numbers) < MAX_SIZE:
+            raise beyond_machines(numbers, list(self._positions), self._where())
         for left, right, check in self._checks:
             found, wanted = numbers[left], numbers[right]
             if found != wanted and not (check.or_one and found == 1):
@@ -311,7 +309,7 @@ class RegionTables:
                 got=int(size.min()),
             )
         whole, blocks, each = (sizes.values[p] for p in self._splits.T[:3])
-        wrong = (whole != blocks * each) | (blocks.astype(np.float64) * each > _MAX_SIZE)
+        wrong = (whole != blocks * each) | (blocks.astype(np.float64) * each > MAX_SIZE)
         if wrong.any():
             n = int(wrong.argmax())
             raise VerificationError(

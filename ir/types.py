@@ -23,6 +23,7 @@ from .errors import ShapeError, VerificationError
 Shape: TypeAlias = "tuple[Dim, ...] | None"
 
 MAX_RANK = 64
+MAX_SIZE = (1 << 63) - 1
 _MAX_NESTING = 16
 _TENSOR = re.compile(r"\s*([a-z0-9]+)\s*\[(.*)\]\s*\Z", re.DOTALL)
 # Integers that NumPy has no type of: they are held in uint8, of which they need these bits.

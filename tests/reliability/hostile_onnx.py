@@ -158,6 +158,12 @@ def onnx_classes() -> Iterator[Hostile]:
     yield case("wrong payload sizes", "none", weighted(), "no data")
     two = weighted(raw_data=bytes(24), float_data=[1.0] * 6)
     yield case("two payloads", "raw and float", two, "twice")
+    axes = constant("w", np.arange(2, 102))
+    made = model_of([node("Unsqueeze", ["x", "w"], ["y"])], tensors=[axes])
+    yield case("overflowing shapes", "rank", made, "too many axes", "got: 102", "Unsqueeze to")
+    grown = node("ConvTranspose", ["w", "w"], ["y"], strides=[2**62, 1])
+    made = model_of([grown], tensors=[constant("w", np.ones((1, 1, 4, 1), np.float32))])
+    yield case("overflowing shapes", "inferred", made, "64 bits", str(3 * 2**62 + 4), "ConvT")
     huge = weighted(dims=[1 << 40, 1 << 40], raw_data=bytes(24))
     yield case("overflowing shapes", "onnx", huge, "overflows")
     for name, kind, shape in (

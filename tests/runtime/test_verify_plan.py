@@ -224,6 +224,17 @@ def test_backwards_and_broadcast_walks_inside_are_allowed() -> None:
     tables.sizes({"N": 0})  # nothing is touched, whatever the offset
 
 
+def test_a_size_beyond_any_machine_is_said() -> None:
+    plan = one_step(shifted(), dims=(N**3,))
+    with pytest.raises(VerificationError) as e:
+        RegionTables(plan.regions[0], ()).sizes({"N": 1 << 21})
+    assert e.value.got == f"{1 << 63}, which is N**3" and e.value.expected == "sizes below 2^62"
+    plan = one_step(shifted(), dims=(N**40,))
+    with pytest.raises(VerificationError, match="beyond any machine") as e:
+        RegionTables(plan.regions[0], ()).sizes({"N": 1 << 21})
+    assert str(e.value.got).startswith("about 2^840, which is ")
+
+
 def test_a_buffer_beyond_any_machine() -> None:
     plan = one_step(shifted(), size=M * M)
     with pytest.raises(MemoryLimitError, match="any machine's memory"):
