@@ -341,6 +341,27 @@ def test_an_attribute_given_twice() -> None:
     twice = node("Softmax", ["x"], ["y"], axis=0, name="s")
     twice.attribute.extend([helper.make_attribute("axis", 1)])
     refused(model_of([twice], ["y"]), ModelFormatError, "given twice", "axis", '"s"')
+def _declares(*declared: onnx.ValueInfoProto) -> onnx.ModelProto:
+    model = model_of([node("Relu", ["x"], ["t"]), node("Relu", ["t"], ["y"])])
+    model.graph.value_info.extend(declared)
+    return model
+
+
+def test_a_value_inside_may_say_less() -> None:
+    """Fewer sizes known, symbolic names, no shape, no type; names that nothing computes."""
+    info = helper.make_tensor_value_info
+    shapes: list[Any] = [[2, 3], [2, "N"], ["N", None], None]
+    said = [info("t", FLOAT, shape) for shape in shapes]
+    said += [onnx.ValueInfoProto(name="t"), info("ghost", TensorProto.INT64, [7])]
+    assert str(read_onnx(_declares(*said)).node(0).types[0]) == "f32[2, 3]"
+
+
+def test_a_value_inside_may_be_ignored() -> None:
+    model = _declares(helper.make_tensor_value_info("t", FLOAT, [2, 9]))
+    refused(model, ShapeError, 'value_info "t"', "f32[2, 9]", "f32[2, 3]", "ignore")
+    assert len(read_onnx(model, declared_shapes="ignore").results) == 1
+
+
 
 
 # Unsupported ------------------------------------------------------------------------------------

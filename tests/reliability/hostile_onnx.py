@@ -195,6 +195,9 @@ def onnx_classes() -> Iterator[Hostile]:
         "a link out": ("link", "0", "24", "link out of"),
         "a device": ("device", "0", "24", "link out of"),
         "a FIFO": ("pipe", "0", "24", "not a regular file"),
+        inner = model_of([node("Relu", ["x"], ["t"]), node("Relu", ["t"], ["y"])])
+        inner.graph.value_info.append(helper.make_tensor_value_info("t", kind, shape))
+        yield case("contradicting declarations", f"onnx inner {name}", inner, way_out, '"t"')
         "a NUL": ("w.bin\0x", "0", "24", "NUL"),
         "offset lies": ("w.bin", "8", "24", "outside its file"),
         "length lies": ("w.bin", "0", "1000000000", "outside its file"),

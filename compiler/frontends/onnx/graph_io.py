@@ -10,7 +10,7 @@ from ....ir.graph import Graph, Value
 from ....ir.infer import infer_node
 from ....ir.op import Array
 from ....ir.ops import Parameter, Result, TypedParameter
-from ....ir.types import TensorType, compatible
+from ....ir.types import TensorType, Type, compatible
 from ..xml.text import short
 from .frames import Frame
 from .graph_types import Symbols, value_type
@@ -84,16 +84,25 @@ def add_results(
         )
         infer_node(graph, node)
         if check:
-            _check_declared(port, graph, value, where)
+            _check_declared(port, graph.type(value), "an output", where)
 
 
-def _check_declared(port: ValueInfoProto, graph: Graph, value: Value, where: str) -> None:
-    """ShapeError where an output's declaration contradicts inference in type or fixed sizes."""
+def check_values(proto: GraphProto, frame: Frame) -> None:
+    """ShapeError where what a graph says of a value inside it contradicts inference. Names that
+    nothing computes, and values that no output needs, say nothing."""
+    for port in proto.value_info:
+        value = frame.values.get(port.name)
+        if value is not None:
+            where = f"value_info {short(port.name)}"
+            _check_declared(port, frame.graph.type(value), "a value", where)
+
+
+def _check_declared(port: ValueInfoProto, inferred: Type, what: str, where: str) -> None:
+    """ShapeError where a declaration contradicts inference in element type, rank or fixed sizes."""
     if port.type.WhichOneof("value") != "tensor_type" or not port.type.tensor_type.elem_type:
         return
     tensor = port.type.tensor_type
     dtype = element_type(tensor.elem_type, where)
-    inferred = graph.type(value)
     shape = None
     if tensor.HasField("shape") and isinstance(inferred, TensorType) and inferred.shape is not None:
         dims = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
@@ -102,7 +111,7 @@ def _check_declared(port: ValueInfoProto, graph: Graph, value: Value, where: str
     declared = TensorType(dtype, shape)
     if not compatible(declared, inferred):
         raise ShapeError(
-            "an output's declared type contradicts inference",
+            f"{what}'s declared type contradicts inference",
             where=where,
             got=declared,
             expected=inferred,

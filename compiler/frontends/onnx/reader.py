@@ -12,7 +12,7 @@ from ....ir.graph import Graph
 from .external_data import ExternalData
 from .frames import Frame
 from .functions import check_size, model_functions
-from .graph_io import add_inputs, add_results
+from .graph_io import add_inputs, add_results, check_values
 from .importer import Importer
 from .initializers import read_constants
 from .model_file import Source, load_model, opset_imports
@@ -33,7 +33,8 @@ def read_onnx(
 
     Node names, tensor names (on output ports), the order and names of inputs and outputs, and
     symbolic sizes (`dim_param`) are kept. Initialisers are constants, also those that are inputs.
-    `declared_shapes="ignore"` takes inferred types where an output declares something else.
+    `declared_shapes="ignore"` takes inferred types where an output or a value inside (`value_info`)
+    declares something else.
     `max_memory` limits each file and each constant, in bytes.
 
     Raises ModelFormatError (with file and node) for a broken model, ShapeError where types do not
@@ -59,7 +60,10 @@ def read_onnx(
         frame.lost.update(set(inputs) - values.keys())
         importer.run(frame)
         importer.unsupported.check(label)
-        add_results(graph, proto, importer, frame, check=declared_shapes == "check")
+        check = declared_shapes == "check"
+        if check:
+            check_values(proto, frame)
+        add_results(graph, proto, importer, frame, check=check)
         # Frames are cycles of references: what nobody reads any more would stay with them.
         constants.clear()
     except Error as error:
