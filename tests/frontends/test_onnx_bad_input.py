@@ -102,6 +102,10 @@ PORT = helper.make_tensor_value_info("x", FLOAT, [2, 3])
 BROKEN_GRAPHS: dict[str, tuple[Callable[[onnx.ModelProto], Any], tuple[str, ...]]] = {
     "no graph": (lambda m: m.ClearField("graph"), ("without a graph",)),
     "no IR version": (lambda m: m.ClearField("ir_version"), ("IR version",)),
+    "newer IR version": (
+        lambda m: setattr(m, "ir_version", onnx.IR_VERSION + 1),
+        ("IR version is newer", f"at most {onnx.IR_VERSION}", "upgrade the onnx package"),
+    ),
     "no outputs": (lambda m: m.graph.ClearField("output"), ("no outputs",)),
     "no opset": (lambda m: m.ClearField("opset_import"), ("imports no operator set",)),
     "two opsets": (
@@ -337,10 +341,6 @@ def test_declared_shapes_can_be_ignored() -> None:
     assert str(graph.node(graph.results[0]).types[0]) == "f32[2, 3]"
 
 
-def test_an_attribute_given_twice() -> None:
-    twice = node("Softmax", ["x"], ["y"], axis=0, name="s")
-    twice.attribute.extend([helper.make_attribute("axis", 1)])
-    refused(model_of([twice], ["y"]), ModelFormatError, "given twice", "axis", '"s"')
 def _declares(*declared: onnx.ValueInfoProto) -> onnx.ModelProto:
     model = model_of([node("Relu", ["x"], ["t"]), node("Relu", ["t"], ["y"])])
     model.graph.value_info.extend(declared)
@@ -362,6 +362,10 @@ def test_a_value_inside_may_be_ignored() -> None:
     assert len(read_onnx(model, declared_shapes="ignore").results) == 1
 
 
+def test_an_attribute_given_twice() -> None:
+    twice = node("Softmax", ["x"], ["y"], axis=0, name="s")
+    twice.attribute.extend([helper.make_attribute("axis", 1)])
+    refused(model_of([twice], ["y"]), ModelFormatError, "given twice", "axis", '"s"')
 
 
 # Unsupported ------------------------------------------------------------------------------------

@@ -23,7 +23,15 @@ BROKEN_TENSORS: dict[str, tuple[TensorProto, str]] = {
     "no type": (tensor(data_type=0, raw_data=bytes(24)), "unknown element type"),
     "strings as bytes": (tensor(data_type=8, raw_data=bytes(24)), "string_data"),
     "not UTF-8": (tensor(data_type=8, dims=[1], string_data=[b"\xff"]), "UTF-8"),
-    "f16 bits": (tensor(data_type=10, dims=[1], int32_data=[70000]), "out of range"),
+    "f16 bits": (tensor(data_type=10, dims=[1], int32_data=[70000]), "0..65535 for f16"),
+    "i8 in wider integers": (
+        tensor(data_type=3, dims=[2], int32_data=[-128, 300]),
+        "got: 300\n  expected: -128..127 for i8",
+    ),
+    "u32 in wider integers": (
+        tensor(data_type=12, dims=[1], uint64_data=[1 << 32]),
+        "expected: 0..4294967295 for u32",
+    ),
 }
 
 

@@ -93,6 +93,24 @@ def nested_ifs(depth: int) -> bytes:
     return b"\x08\x0a" + _field(7, whole) + _field(8, opset)
 
 
+def unlike_branches(condition: TensorProto | None) -> onnx.ModelProto:
+    """An If of one output whose then-branch has two."""
+    branches = [
+        helper.make_graph([node("Relu", ["x"], [n]) for n in names], "b", [], ports(names))
+        for names in (["p", "q"], ["r"])
+    ]
+    chosen = node("If", ["w" if condition else "c"], ["y"])
+    for name, branch in zip(("then_branch", "else_branch"), branches, strict=True):
+        chosen.attribute.append(helper.make_attribute(name, branch))
+    made = model_of([chosen], tensors=[condition] if condition else [])
+    made.graph.input.append(helper.make_tensor_value_info("c", BOOL, []))
+    return made
+
+
+def ports(names: list[str]) -> list[onnx.ValueInfoProto]:
+    return [onnx.ValueInfoProto(name=name) for name in names]
+
+
 def _field(number: int, data: bytes) -> bytes:
     """A length-delimited field of protobuf."""
     return _varint(number << 3 | 2) + _varint(len(data)) + data
@@ -156,6 +174,8 @@ def onnx_classes() -> Iterator[Hostile]:
     yield case("wrong payload sizes", "short", weighted(raw_data=bytes(20)), "20 bytes")
     yield case("wrong payload sizes", "long", weighted(raw_data=bytes(28)), "24 bytes")
     yield case("wrong payload sizes", "none", weighted(), "no data")
+    wide = weighted(data_type=TensorProto.INT8, int32_data=[1, 2, 3, 300, 5, 6])
+    yield case("values out of range", "int8", wide, "300", "-128..127")
     two = weighted(raw_data=bytes(24), float_data=[1.0] * 6)
     yield case("two payloads", "raw and float", two, "twice")
     axes = constant("w", np.arange(2, 102))
@@ -175,6 +195,9 @@ def onnx_classes() -> Iterator[Hostile]:
         said.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", kind, shape))
         way_out = 'declared_shapes="ignore"'
         yield case("contradicting declarations", f"onnx {name}", said, way_out, '"y"')
+        inner = model_of([node("Relu", ["x"], ["t"]), node("Relu", ["t"], ["y"])])
+        inner.graph.value_info.append(helper.make_tensor_value_info("t", kind, shape))
+        yield case("contradicting declarations", f"onnx inner {name}", inner, way_out, '"t"')
     again = model_of([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"])])
     yield case("duplicate names", "output", again, "defined twice", '"y"')
     lost = model_of([node("Relu", ["nothing"], ["y"])])
@@ -185,6 +208,11 @@ def onnx_classes() -> Iterator[Hostile]:
     yield case("unknown layer, opset", "onnx", odd, "NoSuch", '"n"', code=4)
     yield case("recursive functions", "two", recursive(), "calls itself", "->")
     yield case("exponential functions", "2^59", exponential(), "too many nodes")
+    new = model_of([node("Relu", ["x"], ["y"])])
+    new.ir_version = 999
+    yield case("wrong root or version", "IR of ONNX", new, "999", f"at most {onnx.IR_VERSION}")
+    for name, condition in (("known", constant("w", np.array(True))), ("asked", None)):
+        yield case("an If's branches", name, unlike_branches(condition), "2 outputs", "If to")
     for depth in (20, 40, 1000):
         # Protobuf's own limit says of the deeper ones what is no less true.
         said = "nested too deeply" if depth < 30 else "damaged, cut short"
@@ -195,9 +223,6 @@ def onnx_classes() -> Iterator[Hostile]:
         "a link out": ("link", "0", "24", "link out of"),
         "a device": ("device", "0", "24", "link out of"),
         "a FIFO": ("pipe", "0", "24", "not a regular file"),
-        inner = model_of([node("Relu", ["x"], ["t"]), node("Relu", ["t"], ["y"])])
-        inner.graph.value_info.append(helper.make_tensor_value_info("t", kind, shape))
-        yield case("contradicting declarations", f"onnx inner {name}", inner, way_out, '"t"')
         "a NUL": ("w.bin\0x", "0", "24", "NUL"),
         "offset lies": ("w.bin", "8", "24", "outside its file"),
         "length lies": ("w.bin", "0", "1000000000", "outside its file"),

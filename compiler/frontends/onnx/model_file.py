@@ -99,14 +99,33 @@ def _check(model: ModelFile) -> None:
             where=model.label,
             expected="a ModelProto with a graph",
         )
-    if proto.ir_version < 1:
-        raise ModelFormatError(
-            "the model does not say its IR version", where=model.label, expected="ir_version >= 1"
-        )
+    _check_version(proto.ir_version, model.label)
     check_names(proto, model.label)
     if not proto.graph.output:
         raise ModelFormatError(
             "the model has no outputs", where=model.label, expected="at least one graph output"
+        )
+
+
+def _check_version(version: int, label: str) -> None:
+    """ModelFormatError where the file format is none that the onnx package knows: its checker
+    refuses as much."""
+    from onnx import IR_VERSION
+
+    if version < 1:
+        raise ModelFormatError(
+            "the model does not say its IR version",
+            where=label,
+            got=f"ir_version {version}",
+            expected="ir_version >= 1",
+        )
+    if version > IR_VERSION:
+        raise ModelFormatError(
+            "the model's IR version is newer than the onnx package knows",
+            where=label,
+            got=f"ir_version {version}",
+            expected=f"at most {IR_VERSION}",
+            fix="upgrade the onnx package, or save the model in an older IR version",
         )
 
 

@@ -210,19 +210,30 @@ def _from_field(
         half = np.float32 if dtype is DType.c64 else np.float64
         return np.array(values, dtype=half).view(dtype.numpy)
     if kind.bits is not None:
-        codes = np.array(values, dtype=np.int64)
-        if codes.size and not (
-            0 <= codes.min() and codes.max() < 1 << np.dtype(kind.bits).itemsize * 8
-        ):
-            raise ModelFormatError("a tensor's value is out of range", where=where, got=str(dtype))
-        codes = codes.astype(kind.bits)
+        codes = _fitting(np.array(values, dtype=np.int64), kind.bits, dtype, where)
         return _unpack(dtype, codes, count) if dtype.bits < 8 else codes.view(dtype.numpy)
     if dtype.is_float:
         return np.array(values, dtype=dtype.numpy)
     wide = np.array(values, dtype=np.uint64 if name == "uint64_data" else np.int64)
     if dtype is DType.boolean:
         return wide != 0
-    return wide.astype(dtype.numpy)
+    return _fitting(wide, dtype.numpy.type, dtype, where)
+
+
+def _fitting(values: Array, kind: type[Any], dtype: DType, where: str) -> Array:
+    """Whole numbers in the integers of NumPy that hold a dtype. ModelFormatError where one does
+    not fit."""
+    narrow = values.astype(kind)
+    wrong = values[narrow != values]
+    if wrong.size:
+        bounds = np.iinfo(kind)
+        raise ModelFormatError(
+            "a tensor's value is out of range",
+            where=where,
+            got=int(wrong[0]),
+            expected=f"{bounds.min}..{bounds.max} for {dtype}",
+        )
+    return narrow
 
 
 def _strings(values: Any, where: str) -> Array:

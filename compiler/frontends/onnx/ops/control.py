@@ -42,11 +42,11 @@ def if_(n: OnnxNode) -> Imported:
     condition = n.input(0)
     then_branch, else_branch = n.graph("then_branch"), n.graph("else_branch")
     for branch in (then_branch, else_branch):
-        if len(branch.output) < len(n.proto.output) or branch.input:
+        if len(branch.output) != len(n.proto.output) or branch.input:
             raise n.error(
                 "a branch's outputs are those of the If, and it has no inputs",
                 got=f"{len(branch.input)} inputs, {len(branch.output)} outputs",
-                expected=f"{len(n.proto.output)} outputs",
+                expected=f"0 inputs, {len(n.proto.output)} outputs",
             )
     known = n.constant_of(condition)
     if known is not None and known.size == 1:
