@@ -52,7 +52,6 @@ NETS: dict[str, Case] = {
     "spaces": (b"  \n ", None, FORMAT, ["not well-formed XML"]),
     "garbage": (b"\x80\x01\x02", None, FORMAT, ["not well-formed", r"b'\x80"]),
     "git-lfs": (b"version https://git-lfs.github.com/spec/v1\n", None, FORMAT, ["git-lfs pointer"]),
-    "truncated": (GOOD[:200], None, FORMAT, ["not well-formed XML", "line"]),
     "doctype": (b'<!DOCTYPE net SYSTEM "file:///etc/passwd">' + GOOD, None, FORMAT, ["DOCTYPE"]),
     "entity": (
         b'<!DOCTYPE net [<!ENTITY e "x">]>' + edited('name="m"', 'name="&e;"'),
@@ -66,13 +65,35 @@ NETS: dict[str, Case] = {
         FORMAT,
         ["not well-formed", "Entity 'e' not defined", "line 2"],
     ),
-    "billion laughs": (BOMB, None, FORMAT, ["line"]),
-    "deep nesting": (b"<net version='11'>" + b"<a>" * 5000, None, FORMAT, ["depth"]),
+    "billion laughs": (BOMB, None, FORMAT, ["line", "entities", "without document type"]),
+    "deep nesting": (
+        b"<net version='11'>" + b"<a>" * 5000,
+        None,
+        FORMAT,
+        ["nested too deeply", "<a><a>", "at most 256"],
+    ),
     "deep and closed": (
         b"<net version='11'>" + b"<a>" * 1000 + b"</a>" * 1000 + b"</net>",
         None,
         FORMAT,
-        ["depth"],
+        ["nested too deeply", "at most 256"],
+    ),
+    "long attribute": (
+        edited('name="a"', f'name="{"x" * 11_000_000}"'),
+        None,
+        FORMAT,
+        ["too long", "from line 4", '<layer id="1" name="xxx', "less than 10 MB"],
+    ),
+    "truncated": (
+        GOOD[:200],
+        None,
+        FORMAT,
+        [
+            "the text ends early",
+            "a text that ends with",
+            "</net> at its end",
+            "copy the file again",
+        ],
     ),
     "nul": (edited('name="a"', 'name="\0"'), None, FORMAT, ["not well-formed"]),
     "not utf-8": (GOOD.replace(b'name="a"', b'name="\xff"'), None, FORMAT, ["not well-formed"]),
@@ -97,7 +118,12 @@ NETS: dict[str, Case] = {
     "empty net": (net([], []), None, FORMAT, ["no Result"]),
     "no result": (net([parameter(0)], []), None, FORMAT, ["no Result", "at least one output"]),
     # Layers
-    "no id": (edited('id="1" name="a"', 'name="a"'), None, FORMAT, ["'id' is missing", "line 4"]),
+    "no id": (
+        edited('id="1" name="a"', 'name="a"'),
+        None,
+        FORMAT,
+        ["'id' is missing", "line 4", '<layer name="a" type="Abs"'],
+    ),
     "no name": (edited(' name="a"', ""), None, FORMAT, ["'name' is missing", "line 4"]),
     "no type": (edited(' type="Abs"', ""), None, FORMAT, ["'type' is missing", "line 4"]),
     "no opset": (edited('type="Abs" version="opset1"', 'type="Abs"'), None, FORMAT, ["'version'"]),
@@ -139,7 +165,7 @@ NETS: dict[str, Case] = {
         edited('<port id="1"', "<port"),
         None,
         FORMAT,
-        ["'id' is missing", "<port>"],
+        ["'id' is missing", "got: <port precision", 'expected: id="..."'],
     ),
     "two ports of one id": (
         net(
@@ -206,6 +232,24 @@ NETS: dict[str, Case] = {
         None,
         FORMAT,
         ["output port that does not exist", 'layer 0 "l0"', "port 9", "one of ports 0", "line 8"],
+    ),
+    "edge from a result": (
+        net([parameter(0), ABS, result(2)], [*EDGES, edge(2, 0, 1, 0)]),
+        None,
+        FORMAT,
+        ["output port that does not exist", "another layer: this Result has no output ports"],
+    ),
+    "loop without body": (
+        edited('type="Abs"', 'type="TensorIterator"'),
+        None,
+        FORMAT,
+        ["<body> is missing", "expected: a <body>", 'layer 1 "a"'],
+    ),
+    "if without bodies": (
+        edited('type="Abs" version="opset1"', 'type="If" version="opset8"'),
+        None,
+        FORMAT,
+        ["<then_body> is missing", "expected: a <then_body>"],
     ),
     "edge to unknown port": (
         net([parameter(0), ABS, result(2)], [edge(0, 0, 1, 9), EDGES[1]]),

@@ -54,7 +54,7 @@ def read_op(layer: Layer, cls: type[Op], **given: Any) -> Op:
         text = layer.data.get(attribute.xml, extra.get(attribute.xml))
         if text is None:
             if attribute.required:
-                raise layer.error(f"attribute {attribute.xml!r} is missing")
+                raise layer.lacks(f"attribute {attribute.xml!r} is missing", attribute.xml)
             continue
         values[attribute.name] = layer.read(attribute.xml, text, parser_of(cls, attribute))
     try:

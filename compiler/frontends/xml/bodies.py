@@ -7,6 +7,7 @@ and every output of the layer has to come from somewhere, once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from ....ir.ops import If, Loop, TensorIterator
 from ....ir.ops.loops import BodyInput, BodyOutput
 from . import text as words
 from .attributes import read_op
-from .records import Layer, MapEntry, Net
+from .records import Layer, MapEntry, Net, tag_text
 
 _T = TypeVar("_T")
 # A port number outside that stands for the loop itself.
@@ -65,6 +66,11 @@ class Bodies:
     nodes: dict[int, int]
 
 
+def has_bodies(cls: type[Op]) -> bool:
+    """Whether layers of this operation hold bodies, whatever a file says."""
+    return cls in (If, Loop, TensorIterator)
+
+
 def read_control(layer: Layer, cls: type[Op], bodies: dict[str, Bodies]) -> Op:
     """The operation of a layer with bodies. Raises ModelFormatError naming layer and line."""
     if cls is If:
@@ -88,14 +94,23 @@ def read_control(layer: Layer, cls: type[Op], bodies: dict[str, Bodies]) -> Op:
 
 def _body(layer: Layer, bodies: dict[str, Bodies], tag: str) -> Bodies:
     if tag not in bodies:
-        raise layer.error(f"<{tag}> is missing")
+        raise _missing(layer, tag, bodies)
     return bodies[tag]
 
 
 def _map(layer: Layer, tag: str) -> list[MapEntry]:
     if tag not in layer.maps:
-        raise layer.error(f"<{tag}> is missing")
+        raise _missing(layer, tag, layer.maps)
     return layer.maps[tag]
+
+
+def _missing(layer: Layer, tag: str, there: Iterable[str]) -> ModelFormatError:
+    found = ", ".join(f"<{name}>" for name in there)
+    return layer.error(
+        f"<{tag}> is missing",
+        got=found or "nothing of that kind",
+        expected=f"a <{tag}> in this layer",
+    )
 
 
 def _branch_inputs(layer: Layer, body: Bodies, tag: str) -> tuple[int, ...]:
@@ -160,7 +175,11 @@ class _Iterating:
             result = self._place(source, self.body.graph.results, "Result")
             parameter = self._place(target, self.body.graph.parameters, "Parameter")
             if parameter in back:
-                raise self.layer.error("two back edges lead to one Parameter", got=target)
+                raise self.layer.error(
+                    "two back edges lead to one Parameter",
+                    got=f"a second one to layer {target}",
+                    expected="one back edge for each Parameter",
+                )
             back[parameter] = result
         return back
 
@@ -168,7 +187,9 @@ class _Iterating:
         node = self.body.nodes.get(layer_id)
         if node is None or node not in listed:
             raise self.layer.error(
-                f"a back edge names a layer that is no {kind} of the body", got=layer_id
+                f"a back edge names a layer that is no {kind} of the body",
+                got=f"layer {layer_id}",
+                expected=f"the id of a {kind} in the body's <layers>",
             )
         return listed.index(node)
 
@@ -177,7 +198,8 @@ class _Iterating:
         if purpose == "current_iteration":
             return BodyInput("iteration")
         if purpose is not None:
-            raise _error(self.layer, entry, "an unknown purpose of an input", purpose)
+            wanted = "current_iteration, or no purpose"
+            raise _error(self.layer, entry, "an unknown purpose of an input", purpose, wanted)
         port = _outer_input(self.layer, entry)
         if "axis" in entry.attributes:
             axis, parts = self._slicing(entry)
@@ -198,16 +220,18 @@ class _Iterating:
             name: _number(self.layer, entry, name) for name in _PARTS if name in entry.attributes
         }
         if given.get("stride") == 0:
-            raise _error(self.layer, entry, "a stride of 0", "stride 0")
+            raise _error(self.layer, entry, "a stride of 0", _tag(entry), "any other stride")
         if given.get("part_size", 1) < 1:
-            raise _error(self.layer, entry, "a part without size", given["part_size"])
+            raise _error(self.layer, entry, "a part without size", given["part_size"], "1 or more")
         return _number(self.layer, entry, "axis"), given
 
 
 def _number(layer: Layer, entry: MapEntry, name: str) -> int:
     text = entry.attributes.get(name)
     if text is None:
-        raise _error(layer, entry, f"attribute {name!r} is missing in a port map", None)
+        raise _error(
+            layer, entry, f"attribute {name!r} is missing in a port map", _tag(entry), name
+        )
     return layer.read(name, text, words.integer)
 
 
@@ -217,7 +241,11 @@ def _inner(layer: Layer, entry: MapEntry, body: Bodies, listed: list[int], kind:
     node = body.nodes.get(number)
     if node is None or node not in listed:
         raise _error(
-            layer, entry, f"a port map names a layer that is no {kind} of the body", number
+            layer,
+            entry,
+            f"a port map names a layer that is no {kind} of the body",
+            number,
+            f"the id of a {kind} in the body's <layers>",
         )
     return listed.index(node)
 
@@ -233,22 +261,34 @@ def _outer_output(layer: Layer, entry: MapEntry) -> int:
 def _outer(layer: Layer, entry: MapEntry, ids: list[int], side: str) -> int:
     number = _number(layer, entry, "external_port_id")
     if number not in ids:
-        raise _error(layer, entry, f"a port map names an {side} port that does not exist", number)
+        what = f"a port map names an {side} port that does not exist"
+        raise _error(layer, entry, what, number, f"one of {ids[:20]}" if ids else f"an {side}")
     return ids.index(number)
 
 
 def _once(layer: Layer, entry: MapEntry, found: dict[int, _T], place: int, value: _T) -> None:
     if place in found:
-        raise _error(layer, entry, "a port map says the same thing twice", entry.attributes)
+        what = "a port map says the same thing twice"
+        raise _error(layer, entry, what, _tag(entry), "each place once")
     found[place] = value
 
 
 def _complete(layer: Layer, found: dict[int, _T], count: int, what: str) -> tuple[_T, ...]:
     for place in range(count):
         if place not in found:
-            raise layer.error(f"{what} is not connected in the port map", got=f"number {place}")
+            raise layer.error(
+                f"{what} is not connected in the port map",
+                got=f"nothing for number {place}",
+                expected=f"an entry for each of {count}",
+            )
     return tuple(found[place] for place in range(count))
 
 
-def _error(layer: Layer, entry: MapEntry, what: str, got: object) -> Exception:
-    return layer.error(f"{what} (line {entry.line})", got=got)
+def _error(
+    layer: Layer, entry: MapEntry, what: str, got: object, expected: object
+) -> ModelFormatError:
+    return layer.error(f"{what} (line {entry.line})", got=got, expected=expected)
+
+
+def _tag(entry: MapEntry) -> str:
+    return tag_text("output" if entry.output else "input", entry.attributes)

@@ -36,7 +36,10 @@ def wire(net: Net, *, body: bool = False) -> Wiring:
     roots = [i for kind in _ROOTS for i, k in enumerate(kinds) if k == kind]
     if not body and "result" not in kinds:
         raise ModelFormatError(
-            "the model has no Result", where=f"{net.file}: <net>", expected="at least one output"
+            "the model has no Result",
+            where=f"{net.file}: <net>",
+            got=f"no Result among {len(net.layers)} layers",
+            expected="at least one output: a layer of type Result",
         )
     order = [i for i, kind in enumerate(kinds) if kind in ("parameter", "typedparameter")]
     seen = set(order)
@@ -54,7 +57,11 @@ def _positions(net: Net) -> dict[int, int]:
     for i, layer in enumerate(net.layers):
         if layer.id in position:
             first = net.layers[position[layer.id]]
-            raise layer.error("two layers have one id", got=f"also {first.origin}")
+            raise layer.error(
+                "two layers have one id",
+                got=f"{layer.id}, also {first.origin}",
+                expected="each id once",
+            )
         position[layer.id] = i
     return position
 
@@ -69,33 +76,39 @@ def _connections(net: Net, position: dict[int, int]) -> list[dict[int, Source]]:
         for end, wanted in (("from-layer", edge.from_layer), ("to-layer", edge.to_layer)):
             if wanted not in position:
                 raise ModelFormatError(
-                    f"an edge names a layer that does not exist ({end})", where=where, got=wanted
+                    f"an edge names a layer that does not exist ({end})",
+                    where=where,
+                    got=wanted,
+                    expected="the id of a layer",
                 )
         source, target = position[edge.from_layer], position[edge.to_layer]
         if edge.from_port not in outputs[source]:
             raise net.layers[source].error(
                 f"an edge leaves from an output port that does not exist (line {edge.line})",
                 got=f"port {edge.from_port}",
-                expected=_ports(outputs[source]),
+                expected=_ports(outputs[source], net.layers[source], "output"),
             )
         if edge.to_port not in inputs[target]:
             raise net.layers[target].error(
                 f"an edge leads to an input port that does not exist (line {edge.line})",
                 got=f"port {edge.to_port}",
-                expected=_ports(inputs[target]),
+                expected=_ports(inputs[target], net.layers[target], "input"),
             )
         if edge.to_port in connected[target]:
             raise net.layers[target].error(
                 f"two edges lead to input port {edge.to_port} (line {edge.line})",
+                got=f"a second one, from layer {edge.from_layer}, port {edge.from_port}",
                 expected="one edge for each input port",
             )
         connected[target][edge.to_port] = source, outputs[source][edge.from_port]
     return connected
 
 
-def _ports(ports: dict[int, int] | set[int]) -> str:
+def _ports(ports: dict[int, int] | set[int], layer: Layer, side: str) -> str:
     listed = [str(port) for port in sorted(ports)[:20]] + ["..."] * (len(ports) > 20)
-    return f"one of ports {', '.join(listed)}" if ports else "no such ports"
+    if not ports:
+        return f"another layer: this {layer.type} has no {side} ports"
+    return f"one of ports {', '.join(listed)}"
 
 
 def _sources(layer: Layer, connected: dict[int, Source]) -> list[Source]:
@@ -103,7 +116,11 @@ def _sources(layer: Layer, connected: dict[int, Source]) -> list[Source]:
         raise layer.error("a Parameter has no inputs", got=len(layer.inputs), expected=0)
     for n, port in enumerate(layer.inputs):
         if port.id not in connected:
-            raise layer.error(f"input {n} (port {port.id}) is not connected", expected="an edge")
+            raise layer.error(
+                f"input {n} (port {port.id}) is not connected",
+                got="no edge that leads to it",
+                expected=f'an edge with to-layer="{layer.id}" to-port="{port.id}"',
+            )
     if layer.type.lower() == "result" and len(layer.inputs) != 1:
         raise layer.error("a Result has one input", got=len(layer.inputs), expected=1)
     return [connected[port.id] for port in layer.inputs]

@@ -68,8 +68,16 @@ class Symbols:
         for found in dim.symbols() if isinstance(dim, Expr) else ():
             limits = self._bounds.setdefault(found.name, (found.lo, found.hi))
             if limits != (found.lo, found.hi):
-                raise layer.error(f"size {found.name} has two different ranges")
+                raise layer.error(
+                    f"size {found.name} has two different ranges",
+                    got=_range(found.lo, found.hi),
+                    expected=f"{_range(*limits)}, as before",
+                )
             self._taken.add(found.name)
+
+
+def _range(low: int, high: int | None) -> str:
+    return f"{low}..{'' if high is None else high}"
 
 
 def _limits(data: Any) -> dict[str, tuple[int, int | None]]:
@@ -102,7 +110,7 @@ def read_parameter(layer: Layer, symbols: Symbols) -> Parameter:
     """The Parameter of a layer. Raises ModelFormatError for a missing or bad attribute."""
     for name in ("element_type", "shape"):
         if name not in layer.data:
-            raise layer.error(f"Parameter has no attribute {name!r}")
+            raise layer.lacks(f"Parameter has no attribute {name!r}", name)
     dtype = layer.read("element_type", layer.data["element_type"], element_type)
     declared = layer.read("shape", layer.data["shape"], words.partial_shape)
     if declared is None:

@@ -21,7 +21,7 @@ from ....ir.op import Array, Op
 from ....ir.ops import Constant
 from . import text as words
 from .attributes import ABSENT, EXTRA, read_op
-from .bodies import Bodies, read_control, refuse_costly_nesting
+from .bodies import Bodies, has_bodies, read_control, refuse_costly_nesting
 from .catalog import look_up, nested_layers, refuse_unsupported
 from .declared import check_declared, check_precision_names
 from .legacy import convert_io
@@ -89,13 +89,18 @@ def _load_weights(
         return read_file(weights, "the weights (.bin)", max_memory=max_memory)
     if isinstance(source, bytes | bytearray | memoryview):
         raise ModelFormatError(
-            "the model has constants but no weights were given", fix="pass weights=..."
+            "the model has constants but no weights were given",
+            got="the text of the .xml alone",
+            expected="the .bin's bytes or path beside it",
+            fix="pass weights=...",
         )
     path = Path(os.fspath(source)).with_suffix(".bin")
     if not path.exists():
         raise ModelFormatError(
             "the model has constants but the file with its weights is missing",
             where=repr(str(path)),
+            got="no such file",
+            expected="the .bin that was written with this .xml",
             fix="put the .bin beside the .xml, or pass weights=...",
         )
     return read_file(path, "the weights (.bin)", max_memory=max_memory)
@@ -170,7 +175,7 @@ class _Builder:
         if cls.kind == "Constant":
             dtype, data = read_constant(layer, self.weights)
             return Constant.of(data, dtype)
-        if layer.bodies:
+        if layer.bodies or has_bodies(cls):
             bodies = {
                 tag: self.build(body, wire(body, body=True)) for tag, body in layer.bodies.items()
             }

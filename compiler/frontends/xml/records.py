@@ -24,6 +24,12 @@ _NO_BODIES: Mapping[str, Net] = MappingProxyType({})
 _NO_MAPS: Mapping[str, list[MapEntry]] = MappingProxyType({})
 
 
+def tag_text(tag: str, attributes: Mapping[str, str]) -> str:
+    """The start of an element for messages, not too long: <port id="1">."""
+    pairs = "".join(f' {name}="{value}"' for name, value in attributes.items())
+    return short(f"<{tag}{pairs}>")[1:-1]
+
+
 @dataclass(slots=True)
 class Port:
     """One `<port>`. `dims` are the declared sizes, -1 for a size that is not static."""
@@ -78,6 +84,10 @@ class Layer:
     ) -> ModelFormatError:
         """An error that names this layer."""
         return ModelFormatError(what, where=self.where, got=got, expected=expected, fix=fix)
+
+    def lacks(self, what: str, name: str) -> ModelFormatError:
+        """The error for an attribute that <data> does not have."""
+        return self.error(what, got=tag_text("data", self.data), expected=f'{name}="..." in it')
 
     def read(self, attribute: str, text: str, parse: Callable[[str], _T]) -> _T:
         """An attribute's value; a ModelFormatError names layer and attribute where it is bad."""

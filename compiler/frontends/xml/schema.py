@@ -17,7 +17,8 @@ import lxml.etree  # pyright: ignore[reportMissingTypeStubs, reportMissingModule
 
 from ....ir.errors import ModelFormatError, UnsupportedOperationError
 from . import text as words
-from .records import NO_INFO, Edge, Info, Layer, MapEntry, Net, Port, RtTree
+from .not_xml import not_xml
+from .records import NO_INFO, Edge, Info, Layer, MapEntry, Net, Port, RtTree, tag_text
 from .text import BadText, short
 
 # lxml has no types.
@@ -67,10 +68,12 @@ def parse_xml(data: bytes, file: str) -> Net:
                 net.edges.append(schema.edge(element))
             element.clear(keep_tail=True)
     except etree.XMLSyntaxError as error:
-        raise _not_xml(error, context.error_log, data, file) from error
+        raise not_xml(error, context.error_log, data, file) from error
     root = context.root
     if root is None:
-        raise ModelFormatError("the file holds no XML", where=file, expected="<net ...>")
+        raise ModelFormatError(
+            "the file holds no XML", where=file, got=f"{len(data)} bytes", expected="<net ...>"
+        )
     _refuse_doctype(root, file)
     schema.net(root, net)
     return net
@@ -85,27 +88,6 @@ def _refuse_doctype(element: Any, file: str) -> None:
             got=short(document.doctype or "<!DOCTYPE"),
             expected="<net ...> without document type and entities",
         )
-
-
-def _not_xml(error: Any, log: Any, data: bytes, file: str) -> ModelFormatError:
-    line, column = error.position if error.position else (0, 0)
-    what = str(error.msg or "the text ends early")
-    if not line and len(log):  # "no element found", whatever the parser stopped at
-        line, column, what = log[0].line, log[0].column, log[0].message
-    head = data[:64].lstrip()
-    got: str | None = None
-    if not head:
-        got = "an empty file"
-    elif head.startswith(b"version https://git-lfs"):
-        got = "a git-lfs pointer: the file itself was not fetched"
-    elif not head.lstrip(b"\xef\xbb\xbf\xff\xfe\x00").startswith(b"<"):
-        got = f"a file that begins with {data[:16]!r}"
-    return ModelFormatError(
-        f"not well-formed XML: {what}",
-        where=f"{file}: line {line}, column {column}",
-        got=got,
-        expected=None if got is None else "an OpenVINO IR: XML with the root <net>",
-    )
 
 
 class _Schema:
@@ -125,7 +107,12 @@ class _Schema:
     def required(self, element: Any, name: str) -> str:
         value = element.get(name)
         if value is None:
-            raise self.fail(element, f"attribute {name!r} is missing")
+            raise self.fail(
+                element,
+                f"attribute {name!r} is missing",
+                tag_text(element.tag, element.attrib),
+                f'{name}="..." in it',
+            )
         return value
 
     def number(self, element: Any, name: str, parse: Callable[[str], _T]) -> _T:
@@ -149,13 +136,18 @@ class _Schema:
             if isinstance(tag, str):
                 found.append(child)
             elif tag is etree.Entity:
-                raise self.fail(element, "an entity reference is not allowed", short(child.text))
+                raise self.fail(
+                    element, "an entity reference is not allowed", short(child.text), "the text"
+                )
         return found
 
     def _no_text(self, element: Any, text: str | None) -> None:
         if text is not None and text.strip(_SPACES):
             raise self.fail(
-                element, "text where only elements are allowed", short(text.strip(_SPACES))
+                element,
+                "text where only elements are allowed",
+                short(text.strip(_SPACES)),
+                f"no text between the elements of <{element.tag}>",
             )
 
     def drop_before(self, element: Any) -> None:
@@ -172,14 +164,19 @@ class _Schema:
     def unknown(self, child: Any, parent: Any) -> ModelFormatError:
         """The error for an element that does not belong into a list of layers or edges."""
         expected = f"<{parent.tag.removesuffix('s')}>"
-        return self.fail(child, f"an unknown element in <{parent.tag}>", expected=expected)
+        return self.fail(child, f"an unknown element in <{parent.tag}>", f"<{child.tag}>", expected)
 
     def sections(self, element: Any) -> dict[str, Any]:
         """Child elements by tag, each of which may stand once."""
         found: dict[str, Any] = {}
         for child in self.children(element):
             if child.tag in found:
-                raise self.fail(child, f"<{element.tag}> has more than one <{child.tag}>")
+                raise self.fail(
+                    child,
+                    f"<{element.tag}> has more than one <{child.tag}>",
+                    f"a second <{child.tag}>",
+                    f"one <{child.tag}>",
+                )
             found[child.tag] = child
         return found
 
@@ -196,7 +193,7 @@ class _Schema:
         net.name, net.version, net.line = root.get("name", ""), int(version), root.sourceline
         sections = self.sections(root)
         if "layers" not in sections:
-            raise self.fail(root, "<net> has no <layers>")
+            raise self._no_layers(root, sections)
         for part in [sections[tag] for tag in ("layers", "edges") if tag in sections]:
             for child in self.children(part):
                 if f"{child.tag}s" != part.tag:
@@ -204,6 +201,12 @@ class _Schema:
         if "rt_info" in sections:
             net.rt_info = self.tree(sections["rt_info"])
         self._legacy(sections, net)
+
+    def _no_layers(self, element: Any, sections: dict[str, Any]) -> ModelFormatError:
+        found = ", ".join(f"<{tag}>" for tag in sections) or "nothing"
+        return self.fail(
+            element, f"<{element.tag}> has no <layers>", f"{found[:200]} in it", "<layers>"
+        )
 
     def _legacy(self, sections: dict[str, Any], net: Net) -> None:
         """What version 10 has instead of rt_info."""
@@ -222,12 +225,15 @@ class _Schema:
         """The net inside a layer: nameless, with ids of its own."""
         if depth > MAX_NESTED_BODIES:
             raise self.fail(
-                element, "bodies are nested too deeply", expected=f"at most {MAX_NESTED_BODIES}"
+                element,
+                "bodies are nested too deeply",
+                f"{depth} levels",
+                f"at most {MAX_NESTED_BODIES}",
             )
         net = Net(self.file, element.tag, VERSIONS[-1], element.sourceline)
         sections = self.sections(element)
         if "layers" not in sections:
-            raise self.fail(element, f"<{element.tag}> has no <layers>")
+            raise self._no_layers(element, sections)
         for child in self.children(sections["layers"]):
             if child.tag != "layer":
                 raise self.unknown(child, sections["layers"])
@@ -292,7 +298,12 @@ class _Schema:
                 entries = [self._entry(e) for e in self.children(child)]
                 layer.maps = {**layer.maps, tag: entries}
             elif tag in _MISPLACED:
-                raise self.fail(child, "an element that does not belong into <layer>")
+                raise self.fail(
+                    child,
+                    "an element that does not belong into <layer>",
+                    f"<{tag}>",
+                    "<data>, <input>, <output>, <rt_info>, bodies and their port maps",
+                )
         return layer
 
     def attributes(self, element: Any) -> Info:
@@ -308,7 +319,9 @@ class _Schema:
         seen: set[int] = set()
         for child in self.children(element):
             if child.tag != "port":
-                raise self.fail(child, f"an unknown element in <{element.tag}>", expected="<port>")
+                raise self.fail(
+                    child, f"an unknown element in <{element.tag}>", f"<{child.tag}>", "<port>"
+                )
             port = self._port(child)
             if port.id in seen:
                 raise layer.error(
@@ -318,7 +331,11 @@ class _Schema:
                 )
             seen.add(port.id)
             if element.tag == "output" and port.precision is None:
-                raise layer.error(f"output port {port.id} has no precision")
+                raise layer.error(
+                    f"output port {port.id} has no precision",
+                    got=tag_text("port", child.attrib),
+                    expected='precision="FP32" in it, or another element type',
+                )
             ports.append(port)
         return ports
 
@@ -332,7 +349,10 @@ class _Schema:
                 rt_info = self.attributes(child)
             else:
                 raise self.fail(
-                    child, "an unknown element in <port>", expected="<dim> or <rt_info>"
+                    child,
+                    "an unknown element in <port>",
+                    f"<{child.tag}>",
+                    "<dim> or <rt_info>",
                 )
         names = words.name_set(element.get("names", ""))
         precision = element.get("precision")
@@ -349,7 +369,7 @@ class _Schema:
         for child in element:
             self._no_text(element, child.tail)
             if isinstance(child.tag, str):
-                raise self.fail(element, "<dim> holds an element", expected="a number")
+                raise self.fail(element, "<dim> holds an element", f"<{child.tag}>", "a number")
         try:
             size = words.integer(text)
         except BadText as bad:
@@ -360,11 +380,18 @@ class _Schema:
 
     def _entry(self, element: Any) -> MapEntry:
         if element.tag not in ("input", "output"):
-            raise self.fail(element, "an unknown element in a port map", expected="input or output")
+            raise self.fail(
+                element,
+                "an unknown element in a port map",
+                f"<{element.tag}>",
+                "<input> or <output>",
+            )
         return MapEntry(element.tag == "output", dict(element.attrib), element.sourceline)
 
     def _back_edge(self, element: Any) -> tuple[int, int]:
         if element.tag != "edge":
-            raise self.fail(element, "an unknown element in <back_edges>", expected="<edge>")
+            raise self.fail(
+                element, "an unknown element in <back_edges>", f"<{element.tag}>", "<edge>"
+            )
         source = self.number(element, "from-layer", words.unsigned)
         return source, self.number(element, "to-layer", words.unsigned)

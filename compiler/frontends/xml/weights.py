@@ -94,7 +94,7 @@ def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
     data = layer.data
     for name in ("element_type", "shape"):
         if name not in data:
-            raise layer.error(f"Const has no attribute {name!r}")
+            raise layer.lacks(f"Const has no attribute {name!r}", name)
     dtype = layer.read("element_type", data["element_type"], element_type)
     shape = layer.read("shape", data["shape"], words.static_shape)
     if dtype is DType.dynamic:
@@ -144,14 +144,16 @@ def _raw_bytes(layer: Layer, weights: Weights) -> tuple[int, Array]:
         return -1 - layer.line, np.frombuffer(data["value"].encode(), dtype=np.uint8)
     for name in ("offset", "size"):
         if name not in data:
-            raise layer.error(f"Const has no attribute {name!r}")
+            raise layer.lacks(f"Const has no attribute {name!r}", name)
     offset = layer.read("offset", data["offset"], words.unsigned)
     size = layer.read("size", data["size"], words.unsigned)
     try:
         held = weights.bytes()
     except ModelFormatError as error:
         if error.where is None:
-            raise layer.error(error.what, fix=error.fix) from error
+            raise layer.error(
+                error.what, got=error.got, expected=error.expected, fix=error.fix
+            ) from error
         raise
     if offset > held.size or size > held.size - offset:
         raise layer.error(
