@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -158,8 +159,10 @@ def _add(found: dict[str, Array], more: Mapping[str, Array]) -> None:
 
 def load_array(path: str) -> Array | dict[str, Array]:
     """An .npy array or the arrays of an .npz file."""
+    found = ""
     try:
         with open(path, "rb") as file:
+            found = _content(file)
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 return loaded
@@ -176,8 +179,20 @@ def load_array(path: str) -> Array | dict[str, Array]:
         raise InputFileError(
             "an input file is no array of numbers, or cut short",
             where=path,
+            got=found,
             expected="what numpy.save or numpy.savez writes of numbers",
         ) from error
+
+
+def _content(file: BinaryIO) -> str:
+    """What a file seems to hold, for a message."""
+    head, size = file.read(128), os.fstat(file.fileno()).st_size
+    file.seek(0)
+    if not head.startswith(b"\x93NUMPY"):
+        return f"{size} bytes that begin with {head[:16]!r}" if head else "an empty file"
+    if b"'|O'" in head:
+        return "an array of Python objects, which are never unpickled"
+    return f"{size} bytes that begin as an .npy file"
 
 
 def require_suffix(path: str, suffix: str) -> Path:

@@ -19,7 +19,7 @@ def verify_buffer(
     """Kind, type, sizes, place and lifetime of one buffer."""
     here = f"{where}, buffer {b} ({buffer.name})"
     if buffer.kind not in _KINDS:
-        raise broken("a buffer's kind is not known", here, buffer.kind)
+        raise broken("a buffer's kind is not known", here, buffer.kind, ", ".join(_KINDS))
     if buffer.dtype in (DType.dynamic, DType.string):
         raise broken("a buffer's elements have no fixed size", here, buffer.dtype)
     for d in (*buffer.shape, buffer.inside_offset):
@@ -86,6 +86,7 @@ def check_index(n: object, size: int, where: str, what: str) -> None:
         )
 
 
-def broken(what: str, where: str, got: object) -> VerificationError:
+def broken(what: str, where: str, got: object, expected: object = None) -> VerificationError:
     text = str(got)
-    return VerificationError(what, where=where, got=text if len(text) < 200 else text[:197] + "...")
+    text = text if len(text) < 200 else text[:197] + "..."
+    return VerificationError(what, where=where, got=text, expected=expected)

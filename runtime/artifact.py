@@ -44,6 +44,8 @@ WEIGHTS: Final = "weights"
 GRAPH: Final = "graph"
 DERIVED: Final = "derived"
 PLAN: Final = "plan"
+# What a section should hold, where no check says it closer.
+_WRITTEN: Final = "what irc wrote, unchanged"
 _MAX_ELEMENTS: Final = 1 << 47
 # Kernels take some blocks of the size of caches.
 _MAX_SCRATCH: Final = 1 << 28
@@ -135,11 +137,12 @@ class Artifact:
         except Error as error:
             parts = [f"{k} {v}" for k, v in (("got", error.got), ("at", error.where)) if v]
             got = "; ".join([error.what, *parts])
-            raise self._file.fail(what, got[:500], error.expected, section=section) from error
+            expected = error.expected or _WRITTEN
+            raise self._file.fail(what, got[:500], expected, section=section) from error
         except Exception as error:
             # What a generator or an operation makes of data that only looks right.
             got = f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
-            raise self._file.fail(what, got, section=section) from error
+            raise self._file.fail(what, got, _WRITTEN, section=section) from error
 
     def read_graph(self) -> tuple[bytes, Array]:
         """The graph's XML text and the content of its .bin, after a check of the whole file."""

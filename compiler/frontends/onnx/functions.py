@@ -34,7 +34,12 @@ def model_functions(functions: Iterable[FunctionProto], label: str) -> dict[Key,
     for function in functions:
         key = canonical_domain(function.domain), function.name, function.overload
         if key in found:
-            raise ModelFormatError("a function is defined twice", where=label, got=show(key))
+            raise ModelFormatError(
+                "a function is defined twice",
+                where=label,
+                got=show(key),
+                expected="one of each domain, name and overload",
+            )
         found[key] = function
     return found
 
@@ -73,7 +78,10 @@ def _measure(root: Key, functions: Functions, sizes: dict[Key, int], label: str)
             if callee in on_path:
                 names = [show(k) for k in (*path[path.index(callee) :], callee)]
                 raise ModelFormatError(
-                    "a function calls itself", where=label, got=" -> ".join(names[:12])
+                    "a function calls itself",
+                    where=label,
+                    got=" -> ".join(names[:12]),
+                    expected="functions that call only others",
                 )
             if callee not in sizes:
                 path.append(callee)

@@ -39,9 +39,11 @@ def add_inputs(
     for position, port in enumerate(proto.input):
         where = f"input {short(port.name) if port.name else position}"
         if not port.name:
-            raise ModelFormatError("an input has no name", where=where)
+            raise ModelFormatError(
+                "an input has no name", where=where, got="an empty name", expected="a name"
+            )
         if port.name in listed:
-            raise ModelFormatError("two inputs have one name", where=where)
+            raise _again("two inputs have one name", port.name, where)
         listed.add(port.name)
         if port.name in constants:
             continue
@@ -62,6 +64,12 @@ def add_inputs(
     return values
 
 
+def _again(what: str, name: str, where: str) -> ModelFormatError:
+    return ModelFormatError(
+        what, where=where, got=f"{short(name)} again", expected="each name once"
+    )
+
+
 def add_results(
     graph: Graph, proto: GraphProto, importer: Importer, frame: Frame, *, check: bool
 ) -> None:
@@ -70,11 +78,16 @@ def add_results(
     for port in proto.output:
         where = f"output {short(port.name)}"
         if port.name in listed:
-            raise ModelFormatError("two outputs have one name", where=where)
+            raise _again("two outputs have one name", port.name, where)
         listed.add(port.name)
         value = importer.value(frame, port.name)
         if value is None:
-            raise ModelFormatError("an output has no value", where=where)
+            raise ModelFormatError(
+                "an output has no value",
+                where=where,
+                got="an optional input that is left out",
+                expected="a value",
+            )
         node = graph.add(
             Result(),
             [value],

@@ -98,6 +98,7 @@ class Importer:
         if self._count > NODE_LIMIT:
             raise ModelFormatError(
                 "the model has too many nodes once its functions are expanded",
+                got=self._count,
                 expected=f"at most {NODE_LIMIT}",
             )
         domain = canonical_domain(proto.domain)
@@ -232,7 +233,11 @@ class Importer:
         captured: list[Value] | None,
     ) -> Frame:
         if frame.depth >= MAX_DEPTH:
-            raise node.error("bodies are nested too deeply", expected=f"at most {MAX_DEPTH} levels")
+            raise node.error(
+                "bodies are nested too deeply",
+                got=f"{frame.depth + 1} levels",
+                expected=f"at most {MAX_DEPTH} levels",
+            )
         constants = read_constants(proto, {}, self.external)
         given = [port.name for port in proto.input] + list(constants)
         outer = [name for name in captured_names(proto) if name not in given]

@@ -37,6 +37,13 @@ def read_constants(
 
 def _claim(constants: Constants, name: str, where: str) -> None:
     if not name:
-        raise ModelFormatError("an initialiser has no name", where=where)
+        raise ModelFormatError(
+            "an initialiser has no name", where=where, got="an empty name", expected="a name"
+        )
     if name in constants:
-        raise ModelFormatError("two initialisers have one name", where=where)
+        raise ModelFormatError(
+            "two initialisers have one name",
+            where=where,
+            got=f"{short(name)} again",
+            expected="each name once",
+        )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Source: TypeAlias = "ModelProto | bytes | bytearray | memoryview | str | PathLike[str]"
 
 _LFS = b"version https://git-lfs"
+_PROTO = "an onnx.ModelProto in protobuf's binary form"
 _MAX_PROTOBUF = 2**31 - 1
 
 
@@ -65,10 +66,14 @@ def _parse(data: OpenFile | HeldBytes, label: str, folder: str | None) -> ModelF
 
     start = data.part(0, min(64, data.size)).tobytes()
     if not data.size:
-        raise ModelFormatError("the model is empty", where=label, got="0 bytes")
+        raise ModelFormatError("the model is empty", where=label, got="0 bytes", expected=_PROTO)
     if start.startswith(_LFS):
         raise ModelFormatError(
-            "this is a git-lfs pointer, not the model itself", where=label, fix="git lfs pull"
+            "this is a git-lfs pointer, not the model itself",
+            where=label,
+            got=f"{data.size} bytes that begin with {start[:16]!r}",
+            expected=_PROTO,
+            fix="git lfs pull",
         )
     text, payloads = lift_payloads(data)
     if len(text) > _MAX_PROTOBUF:
@@ -76,17 +81,20 @@ def _parse(data: OpenFile | HeldBytes, label: str, folder: str | None) -> ModelF
             "a protobuf can't be larger than 2 GiB",
             where=label,
             got=f"{len(text)} bytes",
+            expected=f"at most {_MAX_PROTOBUF} bytes beside the weights",
             fix="save the model with external data",
         )
     proto = ModelProto()
     try:
         proto.ParseFromString(text)
     except DecodeError as error:
+        deep = "MaxDepth" in str(error)
+        said = "messages nested beyond protobuf's limit" if deep else str(error)[:80]
         raise ModelFormatError(
             "the file is damaged, cut short, or no ONNX model",
             where=label,
-            got=f"{data.size} bytes that begin with {start[:16]!r} ({str(error)[:80]})",
-            expected="an onnx.ModelProto in protobuf's binary form",
+            got=f"{data.size} bytes that begin with {start[:16]!r} ({said})",
+            expected=_PROTO,
         ) from None
     return ModelFile(proto, label, folder, payloads)
 
@@ -97,13 +105,17 @@ def _check(model: ModelFile) -> None:
         raise ModelFormatError(
             "this is no ONNX model, or one without a graph",
             where=model.label,
+            got="no graph",
             expected="a ModelProto with a graph",
         )
     _check_version(proto.ir_version, model.label)
     check_names(proto, model.label)
     if not proto.graph.output:
         raise ModelFormatError(
-            "the model has no outputs", where=model.label, expected="at least one graph output"
+            "the model has no outputs",
+            where=model.label,
+            got=f"{len(proto.graph.node)} nodes without a graph output",
+            expected="at least one graph output",
         )
 
 
@@ -136,6 +148,7 @@ def opset_imports(model: ModelFile) -> dict[str, int]:
         raise ModelFormatError(
             "the model imports no operator set",
             where=model.label,
+            got="no opset_import",
             expected="at least one opset_import",
         )
     versions: dict[str, int] = {}
@@ -146,6 +159,7 @@ def opset_imports(model: ModelFile) -> dict[str, int]:
                 "the model imports one operator set in two versions",
                 where=model.label,
                 got=f"{domain or 'ai.onnx'} {versions[domain]} and {entry.version}",
+                expected="one version of each",
             )
     if not proto.opset_import:
         return {"": 1}

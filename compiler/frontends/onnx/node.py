@@ -25,6 +25,7 @@ from ....ir.ops import Constant
 from ....ir.ops.rules import known_ints
 from ....ir.scalar import cast_array
 from ....ir.types import Type, normalize_axis
+from ..xml.text import short
 from . import attributes as kinds
 from .body import Body
 from .external_data import ExternalData
@@ -93,8 +94,13 @@ class OnnxNode:
         """Input i, which the operator requires."""
         value = self.optional(i)
         if value is None:
-            raise self.error(f"input {i} is missing")
+            raise self.error(
+                f"input {i} is missing", got=f"inputs {self._there()}", expected="a value"
+            )
         return value
+
+    def _there(self) -> str:
+        return ", ".join(str(i) for i, v in enumerate(self.inputs[:20]) if v is not None) or "none"
 
     def optional(self, i: int) -> Value | None:
         """Input i, or None where it is absent."""
@@ -148,7 +154,11 @@ class OnnxNode:
         if attribute is not None:
             return kinds.value_of(attribute, kind, name, self.origin)
         if default is _MISSING:
-            raise self.error(f"attribute {name!r} is missing")
+            raise self.error(
+                f"attribute {name!r} is missing",
+                got=short(", ".join(self.attributes)) if self.attributes else "no attributes",
+                expected=f"an attribute {name!r}",
+            )
         return default
 
     def integer(self, name: str, default: int = _MISSING) -> int:

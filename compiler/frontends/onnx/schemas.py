@@ -96,7 +96,9 @@ def check_opsets(versions: Mapping[str, int]) -> None:
     newest, wanted = defs.onnx_opset_version(), versions.get("", 1)
     if wanted < 1:
         raise ModelFormatError(
-            "the model imports a version of the operator set that does not exist", got=wanted
+            "the model imports a version of the operator set that does not exist",
+            got=f"ai.onnx {wanted}",
+            expected=f"1 to {newest}",
         )
     if wanted > newest:
         raise UnsupportedOperationError(
@@ -149,7 +151,10 @@ def check_types(found: Signature, types: list[Type | None], where: str) -> None:
         if formal.optional or (position < len(types) and types[position] is not None):
             continue
         raise ModelFormatError(
-            f"input {position} ({formal.name!r}) is missing", where=where, expected="a value"
+            f"input {position} ({formal.name!r}) is missing",
+            where=where,
+            got="nothing",
+            expected="a value",
         )
     for position, type_ in enumerate(types):
         formal = found.inputs[min(position, len(found.inputs) - 1)]

@@ -89,7 +89,12 @@ def read_tensor(
     shape = _shape(tensor, where)
     count = math.prod(shape)
     if tensor.HasField("segment"):
-        raise ModelFormatError("tensors in segments are not supported", where=where)
+        raise ModelFormatError(
+            "tensors in segments are not supported",
+            where=where,
+            got="a segment",
+            expected="a tensor in one piece",
+        )
     limit = external.max_memory
     if limit is not None and count * dtype.numpy.itemsize > limit:
         raise MemoryLimitError(
@@ -107,13 +112,21 @@ def read_tensor(
         stored.append("external_data")
     if len(stored) > 1:
         raise ModelFormatError(
-            "a tensor holds its values twice", where=where, got=" and ".join(stored)
+            "a tensor holds its values twice",
+            where=where,
+            got=" and ".join(stored),
+            expected="one of them",
         )
     if not stored:
         return dtype, _frozen(_nothing(dtype, shape, count, where))
     if stored[0] in ("raw_data", "external_data"):
         if dtype is DType.string:
-            raise ModelFormatError("strings stand in string_data", where=where, got=stored[0])
+            raise ModelFormatError(
+                "strings stand in string_data",
+                where=where,
+                got=stored[0],
+                expected="string_data",
+            )
         needed = dtype.nbytes(count)
         data = payload
         if stored[0] == "external_data":
@@ -128,7 +141,12 @@ def read_tensor(
 def _shape(tensor: TensorProto | SparseTensorProto, where: str) -> tuple[int, ...]:
     shape = tuple(tensor.dims)
     if any(d < 0 for d in shape):
-        raise ModelFormatError("a tensor has a negative size", where=where, got=list(shape))
+        raise ModelFormatError(
+            "a tensor has a negative size",
+            where=where,
+            got=list(shape),
+            expected="sizes of 0 or more",
+        )
     if len(shape) > MAX_RANK:
         raise ModelFormatError(
             "a tensor has too many axes",
@@ -266,10 +284,16 @@ def read_sparse(
             "a sparse tensor's indices do not fit its values",
             where=where,
             got=f"{list(indices.shape)} for {list(values.shape)}",
+            expected="one place, or one number for each axis, per value",
         )
     flat = indices if indices.ndim == 1 else _positions(indices, shape)
     if flat.size and not (0 <= int(flat.min()) and int(flat.max()) < size):
-        raise ModelFormatError("a sparse tensor's index is out of range", where=where)
+        raise ModelFormatError(
+            "a sparse tensor's index is out of range",
+            where=where,
+            got=f"{int(flat.min())}..{int(flat.max())} (-1: outside on some axis)",
+            expected=f"0..{size - 1} for {list(shape)}",
+        )
     dense = np.zeros(size, dtype.numpy)
     dense[flat] = values
     return dtype, _frozen(dense.reshape(shape))
