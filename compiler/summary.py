@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ..ir.dim import Dim, product
-from ..ir.graph import Graph, Value
-from ..ir.ops import Constant, Gemm, MatMul, MatMulInteger
-from ..ir.ops.convolution import Convolution, GroupConvolution
-from ..ir.ops.elementwise import Elementwise
-from ..ir.types import TensorType
+from ..ir.dim import Dim
+from ..ir.graph import Graph
+from ..ir.ops import Constant
+from .flops import operation_flops
 from .options import Options
 from .pipeline import optimise
 
@@ -74,34 +72,3 @@ def _kinds(graph: Graph) -> dict[str, int]:
     skipped = ("Constant", "Parameter", "Result")
     kinds = Counter(k for n in graph.ids() if (k := graph.op(n).kind) not in skipped)
     return dict(kinds.most_common())
-
-
-def _shape(graph: Graph, value: Value | None) -> tuple[Dim, ...] | None:
-    type_ = None if value is None else graph.type(value)
-    return type_.shape if isinstance(type_, TensorType) else None
-
-
-def operation_flops(graph: Graph, node: int) -> Dim:
-    """Multiplications and additions of one operation: two per product term, one per element of
-    an elementwise operation; movement is free, and unknown shapes count nothing."""
-    op = graph.op(node)
-    out = _shape(graph, Value(node))
-    if out is None:
-        return 0
-    if isinstance(op, MatMul | Gemm | MatMulInteger):
-        a = _shape(graph, graph.input(node, 0))
-        if a is None:
-            return 0
-        k = a[0] if len(a) == 1 else a[-2 if op.transpose_a else -1]
-        return product([*out, k]) * 2
-    if isinstance(op, Convolution | GroupConvolution):
-        weights = _shape(graph, graph.input(node, 1))
-        if weights is None:
-            return 0
-        # Per output element: the filter's taps times the input channels of its group.
-        inner = weights[1:] if isinstance(op, Convolution) else weights[2:]
-        return product([*out, *inner]) * 2
-    if isinstance(op, Elementwise):
-        integral = (t := graph.type(Value(node))) and isinstance(t, TensorType) and t.dtype.is_int
-        return 0 if integral else product(out)
-    return 0

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir.dim import bounds
 from ...ir.errors import Error
 from ...ir.graph import Graph, Value
 from ...ir.op import Array, Effects
@@ -19,6 +18,7 @@ from ..options import Options
 from ..rewrite import Pass, Rule
 from .cancel_transposes import order_of
 from .fold_transposes import swaps_last_two
+from .folding_work import UNKNOWN, folding_work, most_elements, reads_text
 
 # A conversion that widens a large weight (fp16-compressed models) is left to the weight's reader:
 # it converts while packing, and the model stays as small as it was stored. A transpose of a large
@@ -30,12 +30,18 @@ _PRODUCTS = frozenset({"MatMul", "Gemm"})
 _READERS = _PRODUCTS | {"Convolution", "GroupConvolution", "Gather"}
 _ON_THE_WAY = frozenset({"Convert", "Reshape", "Transpose", "Unsqueeze", "Squeeze"})
 _DEPTH = 4
+# How much evaluation may take (folding_work.py says in what unit): so much for each byte by which
+# the constants may grow, a second in all, and for each byte of those that are there, so that large
+# models are folded too.
+_WORK_OF_GROWTH = 4
+_WORK_OF_CONSTANTS = 8
 
 
 def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
     """The rule, with the memory it may still spend. `keep_bytes`: quantised weights stay as they
     are, because a product may yet multiply their bytes."""
     left = [options.fold_limit]
+    work_left: list[int] = []
 
     def fold(graph: Graph, node: int) -> Patch | Refusal | None:
         record = graph.node(node)
@@ -56,8 +62,16 @@ def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
             return kept
         growth = max(0, size - _freed(graph, node, inputs))
         if growth > left[0]:
-            amount = "an unknown number of" if size == _UNKNOWN else str(growth)
+            amount = "an unknown number of" if size == UNKNOWN else str(growth)
             return Refusal(f"folding adds {amount} bytes where {left[0]} are left")
+        if reads_text(graph, node):
+            return Refusal("how long a fold of strings takes is not known")
+        if not work_left:
+            work_left.append(_allowed_work(graph, options))
+        work = folding_work(graph, node)
+        if work > work_left[0]:
+            return Refusal(f"folding takes {work} units of work where {work_left[0]} are left")
+        work_left[0] -= work
         try:
             arrays = op.evaluate(*op.slots([_data(graph, v) for v in graph.inputs(node)]))
         except Error as error:
@@ -111,19 +125,17 @@ def _is_scaled(graph: Graph, node: int) -> bool:
     return bool(others) and constant and all(is_elementwise(graph, r) for r in readers)
 
 
-_UNKNOWN = 1 << 62
+def _allowed_work(graph: Graph, options: Options) -> int:
+    ops = (graph.op(n) for n in graph.ids())
+    stored = sum(op.data.nbytes for op in ops if isinstance(op, Constant))
+    return _WORK_OF_GROWTH * options.fold_limit + _WORK_OF_CONSTANTS * stored
 
 
 def _most_bytes(type_: object) -> int:
     """The most bytes that a value of this type takes."""
-    if not isinstance(type_, TensorType) or type_.shape is None or not type_.dtype.bits:
-        return _UNKNOWN
-    count = 1
-    for dim in type_.shape:
-        most = bounds(dim)[1]
-        if most is None:
-            return _UNKNOWN
-        count *= most
+    count = most_elements(type_)
+    if count == UNKNOWN or not isinstance(type_, TensorType) or not type_.dtype.bits:
+        return UNKNOWN
     return type_.dtype.nbytes(count)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import irc
 import numpy as np
+import onnx
 import pytest
 from irc.compiler.options import Options
 from irc.compiler.passes.fold_constants import fold_constants
+from irc.compiler.passes.folding_work import folding_work
 from irc.compiler.passes.share_subexpressions import share_subexpressions
 from irc.compiler.rewrite import run_pass
 from irc.compiler.trace import Trace
@@ -116,6 +119,70 @@ def test_the_cap_is_for_all_folds_of_a_run() -> None:
     trace = Trace()
     run_pass(graph(twice), fold_constants, Options(fold_limit=60_000), trace)
     assert trace.hits()["fold"] == 1 and len(trace.refusals()) == 1
+
+
+CHAIN = """
+%0 = Const(f32[100] = ~1)
+%1 = Exp.1(%0)
+%2 = Erf.1(%1)
+%3 = Const(i64[1] = 0)
+%4 = Transpose.1(%2, %3)
+%5 = Result.1(%4)
+"""
+
+
+def test_work_is_bounded_where_nothing_grows() -> None:
+    """4 for each byte of growth and 8 for each of 408 constant ones; 200 elements of Exp take 8
+    each, of Erf 64. What is refused keeps what reads it."""
+    found, trace = traced(CHAIN, fold_constants, Options(fold_limit=2_200))
+    assert [e.refused for e in trace.refusals()] == [
+        "folding takes 12800 units of work where 10464 are left"
+    ]
+    assert [found.op(n).kind for n in found.order()].count("Constant") == 2
+    whole = run(CHAIN, fold_constants)
+    assert {whole.op(n).kind for n in whole.ids()} == {"Constant", "Result"}
+
+
+WORK = {
+    "Transpose": ("%2 = Const(i64[2] = 1, 0)\n%3 = Transpose.1(%0, %2)", 2 * 12 + 2),
+    "MatMul": ("%3 = MatMul.1(%0, %1)", 12 + 12 + 9 + 2 * 36 // 16),
+    "Einsum": ('%3 = Einsum.7(%0, %1) {equation="ij,jk->ik"}', 12 + 12 + 9 + 36 // 16),
+    "dots": ('%3 = Einsum.7(%0, %1) {equation="...j,jk->...k"}', 12 + 12 + 9 + 36 // 16),
+    "LRN": (
+        "%2 = Const(i64[1] = 1)\n%3 = LRN.1(%0, %2) {alpha=1.0, beta=1.0, bias=1.0, size=3}",
+        12 * (12 + 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_the_work_of_a_fold(name: str) -> None:
+    text, expected = WORK[name]
+    made = graph(
+        f"%0 = Const(f32[3, 4] = ~1)\n%1 = Const(f32[4, 3] = ~2)\n{text}\n%9 = Result.1(%3)"
+    )
+    assert folding_work(made, made.input(made.results[0], 0).node) == expected
+
+
+def test_large_models_are_folded() -> None:
+    """Work is allowed for what is stored: ten steps of dequantisation, with no growth allowed."""
+    steps = "\n".join(f"%{n} = Multiply.1(%{n - 1}, %0)" for n in range(2, 12))
+    text = f"%0 = Const(f32[] = 1)\n%1 = Const(f32[1000] = ~1)\n{steps}\n%12 = Result.1(%11)"
+    assert len(run(text, fold_constants, Options(fold_limit=0))) == 2
+
+
+def test_strings_are_not_folded() -> None:
+    """A regular expression takes as long as it likes."""
+    node = onnx.helper.make_node("RegexFullMatch", ["s"], ["y"], pattern="(a+)+$")
+    value = onnx.numpy_helper.from_array(np.array(["a" * 20 + "b"], object), "s")
+    out = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.BOOL, [1])
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "g", [], [out], [value]),
+        opset_imports=[onnx.helper.make_opsetid("", 20)],
+    )
+    trace = Trace()
+    run_pass(irc.read_model(model).graph.copy(), fold_constants, CHECKED, trace)
+    assert "a fold of strings" in (trace.refusals()[0].refused or "")
 
 
 def test_large_weights_are_left_to_their_reader() -> None:

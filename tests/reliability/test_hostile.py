@@ -7,6 +7,7 @@ command's time and memory are measured inside. 256 MiB above the file's size and
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,6 +89,20 @@ def test_a_good_bomb_is_no_bomb() -> None:
     net = irc.compile_model(hostile_onnx.model_of(nodes, tensors=made).SerializeToString())
     assert net.program.constant_bytes < 1 << 20
     assert net(np.zeros((2, 3), np.float32))[0].shape == (1 << 13, 1 << 12)
+
+
+def test_folding_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """300 operations on 8 MiB that nobody stored: none makes the constants grow after the first."""
+    names = [f"t{n}" for n in range(301)]
+    nodes = [hostile_files.node("ConstantOfShape", ["s"], ["t0"])]
+    nodes += [hostile_files.node("Erf", [a], [b]) for a, b in itertools.pairwise(names)]
+    nodes.append(hostile_files.node("Identity", ["t300"], ["y"]))
+    made = [hostile_files.constant("s", np.array([1 << 21]))]
+    model = hostile_files.model_of(nodes, tensors=made).SerializeToString()
+    (tmp_path / "m.onnx").write_bytes(model)
+    with within_limits(len(model)):
+        assert main(["inspect", str(tmp_path / "m.onnx")]) == 0
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize("how", ["truncated", "replaced"])
