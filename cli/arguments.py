@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..api import CompiledModel, compile_model
-from ..ir.errors import InputFileError, ModelFormatError, UsageError
+from ..api import CompiledModel, PortInfo, compile_model
+from ..compiler.frontends.xml.source import kind_of, open_at_once
+from ..ir.errors import (
+    Error,
+    InputError,
+    InputFileError,
+    MemoryLimitError,
+    ModelFormatError,
+    UsageError,
+)
+from ..runtime.memory import default_max_memory, human
 from .speech import note
 
 Array = npt.NDArray[Any]
@@ -127,18 +138,26 @@ def amount_of(text: str) -> float:
     return value
 
 
-def load_inputs(items: Sequence[str]) -> dict[str, Array]:
-    """`x=batch.npy` options as arrays by input name.
+def given_inputs(args: argparse.Namespace, ports: Sequence[PortInfo]) -> dict[str, Array]:
+    """The arrays of the command line, for a model with these inputs."""
+    return load_inputs(args.input, [p.name for p in ports])
+
+
+def load_inputs(
+    items: Sequence[str], known: Sequence[str], max_memory: int | None = None
+) -> dict[str, Array]:
+    """`x=batch.npy` options as arrays by input name, of a model with the inputs `known`.
 
     A .npz file gives all its arrays by their own names (`--input batch.npz`). Object arrays are
-    never unpickled. InputFileError where a file can't be read.
+    never unpickled. InputFileError where a file can't be read, MemoryLimitError where it holds more
+    than `max_memory` (default: as of runs), InputError for an array that no input takes.
     """
     found: dict[str, Array] = {}
     for item in items:
         name, equals, path = item.partition("=")
         if not equals:
             name, path = "", item
-        loaded = load_array(path)
+        loaded = load_array(path, known, max_memory)
         if isinstance(loaded, dict):
             if name:
                 raise UsageError("an .npz file names its arrays itself", got=item, expected=path)
@@ -157,22 +176,29 @@ def _add(found: dict[str, Array], more: Mapping[str, Array]) -> None:
         found[name] = array
 
 
-def load_array(path: str) -> Array | dict[str, Array]:
-    """An .npy array or the arrays of an .npz file."""
+def load_array(
+    path: str, known: Sequence[str] | None = None, max_memory: int | None = None
+) -> Array | dict[str, Array]:
+    """An .npy array or the arrays of an .npz file, which are `known` inputs' if that is given."""
     found = ""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_at_once) as file:
+            _require_fitting(path, file, default_max_memory() if max_memory is None else max_memory)
             found = _content(file)
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 return loaded
-            return {name: loaded[name] for name in loaded.files}
+            names = list(dict.fromkeys(loaded.files))  # a member may be listed any number of times
+            for name in names:
+                if known is not None and name not in known:
+                    expected = ", ".join(known) or "no inputs"
+                    raise InputError("unknown input", where=path, got=name, expected=expected)
+            return {name: loaded[name] for name in names}
+    except Error:
+        raise
     except OSError as error:
         text = error.strerror or str(error)
-        expected = "the path of an .npy or .npz file"
-        raise InputFileError(
-            "an input file can't be read", where=path, got=text, expected=expected
-        ) from error
+        raise _unreadable(path, text) from error
     except Exception as error:
         # A broken header makes NumPy's reader raise anything, up to errors of Python's tokenizer;
         # and NumPy's own text would advise to unpickle the file.
@@ -184,7 +210,7 @@ def load_array(path: str) -> Array | dict[str, Array]:
         ) from error
 
 
-def _content(file: BinaryIO) -> str:
+def _content(file: IO[bytes]) -> str:
     """What a file seems to hold, for a message."""
     head, size = file.read(128), os.fstat(file.fileno()).st_size
     file.seek(0)
@@ -193,6 +219,32 @@ def _content(file: BinaryIO) -> str:
     if b"'|O'" in head:
         return "an array of Python objects, which are never unpickled"
     return f"{size} bytes that begin as an .npy file"
+
+
+def _unreadable(path: str, got: str) -> InputFileError:
+    expected = "the path of an .npy or .npz file"
+    return InputFileError("an input file can't be read", where=path, got=got, expected=expected)
+
+
+def _require_fitting(path: str, file: IO[bytes], limit: int) -> None:
+    """Refuse what waits for a writer, and what holds more than the limit: a member of an .npz file
+    may be a thousand times as large as it is stored."""
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise _unreadable(path, kind_of(status.st_mode))
+    size = status.st_size
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as members:
+            size = sum(member.file_size for member in members.infolist())
+    file.seek(0)
+    if size > limit:
+        raise MemoryLimitError(
+            "an input file holds more than max_memory allows",
+            where=path,
+            got=human(size),
+            expected=f"at most {human(limit)}",
+            fix="raise max_memory",
+        )
 
 
 def require_suffix(path: str, suffix: str) -> Path:

@@ -21,7 +21,7 @@ from .arguments import (
     add_model,
     amount_of,
     count_of,
-    load_inputs,
+    given_inputs,
     parse_shapes,
     require_file,
 )
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     made_up: list[str] = []
     for count in args.threads:
         net = compile_model(path, precision=args.precision, num_threads=count, shapes=shapes)
-        inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
+        inputs, made_up = fill_inputs(net.inputs, given_inputs(args, net.inputs))
         engines = [_ours(net, inputs)]
         precision = net.options.precision
         engines[0].run()

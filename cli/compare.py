@@ -26,7 +26,7 @@ from .arguments import (
     add_shapes,
     add_threads,
     amount_of,
-    load_inputs,
+    given_inputs,
     parse_shapes,
     require_file,
 )
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     if args.bisect and args.against != "reference":
         raise UsageError("--bisect needs the reference", got=args.against, expected="reference")
     model = Model(fix_shapes(read_model(path).graph, parse_shapes(args.shape)))
-    inputs, made_up = fill_inputs(model.inputs, load_inputs(args.input), seed=args.seed)
+    inputs, made_up = fill_inputs(model.inputs, given_inputs(args, model.inputs), seed=args.seed)
     left_out: list[str] = []
     if args.layers:
         found, left_out = by_layer(model, path, inputs, args)

@@ -19,7 +19,7 @@ from .arguments import (
     add_compilation,
     add_inputs,
     add_model,
-    load_inputs,
+    given_inputs,
     parse_shapes,
     require_file,
 )
@@ -145,7 +145,7 @@ def step_times(
 ) -> dict[str, tuple[float, float]]:
     """Microseconds and share of the step that computes each of the model's operations."""
     net = CompiledModel(model, options)
-    inputs, _ = fill_inputs(net.inputs, load_inputs(args.input))
+    inputs, _ = fill_inputs(net.inputs, given_inputs(args, net.inputs))
     found: dict[str, tuple[float, float]] = {}
     for step in measure(net, inputs, 20):
         for source in step["sources"] or [step["name"]]:

@@ -23,7 +23,7 @@ from .arguments import (
     add_trust,
     compiled,
     count_of,
-    load_inputs,
+    given_inputs,
 )
 from .filling import fill_inputs
 from .speech import print_json
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Profile; prints a table of steps, the slowest first."""
     net = compiled(args)
-    inputs, made_up = fill_inputs(net.inputs, load_inputs(args.input))
+    inputs, made_up = fill_inputs(net.inputs, given_inputs(args, net.inputs))
     steps = measure(net, inputs, args.runs)
     if args.trace:
         with replacing(Path(args.trace)) as (stream,):

@@ -18,7 +18,7 @@ from .arguments import (
     add_threads,
     add_trust,
     compiled,
-    load_inputs,
+    given_inputs,
 )
 from .speech import print_json, report
 from .values import by_name
@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "the output's name has the wrong ending", got=args.output, expected="*.npz or *.npy"
         )
-    inputs = load_inputs(args.input)
     net = compiled(args)
+    inputs = given_inputs(args, net.inputs)
     names = [p.name or str(i) for i, p in enumerate(net.outputs)]
     arrays: dict[str, Any] = by_name(zip(names, net(inputs), strict=True))
     if suffix == ".npy" and len(arrays) != 1:

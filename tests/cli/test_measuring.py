@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import warnings
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +15,7 @@ import irc
 import numpy as np
 import pytest
 from irc.cli import profile
+from irc.cli.arguments import load_array
 from irc.cli.doctor import KNOBS
 from irc.cli.main import main
 from irc.compiler import pipeline
@@ -200,6 +204,40 @@ def test_run_takes_npz_and_threads(tmp_path: Path, capsys: Captured) -> None:
     assert main([*words, "-o", str(tmp_path / "y.npy")]) == 0
     assert np.load(tmp_path / "y.npy").shape == (2, 10)
     assert capsys.readouterr().out.startswith("probabilities  float32[2, 10]")
+
+
+def test_an_npz_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "in.npz"
+    np.savez_compressed(path, image=np.zeros((1000, 64), np.float32))
+    assert path.stat().st_size < 10_000
+    with pytest.raises(irc.MemoryLimitError, match="holds more than max_memory"):
+        load_array(str(path), ["image"], 250_000)
+    (loaded,) = load_array(str(path), ["image"], 260_000).values()
+    assert loaded.shape == (1000, 64)
+    np.save(tmp_path / "in.npy", loaded)
+    with pytest.raises(irc.MemoryLimitError, match="holds more than max_memory"):
+        load_array(str(tmp_path / "in.npy"), ["image"], 250_000)
+
+
+def test_a_member_that_is_listed_again_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = io.BytesIO()
+    np.save(one, np.zeros((2, 64), np.float32))
+    with zipfile.ZipFile(tmp_path / "in.npz", "w") as made, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(9):
+            made.writestr("image.npy", one.getvalue())
+    reads: list[str] = []
+    real = zipfile.ZipFile.open
+
+    def opened(file: zipfile.ZipFile, name: str, *rest: Any) -> Any:
+        reads.append(name)
+        return real(file, name, *rest)
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", opened)
+    assert list(load_array(str(tmp_path / "in.npz"), ["image"])) == ["image"]
+    assert reads.count("image.npy") == 1
 
 
 def test_doctor_names_a_knob_that_is_set_wrongly(

@@ -11,6 +11,7 @@ import functools
 import io
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -163,6 +164,32 @@ def _npy(data: bytes, folder: Path) -> Sequence[str]:
     return ["run", "m.onnx", "--input", "image=x.npy"]
 
 
+def _npy_pipe(folder: Path) -> Sequence[str]:
+    words = _npy(b"", folder)
+    (folder / "x.npy").unlink()
+    os.mkfifo(folder / "x.npy")
+    return words
+
+
+def npz_bomb(name: str, path: Path) -> None:
+    """A few hundred kilobytes that are 320 MiB, beside an array of a good size."""
+    header = io.BytesIO()
+    np.save(header, np.zeros((0, 64), np.float32))
+    rows = 320 << 12
+    start = header.getvalue().replace(b"(0, 64), }      ", f"({rows}, 64), }}".encode())
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        with made.open(f"{name}.npy", "w") as member:
+            member.write(start)
+            for _ in range(320):
+                member.write(bytes(1 << 20))
+
+
+def _npz(folder: Path) -> Sequence[str]:
+    shutil.copy(DIGITS, folder / "m.onnx")
+    npz_bomb("bomb", folder / "x.npz")
+    return ["run", "m.onnx", "--input", "x.npz"]
+
+
 def array_classes() -> Iterator[Hostile]:
     stream = io.BytesIO()
     np.save(stream, np.array([{"a": 1}], object), allow_pickle=True)
@@ -183,6 +210,8 @@ def array_classes() -> Iterator[Hostile]:
         assert data != good, name
         make = functools.partial(_npy, data)
         yield Hostile("bad .npy inputs", name, make, words=("x.npy", "no array of numbers"))
+    yield Hostile("bad .npy inputs", "a FIFO", _npy_pipe, words=("x.npy", "a pipe"))
+    yield Hostile(".npz bombs", "an array of no input", _npz, 5, ("unknown input", "bomb", "image"))
 
 
 ALL: tuple[Hostile, ...] = (

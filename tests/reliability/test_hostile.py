@@ -94,11 +94,11 @@ def test_a_good_bomb_is_no_bomb() -> None:
 def test_folding_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """300 operations on 8 MiB that nobody stored: none makes the constants grow after the first."""
     names = [f"t{n}" for n in range(301)]
-    nodes = [hostile_files.node("ConstantOfShape", ["s"], ["t0"])]
-    nodes += [hostile_files.node("Erf", [a], [b]) for a, b in itertools.pairwise(names)]
-    nodes.append(hostile_files.node("Identity", ["t300"], ["y"]))
-    made = [hostile_files.constant("s", np.array([1 << 21]))]
-    model = hostile_files.model_of(nodes, tensors=made).SerializeToString()
+    nodes = [hostile_onnx.node("ConstantOfShape", ["s"], ["t0"])]
+    nodes += [hostile_onnx.node("Erf", [a], [b]) for a, b in itertools.pairwise(names)]
+    nodes.append(hostile_onnx.node("Identity", ["t300"], ["y"]))
+    made = [hostile_onnx.constant("s", np.array([1 << 21]))]
+    model = hostile_onnx.model_of(nodes, tensors=made).SerializeToString()
     (tmp_path / "m.onnx").write_bytes(model)
     with within_limits(len(model)):
         assert main(["inspect", str(tmp_path / "m.onnx")]) == 0

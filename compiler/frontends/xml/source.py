@@ -75,8 +75,7 @@ class OpenFile:
     def __init__(self, path: Path, what: str, *, max_memory: int | None = None) -> None:
         self._what, self._shown = what, os.fspath(path)
         try:
-            # O_NONBLOCK: opening a pipe without a writer must not wait.
-            self._handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+            self._handle = open_at_once(path)
         except (OSError, ValueError) as error:
             raise ModelFormatError(
                 f"cannot open {what}",
@@ -100,7 +99,7 @@ class OpenFile:
             raise ModelFormatError(
                 f"{self._what} is not a regular file",
                 where=repr(self._shown),
-                got=_kind(status.st_mode),
+                got=kind_of(status.st_mode),
                 expected="a regular file",
             )
         if max_memory is not None and status.st_size > max_memory:
@@ -176,6 +175,11 @@ class HeldBytes:
         return self._data[first:last].copy()
 
 
+def open_at_once(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A file's handle. O_NONBLOCK: opening a pipe without a writer must not wait."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+
+
 def read_file(path: Path, what: str, *, max_memory: int | None = None) -> Array:
     """The whole of a regular file as a read-only array of bytes; errors as OpenFile's."""
     with OpenFile(path, what, max_memory=max_memory) as file:
@@ -198,7 +202,8 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _kind(mode: int) -> str:
+def kind_of(mode: int) -> str:
+    """What a thing that is no regular file is."""
     if stat.S_ISDIR(mode):
         return "a directory"
     if stat.S_ISFIFO(mode):
