@@ -12,9 +12,10 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -202,6 +203,25 @@ def check_limit(
         expected=f"at most {human(limit)} (max_memory)",
         fix="use smaller inputs, or raise max_memory",
     )
+
+
+def text_bytes(value: Any) -> int:
+    """What the strings in a value take, each object once: arrays may share them."""
+    found: dict[int, int] = {}
+    pending: list[Any] = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, np.ndarray):
+            if part.dtype == object:
+                texts = cast("list[object]", part.reshape(-1).tolist())
+                found |= {id(text): sys.getsizeof(text) for text in texts}
+        elif isinstance(part, Mapping):
+            pending += cast("Mapping[Any, Any]", part).values()
+        elif isinstance(part, list | tuple):
+            pending += cast("Sequence[Any]", part)
+        elif isinstance(part, str | bytes):
+            found[id(part)] = sys.getsizeof(part)
+    return sum(found.values())
 
 
 def human(size: int) -> str:

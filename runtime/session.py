@@ -23,7 +23,7 @@ from .foreign_arrays import adopt
 from .frames import Frame, evaluate_op
 from .given_outputs import check_output, written_at_once
 from .inputs import InputCheck, fixed_dtype, same_dtype
-from .memory import default_max_memory
+from .memory import check_limit, default_max_memory, text_bytes
 from .profile import StepTime, timed_terminal, timed_walk
 from .program import Program
 from .regions import Evaluate, Layout, Limits, RegionCode
@@ -343,6 +343,9 @@ class Session:
         bodies = [body.run for body in self.bodies[number]]
         results = evaluate_op(terminal.op, values, terminal.name, count, self.evaluate, bodies)
         for slot, result in zip(terminal.outputs, results, strict=True):
+            # Only the step that made a string knows how long it is.
+            size, where = text_bytes(result), f"{terminal.op.kind} {terminal.name}"
+            check_limit(size, self.limits.max_memory, [("strings", size)], where)
             wanted = self.program.plan.slots[slot]
             if isinstance(wanted, TensorType):
                 result = np.asarray(held(result, wanted.dtype, saturates=terminal.op.saturates))

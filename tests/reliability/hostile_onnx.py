@@ -152,6 +152,20 @@ BOMBS: dict[str, onnx.ModelProto] = {
 }
 
 
+DOUBLED = [node("StringConcat", [f"t{n}"] * 2, [f"t{n + 1}"]) for n in range(50)]
+STRINGS = helper.make_model(
+    helper.make_graph(
+        [*DOUBLED, node("Identity", ["t50"], ["y"])],
+        "text",
+        [],
+        [helper.make_tensor_value_info("y", TensorProto.STRING, [1])],
+        [constant("t0", np.array(["eight of"], object))],
+    ),
+    ir_version=9,
+    opset_imports=[helper.make_opsetid("", 20)],
+)
+
+
 def _bomb(name: str, folder: Path) -> Sequence[str]:
     _onnx(BOMBS[name], folder)
     np.save(folder / "x.npy", np.zeros((2, 3), np.float32))

@@ -91,6 +91,14 @@ def test_a_good_bomb_is_no_bomb() -> None:
     assert net(np.zeros((2, 3), np.float32))[0].shape == (1 << 13, 1 << 12)
 
 
+def test_strings_take_memory_too() -> None:
+    """A string that doubles 50 times: its size is known once it is there."""
+    net = irc.compile_model(hostile_files.STRINGS, max_memory=1 << 20)
+    with within_limits(0), pytest.raises(irc.MemoryLimitError, match="strings") as caught:
+        net([])
+    assert "OnnxNode t17" in str(caught.value)
+
+
 def test_folding_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """300 operations on 8 MiB that nobody stored: none makes the constants grow after the first."""
     names = [f"t{n}" for n in range(301)]

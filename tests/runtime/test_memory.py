@@ -17,6 +17,7 @@ from irc.runtime.memory import (
     live_peak,
     place,
     round_up,
+    text_bytes,
 )
 
 BUFFERS = st.lists(
@@ -131,6 +132,14 @@ def test_nothing_to_place() -> None:
 def test_aligned_bytes(size: int) -> None:
     a = aligned_bytes(size)
     assert len(a) == size and (size == 0 or a.ctypes.data % ALIGN == 0)
+
+
+def test_strings_are_measured_once() -> None:
+    long, short = "x" * 1000, "y" * 10
+    array = np.array([long, long, short, long], object)
+    assert 1010 < text_bytes(array) < 1200
+    assert text_bytes([array, {"k": array, "l": long}]) == text_bytes(array)
+    assert text_bytes(np.zeros(1000)) == text_bytes(None) == 0
 
 
 def test_the_limit_names_the_largest() -> None:
