@@ -3,6 +3,8 @@
 Python raises KeyboardInterrupt between any two instructions. In the middle of making a class, or
 of a library's import, it arrives as some other error; in a finaliser or a callback it is printed
 and forgotten. So the handler remembers that it came, and an interrupt that was lost comes again.
+While machine code runs there are no instructions of Python: what has not ended some seconds after
+the interrupt, such as a loop of the model's that never does, is ended with the process.
 """
 
 from __future__ import annotations
@@ -10,15 +12,21 @@ from __future__ import annotations
 import _thread
 import contextlib
 import ctypes
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+from .entry import INTERRUPTED
+
 # Seconds from when a lost interrupt was told to when it comes again: by then the callback that
 # swallowed it is over.
 AGAIN = 0.01
+# Seconds that a command has to end by itself. Longer than a kernel of a model of any sense takes;
+# what it was writing is as after a kill: whole or not there.
+GRACE = 2.0
 
 
 class Interrupt:
@@ -59,11 +67,40 @@ def interruptible() -> Iterator[Interrupt]:
     signal.signal(signal.SIGINT, handle)
     sys.unraisablehook = lost
     try:
-        yield state
+        with _watched(over):
+            yield state
     finally:
         over.set()
         sys.unraisablehook = told
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def _watched(over: threading.Event) -> Iterator[None]:
+    """Inside the block a SIGINT ends the process, unless `over` is set in time. Python's handler in
+    C writes a byte at once, wherever this thread is; another thread reads it."""
+    if sys.platform == "win32":  # where pipes always block
+        yield
+        return
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+
+    def watch() -> None:
+        while number := os.read(heard, 1):
+            if number[0] == signal.SIGINT and not over.wait(GRACE):
+                with contextlib.suppress(OSError):
+                    os.write(2, b"irc: interrupted\n")
+                os._exit(INTERRUPTED)
+        os.close(heard)
+
+    threading.Thread(target=watch, daemon=True, name="irc-interrupts").start()
+    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        over.set()
+        signal.set_wakeup_fd(before)
+        os.close(told)
 
 
 class _Stack(ctypes.Structure):

@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 from irc.cli.interrupts import keep_own_stack
 from irc.cli.main import main
@@ -217,3 +219,46 @@ def test_after_the_end_there_is_nothing_to_interrupt() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("irc ") and done.stderr == ""
+
+
+IN_A_LOOP = """
+import os, signal, sys, threading
+import irc
+import irc.cli.main as main
+import irc.cli.run as run
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+net = irc.compile_model(sys.argv[2])
+
+def compiled(args):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    return net
+
+run.compiled = compiled
+main.entry()
+"""
+
+
+def test_in_a_loop_that_does_not_end(tmp_path: Path) -> None:
+    """No instruction of Python is reached any more: the loop is machine code."""
+    port = onnx.helper.make_tensor_value_info
+    float_, bool_ = onnx.TensorProto.FLOAT, onnx.TensorProto.BOOL
+    inside = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["on"], ["go"]),
+         onnx.helper.make_node("Neg", ["a"], ["b"])],
+        "inside",
+        [port("i", onnx.TensorProto.INT64, []), port("on", bool_, []), port("a", float_, [3])],
+        [port("go", bool_, []), port("b", float_, [3])],
+    )  # fmt: skip
+    always = onnx.numpy_helper.from_array(np.array(True), "always")
+    loop = onnx.helper.make_node("Loop", ["", "always", "x"], ["y"], body=inside)
+    ports = [port("x", float_, [3])], [port("y", float_, [3])]
+    graph = onnx.helper.make_graph([loop], "loop", *ports, [always])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", np.ones(3, np.float32))
+    words = ["run", str(tmp_path / "m.onnx"), "--input", f"x={tmp_path / 'x.npy'}"]
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_LOOP, *words], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (130, "irc: interrupted\n")
