@@ -27,11 +27,31 @@ from ..runtime.memory import default_max_memory, human
 from .speech import note
 
 Array = npt.NDArray[Any]
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def add_model(parser: argparse.ArgumentParser, kinds: str = ".onnx, .xml") -> None:
-    """The model path."""
+    """The model path, and what a model may be."""
     parser.add_argument("model", help=f"the model ({kinds})")
+    parser.add_argument(
+        "--declared-shapes",
+        choices=("check", "ignore"),
+        default="check",
+        help="shapes and types that a model declares and inference contradicts: an error, or "
+        "nothing (default: check)",
+    )
+    parser.add_argument(
+        "--max-memory",
+        type=bytes_of,
+        metavar="BYTES",
+        help="for any file, constant, buffer or input, such as 500M or 2G (default: four fifths "
+        "of the memory there is)",
+    )
+
+
+def limits(args: argparse.Namespace) -> dict[str, Any]:
+    """What add_model's options say, as read_model and compile_model take it."""
+    return {"declared_shapes": args.declared_shapes, "max_memory": args.max_memory}
 
 
 def add_compilation(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +104,7 @@ def compiled(args: argparse.Namespace) -> CompiledModel:
         num_threads=args.threads,
         shapes=parse_shapes(args.shape) or None,
         trust_code=args.trust_code,
+        **limits(args),
     )
     if net.has_stored_code:
         other = "not used: kernels come from this user's cache or are compiled (--trust-code)"
@@ -127,6 +148,14 @@ def count_of(text: str) -> int:
     return value
 
 
+def bytes_of(text: str) -> int:
+    """A number of bytes, such as 4096, 500M (times 2^20) or 2G, for argparse."""
+    digits, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
+    if unit not in _UNITS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes, such as 500M")
+    return count_of(digits) << _UNITS[unit]
+
+
 def amount_of(text: str) -> float:
     """A finite number from 0 up, for argparse."""
     try:
@@ -140,7 +169,7 @@ def amount_of(text: str) -> float:
 
 def given_inputs(args: argparse.Namespace, ports: Sequence[PortInfo]) -> dict[str, Array]:
     """The arrays of the command line, for a model with these inputs."""
-    return load_inputs(args.input, [p.name for p in ports])
+    return load_inputs(args.input, [p.name for p in ports], args.max_memory)
 
 
 def load_inputs(

@@ -22,6 +22,7 @@ from .arguments import (
     amount_of,
     count_of,
     given_inputs,
+    limits,
     parse_shapes,
     require_file,
 )
@@ -95,7 +96,9 @@ def run(args: argparse.Namespace) -> int:
     rows: list[Row] = []
     made_up: list[str] = []
     for count in args.threads:
-        net = compile_model(path, precision=args.precision, num_threads=count, shapes=shapes)
+        net = compile_model(
+            path, precision=args.precision, num_threads=count, shapes=shapes, **limits(args)
+        )
         inputs, made_up = fill_inputs(net.inputs, given_inputs(args, net.inputs))
         engines = [_ours(net, inputs)]
         precision = net.options.precision

@@ -27,6 +27,7 @@ from .arguments import (
     add_threads,
     amount_of,
     given_inputs,
+    limits,
     parse_shapes,
     require_file,
 )
@@ -102,13 +103,13 @@ def run(args: argparse.Namespace) -> int:
     path = Path(require_file(args.model))
     if args.bisect and args.against != "reference":
         raise UsageError("--bisect needs the reference", got=args.against, expected="reference")
-    model = Model(fix_shapes(read_model(path).graph, parse_shapes(args.shape)))
+    model = Model(fix_shapes(read_model(path, **limits(args)).graph, parse_shapes(args.shape)))
     inputs, made_up = fill_inputs(model.inputs, given_inputs(args, model.inputs), seed=args.seed)
     left_out: list[str] = []
     if args.layers:
         found, left_out = by_layer(model, path, inputs, args)
     else:
-        net = compile_model(model, num_threads=args.threads)
+        net = compile_model(model, num_threads=args.threads, max_memory=args.max_memory)
         wanted = expected(model, path, inputs, args)
         names = [p.name or str(i) for i, p in enumerate(net.outputs)]
         found = [

@@ -11,6 +11,7 @@ from .arguments import (
     add_compilation,
     add_model,
     default_output,
+    limits,
     parse_shapes,
     require_file,
     require_suffix,
@@ -41,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
         require_file(args.model),
         precision=args.precision,
         shapes=parse_shapes(args.shape) or None,
+        **limits(args),
     )
     seconds = time.perf_counter() - started
     net.export(output, code=args.with_code)

@@ -6,7 +6,7 @@ import argparse
 
 from ..api import read_model, save_model
 from ..progress import telling
-from .arguments import add_model, default_output, require_file, require_suffix
+from .arguments import add_model, default_output, limits, require_file, require_suffix
 from .speech import print_json, report
 
 SCHEMA = 1
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Convert; prints the two files written."""
     output = require_suffix(args.output or default_output(args.model, ".xml"), ".xml")
     with telling(f"converting {args.model}"):
-        model = read_model(require_file(args.model))
+        model = read_model(require_file(args.model), **limits(args))
         save_model(model, output, compress_to_fp16=args.compress_to_fp16, dialect=args.dialect)
     files = [(p, p.stat().st_size) for p in (output, output.with_suffix(".bin"))]
     if args.json:

@@ -20,6 +20,7 @@ from .arguments import (
     add_inputs,
     add_model,
     given_inputs,
+    limits,
     parse_shapes,
     require_file,
 )
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     kind = output.suffix.lower()
     if kind not in (".html", ".svg", ".dot"):
         raise UsageError("the output's name has the wrong ending", got=args.output, expected=KINDS)
-    model = Model(fix_shapes(read_model(path).graph, parse_shapes(args.shape)))
+    model = Model(fix_shapes(read_model(path, **limits(args)).graph, parse_shapes(args.shape)))
     options = Options(precision=args.precision or "f32")
     with telling(f"drawing {path}"):
         stages = draw_stages(model.graph, options)
@@ -144,7 +145,7 @@ def step_times(
     model: Model, options: Options, args: argparse.Namespace
 ) -> dict[str, tuple[float, float]]:
     """Microseconds and share of the step that computes each of the model's operations."""
-    net = CompiledModel(model, options)
+    net = CompiledModel(model, options, max_memory=args.max_memory)
     inputs, _ = fill_inputs(net.inputs, given_inputs(args, net.inputs))
     found: dict[str, tuple[float, float]] = {}
     for step in measure(net, inputs, 20):

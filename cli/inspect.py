@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from ..api import Model, PortInfo, compile_model, read_model
 from ..compiler.summary import Summary, summarise
-from .arguments import add_model, require_file
+from .arguments import add_model, limits, require_file
 from .speech import print_json
 
 SCHEMA = 1
@@ -22,14 +23,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print inputs, outputs, operations, parameters, arithmetic and what will fuse."""
     path = require_file(args.model)
-    compiled = Path(path).suffix.lower() == ".irc"
-    model = compile_model(path).model if compiled else read_model(path)
+    read = _read_artifact if Path(path).suffix.lower() == ".irc" else read_model
+    model = read(path, **limits(args))
     summary = summarise(model.graph)
     if args.json:
         print_json(as_json(model, summary))
     else:
         print(as_text(model, summary))
     return 0
+
+
+def _read_artifact(path: str, **how: Any) -> Model:
+    return compile_model(path, **how).model
 
 
 def as_json(model: Model, summary: Summary) -> dict[str, object]:

@@ -28,6 +28,8 @@ def test_completion_of_bash(here: Path) -> None:
     assert complete("compile", "--precision", "") == ["f32", "bf16"]
     assert complete("compare", "--against", "o") == ["onnxruntime", "openvino"]
     assert complete("cache", "cl") == ["clear"]
+    assert complete("inspect", "--declared-shapes", "") == ["check", "ignore"]
+    assert complete("bench", "--max") == ["--max-memory"]
     assert complete("run", "x.n") == ["x.npy"]
     every = [w for verb in VERBS for w in complete(verb, "--")]
     assert every.count("--verbose") == len(VERBS)

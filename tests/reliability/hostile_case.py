@@ -28,3 +28,10 @@ class Hostile:
 
 def inspect(name: str) -> Sequence[str]:
     return ["inspect", name]
+
+
+def sparse(name: str, folder: Path) -> Sequence[str]:
+    """16 GiB that take no room on the disk."""
+    with open(folder / name, "wb") as file:
+        file.truncate(16 << 30)
+    return inspect(name)

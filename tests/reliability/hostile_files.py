@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .hostile_case import DIGITS, Hostile, inspect
+from .hostile_case import DIGITS, Hostile, inspect, sparse
 from .hostile_onnx import onnx_classes
 
 # isort: split
@@ -72,6 +72,7 @@ def xml_classes() -> Iterator[Hostile]:
         cut = whole[: int(len(whole) * share)]
         make = functools.partial(_xml, cut, None)
         yield Hostile("XML truncated", f"at {share:.0%}", make, words=("not well-formed", "line"))
+    yield Hostile("huge files", "xml", functools.partial(sparse, "m.xml"), words=("too large",))
     yield Hostile(".bin a directory", "folder", _bin_folder, words=("a directory", "m.bin"))
     yield Hostile(".bin a FIFO", "pipe", _bin_pipe, words=("a pipe", "m.bin"))
     yield Hostile(".bin a device", "zero", _bin_device, words=("a device", "m.bin"))
@@ -190,6 +191,12 @@ def _npz(folder: Path) -> Sequence[str]:
     return ["run", "m.onnx", "--input", "x.npz"]
 
 
+def _npz_of_inputs(folder: Path) -> Sequence[str]:
+    shutil.copy(DIGITS, folder / "m.onnx")
+    npz_bomb("image", folder / "x.npz")
+    return ["run", "m.onnx", "--input", "x.npz", "--max-memory", "300M"]
+
+
 def array_classes() -> Iterator[Hostile]:
     stream = io.BytesIO()
     np.save(stream, np.array([{"a": 1}], object), allow_pickle=True)
@@ -211,6 +218,7 @@ def array_classes() -> Iterator[Hostile]:
         make = functools.partial(_npy, data)
         yield Hostile("bad .npy inputs", name, make, words=("x.npy", "no array of numbers"))
     yield Hostile("bad .npy inputs", "a FIFO", _npy_pipe, words=("x.npy", "a pipe"))
+    yield Hostile(".npz bombs", "an input", _npz_of_inputs, 5, ("x.npz", "max_memory", "320 MiB"))
     yield Hostile(".npz bombs", "an array of no input", _npz, 5, ("unknown input", "bomb", "image"))
 
 

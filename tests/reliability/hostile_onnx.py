@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from .hostile_case import DIGITS, Hostile, inspect
+from .hostile_case import DIGITS, Hostile, inspect, sparse
 
 # isort: split
 from onnx_broken import model_of, node, tensor
@@ -166,6 +166,11 @@ STRINGS = helper.make_model(
 )
 
 
+def _strings(folder: Path) -> Sequence[str]:
+    _onnx(STRINGS, folder)
+    return ["run", "m.onnx", "--max-memory", "1M"]
+
+
 def _bomb(name: str, folder: Path) -> Sequence[str]:
     _onnx(BOMBS[name], folder)
     np.save(folder / "x.npy", np.zeros((2, 3), np.float32))
@@ -245,6 +250,8 @@ def onnx_classes() -> Iterator[Hostile]:
     for name, (*entries, word) in places.items():
         make = functools.partial(external, *entries)
         yield Hostile("external data", name, make, words=(word,))
+    yield Hostile("bombs", "StringConcat", _strings, 5, ("max_memory", "strings"))
+    yield Hostile("huge files", "onnx", functools.partial(sparse, "m.onnx"), words=("too large",))
     for name in BOMBS:
         make = functools.partial(_bomb, name)
         # A good file of a few bytes that asks for terabytes: it fails when it is run.

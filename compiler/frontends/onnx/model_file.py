@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ....ir.errors import ModelFormatError
 from ....ir.op import Array
-from ..xml.source import HeldBytes, OpenFile
+from ..xml.source import HeldBytes, OpenFile, require_size
 from .lifting import lift_payloads
 from .names import check_names
 
@@ -75,15 +75,8 @@ def _parse(data: OpenFile | HeldBytes, label: str, folder: str | None) -> ModelF
             expected=_PROTO,
             fix="git lfs pull",
         )
+    require_size(data.size, _MAX_PROTOBUF, "a protobuf", label, "save it with external data")
     text, payloads = lift_payloads(data)
-    if len(text) > _MAX_PROTOBUF:
-        raise ModelFormatError(
-            "a protobuf can't be larger than 2 GiB",
-            where=label,
-            got=f"{len(text)} bytes",
-            expected=f"at most {_MAX_PROTOBUF} bytes beside the weights",
-            fix="save the model with external data",
-        )
     proto = ModelProto()
     try:
         proto.ParseFromString(text)

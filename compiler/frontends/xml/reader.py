@@ -31,11 +31,15 @@ from .order import Wiring, wire
 from .parameters import Symbols, read_parameter
 from .records import Layer, Net
 from .schema import parse_xml
-from .source import owned, read_file
+from .source import OpenFile, owned, read_file, require_size
 from .weights import Weights, read_constant
 
 DeclaredShapes = Literal["check", "ignore"]
 Source = str | PathLike[str] | bytes
+
+
+# A thousand bytes for each of a million layers; a tree of them takes ten times as much.
+_MAX_TEXT = 1 << 30
 
 
 def read_xml(
@@ -61,7 +65,9 @@ def read_xml(
         file, text = "<xml>", bytes(path_or_bytes)
     else:
         file = os.fspath(path_or_bytes)
-        text = read_file(file, "the model", max_memory=max_memory).tobytes()
+        with OpenFile(file, "the model", max_memory=max_memory) as opened:
+            require_size(opened.size, _MAX_TEXT, "an IR's .xml", repr(file))
+            text = opened.part(0, opened.size).tobytes()
     net = parse_xml(text, file)
     del text
     held = Weights(lambda: _load_weights(path_or_bytes, weights, max_memory), max_memory)

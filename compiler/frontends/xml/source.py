@@ -192,6 +192,15 @@ _PIECE = 32 << 20
 _READERS = 4
 
 
+def require_size(size: int, most: int, what: str, where: str, fix: str | None = None) -> None:
+    """ModelFormatError for what is too large to be read at all. Its size alone tells that."""
+    if size > most:
+        got, expected = f"{size} bytes", f"at most {most} bytes"
+        raise ModelFormatError(
+            f"{what} is too large", where=where, got=got, expected=expected, fix=fix
+        )
+
+
 def owned(data: bytes | bytearray | memoryview) -> Array:
     """A caller's bytes as a read-only array; copied unless they can't change."""
     fixed = data if isinstance(data, bytes) else bytes(data)

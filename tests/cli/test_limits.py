@@ -1,0 +1,72 @@
+"""--declared-shapes and --max-memory, of every verb that takes a model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from irc.cli.arguments import bytes_of
+from irc.cli.main import VERBS, main, make_parser
+from onnx import TensorProto, helper, numpy_helper
+
+Captured = pytest.CaptureFixture[str]
+VERBS_OF_MODELS = {
+    "convert": ["-o", "out.xml"],
+    "compile": ["-o", "out.irc"],
+    "run": ["--input", "x=x.npy"],
+    "bench": ["--seconds", "0.01"],
+    "compare": [],
+    "profile": ["--runs", "1"],
+    "inspect": [],
+    "graph": ["-o", "out.html"],
+}
+
+
+@pytest.fixture(autouse=True)
+def contradicting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """m.onnx says [2, 4] where [2, 3] comes out, and holds 64 KiB of weights."""
+    monkeypatch.chdir(tmp_path)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])
+    weights = numpy_helper.from_array(np.ones((1 << 14, 1), np.float32), "w")
+    nodes = [
+        helper.make_node("ReduceMax", ["w"], ["most"], keepdims=0),
+        helper.make_node("Add", ["x", "most"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "m", [x], [y], [weights])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), "m.onnx")
+    np.save("x.npy", np.ones((2, 3), np.float32))
+
+
+def test_every_verb_that_takes_a_model_has_them() -> None:
+    taking = {
+        name
+        for name in VERBS
+        if any(action.dest == "model" for action in make_parser(name)._actions)
+    }
+    assert taking == set(VERBS_OF_MODELS)
+
+
+@pytest.mark.parametrize("verb", VERBS_OF_MODELS)
+def test_limits(verb: str, capsys: Captured) -> None:
+    words = [verb, "m.onnx", *VERBS_OF_MODELS[verb]]
+    assert main(words) == 3
+    assert "declared_shapes" in capsys.readouterr().err
+    words += ["--declared-shapes", "ignore"]
+    assert main([*words, "--max-memory", "100k"]) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert main([*words, "--max-memory", "60K"]) == 5
+    assert "max_memory" in capsys.readouterr().err
+
+
+def test_numbers_of_bytes() -> None:
+    assert [bytes_of(t) for t in ("1", "4096", "3k", "500M", "2G")] == [
+        1, 4096, 3 << 10, 500 << 20, 2 << 30,
+    ]  # fmt: skip
+    for text in ("", "0", "M", "-1", "1.5G", "2X", "2MB", "\u0663"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            bytes_of(text)
