@@ -208,9 +208,12 @@ def exact_product(a: np.ndarray, b: np.ndarray, acc: DType) -> np.ndarray:
 
 
 def extract(buffer: np.ndarray, layout: str, shape: Sequence[int]) -> np.ndarray:
+    """What lies in an output's buffer; of one with gaps these are as they were before."""
     if layout == "columns":
         return buffer.reshape(*shape[:-2], shape[-1], shape[-2]).swapaxes(-1, -2)
     if layout == "gaps":
+        before = unwritten(buffer.shape, buffer.dtype)
+        assert same_bits(buffer[..., 1::2], before[..., 1::2]), "a kernel wrote between elements"
         return buffer[..., ::2]
     return buffer.reshape(shape)
 

@@ -7,12 +7,22 @@ every partial sum of small integers is exact in the accumulator.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 import re
 
 import numpy as np
 import pytest
-from harness import ISAS, compile_spec, guard_copy, run, same_bits, target_of
+from harness import (
+    ISAS,
+    Compiled,
+    compile_spec,
+    guard_copy,
+    run,
+    same_bits,
+    target_of,
+    unwritten,
+)
 from irc.ir.dtype import DType
 from irc.ir.plan import Constant
 from irc.ir.scalar import identity
@@ -40,6 +50,10 @@ OPTIONS: dict[str, list] = {
     "a_once": [False, False, True],
     "b_once": [False, True],
 }
+
+
+# Floats besides f32, each with the error of its last rounding; f64 is summed in itself.
+UNITS = {DType.f64: 0.0, DType.f16: 2.0**-11, DType.bf16: 2.0**-8}
 
 
 def random_case(rng: random.Random, isa: str) -> Case:
@@ -103,6 +117,16 @@ def test_matrix_times_vector(isa: str, a: str, b: str) -> None:
     assert same_bits(product(x[4:5], y, isa, a=a, b=b), plain[4:5])
 
 
+@each_isa
+def test_bits_of_a_column_depend_on_neither_threads_nor_kind_of_kernel(isa: str) -> None:
+    """K is long enough for every run of the order over K, and ends within one."""
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_normal((37, 1501)), rng.standard_normal((1501, 1))
+    expected = check_bits(x, y, isa)
+    for dynamic, workers in itertools.product(("k", "mnkabc", "mnkabcs"), (1, 3, 4)):
+        assert same_bits(product(x, y, isa, dynamic=dynamic, workers=workers), expected)
+
+
 @pytest.fixture(scope="module")
 def floats() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(11)
@@ -119,6 +143,36 @@ def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str, fl
 
 
 @each_isa
+@pytest.mark.parametrize("dtype, unit", UNITS.items(), ids=str)
+@pytest.mark.parametrize("n", [1, 75])
+def test_bits_and_error_of_other_floats(isa: str, n: int, dtype: DType, unit: float) -> None:
+    """numerics.md: f16 and bf16 sum in f32 and round once, f64 in itself; bits as those of f32."""
+    rng, found = np.random.default_rng(3), list[np.ndarray]()
+    a, b = (rng.standard_normal(s).astype(dtype.numpy) for s in ((37, 301), (301, n)))
+    for dynamic, workers in itertools.product(("", "m", "mnkabc"), (1, 2, 3, 4)):
+        case = Case(37, 301, n, dtype=dtype, b="rows", dynamic=dynamic)
+        spec, _, dims, out, _ = make(case, isa)
+        found += run(spec, [a, b], [out.shape], isa=isa, dims=dims, workers=workers).outs
+    assert all(same_bits(x, found[0]) for x in found[1:])
+    sums = 2.0 ** (-53 if dtype is DType.f64 else -24)
+    wide_a, wide_b, wide = (x.astype(np.longdouble) for x in (a, b, found[0]))
+    error = np.abs(wide - wide_a @ wide_b)
+    assert (error <= 5 * sums * (np.abs(wide_a) @ np.abs(wide_b)) + unit * np.abs(wide)).all()
+
+
+@each_isa
+@pytest.mark.parametrize("dynamic", ["", "mnkabc"])
+@pytest.mark.parametrize("n", [1, 35])
+def test_denormals_are_kept(isa: str, n: int, dynamic: str) -> None:
+    """Those that a product makes, and those among the operands."""
+    a = np.array([[2.0**-70, 0], [2.0**-140, 2.0**-140]])
+    b = np.array([[2.0**-70], [1.0]]).repeat(n, 1)
+    for left, right in ((a, b), (a[:, ::-1], b[::-1])):
+        found = product(left, right, isa, b="rows", dynamic=dynamic)
+        assert (found == np.float32(2.0**-140)).all()
+
+
+@each_isa
 @pytest.mark.parametrize("b", ["packed", "columns"])
 def test_blocks_of_k_resume_the_same_chain(isa: str, b: str, floats) -> None:
     x, y = floats
@@ -127,6 +181,20 @@ def test_blocks_of_k_resume_the_same_chain(isa: str, b: str, floats) -> None:
     tiling = choose(make(case, isa)[0], small)
     assert tiling.blocked and tiling.kc < 150 and tiling.mc < 3
     assert same_bits(product(x, y, isa, b=b, target=small), product(x, y, isa, b=b))
+
+
+@each_isa
+@pytest.mark.parametrize("dtype", [t for t in OPTIONS["dtype"][6:] if t.bits > 8], ids=str)
+def test_blocks_of_k_keep_every_type_exact(isa: str, dtype: DType) -> None:
+    """Three blocks of K or more: sums wait between them in the accumulator's type."""
+    small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
+    case = Case(37, 600, 75, dtype=dtype, epilogue="residual")
+    spec, inputs, dims, out, expected = make(case, isa)
+    tiling = choose(spec, small)
+    assert tiling.blocked and tiling.kc < 300
+    found = unwritten(out.shape, expected.dtype)
+    assert Compiled(spec, small)([*map(guard_copy, inputs), found], dims, workers=3) == (0, 0)
+    np.testing.assert_array_equal(found, expected)
 
 
 @each_isa
