@@ -1,8 +1,9 @@
 """alpha * A B + beta * C over all that a kernel's code depends on, small integers bit for bit.
 
-Every pair of choices meets in a run of CI; `--exhaustive` crosses them, and `--exhaustive=3/10` the
-third tenth of all kernels. The oracle is NumPy's exact sum, rounded once. Operands lie against
-protected pages.
+In a run of CI every pair of choices meets in each type of floats, in integers of each width, and in
+bytes, with their unit and without; `--exhaustive` crosses them, and `--exhaustive=3/10` the third
+tenth of all kernels. The oracle is NumPy's exact sum, rounded once. Operands lie against protected
+pages.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import dataclasses
 import functools
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
-from harness import ISAS, compile_spec, run, target_of
+import test_gemm_bytes
+from harness import AMX, ISAS, compile_spec, run, target_of
 from irc.ir.dtype import DType
 from irc.ir.ops import Gemm
 from irc.ir.scalar import Builder
@@ -23,6 +25,7 @@ from irc.ir.specs import DimArg, Operand
 from irc.ir.tiles import accumulator, panel_width
 from irc.runtime.kernels.gemm.tiling import tile_rows
 from products import Case, extract, integers, make
+from products import check as check_case
 
 # What is a float is also multiplied as bf16 factors, where its type is f32.
 TYPES: dict[str, tuple[DType, DType | None]] = {
@@ -30,6 +33,9 @@ TYPES: dict[str, tuple[DType, DType | None]] = {
     **{t.name: (t, None) for t in (DType.i32, DType.u32, DType.i64, DType.u64)},
     "f32 as bf16": (DType.f32, DType.bf16),
 }
+# Types of one width of integers have the same code but for conversions.
+ALIKE = {t: [t] for t in TYPES if t[0] != "i" and t[0] != "u"}
+ALIKE |= {"32 bits": ["i32", "u32"], "64 bits": ["i64", "u64"]}
 SIZES = ["0", "1", "tile-1", "tile", "tile+1", "prime"]
 FACTORS = [0.0, -0.0, 1.0, -0.5, 0.25]
 # Broken factors of integers are computed in f64, by another kernel: whole ones stand in for them.
@@ -49,6 +55,18 @@ AXES: dict[str, list] = {
     "at": ["start", "end"],
 }
 Choice = dict[str, object]
+
+# Bytes on vectors and (test_gemm_cover_amx.py) on tiles: zero points and a residual sum stand for
+# alpha and beta.
+BYTES = {f"{a.name} x {b.name}": (a, b) for a, b in test_gemm_bytes.TYPES}
+VECTORS = [kind for kind in test_gemm_bytes.KINDS if AMX not in kind]
+ZEROS = ["", "one", "each"]
+OF_BYTES = {
+    "type": list(BYTES), **{n: x for n, x in AXES.items() if n not in ("type", "alpha", "beta")},
+    "a_zero": ZEROS, "b_zero": ZEROS, "epilogue": ["none", "residual"],
+}  # fmt: skip
+# A cell of bytes is as deep as this at most.
+CELL = 4
 
 
 def pairwise(seed: int, axes: Mapping[str, list] = AXES) -> list[Choice]:
@@ -176,37 +194,78 @@ def exact(case: Case, op: Gemm, c: np.ndarray) -> np.ndarray:
     return total.astype(case.dtype.numpy)
 
 
-COVER = functools.cache(pairwise)
+def bytes_case(choice: Choice, tile: tuple[int, int, int]) -> Case:
+    """Sizes around a tile of M, K and N; alpha and beta of a choice of floats choose likewise."""
+    if "alpha" in choice:
+        zeros = [ZEROS[FACTORS.index(choice[x]) % 3] for x in ("alpha", "beta")]
+        epilogue = "residual" if choice["beta"] else "none"
+        choice = choice | {"a_zero": zeros[0], "b_zero": zeros[1], "epilogue": epilogue}
+    dtype, right = BYTES[str(choice["type"])]
+    m, k, n = (size(choice[x], at) for x, at in zip("mkn", tile, strict=True))
+    names = ("a", "b", "out", "dynamic", "a_zero", "b_zero", "epilogue")
+    return Case(m, k, n, dtype=dtype, b_dtype=right, **{x: str(choice[x]) for x in names})
 
 
-@pytest.mark.parametrize("part", range(8))
+def check_bytes(isa: str, choice: Choice, tile: tuple[int, int, int] | None = None) -> None:
+    """On vectors, or on tiles of a size."""
+    target = target_of(isa)
+    case = bytes_case(choice, tile or (tile_rows(target, 2), CELL, panel_width(target, 32)))
+    check_case(case, isa, int(str(choice["workers"])), str(choice["at"]))
+
+
+COVER = functools.cache(lambda isa, alike: pairwise(ISAS.index(isa), AXES | {"type": ALIKE[alike]}))
+COVER_BYTES = functools.cache(lambda kind: pairwise(VECTORS.index(kind), OF_BYTES))
+
+
+@pytest.mark.parametrize("alike", ALIKE)
 @pytest.mark.parametrize("isa", ISAS)
-def test_every_pair_of_choices(isa: str, part: int) -> None:
-    for choice in COVER(ISAS.index(isa))[part::8]:
+def test_every_pair_of_choices(isa: str, alike: str) -> None:
+    for choice in COVER(isa, alike):
         check(isa, choice)
+
+
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("kind", VECTORS)
+def test_every_pair_of_choices_of_bytes(kind: str, part: int) -> None:
+    for choice in COVER_BYTES(kind)[part::2]:
+        check_bytes(kind, choice)
+
+
+def meeting(rows: Sequence[Choice], axes: Mapping[str, list]) -> bool:
+    """Whether every two values of two axes meet in a row."""
+    found = {
+        ((p, str(row[p])), (q, str(row[q])))
+        for row in rows
+        for p, q in itertools.combinations(axes, 2)
+    }
+    return found == {
+        ((p, str(x)), (q, str(y)))
+        for p, q in itertools.combinations(axes, 2)
+        for x, y in itertools.product(axes[p], axes[q])
+    }
 
 
 def test_every_pair_is_among_them() -> None:
     """Of all that a product may be: sizes around the tile, transposes, factors of both signs."""
     assert set(SIZES) == {"0", "1", "tile-1", "tile", "tile+1", "prime"}
     assert list(map(str, FACTORS)) == ["0.0", "-0.0", "1.0", "-0.5", "0.25"]
-    found = {
-        ((p, str(row[p])), (q, str(row[q])))
-        for row in COVER(0)
-        for p, q in itertools.combinations(AXES, 2)
-    }
-    wanted = {
-        ((p, str(x)), (q, str(y)))
-        for p, q in itertools.combinations(AXES, 2)
-        for x, y in itertools.product(AXES[p], AXES[q])
-    }
-    assert found == wanted and len(COVER(0)) < 150
+    assert sorted(itertools.chain(*ALIKE.values())) == sorted(TYPES)
+    for alike, types in ALIKE.items():
+        rows, axes = COVER(ISAS[0], alike), AXES | {"type": types}
+        assert meeting(rows, axes) and not meeting(rows[1:], axes) and len(rows) < 80
+    assert meeting(COVER_BYTES(VECTORS[0]), OF_BYTES) and len(COVER_BYTES(VECTORS[0])) < 80
 
 
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_combination(isa: str, type_: str, request: pytest.FixtureRequest) -> None:
     check_everything(request, f"{isa}, {type_}", lambda c: check(isa, c | {"type": type_}))
+
+
+@pytest.mark.parametrize("type_", BYTES)
+@pytest.mark.parametrize("kind", VECTORS)
+def test_every_combination_of_bytes(kind: str, type_: str, request: pytest.FixtureRequest) -> None:
+    check_everything(request, f"{kind}, {type_}", lambda c: check_bytes(kind, c | {"type": type_}))
 
 
 def check_everything(
