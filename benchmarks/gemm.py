@@ -4,17 +4,23 @@ Every row is checked against the exact or the f64 answer before it is timed. All
 alternate in one run, together with loops that measure the peak of a core's multiply-adds and,
 where a product streams its weights, the bandwidth at which that many bytes can be read. Ratios are
 medians over medians. What each group of rows has to reach stands in benchmarks/products.py; the
-column `holds` says what a row reaches: its ratio, 90 % of the peak, or 90 % of the bandwidth.
+column `holds` says what a row reaches: its ratio, 90 % of the peak, or 90 % of the bandwidth. The
+peak is the best of the whole run, so tables come at its end, and what is measured is told on stderr
+as it comes. Without a peer of its bar a row holds nothing.
+
+The bare command is the whole table: all groups with one and two threads, OpenVINO's own settings
+beside those that are compared, and the chart docs/products.svg.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +31,16 @@ from .products import DATA, GROUPS, Data, Group, Work
 from .timing import alternate
 
 ENOUGH = 0.9
+CHART = Path(__file__).resolve().parent.parent / "docs" / "products.svg"
 
 
 @dataclass(frozen=True)
 class Row:
     """One line of the table. Times in seconds; `ratio` is the fastest peer's time over irc's;
-    `peak` and `bandwidth` are irc's shares of them; `holds` is empty if no bar is reached."""
+    `peak` and `bandwidth` are irc's shares of them; `holds` is empty if no bar is reached.
+
+    `void` says which peers of the bar are missing. `peak` and `holds` are not known before all rows
+    are measured (`Meter.judged`)."""
 
     group: str
     size: str
@@ -41,6 +51,7 @@ class Row:
     bandwidth: float | None
     ratio: float
     holds: str
+    void: str = ""
 
 
 def irc_rival(data: Data, threads: int, precision: str) -> Peer:
@@ -110,9 +121,22 @@ class Meter:
             share = data.bytes / reading.rate(times["bandwidth"].best) / median["irc"]
         counted = [median[p] for p in peers if p != "openvino defaults"]
         ratio = min(counted, default=math.nan) / median["irc"]
-        shares = (gflops / best / threads, share)
-        holds = verdict(group, ratio, *shares)
-        return Row(name, work.name, threads, median, gflops, *shares, ratio, holds)
+        void = ", ".join(missing(group, peers))
+        return Row(name, work.name, threads, median, gflops, math.nan, share, ratio, "", void)
+
+    def judged(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows of a run, against the best peak that any of them has seen."""
+        return [self._judged(row, GROUPS[row.group]) for row in rows]
+
+    def _judged(self, row: Row, group: Group) -> Row:
+        peak = row.gflops / self._best[group.peak] / row.threads
+        holds = "" if row.void else verdict(group, row.ratio, peak, row.bandwidth)
+        return replace(row, peak=peak, holds=holds)
+
+
+def missing(group: Group, peers: Sequence[str]) -> list[str]:
+    """The peers of a bar that do not run."""
+    return [p for p in group.peers if p not in peers]
 
 
 def verdict(group: Group, ratio: float, peak: float, bandwidth: float | None) -> str:
@@ -126,48 +150,56 @@ def verdict(group: Group, ratio: float, peak: float, bandwidth: float | None) ->
     return f"{by} (below the floor)" if by and ratio < group.floor else by
 
 
-def conclusion(name: str, group: Group, rows: Sequence[Row], peers: Sequence[str]) -> str:
+def conclusion(group: Group, rows: Sequence[Row]) -> str:
     """One line for a group: the bar is met if its mean or each of its rows reaches it."""
+    name, void = rows[0].group, rows[0].void
     mean = math.exp(sum(math.log(r.ratio) for r in rows) / len(rows))
     least = min(r.ratio for r in rows)
-    missing = [p for p in group.peers if p not in peers]
     met = least >= group.floor and (mean >= group.ratio or all(r.holds for r in rows))
     bar = f"bar {group.ratio:.2f}, floor {group.floor:.2f}: {'met' if met else 'NOT met'}"
-    if missing:
-        bar = f"no verdict without {', '.join(missing)}"
+    if void:
+        bar = f"no verdict without {void}"
     return f"{name}: geometric mean of the ratios {mean:.3f}, least {least:.3f} ({bar})"
 
 
 def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="benchmarks.gemm", description=__doc__)
     parser.add_argument("--against", help="peers, comma separated (default: those of the bar)")
-    parser.add_argument("--defaults", action="store_true", help="OpenVINO's own settings as well")
-    parser.add_argument("--threads", default="1", help="thread counts, comma separated")
     parser.add_argument(
-        "--work", default="f32", help=f"of {', '.join(GROUPS)}, all, or GROUP:MxKxN"
+        "--defaults",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="OpenVINO's own settings as well",
+    )
+    parser.add_argument("--threads", default="1,2", help="thread counts, comma separated")
+    parser.add_argument(
+        "--work", default="all", help=f"of {', '.join(GROUPS)}, all, or GROUP:MxKxN"
     )
     parser.add_argument("--seconds", type=float, default=3.0, help="per row")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
-    parser.add_argument("--chart", type=Path, help="write the ratios as an SVG chart")
+    parser.add_argument(
+        "--chart",
+        type=Path,
+        # A part of the table is no table: what is asked for is drawn where it is told to be.
+        default=None if arguments else CHART,
+        help="write the ratios as an SVG chart",
+    )
     options = parser.parse_args(arguments)
     asked = None if options.against is None else [p for p in options.against.split(",") if p]
     if unknown := sorted(set(asked or []) - {*PEERS, "numpy"}):
         parser.error(f"no such peer: {', '.join(unknown)}; there are numpy, {', '.join(PEERS)}")
-    meter, rows = Meter(), list[Row]()
-    for name, group in chosen(options.work, parser):
-        peers = [p for p in group.peers if asked is None or p in asked]
-        if options.defaults and "openvino" in peers:
-            peers.append("openvino defaults")
-        if not options.json:
-            print(heading(peers))
-        for threads in map(int, options.threads.split(",")):
-            part = list[Row]()
-            for work in group.works:
-                part.append(meter.measure(name, group, work, threads, peers, options.seconds))
-                print(json.dumps(asdict(part[-1])) if options.json else line(part[-1]), flush=True)
-            if not options.json and peers:
-                print(conclusion(name, group, part, peers), flush=True)
-            rows += part
+    groups = [
+        (name, group, [p for p in group.peers if asked is None or p in asked])
+        for name, group in chosen(options.work, parser)
+    ]
+    void = {name: lacks for name, group, peers in groups if (lacks := missing(group, peers))}
+    if options.chart and void:
+        parser.error(f"no chart without {', '.join(sorted({*itertools.chain(*void.values())}))}")
+    threads = [int(t) for t in options.threads.split(",")]
+    rows = measured(groups, threads, options.seconds, options.defaults)
+    for part in [list(p) for _, p in itertools.groupby(rows, lambda r: (r.group, r.threads))]:
+        print("\n".join(as_json(part) if options.json else as_table(part)), flush=True)
     if options.chart:
         from .chart import chart
 
@@ -176,10 +208,36 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def measured(
+    groups: Sequence[tuple[str, Group, list[str]]],
+    threads: Sequence[int],
+    seconds: float,
+    defaults: bool,
+) -> list[Row]:
+    """The rows of a run; each is told on stderr once it is there."""
+    meter, rows = Meter(), list[Row]()
+    for name, group, peers in groups:
+        own = ["openvino defaults"] if defaults and "openvino" in peers else []
+        for count, work in itertools.product(threads, group.works):
+            rows.append(meter.measure(name, group, work, count, [*peers, *own], seconds))
+            told = f"{name} {work.name}, {count} threads: ratio {rows[-1].ratio:.2f}"
+            print(told, file=sys.stderr, flush=True)
+    return meter.judged(rows)
+
+
+def as_json(rows: Sequence[Row]) -> list[str]:
+    return [json.dumps(asdict(row)) for row in rows]
+
+
+def as_table(rows: Sequence[Row]) -> list[str]:
+    """The rows of a group, and what they come to."""
+    peers = [name for name in rows[0].seconds if name != "irc"]
+    end = [conclusion(GROUPS[rows[0].group], rows)] if peers else []
+    return [heading(peers), *map(line, rows), *end]
+
+
 def chosen(text: str, parser: argparse.ArgumentParser) -> list[tuple[str, Group]]:
     """Groups by name; GROUP:MxKxN is a group with one work of that size."""
-    from dataclasses import replace
-
     found: list[tuple[str, Group]] = []
     for word in text.split(","):
         name, _, size = word.partition(":")

@@ -6,7 +6,9 @@ No time of this machine is looked at: rivals and clocks are made up.
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,8 +98,9 @@ def test_what_a_group_reaches(gemm: Any) -> None:
     group = gemm.GROUPS["f32"]
 
     def say(*rows: tuple[float, str], peers: tuple[str, ...] = ALL) -> str:
-        made = [gemm.Row("f32", "s", 1, {}, 0.0, 0.0, None, r, holds) for r, holds in rows]
-        return gemm.conclusion("f32", group, made, peers)
+        void = ", ".join(gemm.missing(group, peers))
+        made = [gemm.Row("f32", "s", 1, {}, 0.0, 0.0, None, r, holds, void) for r, holds in rows]
+        return gemm.conclusion(group, made)
 
     assert "mean of the ratios 1.120, least 1.000" in say((1.0, ""), (1.2545, "ratio"))
     for rows, met in (
@@ -142,6 +145,137 @@ def test_the_fastest_peer_counts_and_defaults_do_not(
     row, turns = measured(gemm, monkeypatch, seconds)
     assert math.isclose(row.ratio, 1.5) and turns == list(seconds)
     assert row.seconds["openvino defaults"] == 0.5 and row.bandwidth is not None
+
+
+def test_rivals_get_the_precision_and_the_threads(
+    gemm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenVINO computes in bf16 where irc does, and in f32 where it does not; NumPy's threads."""
+    monkeypatch.setattr(gemm, "irc_rival", lambda data, *more: more)
+    monkeypatch.setattr(gemm, "numpy_layer", lambda inputs, weights, threads: (threads,))
+    peers = {n: lambda model, inputs, *more: more for n in gemm.PEERS}
+    monkeypatch.setattr(gemm, "PEERS", peers)
+    data = SimpleNamespace(model=b"", forms={}, inputs={}, weights={})
+    for name, group in gemm.GROUPS.items():
+        hint = "bf16" if name in ("bf16", "chain") else "f32"
+        found = gemm.rivals_of(data, group, 2, ALL)
+        wanted = {"irc": (2, group.precision), "onnxruntime": (2,), "openvino": (2, hint)}
+        assert found == wanted | {"numpy": (2,)}
+
+
+def test_irc_computes_in_the_precision_of_its_group(
+    gemm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import irc
+
+    given: list[dict[str, object]] = []
+    net = SimpleNamespace(bind=lambda **inputs: lambda: [inputs["a"]])
+    monkeypatch.setattr(irc, "compile_model", lambda model, **how: given.append(how) or net)
+    data = SimpleNamespace(model=b"", inputs={"a": np.ones(3)})
+    for precision in ("f32", "bf16", "f64", "int8"):
+        assert gemm.irc_rival(data, 2, precision).outputs()[0].tolist() == [1, 1, 1]
+    assert [how["precision"] for how in given] == ["f32", "bf16", "f32", "f32"]
+    assert all(how["num_threads"] == 2 for how in given)
+
+
+def test_rows_are_held_against_the_best_peak_of_the_run(
+    gemm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of the peak's loops counts, not its median, and for rows before it, too; of the
+    bandwidth the best of a row's own."""
+    from irc.runtime import peak
+
+    from benchmarks.peers import Peer
+    from benchmarks.timing import Times
+
+    loop = SimpleNamespace(flops=8e9, run=None)
+    monkeypatch.setattr(peak, "Peak", lambda unit: loop)
+    reading = SimpleNamespace(run=None, rate=lambda s: 1e9 / s)
+    monkeypatch.setattr(peak, "Bandwidth", lambda size, threads: reading)
+
+    def rivals(data: Any, *_: object) -> dict[str, Peer]:
+        answers = dict.fromkeys(("irc", *ALL), data.answer) | {"numpy": data.answer + wrong}
+        return {n: Peer(n, lambda: None, lambda a=a: [a]) for n, a in answers.items()}
+
+    def alternate(runs: Mapping[str, Any], **_: object) -> dict[str, Times]:
+        loops = ("peak", "bandwidth")
+        return {n: Times(5.0 if n in loops else 1e-6, best, 1) for n in runs}
+
+    monkeypatch.setattr(gemm, "rivals_of", rivals)
+    monkeypatch.setattr(gemm, "alternate", alternate)
+    ((name, group),) = gemm.chosen("skinny:4x8x16", None)
+    meter, rows, wrong, work = gemm.Meter(), [], 0.0, group.works[0]
+    for best in (2.0, 1.0, 4.0):
+        rows.append(meter.measure(name, group, work, 2, ALL, 0.1))
+        read = 4 * (4 * 8 + 8 * 16 + 16) / (1e9 / best) / 1e-6
+        assert math.isclose(rows[-1].bandwidth, read)
+    for row in meter.judged(rows):
+        assert math.isclose(row.peak, work.flops / 1e-6 / 8e9 / 2)
+        assert row.holds == gemm.verdict(group, row.ratio, row.peak, row.bandwidth)
+    wrong = 1.0
+    with pytest.raises(SystemExit, match="numpy is wrong"):
+        meter.measure(name, group, work, 2, ALL, 0.1)
+
+
+@pytest.fixture
+def asked(
+    gemm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> list[tuple[str, str, int, list[str]]]:
+    """What a command would measure: rows of it are made up, each 1.6 times as fast as peers. The
+    chart of the docs is not theirs to draw."""
+    assert gemm.CHART == ROOT / "docs" / "products.svg"
+    monkeypatch.setattr(gemm, "CHART", tmp_path / "products.svg")
+    found: list[tuple[str, str, int, list[str]]] = []
+
+    class Made(gemm.Meter):
+        def measure(self, name: str, group: Any, work: Any, threads: int, peers: Any, _: float):
+            found.append((name, work.name, threads, list(peers)))
+            self._best[group.peak] = 10.0
+            seconds = {"irc": 1e-3} | dict.fromkeys(peers, 1.6e-3)
+            void = ", ".join(gemm.missing(group, peers))
+            return gemm.Row(name, work.name, threads, seconds, 1, 0, None, 1.6, "", void)
+
+    monkeypatch.setattr(gemm, "Meter", Made)
+    return found
+
+
+def test_the_bare_command_is_the_whole_table(
+    gemm: Any, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks.gemm"])
+    assert gemm.main() == 0
+    wanted = [
+        (name, work.name, threads, [*g.peers, *["openvino defaults"] * ("openvino" in g.peers)])
+        for name, g in gemm.GROUPS.items()
+        for threads in (1, 2)
+        for work in g.works
+    ]
+    assert asked == wanted
+    assert gemm.CHART.read_text().count('height="11"') == len(wanted)
+    # A part of the table leaves the chart of the whole as it is.
+    gemm.CHART.unlink()
+    assert gemm.main(["--work", "f64", "--threads", "1", "--no-defaults"]) == 0
+    assert not gemm.CHART.exists()
+
+
+def test_a_row_without_a_peer_of_its_bar_holds_nothing(
+    gemm: Any, asked: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--work", "skinny:4x8x16", "--threads", "1", "--no-defaults"]
+    for peers, end in ((ALL, "1.60  ratio"), (ALL[:2], "1.60  -")):
+        chosen = [*words, "--against", ",".join(peers)]
+        assert gemm.main(chosen) == 0
+        assert capsys.readouterr().out.splitlines()[1].endswith(end)
+        assert gemm.main([*chosen, "--json"]) == 0
+        row = json.loads(capsys.readouterr().out)
+        whole = peers == ALL
+        assert (row["void"], row["holds"]) == (("", "ratio") if whole else ("numpy", ""))
+    chart = ["--chart", str(tmp_path / "chart.svg")]
+    asked.clear()
+    with pytest.raises(SystemExit):
+        gemm.main([*words, "--against", ",".join(ALL[:2]), *chart])
+    assert "no chart without numpy" in capsys.readouterr().err
+    assert not asked and not list(tmp_path.iterdir())
 
 
 def test_wrong_answers_are_not_timed(gemm: Any, monkeypatch: pytest.MonkeyPatch) -> None:

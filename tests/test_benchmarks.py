@@ -18,7 +18,16 @@ NEEDS_TORCH = {"benchmarks.models", "benchmarks.memory", "benchmarks.tokens"}
 # Module -> a short run of it, and what its report must say.
 SHORT: dict[str, tuple[list[str], str]] = {
     "benchmarks.gemm": (
-        ["--against", "onnxruntime,openvino", "--work", "odd:13x257x511", "--seconds", "0.1"],
+        [
+            "--against",
+            "onnxruntime,openvino",
+            "--work",
+            "odd:13x257x511",
+            "--threads",
+            "1",
+            "--seconds",
+            "0.1",
+        ],
         r"13x257x511 +1 .*geometric mean of the ratios",
     ),
     "benchmarks.coverage": (["--kind", "node", "--only", "gemm"], r"node +11 +11 +100.0%"),
