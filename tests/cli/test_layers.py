@@ -183,6 +183,24 @@ def test_the_text_names_layer_passes_and_rewrite(
     assert any(line.startswith("bisect: rewrite 1 of ") for line in told)
 
 
+def test_bisect_finds_a_rewrite_among_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Behind two right ones, in front of two more."""
+    at = [p.name for p in pipeline.PASSES].index("fuse_activations")
+    passes = (*pipeline.PASSES[:at], WRONG, *pipeline.PASSES[at:])
+    monkeypatch.setattr(pipeline, "PASSES", passes)
+    assert main(["compare", DIGITS, "--bisect", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["bisect"]
+    assert found.startswith("rewrite 3 of 5: break_it of pass break_relu")
+
+
+def test_bisect_says_where_no_rewrite_is_at_fault(broken_softmax: None, capsys: Captured) -> None:
+    assert main(["compare", DIGITS, "--bisect", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["bisect"]
+    assert found.startswith("the answer is wrong before any rewrite")
+
+
 def test_the_tolerance_is_the_users(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     assert main(["compare", DIGITS, "--rtol", "0"]) == 1
     monkeypatch.setattr(pipeline, "PASSES", (WRONG, *pipeline.PASSES))
@@ -190,13 +208,15 @@ def test_the_tolerance_is_the_users(monkeypatch: pytest.MonkeyPatch, capsys: Cap
     assert main(["compare", DIGITS, "--rtol", "1e9"]) == 0
 
 
-def test_the_reference_evaluates_every_operation(
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    """So an operation that evaluates to something else differs from its kernel."""
+@pytest.fixture
+def broken_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Softmax.evaluate
     monkeypatch.setattr(
         Softmax, "evaluate", lambda self, inputs: (real(self, inputs)[0] + np.float32(1),)
     )
+
+
+def test_the_reference_evaluates_every_operation(broken_softmax: None, capsys: Captured) -> None:
+    """So an operation that evaluates to something else differs from its kernel."""
     code, found = compared(capsys, DIGITS)
     assert code == 1 and found["first_different"] == "Softmax_probabilities"
