@@ -115,9 +115,14 @@ def test_profile_writes_the_graph_that_runs(tmp_path: Path) -> None:
 
 def test_doctor_measures_the_machine(capsys: Captured) -> None:
     assert main(["doctor", "--json"]) == 0
-    measured = json.loads(capsys.readouterr().out)["measured"]
+    found = json.loads(capsys.readouterr().out)
+    measured, bits = found["measured"], found["machine"]["vector_bits"]
     assert {"peak_f32_gflops", "peak_f64_gflops", "read_l1_gb_per_s"} <= measured.keys()
     assert all(figure > 0 for figure in measured.values())
+    # In their units: no machine is slower, or faster, than this.
+    assert 2 <= measured["peak_f32_gflops"] <= 6 * bits / 32 * 4
+    assert 0.5 < measured["read_memory_gb_per_s"] < 500
+    assert measured["read_l1_gb_per_s"] >= 0.7 * measured["read_memory_gb_per_s"]
 
 
 @pytest.mark.parametrize("against", ["reference", "onnxruntime", "openvino"])
