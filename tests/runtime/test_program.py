@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import importlib.metadata
 import weakref
 
 import numpy as np
@@ -95,6 +96,17 @@ def test_a_key_depends_on_spec_and_target(tiny: list[str]) -> None:
     add, mul = chain().plan().specs()
     keys = {programs._kernel_key(s, t) for s in (add, mul) for t in (TARGET, generic("plain"))}
     assert len(keys) == (4 if TARGET != generic("plain") else 2)
+
+
+def test_another_llvm_finds_no_code_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    (spec, *_) = chain(length=9).plan().specs()
+    monkeypatch.setattr(programs, "_generators", programs._generators.__wrapped__)
+    before = programs._kernel_key(spec, TARGET)
+    assert programs._kernel_key(spec, TARGET) == before
+    real = importlib.metadata.version
+    other = {"llvmlite": "9"}
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: other.get(name) or real(name))
+    assert programs._kernel_key(spec, TARGET) != before
 
 
 def test_a_plan_for_another_machine_is_refused() -> None:
