@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -72,6 +73,12 @@ class Page:
         text = {"text": name} if len(name) == 1 else {"text": "\r"} if name == "Enter" else {}
         self._ask("Input.dispatchKeyEvent", type="keyDown", key=name, **text)
         self._ask("Input.dispatchKeyEvent", type="keyUp", key=name)
+
+    def screenshot(self, path: Path) -> None:
+        """What the window shows, as a PNG."""
+        path.write_bytes(
+            base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"])
+        )
 
     def _ask(self, method: str, **parameters: Any) -> Any:
         self._number += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,9 @@ from irc.cli.main import main
 
 from .chromium import BROWSER, Page
 
-DIGITS = str(Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx")
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
+ENCODER = str(ROOT / "tests" / "models" / "encoder_torch_dynamo.onnx")
 pytestmark = pytest.mark.skipif(not BROWSER, reason="not run: no Chromium (apt install chromium)")
 
 
@@ -178,6 +181,57 @@ def deep_model(path: Path, layers: int) -> None:
         y = ops.tanh(ops.exp(x)) + mask
         x = ops.relu(x * ops.sigmoid(y))
     irc.save_model(ops.model({"y": x}), path)
+
+
+# The share of pixels of a picture that are far from its commonest colour, in the part of the window
+# where the graph is drawn, and how many colours there are.
+LOOK = """
+(async (url) => {
+  const image = new Image();
+  image.src = url;
+  await image.decode();
+  const r = view.getBoundingClientRect();
+  const sheet = new OffscreenCanvas(r.width, r.height).getContext("2d");
+  sheet.drawImage(image, -r.left, -r.top);
+  const words = new Uint32Array(sheet.getImageData(0, 0, r.width, r.height).data.buffer);
+  const counts = new Map();
+  for (const word of words) counts.set(word, (counts.get(word) ?? 0) + 1);
+  const common = [...counts.entries()].sort((a, b) => b[1] - a[1])[0][0];
+  const far = (a, b) => [0, 8, 16].some(s => Math.abs((a >> s & 255) - (b >> s & 255)) > 48);
+  let inked = 0;
+  for (const [word, count] of counts) if (far(word, common)) inked += count;
+  return [inked / words.length, counts.size];
+})(%s)
+"""
+
+
+def shown(page: Page, path: Path) -> tuple[float, int]:
+    """(share of pixels that are drawn on, colours) of a screenshot, which is kept at `path`."""
+    page.screenshot(path)
+    url = "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+    share, colours = page.run(LOOK % json.dumps(url))
+    return share, colours
+
+
+@pytest.mark.parametrize("name, views", [("deep", ["fit"]), ("encoder", ["fit", "whole"])])
+def test_screenshots_are_not_blank(name: str, views: list[str], tmp_path: Path) -> None:
+    """Pictures for a person to judge: `pytest -s` prints where they are. (A chain of 602 is no
+    wider than 2 pixels when all of it is in view.)"""
+    path, model = tmp_path / f"{name}.html", str(tmp_path / "deep.xml")
+    if name == "deep":
+        deep_model(Path(model), 100)
+    assert main(["graph", ENCODER if name == "encoder" else model, "-o", str(path)]) == 0
+    with Page(path, tmp_path) as page:
+        for view in views:
+            page.run(f"{view}()")
+            picture = tmp_path / f"{name}_{view}.png"
+            share, colours = shown(page, picture)
+            print(f"{picture}: {share:.1%} drawn on, {colours} colours")
+            assert share > 0.002 and colours > 16, picture
+        page.run("group.style.display = 'none'")
+        share, _ = shown(page, tmp_path / "blank.png")
+        assert share < 0.0005
+        assert page.thrown == []
 
 
 FRAMES = """
