@@ -60,12 +60,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(as_json(arrays))
         return 0
+    # Without a file they are the result, which -q leaves in.
+    say = print if args.output is None else report
     for name, array in arrays.items():
-        report(f"{name}  {array.dtype}{list(array.shape)}")
+        say(f"{name}  {array.dtype}{list(array.shape)}")
         if array.size <= 16:
-            report(
-                "  " + np.array2string(array, separator=", ", threshold=16).replace("\n", "\n  ")
-            )
+            say("  " + np.array2string(array, separator=", ", threshold=16).replace("\n", "\n  "))
     return 0
 
 

@@ -1,7 +1,7 @@
 """How much a verb says, and in what colour.
 
-Results go to stdout. `-q` leaves out what only reports that a file was written; `-v` adds notes on
-stderr, `-vv` every rewrite as well. Nothing is coloured unless a terminal reads it and NO_COLOR
+Results go to stdout. `-q` leaves out what is told beside a file that was written; `-v` adds notes
+on stderr, `-vv` every rewrite as well. Nothing is coloured unless a terminal reads it and NO_COLOR
 (https://no-color.org) is not set.
 """
 
@@ -49,7 +49,7 @@ def speaking(level: int) -> Iterator[None]:
 
 
 def report(text: str) -> None:
-    """What a verb did, on stdout; not with -q."""
+    """What a verb did that wrote a file, on stdout; not with -q."""
     if _level >= 0:
         print(text)
 

@@ -51,6 +51,20 @@ def test_json_is_one_object(verb: str, speech: list[str], here: Path, capsys: Ca
     assert len(lines) == 1
     found = json.loads(lines[0], parse_constant=pytest.fail)  # NaN and Infinity are no JSON
     assert found["schema"] == 1
+    check_units(found)
+
+
+def test_json_of_known_sizes_counts_in_numbers(here: Path, capsys: Captured) -> None:
+    """What is text where sizes are symbols."""
+    x = ops.parameter("x", [4, 8])
+    irc.save_model(ops.model({"y": ops.matmul(x, np.ones((8, 2), np.float32))}), "m.xml")
+    assert main(["inspect", "m.xml", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["flops"] == 2 * 4 * 8 * 2 and found["inputs"][0]["shape"] == [4, 8]
+    check_units(found)
+
+
+def check_units(found: dict[str, Any]) -> None:
     for path, value in numbers_in(found):
         unit = UNITS.search(path[-1]) or path[-1] in UNITLESS or set(path) & COUNTS
         assert unit, (path, value)
@@ -62,7 +76,7 @@ UNITLESS = {
     "schema", "threads", "requests", "calls", "ratio", "error", "share", "share_of_peak", "cores",
     "usable_cores", "entries", "elements", "out_of_tolerance", "largest", "relative", "worst_at",
     "images", "accuracy", "largest_difference", "native_steps", "python_steps", "kernels",
-    "regions", "region", "step", "parameters", "shape", "values",
+    "regions", "region", "step", "parameters", "shape", "values", "flops",
 }  # fmt: skip
 # Counts by name.
 COUNTS = {"operations", "operations_after", "rewrites", "bodies"}
@@ -115,9 +129,15 @@ def test_json_of_written_files(here: Path, capsys: Captured) -> None:
 
 @pytest.mark.parametrize("verb", ["convert", "compile", "run", "graph"])
 def test_quiet(verb: str, here: Path, capsys: Captured) -> None:
-    assert main([verb, *AS_JSON[verb], "-q"]) == 0
+    """Verbs that write files say nothing beside them; a run without a file still has a result."""
+    to = ["-o", "y.npz"] if verb == "run" else []
+    assert main([verb, *AS_JSON[verb], *to, "-q"]) == 0
     done = capsys.readouterr()
     assert done.out == "" and done.err == ""
+    if verb == "run":
+        assert main([verb, *AS_JSON[verb], "-q"]) == 0
+        done = capsys.readouterr()
+        assert done.out.startswith("probabilities  float32[1, 10]\n  [[") and done.err == ""
 
 
 def test_verbose(here: Path, capsys: Captured) -> None:
