@@ -194,7 +194,8 @@ def test_rows_are_held_against_the_best_peak_of_the_run(
     monkeypatch.setattr(peak, "Bandwidth", lambda size, threads: reading)
 
     def rivals(data: Any, *_: object) -> dict[str, Peer]:
-        answers = dict.fromkeys(("irc", *ALL), data.answer) | {"numpy": data.answer + wrong}
+        answers: dict[str, np.ndarray] = dict.fromkeys(("irc", *ALL), data.answer)
+        answers |= {"numpy": data.answer + wrong}
         return {n: Peer(n, lambda: None, lambda a=a: [a]) for n, a in answers.items()}
 
     def alternate(runs: Mapping[str, Any], **_: object) -> dict[str, Times]:

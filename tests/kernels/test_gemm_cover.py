@@ -197,7 +197,7 @@ def exact(case: Case, op: Gemm, c: np.ndarray) -> np.ndarray:
 def bytes_case(choice: Choice, tile: tuple[int, int, int]) -> Case:
     """Sizes around a tile of M, K and N; alpha and beta of a choice of floats choose likewise."""
     if "alpha" in choice:
-        zeros = [ZEROS[FACTORS.index(choice[x]) % 3] for x in ("alpha", "beta")]
+        zeros = [ZEROS[FACTORS.index(float(str(choice[x]))) % 3] for x in ("alpha", "beta")]
         epilogue = "residual" if choice["beta"] else "none"
         choice = choice | {"a_zero": zeros[0], "b_zero": zeros[1], "epilogue": epilogue}
     dtype, right = BYTES[str(choice["type"])]
