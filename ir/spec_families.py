@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .specs import (
     ElementwiseSpec,
-    GatherSpec,
     GemmSpec,
     NormSpec,
     ReduceSpec,
@@ -15,7 +14,7 @@ from .specs_attention import AttentionSpec
 from .specs_conv import ConvSpec, PoolSpec
 from .specs_excite import ExciteSpec
 from .specs_iota import IotaSpec
-from .specs_picks import PickSpec, RankSpec, ScanSpec
+from .specs_picks import GatherSpec, PickSpec, RankSpec, ScanSpec
 from .specs_recurrent import RecurrentSpec
 from .specs_regions import RegionSpec
 from .specs_resample import ResampleSpec

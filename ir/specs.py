@@ -363,31 +363,6 @@ class NormSpec(Spec):
         return len(self.outs)
 
 
-@dataclass(frozen=True)
-class GatherSpec(Spec):
-    """out[o, i, e] = data[o, index[i], e]: blocks of `inner` elements picked along one axis.
-
-    data walks (outer, axis, inner), index (i), out (outer, i, inner); `inner` strides are 1 where
-    rows are contiguous. Negative indices count from the end. `out_of_range`: "error" gives status
-    GATHER_OUT_OF_RANGE with the index position as the element, "zeros" writes zeros.
-    Buffers: data, index, out.
-    """
-
-    family: ClassVar[str] = "gather"
-
-    outer: Size
-    axis: Size
-    count: Size
-    inner: Size
-    data: Operand
-    index: Operand
-    out: Operand
-    out_of_range: str = "error"
-
-    def operands(self) -> tuple[Operand, ...]:
-        return (self.data, self.index, self.out)
-
-
 # Status codes of kernels; the first 8 bytes of scratch then hold the offending element as i64.
 OK = 0
 GATHER_OUT_OF_RANGE = 1

@@ -1,4 +1,5 @@
-"""Specs of what indices and order decide: elements picked and put, ranked, summed on the way."""
+"""Specs of what indices and order decide: blocks and elements picked, put, ranked, summed on the
+way."""
 
 from __future__ import annotations
 
@@ -6,6 +7,31 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .specs import Operand, Size, Spec
+
+
+@dataclass(frozen=True)
+class GatherSpec(Spec):
+    """out[o, i, e] = data[o, index[i], e]: blocks of `inner` elements picked along one axis.
+
+    data walks (outer, axis, inner), index (i), out (outer, i, inner); `inner` strides are 1 where
+    rows are contiguous. Negative indices count from the end. `out_of_range`: "error" gives status
+    GATHER_OUT_OF_RANGE with the index position as the element, "zeros" writes zeros.
+    Buffers: data, index, out.
+    """
+
+    family: ClassVar[str] = "gather"
+
+    outer: Size
+    axis: Size
+    count: Size
+    inner: Size
+    data: Operand
+    index: Operand
+    out: Operand
+    out_of_range: str = "error"
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.data, self.index, self.out)
 
 
 @dataclass(frozen=True)

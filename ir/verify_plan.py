@@ -30,7 +30,6 @@ from .plan import (
 from .specs import (
     DimArg,
     ElementwiseSpec,
-    GatherSpec,
     GemmSpec,
     NormSpec,
     Operand,
@@ -42,6 +41,7 @@ from .specs import (
 )
 from .specs_conv import ConvSpec
 from .specs_excite import ExciteSpec
+from .specs_picks import GatherSpec
 from .specs_recurrent import RecurrentSpec
 from .tiles import BYTES
 from .types import TensorType

@@ -16,7 +16,6 @@ from .dtype import DType
 from .specs import (
     DimArg,
     ElementwiseSpec,
-    GatherSpec,
     GemmSpec,
     NormSpec,
     ReduceSpec,
@@ -27,6 +26,7 @@ from .specs import (
 from .specs_attention import MAX_HEAD, AttentionSpec
 from .specs_conv import ConvSpec, PoolSpec, Window
 from .specs_excite import ExciteSpec
+from .specs_picks import GatherSpec
 from .specs_recurrent import MAX_GATES, RecurrentSpec
 from .specs_regions import RegionSpec
 from .specs_resample import ResampleSpec

@@ -8,7 +8,7 @@ from ...ir.dim import Dim, Expr, maximum, minimum
 from ...ir.graph import Graph, Value
 from ...ir.ops import Concat, Gather, Gemm, MatMul, MatMulInteger, rules
 from ...ir.scalar import identity
-from ...ir.specs import GatherSpec
+from ...ir.specs_picks import GatherSpec
 from ...ir.tiles import accumulator, cell_depth, multiplied
 from ...ir.types import TensorType, normalize_axis
 from .context import Lowering

@@ -7,7 +7,8 @@ multiples of 64, so that a few long blocks are shared too.
 from __future__ import annotations
 
 from ...ir.errors import UnsupportedOperationError
-from ...ir.specs import GATHER_OUT_OF_RANGE, GatherSpec
+from ...ir.specs import GATHER_OUT_OF_RANGE
+from ...ir.specs_picks import GatherSpec
 from ...ir.target import Target
 from ..codegen.emit import Function, Module
 from ..codegen.kernel import Buffer, open_kernel, share

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from harness import ISAS, run, same_bits
 from irc.ir.dtype import DType
-from irc.ir.specs import GATHER_OUT_OF_RANGE, DimArg, GatherSpec, Operand
+from irc.ir.specs import GATHER_OUT_OF_RANGE, DimArg, Operand
+from irc.ir.specs_picks import GatherSpec
 
 I64 = DType.i64
 

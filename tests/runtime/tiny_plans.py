@@ -30,13 +30,13 @@ from irc.ir.specs import (
     GATHER_OUT_OF_RANGE,
     DimArg,
     ElementwiseSpec,
-    GatherSpec,
     Instr,
     Operand,
     Program,
     Size,
     Spec,
 )
+from irc.ir.specs_picks import GatherSpec
 from irc.ir.types import TensorType
 from irc.runtime.codegen.emit import Module
 from irc.runtime.codegen.kernel import Buffer as Argument
