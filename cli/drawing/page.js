@@ -17,6 +17,8 @@ function apply() {
   if (!group) return;
   group.setAttribute("transform", `translate(${at.x},${at.y}) scale(${at.k})`);
   svg.classList.toggle("far", at.k < 0.3);
+  const thin = (0.8 / at.k).toPrecision(2);
+  if (group.style.getPropertyValue("--thin") !== thin) group.style.setProperty("--thin", thin);
 }
 
 function fit() {
