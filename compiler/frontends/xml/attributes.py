@@ -23,7 +23,7 @@ from ....ir.op import Attribute, Op
 from . import text as words
 from .choices import choices
 from .records import Layer
-from .text import BadText
+from .text import BadText, short
 from .weights import element_type
 
 Parser: TypeAlias = Callable[[str], Any]
@@ -64,7 +64,12 @@ def read_op(layer: Layer, cls: type[Op], **given: Any) -> Op:
             error.what, got=error.got, expected=error.expected, fix=error.fix
         ) from error
     except (TypeError, ValueError, OverflowError) as error:
-        raise layer.error("the attributes do not fit together", got=str(error)) from error
+        given = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise layer.error(
+            "the attributes do not fit together",
+            got=short(given) if given else "none",
+            expected=f"attributes that {cls.kind} takes together",
+        ) from error
 
 
 def parser_of(cls: type[Op], attribute: Attribute) -> Parser:
