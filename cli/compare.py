@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
         state["first_different"] = first.name
         state["passes_that_touched_it"] = passes_of(model.graph, first.name)
     if args.bisect:
-        state["bisect"] = bisect(model, inputs, args.rtol)
+        state["bisect"] = bisect(model, inputs, args.rtol, args.max_memory)
     if args.json:
         print_json(state)
     else:
@@ -201,7 +201,7 @@ def by_layer(
 
     def compare() -> None:
         nonlocal size
-        for at, ours in _computed(graph, sorted(held), ordered, args.threads):
+        for at, ours in _computed(graph, sorted(held), ordered, args):
             found[at] = differences(names[at], ours, held.pop(at), args.rtol)
         size = 0
 
@@ -254,7 +254,7 @@ def _bytes_of(type_: Type | None) -> int | None:
 
 
 def _computed(
-    graph: Graph, chosen: Sequence[int], inputs: Sequence[Array], threads: int | None
+    graph: Graph, chosen: Sequence[int], inputs: Sequence[Array], args: argparse.Namespace
 ) -> Iterator[tuple[int, Any]]:
     """What irc computes for the results at these positions, one after another; each is dropped
     before the next is handed out."""
@@ -264,7 +264,8 @@ def _computed(
     part.results[:] = [graph.results[at] for at in chosen]
     for node in set(graph.results) - set(part.results):
         part.remove(node)
-    ours = list(CompiledModel(Model(part), Options(), threads)(list(inputs)))
+    net = CompiledModel(Model(part), Options(), args.threads, max_memory=args.max_memory)
+    ours = list(net(list(inputs)))
     for at in chosen:
         yield at, ours.pop(0)
 
@@ -290,13 +291,15 @@ def _tensor_of(graph: Graph, result: int) -> str:
     return min(known, default=f"{record.name}:{value.port}")
 
 
-def bisect(model: Model, inputs: dict[str, Array], rtol: float) -> str:
+def bisect(
+    model: Model, inputs: dict[str, Array], rtol: float, max_memory: int | None = None
+) -> str:
     """The rewrite after which the answer is out of tolerance, in words."""
     ordered = [inputs[p.name] for p in model.inputs]
     wanted = interpret(model.graph, ordered)
 
     def good(count: int | None) -> bool:
-        net = CompiledModel(model, Options(stop_after=count), 1)
+        net = CompiledModel(model, Options(stop_after=count), 1, max_memory=max_memory)
         pairs = zip(net(ordered), wanted, strict=True)
         return all(d.good for g, w in pairs for d in differences("", g, w, rtol))
 
@@ -304,7 +307,7 @@ def bisect(model: Model, inputs: dict[str, Array], rtol: float) -> str:
         return "the answer is right after all rewrites"
     if not good(0):
         return "the answer is wrong before any rewrite: a kernel or the lowering is at fault"
-    trace = CompiledModel(model, Options(), 1).trace
+    trace = CompiledModel(model, Options(), 1, max_memory=max_memory).trace
     hits = [e for e in trace.events if e.refused is None] if trace is not None else []
     low, high = 0, len(hits)
     while high - low > 1:
