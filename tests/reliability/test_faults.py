@@ -182,18 +182,36 @@ irc.runtime.program._loaded.clear()  # or nothing would be compiled
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 8000))
 again = irc.compile_model(DIGITS, num_threads=1)
 same = bool((again(X)[0] == net(X)[0]).all()) and again.stats().compiled > 0
+codes = {}
+for verb, *words in COMMANDS:
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        code = main([verb, DIGITS, *words])
+    codes[" ".join([verb, *words])] = (code, told.getvalue().partition("\\n")[0])
 left = sorted(p.name for p in Path(".").iterdir() if p.name != "cache")
 whole = Path("net.irc").read_bytes() == before
 cold = [p.name for p in Path("cold").iterdir()]
-print(json.dumps({"errors": errors, "same": same, "left": left, "whole": whole, "cold": cold}))
+found = {"errors": errors, "same": same, "left": left, "whole": whole, "cold": cold}
+print(json.dumps(found | {"codes": codes}))
 """
+COMMANDS = [
+    ["convert", "-o", "c.xml"], ["compile", "-o", "c.irc"],
+    ["run", "--input", "image=x.npy", "-o", "o.npy"],
+    ["run", "--input", "image=x.npy", "-o", "o.npz"],
+    ["profile", "--runs", "1", "--trace", "t.json"], ["profile", "--runs", "1", "--xml", "p.xml"],
+    ["graph", "-o", "g.html"], ["graph", "-o", "g.svg"], ["graph", "-o", "g.dot"],
+]  # fmt: skip
 
 
 def test_no_room_on_the_disk(tmp_path: Path) -> None:
     """By the limit of a file's size, which fails as a full disk does: in the middle of writing."""
-    found = run_script(NO_ROOM, tmp_path)
+    np.save(tmp_path / "x.npy", np.zeros((9, 64), np.float32))
+    commands = [f"import contextlib, io\nfrom irc.cli.main import main\nCOMMANDS = {COMMANDS!r}\n"]
+    found = run_script("".join([*commands, NO_ROOM]), tmp_path)
     assert found["errors"] == ["the file cannot be written"] * 2
-    assert found["left"] == ["cold", "net.irc"] and found["whole"] and found["same"]
+    assert len(found["codes"]) == len(COMMANDS)
+    for code, said in found["codes"].values():
+        assert (code, said) == (5, "irc: error: the file cannot be written"), found["codes"]
+    assert found["left"] == ["cold", "net.irc", "x.npy"] and found["whole"] and found["same"]
     assert found["cold"] == []
 
 
