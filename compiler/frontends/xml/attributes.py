@@ -64,10 +64,10 @@ def read_op(layer: Layer, cls: type[Op], **given: Any) -> Op:
             error.what, got=error.got, expected=error.expected, fix=error.fix
         ) from error
     except (TypeError, ValueError, OverflowError) as error:
-        given = ", ".join(f"{name}={value}" for name, value in values.items())
+        said = ", ".join(f"{name}={value}" for name, value in values.items())
         raise layer.error(
             "the attributes do not fit together",
-            got=short(given) if given else "none",
+            got=short(said) if said else "none",
             expected=f"attributes that {cls.kind} takes together",
         ) from error
 
