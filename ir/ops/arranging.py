@@ -100,10 +100,12 @@ class SpaceToDepth(Op):
 
 def _check_blocks(by: Sequence[Dim], first: Sequence[Dim], last: Sequence[Dim]) -> None:
     """ShapeError where the batch itself has a block or an edge, or an axis has no block."""
-    edges = [*first[:1], *last[:1]]
-    if any(eq(d, 1) is False for d in by[:1]) or any(eq(d, 0) is False for d in edges):
-        got = [str(d) for d in (*by[:1], *edges)]
-        raise ShapeError("the batch has no block and no edges", got=got, expected="1, 0, 0")
+    what = "the batch has no block and no edges"
+    pairs = [*((d, 1) for d in by[:1]), *((d, 0) for d in (*first[:1], *last[:1]))]
+    if any(eq(d, n) is False for d, n in pairs):
+        raise ShapeError(what, got=[str(d) for d, _ in pairs], expected="1, 0, 0")
+    for d, n in pairs:
+        require_equal(d, n, what)
     if any(isinstance(d, int) and d < 1 for d in by):
         raise ShapeError("a block is 1 or more", got=[str(d) for d in by])
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..dim import Dim, broadcast, eq
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
+from ..require import require_broadcast
 from ..types import TensorType, Type
 from .elementwise import NUMBERS
 from .precision import narrowed, widened
@@ -101,10 +102,11 @@ def _assign(
             continue
         size_here = shape[axis]
         before = sizes.get(part, size_here)
+        what = f"axis {part!r} has two sizes"
         if eq(before, size_here) is False and 1 not in (before, size_here):
-            raise ShapeError(
-                f"axis {part!r} has two sizes", got=f"{before} and {size_here}", expected=equation
-            )
-        sizes[part] = size_here if before == 1 else before
+            raise ShapeError(what, got=f"{before} and {size_here}", expected=equation)
+        sizes[part] = broadcast(before, size_here)
+        for size in (before, size_here):
+            require_broadcast(size, sizes[part], what)
         axis += 1
     return rest

@@ -11,6 +11,7 @@ from ..dim import Dim, eq
 from ..dtype import DType
 from ..errors import ShapeError, VerificationError
 from ..op import Array, Fact, Op, Port
+from ..require import require_equal
 from ..scalar import cast_array
 from ..types import TensorType, Type
 from .elementwise import FLOATS, INTEGERS
@@ -40,8 +41,11 @@ class _Transform(Op):
         shape, dtype = data.tensor.shape, data.tensor.dtype
         if shape is None:
             return (TensorType(dtype, None),)
-        if self.complex_in and (not shape or eq(shape[-1], 2) is False):
-            raise ShapeError("complex data has a last axis of size 2", got=data.type)
+        if self.complex_in:
+            what = "complex data has a last axis of size 2"
+            if not shape or eq(shape[-1], 2) is False:
+                raise ShapeError(what, got=data.type)
+            require_equal(shape[-1], 2, what)
         inner: list[Dim] = list(shape[:-1] if self.complex_in else shape)
         listed = axes_in(axes, len(inner))
         sizes = known_dims(signal_size)

@@ -74,3 +74,44 @@ def test_an_operand_is_a_size(case: str) -> None:
     (got,) = irc.compile_model(irc.Model(graph))(inputs)
     assert got.dtype == want.dtype and got.shape == want.shape
     assert np.allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+# What is computed of x, f32[2, 4, N], and z, f32[5, M]; %2 is N; sizes of N and M that fit, and
+# that do not.
+TAKEN_FOR_GRANTED = {
+    "complex numbers": ("IRDFT.9(%0, %3)", (2, 1), (3, 1)),
+    "blocks of a batch": ("SpaceToBatch.2(%0, %4, %5, %5)", (1, 1), (2, 1)),
+    "a letter's sizes": ('Einsum.7(%0, %6) {equation="abc,cd->abd"}', (7, 1), (6, 1)),
+    "a letter of two symbols": ('Einsum.7(%0, %1) {equation="abc,dc->abd"}', (3, 3), (3, 4)),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN_FOR_GRANTED)
+def test_a_size_that_does_not_fit_is_refused_where_only_the_shape_is_read(case: str) -> None:
+    """Then nothing computes what the size does not fit."""
+    made, fit, unfit = TAKEN_FOR_GRANTED[case]
+    graph = parse_graph(f"""graph "g"
+%0 = Parameter.1() {{element_type=f32, shape=[2, 4, "N"]}} "x"
+%1 = Parameter.1() {{element_type=f32, shape=[5, "M"]}} "z"
+%9 = ShapeOf.3(%0)
+%10 = Constant.1() {{data=[2], dtype=i64, shape=[1]}}
+%3 = Constant.1() {{data=[0], dtype=i64, shape=[1]}}
+%2 = Gather.8(%9, %10, %3)
+%11 = Constant.1() {{data=[1, 1], dtype=i64, shape=[2]}}
+%4 = Concat.1(%2, %11) {{axis=0}}
+%5 = Constant.1() {{data=[0, 0, 0], dtype=i64, shape=[3]}}
+%6 = Parameter.1() {{element_type=f32, shape=[7, 3]}} "w"
+%7 = {made}
+%8 = ShapeOf.3(%7)
+%12 = Result.1(%8) "y"
+""")
+    net = irc.compile_model(irc.Model(graph))
+    for (n, m), fits in ((fit, True), (unfit, False)):
+        inputs = [np.ones(s, np.float32) for s in ((2, 4, n), (5, m), (7, 3))]
+        if fits:
+            assert np.array_equal(net(inputs)[0], interpret(graph, inputs)[0])
+            continue
+        with pytest.raises(irc.Error):
+            interpret(graph, inputs)
+        with pytest.raises(irc.Error):
+            net(inputs)
