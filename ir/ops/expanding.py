@@ -63,6 +63,8 @@ class _Broadcast(Op):
                 sizes = (d if isinstance(d, int) else unknown_dim(self) for d in joined)
                 return (TensorType(dtype, tuple(sizes)),)
             return (TensorType(dtype, unknown_shape(self, count)),)
+        for size in target:
+            require_at_least(0, size, "a size to broadcast to is negative")
         if mode == "bidirectional":
             return (TensorType(dtype, broadcast_shapes(shape, tuple(target))),)
         if shape is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from ..dim import Dim, eq, exact_quotient
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port, attr
-from ..require import require_equal
+from ..require import require_at_least, require_equal
 from ..types import TensorType, Type, normalize_axis
 from .rules import (
     Shape,
@@ -23,6 +23,8 @@ from .rules import (
     unknown_dim,
     unknown_shape,
 )
+
+_LENGTHS = "split lengths are >= 0, with one -1 at most"
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,9 @@ def _fill(lengths: list[Dim], total: Dim) -> list[Dim]:
     """The lengths with a -1 replaced. ShapeError where they do not sum to the axis."""
     holes = [i for i, d in enumerate(lengths) if isinstance(d, int) and d == -1]
     if len(holes) > 1 or any(isinstance(d, int) and d < -1 for d in lengths):
-        raise ShapeError("split lengths are >= 0, with one -1 at most", got=lengths)
+        raise ShapeError(_LENGTHS, got=lengths)
+    for d in lengths:
+        require_at_least(-1, d, _LENGTHS)
     rest: Dim = 0
     for i, d in enumerate(lengths):
         rest = rest if i in holes else rest + d

@@ -15,7 +15,7 @@ from ..dim import eq
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
-from ..require import require_broadcast
+from ..require import require_broadcast, require_equal
 from ..scalar import cast_array
 from ..types import Type, normalize_axis
 from .elementwise import FLOATS
@@ -260,12 +260,10 @@ class GroupNormalization(Op):
         _check_channels(data, scale, bias)
         shape = data.tensor.shape
         if shape is not None:
-            channels = shape[1]
-            if isinstance(channels, int) and (self.num_groups < 1 or channels % self.num_groups):
-                raise ShapeError(
-                    "channels must split into equal groups",
-                    got=f"{channels} in {self.num_groups} groups",
-                )
+            channels, what = shape[1], "channels must split into equal groups"
+            if self.num_groups < 1 or (isinstance(channels, int) and channels % self.num_groups):
+                raise ShapeError(what, got=f"{channels} in {self.num_groups} groups")
+            require_equal(channels, channels // self.num_groups * self.num_groups, what)
         return (data.tensor,)
 
     def evaluate(self, data: Array, scale: Array, bias: Array) -> tuple[Array, ...]:

@@ -75,6 +75,8 @@ class Pad(Op):
             if cut:
                 require_at_least(cut, d, _CUTS)
         sizes = [d + b + e for d, b, e in zip(shape, before, after, strict=True)]
+        for size in sizes:
+            require_at_least(0, size, _CUTS)
         return (TensorType(dtype, tuple(sizes)),)
 
     def _mode(self) -> str:

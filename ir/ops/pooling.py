@@ -12,6 +12,7 @@ from ..dim import Dim
 from ..dtype import DType
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port, attr
+from ..require import require_at_least
 from ..scalar import cast_array
 from ..types import TensorType, Type, normalize_axis
 from .elementwise import FLOATS, INTEGERS
@@ -207,6 +208,8 @@ class _Adaptive(Op):
             raise ShapeError(
                 "output_shape needs one number per spatial axis", got=count, expected=len(shape) - 2
             )
+        for size in wanted or ():
+            require_at_least(0, size, "a size to pool to is negative")
         spatial: tuple[Dim, ...] = unknown_shape(self, len(shape) - 2)
         return (*shape[:2], *(spatial if wanted is None else wanted))
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..dim import Dim, eq, exact_quotient, product
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
-from ..require import require_equal
+from ..require import require_at_least, require_equal
 from ..types import TensorType, Type
 from .elementwise import INTEGERS
 from .rules import (
@@ -27,6 +27,8 @@ from .rules import (
     unknown_dim,
     unknown_shape,
 )
+
+_NEGATIVE = "a target size is negative"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Reshape(Op):
         out: list[Dim] = []
         for i, d in enumerate(wanted):
             if isinstance(d, int) and d < -1:
-                raise ShapeError("a target size is negative", got=list(wanted), expected=">= -1")
+                raise ShapeError(_NEGATIVE, got=list(wanted), expected=">= -1")
+            require_at_least(-1, d, _NEGATIVE)
             if isinstance(d, int) and d == 0 and self.special_zero:
                 if have is not None and i >= len(have):
                     raise ShapeError(

@@ -76,12 +76,22 @@ def test_an_operand_is_a_size(case: str) -> None:
     assert np.allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
-# What is computed of x, f32[2, 4, N], and z, f32[5, M]; %2 is N; sizes of N and M that fit, and
-# that do not.
+# What is computed of x, f32[2, 4, N], and z, f32[5, M]; %2 is N, %14 N - 2; sizes of N and M that
+# fit, and that do not.
 TAKEN_FOR_GRANTED = {
     "complex numbers": ("IRDFT.9(%0, %3)", (2, 1), (3, 1)),
     "blocks of a batch": ("SpaceToBatch.2(%0, %4, %5, %5)", (1, 1), (2, 1)),
     "a letter's sizes": ('Einsum.7(%0, %6) {equation="abc,cd->abd"}', (7, 1), (6, 1)),
+    "lengths of parts": ("VariadicSplit.1(%0, %13, %16) {num_outputs=2}", (4, 1), (0, 1)),
+    "sizes to reshape to": ("Reshape.1(%0, %16) {special_zero=false}", (4, 1), (0, 1)),
+    "sizes to broadcast to": ('Broadcast.3(%17, %18) {mode="numpy"}', (4, 1), (0, 1)),
+    "sizes to pool to": ("AdaptiveAvgPool.8(%0, %14)", (4, 1), (1, 1)),
+    "what is cut off": ('Pad.12(%0, %18, %5) {pad_mode="constant"}', (4, 1), (0, 1)),
+    "groups of channels": (
+        "GroupNormalization.12(%20, %21, %21) {num_groups=2, epsilon=0.1}",
+        (4, 1),
+        (3, 1),
+    ),
     "a letter of two symbols": ('Einsum.7(%0, %1) {equation="abc,dc->abd"}', (3, 3), (3, 4)),
 }
 
@@ -101,13 +111,24 @@ def test_a_size_that_does_not_fit_is_refused_where_only_the_shape_is_read(case: 
 %4 = Concat.1(%2, %11) {{axis=0}}
 %5 = Constant.1() {{data=[0, 0, 0], dtype=i64, shape=[3]}}
 %6 = Parameter.1() {{element_type=f32, shape=[7, 3]}} "w"
+%22 = Parameter.1() {{element_type=f32, shape=[1, "N"]}} "scale"
+%13 = Constant.1() {{data=[1], dtype=i64, shape=[]}}
+%19 = Constant.1() {{data=[2], dtype=i64, shape=[1]}}
+%14 = Subtract.1(%2, %19)
+%15 = Constant.1() {{data=[-1], dtype=i64, shape=[1]}}
+%16 = Concat.1(%14, %15) {{axis=0}}
+%17 = Constant.1() {{data=[1.0], dtype=f32, shape=[1]}}
+%18 = Concat.1(%11, %14) {{axis=0}}
+%23 = Constant.1() {{data=[0, 2, 1], dtype=i64, shape=[3]}}
+%20 = Transpose.1(%0, %23)
+%21 = Squeeze.1(%22, %3)
 %7 = {made}
 %8 = ShapeOf.3(%7)
 %12 = Result.1(%8) "y"
 """)
     net = irc.compile_model(irc.Model(graph))
     for (n, m), fits in ((fit, True), (unfit, False)):
-        inputs = [np.ones(s, np.float32) for s in ((2, 4, n), (5, m), (7, 3))]
+        inputs = [np.ones(s, np.float32) for s in ((2, 4, n), (5, m), (7, 3), (1, n))]
         if fits:
             assert np.array_equal(net(inputs)[0], interpret(graph, inputs)[0])
             continue
