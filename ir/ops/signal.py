@@ -76,6 +76,8 @@ class _Transform(Op):
             sizes = [wide.shape[a] if n == -1 else n for a, n in zip(listed, given, strict=True)]
             if not self.complex_out and given[-1] == -1:
                 sizes[-1] = 2 * (wide.shape[listed[-1]] - 1)
+        if sizes and 0 in wide.shape:  # NumPy leaves what it makes of no numbers unwritten
+            wide = np.zeros([1 if i in listed else n for i, n in enumerate(wide.shape)], wide.dtype)
         found: Any = self.transform(wide, sizes, listed)
         out: Array = np.stack([found.real, found.imag], -1) if self.complex_out else found
         return (cast_array(out, DType.from_numpy(data.dtype)),)

@@ -352,3 +352,13 @@ def test_inference_agrees_with_evaluation(case: Any, symbolic: bool) -> None:
             assert tuple(compile_dims(tuple(known))(env)) == array.shape
         else:
             assert symbolic or op.data_dependent
+
+
+@pytest.mark.parametrize("kind", ["DFT", "IDFT", "RDFT", "IRDFT"])
+def test_a_transform_of_nothing_is_zero(kind: str) -> None:
+    """An empty axis padded to four: what NumPy makes of it is memory that nobody wrote."""
+    data = np.zeros((3, 0) if kind == "RDFT" else (3, 0, 2))
+    for _ in range(3):
+        np.full((3, 4), 7.7)  # what such memory held before
+        (found,) = getattr(o, kind)().evaluate(data, np.array([1]), np.array([4]))
+        assert found.shape[:1] == (3,) and found.size and not found.any()
