@@ -163,18 +163,22 @@ class ROIAlign(Op):
             (0.5 if mode == "half_pixel" else 0.0),
             (0.0 if mode == "asymmetric" else 0.5),
         )
-        for r, (roi, batch) in enumerate(zip(rois, ints_of(batch_indices), strict=True)):
-            x1, y1, x2, y2 = ((float(v) + before) * self.spatial_scale - after for v in roi)
-            h, w = y2 - y1, x2 - x1
+        # Places are in f32 (f64 of regions in f64): whether one falls on an element, so that its
+        # neighbour weighs nothing, is a matter of the last bit, and infinity times 0 is NaN.
+        exact = np.float64 if rois.dtype == np.float64 else np.float32
+        places = (rois.astype(exact) + exact(before)) * exact(self.spatial_scale) - exact(after)
+        pooled = self.pooled_h, self.pooled_w
+        for r, (roi, batch) in enumerate(zip(places, ints_of(batch_indices), strict=True)):
+            starts, sides = roi[1::-1], roi[:1:-1] - roi[1::-1]
             if mode == "asymmetric":
-                h, w = max(h, 1.0), max(w, 1.0)
-            bins = h / self.pooled_h, w / self.pooled_w
+                sides = np.maximum(sides, exact(1))
+            bins = sides / np.array(pooled, exact)
             counts = [self.sampling_ratio or max(int(np.ceil(b)), 1) for b in bins]
             ys, xs = (
-                start + (np.arange(n)[:, None] + (np.arange(k) + 0.5) / k) * size
-                for start, n, k, size in zip(
-                    (y1, x1), (self.pooled_h, self.pooled_w), counts, bins, strict=True
-                )
+                start
+                + np.arange(n, dtype=exact)[:, None] * size
+                + (np.arange(k, dtype=exact) + exact(0.5)) / exact(k) * size
+                for start, n, k, size in zip(starts, pooled, counts, bins, strict=True)
             )
             corners = _corners(wide[batch], ys.reshape(-1), xs.reshape(-1))
             # The largest of the weighted corners, not of their sums, as ONNX has it.

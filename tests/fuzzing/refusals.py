@@ -9,6 +9,7 @@ import numpy as np
 from irc.ir.dim import Expr, evaluate, plain_symbol
 from irc.ir.errors import Error, ShapeError
 from irc.ir.graph import Graph, Value
+from irc.ir.ops import If
 from irc.ir.types import TensorType
 
 # Inputs of which an operation reads the shape or the type only.
@@ -44,9 +45,37 @@ def may_pass(graph: Graph, inputs: Sequence[Any], given: Sequence[Any], why: Err
 
 def _computed_from(graph: Graph, node: int, *, all_: bool) -> set[int]:
     """The nodes that an operation reads, or whose elements it reads unless `all_`."""
-    unread = {} if all_ else _ELEMENTS_UNREAD
-    ports = unread.get(graph.op(node).kind, ())
+    ports = () if all_ else _unread(graph, node)
     return {v.node for i, v in enumerate(graph.inputs(node)) if v and i not in ports}
+
+
+def _unread(graph: Graph, node: int) -> tuple[int, ...]:
+    """The input ports of an operation whose elements it does not read: of an If those that a
+    branch which may run (all but the other one of a constant condition) has no use for."""
+    op = graph.op(node)
+    if not isinstance(op, If):
+        return _ELEMENTS_UNREAD.get(op.kind, ())
+    known = graph.known(graph.input(node, 0))
+    sides = [(op.then_body, op.then_inputs), (op.else_body, op.else_inputs)]
+    if known is not None:
+        sides = sides[:1] if known.reshape(-1)[0] else sides[1:]
+    used = {0}
+    for body, ports in sides:
+        used |= {port for p, port in zip(body.parameters, ports, strict=True) if _is_used(body, p)}
+    return tuple(set(range(len(graph.inputs(node)))) - used)
+
+
+def _is_used(body: Graph, parameter: int) -> bool:
+    """Whether a result is computed from the elements of a parameter."""
+    pending, seen = [parameter], set[int]()
+    while pending:
+        at = pending.pop()
+        if at in body.results:
+            return True
+        if at not in seen:
+            seen.add(at)
+            pending += [n for n in body.ids() if at in _computed_from(body, n, all_=False)]
+    return False
 
 
 def _places(graph: Graph, node: int) -> list[str]:

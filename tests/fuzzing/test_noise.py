@@ -266,6 +266,45 @@ def test_what_only_a_shape_reads(rows: int, more: str, passes: bool) -> None:
             irc.CompiledModel(irc.Model(graph), Options(), 1)(x)
 
 
+BRANCHES = """graph "g"
+%0 = Parameter.1() {element_type=i64, shape=[3]} "x"
+%1 = Parameter.1() {element_type=i64, shape=[3]} "y"
+%2 = Mod.1(%0, %1) {auto_broadcast="numpy"} "mod"
+%3 = CONDITION
+%4 = If.8(%3, %2) {then_inputs=[1], else_inputs=[1], then_outputs=[0], else_outputs=[0]} "if"
+  graph "then"
+  %0 = Parameter.1() {element_type=i64, shape=[3]} "a"
+  %1 = ShapeOf.3(%0) {output_type=i64}
+  %2 = Result.1(%1)
+  graph "else"
+  %0 = Parameter.1() {element_type=i64, shape=[3]} "a"
+  %1 = ELSE.1(%0)
+  %2 = Result.1(%1)
+%5 = Result.1(%4) "z"
+"""
+OPEN = 'Parameter.1() {element_type=boolean, shape=[]} "c"'
+
+
+@pytest.mark.parametrize(
+    ("condition", "branch", "passes"),
+    [
+        ("Constant.1() {data=[true], dtype=boolean, shape=[]}", "Negative", True),
+        ("Constant.1() {data=[false], dtype=boolean, shape=[]}", "Negative", False),
+        (OPEN, "Negative", False),
+        (OPEN, "ShapeOf", True),
+    ],
+    ids=["the other branch", "the branch that runs", "either may run", "neither reads it"],
+)
+def test_what_branches_read(condition: str, branch: str, passes: bool) -> None:
+    text = BRANCHES.replace("CONDITION", condition).replace("ELSE.1", f"{branch}.1")
+    graph = parse_graph(text.replace("ShapeOf.1", "ShapeOf.3"))
+    x = [np.ones(3, np.int64), np.zeros(3, np.int64), np.array(True)][: len(graph.parameters)]
+    with pytest.raises(Error) as refused:
+        interpret(graph, x)
+    assert "mod" in str(refused.value.where)
+    assert may_pass(graph, x, [np.array([3])], refused.value) is passes
+
+
 BESIDE_NOTHING = """graph "g"
 %0 = Parameter.1() {element_type=i8, shape=[7, "N", 16]} "x"
 %1 = ShapeOf.3(%0) {output_type=i64}

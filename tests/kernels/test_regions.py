@@ -119,6 +119,26 @@ def test_infinities_in_the_image(isa: str, mode: str) -> None:
     np.testing.assert_allclose(result.outs[0], wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("places", MODES)
+def test_places_are_those_of_f32(places: str) -> None:
+    """Whether a sample falls on an element decides whether infinities make numbers of none."""
+    whole = np.arange(5, dtype=np.float32)
+    boxes = np.array([[x, 0, x + w, 3] for x in whole for w in whole[1:]], np.float32)
+    none = 0
+    for bins, ratio in ((3, 1), (5, 1), (7, 3)):
+        op = ROIAlign(1, bins, ratio, 0.5, "avg", places)
+        spec, data, dims = made((1, 7, 9, 16), op, False, len(BOXES))
+        spec = replace(spec, regions=len(boxes))
+        data[0].reshape(-1)[::3] = -np.inf
+        data[1:] = [boxes, np.zeros(len(boxes), np.int64)]
+        with np.errstate(invalid="ignore"):
+            wanted = op.evaluate(data[0].transpose(0, 3, 1, 2), *data[1:])[0]
+        result = run(spec, data, [(len(boxes), 1, bins, 16)], isa=ISAS[0], dims=dims)
+        assert (np.isnan(result.outs[0].transpose(0, 3, 1, 2)) == np.isnan(wanted)).all()
+        none += int(np.isnan(wanted).sum())
+    assert none
+
+
 @pytest.mark.parametrize("number", [2, -1, 1 << 40])
 def test_images_that_are_not_there(number: int) -> None:
     op = ROIAlign(2, 2, 2, 1.0, "avg", "asymmetric")
