@@ -13,12 +13,14 @@ from ..dim import Dim
 from ..dtype import DType
 from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
+from ..require import require_at_least
 from ..scalar import cast_array
 from ..types import TensorType, Type
 from .elementwise import FLOATS, INTEGERS
 from .rules import axes_in, count_of, ints_of, known_dims, require_dtype, unique_axes, unknown_dim
 
 _F = np.float32
+_NEGATIVE = "a size to resize to is negative"
 
 
 def source_places(mode: str, size: int, out: int, scale: float) -> Array:
@@ -152,6 +154,7 @@ class _Interpolate(Op):
                 out[axis] = scaled_size(size, given[i])
             else:
                 out[axis] = size * int(given[i]) if given[i].is_integer() else unknown_dim(self)
+            require_at_least(0, out[axis], _NEGATIVE)
         return (TensorType(dtype, tuple(out)),)
 
     def _evaluate(
@@ -174,6 +177,8 @@ class _Interpolate(Op):
                 float(_F(n) / _F(max(data.shape[a], 1)))
                 for a, n in zip(listed, targets, strict=True)
             ]
+        if min(targets, default=0) < 0:
+            raise ShapeError(_NEGATIVE, got=targets, expected=">= 0")
         for axis, out, factor in zip(listed, targets, factors, strict=True):
             if out == data.shape[axis] and factor == 1:
                 continue
@@ -236,7 +241,9 @@ class _Interpolate(Op):
 
 
 def scaled_size(size: int, scale: float) -> int:
-    """The size of a scaled axis, in f32 as OpenVINO computes it."""
+    """The size of a scaled axis, in f32 as OpenVINO computes it. ShapeError where there is none."""
+    if not math.isfinite(_F(size) * _F(scale)):
+        raise ShapeError("a scale makes no size", got=f"{size} times {scale}", expected="finite")
     return math.floor(_F(size) * _F(scale))
 
 

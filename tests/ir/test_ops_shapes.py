@@ -31,6 +31,9 @@ def known(values: Any, dtype: Any = np.int64) -> Fact:
     return Fact(TensorType(DType.from_numpy(array.dtype), array.shape), array)
 
 
+NO_SCALE = Fact(parse_type("f32[1]"), np.array([np.nan], np.float32))
+
+
 def shape_of(op: Op, *facts: Fact | None) -> str:
     (type_,) = op.infer(*op.slots(list(facts)))
     return str(type_)
@@ -120,6 +123,8 @@ REFUSED: list[tuple[Op, list[Fact | None], str]] = [
     (o.Interpolate("cubic", "sizes"), [fact("f32[2]"), fact("f32[1]"), None], "'sizes' has"),
     (o.Interpolate("cubic", "scales"), [fact("f32[2]"), fact("i64[1]"), None], "'scales' has"),
     (o.Interpolate("cubic", "sizes"), [fact("f32[2, 3]"), fact("i64[1]"), None], "one number per"),
+    (o.Interpolate("cubic", "sizes"), [fact("f32[2]"), known([-1]), None], "is negative"),
+    (o.Interpolate("cubic", "scales"), [fact("f32[2]"), NO_SCALE, None], "makes no size"),
 ]  # fmt: skip
 
 

@@ -86,6 +86,11 @@ TAKEN_FOR_GRANTED = {
     "sizes to reshape to": ("Reshape.1(%0, %16) {special_zero=false}", (4, 1), (0, 1)),
     "sizes to broadcast to": ('Broadcast.3(%17, %18) {mode="numpy"}', (4, 1), (0, 1)),
     "sizes to pool to": ("AdaptiveAvgPool.8(%0, %14)", (4, 1), (1, 1)),
+    "sizes to resize to": (
+        'Interpolate.11(%0, %14, %10) {mode="nearest", shape_calculation_mode="sizes"}',
+        (4, 1),
+        (0, 1),
+    ),
     "what is cut off": ('Pad.12(%0, %18, %5) {pad_mode="constant"}', (4, 1), (0, 1)),
     "groups of channels": (
         "GroupNormalization.12(%20, %21, %21) {num_groups=2, epsilon=0.1}",
