@@ -169,7 +169,8 @@ def difference(name: str, got: Array, wanted: Array, rtol: float) -> Difference:
     if wanted.dtype.kind in "OUS":
         wrong = int((got != wanted).sum())
         return Difference(name, kind, float(wrong), float(wrong), wrong, wanted.size, ())
-    g, w = got.astype(np.float64), wanted.astype(np.float64)
+    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    g, w = got.astype(wide), wanted.astype(wide)
     with np.errstate(invalid="ignore"):
         apart = np.where((g == w) | (np.isnan(g) & np.isnan(w)), 0.0, np.abs(g - w))
     apart = np.where(np.isnan(apart), np.inf, apart)

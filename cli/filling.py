@@ -15,10 +15,10 @@ from .arguments import Array
 def fill_inputs(
     ports: Sequence[PortInfo], given: dict[str, Array], default: int = 1, seed: int = 0
 ) -> tuple[dict[str, Array], list[str]]:
-    """Arrays for all inputs: those given, and random ones (floats from N(0, 1), integers 0 or 1,
-    which are valid indices and masks). A symbolic size takes the size that a given input has for
-    it, else `default`. Returns the arrays, and which sizes were made up ("N=1"). InputError for
-    an array that no input takes.
+    """Arrays for all inputs: those given, and random ones (floats, and both parts of complex
+    numbers, from N(0, 1); integers 0 or 1, which are valid indices and masks). A symbolic size
+    takes the size that a given input has for it, else `default`. Returns the arrays, and which
+    sizes were made up ("N=1"). InputError for an array that no input takes.
     """
     unknown = [name for name in given if name not in {p.name for p in ports}]
     if unknown:
@@ -47,6 +47,9 @@ def fill_inputs(
         dtype = DType(port.dtype)
         if dtype.is_float:
             inputs[port.name] = rng.standard_normal(shape).astype(dtype.numpy)
+        elif dtype.is_complex:
+            parts = rng.standard_normal((2, *shape))
+            inputs[port.name] = (parts[0] + 1j * parts[1]).astype(dtype.numpy)
         elif dtype.is_int or dtype is DType.boolean:
             inputs[port.name] = rng.integers(0, 2, shape).astype(dtype.numpy)
         else:

@@ -57,6 +57,22 @@ def test_compare(listed: str, how: list[str], capsys: Captured) -> None:
     assert names[-2:] == ["y[0]", "y[1]"]
 
 
+def test_complex_numbers(tmp_path: Path, capsys: Captured) -> None:
+    """They are made up with both parts, and differ where only the imaginary one does."""
+    x, y = (
+        helper.make_tensor_value_info(n, TensorProto.COMPLEX64, s)
+        for n, s in (("x", [2, 3]), ("y", [3, 2]))
+    )
+    graph = helper.make_graph([helper.make_node("Transpose", ["x"], ["y"])], "turned", [x], [y])
+    path = tmp_path / "turned.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    assert main(["compare", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["equal"]
+    one = np.array([3 + 4j, 1], np.complex64)
+    (found,) = differences("y", one + np.complex64(0.5j), one, 1e-4)
+    assert (found.out_of_tolerance, found.largest, found.relative) == (2, 0.5, 0.1)
+
+
 def test_bench(listed: str, capsys: Captured) -> None:
     assert main(["bench", listed, "--seconds", "0", "--against", "onnxruntime", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
