@@ -22,9 +22,9 @@ from ...ir.ops import Concat
 from ...ir.patch import sole_use
 from ...ir.types import TensorType
 from .context import Lowering
-from .movement import parts_axis
+from .movement import places
 from .roles import Role
-from .view import View, cut, lies_alike
+from .view import View, lies_alike
 
 # What shows the memory of its first input, nearly always.
 _SPLITS = frozenset({"Split", "VariadicSplit"})
@@ -35,12 +35,6 @@ _VIEWS = _SPLITS | frozenset(
 _TYPICAL = 64
 # Concats of more inputs are not asked whether they hold others.
 _MOST = 64
-
-
-def places(low: Lowering, node: int, values: Sequence[Value], view: View) -> list[View]:
-    """The parts of a view that the inputs of a Concat, or the results of a Split, are."""
-    axis = parts_axis(low, node)
-    return cut(view, axis, [low.shape(v)[axis] for v in values])
 
 
 def around(low: Lowering, node: int, values: Sequence[Value], whole: Value) -> View | None:

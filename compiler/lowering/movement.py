@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...ir.dim import Dim, Expr, maximum, minimum
@@ -148,33 +150,34 @@ def clamp_start(start: Any, step: int, size: Dim) -> Dim:
     return minimum(maximum(start, 0), last)
 
 
-def parts_axis(low: Lowering, node: int) -> int:
-    """The axis along which a Concat joins, or a Split with a known one parts."""
-    op = low.graph.op(node)
-    rank = len(low.shape(Value(node)))
+def places(low: Lowering, node: int, values: Sequence[Value], view: View) -> list[View]:
+    """The parts of a view that the inputs of a Concat are, or the results of a Split along a known
+    axis. Other sizes are spelled as the values do, which need not be how the whole spells them:
+    what looks at a value elsewhere takes two spellings for two shapes."""
+    op, shapes = low.graph.op(node), [low.shape(v) for v in values]
     if isinstance(op, Concat):
-        return normalize_axis(op.axis, rank)
-    axes = known_list(low.graph, node, 1)
-    assert axes is not None
-    return normalize_axis(int(axes[0]), rank)
+        axis = normalize_axis(op.axis, view.rank)
+    else:
+        axes = known_list(low.graph, node, 1)
+        assert axes is not None
+        axis = normalize_axis(int(axes[0]), view.rank)
+    parts = cut(view, axis, [shape[axis] for shape in shapes])
+    return [replace(part, shape=shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def lower_split(low: Lowering, node: int) -> None:
     """Split and VariadicSplit along a known axis: each output is a part of the input."""
-    values, axis = [*low.graph.values(node)], parts_axis(low, node)
-    parts = cut(low.view(low.graph.input(node, 0)), axis, [low.shape(v)[axis] for v in values])
-    for value, part in zip(values, parts, strict=True):
+    values, whole = [*low.graph.values(node)], low.view(low.graph.input(node, 0))
+    for value, part in zip(values, places(low, node, values, whole), strict=True):
         keep(low, value, part)
 
 
 def lower_concat(low: Lowering, node: int) -> None:
     """Each input is copied into its part of the output."""
-    out, axis = low.result(Value(node)), parts_axis(low, node)
-    values = [v for v in low.graph.inputs(node) if v is not None]
-    parts = cut(out, axis, [low.shape(v)[axis] for v in values])
-    for value, part in zip(values, parts, strict=True):
+    out, values = low.result(Value(node)), [v for v in low.graph.inputs(node) if v is not None]
+    for value, part in zip(values, places(low, node, values, out), strict=True):
         # A producer may have written here already (placement.py).
-        if part.shape[axis] != 0 and low.placed.get(value) != part:
+        if 0 not in part.shape and low.placed.get(value) != part:
             low.copy(low.view(value), part, low.name(node), low.sources(node))
 
 

@@ -27,10 +27,10 @@ from ...ir.patch import sole_use
 from ...ir.plan import SymbolSource
 from ...ir.tiles import accumulator
 from ...ir.types import TensorType, Type
-from .concats import around, inputs_of, places, sharable, shared_concats
+from .concats import around, inputs_of, sharable, shared_concats
 from .context import Lowering
 from .fusion import conversion_of
-from .movement import known_list
+from .movement import known_list, places
 from .roles import Role, is_host_only, reads, symbols_of
 from .view import (
     Divided,

@@ -54,18 +54,25 @@ def remove_mover(graph: Graph, node: int) -> Patch | Refusal | None:
     return _drop(value, source)
 
 
-def remove_transpose(graph: Graph, node: int) -> Patch | None:
+def remove_transpose(graph: Graph, node: int) -> Patch | Refusal | None:
     """A transpose that keeps every axis in its place."""
     order = known_axes(graph, graph.input(node, 1), 64)
     if not order or order != list(range(len(order))):
         return None
-    return _drop(Value(node), graph.input(node, 0))
+    return _drop_moved(graph, node)
 
 
-def remove_single_concat(graph: Graph, node: int) -> Patch | None:
+def remove_single_concat(graph: Graph, node: int) -> Patch | Refusal | None:
     """A concatenation of one input."""
-    inputs = graph.inputs(node)
-    return _drop(Value(node), graph.input(node, 0)) if len(inputs) == 1 else None
+    return _drop_moved(graph, node) if len(graph.inputs(node)) == 1 else None
+
+
+def _drop_moved(graph: Graph, node: int) -> Patch | Refusal:
+    """Without a node whose axes are those of its input, if that has them."""
+    source = graph.input(node, 0)
+    if shape_of(graph, source) is None:
+        return Refusal("whether the input has these axes is seen when it runs")
+    return _drop(Value(node), source)
 
 
 def remove_neutral(graph: Graph, node: int) -> Patch | Refusal | None:

@@ -174,3 +174,35 @@ def test_a_skip_is_not_held_with_the_memory_of_what_is_joined_to_it(
     copied = compile_graph(ladder(Net(32), (16, 16, 64)), True, 1)
     assert len(copies(copied)) == 3 and 0 < len(copies(shared)) < 3
     assert peak(shared) <= peak(copied)
+
+
+ALIKE_IN_OTHER_WORDS = """graph "g"
+%0 = Parameter.1() {element_type=f32, shape=["N", 4]} "x"
+%1 = Parameter.1() {element_type=f32, shape=["M", 4]} "y"
+%2 = Constant.1() {data=[1, 0], dtype=i64, shape=[2]}
+%3 = Constant.1() {data=[0], dtype=i64, shape=[1]}
+%4 = Constant.1() {data=[9223372036854775807], dtype=i64, shape=[1]}
+%5 = Constant.1() {data=[2], dtype=i64, shape=[1]}
+%6 = Slice.8(%0, %3, %4, %5, %3)
+%7 = Slice.8(%1, %3, %4, %5, %3)
+%8 = Softmax.8(%6) {axis=1}
+%9 = Softmax.8(%7) {axis=1}
+%10 = Transpose.1(%8, %2)
+%11 = Transpose.1(%9, %2)
+%12 = Unsqueeze.1(%10, %3)
+%13 = Unsqueeze.1(%11, %3)
+%14 = Concat.1(%12, %13) {axis=0}
+%15 = Result.1(%14) "z"
+"""
+
+
+def test_a_part_whose_sizes_are_spelled_otherwise_is_written_in_place() -> None:
+    """(N + 1) // 2 and (M + 1) // 2, which a run finds equal."""
+    graph = parse_graph(ALIKE_IN_OTHER_WORDS)
+    net = irc.compile_model(irc.Model(graph), num_threads=1)
+    kinds = [type(s.spec).__name__ for s in net.plan.kernel_steps()]
+    assert kinds == ["SoftmaxSpec", "ElementwiseSpec"] * 2
+    rng = np.random.default_rng(0)
+    for n, m in ((0, 0), (1, 2), (20, 19), (5, 5)):
+        feeds = [rng.standard_normal((rows, 4)).astype(np.float32) for rows in (n, m)]
+        np.testing.assert_allclose(net(feeds)[0], interpret(graph, feeds)[0], rtol=1e-6)

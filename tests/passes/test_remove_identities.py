@@ -91,6 +91,21 @@ def test_an_identity_of_unknown_rank_goes_and_a_reshape_stays() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "%1 = Const(i64[2] = 0, 1)\n%2 = Transpose.1(%0, %1)",
+        "%2 = Concat.1(%0) {axis=-3}",
+    ],
+)
+def test_axes_that_the_input_may_not_have_are_looked_for_when_it_runs(made: str) -> None:
+    stays(
+        f"%0 = Input(f32[...])\n{made}\n%3 = Result.1(%2)",
+        remove_identities,
+        "whether the input has these axes is seen when it runs",
+    )
+
+
 def test_an_input_that_is_an_output_keeps_both_names() -> None:
     found = run(
         '%0 = Input(f32[3]) "x" names=x\n%1 = Identity.16(%0) "i" names=y\n%2 = Result.1(%1)',
