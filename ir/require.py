@@ -64,7 +64,9 @@ def require_broadcast(have: Dim, want: Dim, what: str) -> None:
     if one is False and same is False:
         raise ShapeError(what, got=f"{have} and {want}", expected="equal sizes, or 1")
     if not one and not same:
-        _note(Requirement(have, want, what, or_one=one is None))
+        # N is never N - 1: it is 1 then.
+        wanted = 1 if same is False else want
+        _note(Requirement(have, wanted, what, or_one=one is None and same is None))
 
 
 def require_at_least(least: Dim, size: Dim, what: str) -> None:

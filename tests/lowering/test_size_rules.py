@@ -37,6 +37,15 @@ CASES = {
         [[(2, 8)], [(2, 1)]],
         [[(2, 9)], [(2, 7)], [(2, 0)]],
     ),
+    "a bias that is a column longer than the data": (
+        ['[3, "N"]'],
+        "%1 = Constant.1() {data=[0, -1], dtype=i64, shape=[2]}\n"
+        "%2 = Constant.1() {data=[0, 0], dtype=i64, shape=[2]}\n"
+        '%3 = Pad.12(%0, %1, %2) {pad_mode="edge"}\n%4 = Exp.1(%0)\n'
+        "%5 = LayerNorm.0(%3, _, %4)\n%6 = Result.1(%5)",
+        [[(3, 1)]],
+        [[(3, 5)], [(3, 2)], [(3, 0)]],
+    ),
     "parts of a concatenation": (
         ['["N", "K"]', '["M", "L"]'],
         "%2 = Concat.1(%0, %1) {axis=0}\n%3 = Result.1(%2)",
