@@ -81,6 +81,8 @@ def remove_neutral(graph: Graph, node: int) -> Patch | Refusal | None:
     left, right = graph.input(node, 0), graph.input(node, 1)
     for source, other in ((left, right), (right, left)) if either else ((left, right),):
         if _is_all(graph, other, neutral):
+            if shape_of(graph, source) is None and shape_of(graph, other) != ():
+                return Refusal("whether the constant broadcasts the other operand is unknown")
             if graph.type(source) != graph.type(Value(node)):
                 return Refusal("the constant broadcasts the other operand")
             return _drop(Value(node), source)
@@ -107,7 +109,9 @@ def merge_reshapes(graph: Graph, node: int) -> Patch | Refusal | None:
     source = graph.input(inner.node, 0)
     if any(v is not None and graph.known(v) is None for v in graph.inputs(inner.node)[1:]):
         return Refusal("whether the inner reshape is one is seen when it runs")
-    if graph.type(source) == graph.type(Value(node)) and shape_of(graph, source) is not None:
+    if shape_of(graph, source) is None:
+        return Refusal("the shape is unknown")
+    if graph.type(source) == graph.type(Value(node)):
         return _drop(Value(node), source)
     if graph.op(node).kind != "Reshape":
         return None

@@ -91,6 +91,29 @@ def test_an_identity_of_unknown_rank_goes_and_a_reshape_stays() -> None:
     )
 
 
+def test_neutral_numbers_beside_an_unknown_rank() -> None:
+    """One number changes no shape, a row of ones may; nor is it known what a Squeeze refuses."""
+    head = "%0 = Input(f32[...])\n"
+    becomes(
+        head + "%1 = Const(f32[] = 1)\n%2 = Multiply.1(%0, %1)\n%3 = Result.1(%2)",
+        remove_identities,
+        head + "%3 = Result.1(%0)",
+    )
+    for shape, numbers in (("1", "1"), ("3", "1, 1, 1"), ("1, 1", "1")):
+        stays(
+            f"{head}%1 = Const(f32[{shape}] = {numbers})\n%2 = Multiply.1(%0, %1)\n"
+            "%3 = Result.1(%2)",
+            remove_identities,
+            "whether the constant broadcasts the other operand is unknown",
+        )
+    stays(
+        head + "%1 = Const(i64[1] = 2)\n%2 = Squeeze.1(%0, %1)\n%3 = Const(i64[1] = -1)\n"
+        "%4 = Reshape.1(%2, %3)\n%5 = Result.1(%4)",
+        remove_identities,
+        "the shape is unknown",
+    )
+
+
 @pytest.mark.parametrize(
     "made",
     [
