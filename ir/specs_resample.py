@@ -8,8 +8,9 @@ from typing import ClassVar
 from .dtype import DType
 from .specs import Operand, Size, Spec
 
-# Rules that pick an element, whose bits are copied; and rules that compute from several.
-PICKING = ("nearest", "constant", "edge", "reflect", "symmetric")
+# Pad's modes; rules that pick an element, whose bits are copied; rules that compute from several.
+PADDING = ("constant", "edge", "reflect", "symmetric")
+PICKING = ("nearest", *PADDING)
 COMPUTING = ("linear", "cubic", "mean", "max")
 # How Interpolate's places follow from positions, and how "nearest" rounds them.
 PLACES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn", "align_corners")

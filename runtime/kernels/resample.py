@@ -1,7 +1,8 @@
 """Resampling of one axis: elements picked or weighed along it, vectors along the inner axis.
 
 A task is one place of the output axis: which elements it is made of follows from its position
-alone and is found once for all `middle * inner` elements behind it.
+alone and is found once for all `middle * inner` elements behind it. Padded axes of neighbours are
+done row by row instead (resample_rows.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .contract import Kernel
 from .convert import cast, memory_type
 from .reduce import Join
 from .resample_places import Taps, taps_of
+from .resample_rows import PaddedRows, is_in_rows
 from .walk import Lane, Part, Sizes, base_pointer, part_of
 
 # Vectors that one turn of the inner loop serves.
@@ -47,9 +49,17 @@ def generate(spec: ResampleSpec, target: Target, symbol: str) -> Kernel:
             f.ret(EMPTY_AXIS)
         if missing.known:
             return Kernel(symbol, module.text())
-    made.run(entry.worker, entry.workers)
+    if is_in_rows(spec):
+        PaddedRows(spec, f, sizes, pointers, _word(spec)).run(entry.worker, entry.workers)
+    else:
+        made.run(entry.worker, entry.workers)
     f.ret(0)
     return Kernel(symbol, module.text())
+
+
+def _word(spec: ResampleSpec) -> DType:
+    """The type that elements are copied as."""
+    return _WORDS[max(8, spec.data.dtype.bits)]
 
 
 class _Resample:
@@ -59,7 +69,7 @@ class _Resample:
         self.spec, self.f, self.sizes, self.pointers = spec, f, sizes, pointers
         types = (spec.data.dtype, spec.out.dtype)
         if spec.rule in PICKING:
-            types = (_WORDS[max(8, types[0].bits)],) * 2
+            types = (_word(spec),) * 2
         bits = [max(8, t.bits) for t in types]
         self.lanes = f.target.lanes(max(bits if spec.rule in PICKING else (*bits, spec.acc.bits)))
         self.lines = [

@@ -39,8 +39,9 @@ def taps_of(
         return Taps([at], inside=f.icmp("ult", at, axis))
     if spec.rule == "edge":
         return Taps([_clamped(f, at, last)])
-    # A wave that goes up and down the axis; reflect's turning points are there once.
-    period = f.mul(axis, 2) if spec.rule == "symmetric" else f.smax(f.mul(last, 2), 1)
+    # A wave that goes up and down the axis; reflect's turning points are there once. An axis
+    # without elements gets here, too, where rows have none: nothing is divided by 0.
+    period = f.smax(f.mul(axis if spec.rule == "symmetric" else last, 2), 1)
     along = f.srem(f.add(f.srem(at, period), period), period)
     back = f.sub(f.sub(period, 1) if spec.rule == "symmetric" else period, along)
     return Taps([_clamped(f, f.smin(along, back), last)])

@@ -12,7 +12,7 @@ from irc.ir.errors import VerificationError
 from irc.ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Interpolate
 from irc.ir.ops.padding import padded
 from irc.ir.specs import EMPTY_AXIS, Operand
-from irc.ir.specs_resample import PICKING, PLACES, ROUNDINGS, ResampleSpec
+from irc.ir.specs_resample import PADDING, PLACES, ROUNDINGS, ResampleSpec
 from irc.ir.verify_spec import verify_specs
 from irc.runtime.machine import host_target
 
@@ -121,7 +121,7 @@ def test_paddings(isa: str, dtype: DType) -> None:
     data = (np.arange(2 * 5 * 2 * 21) % 251).astype(dtype.numpy).reshape(2, 5, 2, 21)
     fill = np.array(3, dtype.numpy)
     bits = int.from_bytes(fill.tobytes(), "little")
-    for rule in PICKING[1:]:
+    for rule in PADDING:
         for begin, end in ((2, 3), (4, 0)):
             count = 5 + begin + end
             how = {"begin": begin, "fill": bits, "dtype": dtype}
@@ -193,3 +193,55 @@ def test_refused(change: dict[str, object]) -> None:
     verify_specs([spec], target)
     with pytest.raises(VerificationError):
         verify_specs([replace(spec, **change)], target)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dtype", [F32, DType.f16, DType.i64, DType.u8], ids=str)
+def test_padded_rows(isa: str, dynamic: bool, dtype: DType) -> None:
+    """The axis is the last one: rows are copied in vectors, long ones in pieces."""
+    fill = np.array(3, dtype.numpy)
+    bits = int.from_bytes(fill.tobytes(), "little")
+    rng = np.random.default_rng(1)
+    for shape, begin, end in (
+        ((3, 2, 5, 9), 2, 3),
+        ((1, 3, 1, 1), 0, 4),
+        ((2, 1, 2, 130), 70, 0),
+        ((1, 1, 1, 9000), 4100, 33),
+        ((2, 1, 1, 4096), 0, 0),
+    ):
+        outer, middle, inner, axis = shape
+        count = begin + axis + end
+        data = rng.integers(0, 99, shape).astype(dtype.numpy)
+        for rule in PADDING:
+            found: list[np.ndarray] = []
+            for workers in (1, 3):
+                sizes = Sizes(dynamic)
+                places = [sizes(n) for n in (outer, axis, count, middle, inner)]
+                operands = [
+                    Operand(dtype, (sizes(middle * inner * n), 1, sizes(inner * n), sizes(n)))
+                    for n in (axis, count)
+                ]
+                spec = ResampleSpec(rule, *places, *operands, dtype, begin=sizes(begin), fill=bits)
+                made = run(
+                    spec, [data], [(*shape[:3], count)], isa=isa, dims=sizes.dims, workers=workers
+                )
+                assert made.status == 0
+                found.append(made.outs[0])
+            assert same_bits(*found)
+            want = padded(data, [(0, 0)] * 3 + [(begin, end)], rule, fill)
+            assert same_bits(found[0], want), (rule, shape)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("rule", PADDING)
+def test_rows_without_elements_of_an_empty_axis(isa: str, rule: str) -> None:
+    """Nothing is written, and nothing divided by the size of the axis."""
+    for in_rows in (False, True):
+        sizes = Sizes(True)
+        axis, count, inner = (sizes(n) for n in (0, 4, 0))
+        steps = (0, 1, 0, 4) if in_rows else (0, inner, 0, 1)
+        operands = [Operand(F32, steps)] * 2
+        spec = ResampleSpec(rule, 1, axis, count, 1, inner, *operands, F32, begin=2)
+        made = run(spec, [np.zeros((0, 0), np.float32)], [(4, 0)], isa=isa, dims=sizes.dims)
+        assert made.status == 0
