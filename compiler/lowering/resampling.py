@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.dim import Dim, Expr, bounds
+from ...ir.dim import Dim, Expr, le, maximum
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import AdaptiveAvgPool, Constant
 from ...ir.ops.interpolate import Interpolate4
+from ...ir.ops.padding import cut_by
 from ...ir.specs_resample import PICKING, PLACES, ROUNDINGS, ResampleSpec
 from ...ir.types import TensorType, normalize_axis
 from .context import Lowering
@@ -115,8 +116,9 @@ def refuse_pad(graph: Graph, node: int) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def padded(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, int, int]], int] | str:
-    """The axes that grow, those that are cut as (axis, before, after), and the bits outside."""
+def padded(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, Dim, Dim]], int] | str:
+    """The axes that grow, those that are cut as (axis, before, after), and the bits outside. A
+    padding that a run may make negative or not is both: the other one is 0 then."""
     shapes = _shapes(graph, node)
     begins, ends = known_list(graph, node, 1), known_list(graph, node, 2)
     if shapes is None or begins is None or ends is None:
@@ -131,21 +133,13 @@ def padded(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, int, in
             return "the number outside is known at run time only"
         fill = int.from_bytes(constant.data.reshape(-1)[:1].tobytes(), "little", signed=True)
     turns: list[Turn] = []
-    cuts: list[tuple[int, int, int]] = []
+    cuts: list[tuple[int, Dim, Dim]] = []
     for axis, pair in enumerate(zip(begins, ends, strict=True)):
         begin, end = (n if isinstance(n, Expr) else int(n) for n in pair)
-        least = [bounds(b)[0] for b in (begin, end)]
-        if all(b is not None and b >= 0 for b in least):
-            if same(begin, 0) and same(end, 0):
-                continue
-        elif isinstance(begin, int) and isinstance(end, int):
-            cuts.append((axis, max(-begin, 0), max(-end, 0)))
-            if max(begin, end) <= 0:
-                continue
-            begin = max(begin, 0)
-        else:
-            return "paddings that may be negative"
-        turns.append(Turn(axis, rule, begin=begin))
+        if not (same(cut_by(begin), 0) and same(cut_by(end), 0)):
+            cuts.append((axis, cut_by(begin), cut_by(end)))
+        if not (le(begin, 0) and le(end, 0)):
+            turns.append(Turn(axis, rule, begin=maximum(begin, 0)))
     return turns, cuts, fill
 
 

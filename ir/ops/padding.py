@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..dim import Dim, maximum
 from ..dtype import DType
 from ..errors import ShapeError, UnsupportedOperationError
 from ..op import Array, Fact, Op, Port
@@ -71,9 +72,7 @@ class Pad(Op):
                 expected=len(shape),
             )
         for d, *pair in zip(shape, before, after, strict=True):
-            cut = sum(max(-n, 0) for n in pair if isinstance(n, int))
-            if cut:
-                require_at_least(cut, d, _CUTS)
+            require_at_least(cut_by(pair[0]) + cut_by(pair[1]), d, _CUTS)
         sizes = [d + b + e for d, b, e in zip(shape, before, after, strict=True)]
         for size in sizes:
             require_at_least(0, size, _CUTS)
@@ -99,6 +98,11 @@ class Pad(Op):
         )
         value: Any = 0 if pad_value is None else pad_value.reshape(-1)[0]
         return (padded(data[cut], [(max(b, 0), max(e, 0)) for b, e in pads], self._mode(), value),)
+
+
+def cut_by(padding: Dim) -> Dim:
+    """How many elements a padding removes."""
+    return maximum(-padding, 0)
 
 
 def padded(data: Array, pads: Sequence[tuple[int, int]], mode: str, value: Any) -> Array:

@@ -92,6 +92,11 @@ TAKEN_FOR_GRANTED = {
         (0, 1),
     ),
     "what is cut off": ('Pad.12(%0, %18, %5) {pad_mode="constant"}', (4, 1), (0, 1)),
+    "what is cut off where as much is added": (
+        'Pad.12(%0, %18, %24) {pad_mode="constant"}',
+        (1, 1),
+        (0, 1),
+    ),
     "groups of channels": (
         "GroupNormalization.12(%20, %21, %21) {num_groups=2, epsilon=0.1}",
         (4, 1),
@@ -124,6 +129,7 @@ def test_a_size_that_does_not_fit_is_refused_where_only_the_shape_is_read(case: 
 %16 = Concat.1(%14, %15) {{axis=0}}
 %17 = Constant.1() {{data=[1.0], dtype=f32, shape=[1]}}
 %18 = Concat.1(%11, %14) {{axis=0}}
+%24 = Constant.1() {{data=[0, 0, 2], dtype=i64, shape=[3]}}
 %23 = Constant.1() {{data=[0, 2, 1], dtype=i64, shape=[3]}}
 %20 = Transpose.1(%0, %23)
 %21 = Squeeze.1(%22, %3)
