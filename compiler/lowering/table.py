@@ -62,6 +62,7 @@ from .resampling import (
     refuse_pad,
 )
 from .rows import lower_norm, lower_reduce, lower_softmax, norm_axes, reduced_axes, refuse_row
+from .signal import lower_frames, refuse_frames
 from .sizes import is_known_sizes, lower_known, lower_range, refuse_range
 
 Refuse = Callable[[Graph, int], str | None]
@@ -242,6 +243,7 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.AdaptiveMaxPool: Lowerer(lower_adaptive, (0,), refuse_adaptive),
     **dict.fromkeys((ops.Interpolate4, ops.Interpolate), _INTERPOLATE),
     **dict.fromkeys((ops.Pad1, ops.Pad), _PAD),
+    ops.STFT: Lowerer(lower_frames, (0,), refuse_frames),
 }
 # Bases whose subclasses are all lowered alike.
 _ELEMENTWISE = Lowerer(lower_elementwise)

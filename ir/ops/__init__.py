@@ -78,7 +78,7 @@ from .sequences import (
     SequenceLength, SplitToSequence,
 )  # fmt: skip
 from .shape_values import Eye, Range, Range1, ShapeOf, ShapeOf1
-from .signal import DFT, IDFT, IRDFT, RDFT
+from .signal import DFT, IDFT, IRDFT, RDFT, STFT
 from .slicing import Slice, StridedSlice
 from .softmax import LogSoftmax, Softmax, Softmax1
 from .sorting import (
@@ -124,8 +124,8 @@ ALL_OPS: tuple[type[Op], ...] = (
     Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
     MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,
     RNNCell, GRUCell, LSTMCell, RNNSequence, GRUSequence, LSTMSequence, PeepholeLSTM,
-    Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, GridSample, ROIAlign, Col2Im,
-    NonMaxSuppression, RandomUniform, FakeConvert,
+    Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, STFT, GridSample, ROIAlign,
+    Col2Im, NonMaxSuppression, RandomUniform, FakeConvert,
     # classical models (ai.onnx.ml)
     TreeEnsemble, LabelEncoder, SupportVotes, ZipMap, DictVectorizer, CastMap,
     # control flow and state

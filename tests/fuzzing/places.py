@@ -1,4 +1,4 @@
-"""Operations that are told where to read or write: points, regions, transforms, uneven pools."""
+"""Operations that are told where to read or write: points, regions, frames, transforms, pools."""
 
 from __future__ import annotations
 
@@ -65,6 +65,20 @@ def transform(m: Maker, cls: type[Op]) -> Value | None:
     axes = axes[: m.int(1, len(axes))]
     sizes = [m.constant(m.ints(len(axes), 1, 6), DType.i64)] if m.int(0, 1) else []
     return m.add(cls(), x, m.constant(axes, DType.i64), *sizes)
+
+
+def frames(m: Maker, cls: type[Op]) -> Value | None:
+    """STFT: a window no longer than its frame, and frames no longer than the signal."""
+    x = m.value(lambda t: len(t.shape or ()) in (1, 2) and t.dtype.is_float
+                and (t.shape or ())[-1] != 0)  # fmt: skip
+    op = m.attributes(cls)
+    if x is None or op is None:
+        raise Misfit
+    t = m.type(x)
+    length = (t.shape or ())[-1]
+    size = m.int(1, length if isinstance(length, int) else 3)
+    window = m.numbers(t.dtype, [m.int(1, size)])
+    return m.add(op, x, window, *(m.constant(v, DType.i64) for v in (size, m.int(1, 4))))
 
 
 def regions(m: Maker, cls: type[Op]) -> Value | None:

@@ -14,7 +14,7 @@ from irc.ir.ops import Clamp
 from irc.ir.types import TensorType
 
 from .fitting import Misfit, image
-from .places import adaptive, points, regions, transform
+from .places import adaptive, frames, points, regions, transform
 
 if TYPE_CHECKING:
     from .graphs import Maker
@@ -335,6 +335,7 @@ RECIPES: dict[str, Callable[[Maker, type[Op]], Value | None]] = {
     **dict.fromkeys(("AdaptiveAvgPool", "AdaptiveMaxPool"), adaptive),
     **dict.fromkeys(("DFT", "IDFT", "RDFT", "IRDFT"), transform),
     "ROIAlign": regions,
+    "STFT": frames,
     "FakeQuantize": _fake_quantize,
     "Reshape": _reshape,
 }  # fmt: skip

@@ -246,6 +246,8 @@ SAMPLED = [
     (o.DFT(), [f(2, 5, 6, 2), k([1, 2])]), (o.IDFT(), [f(2, 5, 6, 2), k([2]), k([4])]),
     (o.RDFT(), [f(2, 5, 6), k([1, 2])]), (o.RDFT(), [f(2, 5, 6), k([2]), k([4])]),
     (o.IRDFT(), [f(2, 5, 4, 2), k([2])]),
+    (o.STFT(), [f(2, 32), f(8), k(8), k(3)]), (o.STFT(True), [f(2, 32), f(5), k(8), k(40)]),
+    (o.STFT(), [f(9), f(4), k(7), k(1)]), (o.STFT(True), [f(9), f(9), k(9), k(1)]),
     (o.GridSample(), [IMAGE, GRID]), (o.GridSample(True, "bilinear", "border"), [IMAGE, GRID]),
     (o.GridSample(False, "bilinear", "reflection"), [IMAGE, GRID]),
     (o.GridSample(True, "bilinear", "reflection"), [IMAGE, GRID]),

@@ -28,7 +28,6 @@ _ONNX = {
     "MaxUnpool": 9,
     "MelWeightMatrix": 17,
     "RegexFullMatch": 20,
-    "STFT": 17,
     "StringConcat": 20,
     "StringNormalizer": 10,
     "StringSplit": 20,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .....ir.dim import eq
 from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
@@ -11,17 +12,23 @@ from .....ir.ops import (
     IDFT,
     IRDFT,
     RDFT,
+    STFT,
+    Add,
+    Broadcast,
     Concat,
     Einsum,
     FloorMod,
+    Gather,
     Multiply,
     NonMaxSuppression,
     RandomUniform,
     Reshape,
+    Slice,
     Squeeze,
 )
 from ..tensors import element_type
-from .plain import sizes_of
+from .plain import size_of, sizes_of
+from .reference import by_reference
 
 if TYPE_CHECKING:
     from ..node import ImportFunction, OnnxNode
@@ -68,6 +75,65 @@ def _column(n: OnnxNode, value: Value) -> Value:
     return n.add(Reshape(), value, sizes)
 
 
+def stft(n: OnnxNode) -> Value | list[Value]:
+    """A signal is [batch, samples], or has a last axis of 1 (real numbers) or 2 (complex ones)."""
+    x, window, length = n.input(0), n.optional(2), n.optional(3)
+    shape = n.shape(x)
+    if shape is None or (len(shape) == 3 and not isinstance(shape[2], int)):
+        return by_reference(n)
+    if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (2,)):
+        raise n.misfit("a signal is [batch, samples, 1 or 2]", got=n.fact(x).type)
+    real, onesided = shape[2:] != (2,), n.flag("onesided", True)
+    if onesided and not real:
+        raise n.misfit("a one-sided STFT takes real numbers", got=n.fact(x).type)
+    if length is None:
+        length = size_of(n, x, 1) if window is None else size_of(n, window, 0)
+    elif window is not None:
+        _require_length(n, window, length)
+    size, step = (n.add(Reshape(), v, n.ints_value([])) for v in (length, n.input(1)))
+    if window is None:
+        window = n.add(Broadcast(), n.like(x, 1), n.add(Reshape(), length, n.ints_value([1])))
+    if onesided:
+        return n.add(STFT(), _part(n, x, 0), window, size, step)
+    known = n.known(size)
+    if known is None:
+        return by_reference(n)
+    parts = [
+        _both_sides(n, n.add(STFT(), _part(n, x, i), window, size, step), known[0])
+        for i in range(1 if real else 2)
+    ]
+    return parts[0] if real else n.add(Add(), parts[0], _turned(n, parts[1]))
+
+
+def _require_length(n: OnnxNode, window: Value, length: Value) -> None:
+    """A frame is as long as its window, where both are known: one that is shorter has no place."""
+    shape, known = n.shape(window), n.known(length)
+    if shape is None or known is None or len(shape) != 1 or len(known) != 1:
+        return
+    if eq(shape[0], known[0]) is False:
+        raise n.misfit("a window is as long as a frame", got=shape[0], expected=known[0])
+
+
+def _part(n: OnnxNode, signal: Value, i: int) -> Value:
+    """The real or the imaginary parts of a signal."""
+    if n.rank(signal) == 2:
+        return signal
+    return n.add(Gather(), signal, n.int_value(i), n.int_value(2))
+
+
+def _both_sides(n: OnnxNode, half: Value, size: int) -> Value:
+    """The whole spectrum of a real signal: its second half is the first, mirrored, conjugated."""
+    bounds = [n.ints_value([i]) for i in ((size - 1) // 2, 0, -1, 2)]
+    signs = n.constant([1, -1], n.dtype(half))
+    return n.add(Concat(2), half, n.add(Multiply(), n.add(Slice(), half, *bounds), signs))
+
+
+def _turned(n: OnnxNode, value: Value) -> Value:
+    """Complex numbers times i."""
+    swapped = n.add(Gather(), value, n.ints_value([1, 0]), n.int_value(3))
+    return n.add(Multiply(), swapped, n.constant([-1, 1], n.dtype(value)))
+
+
 def einsum(n: OnnxNode) -> Value:
     return n.add(Einsum(n.text("equation")), *n.given())
 
@@ -104,4 +170,5 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "NonMaxSuppression": {10: non_max_suppression},
     "RandomUniform": {1: random_uniform},
     "RandomUniformLike": {1: random_uniform_like},
+    "STFT": {17: stft},
 }
