@@ -32,6 +32,7 @@ from .passes.move_dequantize import move_dequantize
 from .passes.multiply_bytes import multiply_bytes
 from .passes.multiply_planes import multiply_planes
 from .passes.place_maxima import place_maxima
+from .passes.refuse_branches import refuse_branches
 from .passes.remove_identities import remove_identities
 from .passes.settle_shapes import settle_shapes
 from .passes.share_subexpressions import share_subexpressions
@@ -49,7 +50,10 @@ from .rewrite import Pass, run_pass
 from .trace import Trace
 
 PASSES: tuple[Pass, ...] = (
-    # Bytes first: once folded, a quantised weight is four times as large and nobody knows it.
+    # A branch that what follows cannot take: with one rank left everything behind has types. First:
+    # other passes remove nodes that take one rank only.
+    refuse_branches,
+    # Bytes next: once folded, a quantised weight is four times as large and nobody knows it.
     find_quantized,
     find_fake_quantize,
     # Constants: shape arithmetic disappears, and every later pattern sees plain constants.

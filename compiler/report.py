@@ -39,7 +39,7 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
     if loops:
         lines.append(f"control    {_counts(loops)}, native")
     if trace is not None:
-        lines.append(f"rewrites   {_counts(trace.hits()) or 'none'}")
+        lines.append(f"rewrites   {_counts(trace.hits_everywhere()) or 'none'}")
     for step in hosts:
         lines.append(f"in Python  {step.op.kind} {step.name!r}: {step.reason}")
     return "\n".join(lines)

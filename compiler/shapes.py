@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from ..ir.dim import Dim, Expr, Symbol, substitute, symbol
 from ..ir.errors import UsageError
 from ..ir.graph import Graph
-from ..ir.infer import infer_graph
 from ..ir.ops import Parameter
+from .branches import settle_branches
 
 
 def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -> Graph:
@@ -60,8 +60,7 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
         if shape is not None:
             shape = tuple(substitute(d, fixed) if isinstance(d, Expr) else d for d in shape)
         graph.node(node).op = Parameter(op.element_type, shape)
-    infer_graph(graph)
-    return graph
+    return settle_branches(graph)
 
 
 def _merge(name: str, before: Dim, size: int | str | None, fixed: dict[str, Dim]) -> Dim:

@@ -14,10 +14,11 @@ from dataclasses import replace
 from ..ir.dim import Dim, Expr, Symbol, eq, evaluate, plain_symbol, substitute, symbol
 from ..ir.errors import ShapeError
 from ..ir.graph import Graph
-from ..ir.infer import infer_graph, infer_record
+from ..ir.infer import infer_record
 from ..ir.op import Fact
 from ..ir.ops import Parameter
 from ..ir.require import Requirement, requirements
+from .branches import settle_branches
 
 # Sizes that became known make more known; models need two or three rounds.
 _ROUNDS = 10
@@ -43,7 +44,7 @@ def unify_sizes(graph: Graph) -> Graph:
             if isinstance(record.op, Parameter) and record.op.shape is not None:
                 shape = tuple(substitute(d, solved) for d in record.op.shape)
                 record.op = Parameter(record.op.element_type, shape)
-        infer_graph(graph)
+        settle_branches(graph)
     return graph
 
 

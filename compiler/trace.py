@@ -82,6 +82,11 @@ class Trace:
         """How often each rule was applied."""
         return Counter(e.rule for e in self.events if e.refused is None)
 
+    def hits_everywhere(self) -> Counter[str]:
+        """The same, with what was applied inside control flow."""
+        inside = (body.hits_everywhere() for body in self.bodies.values())
+        return sum(inside, start=self.hits())
+
     def refusals(self) -> list[Event]:
         """The near misses."""
         return [e for e in self.events if e.refused is not None]

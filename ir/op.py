@@ -49,6 +49,7 @@ class Effects(enum.Enum):
     NONE = "none"
     RANDOM = "random"
     STATE = "state"
+    FAILURE = "failure"
 
 
 @dataclass(frozen=True)

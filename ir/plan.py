@@ -27,7 +27,7 @@ from .types import Type
 
 # Kinds of buffers.
 # Kinds of control steps.
-LOOP, AGAIN, BRANCH, SKIP = "loop", "again", "branch", "skip"
+LOOP, AGAIN, BRANCH, SKIP, CHECK = "loop", "again", "branch", "skip", "check"
 # Bodies within bodies.
 MAX_DEPTH = 16
 INPUT, OUTPUT, CONSTANT, ARENA = "input", "output", "constant", "arena"
@@ -122,6 +122,8 @@ class ControlStep:
     AGAIN   back behind `target`, its LOOP, while iterations are left and `go` is true
     BRANCH  on at `target` where `go` is false; before it stands the SKIP that ends the other way
     SKIP    on at `target`
+    CHECK   on at the next step, where the size checks that name this one hold; the run fails where
+            one does not. The steps up to `target`, inside the same loop or way, run behind it only
 
     `count`, `go` and `index` are buffers, None where absent; `go` is one boolean, the others are
     one i32 or i64. LOOP and AGAIN write the iteration's number to `index`.
@@ -164,13 +166,15 @@ class SymbolSource:
 @dataclass(frozen=True)
 class SizeCheck:
     """Two entries of a region's table of sizes that have to be equal for it to run, or where
-    `or_one`, the left one may be 1. `what` and `where` are the message if they are not."""
+    `or_one`, the left one may be 1. `what` and `where` are the message if they are not. `step` is
+    the CHECK that asks; None: they have to be for the region to run at all."""
 
     left: int
     right: int
     what: str
     where: str
     or_one: bool = False
+    step: int | None = None
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,9 @@ def _region(plan: Plan, number: int, region: Region) -> list[str]:
     if region.initialises:
         lines.append(f"  only for the initial values of variables {_list(region.initialises)}")
     for c in region.checks:
+        at = "" if c.step is None else f" at {c.step}"
         others = f"{region.dims[c.right]}{' or 1' if c.or_one else ''}"
-        lines.append(f"  needs {region.dims[c.left]} = {others}: {c.where}")
+        lines.append(f"  needs {region.dims[c.left]} = {others}{at}: {c.where}")
     lines += [f"  b{i} {_buffer(plan, b)}" for i, b in enumerate(region.buffers)]
     lines += [f"  {i} {_step(region, s)}" for i, s in enumerate(region.steps)]
     if region.terminal is not None:

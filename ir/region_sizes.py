@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .dim import Dim, compile_dims
-from .errors import MemoryLimitError, ShapeError, VerificationError
+from .errors import MemoryLimitError, VerificationError
 from .operand_terms import MAX_BYTES, MAX_SIZE, beyond_machines, operand_terms, packed_elements
 from .plan import (
     ARENA,
@@ -27,8 +27,8 @@ from .plan import (
     KernelStep,
     NativeStep,
     Region,
-    SizeCheck,
 )
+from .size_checks import Barred, SizeChecks
 from .specs import DimArg, GemmSpec, Size, Spec
 from .verify_plan import buffer_roots, is_pointwise, same_walk
 from .walks import Walk, lie_apart
@@ -42,7 +42,7 @@ class RegionSizes:
 
     values: the distinct size expressions' values (RegionTables says which is which); elements and
     nbytes: per buffer; inner: bytes from the start of the buffer's root to its own start; work:
-    per kernel step. Buffers' shapes: RegionTables.shape(sizes, b).
+    per kernel step; barred: CHECK steps that fail. Buffers' shapes: RegionTables.shape(sizes, b).
     """
 
     values: Ints
@@ -50,6 +50,7 @@ class RegionSizes:
     nbytes: Ints
     inner: Ints
     work: Ints
+    barred: Barred
 
 
 class RegionTables:
@@ -76,7 +77,7 @@ class RegionTables:
         self._work = _ints([self._position(w) for w in works])
         # The loops a native step stands in, as positions of their trips.
         self._times = self._repeated(region, dims)
-        self._checks = [(dims[c.left], dims[c.right], c) for c in region.checks]
+        self._checks = SizeChecks(region, dims, self.kernels)
         self._lay_out_buffers(region, constants)
         self._lay_out_operands(steps, dims)
         self._lay_out_moves(region, dims)
@@ -226,15 +227,7 @@ class RegionTables:
         numbers = self._evaluate(env)
         if numbers and not -MAX_SIZE < min(numbers) <= max(numbers) < MAX_SIZE:
             raise beyond_machines(numbers, list(self._positions), self._where())
-        for left, right, check in self._checks:
-            found, wanted = numbers[left], numbers[right]
-            if found != wanted and not (check.or_one and found == 1):
-                raise ShapeError(
-                    check.what,
-                    where=check.where,
-                    got=f"{found} and {wanted}, {self._names(check)}",
-                    expected="equal sizes" + (", or 1" if check.or_one else ""),
-                )
+        barred = self._checks.failing(numbers)
         values = np.array(numbers, np.int64)
         terms = values[self._shape_terms]
         if len(terms) and terms.min() < 0:
@@ -258,13 +251,10 @@ class RegionTables:
                 elements[b] = count
         nbytes = elements * self.itemsize
         sizes = RegionSizes(
-            values, elements, nbytes, self._inner(values, nbytes), values[self._work]
+            values, elements, nbytes, self._inner(values, nbytes), values[self._work], barred
         )
         self._check_operands(sizes)
         return sizes
-
-    def _names(self, check: SizeCheck) -> str:
-        return f"which are {self.region.dims[check.left]} and {self.region.dims[check.right]}"
 
     def _inner(self, values: Ints, nbytes: Ints) -> Ints:
         inner = np.zeros(len(nbytes), np.int64)
@@ -321,6 +311,9 @@ class RegionTables:
         empty = np.minimum.reduceat(size, self._term_start) == 0
         for row, trips in self._times.items():
             if min(int(sizes.values[p]) for p in trips) <= 0:  # never run
+                empty[self.operand_start[row] : self.operand_start[row + 1]] = True
+        for check in sizes.barred:
+            for row in self._checks.guarded(check):
                 empty[self.operand_start[row] : self.operand_start[row + 1]] = True
         rough = (size - 1.0) * stride
         if not float(np.abs(rough).max()) < MAX_BYTES:

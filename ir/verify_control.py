@@ -7,6 +7,7 @@ from .dtype import DType
 from .plan import (
     AGAIN,
     BRANCH,
+    CHECK,
     LOOP,
     MAX_DEPTH,
     SKIP,
@@ -38,6 +39,7 @@ def verify_control(region: Region, step: ControlStep, where: str) -> tuple[list[
         AGAIN: (step.trips is None and step.count is None, True),
         BRANCH: (step.trips is step.count is step.index is None, step.go is not None),
         SKIP: (not step.buffers and step.trips is None, True),
+        CHECK: (not step.buffers and step.trips is None, True),
     }
     if not all(allowed.get(step.kind, (False,))):
         raise broken("a control step has other parts than its kind", where, step.kind)
@@ -81,10 +83,20 @@ def verify_flow(region: Region, where: str) -> None:
             if other.target > first:
                 open_.append((other.target, -1, other.target))
             open_.append((first, -1, first - 1))
+        elif step.kind == CHECK:
+            # What it guards is not looked at where it fails: nothing may lead past it.
+            if not open_ or not n < step.target <= limit:
+                raise broken("a check guards more than its loop or way", here, step.target)
         elif n not in skips or open_[-1][:2] != (n + 1, -1):
             raise broken("a step leads on that ends no branch", here, step.target)
         if len(open_) > 3 * MAX_DEPTH:
             raise broken("control flow nests too deep", here, len(open_))
+    for check in region.checks:
+        if check.step is not None:
+            check_index(check.step, len(steps), where, "step of a check")
+            asks = steps[check.step]
+            if not isinstance(asks, ControlStep) or asks.kind != CHECK:
+                raise broken("a check belongs to a step that asks none", where, check.step)
     _verify_moves(region, where)
 
 

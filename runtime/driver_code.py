@@ -23,6 +23,7 @@ from .driver_share import (
     write_share,
 )
 from .words import (
+    BARRED,
     BUSY,
     CALL_BUSY,
     CALL_PART,
@@ -187,7 +188,12 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
         step = f.at(table, f.mul(i.get(), STEP_WORDS), I64)
         fn, buffers, dims, flags = (f.load(I64, word(f, step, n)) for n in range(STEP_WORDS))
         with f.if_(f.icmp("ne", f.and_(flags, CONTROL), 0)) as kind:
-            i.set(f.add(i.get(), f.call_function(control, fn, buffers, dims, flags)))
+            way = f.call_function(control, fn, buffers, dims, flags)
+            with f.if_(f.icmp("eq", way, 0)) as goes:
+                status.set(BARRED)
+                i.set(f.add(i.get(), 1))
+                goes.else_()
+                i.set(f.add(i.get(), way))
             kind.else_()
             with f.if_(f.icmp("ne", f.and_(flags, team.get()), 0)) as branch:
                 for n, value in (

@@ -62,6 +62,7 @@ class Frame:
         n = len(code.addresses)
         self.table = np.zeros((n, words.STEP_WORDS), np.int64)
         self.table[:, 0] = code.addresses
+        self.table[list(layout.sizes.barred), 0] = 0
         self.table[:, 1] = address_of(self.pointers) + 8 * tables.operand_start[:n]
         self.table[:, 2] = address_of(self.dims) + 8 * tables.step_dims_start[:n]
         self.table[:, 3] = layout.flags
@@ -336,9 +337,11 @@ class Stretch:
             self._frame.reset()
             raise self._failure(status)
 
-    def _failure(self, status: int) -> ExecutionError:
-        frame = self._frame
-        number = frame.code.tables.kernels[self.kernels[int(self.call[words.CALL_STEP])]]
+    def _failure(self, status: int) -> Error:
+        frame, row = self._frame, self.kernels[int(self.call[words.CALL_STEP])]
+        if status == words.BARRED:
+            return frame.layout.sizes.barred[row]()
+        number = frame.code.tables.kernels[row]
         step = frame.code.region.steps[number]
         part = int(self.call[words.CALL_PART])
         element = int(frame.space.scratch[part * frame.space.stride :][:8].view(np.int64)[0])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ir.dtype import DType
-from ..ir.plan import AGAIN, BRANCH, LOOP, SKIP, ControlStep, Region
+from ..ir.plan import AGAIN, BRANCH, CHECK, LOOP, SKIP, ControlStep, Region
 from ..ir.region_sizes import RegionSizes, RegionTables
 from . import words
 from .memory import address_of
@@ -21,6 +21,8 @@ _KINDS: Final = {
     AGAIN: words.KIND_AGAIN,
     BRANCH: words.KIND_BRANCH,
     SKIP: words.KIND_SKIP,
+    # On by one step; a frame of sizes for which it fails makes that 0, which ends the run.
+    CHECK: words.KIND_SKIP,
 }
 
 
@@ -49,6 +51,7 @@ class Control:
         flags |= self._width(step.index, words.INDEX, words.INDEX_SHORT)
         flags |= 0 if step.go is None else words.GO
         way = self._row(step.target) - row if step.kind in (BRANCH, SKIP) else 0
+        way = 1 if step.kind == CHECK else way
         return way, flags
 
     def _width(self, buffer: int | None, flag: int, short: int) -> int:

@@ -13,9 +13,11 @@ from dataclasses import replace
 from ...ir.dim import bounds, maximum
 from ...ir.graph import Graph, Value
 from ...ir.ops import If, Loop, TensorIterator
+from ...ir.ops.control import failure
 from ...ir.ops.loops import BodyInput, BodyOutput
-from ...ir.plan import AGAIN, BRANCH, LOOP, SKIP, ControlStep
+from ...ir.plan import AGAIN, BRANCH, LOOP, SKIP, ControlStep, SizeCheck
 from ...ir.types import normalize_axis
+from .checks import checks_inside
 from .context import Lowering
 from .control_fit import Trips, index_parameter, slice_bounds, trips_of
 from .excite import lower_excite
@@ -93,20 +95,33 @@ def _lower_if(low: Lowering, node: int) -> None:
     # What a branch reads is there before it: a view taken inside is nobody else's.
     fed = [None if value is None else low.view(value) for value in low.graph.inputs(node)]
     branch = region.control(ControlStep(BRANCH, 0, go=condition, name=name, sources=sources))
-    _lower_branch(low, op.then_body, [fed[i] for i in op.then_inputs], op.then_outputs, outs)
+    taken = _lower_branch(
+        low, node, op.then_body, [fed[i] for i in op.then_inputs], op.then_outputs, outs
+    )
     skip = region.control(ControlStep(SKIP, 0, name=name, sources=sources))
     region.lead(branch, skip + 1)
-    _lower_branch(low, op.else_body, [fed[i] for i in op.else_inputs], op.else_outputs, outs)
+    other = _lower_branch(
+        low, node, op.else_body, [fed[i] for i in op.else_inputs], op.else_outputs, outs
+    )
     region.lead(skip, len(region.steps))
+    for check, end in ((taken, skip), (other, len(region.steps))):
+        if check is not None:
+            region.lead(check, end)
 
 
 def _lower_branch(
     low: Lowering,
+    node: int,
     body: Graph,
     fed: Sequence[View | None],
     given: Sequence[int],
     outs: Sequence[View],
-) -> None:
+) -> int | None:
+    """The steps of a branch; its CHECK, if it has one."""
+    why = failure(body)
+    if why is not None:
+        never = SizeCheck(low.region.dim(0), low.region.dim(1), why, low.name(node))
+        return low.region.ask([never], low.name(node))
     inner, roles = _enter(low, body)
     for parameter, view in zip(body.parameters, fed, strict=True):
         assert view is not None
@@ -115,10 +130,12 @@ def _lower_branch(
     for value, out in zip(values, outs, strict=True):
         if value.node in roles:
             inner.placed.setdefault(value, out)
+    check = low.region.ask(checks_inside(inner, roles), low.name(node))
     _lower_body(inner, roles)
     for value, out in zip(values, outs, strict=True):
         if (view := inner.view(value)) != out:
             inner.copy(view, out, inner.name(value.node), inner.sources(value.node))
+    return check
 
 
 def _lower_loop(low: Lowering, node: int) -> None:
@@ -171,6 +188,7 @@ def _lower_loop(low: Lowering, node: int) -> None:
     for value, place in parts:
         if value.node in roles:
             inner.placed.setdefault(value, place)
+    check = region.ask(checks_inside(inner, roles), name)
     _lower_body(inner, roles)
     for value, place in parts:
         if (view := inner.view(value)) != place:
@@ -179,6 +197,8 @@ def _lower_loop(low: Lowering, node: int) -> None:
     go = _hand_over(inner, op, states, begin, go)
     again = region.control(ControlStep(AGAIN, begin, go=go, index=step.index, name=name))
     region.lead(begin, again)
+    if check is not None:
+        region.lead(check, again)
 
     for k, output in enumerate(op.results):
         if output.mode != "last" or k in kept:

@@ -16,6 +16,7 @@ from ...ir.dim import Dim, Expr, bounds, exact_quotient
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import If, Loop, Parameter, TensorIterator
+from ...ir.ops.control import failure
 from ...ir.ops.loops import BodyInput, slice_count
 from ...ir.types import TensorType, Type, normalize_axis
 from .programs import NATIVE
@@ -52,6 +53,8 @@ def refuse_control(graph: Graph, node: int, known: set[str], roles: Roles) -> st
         if value is not None and (found := _unfit(graph.type(value))) is not None:
             return found
     for body in op.bodies():
+        if failure(body) is not None:
+            continue
         results = [body.type(body.input(r, 0)) for r in body.results]
         for type_ in (*(body.type(Value(p)) for p in body.parameters), *results):
             if (found := _unfit(type_)) is not None:
@@ -78,6 +81,8 @@ def _refuse_if(graph: Graph, node: int, op: If) -> str | None:
     inputs = graph.inputs(node)
     ways = ((op.then_inputs, op.then_outputs), (op.else_inputs, op.else_outputs))
     for body, (fed, given) in zip(op.bodies(), ways, strict=True):
+        if failure(body) is not None:
+            continue
         for parameter, port in zip(body.parameters, fed, strict=True):
             value = inputs[port]
             if value is None or not _agree(body.type(Value(parameter)), graph.type(value)):

@@ -14,6 +14,7 @@ from ...ir.dtype import DType
 from ...ir.op import Op
 from ...ir.plan import (
     ARENA,
+    CHECK,
     CONSTANT,
     INPUT,
     LOOP,
@@ -22,6 +23,7 @@ from ...ir.plan import (
     ControlStep,
     HostStep,
     KernelStep,
+    SizeCheck,
     Step,
 )
 from ...ir.specs import DimArg, Operand, Size, Spec, Split
@@ -64,6 +66,7 @@ class RegionBuilder:
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     steps: list[Step] = field(default_factory=list[Step])
     dims: dict[Dim, int] = field(default_factory=dict[Dim, int])
+    checks: list[SizeCheck] = field(default_factory=list[SizeCheck])
     _constants: dict[int, int] = field(default_factory=dict[int, int])
     _reads: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
 
@@ -156,6 +159,14 @@ class RegionBuilder:
         """Add a step of control flow, whose target may be set later; returns its number."""
         self.steps.append(step)
         return len(self.steps) - 1
+
+    def ask(self, checks: Sequence[SizeCheck], name: str) -> int | None:
+        """A CHECK that asks these, if there are any; its target is set later."""
+        if not checks:
+            return None
+        step = self.control(ControlStep(CHECK, 0, name=name))
+        self.checks += [replace(check, step=step) for check in checks]
+        return step
 
     def lead(self, number: int, target: int) -> None:
         """Set where a step of control flow leads."""

@@ -24,7 +24,7 @@ from .constants import Constant, Parameter, Result, TypedParameter
 from .arranging import BatchToSpace, DepthToSpace, ShuffleChannels, SpaceToBatch, SpaceToDepth
 from .attention import Attention, ScaledDotProductAttention
 from .bits import BitCast
-from .control import If
+from .control import Fail, If
 from .convert import Convert, ConvertE8M0, ConvertLike, Select
 from .convolution import (
     Convolution, ConvolutionBackpropData, GroupConvolution, GroupConvolutionBackpropData,
@@ -129,7 +129,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     # classical models (ai.onnx.ml)
     TreeEnsemble, LabelEncoder, SupportVotes, ZipMap, DictVectorizer, CastMap,
     # control flow and state
-    If, Loop, TensorIterator, ReadValue3, ReadValue, Assign3, Assign,
+    If, Fail, Loop, TensorIterator, ReadValue3, ReadValue, Assign3, Assign,
     # values that are no tensors; single nodes that onnx.reference evaluates
     SequenceConstruct, SequenceEmpty, SequenceAt, SequenceInsert, SequenceErase, SequenceLength,
     SplitToSequence, ConcatFromSequence, Optional, OptionalGetElement, OptionalHasElement, OnnxNode,

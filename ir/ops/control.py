@@ -15,11 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..dim import Dim, Expr, bounds, eq, plain_symbol
+from ..dtype import DType
 from ..errors import ShapeError
-from ..graph import Graph
-from ..op import Array, Fact, Op, Port, RunBody
+from ..graph import Graph, Value
+from ..op import Array, Effects, Fact, Op, Port, RunBody
 from ..types import TensorType, Type
-from .constants import Parameter, TypedParameter
+from .constants import Parameter, Result, TypedParameter
 from .rules import naming, unknown_dim
 from .sequences import common_type
 
@@ -28,6 +29,14 @@ def infer_body(body: Graph, types: Sequence[Type | None], name: str) -> list[Typ
     """Types of a body's results where its parameters have the given types (None: as declared)."""
     from ..infer import infer_graph
 
+    copy = fed_body(body, types)
+    with naming(name):
+        infer_graph(copy)
+    return [copy.node(node).types[0] for node in copy.results]
+
+
+def fed_body(body: Graph, types: Sequence[Type | None]) -> Graph:
+    """A copy whose parameters have the given types (None: as declared), not inferred yet."""
     copy = body.copy()
     for node, type_ in zip(copy.parameters, types, strict=True):
         record = copy.node(node)
@@ -35,9 +44,7 @@ def infer_body(body: Graph, types: Sequence[Type | None], name: str) -> list[Typ
             record.op = Parameter(type_.dtype, type_.shape)
         elif type_ is not None:
             record.op = TypedParameter(type_)
-    with naming(name):
-        infer_graph(copy)
-    return [copy.node(node).types[0] for node in copy.results]
+    return copy
 
 
 def joined_type(op: Op, a: Type, b: Type) -> Type:
@@ -88,12 +95,51 @@ def check_count(what: str, got: int, expected: int) -> None:
         raise ShapeError(what, got=got, expected=expected)
 
 
+@dataclass(frozen=True)
+class Fail(Op):
+    """In the place of a branch that cannot work with the sizes it would be given: taking it is an
+    error (dialect). The compiler writes it, no model file holds it."""
+
+    kind: ClassVar[str] = "Fail"
+    version: ClassVar[int] = 0
+    effects: ClassVar[Effects] = Effects.FAILURE
+    element_type: DType
+    what: str
+
+    def infer(self) -> tuple[Type, ...]:
+        return (TensorType(self.element_type, None),)
+
+    def evaluate(self) -> tuple[Any, ...]:
+        raise ShapeError(self.what)
+
+
+def failure(body: Graph) -> str | None:
+    """Why a branch cannot be taken, if it was found out."""
+    for node in body.results:
+        op = body.op(body.input(node, 0).node)
+        if isinstance(op, Fail):
+            return op.what
+    return None
+
+
+def failing(types: Sequence[TensorType], what: str) -> Graph:
+    """A body that fails, instead of one with results of these types."""
+    from ..infer import infer_graph
+
+    body = Graph()
+    for type_ in types:
+        body.add(Result(), [Value(body.add(Fail(type_.dtype, what)))])
+    infer_graph(body)
+    return body
+
+
 @dataclass(frozen=True, eq=False)
 class If(Op):
     """One of two bodies, by a condition of one boolean.
 
     `then_inputs[i]` is the node's input port that feeds parameter i of the then body (port 0 is
     the condition); `then_outputs[k]` is the place of its result that is output k. So for else.
+    A branch that fails has no say in the types.
     """
 
     kind: ClassVar[str] = "If"
@@ -128,6 +174,10 @@ class If(Op):
             ("e", False, self.else_body, fed[1], self.else_outputs),
         ):
             if known is (not taken):
+                continue
+            if (why := failure(body)) is not None:
+                if known is taken:
+                    raise ShapeError(why)
                 continue
             types = infer_body(body, inputs, name)
             found.append([types[k] for k in outputs])

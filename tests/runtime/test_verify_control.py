@@ -9,10 +9,22 @@ import irc
 import irc.ir.ops
 import pytest
 from irc.ir.errors import VerificationError
-from irc.ir.plan import AGAIN, BRANCH, LOOP, SKIP, Buffer, ControlStep, HostStep, Plan, Region
+from irc.ir.plan import (
+    AGAIN,
+    BRANCH,
+    CHECK,
+    LOOP,
+    SKIP,
+    Buffer,
+    ControlStep,
+    HostStep,
+    Plan,
+    Region,
+)
 from irc.ir.region_sizes import RegionTables
 from irc.ir.verify_plan import verify_plan
 from models.control_flow import control_flow
+from onnx import parser
 
 Change = Callable[[ControlStep], ControlStep]
 
@@ -119,3 +131,36 @@ def test_nothing_in_a_native_loop_runs_in_python() -> None:
     broken: Region = replace(region, steps=tuple(steps))
     with pytest.raises(VerificationError, match="in Python"):
         verify_plan(replace(plan, regions=(broken,)))
+
+
+def test_checks_guard_their_way_only() -> None:
+    """What a check guards is not looked at where it fails, so it has to be unable to run."""
+    plan = irc.compile_model(parser.parse_model(_TAKEN_FOR_GRANTED)).plan
+    sizes = {"B": 2, "C": 4, "N": 3, "M": 5}
+    check(plan, **sizes)
+    (region,) = plan.regions
+    asks = next(n for n, s in enumerate(region.steps) if getattr(s, "kind", "") == CHECK)
+    assert [c.step for c in region.checks] == [asks]
+    for target in (asks, -1, len(region.steps), 1 << 40):
+        with pytest.raises(VerificationError, match="guards more than its loop or way"):
+            check(changed(plan, CHECK, lambda s, to=target: replace(s, target=to)), **sizes)
+    with pytest.raises(VerificationError, match="other parts"):
+        check(changed(plan, CHECK, lambda s: replace(s, trips=0)), **sizes)
+    for step in (asks - 1, asks + 1, -1, len(region.steps)):
+        checks = tuple(replace(c, step=step) for c in region.checks)
+        with pytest.raises(VerificationError):
+            check(replace(plan, regions=(replace(region, checks=checks),)), **sizes)
+    first = (ControlStep(CHECK, 1), *region.steps)
+    with pytest.raises(VerificationError, match="guards more than its loop or way"):
+        verify_plan(replace(plan, regions=(replace(region, steps=first),)))
+    # Without the check the same sizes are refused: the branch would read what is not there.
+    bare = replace(plan, regions=(replace(region, checks=()),))
+    with pytest.raises(VerificationError, match="leaves its buffer"):
+        check(bare, **sizes)
+
+
+_TAKEN_FOR_GRANTED = """<ir_version: 8, opset_import: ["" : 17]>
+net (bool c, float[B, N] x, float[M, C] y, float[N, C] z) => (float[B, C] o) {
+    o = If (c) <then_branch = t () => (float[B, C] p) { p = MatMul (x, y) },
+        else_branch = e () => (float[B, C] q) { q = MatMul (x, z) }>
+}"""

@@ -1,0 +1,58 @@
+"""Of an If whose branches differ in rank, only one may work.
+
+Exporters write `if a size is 1, squeeze that axis`, and what follows takes one rank only. As long
+as both branches may be taken nobody knows the rank of anything behind them. Where the graph can be
+inferred as if one of them were taken, and cannot as if the other were, the other becomes one that
+fails (compiler/branches.py): the condition stays, and is asked where it was asked.
+"""
+
+from __future__ import annotations
+
+from ...ir.errors import Error, ShapeError
+from ...ir.graph import Graph, Value
+from ...ir.ops import If
+from ...ir.ops.control import failure
+from ...ir.patch import Patch, Refusal
+from ...ir.types import TensorType
+from ..branches import UnprovenError, reason, settle_branches, without
+from ..rewrite import Pass, Rule
+
+
+def refuse_branch(graph: Graph, node: int) -> Patch | Refusal | None:
+    """A branch that makes what follows impossible becomes one that fails."""
+    op, types = graph.op(node), graph.node(node).types
+    assert isinstance(op, If)
+    if graph.known(graph.input(node, 0)) is not None or any(map(failure, op.bodies())):
+        return None
+    if all(isinstance(t, TensorType) and t.shape is not None for t in types):
+        return None
+    wrong: dict[int, ShapeError] = {}
+    for branch in (0, 1):
+        only = without(op, 1 - branch, types, "not asked")
+        if only is None:
+            return Refusal("a result is no tensor")
+        trial = graph.copy()
+        trial.node(node).op = only
+        try:
+            settle_branches(trial, node)
+        except UnprovenError:
+            return Refusal("a loop decides, which may never run")
+        except ShapeError as error:
+            wrong[branch] = error
+        except Error:
+            return Refusal("what follows cannot be inferred")
+    if len(wrong) != 1:
+        return Refusal("both branches may work" if not wrong else "no branch works")
+    ((branch, error),) = wrong.items()
+    less = without(op, branch, types, reason(error))
+    assert less is not None
+    patch = Patch()
+    made = patch.add(less, *graph.inputs(node), name=graph.node(node).name)
+    for port in range(op.output_count()):
+        patch.replace(Value(node, port), Value(made.node, port))
+    return patch
+
+
+_RULES = (Rule("refuse_branch", ("If",), refuse_branch),)
+
+refuse_branches = Pass("refuse_branches", lambda options: _RULES)

@@ -1,0 +1,122 @@
+"""A branch that what follows cannot take becomes one that fails; the condition stays."""
+
+from __future__ import annotations
+
+import irc
+import numpy as np
+import pytest
+from irc.compiler.frontends.onnx.reader import read_onnx
+from irc.compiler.options import Options
+from irc.compiler.passes.refuse_branches import refuse_branches
+from irc.compiler.pipeline import optimise
+from irc.compiler.rewrite import run_pass
+from irc.compiler.trace import Trace
+from irc.ir.graph import Graph
+from irc.ir.interpret import interpret
+from irc.ir.ops import Fail, If
+from irc.ir.ops.control import failure
+from irc.ir.text import print_graph
+from irc.ir.verify import verify
+from onnx import parser
+
+VERIFIED = Options(verify=True)
+_HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
+_SQUEEZE = """
+    axis = Constant <value_ints = [1]> ()
+    flat = If (c) <then_branch = squeezed () => (float[] s) { s = Squeeze (x, axis) },
+        else_branch = kept () => (float[] k) { k = Identity (x) }>"""
+
+
+def net(body: str, inputs: str = "bool c, float[N, T] x") -> Graph:
+    text = f"{_HEAD}net ({inputs}) => (float[] y) {{{_SQUEEZE}{body}\n}}"
+    return read_onnx(parser.parse_model(text))
+
+
+def refused(graph: Graph) -> tuple[Trace, str]:
+    """The trace of the pass, and the graph behind it."""
+    trace = Trace()
+    run_pass(graph, refuse_branches, VERIFIED, trace)
+    return trace, print_graph(graph)
+
+
+def only_if(graph: Graph) -> If:
+    (op,) = [op for n in graph.ids() if isinstance(op := graph.op(n), If)]
+    return op
+
+
+@pytest.mark.parametrize(("perm", "branch"), [([0], 1), ([1, 0], 0)])
+def test_what_follows_takes_one_rank(perm: list[int], branch: int) -> None:
+    graph = net(f"\n    y = Transpose <perm = {perm}> (flat)")
+    (flat,) = [n for n in graph.ids() if isinstance(graph.op(n), If)]
+    assert str(graph.node(flat).types[0]) == "f32[...]"
+    trace, after = refused(graph)
+    assert trace.hits() == {"refuse_branch": 1}
+    verify(graph)
+    why = failure(only_if(graph).bodies()[branch])
+    refusal = "a transposition lists every axis" if branch else "axis is out of range"
+    assert why is not None and refusal in why
+    assert failure(only_if(graph).bodies()[1 - branch]) is None
+    sizes = "f32[N]" if branch else "f32[T, N]"
+    assert after.split('"y/sink_port_0"')[1].splitlines()[0].endswith(sizes)
+    x = np.arange(3, dtype=np.float32).reshape(3, 1)
+    (y,) = interpret(graph, [np.array(branch == 1), x])
+    np.testing.assert_array_equal(y, x[:, 0] if branch else x.T)
+    with pytest.raises(irc.ShapeError, match="this branch cannot work with its sizes"):
+        interpret(graph, [np.array(branch == 0), x])
+
+
+REFUSALS = {
+    # Any rank will do.
+    "both branches may work": "\n    y = Relu (flat)",
+    # Neither.
+    "no branch works": "\n    y = Transpose <perm = [0, 1, 2]> (flat)",
+    # A loop that runs never refuses nothing.
+    "a loop decides, which may never run": """
+    count = Constant <value_int = 0> ()
+    yes = Constant <value = bool {1}> ()
+    start = Constant <value_floats = [1.0]> ()
+    y = Loop (, yes, start) <body = step (int64 i, bool go, float[] s)
+        => (bool more, float[] t) {
+        more = Identity (go)
+        turned = Transpose <perm = [1, 0]> (flat)
+        z = ReduceSum <keepdims = 0> (turned)
+        t = Add (s, z)
+    }>""",
+}
+
+
+@pytest.mark.parametrize("reason", REFUSALS)
+def test_refusals(reason: str) -> None:
+    graph = net(REFUSALS[reason])
+    trace, after = refused(graph)
+    assert [e.refused for e in trace.refusals()] == [reason] and not trace.hits()
+    assert "Fail" not in after
+
+
+def test_a_branch_that_may_not_be_taken_decides_nothing() -> None:
+    """What refuses a rank stands in a branch: it counts where the other branch does, too."""
+    body = """
+    y = If (d) <then_branch = a () => (float[] p) {{ p = Transpose <perm = [1, 0]> (flat) }},
+        else_branch = b () => (float[] q) {{ q = {other} (flat) }}>"""
+    inputs = "bool c, bool d, float[N, T] x"
+    trace, _ = refused(net(body.format(other="Relu"), inputs))
+    assert "both branches may work" in [e.refused for e in trace.refusals()]
+    graph = net(body.format(other="Transpose <perm = [1, 0]>"), inputs)
+    trace, _ = refused(graph)
+    assert trace.hits() == {"refuse_branch": 1}
+
+
+def test_what_nobody_reads_decides_nothing() -> None:
+    graph = net("\n    lost = Transpose <perm = [1, 0]> (flat)\n    y = Relu (flat)")
+    trace, _ = refused(graph)
+    assert [e.refused for e in trace.refusals()] == ["both branches may work"]
+
+
+def test_the_pipeline_keeps_what_fails() -> None:
+    graph = net("\n    y = Transpose <perm = [0]> (flat)")
+    optimise(graph, VERIFIED)
+    body = only_if(graph).else_body
+    assert [body.op(n).kind for n in body.ids()] == ["Fail", "Result"]
+    assert any(isinstance(body.op(n), Fail) for n in body.ids())
+    net_ = irc.compile_model(irc.Model(net("\n    y = Transpose <perm = [0]> (flat)")))
+    assert not net_.plan.host_steps()
