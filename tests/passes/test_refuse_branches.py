@@ -11,9 +11,11 @@ from irc.compiler.passes.refuse_branches import refuse_branches
 from irc.compiler.pipeline import optimise
 from irc.compiler.rewrite import run_pass
 from irc.compiler.trace import Trace
-from irc.ir.graph import Graph
+from irc.ir.dtype import DType
+from irc.ir.graph import Graph, Value
+from irc.ir.infer import infer_graph
 from irc.ir.interpret import interpret
-from irc.ir.ops import Fail, If
+from irc.ir.ops import Constant, Fail, If, Transpose
 from irc.ir.ops.control import failure
 from irc.ir.text import print_graph
 from irc.ir.verify import verify
@@ -110,6 +112,23 @@ def test_what_nobody_reads_decides_nothing() -> None:
     graph = net("\n    lost = Transpose <perm = [1, 0]> (flat)\n    y = Relu (flat)")
     trace, _ = refused(graph)
     assert [e.refused for e in trace.refusals()] == ["both branches may work"]
+
+
+def test_nor_does_what_nobody_reads_in_a_branch() -> None:
+    body = """
+    y = If (d) <then_branch = a () => (float[] p) { p = Relu (flat) },
+        else_branch = b () => (float[] q) { q = Transpose <perm = [1, 0]> (flat) }>"""
+    graph = net(body, "bool c, bool d, float[N, T] x")
+    (branch,) = [
+        op.then_body
+        for n in graph.ids()
+        if isinstance(op := graph.op(n), If) and "Relu" in op.then_body.kinds()
+    ]
+    order = branch.add(Constant.of(np.array([1, 0]), DType.i64))
+    branch.add(Transpose(), [Value(branch.parameters[0]), Value(order)])
+    infer_graph(branch)
+    trace, _ = refused(graph)
+    assert "both branches may work" in [e.refused for e in trace.refusals()] and not trace.hits()
 
 
 def test_the_pipeline_keeps_what_fails() -> None:
