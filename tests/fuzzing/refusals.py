@@ -113,10 +113,12 @@ def size_of(dim: Any, sizes: Mapping[str, int]) -> int | None:
 
 
 def _is_late(graph: Graph, node: int) -> bool:
-    """Whether sizes of a node's inputs follow from data: those of the graph's inputs are checked
-    before a run, whoever reads them."""
+    """Whether sizes of a node's inputs follow from data, or how many axes they have is seen when
+    it runs: sizes of the graph's inputs are checked before a run, whoever reads them."""
     early = {s for p in graph.parameters for s in _symbols(graph, Value(p))}
-    return any(_symbols(graph, v) - early for v in graph.inputs(node) if v is not None)
+    inputs = [v for v in graph.inputs(node) if v is not None]
+    unknown = any(getattr(graph.type(v), "shape", ()) is None for v in inputs)
+    return unknown or any(_symbols(graph, v) - early for v in inputs)
 
 
 def _symbols(graph: Graph, value: Value) -> set[Any]:

@@ -266,6 +266,22 @@ def test_what_only_a_shape_reads(rows: int, more: str, passes: bool) -> None:
             irc.CompiledModel(irc.Model(graph), Options(), 1)(x)
 
 
+@pytest.mark.parametrize(("result", "passes"), [("%4", True), ("%3", False)])
+def test_axes_that_only_a_type_is_read_of(result: str, passes: bool) -> None:
+    """Where the rank is seen when it runs, and nothing is computed along the axis."""
+    graph = parse_graph(
+        'graph "g"\n%0 = Parameter.1() {element_type=f32, shape=["N", 3]} "x"\n'
+        "%1 = Squeeze.15(%0) {allow_axis_skip=true}\n"
+        "%2 = Constant.1() {data=[1], dtype=i64, shape=[1]}\n"
+        "%3 = ReduceMax.1(%1, %2) {keep_dims=false}\n%4 = ConvertLike.1(%1, %3)\n"
+        f'%5 = Result.1({result}) "y"\n'
+    )
+    x = [np.ones((1, 3), np.float32)]
+    with pytest.raises(Error, match="out of range") as refused:
+        interpret(graph, x)
+    assert may_pass(graph, x, [np.ones(3, np.float32)], refused.value) is passes
+
+
 BRANCHES = """graph "g"
 %0 = Parameter.1() {element_type=i64, shape=[3]} "x"
 %1 = Parameter.1() {element_type=i64, shape=[3]} "y"
