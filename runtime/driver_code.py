@@ -52,6 +52,7 @@ from .words import (
     GANG_UNTIL,
     MASK_WORDS,
     NOTHING,
+    NOWHERE,
     PARTS_MASK,
     PARTS_SHIFT,
     PHASES_SHIFT,
@@ -189,7 +190,7 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
         fn, buffers, dims, flags = (f.load(I64, word(f, step, n)) for n in range(STEP_WORDS))
         with f.if_(f.icmp("ne", f.and_(flags, CONTROL), 0)) as kind:
             way = f.call_function(control, fn, buffers, dims, flags)
-            with f.if_(f.icmp("eq", way, 0)) as goes:
+            with f.if_(f.icmp("eq", way, NOWHERE)) as goes:
                 status.set(BARRED)
                 i.set(f.add(i.get(), 1))
                 goes.else_()

@@ -62,7 +62,7 @@ class Frame:
         n = len(code.addresses)
         self.table = np.zeros((n, words.STEP_WORDS), np.int64)
         self.table[:, 0] = code.addresses
-        self.table[list(layout.sizes.barred), 0] = 0
+        self.table[list(layout.sizes.barred), 0] = words.NOWHERE
         self.table[:, 1] = address_of(self.pointers) + 8 * tables.operand_start[:n]
         self.table[:, 2] = address_of(self.dims) + 8 * tables.step_dims_start[:n]
         self.table[:, 3] = layout.flags

@@ -21,7 +21,7 @@ _KINDS: Final = {
     AGAIN: words.KIND_AGAIN,
     BRANCH: words.KIND_BRANCH,
     SKIP: words.KIND_SKIP,
-    # On by one step; a frame of sizes for which it fails makes that 0, which ends the run.
+    # On by one step; a frame of sizes for which it fails makes that NOWHERE, which ends the run.
     CHECK: words.KIND_SKIP,
 }
 

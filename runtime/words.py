@@ -58,5 +58,6 @@ GANG_WORDS: Final = GANG_FAR + FAR_PITCH * MAX_WORKERS
 # Results of `run` that are no kernel's status.
 BUSY: Final = -1
 WANTS_GANG: Final = -2
-BARRED: Final = -3  # a step of control flow whose way is 0
+BARRED: Final = -3  # a step of control flow whose way is NOWHERE
+NOWHERE: Final = -(1 << 62)
 NOTHING: Final = -1  # GANG_FAILURE: no part has failed

@@ -48,7 +48,9 @@ def remove_mover(graph: Graph, node: int) -> Patch | Refusal | None:
     if op.kind == "Pad":
         # Equal sizes may also come from padding one end and cutting the other.
         pads = [graph.known(graph.input(node, port)) for port in (1, 2)]
-        if any(p is None or any(eq(n, 0) is not True for n in p.tolist()) for p in pads):
+        if any(
+            p is None or any(eq(n, 0) is not True for n in p.reshape(-1).tolist()) for p in pads
+        ):
             return None
     if op.kind != "Identity" and shape_of(graph, source) is None:
         return Refusal("the shape is unknown")
