@@ -15,7 +15,7 @@ from ...ir.types import broadcast_shapes
 from ..lowering.programs import is_elementwise
 from ..rewrite import Pass, Rule
 from .conversions import loses_nothing
-from .matching import dtype_of, known_axes, shape_of
+from .matching import broadcasts_to, dtype_of, known_axes, shape_of
 
 # Kinds whose output equals input 0 whenever its type does: they only move or rename elements, and
 # with equal shapes there is nothing to move. (Transposes are handled below: equal sizes do not
@@ -159,8 +159,11 @@ def bypass_broadcast(graph: Graph, node: int) -> Patch | Refusal | None:
             return Refusal("the broadcast follows another rule")
         if not is_elementwise(graph, node) or any(s is None for s in shapes):
             return Refusal("the operation looks at the place of an axis")
-        if broadcast_shapes(*shapes) != shape_of(graph, Value(node)):
+        shape, between = shape_of(graph, Value(node)), shape_of(graph, value)
+        if shape is None or broadcast_shapes(*shapes) != shape:
             return Refusal("the other operands do not have the shape")
+        if between is None or broadcasts_to(between, shape) is not True:
+            return Refusal("what is broadcast to is seen when it runs")
         moved = [source if p == port else v for p, v in enumerate(inputs)]
         patch = Patch()
         return patch.replace(Value(node), patch.add(graph.op(node), *moved))

@@ -293,3 +293,17 @@ def test_broadcasts_that_stay(line: str, reason: str) -> None:
     found = graph(text)
     assert found.parameters
     stays(text, remove_identities, reason)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "target", "how"),
+    [("N, 4, S", "R", ' {auto_broadcast="none"}'), ("2, 4, 3", "3", "")],
+)
+def test_a_broadcast_to_what_is_seen_when_it_runs_stays(sizes: str, target: str, how: str) -> None:
+    """It may refuse its target, or make another shape than the other operand has."""
+    stays(
+        f"%0 = Input(f32[{sizes}])\n%1 = Input(f32[{sizes[0]}, 1, 1])\n%2 = Input(i64[{target}])\n"
+        f"%3 = Broadcast.3(%1, %2)\n%4 = Add.1(%0, %3){how}\n%5 = Result.1(%4)",
+        remove_identities,
+        "what is broadcast to is seen when it runs",
+    )
