@@ -181,7 +181,7 @@ def spell_reverse_sequence(graph: Graph, node: int) -> Patch | Refusal | None:
     """Each place is read from where it comes from: length - 1 - t before the length, t behind."""
     op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
     assert isinstance(op, ReverseSequence)
-    if shape is None:
+    if shape is None or shape_of(graph, graph.input(node, 1)) is None:
         return Refusal("a rank is unknown")
     patch, rank = Patch(), len(shape)
     axes = [normalize_axis(a, rank) for a in (op.batch_axis, op.seq_axis)]

@@ -58,7 +58,7 @@ def traced(
     text: str | Graph, passes: Pass | Sequence[Pass], options: Options = CHECKED
 ) -> tuple[Graph, Trace]:
     """The graph after the passes, and the trace of the first run."""
-    made = graph(text) if isinstance(text, str) else text
+    made = graph(text) if isinstance(text, str) else text.copy()
     listed = [passes] if isinstance(passes, Pass) else list(passes)
     verify(made)
     trace = Trace()
