@@ -8,14 +8,19 @@ fails (compiler/branches.py): the condition stays, and is asked where it was ask
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ir.errors import Error, ShapeError
 from ...ir.graph import Graph, Value
 from ...ir.ops import If
 from ...ir.ops.control import failure
 from ...ir.patch import Patch, Refusal
-from ...ir.types import TensorType
+from ...ir.types import TensorType, Type
 from ..branches import UnprovenError, reason, settle_branches, without
 from ..rewrite import Pass, Rule
+
+# Branches to try, times nodes to infer for each, at most: a second or two.
+_MOST = 4000
 
 
 def refuse_branch(graph: Graph, node: int) -> Patch | Refusal | None:
@@ -24,8 +29,11 @@ def refuse_branch(graph: Graph, node: int) -> Patch | Refusal | None:
     assert isinstance(op, If)
     if graph.known(graph.input(node, 0)) is not None or any(map(failure, op.bodies())):
         return None
-    if all(isinstance(t, TensorType) and t.shape is not None for t in types):
+    if not _is_open(types):
         return None
+    tried = [n for n in graph.ids() if graph.op(n).kind == "If" and _is_open(graph.node(n).types)]
+    if len(tried) * len(graph.ids()) > _MOST:
+        return Refusal("too many branches to try")
     wrong: dict[int, ShapeError] = {}
     for branch in (0, 1):
         only = without(op, 1 - branch, types, "not asked")
@@ -51,6 +59,11 @@ def refuse_branch(graph: Graph, node: int) -> Patch | Refusal | None:
     for port in range(op.output_count()):
         patch.replace(Value(node, port), Value(made.node, port))
     return patch
+
+
+def _is_open(types: Sequence[Type]) -> bool:
+    """Whether the rank of one of these is unknown."""
+    return not all(isinstance(t, TensorType) and t.shape is not None for t in types)
 
 
 _RULES = (Rule("refuse_branch", ("If",), refuse_branch),)

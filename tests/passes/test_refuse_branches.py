@@ -139,3 +139,15 @@ def test_the_pipeline_keeps_what_fails() -> None:
     assert any(isinstance(body.op(n), Fail) for n in body.ids())
     net_ = irc.compile_model(irc.Model(net("\n    y = Transpose <perm = [0]> (flat)")))
     assert not net_.plan.host_steps()
+
+
+def test_many_branches_are_not_tried() -> None:
+    """Each takes an inference of all that follows: a small file of many would take minutes."""
+    more = [
+        f"v{i} = If (c) <then_branch = t{i} () => (float[] s{i}) {{ s{i} = Identity ({of}) }},"
+        f" else_branch = e{i} () => (float[] k{i}) {{ k{i} = Identity ({of}) }}>"
+        for i in range(80)
+        for of in [f"v{i - 1}" if i else "flat"]
+    ]
+    trace, _ = refused(net("\n" + "\n".join(more) + "\n    y = Relu (v79)"))
+    assert {e.refused for e in trace.refusals()} == {"too many branches to try"}
