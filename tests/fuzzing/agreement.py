@@ -289,9 +289,10 @@ def _native(
 
 
 def steps_of(net: irc.CompiledModel) -> list[tuple[Any, ...]]:
-    """Each step's family and programs: an addend taken into a product is rounded no more. And how
-    a reduction walks: by vectors of known neighbours it sums in another order."""
-    parts = ("prologue", "program", "epilogue")
+    """Each step's family and programs: an addend taken into a product is rounded no more. The scale
+    of attention: half of it may have gone into constant keys. And how a reduction walks: by vectors
+    of known neighbours it sums in another order."""
+    parts = ("prologue", "program", "epilogue", "scale")
     specs = [step.spec for step in net.plan.kernel_steps()]
     return [(s.family, *(getattr(s, part, None) for part in parts), _walk(s)) for s in specs]
 

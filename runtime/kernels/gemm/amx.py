@@ -2,8 +2,8 @@
 
 Left factors are strips of A, packed as rows of cells (or rows of A that are whole steps, where they
 lie); right factors are panels of B as they are packed for the vector unit of the same cells, zero
-points included. 32 rows meet 32 columns; up to 16 rows alone meet 64, since one product waits for
-the last one (tiles.py).
+points included. Up to 16 rows alone meet 64 columns, since one product waits for the last one
+(tiles.py). 32 rows meet 32, or 48.
 
 Sums go through the buffer that the epilogue reads. Tiles are configured once per call: rows of
 sums and of A as many as the tallest tile has, everything else full. What a shorter tile computes
@@ -18,7 +18,7 @@ goes through tiles, whatever its M: the order of additions depends on the Target
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ....ir.specs import GemmSpec
@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from .tiling import Tiling
 
 _LINE: Final = 64
-# Tiles of rows in a block: 256 rows of A beside the panels that pass by.
+# Bytes of a cell.
+_CELL: Final = 4
+# Tiles of rows in a block, beside which the panels pass by, and their rows.
 _MOST_TILES: Final = 8
+_MOST_ROWS: Final = 288
 # Where K is at most so many steps, what the epilogue reads and writes is most of the traffic: a
 # block's rows of that take at most so many bytes, but two tiles. A residual sum of 3136x64x256 from
 # beyond L2 takes 0.78 to 0.82 of the time that blocks of eight take, one of 784x128x512 0.80.
@@ -51,25 +54,28 @@ def on_tiles(
     t: Tiling, spec: GemmSpec, target: Target, intrinsic: str, heights: tuple[int, ...]
 ) -> Tiling:
     """The tiling of a product on tiles, from what vector registers would do; `heights`: a known M
-    cut evenly into tiles of at most 2 * SIDE rows.
+    cut evenly into tiles of at most 2 * SIDE rows, which stay where registers can't be full.
 
-    K is cut only where a block of A would take more than half of L2. Panels and strips that fit L1
-    were slower: a step of products whose factors both come from L2 takes 1.3 to 1.5 times what one
-    from L1 does, but sums that go to memory and back cost three steps (docs/performance.md).
+    K is cut only where a block of A would take more than half of L2. Slices of a panel and a strip
+    that fit L1 are faster where weights lie in L2, and slower in whole models, whose weights do not
+    (docs/performance.md).
     """
-    heights = (2 * SIDE, SIDE) if t.guarded else heights
+    full = _full_heights(t, spec, target)
+    heights = (2 * SIDE, SIDE) if t.guarded else full or heights
     mr, few = heights[0], not t.guarded and heights[0] <= SIDE and spec.m == heights[0]
     panels = 2 if few and isinstance(spec.n, int) and spec.n >= 2 * t.nr else 1
     kc, blocked = t.kc, t.blocked
     if spec.compressed is None:
         kc, blocked = _depth(t, spec, target, mr)
     whole = isinstance(spec.k, int) and spec.k % (SIDE * t.kr) == 0
-    lies = whole and (t.pack_a == "no" or t.in_place) and (t.guarded or len(heights) == 1)
+    exact = t.guarded or len(heights) == 1 or bool(full)
+    lies = whole and (t.pack_a == "no" or t.in_place) and exact
     narrow = lies and not t.guarded and is_narrow(spec, t.nr)
     tall = _tiles_in_block(spec, kc, mr)
     mc, nc = block_sizes(spec, target, (mr, t.nr, kc), blocked, t.pack_b, tall)
     streams = mc == 1 and not t.guarded
     lines = 4 * SIDE * t.nr // _LINE
+    among = 1 if streams else _MOST_TILES if t.guarded else mc
     return dataclasses.replace(
         t,
         tile=intrinsic,
@@ -84,19 +90,37 @@ def on_tiles(
         pack_a="no" if narrow else "rows",
         in_place=lies and not narrow,
         a_row=(-(-kc // SIDE) | 1) * SIDE,
-        fetch=0 if t.pack_b else lines if streams else lines // (_MOST_TILES if t.guarded else mc),
+        fetch=0 if t.pack_b else -(-lines // among),
         streams=streams,
         unroll=1,
     )
 
 
+def _full_heights(t: Tiling, spec: GemmSpec, target: Target) -> tuple[int, ...]:
+    """Heights of tiles that fill three registers, and two where that leaves a rest; else ().
+
+    Three take turns in one register, so M has to be whole registers. They read a panel fewer times
+    but load more (tiles.py): that pays where a panel and the strip of A that meets it do not fit L1
+    (docs/performance.md).
+    """
+    if not isinstance(spec.m, int) or not isinstance(spec.k, int) or spec.compressed:
+        return ()
+    if _CELL * -(-spec.k // t.kr) * (t.nr + 2 * SIDE) <= target.l1:
+        return ()
+    registers, rest = divmod(spec.m, SIDE)
+    if rest or registers in (0, 1, 2, 4):
+        return ()
+    return (3 * SIDE, 2 * SIDE) if registers % 3 else (3 * SIDE,)
+
+
 def _tiles_in_block(spec: GemmSpec, kc: int, mr: int) -> int:
     """Tiles of rows in a block, at most."""
+    most = min(_MOST_TILES, _MOST_ROWS // mr)
     if not isinstance(spec.k, int) or not isinstance(spec.n, int) or kc > _SHORT * SIDE:
-        return _MOST_TILES
+        return most
     beside = [o for o in (*spec.extras, spec.out) if o.strides[-2] != 0]
     row = sum(spec.n * o.dtype.bits // 8 for o in beside)
-    return max(2, min(_MOST_TILES, _BESIDE // max(1, mr * row)))
+    return max(2, min(most, _BESIDE // max(1, mr * row)))
 
 
 def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:
@@ -109,16 +133,18 @@ def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, boo
     if cells is not None and isinstance(spec.m, int) and spec.m <= mr:
         return cells, False
     share = target.l2 // (2 if cells is not None else 4)
-    most = max(4, share // (4 * _MOST_TILES * mr) // SIDE) * SIDE
+    most = max(4, share // (_CELL * _MOST_TILES * min(mr, 2 * SIDE)) // SIDE) * SIDE
     if cells is None:
         return most, True
     blocks = -(-cells // most)
     return (cells, False) if blocks == 1 else (-(-cells // blocks // SIDE) * SIDE, True)
 
 
-def registers(t: Tiling) -> Tiles:
-    """The tile registers of a kernel: as many rows as the tallest tile has."""
-    return Tiles(tuple(min(SIDE, t.mr - at) for at in range(0, t.mr, SIDE)))
+def registers(t: Tiling, rows: int) -> Tiles:
+    """The tile registers of a kernel's tile of so many rows: as many as the tallest has, unless all
+    are full anyway."""
+    height = rows if t.mr > 2 * SIDE else t.mr
+    return Tiles(tuple(min(SIDE, height - at) for at in range(0, height, SIDE)))
 
 
 def fills_lines(loops: Loops, a: Value) -> Value:
@@ -171,21 +197,22 @@ class Tail:
 
 
 def tile_function(g: Context, shape: Shape) -> Function:
-    """The function of a tile (Context.tile), with two parameters more: where its panels' tails
-    are, and what tile waits to be finished. Sums go to the buffer, all rows of the tallest tile."""
+    """The function of a tile (Context.tile), with three parameters more: how many bytes the rows
+    of A are apart, where its panels' tails are, and what tile waits to be finished. Sums go to the
+    buffer, all rows of the tallest tile."""
     t = g.tiling
     f = g.module.function(
         g.module.unique(f"amx_{shape.rows}x{shape.panels}x{shape.vectors}"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
         + [(I64, "m"), (I64, "n"), (I64, "cols"), (I64, "k"), (I1, "first")]
-        + [(PTR, "buffer"), (PTR, "soon"), (I64, "pace"), ("ptr readonly", "tail")]
-        + [("ptr readonly", "waiting")],
+        + [(PTR, "buffer"), (PTR, "soon"), (I64, "pace"), (I64, "row")]
+        + [("ptr readonly", "tail"), ("ptr readonly", "waiting")],
         attributes="nounwind noinline",
         linkage="internal",
     )
     p = f.params
     columns = [(q, v * t.lanes) for q in range(shape.panels) for v in range(shape.vectors)]
-    tiles = registers(t)
+    tiles = registers(t, shape.rows)
     sums = [
         (tiles.total(down, across), down * SIDE * t.width + q * t.nr + c)
         for down in range(-(-shape.rows // SIDE))
@@ -208,8 +235,7 @@ def tile_function(g: Context, shape: Shape) -> Function:
     rest = f.urem(depth, SIDE) if has_tail(g.spec, t.kr) else integer(0)
     whole = f.sub(depth, rest)
     with f.range(0, whole, SIDE, unroll=1) as at:
-        step.fetch(at)
-        step.multiply(at, f.at(p["b"], f.mul(at, t.nr), step.cell), step.panel)
+        step.multiply(at, f.at(p["b"], f.mul(at, t.nr), step.cell), step.panel, step.fetches(at))
         waiting.some(at, each)
     with f.if_(f.icmp("ne", rest, 0)):
         step.multiply(whole, p["tail"], integer(SIDE * t.nr))
@@ -226,37 +252,42 @@ class _Step:
         self, g: Context, f: Function, shape: Shape, columns: Sequence[tuple[int, int]]
     ) -> None:
         self.g, self.f, self.shape, self.columns = g, f, shape, columns
-        self.a, b = g.a_access(in_place=shape.in_place), g.b_access()
-        frame = f.params["frame"]
-        self.row, self.step = (g.size(f, frame, s) for s in (self.a.across, self.a.step))
-        self.cell, self.panel = ELEMENT[b.dtype.value], g.size(f, frame, b.across)
+        b = g.b_access()
+        self.cell, self.panel = ELEMENT[b.dtype.value], g.size(f, f.params["frame"], b.across)
         fetch = g.tiling.fetch
         self.pause = f.udiv(f.mul(f.params["pace"], SIDE), fetch) if fetch else integer(0)
 
-    def multiply(self, k: Value, b: Value, panel: Value) -> None:
+    def multiply(
+        self, k: Value, b: Value, panel: Value, beside: Sequence[Callable[[], None]] = ()
+    ) -> None:
         """The products of cells k, k + 1, ...; `b`: the first of them in the first panel."""
-        f, t = self.f, self.g.tiling
-        element = ELEMENT[self.a.dtype.value]
+        f, t, row = self.f, self.g.tiling, self.f.params["row"]
 
         def left(down: int) -> Place:
-            at = f.add(f.mul(self.row, down * SIDE), f.mul(k, self.step))
-            place = f.at(f.params["a"], at, element)
-            return place, f.mul(self.row, bits_of(element) // 8)
+            at = f.add(f.mul(row, down * SIDE), f.mul(k, _CELL))
+            return f.offset(f.params["a"], at), row
 
         def right(across: int) -> Place:
             q, c = self.columns[across]
             return f.at(b, f.add(f.mul(panel, q), c), self.cell), integer(4 * t.nr)
 
         shape = (-(-self.shape.rows // SIDE), len(self.columns))
-        registers(t).multiply(f, t.tile, shape, left, right)
+        registers(t, self.shape.rows).multiply(f, t.tile, shape, left, right, beside)
 
-    def fetch(self, k: Value) -> None:
-        """Ask for lines of B that will be needed later (Context.tile's soon and pace)."""
+    def fetches(self, k: Value) -> list[Callable[[], None]]:
+        """What asks for lines of B that will be needed later (Context.tile's soon and pace), each
+        for one. They are spread among a step's products: in front of its loads GPT-2 takes 1.05
+        times as long."""
         f, t = self.f, self.g.tiling
         near = 3 if t.streams or t.guarded else 2
+        lines: list[Callable[[], None]] = []
         for which in range(self.shape.panels if t.fetch else 0):
-            ahead = f.add(f.mul(k, f.params["pace"]), f.mul(self.panel, 4 * which))
-            at = f.offset(f.params["soon"], ahead)
-            for _ in range(t.fetch):
-                f.prefetch(at, locality=near)
-                at = f.offset(at, self.pause)
+            panel = f.mul(self.panel, 4 * which)
+            ahead = [f.offset(f.params["soon"], f.add(f.mul(k, f.params["pace"]), panel))]
+
+            def line(ahead: list[Value] = ahead) -> None:
+                f.prefetch(ahead[0], locality=near)
+                ahead[0] = f.offset(ahead[0], self.pause)
+
+            lines += [line] * t.fetch
+        return lines

@@ -31,13 +31,14 @@ class Cut:
         self.full = f.sub(self.full, f.cast(few, "i64"))
 
     def start(self, tile: Value) -> Value:
-        """The first row of a tile: of a known M, the first `longer` tiles are one row taller."""
+        """The first row of a tile: of a known M, the first `longer` tiles are taller."""
         f, t = self.f, self.tiling
         if t.guarded:
             moved = f.select(f.icmp("eq", tile, self.last), self._shift, integer(0))
             return f.sub(f.mul(tile, t.mr), moved)
         low, longer = t.heights[-1], self.longer()
-        return f.add(f.mul(tile, low), f.smin(tile, longer)) if longer else f.mul(tile, low)
+        taller = f.mul(f.smin(tile, longer), t.mr - low)
+        return f.add(f.mul(tile, low), taller) if longer else f.mul(tile, low)
 
     def rows(self, tile: Value) -> Value:
         """How many rows a tile has."""
@@ -46,6 +47,9 @@ class Cut:
 
     def longer(self) -> int:
         """How many tiles have the larger of the two heights of a known M."""
-        t, m = self.tiling, self.size
+        heights, m = self.tiling.heights, self.size
         assert isinstance(m, int)
-        return m - t.heights[-1] * -(-m // t.mr) if len(t.heights) > 1 else 0
+        if len(heights) == 1:
+            return 0
+        most = range(m // heights[0], 0, -1)
+        return next(count for count in most if (m - count * heights[0]) % heights[1] == 0)

@@ -128,7 +128,7 @@ class Loops:
         # A tile of AMX takes an eighth of the time.
         mine = split(f, counts, self.entry, -(-t.mr // 8) if tail else t.mr, t.nr * g.bytes)
         if tail:
-            amx.registers(t).configure(f)
+            amx.registers(t, t.mr).configure(f)
         pack_a = pack_a_function(g) if t.pack_a != "no" else None
         pack_b = right_function(g) if t.pack_b else None
         finish = None
@@ -140,9 +140,9 @@ class Loops:
         with f.range(*mine.batch, outer=True) as index:
             a, b = self.matrix(index)
             # How many tiles in front are read where they lie, if any are.
-            self.lying = self.cut.full
+            self.lying = self.cut.full if t.guarded else count
             if t.in_place and tail:
-                self.lying = f.select(amx.fills_lines(self, a), self.cut.full, integer(0))
+                self.lying = f.select(amx.fills_lines(self, a), self.lying, integer(0))
             with self.chunks(mine.panels, t.nc, panels) as js:
                 if pack_b and not t.blocked:
                     self.pack_b(pack_b, b, b_scratch, js, integer(0), self.steps)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, Value, integer
+from ...codegen.values import ELEMENT, Value, bits_of, integer
 from . import amx
 from .micro import Shape
 from .shares import Bounds
@@ -99,7 +99,7 @@ class Block:
             with f.range(t0, t1, outer=True) as tile:
                 self.tile(shape, (1,), j, tile, integer(1))
             return
-        if t.in_place:
+        if t.in_place and not self.tail:
             full = f.smin(loops.lying, t1)
             with f.range(t0, full, outer=True) as tile:
                 self.tile(replace(shape, in_place=True), (t.mr,), j, tile, integer(t.mr))
@@ -135,13 +135,8 @@ class Block:
         f, t = loops.f, g.tiling
         m, n = loops.cut.start(tile), f.mul(j, t.nr)
         down, right = f.sub(tile, self.ts[0]), f.sub(j, self.js[0])
-        a = g.a_access(in_place=shape.in_place)
-        a_across, a_step = loops.size(a.across), loops.size(a.step)
-        if t.pack_a == "no" or shape.in_place:
-            a_base, a_at = self.a, f.add(f.mul(m, a_across), f.mul(self.k0, a_step))
-        else:
-            a_base, a_at = self.strips, f.mul(f.urem(tile, t.mc), t.strip)
-        a_place, b_place = f.at(a_base, a_at, ELEMENT[a.dtype.value]), self.right(j)
+        a_place, row = self.left(m, tile, in_place=shape.in_place)
+        b_place = self.right(j)
         # Rows of all buffers are as long as those of a group of panels.
         slot = f.mul(right, t.mc) if t.blocked else integer(0)
         slot = f.mul(f.add(slot, down) if t.blocked else slot, t.mr * t.width)
@@ -151,7 +146,11 @@ class Block:
         terms = self.terms.places(tile, right) if self.terms else ()
         more = () if self.finish else terms
         if self.tail and self.waiting:
-            more = (self.tail.place, self.waiting.place)
+            if t.in_place:
+                lying, apart = self.left(m, tile, in_place=True)
+                lies = f.icmp("slt", tile, loops.lying)
+                a_place, row = f.select(lies, lying, a_place), f.select(lies, apart, row)
+            more = (row, self.tail.place, self.waiting.place)
 
         def call(height: int) -> None:
             f.call_function(
@@ -166,6 +165,17 @@ class Block:
         elif self.finish:
             with f.if_(self.last):
                 f.call_function(self.finish, loops.frame, buffer, m, n, rows, cols, *terms)
+
+    def left(self, m: Value, tile: Value, *, in_place: bool) -> tuple[Value, Value]:
+        """Where a tile's rows of A are, for this block of K, and how many bytes they are apart."""
+        loops, f, g, t = self.loops, self.loops.f, self.loops.g, self.loops.g.tiling
+        a = g.a_access(in_place=in_place)
+        across, element = loops.size(a.across), ELEMENT[a.dtype.value]
+        if t.pack_a == "no" or in_place:
+            base, at = self.a, f.add(f.mul(m, across), f.mul(self.k0, loops.size(a.step)))
+        else:
+            base, at = self.strips, f.mul(f.urem(tile, t.mc), t.strip)
+        return f.at(base, at, element), f.mul(across, bits_of(element) // 8)
 
     def right(self, j: Value) -> Value:
         """Where panel j begins, for this block of K."""
