@@ -164,6 +164,8 @@ def bypass_broadcast(graph: Graph, node: int) -> Patch | Refusal | None:
             return Refusal("the other operands do not have the shape")
         if between is None or broadcasts_to(between, shape) is not True:
             return Refusal("what is broadcast to is seen when it runs")
+        if getattr(graph.op(node), "auto_broadcast", "numpy").lower() == "none":
+            return Refusal("the operation does not broadcast")
         moved = [source if p == port else v for p, v in enumerate(inputs)]
         patch = Patch()
         return patch.replace(Value(node), patch.add(graph.op(node), *moved))

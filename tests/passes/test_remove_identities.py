@@ -279,6 +279,10 @@ def test_elementwise_operations_read_through_broadcasts() -> None:
             "%4 = Add.1(%0, %3)",
             "the broadcast follows another rule",
         ),
+        (
+            '%3 = Broadcast.3(%1, %2)\n%4 = Add.1(%0, %3) {auto_broadcast="none"}',
+            "the operation does not broadcast",
+        ),
     ],
 )
 def test_broadcasts_that_stay(line: str, reason: str) -> None:
