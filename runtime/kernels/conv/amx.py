@@ -230,18 +230,18 @@ class _Pass:
         pause = f.udiv(f.mul(f.params["pace"], tiles.cells), micro.fetches)
         name = instruction(g.spec, g.target)
 
-        def step(here: Value, weights: Value) -> None:
-            for _ in range(micro.fetches):
-                f.prefetch(ahead.get(), locality=2)
-                ahead.set(f.offset(ahead.get(), pause))
+        def fetch() -> None:
+            f.prefetch(ahead.get(), locality=2)
+            ahead.set(f.offset(ahead.get(), pause))
 
+        def step(here: Value, weights: Value) -> None:
             def left(down: int) -> Place:
                 return f.offset(here, down * self.apart), integer(micro.place_bytes)
 
             def right(across: int) -> Place:
                 return f.offset(weights, 4 * across * g.lanes), integer(4 * micro.cut.nr)
 
-            tiles.multiply(f, name, shape, left, right)
+            tiles.multiply(f, name, shape, left, right, [fetch] * micro.fetches)
 
         micro.walk(f, data, step)
         for register, place in sums:
