@@ -48,7 +48,8 @@ def lower_attention(low: Lowering, node: int) -> None:
     if not same(result.strides[-1], 1) and width != 1:
         out = low.region.allocate(result.dtype, result.shape, name)
     query, key, value = (plain(low, low.view(low.graph.input(node, p)), name) for p in range(3))
-    keys, size = key.shape[-2:]
+    # Keys are as wide as queries; where inference does not know how wide, a run asks them.
+    keys, size = key.shape[-2], query.shape[-1]
     given, sink = (*inputs[3:], None, None)[:2]
     views = [
         broadcast_to(query, (*batch, rows, size)),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .....ir.graph import Value
 from .....ir.ops import (
     Add,
+    Concat,
     Convolution,
     ConvolutionBackpropData,
     GroupConvolution,
@@ -66,14 +67,17 @@ def grouped(n: OnnxNode, filters: Value, groups: int) -> Value:
     shape = n.shape(filters)
     assert shape is not None
     first = shape[0]
-    if not isinstance(first, int) or groups < 1 or first % groups:
+    if groups < 1 or (isinstance(first, int) and first % groups):
         raise n.misfit("the filters do not split into groups", got=f"{first} in {groups} groups")
-    target = [groups, first // groups, *shape[1:]]
+    if not isinstance(first, int) or not all(isinstance(d, int) for d in shape):
+        bounds = n.ints_value([1]), n.ints_value([len(shape)]), n.ints_value([1])
+        rest = n.add(Slice(), sizes_of(n, filters), *bounds)
+        target = n.add(Concat(axis=0), n.ints_value([groups, -1]), rest)
+        return n.add(Reshape(), filters, target)
+    sizes = [groups, first // groups, *(d for d in shape[1:] if isinstance(d, int))]
     if n.builder.graph.op(filters.node).kind == "Constant":
-        return reshaped_constant(n, filters, [int(d) for d in target if isinstance(d, int)])
-    if not all(isinstance(d, int) for d in target):
-        raise n.unsupported("filters of unknown size in groups")
-    return n.add(Reshape(), filters, n.ints_value([int(d) for d in target if isinstance(d, int)]))
+        return reshaped_constant(n, filters, sizes)
+    return n.add(Reshape(), filters, n.ints_value(sizes))
 
 
 def _biased(n: OnnxNode, result: Value, bias: Value | None, rank: int) -> Value:
