@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 from irc.ir.dim import Expr, evaluate, plain_symbol
 from irc.ir.errors import Error, ShapeError
 from irc.ir.graph import Graph, Value
-from irc.ir.ops import If
+from irc.ir.op import Op
+from irc.ir.ops import If, MaxPool8
 from irc.ir.types import TensorType
 
 # Inputs of which an operation reads the shape or the type only.
@@ -27,26 +29,36 @@ def may_pass(graph: Graph, inputs: Sequence[Any], given: Sequence[Any], why: Err
     if late and "auto_broadcast is none" in why.what:
         return True  # what native code broadcasts all the same where sizes are known late
     removed = late or not isinstance(why, ShapeError)
-    sizes = sizes_of(graph, inputs)
+    starts = [Value(failed[0], port) for port in range(len(graph.node(failed[0]).types))]
+    asking = _results_of(graph, starts, sizes_of(graph, inputs), all_=not removed)
     results = dict(zip(graph.results, given, strict=True))
-    pending, seen = [failed[0]], set[int]()
+    return not any(getattr(results[node], "size", 1) for node in asking)
+
+
+def _results_of(
+    graph: Graph, starts: Sequence[Value], sizes: Mapping[str, int], *, all_: bool
+) -> set[int]:
+    """The results that are computed from the elements of values, where these have any; from
+    anything of them, their shapes and types too, with `all_`."""
+    pending, seen = list(starts), set[Value]()
     while pending:
-        at = pending.pop()
-        if at in seen or all(is_empty(t, sizes) for t in graph.node(at).types):
+        value = pending.pop()
+        if value in seen or is_empty(graph.type(value), sizes):
             continue
-        seen.add(at)
-        if at in results:
-            if getattr(results[at], "size", 1):
-                return False
-        else:
-            pending += [n for n in graph.ids() if at in _computed_from(graph, n, all_=not removed)]
-    return True
+        seen.add(value)
+        for use in graph.uses(value):
+            if all_ or use.port not in _unread(graph, use.node):
+                plain = () if all_ else _of_shapes(graph.op(use.node))
+                ports = range(len(graph.node(use.node).types))
+                pending += [Value(use.node, port) for port in ports if port not in plain]
+    return {value.node for value in seen if value.node in graph.results}
 
 
-def _computed_from(graph: Graph, node: int, *, all_: bool) -> set[int]:
-    """The nodes that an operation reads, or whose elements it reads unless `all_`."""
-    ports = () if all_ else _unread(graph, node)
-    return {v.node for i, v in enumerate(graph.inputs(node)) if v and i not in ports}
+def _of_shapes(op: Op) -> tuple[int, ...]:
+    """The outputs that follow from the shapes of an operation's inputs: where the maxima of
+    windows of one element are."""
+    alone = isinstance(op, MaxPool8) and prod(op.kernel) == 1
+    return (1,) if alone else ()
 
 
 def _unread(graph: Graph, node: int) -> tuple[int, ...]:
@@ -61,21 +73,9 @@ def _unread(graph: Graph, node: int) -> tuple[int, ...]:
         sides = sides[:1] if known.reshape(-1)[0] else sides[1:]
     used = {0}
     for body, ports in sides:
-        used |= {port for p, port in zip(body.parameters, ports, strict=True) if _is_used(body, p)}
+        pairs = zip(body.parameters, ports, strict=True)
+        used |= {port for p, port in pairs if _results_of(body, [Value(p)], {}, all_=False)}
     return tuple(set(range(len(graph.inputs(node)))) - used)
-
-
-def _is_used(body: Graph, parameter: int) -> bool:
-    """Whether a result is computed from the elements of a parameter."""
-    pending, seen = [parameter], set[int]()
-    while pending:
-        at = pending.pop()
-        if at in body.results:
-            return True
-        if at not in seen:
-            seen.add(at)
-            pending += [n for n in body.ids() if at in _computed_from(body, n, all_=False)]
-    return False
 
 
 def _places(graph: Graph, node: int) -> list[str]:

@@ -282,6 +282,26 @@ def test_axes_that_only_a_type_is_read_of(result: str, passes: bool) -> None:
     assert may_pass(graph, x, [np.ones(3, np.float32)], refused.value) is passes
 
 
+@pytest.mark.parametrize(
+    ("kernel", "read", "passes"), [(1, "%3:1", True), (1, "%3:0", False), (2, "%3:1", False)]
+)
+def test_places_of_maxima_of_single_elements(kernel: int, read: str, passes: bool) -> None:
+    """Where a window has one element only, its place does not hang on it."""
+    graph = parse_graph(
+        'graph "g"\n%0 = Parameter.1() {element_type=i32, shape=[1, 1, "N"]} "x"\n'
+        '%1 = Parameter.1() {element_type=i32, shape=[1, 1, "N"]} "y"\n'
+        '%2 = Mod.1(%0, %1) {auto_broadcast="numpy"} "mod"\n'
+        f"%3 = MaxPool.8(%2) {{strides=[1], pads_begin=[0], pads_end=[0], kernel=[{kernel}]}}\n"
+        f'%4 = Result.1({read}) "z"\n'
+    )
+    x = [np.ones((1, 1, 3), np.int32), np.zeros((1, 1, 3), np.int32)]
+    with pytest.raises(Error) as refused:
+        interpret(graph, x)
+    assert "mod" in str(refused.value.where)
+    given = [np.arange(4 - kernel).reshape(1, 1, -1)]
+    assert may_pass(graph, x, given, refused.value) is passes
+
+
 BRANCHES = """graph "g"
 %0 = Parameter.1() {element_type=i64, shape=[3]} "x"
 %1 = Parameter.1() {element_type=i64, shape=[3]} "y"
