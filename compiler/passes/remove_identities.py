@@ -52,6 +52,8 @@ def remove_mover(graph: Graph, node: int) -> Patch | Refusal | None:
             p is None or any(eq(n, 0) is not True for n in p.reshape(-1).tolist()) for p in pads
         ):
             return None
+    if op.kind == "Broadcast" and any(v and graph.known(v) is None for v in graph.inputs(node)[2:]):
+        return Refusal("the axes to broadcast on are seen when it runs")
     if op.kind != "Identity" and shape_of(graph, source) is None:
         return Refusal("the shape is unknown")
     return _drop(value, source)

@@ -16,7 +16,7 @@ from ..require import require_broadcast
 from ..scalar import cast_array
 from ..types import Type, broadcast_shapes
 from .elementwise import FLOATS
-from .rules import one_dtype, require_dtype, same_size, tensor
+from .rules import one_dtype, require_dtype, require_single, same_size, tensor
 from .softmax import softmax
 
 
@@ -93,6 +93,8 @@ class ScaledDotProductAttention(Op):
         scale: Fact | None = None,
     ) -> tuple[Type, ...]:
         require_dtype(scale, "scale", FLOATS, "a float type")
+        if scale is not None:
+            require_single(scale, "scale")
         return _mixed(query, key, value, None if self.causal else attention_mask)
 
     def evaluate(
@@ -104,7 +106,7 @@ class ScaledDotProductAttention(Op):
         scale: Array | None = None,
     ) -> tuple[Array, ...]:
         q, k, v = (a.astype(np.float64) for a in (query, key, value))
-        factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale.reshape(-1)[0])
+        factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale.reshape(()))
         with np.errstate(all="ignore"):
             scores = np.matmul(q, k.swapaxes(-1, -2)) * factor
             if self.causal:

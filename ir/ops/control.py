@@ -21,7 +21,7 @@ from ..graph import Graph, Value
 from ..op import Array, Effects, Fact, Op, Port, RunBody
 from ..types import TensorType, Type
 from .constants import Parameter, Result, TypedParameter
-from .rules import naming, unknown_dim
+from .rules import naming, require_single, unknown_dim
 from .sequences import common_type
 
 
@@ -162,6 +162,7 @@ class If(Op):
         return len(self.then_outputs)
 
     def infer(self, condition: Fact, rest: tuple[Fact | None, ...]) -> tuple[Type, ...]:
+        require_single(condition, "condition")
         check_count(
             "the branches of an If differ in outputs", len(self.else_outputs), self.output_count()
         )

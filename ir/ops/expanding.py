@@ -48,6 +48,8 @@ class _Broadcast(Op):
         target, mode = known_dims(target_shape), self._mode()
         if mode == "explicit" and axes_mapping is None:
             raise ShapeError("an explicit Broadcast needs its axes", got="no axes_mapping")
+        if mode == "explicit" and axes_mapping is not None and shape is not None:
+            _check_count(count_of(axes_mapping), len(shape))
         if target is None:
             count = count_of(target_shape)
             if count is None or (mode == "bidirectional" and shape is None):
@@ -93,11 +95,17 @@ class _Broadcast(Op):
         elif mode == "explicit":
             assert axes_mapping is not None
             mapping = unique_axes(ints_of(axes_mapping), len(target))
+            _check_count(len(mapping), data.ndim)
             shape = [1] * len(target)
             for i, axis in enumerate(mapping):
                 shape[axis] = data.shape[i]
             data = data.reshape(shape)
         return (np.broadcast_to(data, tuple(target)).copy(),)
+
+
+def _check_count(listed: int | None, rank: int) -> None:
+    if listed not in (None, rank):
+        raise ShapeError("a Broadcast maps each axis of the data", got=listed, expected=rank)
 
 
 def _check_fit(shape: Shape, target: Sequence[Dim], mapping: Sequence[int]) -> None:

@@ -73,8 +73,7 @@ class Split(Op):
         return self.num_splits
 
     def infer(self, data: Fact, axis: Fact) -> tuple[Type, ...]:
-        if self.num_splits < 1:
-            raise ShapeError("a split has at least one part", got=self.num_splits)
+        _check_parts(self.num_splits)
         shape, dtype = data.tensor.shape, data.tensor.dtype
         where = known_int(axis)
         if shape is None or where is None:
@@ -97,6 +96,11 @@ class Split(Op):
     def evaluate(self, data: Array, axis: Array) -> tuple[Array, ...]:
         parts = np.split(data, self.num_splits, axis=int_of(axis))
         return tuple(np.ascontiguousarray(p) for p in parts)
+
+
+def _check_parts(count: int) -> None:
+    if count < 1:
+        raise ShapeError("a split has at least one part", got=count)
 
 
 def _any(op: Op, rank: int | None) -> Shape | None:
@@ -122,6 +126,7 @@ class VariadicSplit(Op):
         return self.num_outputs
 
     def infer(self, data: Fact, axis: Fact, split_lengths: Fact) -> tuple[Type, ...]:
+        _check_parts(self.num_outputs)
         shape, dtype = data.tensor.shape, data.tensor.dtype
         where, lengths = known_int(axis), known_dims(split_lengths)
         if lengths is not None and len(lengths) != self.num_outputs:

@@ -15,7 +15,7 @@ from ..op import Array, Fact, Op, Port, RunBody
 from ..types import TensorType, Type, normalize_axis
 from .constants import Parameter
 from .control import check_count, infer_body, interpreters, read_off, type_of
-from .rules import known_dims, unknown_dim
+from .rules import known_dims, require_single, unknown_dim
 from .sequences import common_type
 
 
@@ -330,6 +330,8 @@ class Loop(_Iterating):
     def infer(
         self, trip_count: Fact, execution_condition: Fact, rest: tuple[Fact | None, ...]
     ) -> tuple[Type, ...]:
+        require_single(trip_count, "trip_count")
+        require_single(execution_condition, "execution_condition")
         return self._infer([trip_count, execution_condition, *rest])
 
     def _trips(self, facts: Sequence[Fact | None]) -> Dim | None:

@@ -24,6 +24,7 @@ from .rules import (
     one_dtype,
     require_dtype,
     require_rank,
+    require_single,
     same_size,
     unique_axes,
     unknown_shape,
@@ -59,6 +60,8 @@ class Pad(Op):
         self._mode()
         for fact, name in ((pads_begin, "pads_begin"), (pads_end, "pads_end")):
             require_dtype(fact, name, INTEGERS, "an integer type")
+        if pad_value is not None:
+            require_single(pad_value, "pad_value")
         dtype, shape = one_dtype(data, pad_value), data.tensor.shape
         if shape is None:
             return (TensorType(dtype, None),)
@@ -96,7 +99,7 @@ class Pad(Op):
         cut = tuple(
             slice(max(-b, 0), n - max(-e, 0)) for n, (b, e) in zip(data.shape, pads, strict=True)
         )
-        value: Any = 0 if pad_value is None else pad_value.reshape(-1)[0]
+        value: Any = 0 if pad_value is None else pad_value.reshape(())[()]
         return (padded(data[cut], [(max(b, 0), max(e, 0)) for b, e in pads], self._mode(), value),)
 
 

@@ -13,7 +13,15 @@ from ..op import Array, Effects, Fact, Op, Port
 from ..scalar import cast_array
 from ..types import TensorType, Type
 from .elementwise import FLOATS
-from .rules import count_of, ints_of, known_dims, one_dtype, require_dtype, unknown_shape
+from .rules import (
+    count_of,
+    ints_of,
+    known_dims,
+    one_dtype,
+    require_dtype,
+    require_single,
+    unknown_shape,
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class RandomUniform(Op):
 
     def infer(self, shape: Fact, minval: Fact, maxval: Fact) -> tuple[Type, ...]:
         one_dtype(minval, maxval)
+        require_single(minval, "minval")
+        require_single(maxval, "maxval")
         sizes, count = known_dims(shape), count_of(shape)
         if sizes is not None:
             return (TensorType(self.output_type, tuple(sizes)),)

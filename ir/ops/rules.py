@@ -140,9 +140,12 @@ def count_of(fact: Fact) -> int | None:
 
 
 def require_single(fact: Fact, name: str) -> None:
-    """Refuse an input that does not have one element, where their number is known."""
+    """Refuse an input that does not have one element; ask for it where a run tells."""
+    what = f"{name} is a single number"
     if count_of(fact) not in (None, 1):
-        raise ShapeError(f"{name} is a single number", got=fact.type)
+        raise ShapeError(what, got=fact.type)
+    for size in fact.tensor.shape or ():
+        require_equal(size, 1, what)
 
 
 def axes_in(fact: Fact, rank: int) -> list[int] | None:

@@ -11,7 +11,7 @@ from irc.ir.dim import Expr, evaluate, plain_symbol
 from irc.ir.errors import Error, ShapeError
 from irc.ir.graph import Graph, Value
 from irc.ir.op import Op
-from irc.ir.ops import If, MaxPool8
+from irc.ir.ops import If, MaxPool8, Pad
 from irc.ir.types import TensorType
 
 # Inputs of which an operation reads the shape or the type only.
@@ -54,6 +54,12 @@ def _results_of(
     return {value.node for value in seen if value.node in graph.results}
 
 
+def _is_read(graph: Graph, node: int, op: Pad) -> bool:
+    """Whether a Pad may read its value: it pads by constants, somewhere."""
+    pads = [graph.known(graph.input(node, port)) for port in (1, 2)]
+    return op.pad_mode == "constant" and any(p is None or p.any() for p in pads)
+
+
 def _of_shapes(op: Op) -> tuple[int, ...]:
     """The outputs that follow from the shapes of an operation's inputs: where the maxima of
     windows of one element are."""
@@ -65,6 +71,8 @@ def _unread(graph: Graph, node: int) -> tuple[int, ...]:
     """The input ports of an operation whose elements it does not read: of an If those that a
     branch which may run (all but the other one of a constant condition) has no use for."""
     op = graph.op(node)
+    if isinstance(op, Pad) and not _is_read(graph, node, op):
+        return (3,)
     if not isinstance(op, If):
         return _ELEMENTS_UNREAD.get(op.kind, ())
     known = graph.known(graph.input(node, 0))

@@ -159,6 +159,20 @@ def test_loop_with_a_known_trip_count_has_a_known_size() -> None:
     assert types(graph) == ["f32[N, 15]"]
 
 
+@pytest.mark.parametrize("port", [0, 1])
+def test_conditions_and_counts_are_single_numbers(port: int) -> None:
+    inputs = list(LOOP_INPUTS)
+    inputs[port] = (inputs[port][0], (2,))
+    with pytest.raises(ShapeError, match=("trip_count", "condition")[port] + " is a single number"):
+        infer_graph(around(loop(grows=False), inputs))
+
+
+def test_the_condition_of_an_if_is_a_single_number() -> None:
+    op = o.If(branch(2, longer=True), branch(-1, longer=False), (1,), (1,), (0,), (0,))
+    with pytest.raises(ShapeError, match="condition is a single number"):
+        infer_graph(around(op, [(BOOL, (2,)), (F32, (4, 3))]))
+
+
 def test_a_carried_value_keeps_its_element_type() -> None:
     body = Graph()
     x = parameter(body, F32, None)

@@ -147,3 +147,32 @@ def test_a_size_that_does_not_fit_is_refused_where_only_the_shape_is_read(case: 
             interpret(graph, inputs)
         with pytest.raises(irc.Error):
             net(inputs)
+
+
+SINGLE = {
+    "pad value": 'Pad.12(%0, %2, %2, %1) {pad_mode="constant"}',
+    "pad value unread": 'Pad.12(%0, %2, %2, %1) {pad_mode="edge"}',
+    "scale": "ScaledDotProductAttention.13(%4, %4, %4, _, %1)",
+}
+
+
+@pytest.mark.parametrize("case", SINGLE)
+def test_a_single_number_of_so_many_elements_as_a_run_says(case: str) -> None:
+    graph = parse_graph(
+        'graph "g"\n%0 = Parameter.1() {element_type=f32, shape=[3]} "x"\n'
+        '%1 = Parameter.1() {element_type=f32, shape=["N"]} "number"\n'
+        "%2 = Constant.1() {data=[1], dtype=i64, shape=[1]}\n"
+        "%4 = Constant.1() {data=[1.0, 2.0, 3.0, 4.0], dtype=f32, shape=[2, 2]}\n"
+        f'%8 = {SINGLE[case]}\n%9 = Result.1(%8) "y"\n'
+    )
+    net = irc.compile_model(irc.Model(graph))
+    x = np.array([1, 2, 3], np.float32)
+    for number in ([0.5], [0.0]):
+        one = [x, np.array(number, np.float32)]
+        np.testing.assert_allclose(net(one)[0], interpret(graph, one)[0], 1e-6)
+    for count in (0, 2):
+        several = [x, np.ones(count, np.float32)]
+        with pytest.raises(irc.Error, match="has another shape"):
+            net(several)
+        with pytest.raises(irc.Error):
+            interpret(graph, several)

@@ -311,3 +311,13 @@ def test_a_broadcast_to_what_is_seen_when_it_runs_stays(sizes: str, target: str,
         remove_identities,
         "what is broadcast to is seen when it runs",
     )
+
+
+def test_a_broadcast_on_axes_that_are_seen_when_it_runs_stays() -> None:
+    """There may be no such axes."""
+    stays(
+        "%0 = Input(f32[2, 3])\n%1 = Const(i64[2] = 2, 3)\n%2 = Input(i64[2])\n"
+        '%3 = Broadcast.3(%0, %1, %2) {mode="explicit"}\n%4 = Result.1(%3)',
+        remove_identities,
+        "the axes to broadcast on are seen when it runs",
+    )
