@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from irc.ir.dim import Expr, evaluate, plain_symbol
+from irc.ir.dim import Expr, eq, evaluate, plain_symbol
 from irc.ir.errors import Error, ShapeError
 from irc.ir.graph import Graph, Value
 from irc.ir.op import Op
@@ -57,7 +57,8 @@ def _results_of(
 def _is_read(graph: Graph, node: int, op: Pad) -> bool:
     """Whether a Pad may read its value: it pads by constants, somewhere."""
     pads = [graph.known(graph.input(node, port)) for port in (1, 2)]
-    return op.pad_mode == "constant" and any(p is None or p.any() for p in pads)
+    added = any(p is None or not all(eq(n, 0) for n in p.reshape(-1).tolist()) for p in pads)
+    return op.pad_mode == "constant" and added
 
 
 def _of_shapes(op: Op) -> tuple[int, ...]:

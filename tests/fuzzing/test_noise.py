@@ -302,6 +302,30 @@ def test_places_of_maxima_of_single_elements(kernel: int, read: str, passes: boo
     assert may_pass(graph, x, given, refused.value) is passes
 
 
+PADS = {"one": "Constant.1() {data=[1], dtype=i64, shape=[1]}",
+        "none": "Constant.1() {data=[0], dtype=i64, shape=[1]}",
+        "as many as rows": "ShapeOf.3(%0) {output_type=i64}"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pads", "mode", "passes"),
+    [("none", "constant", True), ("one", "edge", True), ("one", "constant", False),
+     ("as many as rows", "constant", False), ("as many as rows", "edge", True)],
+)  # fmt: skip
+def test_values_that_pad_nothing(pads: str, mode: str, passes: bool) -> None:
+    graph = parse_graph(
+        'graph "g"\n%0 = Parameter.1() {element_type=i32, shape=["N"]} "x"\n'
+        '%1 = Parameter.1() {element_type=i32, shape=[]} "y"\n'
+        f'%2 = Mod.1(%1, %1) {{auto_broadcast="numpy"}} "mod"\n%3 = {PADS[pads]}\n'
+        f'%4 = Pad.12(%0, %3, %3, %2) {{pad_mode="{mode}"}}\n%5 = Result.1(%4) "z"\n'
+    )
+    x = [np.ones(2, np.int32), np.array(0, np.int32)]
+    with pytest.raises(Error) as refused:
+        interpret(graph, x)
+    assert "mod" in str(refused.value.where)
+    assert may_pass(graph, x, [np.ones(4, np.int32)], refused.value) is passes
+
+
 BRANCHES = """graph "g"
 %0 = Parameter.1() {element_type=i64, shape=[3]} "x"
 %1 = Parameter.1() {element_type=i64, shape=[3]} "y"
