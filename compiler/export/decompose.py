@@ -26,6 +26,7 @@ from ...ir.ops import (
     RMSNorm,
     Sqrt,
 )
+from ...ir.ops.precision import computing_dtype
 from ...ir.types import TensorType
 from ..plain_forms import PLAIN_FORMS
 from .bodies import with_bodies
@@ -109,18 +110,22 @@ def _gemm(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Va
     a, b, *rest = inputs
     c = rest[0] if rest else None
     assert a is not None and b is not None
-    given = build.dtype(a)
+    given = wide = build.dtype(a)
     if given.is_int and not (op.alpha.is_integer() and op.beta.is_integer()):
         # As evaluate does: a whole-number alpha of 0.5 would be 0.
-        a, b = build.cast(a, DType.f64), build.cast(b, DType.f64)
-        c = None if c is None else build.cast(c, DType.f64)
+        wide = DType.f64
+    elif abs(op.alpha) != 1:
+        # The product alone may be too large for f16.
+        wide = computing_dtype(given)
+    a, b = build.cast(a, wide), build.cast(b, wide)
+    c = None if c is None or op.beta == 0 else build.cast(c, wide)
     value = build.op(MatMul(op.transpose_a, op.transpose_b), a, b)
     dtype = build.dtype(value)
     # Whole factors of whole numbers wrap, as products do: -1 is 255 of 256.
     alpha, beta = (int(v) if dtype.is_int else v for v in (op.alpha, op.beta))
     if alpha != 1:
         value = build.multiply(value, build.number(alpha, dtype))
-    if c is not None and beta != 0:
+    if c is not None:
         term = c if beta == 1 else build.multiply(c, build.number(beta, dtype))
         value = build.add(value, term)
     value = expand_activation(build, op.activation, op.activation_params, value)
@@ -155,14 +160,19 @@ def _layer_norm(build: Build, record: Node, inputs: Sequence[Value | None]) -> l
 
 
 def _rms_norm(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    """x / sqrt(mean of x * x + eps), then scale and bias."""
+    """x / sqrt(mean of x * x + eps), then scale and bias; in f32 at least, as a square of 256 is
+    too large for f16."""
     op = record.op
-    data = inputs[0]
-    assert isinstance(op, RMSNorm) and data is not None
+    assert isinstance(op, RMSNorm) and inputs[0] is not None
+    given = build.dtype(inputs[0])
+    wide = computing_dtype(given)
+    widened = [None if v is None else build.cast(v, wide) for v in inputs]
+    data = widened[0]
+    assert data is not None
     axes = build.constant(_last_axes(build, record, op.axis), DType.i64)
     mean = build.op(ReduceMean(keep_dims=True), build.multiply(data, data), axes)
-    root = build.op(Sqrt(), build.add(mean, build.number(op.eps, build.dtype(data))))
-    return [_scaled(build, build.op(Divide(), data, root), inputs)]
+    root = build.op(Sqrt(), build.add(mean, build.number(op.eps, wide)))
+    return [build.cast(_scaled(build, build.op(Divide(), data, root), widened), given)]
 
 
 def _last_axes(build: Build, record: Node, axis: int) -> Array:

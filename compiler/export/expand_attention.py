@@ -26,6 +26,7 @@ from ...ir.ops import (
     Tanh,
     Unsqueeze,
 )
+from ...ir.ops.precision import computing_dtype
 from .build import Build
 
 _HIDDEN = -float("inf")
@@ -36,9 +37,14 @@ def expand_attention(build: Build, record: Node, inputs: Sequence[Value | None])
     op = record.op
     query, key, value, mask, sink = (*inputs, None, None)[:5]
     assert isinstance(op, Attention)
+    assert query is not None
+    dtype = build.dtype(query)
+    # Scores that are not scaled yet may be too large for f16.
+    early = abs(op.scale) < 1 and computing_dtype(dtype) is not dtype
+    if early:
+        query = build.multiply(query, build.number(op.scale, dtype))
     scores = build.op(MatMul(transpose_b=True), query, key)
-    dtype = build.dtype(scores)
-    if op.scale != 1:
+    if op.scale != 1 and not early:
         scores = build.multiply(scores, build.number(op.scale, dtype))
     if op.cap:
         scores = build.multiply(build.op(Tanh(), scores), build.number(op.cap, dtype))

@@ -138,6 +138,28 @@ def test_normalisations(cls: type[LayerNorm], axis: int) -> None:
     check(one_op(cls(axis=axis), (2, 3, 4)), floats((2, 3, 4)))
 
 
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        (Gemm(alpha=0.125), [(2, 64), (64, 3)]),
+        (Gemm(alpha=0.125, beta=2), [(2, 64), (64, 3), (3,)]),
+        (RMSNorm(-1), [(2, 64)]),
+        (RMSNorm(-1), [(2, 64), (64,)]),
+        (Attention(0.125), [(1, 2, 64), (1, 3, 64), (1, 3, 4)]),
+    ],
+)
+def test_nothing_between_two_operations_is_too_large_for_f16(
+    op: Op, shapes: list[tuple[int, ...]]
+) -> None:
+    """64 products of 40 x 40, and squares of 400, are beyond 65504."""
+    scale = 400 if isinstance(op, RMSNorm) else 40
+    inputs = [np.full(shapes[0], scale, np.float16)]
+    inputs += [np.full(shape, 40, np.float16) for shape in shapes[1:]]
+    graph = one_op(op, *shapes, dtype=DType.f16)
+    standard = check(graph, inputs, tolerance=1e-3)
+    assert np.isfinite(interpret(standard, inputs)[0]).all()
+
+
 def test_normalisation_with_bias_only() -> None:
     graph = Graph("g")
     x, bias = (graph.add(Parameter(DType.f32, s), name="p") for s in ((2, 3), (3,)))
