@@ -101,10 +101,11 @@ class _Plane:
         (y, in_y), (x, in_x) = self.inside(y, 0), self.inside(x, 1)
         wide = [self.patch.add(Convert(DType.i64), v) for v in (y, x)]
         index = self.do(Add(), self.do(Multiply(), wide[0], self.whole[1]), wide[1])
-        rows = self.patch.add(Gather(batch_dims=1), self.rows, index, self.ints(1))
         if zeros:
-            seen = self.do(LogicalAnd(), in_y, in_x)
-            weight = self.do(Select(), seen, 1.0 if weight is None else weight, 0.0)
+            # No row, which is 0: what stands at the border may be infinite, or no number.
+            count = self.do(Multiply(), *self.whole)
+            index = self.do(Select(), self.do(LogicalAnd(), in_y, in_x), index, count)
+        rows = self.patch.add(Gather(batch_dims=1), self.rows, index, self.ints(1))
         if weight is None:
             return rows
         return self.do(Multiply(), rows, self.patch.add(Unsqueeze(), weight, self.ints(3)))

@@ -131,3 +131,25 @@ def test_places_of_maxima(pool: str, image: str, compile_graph) -> None:
     for found, want in zip(net([x]), interpret(graph, [x]), strict=True):
         assert found.dtype == want.dtype
         np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("where", [0, 1], ids=["in the image", "in the grid"])
+@pytest.mark.parametrize("corners", ["true", "false"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_places_outside_an_image_are_zeros_whatever_stands_at_its_border(
+    mode: str, corners: str, where: int
+) -> None:
+    """Infinity and NaN of one input, which as factors of 0 would make NaN of it."""
+    graph = parse_graph(
+        f'graph "g"\n{FIXED}%1 = Parameter.1() {{element_type=f32, shape=[2, 40, 7, 2]}} "grid"\n'
+        f'%8 = GridSample.9(%0, %1) {{mode="{mode}", padding_mode="zeros", '
+        f"align_corners={corners}}}\n" + END
+    )
+    rng = np.random.default_rng(0)
+    shapes = (2, 6, 5, 7), (2, 40, 7, 2)
+    inputs = [(1.2 * rng.standard_normal(shape)).astype(np.float32) for shape in shapes]
+    some = inputs[where].reshape(-1)[::7]
+    some[:] = rng.choice(np.float32([np.nan, np.inf, -np.inf]), some.shape)
+    (want,) = interpret(graph, inputs)
+    (got,) = irc.compile_model(irc.Model(graph))(inputs)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
