@@ -8,10 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..dim import Dim, bounds, ceil_div, maximum, minimum
+from ..dim import Dim, bounds, ceil_div, le, maximum, minimum
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
-from ..types import TensorType, Type, normalize_axis
+from ..require import require_at_least
+from ..types import TensorType, Type
 from .rules import (
     Shape,
     axes_in,
@@ -145,6 +146,21 @@ def _one_length(counts: Sequence[int | None]) -> int | None:
     return next(iter(known), None)
 
 
+def _require_element(at: Dim, size: Dim) -> None:
+    """ShapeError where an index is for sure none of an axis' elements; noted where it may be."""
+    low, high = bounds(at)
+    if low is not None and low >= 0:
+        least = at + 1
+    elif high is not None and high < 0:
+        least = -at
+    else:
+        return
+    what = "an index lies outside the axis it picks from"
+    if le(least, size) is False:
+        raise ShapeError(what, got=at, expected=f"{-size}..{size - 1}")
+    require_at_least(least, size, what)
+
+
 @dataclass(frozen=True)
 class StridedSlice(Op):
     """begin:end:strides per axis; masks hold one number per entry.
@@ -216,7 +232,10 @@ class StridedSlice(Op):
                 out.append(1)
             elif entry.whole:
                 out.append(shape[entry.axis])
-            elif not entry.shrink:
+            elif entry.shrink:
+                if firsts is not None:
+                    _require_element(firsts[entry.position], shape[entry.axis])
+            else:
                 out.append(self._length(entry, shape, firsts, lasts, steps))
         return (TensorType(dtype, tuple(out)),)
 
@@ -251,7 +270,8 @@ class StridedSlice(Op):
             elif entry.whole:
                 index.append(slice(None))
             elif entry.shrink:
-                index.append(normalize_axis(firsts[i], data.shape[entry.axis]))
+                _require_element(firsts[i], data.shape[entry.axis])
+                index.append(firsts[i])
             else:
                 free_first, free_last = self.masked(i)
                 first = None if free_first else firsts[i]

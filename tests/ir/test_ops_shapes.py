@@ -97,6 +97,8 @@ REFUSED: list[tuple[Op, list[Fact | None], str]] = [
     (o.VariadicSplit(num_outputs=0), [fact("f32[0]"), known(0), known([])], "at least one part"),
     (o.Slice(), [fact("f32[5]"), known([0]), known([2]), known([0])], "step 0"),
     (o.StridedSlice(), [fact("f32[5]"), known([0]), known([2, 3]), None], "differ in length"),
+    (o.StridedSlice(shrink_axis_mask=(1,)), [fact("f32[3]"), *[known([3])] * 2], "an index lies"),
+    (o.StridedSlice(shrink_axis_mask=(1,)), [fact("f32[3]"), *[known([-4])] * 2], "an index lies"),
     (o.Gather(), [fact("f32[5]"), fact("f32[2]"), known(0)], "element type"),
     (o.Gather(), [fact("f32[]"), fact("i64[2]"), known(0)], "nothing to gather"),
     (o.Broadcast(), [fact("f32[3]"), known([2, 4])], "does not broadcast"),

@@ -102,6 +102,12 @@ TAKEN_FOR_GRANTED = {
         (4, 1),
         (3, 1),
     ),
+    "an element of an axis": (
+        "StridedSlice.1(%0, %24, %24) {begin_mask=[1, 1], end_mask=[1, 1], "
+        "shrink_axis_mask=[0, 0, 1]}",
+        (3, 1),
+        (2, 1),
+    ),
     "a letter of two symbols": ('Einsum.7(%0, %1) {equation="abc,dc->abd"}', (3, 3), (3, 4)),
 }
 
