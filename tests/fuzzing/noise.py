@@ -46,6 +46,8 @@ RECURRENT = frozenset(
 )
 # Whose numbers a fused operation holds in f32, where f16 overflows between two of them.
 OVERFLOWS = frozenset({"Add", "Subtract", "Multiply", "Divide", "MatMul"})
+# What may be attention, or become it.
+ATTENDS = frozenset({"Softmax", "Attention", "ScaledDotProductAttention"})
 # Of integers computed in f64, whose functions are exact to some bits less.
 FUNCTIONS = frozenset(
     "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Elu Erf Exp Gelu HSigmoid HSwish HardSigmoid Log "
@@ -106,6 +108,8 @@ def _interpret_with_noise(
         if op.kind == "Softmax":
             outputs = (_underflowing(outputs[0], arrays[0], low=low),)
             seen[Value(n)] = arrays[0] != -np.inf
+        if overlooks and getattr(op, "causal", ""):
+            outputs = (_unseen(op, arrays, outputs[0]),)
         if overlooks and op.kind == "Add":
             outputs = (_hidden(*arrays, outputs[0]),)
         if overlooks and op.kind == "MatMul" and graph.input(n, 0) in seen:
@@ -130,7 +134,7 @@ def _runs_on_bytes(graph: Graph) -> bool:
 
 def _is_causal(graph: Graph) -> bool:
     """Whether a pass makes causal attention of a part of the graph."""
-    if all(graph.op(n).kind != "Softmax" for n in graph.ids()):
+    if all(graph.op(n).kind not in ATTENDS for n in graph.ids()):
         return False
     made = graph.copy()
     optimise(made, Options())
@@ -185,10 +189,34 @@ def _overlooking(op: Any, weights: Any, values: Any, made: Any, seen: Any) -> An
     """A product of weights and values in which the values of keys that attention hides may hold
     anything: they are not looked at where a whole stretch of keys is hidden (numerics.md)."""
     finite = np.isfinite(values)
-    (met,) = op.evaluate(seen.astype(np.float32), (~finite).astype(np.float32))
+    there = (~finite).astype(np.float32)
+    met, every = (op.evaluate(s.astype(np.float32), there)[0] for s in (seen, np.ones_like(seen)))
     with np.errstate(all="ignore"):
         (without,) = op.evaluate(weights, np.where(finite, values, 0).astype(values.dtype))
-    return np.where(met > 0, made, without).astype(made.dtype)
+    return _where_met(met, every, made, without)
+
+
+def _where_met(met: Any, every: Any, made: Any, without: Any) -> Any:
+    """What attention makes of values without those that are hidden, given how many of those that
+    are no finite numbers a row sees; anything where it sees some, and some are hidden."""
+    some = np.where(every > met, 0, made)
+    return np.where(met > 0, some, without).astype(made.dtype)
+
+
+def _unseen(op: Any, arrays: Sequence[Any], made: Any) -> Any:
+    """Causal attention in which values behind the last key that a row sees may hold anything."""
+    query, key, values, *rest = arrays
+    finite = np.isfinite(values)
+    rows, keys = made.shape[-2], values.shape[-2]
+    if not keys:
+        return made
+    last = np.arange(rows) + (keys - rows if op.causal == "last" else 0)
+    count = np.cumsum(~finite, axis=-2)
+    met = count[..., np.clip(last, 0, keys - 1), :] * (last >= 0)[:, None]
+    with np.errstate(all="ignore"):
+        plain = np.where(finite, values, 0).astype(values.dtype)
+        (without,) = op.evaluate(*op.slots([query, key, plain, *rest], running=True))
+    return _where_met(met, count[..., -1:, :], made, without)
 
 
 def _held(op: Any, arrays: Sequence[Any], made: Any) -> Any:

@@ -122,6 +122,19 @@ def test_keys_that_a_causal_mask_hides(port: int) -> None:
     assert spread is not None and np.isfinite(spread).all()
 
 
+@pytest.mark.parametrize(("keys", "is_open"), [([0], False), ([1], True), ([0, 2], True)])
+@pytest.mark.parametrize("op", ["Attention.0", "ScaledDotProductAttention.13"])
+def test_values_that_causal_attention_hides(op: str, keys: list[int], is_open: bool) -> None:
+    text = "".join(f"%{i} = Parameter.1() {{element_type=f32, shape=[1, 3, 2]}}\n" for i in (0, 1))
+    how = "true" if op.startswith("Scaled") else '"first"'
+    text += f"%2 = {op}(%0, %0, %1) {{causal={how}}}\n"
+    graph = parse_graph(f'graph "g"\n{text}%3 = Result.1(%2) "y"\n')
+    inputs = [np.ones((1, 3, 2), np.float32) for _ in range(2)]
+    inputs[1][:, keys] = np.inf
+    (spread,) = spread_of(graph, inputs, interpret(graph, inputs), random.Random(0))
+    assert (spread is None) == is_open and check_graph(graph, 0, inputs).ran
+
+
 @pytest.mark.parametrize(("size", "is_open"), [(20, False), (42, True)])
 def test_functions_of_integers(size: int, is_open: bool) -> None:
     """Large ones are as exact as f64; small ones, and sums of any size, are exact."""
@@ -298,8 +311,7 @@ def test_places_of_maxima_of_single_elements(kernel: int, read: str, passes: boo
     with pytest.raises(Error) as refused:
         interpret(graph, x)
     assert "mod" in str(refused.value.where)
-    given = [np.arange(4 - kernel).reshape(1, 1, -1)]
-    assert may_pass(graph, x, given, refused.value) is passes
+    assert may_pass(graph, x, [np.arange(4 - kernel)], refused.value) is passes
 
 
 PADS = {"one": "Constant.1() {data=[1], dtype=i64, shape=[1]}",
