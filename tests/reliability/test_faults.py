@@ -34,7 +34,9 @@ for moment in range(COUNT):
         while True:
             for n in (moment, moment + 1):
                 nets[n % 2].export(target)
-    # The first two moments come right after one whole export, of either net.
+                if moment < 2:
+                    signal.pause()
+    # The first two moments come after one whole export, of either net.
     while moment < 2 and target.stat().st_ino == before:
         pass
     time.sleep(rng.uniform(0, 4 * span) if moment > 1 else 0)
