@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..ir.errors import Error, UsageError
+from ..ir.processors import PROCESSORS, maskable_processors
 from ..ir.target import Target
 from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache
-from ..runtime.codegen.host import available_isas, without_tiles
-from ..runtime.machine import host_target, memory_limit, usable_cores
+from ..runtime.codegen.host import detected_features, masked_processor, without_tiles
+from ..runtime.machine import detected_target, host_target, memory_limit, usable_cores
 from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
 from .speech import print_json
 
@@ -33,6 +34,7 @@ class Knob:
 
 KNOBS = (
     Knob("IRC_ISA", "the best this machine has", "forces avx512, avx2 or plain"),
+    Knob("IRC_CPU", "this machine", "a processor (such as haswell): masks all other features"),
     Knob("IRC_AMX", "1", "0 leaves the tiles of AMX unused where there are any"),
     Knob("IRC_VERIFY", "0", "1 verifies the graph after every pass"),
     Knob("IRC_TRACE", "0", "1 prints every rewrite that fires or refuses"),
@@ -68,7 +70,7 @@ def examine() -> dict[str, object]:
 
     problems: list[str] = []
     # A knob that is set wrongly is what doctor is for: say so, and show the rest.
-    target = _tried(host_target, problems) or host_target(available_isas()[0])
+    target = _tried(host_target, problems) or detected_target()
     cache = _tried(default_cache, problems)
     versions = {"irc": __version__, "python": platform.python_version()}
     for package in PACKAGES:
@@ -78,6 +80,7 @@ def examine() -> dict[str, object]:
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
             "isa": target.isa,
+            "mask": mask(),
             "vector_bits": target.vector_bits,
             "cores": target.cores,
             "usable_cores": usable_cores(),
@@ -106,6 +109,15 @@ def examine() -> dict[str, object]:
         ],
         "problems": problems,
     }
+
+
+def mask() -> str:
+    """What IRC_CPU masks the machine's features with, and which features that leaves unused."""
+    name = masked_processor()
+    if name not in maskable_processors(detected_features()):
+        return "none"
+    unused = sorted(detected_features() - PROCESSORS[name])
+    return f"IRC_CPU={name}, without {' '.join(unused) or 'nothing'}"
 
 
 def tiles(target: Target) -> str:

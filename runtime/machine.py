@@ -10,6 +10,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+from ..ir.processors import features_of_isa, runnable_isas
 from ..ir.target import ISAS, Isa, Target
 
 _SYS = Path("/sys/devices/system/cpu")
@@ -21,22 +22,31 @@ _SYSCONF = {1: "SC_LEVEL1_DCACHE_SIZE", 2: "SC_LEVEL2_CACHE_SIZE", 3: "SC_LEVEL3
 def host_target(isa: str | None = None) -> Target:
     """The Target of this machine, running as `isa` (None: IRC_ISA, else the best it has).
 
-    The same object for the same answer. UsageError for an instruction set the machine lacks.
+    The same object for the same answer. UsageError for an instruction set the machine lacks, and
+    for a processor in IRC_CPU that it cannot be masked to.
     """
     from .codegen import host  # loads llvmlite: only when a Target is asked for
 
-    return _host_target(host.choose_isa(isa))
+    chosen = host.choose_isa(isa)
+    return _target_of(chosen, host.isa_features(chosen))
+
+
+def detected_target() -> Target:
+    """The Target of all that this machine has, whatever IRC_ISA and IRC_CPU choose."""
+    from .codegen import host
+
+    features = host.drop_refused_tiles(host.detected_features())
+    best = runnable_isas(features)[0]
+    return _target_of(best, features_of_isa(best, features))
 
 
 @lru_cache
-def _host_target(isa: Isa) -> Target:
-    from .codegen import host
-
+def _target_of(isa: Isa, features: tuple[str, ...]) -> Target:
     info = ISAS[isa]
     sizes = cache_sizes()
     return Target(
         arch=info.arch,
-        cpu_features=host.isa_features(isa),
+        cpu_features=features,
         isa=isa,
         vector_bits=info.vector_bits,
         registers=info.registers,

@@ -104,6 +104,7 @@ class Module:
         """The module as LLVM assembly."""
         return "\n".join(
             [
+                values.ALIASES,
                 *(f"{name} = internal constant {text}" for text, name in self._globals.items()),
                 *self._declarations.values(),
                 *(f.text() for f in self._functions.values()),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .values import BF16, F16, F32, F64, I16, I32, Value, vec
+from .values import BF16, F16, F32, F64, I16, I32, LLVM_F16, Value, vec
 
 if TYPE_CHECKING:
     from ...ir.target import Target
@@ -24,7 +24,8 @@ def single_of_half(f: Arith, a: Value) -> Value:
     """f16 or bf16 lanes as f32; exact."""
     to = vec(F32, a.lanes)
     if a.element == F16 and has_half_conversion(f.target):
-        return f.op(to, f"fpext {a} to {to}")
+        half = f.bitcast(a, vec(LLVM_F16, a.lanes))
+        return f.op(to, f"fpext {half} to {to}")
     word = f.cast(f.bitcast(a, vec(I16, a.lanes)), I32, signed_=False)
     if a.element == BF16:
         return f.bitcast(f.shl(word, 16), to)  # a bfloat is the upper half of a float
@@ -43,7 +44,8 @@ def half_of_single(f: Arith, a: Value) -> Value:
         if a.lanes == 1:
             # Else LLVM rounds the f64 that this was made of once more, by a library, for its sign.
             a = f.intrinsic("arithmetic.fence", a)
-        return f.op(to, f"fptrunc {a} to {to}")
+        half = vec(LLVM_F16, a.lanes)
+        return f.bitcast(f.op(half, f"fptrunc {a} to {half}"), to)
     word = f.bitcast(a, vec(I32, a.lanes))
     magnitude = f.and_(word, 0x7FFFFFFF)
     odd = f.and_(f.lshr(magnitude, 13), 1)

@@ -1,7 +1,8 @@
 """This machine's instruction sets as LLVM sees them, and LLVM target machines for Targets.
 
 Features are detected; CPU names are never looked at (LLVM may name a CPU whose features the
-machine does not have). The environment variable IRC_ISA forces an instruction set.
+machine does not have). The environment variable IRC_ISA forces an instruction set, IRC_CPU masks
+the features with those of a named processor (ir/processors.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
+from ...ir.processors import features_of_isa, mask_features, runnable_isas
 from ...ir.target import ISAS, Isa, Target
 from .amx import amx_refused
 from .forks import inside_llvm
@@ -29,7 +31,6 @@ _CPU: dict[Isa, str] = {
 }
 _FOREIGN = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 _NAMES_OF = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
-_ABOVE_AVX2 = ("avx512", "avx10", "amx-", "evex512")
 
 _lock = threading.Lock()
 _ready: set[str] = set()
@@ -77,11 +78,32 @@ def host_arch() -> str:
 
 
 def host_features() -> frozenset[str]:
-    """LLVM's names of the features this process may use (as the operating system enables them)."""
-    found = _detected()
+    """LLVM's names of the features that code may use: the machine's, masked by IRC_CPU.
+
+    UsageError where IRC_CPU names no processor, or one with features that the machine lacks.
+    """
+    found = masked = detected_features()
+    if name := masked_processor():
+        masked = mask_features(name, found, "environment variable IRC_CPU")
+    return drop_refused_tiles(masked)
+
+
+def drop_refused_tiles(features: frozenset[str]) -> frozenset[str]:
+    """The features without those of AMX where this process may not use tiles."""
+    if not without_tiles():
+        return features
+    return frozenset(f for f in features if not f.startswith("amx-"))
+
+
+def masked_processor() -> str:
+    """The processor that IRC_CPU names, "" for none."""
+    return os.environ.get("IRC_CPU", "")
+
+
+def detected_features() -> frozenset[str]:
+    """LLVM's names of what the machine has and its operating system enables, masked by nothing."""
     # LLVM does not report the architecture's base.
-    found |= ISAS["plain" if host_arch() == "x86_64" else "neon"].required
-    return frozenset(f for f in found if not f.startswith("amx-")) if without_tiles() else found
+    return _detected() | ISAS["plain" if host_arch() == "x86_64" else "neon"].required
 
 
 @functools.cache
@@ -106,8 +128,7 @@ def without_tiles() -> str:
 
 def available_isas() -> tuple[Isa, ...]:
     """The instruction sets this machine can run, best first."""
-    arch, features = host_arch(), host_features()
-    return tuple(k for k, i in ISAS.items() if i.arch == arch and i.required <= features)
+    return runnable_isas(host_features())
 
 
 def choose_isa(wanted: str | None = None) -> Isa:
@@ -130,12 +151,7 @@ def choose_isa(wanted: str | None = None) -> Isa:
 
 def isa_features(isa: Isa) -> tuple[str, ...]:
     """The features to compile with when this machine runs as `isa`, sorted."""
-    if isa == "plain":
-        return tuple(sorted(ISAS["plain"].required))
-    features = host_features()
-    if isa == "avx2":
-        features = frozenset(f for f in features if not f.startswith(_ABOVE_AVX2))
-    return tuple(sorted(features))
+    return features_of_isa(isa, host_features())
 
 
 def triple(target: Target) -> str:

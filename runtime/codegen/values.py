@@ -14,11 +14,17 @@ from functools import lru_cache
 from typing import Final
 
 I1, I8, I16, I32, I64, PTR = "i1", "i8", "i16", "i32", "i64", "ptr"
-F16, BF16, F32, F64 = "half", "bfloat", "float", "double"
+F32, F64 = "float", "double"
+# Names that a module defines as i16 (ALIASES). LLVM moves, chooses and compares its own 16-bit
+# types through f32 where the processor has no unit for them, by calls of a library.
+F16, BF16 = "%f16", "%bf16"
+ALIASES: Final = "%f16 = type i16\n%bf16 = type i16"
+# LLVM's own types, for operands of the instructions that convert or multiply.
+LLVM_F16, LLVM_BF16 = "half", "bfloat"
 
-_BITS: Final = {F16: 16, BF16: 16, F32: 32, F64: 64, PTR: 64}
+_BITS: Final = {F16: 16, BF16: 16, LLVM_F16: 16, LLVM_BF16: 16, F32: 32, F64: 64, PTR: 64}
 # Suffixes of overloaded intrinsics.
-_SUFFIX: Final = {F16: "f16", BF16: "bf16", F32: "f32", F64: "f64", PTR: "p0"}
+_SUFFIX: Final = {F16: I16, BF16: I16, F32: "f32", F64: "f64", PTR: "p0"}
 
 # Element types by the names irc.ir.dtype uses; booleans are stored as bytes, signs are operations.
 ELEMENT: Final = {
@@ -136,14 +142,14 @@ def float_text(x: float, element: str) -> str:
         return f"0x{struct.unpack('<Q', struct.pack('<d', _to_f32(x)))[0]:016X}"
     if element == F16:
         try:
-            return f"0xH{struct.unpack('<H', struct.pack('<e', x))[0]:04X}"
+            return str(struct.unpack("<H", struct.pack("<e", x))[0])
         except OverflowError:
-            return "0xHFC00" if x < 0 else "0xH7C00"
+            return str(0xFC00 if x < 0 else 0x7C00)
     if element == BF16:
         bits = struct.unpack("<I", struct.pack("<f", _to_f32(x)))[0]
         if math.isnan(x):
-            return f"0xR{bits >> 16 | 0x40:04X}"
-        return f"0xR{(bits + 0x7FFF + (bits >> 16 & 1)) >> 16:04X}"
+            return str(bits >> 16 | 0x40)
+        return str((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
     raise TypeError(f"{element} is not a float type")
 
 

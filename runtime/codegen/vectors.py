@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.target import Target
 from .values import (
-    BF16,
-    F16,
+    F32,
+    F64,
     I1,
-    I16,
     I32,
     I64,
     PTR,
@@ -36,10 +35,6 @@ if TYPE_CHECKING:
 
 _PAIRWISE = {"fadd", "fmul", "add", "mul", "and_", "or_", "xor", "smin", "smax"}
 _PAIRWISE |= {"umin", "umax", "maximum", "minimum", "max_or", "min_or"}
-
-
-# Lanes picked one by one would pass through f32 by a library call where no instruction converts.
-_AS_BITS = (F16, BF16)
 
 
 class Vectors:
@@ -150,16 +145,12 @@ class Vectors:
 
     def load(self, type_: str, pointer: Value, align: int | None = None) -> Value:
         """align: bytes known; None is one element's size."""
-        if split(type_)[0] in _AS_BITS:  # also a value that lives on in another block
-            return self.bitcast(self.load(vec(I16, lanes_of(type_)), pointer, align), type_)
         return self.op(type_, f"load {type_}, {pointer}, align {align or _align(type_)}")
 
     def store(
         self, value: Value, pointer: Value, align: int | None = None, *, stream: bool = False
     ) -> None:
         """stream: bypass the caches (needs the vector's full alignment; for outputs beyond L3)."""
-        if value.element in _AS_BITS:
-            value = self.bitcast(value, vec(I16, value.lanes))
         hint = self.module.nontemporal() if stream else ""
         self.line(f"store {value}, {pointer}, align {align or _align(value.type)}{hint}")
 
@@ -186,10 +177,6 @@ class Vectors:
     ) -> Value:
         """Lanes that are off are not read and are `fill`."""
         other = self.as_value(fill, type_)
-        if split(type_)[0] in _AS_BITS:
-            raw = vec(I16, lanes_of(type_))
-            bits = self.load_masked(raw, pointer, mask, self.bitcast(other, raw), align)
-            return self.bitcast(bits, type_)
         if lanes_of(type_) == 1:
             return self._load_if(type_, pointer, mask, other)
         where = integer(align or _align(type_), I32)
@@ -202,13 +189,11 @@ class Vectors:
     ) -> None:
         """Lanes that are off are not written."""
         me: Any = self
-        if value.element in _AS_BITS:
-            value = self.bitcast(value, vec(I16, value.lanes))
         if value.lanes == 1:
             with me.if_(mask):
                 self.store(value, pointer, align)
             return
-        if self.target.arch == "x86_64" and not is_float(value.type):
+        if self.target.arch == "x86_64" and value.element not in (F32, F64):
             # LLVM 22 joins a truncation with a masked store, and if the mask turns out to be a
             # single constant lane it stores that lane as wide as it was before the truncation,
             # past the end. Empty assembly hides the constant.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...ir.dtype import DType
 from ...ir.errors import UnsupportedOperationError
 from ..codegen.emit import Function
-from ..codegen.values import BF16, ELEMENT, F32, F64, I1, I8, I32, Value, number, vec
+from ..codegen.values import BF16, ELEMENT, F32, F64, I1, I8, I32, LLVM_BF16, Value, number, vec
 
 
 def element_type(dtype: DType) -> str:
@@ -74,4 +74,5 @@ def bfloat_of_flushed(f: Function, x: Value) -> Value:
     """f32 lanes, `flushed`, as bf16: nearest even, NaN stays NaN."""
     if x.lanes != 16 or not f.target.has("avx512bf16"):
         return f.cast(flushed(f, x), BF16)
-    return f.call("llvm.x86.avx512bf16.cvtneps2bf16.512", vec(BF16, 16), x)
+    name = "llvm.x86.avx512bf16.cvtneps2bf16.512"
+    return f.bitcast(f.call(name, vec(LLVM_BF16, 16), x), vec(BF16, 16))

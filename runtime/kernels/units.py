@@ -14,7 +14,7 @@ from ...ir.dtype import DType
 from ...ir.target import Target
 from ...ir.tiles import has_tiles
 from ..codegen.emit import Function
-from ..codegen.values import BF16, I8, I16, Value, vec
+from ..codegen.values import I8, I16, LLVM_BF16, Value, vec
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Unit:
 
 # By type of the factors (`tiles.multiplied`), values per cell, accumulators per register.
 UNITS: Final[dict[tuple[DType, int, int], Unit]] = {
-    (DType.bf16, 2, 16): Unit("llvm.x86.avx512bf16.dpbf16ps.512", vec(BF16, 32)),
+    (DType.bf16, 2, 16): Unit("llvm.x86.avx512bf16.dpbf16ps.512", vec(LLVM_BF16, 32)),
     (DType.i8, 4, 16): Unit("llvm.x86.avx512.vpdpbusd.512", vec(I8, 64), mixed=True),
     (DType.i8, 4, 8): Unit("llvm.x86.avx512.vpdpbusd.256", vec(I8, 32), mixed=True),
     # Products of bytes as 16-bit integers, whose pairs add up in 32 bits: nothing saturates.

@@ -16,7 +16,6 @@ from ...ir.specs import DimArg, Operand, Size
 from ...ir.target import Target
 from ..codegen.emit import Function
 from ..codegen.values import (
-    I16,
     I64,
     PTR,
     Value,
@@ -24,7 +23,6 @@ from ..codegen.values import (
     bytes_of,
     element_of,
     integer,
-    is_float,
     lanes_of,
     vec,
 )
@@ -254,8 +252,6 @@ def load_part(f: Function, type_: str, pointer: Value, part: Part | None) -> Val
     """A vector of which only `part` is read; other lanes are 0."""
     if part is None:
         return f.load(type_, pointer)
-    if bits_of(type_) == 16 and is_float(type_):  # masks of halves are instructions on integers
-        return f.bitcast(load_part(f, vec(I16, lanes_of(type_)), pointer, part), type_)
     if has_masks(f.target, type_):
         return f.load_masked(type_, pointer, part.mask)
     buffer = f.stack(bytes_of(type_))
@@ -265,8 +261,6 @@ def load_part(f: Function, type_: str, pointer: Value, part: Part | None) -> Val
 
 
 def store_part(f: Function, value: Value, pointer: Value, part: Part | None) -> None:
-    if part is not None and bits_of(value.type) == 16 and is_float(value.type):
-        value = f.bitcast(value, vec(I16, value.lanes))
     if part is None:
         f.store(value, pointer)
     elif has_masks(f.target, value.type):

@@ -204,10 +204,10 @@ def test_float_constants():
     assert float_text(0.1, F32) == "0x3FB99999A0000000"
     assert float_text(1e39, F32) == "0x7FF0000000000000"
     assert float_text(-1e39, F32) == "0xFFF0000000000000"
-    assert float_text(65520.0, F16) == "0xH7C00" and float_text(-1e9, F16) == "0xHFC00"
+    assert float_text(65520.0, F16) == str(0x7C00) and float_text(-1e9, F16) == str(0xFC00)
     for x in (1.0, 0.1, -3.14, 1e-40, 3e38, math.inf):
         want = np.array(x, np.float32).astype(ml_dtypes.bfloat16).view(np.uint16)
-        assert float_text(x, BF16) == f"0xR{int(want):04X}"
+        assert float_text(x, BF16) == str(int(want))
     assert integer(300, I8).text == "44" and integer(255, I8).text == "-1"
     assert integer(3, I1).text == "1"
     assert number(2, vec(I32, 2)).text == "<i32 2, i32 2>"

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from ...codegen.emit import Function
-from ...codegen.values import BF16, F32, I16, I32, Value, vec
+from ...codegen.values import F32, I16, I32, LLVM_BF16, Value, vec
 from ..convert import bfloat_of_flushed
 
 # The smallest magnitude that is not flushed.
@@ -63,7 +63,7 @@ def _rounded_word(f: Function, x: Value) -> Value:
 def neighbours(f: Function, low: Value, high: Value) -> Value:
     """Cells of 32 f32 that follow one another along K."""
     name = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
-    return f.bitcast(f.call(name, vec(BF16, 32), high, low), vec(I32, 16))
+    return f.bitcast(f.call(name, vec(LLVM_BF16, 32), high, low), vec(I32, 16))
 
 
 def interleaved(f: Function, even: Value, odd: Value) -> Value:
