@@ -13,6 +13,7 @@ from typing import Any
 import amx_emulation
 import amx_trap
 import numpy as np
+from irc.ir.processors import PROCESSORS, processor_target
 from irc.ir.specs import DimArg, Size, Spec
 from irc.ir.target import Target, generic
 from irc.runtime.codegen.host import available_isas, host_features, isa_features
@@ -34,7 +35,10 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 @cache
 def target_of(isa: str) -> Target:
     """A Target of this machine forced to one instruction set (small, fixed caches); after " - "
-    may stand a feature that it shall not have, after all " + amx" (emulated where it is not)."""
+    may stand a feature that it shall not have, after all " + amx" (emulated where it is not). The
+    name of a processor gives the Target of that processor."""
+    if isa in PROCESSORS:
+        return processor_target(isa)
     name, _, lacking = isa.removesuffix(AMX).partition(" - ")
     features = tuple(f for f in isa_features(name) if f != lacking)  # type: ignore[arg-type]
     if isa.endswith(AMX):

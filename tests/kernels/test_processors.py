@@ -1,0 +1,188 @@
+"""Generated code for named processors: no call of a library, and right answers where it can run.
+
+Code is generated and assembled for every processor on any machine. It runs where this machine has
+all the features of the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+import irc
+import numpy as np
+import pytest
+from harness import run, target_of
+from irc.compiler.lowering import lower
+from irc.compiler.options import Options
+from irc.compiler.pipeline import optimise
+from irc.ir.dtype import DType
+from irc.ir.graph import Graph
+from irc.ir.interpret import interpret
+from irc.ir.processors import PROCESSORS, maskable_processors, processor_target
+from irc.ir.scalar import Builder
+from irc.ir.spec_families import SPECS
+from irc.ir.specs import Spec
+from irc.ir.target import Target
+from irc.runtime.codegen.host import detected_features
+from irc.runtime.codegen.llvm import emit_object
+from irc.runtime.codegen.objects import read_object
+from irc.runtime.images import OBJECT
+from irc.runtime.kernels import functions, generate
+from models.kernel_families import CASES, family_model
+from test_scalar import BF16, F16, F32, FLOATS, INTS, build, check, data, spec_of
+
+# What the loader gives to generated code (runtime/codegen/loader.py).
+ALLOWED = {"memcpy", "memmove", "memset"}
+HERE = maskable_processors(detected_features())
+TYPES = [*FLOATS, *INTS, DType.boolean]
+# Casts of one element, of a vector with remaining elements, and of several vectors.
+COUNTS = (1, 15, 77)
+
+
+def needs(processor: str) -> None:
+    if processor not in HERE:
+        missing = PROCESSORS[processor] - detected_features()
+        pytest.skip(f"not run: this machine lacks {', '.join(sorted(missing))} of {processor}")
+
+
+def needed(spec: Spec, target: Target) -> frozenset[str]:
+    """Names that the machine code of a spec takes from elsewhere."""
+    image = emit_object(generate(spec, target, "k0").text, target)
+    if image.kind != OBJECT:
+        return frozenset(image.imports)
+    code = read_object(image.code)
+    assert code is not None
+    return code.needed()
+
+
+def assert_no_calls(specs: Iterable[Spec], processor: str) -> None:
+    target = processor_target(processor)
+    calls = {spec: needed(spec, target) - ALLOWED for spec in specs}
+    assert not {spec: names for spec, names in calls.items() if names}
+
+
+@cache
+def optimised(name: str, dtype: str, precision: str) -> Graph:
+    graph = irc.read_model(family_model(name, dtype)).graph
+    optimise(graph, Options(precision))
+    return graph
+
+
+def casts() -> list[Spec]:
+    """Every type to every other type, for every count."""
+    specs: list[Spec] = []
+    for source in TYPES:
+        b = Builder()
+        x = b.input(0, source)
+        program = b.finish(*(b.cast(x, to) for to in TYPES if to is not source))
+        specs += [spec_of(program, [source], count) for count in COUNTS]
+    return specs
+
+
+def scalar_functions() -> list[Spec]:
+    """Every function and rounding of every float type."""
+    one = sorted(functions.NAMES - {"pow", "atan2", "fmod"})
+    one += ["ceil", "floor", "round_even", "trunc", "sign", "isinf", "recip"]
+    two = ["pow", "atan2", "mod", "floormod", "max", "min"]
+    specs: list[Spec] = []
+    for dtype in FLOATS:
+        for ops, arity in ((one, 1), (two, 2), (["fma", "clip"], 3)):
+            program = build(ops, arity, dtype)
+            specs += [spec_of(program, [dtype] * arity, count) for count in (1, 77)]
+    return specs
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_no_kernel_of_a_family_calls_a_library(processor: str) -> None:
+    target = processor_target(processor)
+    specs: dict[Spec, None] = {}
+    for name, dtype, precision in CASES:
+        plan, _ = lower(optimised(name, dtype, precision), target, Options(precision))
+        specs |= dict.fromkeys(step.spec for step in plan.kernel_steps())
+    assert {spec.family for spec in specs} == set(SPECS)
+    assert_no_calls(specs, processor)
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_no_conversion_calls_a_library(processor: str) -> None:
+    assert_no_calls(casts(), processor)
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_no_function_calls_a_library(processor: str) -> None:
+    assert_no_calls(scalar_functions(), processor)
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_conversions_agree_with_evaluation(processor: str) -> None:
+    needs(processor)
+    for source in TYPES:
+        b = Builder()
+        x = b.input(0, source)
+        program = b.finish(*(b.cast(x, to) for to in TYPES if to is not source))
+        values = data(source)
+        for count in COUNTS:
+            check(program, [values[:count]], processor)
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("half", [F16, BF16], ids=str)
+def test_conversions_of_16_bit_floats_are_those_of_ml_dtypes(half, processor: str) -> None:
+    """Every 16-bit float, and f32 next to and in the middle of two of them: bit for bit."""
+    needs(processor)
+    halves = np.arange(1 << 16, dtype=np.uint16).view(half.numpy)
+    singles = halves.astype(np.float32)
+    words = singles.view(np.uint32)
+    middle = 0x8000 if half is BF16 else 0x1000
+    near = np.concatenate([words, words + middle, words + (middle - 1), words + (middle + 1)])
+    near = np.concatenate([near, np.arange(0, 1 << 32, 65521, dtype=np.uint32)]).view(np.float32)
+    with np.errstate(all="ignore"):
+        assert_same_numbers(converted(halves, half, F32, processor), singles)
+        assert_same_numbers(converted(near, F32, half, processor), near.astype(half.numpy))
+
+
+def converted(x: np.ndarray, source, to, processor: str) -> np.ndarray:
+    b = Builder()
+    spec = spec_of(b.finish(b.cast(b.input(0, source), to)), [source], x.size)
+    return run(spec, [x], [x.shape], isa=processor).outs[0]
+
+
+def assert_same_numbers(found: np.ndarray, want: np.ndarray) -> None:
+    """Equal bits, where both are not NaN; NaN in the same places."""
+    nan = np.isnan(want.astype(np.float32))
+    assert (np.isnan(found.astype(np.float32)) == nan).all()
+    assert found[~nan].tobytes() == want[~nan].tobytes()
+
+
+@pytest.mark.parametrize("name, dtype, precision", CASES, ids="-".join)
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_models_of_all_families_run(
+    processor: str, name: str, dtype: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs(processor)
+    monkeypatch.setenv("IRC_CPU", processor)
+    monkeypatch.delenv("IRC_ISA", raising=False)
+    model = irc.read_model(family_model(name, dtype))
+    net = irc.compile_model(model, precision=precision)
+    assert net.program.target.cpu_features == processor_target(processor).cpu_features
+    sizes = {"N": 3, "M": 5, "B": 2, "Q": 3, "K": 4}
+    rng = np.random.default_rng(1)
+    inputs = []
+    for port in net.inputs:
+        shape = [sizes[d] if isinstance(d, str) else d for d in port.shape]
+        array = rng.uniform(0.1, 2, shape)
+        inputs.append(array.astype("i8" if port.dtype == "i64" else "f4"))
+    tolerance = {"f32": 2e-4, "f64": 2e-4, "f16": 3e-2, "bf16": 0.2}[
+        dtype if precision == "f32" else precision
+    ]
+    for found, want in zip(net(inputs), interpret(model.graph, inputs), strict=True):
+        scale = max(1.0, float(np.abs(want).max()))
+        np.testing.assert_allclose(found / scale, want / scale, rtol=0, atol=tolerance)
+
+
+def test_every_processor_is_a_target_of_its_own_features() -> None:
+    for name, features in PROCESSORS.items():
+        target = target_of(name)
+        assert set(target.cpu_features) <= features
+        assert target.isa == "plain" or set(target.cpu_features) == features
