@@ -151,23 +151,33 @@ def test_windows_that_reach_too_far_are_refused() -> None:
         verify_specs([replace(spec, window=window)], target_of("plain"))
 
 
-# Kernels of many sets of taps, and of a last panel narrower than the others; lines of their text.
+# Kernels of many sets of taps, and of a last panel narrower than the others; lines of their text,
+# and those where rounding to bf16 is integer arithmetic on 512 bits.
 MANY = {
-    "long": (Case((49,), (31,), 16, 16, groups=2, pads=(15,)), 4500),
-    "groups": (Case((8, 8), (3, 3), 4, 4, groups=3, pads=(1, 1)), 5800),
-    "narrow": (Case((9, 32), (3, 3), 96, 36, pads=(1, 1)), 3500),
-    "depthwise": (Case((150,), (39,), 1, 1, 16, pads=(19,)), 4000),
+    "long": (Case((49,), (31,), 16, 16, groups=2, pads=(15,)), 4500, 4500),
+    "groups": (Case((8, 8), (3, 3), 4, 4, groups=3, pads=(1, 1)), 5800, 6400),
+    "narrow": (Case((9, 32), (3, 3), 96, 36, pads=(1, 1)), 3500, 3500),
+    "depthwise": (Case((150,), (39,), 1, 1, 16, pads=(19,)), 4000, 4700),
 }
 
 
 @each_isa
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("factors", [None, BF16])
-def test_many_taps_take_few_lines(name: str, factors: DType | None, isa: str) -> None:
-    """And give the bits of kernels for any sizes. Such kernels compile some 0.03 ms a line."""
-    case, most = MANY[name]
-    case = replace(case, factors=factors)
+def test_many_taps_give_the_bits_of_any_sizes(name: str, factors: DType | None, isa: str) -> None:
+    case = replace(MANY[name][0], factors=factors)
     check(case, isa, 2)
     fixed, _ = computed(case, isa, 2, floats=True)
     assert same_bits(computed(replace(case, dynamic=True), isa, floats=True)[0], fixed)
-    assert generate(make(case, isa)[0], target_of(isa), "k").text.count("\n") < most
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v2", "haswell", "skylake-avx512", "znver4"])
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("factors", [None, BF16])
+def test_many_taps_take_few_lines(name: str, factors: DType | None, processor: str) -> None:
+    """Such kernels compile some 0.03 ms a line."""
+    case, most, without_unit = MANY[name]
+    if factors is BF16 and processor == "skylake-avx512":
+        most = without_unit
+    spec, *_ = make(replace(case, factors=factors), processor)
+    assert generate(spec, target_of(processor), "k").text.count("\n") < most

@@ -26,6 +26,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
         return state["error"]
 
     monkeypatch.delenv("IRC_AMX", raising=False)
+    monkeypatch.delenv("IRC_CPU", raising=False)  # no mask of what is detected below
     monkeypatch.setattr(amx, "_request", request)
     monkeypatch.setattr(host, "_detected", lambda: WITH)
     amx._asked.cache_clear()
