@@ -12,7 +12,7 @@ import pytest
 from artifacts import Parts, X, alike, kernels, refused, with_other_code
 from irc.cli.main import main
 from irc.runtime import program
-from irc.runtime.machine import host_target
+from irc.runtime.codegen.host import available_isas
 from irc.runtime.stored_code import pack_images, unpack_images
 
 
@@ -72,8 +72,8 @@ def test_code_for_other_features_is_not_found(
     isa: str, cold: Path, with_code: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the plan nor its code is for this Target: both are made again."""
-    if host_target() == host_target(isa):
-        pytest.skip(f"not run: {isa} is the best that this machine has")
+    if isa not in available_isas()[1:]:
+        pytest.skip(f"not run: {isa} is the best that this machine has, or it has none")
     monkeypatch.setenv("IRC_ISA", isa)
     net = irc.CompiledModel.load(with_code, trust_code=True)
     assert net.program.compiled > 0 and not net.has_stored_code
