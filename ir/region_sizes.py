@@ -30,6 +30,7 @@ from .plan import (
 )
 from .size_checks import Barred, SizeChecks
 from .specs import DimArg, GemmSpec, Size, Spec
+from .step_bounds import StepBounds
 from .verify_plan import buffer_roots, is_pointwise, same_walk
 from .walks import Walk, lie_apart
 
@@ -81,6 +82,7 @@ class RegionTables:
         self._lay_out_buffers(region, constants)
         self._lay_out_operands(steps, dims)
         self._lay_out_moves(region, dims)
+        self._bounds = StepBounds(steps, self.operand_start, dims, self._size)
         self._evaluate = compile_dims(list(self._positions))
 
     def _position(self, d: Dim) -> int:
@@ -194,6 +196,8 @@ class RegionTables:
         self._term_size, self._term_stride = _ints(sizes), _ints(strides)
         self._term_start = _starts(counts)[:-1]
         self._offset = _ints(offsets)
+        outputs = [s.spec.output_count() if isinstance(s, KernelStep) else 0 for s in steps]
+        self._written_start = self.operand_start[1:] - _ints(outputs)
         self._splits = np.array(splits, np.int64).reshape(-1, 4)
 
     def _size(self, size: Size, table: list[int]) -> int:
@@ -309,12 +313,8 @@ class RegionTables:
                 expected=int(whole[n]),
             )
         empty = np.minimum.reduceat(size, self._term_start) == 0
-        for row, trips in self._times.items():
-            if min(int(sizes.values[p]) for p in trips) <= 0:  # never run
-                empty[self.operand_start[row] : self.operand_start[row + 1]] = True
-        for check in sizes.barred:
-            for row in self._checks.guarded(check):
-                empty[self.operand_start[row] : self.operand_start[row + 1]] = True
+        for row in self._never_run(sizes):
+            empty[self.operand_start[row] : self.operand_start[row + 1]] = True
         rough = (size - 1.0) * stride
         if not float(np.abs(rough).max()) < MAX_BYTES:
             # An empty walk touches nothing whatever its strides are.
@@ -337,6 +337,9 @@ class RegionTables:
                 got=f"elements {int(low[n])}..{int(high[n])} of {self._buffer(b)}",
                 expected=f"0..{int(sizes.elements[b]) - 1}",
             )
+        places = np.multiply.reduceat(size.astype(np.float64), self._term_start)
+        idle = self._write_nothing(empty)
+        self._bounds.check(sizes.values, idle, places, sizes.elements[self.operand_buffer])
         for w, r, may in self._pairs:
             if empty[w] or empty[r]:
                 continue
@@ -348,6 +351,17 @@ class RegionTables:
                     where=self._operand(w),
                     got=f"bytes {at} and {of} of one buffer",
                 )
+
+    def _never_run(self, sizes: RegionSizes) -> list[int]:
+        """The native steps in loops without iterations, and behind CHECK steps that fail."""
+        loops = self._times.items()
+        rows = [row for row, trips in loops if min(int(sizes.values[p]) for p in trips) <= 0]
+        return rows + [row for check in sizes.barred for row in self._checks.guarded(check)]
+
+    def _write_nothing(self, empty: Any) -> Any:
+        """Per native step, whether all that it writes is empty."""
+        full = np.append(0, np.cumsum(~empty))
+        return full[self.operand_start[1:]] == full[self._written_start]
 
     def _walk(self, sizes: RegionSizes, n: int) -> Walk:
         begin, end = (int(t) for t in [*self._term_start, len(self._term_size)][n : n + 2])
