@@ -146,6 +146,22 @@ class RegionTables:
                         found.setdefault(row, []).append(dims[step.trips])
         return found
 
+    def trips(self, sizes: RegionSizes, loop: int) -> int:
+        """The most iterations that the loop which begins at this step has."""
+        step = self.region.steps[loop]
+        assert isinstance(step, ControlStep) and step.trips is not None
+        return int(sizes.values[self._positions[self.region.dims[step.trips]]])
+
+    def step_sizes(self, sizes: RegionSizes, n: int) -> list[int]:
+        """The run-time sizes of step n."""
+        step = self.region.steps[n]
+        assert not isinstance(step, HostStep)
+        return [int(sizes.values[self._positions[self.region.dims[d]]]) for d in step.dims]
+
+    def terms(self, sizes: RegionSizes) -> tuple[Ints, Ints, Ints]:
+        """Sizes and strides of all operands' axes, and where each operand's begin."""
+        return sizes.values[self._term_size], sizes.values[self._term_stride], self._term_start
+
     def stride_bytes(self, sizes: RegionSizes, b: int) -> int:
         """How far a moving buffer moves with an iteration."""
         return int(sizes.values[self._strides[b][0]]) * int(self.itemsize[b])
@@ -313,7 +329,7 @@ class RegionTables:
                 expected=int(whole[n]),
             )
         empty = np.minimum.reduceat(size, self._term_start) == 0
-        for row in self._never_run(sizes):
+        for row in self.never_run(sizes):
             empty[self.operand_start[row] : self.operand_start[row + 1]] = True
         rough = (size - 1.0) * stride
         if not float(np.abs(rough).max()) < MAX_BYTES:
@@ -345,14 +361,14 @@ class RegionTables:
                 continue
             at, of = (self._bytes(sizes, n, int(low[n]), int(high[n])) for n in (w, r))
             meet = at[0] < of[1] and of[0] < at[1] and not (may and at == of)
-            if meet and not lie_apart(self._walk(sizes, w), self._walk(sizes, r)):
+            if meet and not lie_apart(self.walk(sizes, w), self.walk(sizes, r)):
                 raise VerificationError(
                     "a step overwrites what it reads, or writes it twice",
                     where=self._operand(w),
                     got=f"bytes {at} and {of} of one buffer",
                 )
 
-    def _never_run(self, sizes: RegionSizes) -> list[int]:
+    def never_run(self, sizes: RegionSizes) -> list[int]:
         """The native steps in loops without iterations, and behind CHECK steps that fail."""
         loops = self._times.items()
         rows = [row for row, trips in loops if min(int(sizes.values[p]) for p in trips) <= 0]
@@ -363,7 +379,8 @@ class RegionTables:
         full = np.append(0, np.cumsum(~empty))
         return full[self.operand_start[1:]] == full[self._written_start]
 
-    def _walk(self, sizes: RegionSizes, n: int) -> Walk:
+    def walk(self, sizes: RegionSizes, n: int) -> Walk:
+        """The walk of operand n."""
         begin, end = (int(t) for t in [*self._term_start, len(self._term_size)][n : n + 2])
         size, stride = (sizes.values[t[begin:end]] for t in (self._term_size, self._term_stride))
         terms = zip(size.tolist(), stride.tolist(), strict=True)
