@@ -27,6 +27,7 @@ from .plan import (
 from .region_sizes import RegionSizes, RegionTables
 from .specs import DimArg, Size
 from .specs_picks import PickSpec, RankSpec
+from .walks import are_distinct
 from .written_bytes import WrittenBytes
 
 _MADE: Final = (ARENA, OUTPUT)
@@ -78,28 +79,13 @@ class Coverage:
         return _Pieces(self, sizes, rest).find() if rest else frozenset()
 
     def _count(self, sizes: RegionSizes) -> Any:
-        """Per operand, whether its walk visits as many distinct elements as its buffer has.
-
-        Where each stride, in ascending order, is longer than all shorter ones span together, no
-        element is visited twice.
-        """
+        """Per operand, whether its walk visits as many distinct elements as its buffer has."""
         size, stride, start = self.tables.terms(sizes)
         if not len(start):
             return np.zeros(0, np.bool_)
-        owner = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(size))))
-        length = np.abs(stride)
-        order = np.lexsort((length, owner))
-        span = ((size - 1) * length)[order].astype(np.float64)
-        before = np.cumsum(span) - span
-        before -= np.repeat(before[start], np.diff(np.append(start, len(size))))
-        apart = (length[order] > before) | (size[order] <= 1)
-        # Sums of spans below 2^53 are exact.
-        exact = np.cumsum(span)[-1] < 1 << 53
         places = np.multiply.reduceat(size.astype(np.float64), start)
-        all_ = places == sizes.elements[self.tables.operand_buffer]
-        if not exact:
-            return np.zeros(len(start), np.bool_)
-        return np.logical_and.reduceat(apart, start) & all_ & ~self._partial(sizes)
+        whole = places == sizes.elements[self.tables.operand_buffer]
+        return are_distinct(size, stride, start) & whole & ~self._partial(sizes)
 
     def _partial(self, sizes: RegionSizes) -> Any:
         """Operands of which the kernel writes what data or other sizes say."""

@@ -32,7 +32,7 @@ from .size_checks import Barred, SizeChecks
 from .specs import DimArg, GemmSpec, Size, Spec
 from .step_bounds import StepBounds
 from .verify_plan import buffer_roots, is_pointwise, same_walk
-from .walks import Walk, lie_apart
+from .walks import Walk, are_distinct, lie_apart
 
 Ints = npt.NDArray[np.int64]
 
@@ -353,9 +353,9 @@ class RegionTables:
                 got=f"elements {int(low[n])}..{int(high[n])} of {self._buffer(b)}",
                 expected=f"0..{int(sizes.elements[b]) - 1}",
             )
-        places = np.multiply.reduceat(size.astype(np.float64), self._term_start)
         idle = self._write_nothing(empty)
-        self._bounds.check(sizes.values, idle, places, sizes.elements[self.operand_buffer])
+        distinct = are_distinct(size, stride, self._term_start) | empty
+        self._bounds.check(sizes.values, idle, distinct, sizes.elements[self.operand_buffer])
         for w, r, may in self._pairs:
             if empty[w] or empty[r]:
                 continue

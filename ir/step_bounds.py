@@ -78,11 +78,11 @@ class StepBounds:
         self._ranges = np.array(ranges, np.int64).reshape(-1, 4)
         self._written = np.array(written, np.int64).reshape(-1, 2)
 
-    def check(self, values: Ints, idle: Any, places: Any, available: Ints) -> None:
+    def check(self, values: Ints, idle: Any, distinct: Any, available: Ints) -> None:
         """VerificationError where a step is beyond its bounds.
 
-        idle: per step, whether it never runs or writes nothing; places: per operand, how many
-        elements its loops count; available: per operand, the elements of its buffer.
+        idle: per step, whether it never runs or writes nothing; distinct: per operand, whether it
+        walks no element twice; available: per operand, the elements of its buffer.
         """
         row, position, low, high = self._ranges.T
         found = values[position]
@@ -96,17 +96,25 @@ class StepBounds:
                 expected=f"{int(low[n])}..{int(high[n])}",
             )
         row, operand = self._written.T
-        wrong = (places[operand] > available[operand]) & ~idle[row]
+        wrong = ~distinct[operand] & ~idle[row]
         if wrong.any():
-            n = int(wrong.argmax())
-            raise _too_much_work(int(row[n]), places[operand[n]], int(available[operand[n]]))
+            raise VerificationError(
+                "a step writes elements of its output more than once",
+                where=f"native step {int(row[int(wrong.argmax())])}",
+                expected="one write of each element",
+            )
         for number, reduced, reads in self._reduced:
             count = 1
             for p in reduced:
                 count *= int(values[p])
             limit = max(MAX_BROADCAST_REDUCTION, sum(int(available[r]) for r in reads))
             if count > limit and not idle[number]:
-                raise _too_much_work(number, count, limit)
+                raise VerificationError(
+                    "a step reduces more elements than its buffers hold",
+                    where=f"native step {number}",
+                    got=f"about 2^{count.bit_length() - 1}",
+                    expected=f"at most {limit}",
+                )
         for number, spec, table in self._windows:
             if not idle[number]:
                 check_window(
@@ -138,12 +146,3 @@ def check_window(spec: ConvSpec | PoolSpec, at: Callable[[Size], int], where: st
 
 def _resolve(size: Size, values: Ints, table: Sequence[int]) -> int:
     return int(values[table[size.index]]) if isinstance(size, DimArg) else size
-
-
-def _too_much_work(row: int, got: float, limit: int) -> VerificationError:
-    return VerificationError(
-        "a step counts more elements than its buffers hold",
-        where=f"native step {row}",
-        got=f"{got:.6g}" if got >= 1 << 53 else int(got),
-        expected=f"at most {limit}",
-    )

@@ -98,9 +98,7 @@ def integers(value: Any, put: Make = lambda v: v) -> Iterator[tuple[Any, Make]]:
         yield value, put
     elif isinstance(value, tuple):
         for n, item in enumerate(value):
-            yield from integers(
-                item, lambda v, n=n: put((*value[:n], v, *value[n + 1 :]))
-            )
+            yield from integers(item, lambda v, n=n: put((*value[:n], v, *value[n + 1 :])))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for f in dataclasses.fields(value):
             yield from integers(

@@ -159,11 +159,12 @@ def _chains() -> Iterator[tuple[str, onnx.ModelProto]]:
             ),
         )
     excite = read(
-        f"{head} g (float[N,16,7,7] x) => (float[N,16,7,7] y)"
-        " { a = GlobalAveragePool(x) b = Conv(a, w) c = Relu(b) d = Conv(c, u) e = Sigmoid(d)"
-        " y = Mul(x, e) }"
+        f"{head} g (float[N,3,7,7] z) => (float[N,5,5,5] y)"
+        " { x = Conv(z, v) a = GlobalAveragePool(x) b = Conv(a, w) c = Relu(b) d = Conv(c, u)"
+        " e = Sigmoid(d) m = Mul(x, e) y = Conv(m, t) }"
     )
-    for name, shape in (("w", (4, 16, 1, 1)), ("u", (16, 4, 1, 1))):
+    filters = {"v": (16, 3, 3, 3), "w": (4, 16, 1, 1), "u": (16, 4, 1, 1), "t": (5, 16, 1, 1)}
+    for name, shape in filters.items():
         excite.graph.initializer.append(numpy_helper.from_array(weight(*shape), name))
     yield "excite", excite
 
