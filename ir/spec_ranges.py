@@ -55,6 +55,9 @@ MAX_PANEL: Final = 1 << 10
 
 COUNT: Final[Range] = (0, MAX_ELEMENTS)
 OFFSET: Final[Range] = (-MAX_ELEMENTS, MAX_ELEMENTS)
+# An axis of one element may have any stride, as a slice with a large step has; `RegionTables` holds
+# walks of more inside their buffers.
+STRIDE: Final[Range] = (-(1 << 62), 1 << 62)
 I64: Final[Range] = (-(1 << 63), (1 << 63) - 1)
 _NUMBER: Final[Range] = (0, MAX_NUMBER)
 _CHANNELS: Final[Range] = (0, MAX_CHANNELS)
@@ -64,7 +67,7 @@ _STEP: Final[Range] = (1, MAX_ELEMENTS)
 # Fields without integers, and those that hold other dataclasses of this table, are left out.
 RANGES: Final[Mapping[type, Mapping[str, Range]]] = {
     DimArg: {"index": _NUMBER},
-    Operand: {"strides": OFFSET, "offset": OFFSET},
+    Operand: {"strides": STRIDE, "offset": STRIDE},
     Instr: {"args": _NUMBER, "value": (-(1 << 63), (1 << 64) - 1)},
     Program: {"results": _NUMBER},
     PackedB: {"nr": _BLOCK, "kr": _BLOCK},

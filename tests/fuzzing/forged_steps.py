@@ -201,11 +201,12 @@ def run_case(case: Seed, rng: random.Random) -> str:
     unwritten = Coverage(tables).unwritten(sizes)
     for at in ("end", "start"):
         found = [_run(case, kernel.scratch, entry, sizes, at, fill, rng) for fill in (0xA5, 0x5A)]
-        if None in found:
+        first, second = found
+        if first is None or second is None:
             continue
         for b, buffer in enumerate(case.buffers):
             if buffer.kind == OUTPUT and b not in unwritten:
-                assert found[0][b] == found[1][b], f"buffer {b} is not written whole"
+                assert first[b] == second[b], f"buffer {b} is not written whole"
     return "ran"
 
 

@@ -6,8 +6,12 @@ import dataclasses
 import typing
 from typing import Any
 
+import irc
+import numpy as np
 import pytest
+from irc import ops
 from irc.ir.errors import VerificationError
+from irc.ir.ops import StridedSlice
 from irc.ir.spec_families import SPECS
 from irc.ir.spec_ranges import RANGES, check_ranges
 from irc.ir.specs import DimArg, Operand
@@ -53,3 +57,12 @@ def test_a_number_out_of_range_is_refused(count: Any) -> None:
     spec = IotaSpec(count, 0, 1, Operand(i64, (1,)))
     with pytest.raises(VerificationError, match="IotaSpec.count"):
         check_ranges(spec, "step 0")
+
+
+@pytest.mark.parametrize("step", [1 << 31, 1 << 50, 1 << 60])
+def test_an_axis_of_one_element_has_any_stride(step: int) -> None:
+    """As a slice of an honest model has, whose step is longer than any axis."""
+    x = ops.parameter("x", ("N",))
+    y = ops.apply(StridedSlice((0,), (0,)), x, [1], [1 << 62], [step])
+    (found,) = irc.compile_model(ops.model({"y": y}))([np.arange(4, dtype=np.float32)])
+    np.testing.assert_array_equal(found, [1])

@@ -193,7 +193,7 @@ DYNAMIC: dict[str, tuple[Plan, str]] = {
     "more than there is": (one_step(shifted(), dims=(N + 1,)), "leaves its buffer"),
     "a size below zero": (one_step(shifted(), dims=(N - 100,)), "negative number of elements"),
     "a fixed size": (one_step(shifted(n=11)), "leaves its buffer"),
-    "overflowing strides": (one_step(shifted(strides=(1 << 48,))), "leaves its buffer"),
+    "overflowing strides": (one_step(shifted(strides=(1 << 61,))), "leaves its buffer"),
     "a size beyond 64 bits": (
         one_step(shifted(strides=(DimArg(1),)), dims=(N, 1 << 70)),
         "beyond any machine",
