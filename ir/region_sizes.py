@@ -30,8 +30,9 @@ from .plan import (
 )
 from .size_checks import Barred, SizeChecks
 from .specs import DimArg, GemmSpec, Size, Spec
+from .step_bounds import StepBounds
 from .verify_plan import buffer_roots, is_pointwise, same_walk
-from .walks import Walk, lie_apart
+from .walks import Walk, are_distinct, lie_apart
 
 Ints = npt.NDArray[np.int64]
 
@@ -81,6 +82,7 @@ class RegionTables:
         self._lay_out_buffers(region, constants)
         self._lay_out_operands(steps, dims)
         self._lay_out_moves(region, dims)
+        self._bounds = StepBounds(steps, self.operand_start, dims, self._size)
         self._evaluate = compile_dims(list(self._positions))
 
     def _position(self, d: Dim) -> int:
@@ -144,6 +146,22 @@ class RegionTables:
                         found.setdefault(row, []).append(dims[step.trips])
         return found
 
+    def trips(self, sizes: RegionSizes, loop: int) -> int:
+        """The most iterations that the loop which begins at this step has."""
+        step = self.region.steps[loop]
+        assert isinstance(step, ControlStep) and step.trips is not None
+        return int(sizes.values[self._positions[self.region.dims[step.trips]]])
+
+    def step_sizes(self, sizes: RegionSizes, n: int) -> list[int]:
+        """The run-time sizes of step n."""
+        step = self.region.steps[n]
+        assert not isinstance(step, HostStep)
+        return [int(sizes.values[self._positions[self.region.dims[d]]]) for d in step.dims]
+
+    def terms(self, sizes: RegionSizes) -> tuple[Ints, Ints, Ints]:
+        """Sizes and strides of all operands' axes, and where each operand's begin."""
+        return sizes.values[self._term_size], sizes.values[self._term_stride], self._term_start
+
     def stride_bytes(self, sizes: RegionSizes, b: int) -> int:
         """How far a moving buffer moves with an iteration."""
         return int(sizes.values[self._strides[b][0]]) * int(self.itemsize[b])
@@ -194,6 +212,8 @@ class RegionTables:
         self._term_size, self._term_stride = _ints(sizes), _ints(strides)
         self._term_start = _starts(counts)[:-1]
         self._offset = _ints(offsets)
+        outputs = [s.spec.output_count() if isinstance(s, KernelStep) else 0 for s in steps]
+        self._written_start = self.operand_start[1:] - _ints(outputs)
         self._splits = np.array(splits, np.int64).reshape(-1, 4)
 
     def _size(self, size: Size, table: list[int]) -> int:
@@ -309,12 +329,8 @@ class RegionTables:
                 expected=int(whole[n]),
             )
         empty = np.minimum.reduceat(size, self._term_start) == 0
-        for row, trips in self._times.items():
-            if min(int(sizes.values[p]) for p in trips) <= 0:  # never run
-                empty[self.operand_start[row] : self.operand_start[row + 1]] = True
-        for check in sizes.barred:
-            for row in self._checks.guarded(check):
-                empty[self.operand_start[row] : self.operand_start[row + 1]] = True
+        for row in self.never_run(sizes):
+            empty[self.operand_start[row] : self.operand_start[row + 1]] = True
         rough = (size - 1.0) * stride
         if not float(np.abs(rough).max()) < MAX_BYTES:
             # An empty walk touches nothing whatever its strides are.
@@ -337,19 +353,34 @@ class RegionTables:
                 got=f"elements {int(low[n])}..{int(high[n])} of {self._buffer(b)}",
                 expected=f"0..{int(sizes.elements[b]) - 1}",
             )
+        idle = self._write_nothing(empty)
+        distinct = are_distinct(size, stride, self._term_start) | empty
+        self._bounds.check(sizes.values, idle, distinct, sizes.elements[self.operand_buffer])
         for w, r, may in self._pairs:
             if empty[w] or empty[r]:
                 continue
             at, of = (self._bytes(sizes, n, int(low[n]), int(high[n])) for n in (w, r))
             meet = at[0] < of[1] and of[0] < at[1] and not (may and at == of)
-            if meet and not lie_apart(self._walk(sizes, w), self._walk(sizes, r)):
+            if meet and not lie_apart(self.walk(sizes, w), self.walk(sizes, r)):
                 raise VerificationError(
                     "a step overwrites what it reads, or writes it twice",
                     where=self._operand(w),
                     got=f"bytes {at} and {of} of one buffer",
                 )
 
-    def _walk(self, sizes: RegionSizes, n: int) -> Walk:
+    def never_run(self, sizes: RegionSizes) -> list[int]:
+        """The native steps in loops without iterations, and behind CHECK steps that fail."""
+        loops = self._times.items()
+        rows = [row for row, trips in loops if min(int(sizes.values[p]) for p in trips) <= 0]
+        return rows + [row for check in sizes.barred for row in self._checks.guarded(check)]
+
+    def _write_nothing(self, empty: Any) -> Any:
+        """Per native step, whether all that it writes is empty."""
+        full = np.append(0, np.cumsum(~empty))
+        return full[self.operand_start[1:]] == full[self._written_start]
+
+    def walk(self, sizes: RegionSizes, n: int) -> Walk:
+        """The walk of operand n."""
         begin, end = (int(t) for t in [*self._term_start, len(self._term_size)][n : n + 2])
         size, stride = (sizes.values[t[begin:end]] for t in (self._term_size, self._term_stride))
         terms = zip(size.tolist(), stride.tolist(), strict=True)

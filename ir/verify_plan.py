@@ -27,8 +27,8 @@ from .plan import (
     Region,
     Terminal,
 )
+from .spec_ranges import check_ranges
 from .specs import (
-    DimArg,
     ElementwiseSpec,
     GemmSpec,
     NormSpec,
@@ -266,13 +266,14 @@ def _verify_kernel(
 ) -> tuple[list[int], list[int]]:
     """(buffers read, buffers written)."""
     spec = step.spec
+    check_ranges(spec, where)
     operands = spec.operands()
     walks(spec)
     if len(step.buffers) != len(operands):
         raise broken("a step has not one buffer per operand", where, len(step.buffers))
     for d in step.dims:
         check_index(d, len(region.dims), where, "size")
-    if spec.dim_args > len(step.dims) or any(d.index < 0 for d in dim_args(spec)):
+    if spec.dim_args > len(step.dims):
         raise broken("a kernel reads a size the step does not give", where, spec.dim_args)
     for n, (b, operand) in enumerate(zip(step.buffers, operands, strict=True)):
         check_index(b, len(region.buffers), where, "buffer")
@@ -308,15 +309,6 @@ def _verify_kernel(
     if not 0 < count <= len(operands):
         raise broken("a kernel writes nothing", where, count)
     return list(step.buffers[:-count]), list(step.buffers[-count:])
-
-
-def dim_args(spec: Spec) -> list[DimArg]:
-    """The run-time sizes that walks and operands name."""
-    found: list[DimArg] = []
-    for walk, operand in zip(walks(spec), spec.operands(), strict=True):
-        sizes = (*walk, *operand.strides, operand.offset)
-        found += [s for s in sizes if isinstance(s, DimArg)]
-    return found
 
 
 def _verify_host(

@@ -9,14 +9,9 @@ from .specs_regions import RegionSpec
 from .target import Target
 from .verify_program import broken
 
-_LARGEST = 1 << 20
-
 
 def verify_regions(s: RegionSpec, _: Target, where: str) -> None:
     """VerificationError where numbers or types are none that lowering writes."""
-    if not (1 <= s.rows <= _LARGEST and 1 <= s.columns <= _LARGEST and 0 <= s.ratio <= _LARGEST):
-        found = (s.rows, s.columns, s.ratio)
-        raise broken("regions have no such bins", where, found, f"1..{_LARGEST}, a ratio from 0")
     if not all(map(math.isfinite, (s.scale, s.before, s.after, s.least))):
         raise broken("a region is scaled by no finite number", where, s.scale, "numbers")
     types = (s.data.dtype, s.rois.dtype, s.out.dtype)

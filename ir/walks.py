@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -34,3 +38,25 @@ def lie_apart(a: Walk, b: Walk) -> bool:
         if one and other and (one[1] < other[0] or other[1] < one[0]):
             return True
     return False
+
+
+def are_distinct(size: npt.NDArray[np.int64], stride: npt.NDArray[np.int64], start: Any) -> Any:
+    """Per walk, whether it is shown to visit no element twice: each stride, in ascending order, is
+    longer than all shorter ones span together.
+
+    size, stride: of all walks' axes, one walk after the other; start: where each begins.
+    """
+    counts = np.diff(np.append(start, len(size)))
+    owner = np.repeat(np.arange(len(start)), counts)
+    length = np.abs(stride)
+    order = np.lexsort((length, owner))
+    span = np.maximum(size - 1, 0) * length
+    # Sums from a walk's first axis on: of other walks nothing is added, so nothing is rounded.
+    sorted_span, sorted_length, sorted_size = span[order], length[order], size[order]
+    before = np.zeros(len(size), np.float64)
+    place = np.arange(len(size)) - np.repeat(start, counts)
+    for axis in range(1, int(counts.max(initial=1))):
+        at = np.flatnonzero(place == axis)
+        before[at] = before[at - 1] + sorted_span[at - 1]
+    apart = (sorted_length > before) | (sorted_size <= 1)
+    return np.logical_and.reduceat(apart, start)

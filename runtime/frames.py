@@ -137,6 +137,8 @@ class Frame:
         first = self.stretches[0] if len(self.stretches) == 1 else None
         if not isinstance(first, Stretch) or -1 in self.code.places[INPUT]:
             return
+        if self.layout.unwritten:
+            return
         self._only = first
         dtypes, layout = self.code.dtypes, self.layout
         for kind, ours, shapes, entries in (
@@ -211,6 +213,7 @@ class Frame:
             mine = into[n] if into else None
             made = self._out[n] = np.empty(shape, dtype) if mine is None else mine
             self._point(self.code.places[OUTPUT][n], made)
+        self._clear_unwritten()
         try:
             (walk or self.walk)()
             outputs = self._out.copy()
@@ -225,6 +228,15 @@ class Frame:
                 given[...] = mine
                 outputs[n] = given
         return outputs
+
+    def _clear_unwritten(self) -> None:
+        """Fill with zeros what the plan may read, or return, without having written it."""
+        unwritten = self.layout.unwritten
+        for n, b in enumerate(self.code.places[OUTPUT]):
+            if b in unwritten:
+                self._out[n].fill(0)
+        if not unwritten.isdisjoint(self.code.arena.tolist()):
+            self.space.arena[: self.layout.placement.peak] = 0
 
     def result_type(self, n: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Type and shape of the region's n-th output."""
@@ -250,6 +262,7 @@ class Frame:
         for n, shape, dtype in self._make:
             self._out[n] = aligned_empty(shape, dtype)
             self._point(self.code.places[OUTPUT][n], self._out[n])
+        self._clear_unwritten()
         return copies, self._out
 
     def walk(self) -> None:

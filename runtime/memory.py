@@ -38,14 +38,15 @@ DEFAULT_SHARE: Final = 0.8
 
 
 def aligned_bytes(size: int) -> npt.NDArray[np.uint8]:
-    """`size` bytes from np.empty that start on a multiple of ALIGN."""
-    raw = np.empty(size + ALIGN, np.uint8)
+    """`size` zeros that start on a multiple of ALIGN: what the heap held before reaches no result,
+    whatever a stored plan leaves unwritten."""
+    raw = np.zeros(size + ALIGN, np.uint8)
     skip = -address_of(raw) % ALIGN
     return raw[skip : skip + size]
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """np.empty on a multiple of ALIGN: vectors of it never lie across two cache lines."""
+    """An array on a multiple of ALIGN: vectors of it never lie across two cache lines."""
     size = math.prod(shape) * dtype.itemsize
     return aligned_bytes(size).view(dtype).reshape(shape)
 

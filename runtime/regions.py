@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ..ir.coverage import Coverage
 from ..ir.op import Op
 from ..ir.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ..ir.region_sizes import Ints, RegionSizes
@@ -44,7 +45,8 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A region for one set of input shapes. flags: per kernel step. work: of all kernel steps."""
+    """A region for one set of input shapes. flags: per kernel step. work: of all kernel steps.
+    unwritten: root buffers that are not shown to be written before they are read or returned."""
 
     sizes: RegionSizes
     placement: Placement
@@ -53,6 +55,7 @@ class Layout:
     flags: Ints
     work: int
     wake: bool
+    unwritten: frozenset[int]
 
     @property
     def shares(self) -> bool:
@@ -69,6 +72,7 @@ class RegionCode:
         self.evaluate = evaluate
         self.region = program.plan.regions[number]
         self.tables = tables = program.tables[number]
+        self._coverage = Coverage(tables)
         steps = [s for s in self.region.steps if not isinstance(s, HostStep)]
         kernels = [program.kernels[s.spec] for s in steps if isinstance(s, KernelStep)]
         # Native steps that may have phases.
@@ -144,7 +148,8 @@ class RegionCode:
             flags[shared[0]] |= WAKE
             flags[(flags != 0) & (sizes.work >= self.limits.wake_work)] |= WAKE
         flags |= self.flags
-        return Layout(sizes, placement, inputs, outputs, flags, int(work.sum()), wake)
+        unwritten = self._coverage.unwritten(sizes)
+        return Layout(sizes, placement, inputs, outputs, flags, int(work.sum()), wake, unwritten)
 
     def _flags_of_phases(self, n: int, spec: Spec, sizes: RegionSizes) -> int:
         """SHARED, with phases where the step has them; 0 where they are too short to be shared."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import ROIAlign
+from ...ir.spec_ranges import MAX_SAMPLES, MAX_TAPS
 from ...ir.specs_regions import RegionSpec
 from ...ir.types import TensorType
 from .context import Lowering
@@ -29,7 +30,10 @@ def refuse_regions(graph: Graph, node: int) -> str | None:
     op = graph.op(node)
     assert isinstance(op, ROIAlign)
     known = op.aligned_mode.lower() in _MODES and op.mode.lower() in ("avg", "max")
-    return None if known else f"no kernel pools by {op.aligned_mode} and {op.mode}"
+    if not known:
+        return f"no kernel pools by {op.aligned_mode} and {op.mode}"
+    fits = op.sampling_ratio <= MAX_SAMPLES and max(op.pooled_h, op.pooled_w) <= MAX_TAPS
+    return None if fits else "no kernel takes so many samples or bins of a region"
 
 
 def lower_regions(low: Lowering, node: int) -> None:

@@ -97,7 +97,7 @@ FORGED: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "its arguments": ((*SPEC, "epilogue", "instrs", 2, "args"), [0, 9], "reads"),
     "its type": ((*SPEC, "epilogue", "instrs", 2, "dtype"), "f64", "type"),
     "an input's type": ((*SPEC, "epilogue", "instrs", 0, "dtype"), "f64", "type"),
-    "an input's number": ((*SPEC, "epilogue", "instrs", 1, "args"), [-1], "reads"),
+    "an input's number": ((*SPEC, "epilogue", "instrs", 1, "args"), [-1], "Instr.args"),
     "no result": ((*SPEC, "epilogue", "results"), [], "stores"),
     "a name": ((*PLAN, "name"), "\ud800", "Unicode"),
 }

@@ -194,7 +194,14 @@ DYNAMIC: dict[str, tuple[Plan, str]] = {
     "a size below zero": (one_step(shifted(), dims=(N - 100,)), "negative number of elements"),
     "a fixed size": (one_step(shifted(n=11)), "leaves its buffer"),
     "overflowing strides": (one_step(shifted(strides=(1 << 61,))), "leaves its buffer"),
-    "a size beyond 64 bits": (one_step(shifted(strides=(1 << 70,))), "beyond any machine"),
+    "a size beyond 64 bits": (
+        one_step(shifted(strides=(DimArg(1),)), dims=(N, 1 << 70)),
+        "beyond any machine",
+    ),
+    "strides of run time beyond memory": (
+        one_step(shifted(strides=(DimArg(1),)), dims=(N, 1 << 61)),
+        "leaves its buffer",
+    ),
     "overflow by a power": (one_step(shifted(), dims=(N**40,)), "beyond any machine"),
     "writes beyond": (
         one_step(

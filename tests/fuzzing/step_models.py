@@ -1,0 +1,183 @@
+"""Small models whose plans hold a step of every family of kernels, with sizes known and not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import irc
+import numpy as np
+import onnx
+from irc.ir.plan import KernelStep, Region
+from irc.ir.region_sizes import RegionTables
+from onnx import TensorProto, helper, numpy_helper
+
+f4, i8 = np.float32, np.int64
+Given = Mapping[str, Any]
+_TYPES = {f4: TensorProto.FLOAT, i8: TensorProto.INT64, np.uint8: TensorProto.UINT8}
+
+
+def weight(*shape: int) -> np.ndarray:
+    return (np.arange(np.prod(shape)) % 7 - 3).astype(f4).reshape(shape)
+
+
+def _model(kind: str, inputs: Given, outputs: int, attributes: Given) -> onnx.ModelProto:
+    given, held, names = list[Any](), list[Any](), list[str]()
+    for name, value in inputs.items():
+        names.append("" if value is None else name)
+        if isinstance(value, np.ndarray):
+            held.append(numpy_helper.from_array(value, name))
+        elif value is not None:
+            given.append(helper.make_tensor_value_info(name, _TYPES[value[1]], value[0]))
+    results = [f"y{n}" for n in range(outputs)]
+    node = helper.make_node(kind, names, results, **attributes)
+    found = [onnx.ValueInfoProto(name=r) for r in results]
+    graph = helper.make_graph([node], kind, given, found, held)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    return onnx.shape_inference.infer_shapes(made)
+
+
+def _window(kind: str, shape: list[Any], *filters: Any, **attributes: Any) -> tuple[Any, ...]:
+    inputs: dict[str, Any] = {"x": (shape, f4)}
+    if filters:
+        inputs["w"] = weight(*filters)
+    return kind, inputs, 1, attributes
+
+
+LISTED: dict[str, tuple[str, Given, int, Given]] = {
+    "conv1d": _window("Conv", [2, 3, 13], 5, 3, 3, pads=[1, 1]),
+    "conv1d dynamic": _window("Conv", ["N", 3, "W"], 5, 3, 3, pads=[1, 1], dilations=[2]),
+    "conv2d": _window("Conv", [1, 3, 11, 12], 5, 3, 5, 5, pads=[2] * 4, strides=[2, 1]),
+    "conv2d dynamic": _window("Conv", ["N", 3, "H", "W"], 5, 3, 5, 5, pads=[2] * 4),
+    "grouped": _window("Conv", [1, 4, 9, 12], 6, 2, 3, 3, group=2),
+    "winograd": _window("Conv", [1, 32, 12, 12], 32, 32, 3, 3, pads=[1] * 4),
+    "winograd dynamic": _window("Conv", ["N", 32, "H", "W"], 32, 32, 3, 3, pads=[1] * 4),
+    "depthwise": _window("Conv", [1, 16, 9, 12], 16, 1, 3, 3, pads=[1] * 4, group=16),
+    "depthwise dynamic": _window("Conv", ["N", 16, "H", "W"], 16, 1, 3, 3, pads=[1] * 4, group=16),
+    "conv3d": _window("Conv", [1, 2, 5, 6, 7], 4, 2, 3, 3, 3, pads=[1] * 6),
+    "conv3d dynamic": _window("Conv", ["N", 2, "H", "W", 7], 4, 2, 3, 3, 3, pads=[1] * 6),
+    "transposed": _window("ConvTranspose", [1, 4, 6, 7], 4, 3, 3, 3, strides=[2, 2]),
+    "bytes": (
+        "ConvInteger",
+        {
+            "x": ([1, 8, "H", 9], np.uint8),
+            "w": weight(8, 8, 3, 3).astype(np.int8),
+            "zero": np.array(3, np.uint8),
+        },
+        1,
+        {"pads": [1] * 4},
+    ),
+    "max pool": _window("MaxPool", [1, 5, 9, 12], kernel_shape=[3, 2], strides=[2, 2]),
+    "mean pool": _window("AveragePool", ["N", 5, "H", "W"], kernel_shape=[3, 3], pads=[1] * 4),
+    "gemm": ("MatMul", {"a": ([7, 12], f4), "b": weight(12, 19)}, 1, {}),
+    "gemm dynamic": ("MatMul", {"a": (["N", "K"], f4), "b": (["K", 19], f4)}, 1, {}),
+    "gemv": ("MatMul", {"a": ([1, 40], f4), "b": weight(40, 33)}, 1, {}),
+    "batched": ("MatMul", {"a": (["N", 3, 5, 8], f4), "b": ([3, 8, 6], f4)}, 1, {}),
+    "gemm of bytes": (
+        "MatMulInteger",
+        {"a": (["N", 12], np.uint8), "b": weight(12, 20).astype(np.int8)},
+        1,
+        {},
+    ),
+    "softmax": ("Softmax", {"x": (["N", 4, 17], f4)}, 1, {}),
+    "norm": (
+        "LayerNormalization",
+        {"x": (["N", 4, 19], f4), "s": weight(19), "b": weight(19)},
+        1,
+        {},
+    ),
+    "reduce": ("ReduceMean", {"x": (["N", 6, 11], f4), "axes": np.array([1])}, 1, {}),
+    "reduce all": ("ReduceMax", {"x": ([3, 6, 11], f4)}, 1, {}),
+    "transpose": ("Transpose", {"x": (["N", 6, 11], f4)}, 1, {"perm": [2, 0, 1]}),
+    "add": ("Add", {"x": (["N", 6, 11], f4), "y": ([6, 1], f4)}, 1, {}),
+    "concat": ("Concat", {"x": (["N", 6], f4), "y": (["N", 5], f4)}, 1, {"axis": 1}),
+    "slice": (
+        "Slice",
+        {"x": ([9, 20], f4), "a": np.array([8, 1]), "b": np.array([-99, 19])}
+        | {"axes": np.array([0, 1]), "s": np.array([-2, 3])},
+        1,
+        {},
+    ),
+    "gather": ("Gather", {"x": (["N", 6, 11], f4), "i": ([4], i8)}, 1, {"axis": 1}),
+    "gather elements": (
+        "GatherElements",
+        {"x": (["N", 6], f4), "i": (["N", 3], i8)},
+        1,
+        {"axis": 1},
+    ),
+    "gather nd": ("GatherND", {"x": ([4, 6, 5], f4), "i": ([3, 2], i8)}, 1, {}),
+    "scatter": (
+        "ScatterElements",
+        {"x": (["N", 6], f4), "i": (["N", 3], i8), "u": (["N", 3], f4)},
+        1,
+        {"axis": 1},
+    ),
+    "scatter nd": ("ScatterND", {"x": ([6, 5], f4), "i": ([3, 1], i8), "u": ([3, 5], f4)}, 1, {}),
+    "sort": ("TopK", {"x": (["N", 21], f4), "k": np.array([4])}, 2, {}),
+    "scan": ("CumSum", {"x": (["N", 6, 5], f4), "axis": np.array(1)}, 1, {}),
+    "pad": ("Pad", {"x": (["N", 9], f4), "p": np.array([0, 2, 1, 3])}, 1, {"mode": "reflect"}),
+    "resize": (
+        "Resize",
+        {"x": ([1, 3, "H", "W"], f4), "r": None, "s": np.array([1, 1, 2, 1.5], f4)},
+        1,
+        {"mode": "linear"},
+    ),
+    "lstm": (
+        "LSTM",
+        {"x": (["T", 2, 5], f4), "w": weight(1, 32, 5), "r": weight(1, 32, 8)},
+        3,
+        {"hidden_size": 8},
+    ),
+    "gru": (
+        "GRU",
+        {"x": (["T", 2, 5], f4), "w": weight(2, 24, 5), "r": weight(2, 24, 8)},
+        2,
+        {"hidden_size": 8, "direction": "bidirectional"},
+    ),
+    "regions": (
+        "RoiAlign",
+        {"x": ([2, 3, 9, 9], f4), "r": (["R", 4], f4), "n": (["R"], i8)},
+        1,
+        {"output_height": 3, "output_width": 2, "sampling_ratio": 2},
+    ),
+    "one hot": ("Range", {"a": ([], i8), "b": ([], i8), "c": ([], i8)}, 1, {}),
+    "shape": ("Shape", {"x": (["N", 6, "K"], f4)}, 1, {}),
+}
+
+
+def _chains() -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Attention, and squeeze-and-excite, which several operations make."""
+    read = onnx.parser.parse_model
+    head = '<ir_version: 9, opset_import: ["" : 18]> '
+    for name, rows in (("attention", "5"), ("attention dynamic", "S")):
+        yield (
+            name,
+            read(
+                f"{head} g (float[N,2,{rows},16] q, float[N,2,16,{rows}] k, float[N,2,{rows},16] v,"
+                f" float[N,1,{rows},{rows}] m) => (float[N,2,{rows},16] y)"
+                " { s = MatMul(q, k) t = Add(s, m) p = Softmax<axis=-1>(t) y = MatMul(p, v) }"
+            ),
+        )
+    excite = read(
+        f"{head} g (float[N,3,7,7] z) => (float[N,5,5,5] y)"
+        " { x = Conv(z, v) a = GlobalAveragePool(x) b = Conv(a, w) c = Relu(b) d = Conv(c, u)"
+        " e = Sigmoid(d) m = Mul(x, e) y = Conv(m, t) }"
+    )
+    filters = {"v": (16, 3, 3, 3), "w": (4, 16, 1, 1), "u": (16, 4, 1, 1), "t": (5, 16, 1, 1)}
+    for name, shape in filters.items():
+        excite.graph.initializer.append(numpy_helper.from_array(weight(*shape), name))
+    yield "excite", excite
+
+
+def native_steps() -> list[tuple[str, irc.CompiledModel, Region, KernelStep, dict[str, int]]]:
+    """(model, compiled, region, step, sizes) of every kernel step that their plans have."""
+    found: list[tuple[str, irc.CompiledModel, Region, KernelStep, dict[str, int]]] = []
+    models = [(name, _model(*listed)) for name, listed in LISTED.items()]
+    for name, model in [*models, *_chains()]:
+        net = irc.compile_model(model)
+        for region in net.plan.all_regions():
+            env = {s.symbol: 7 for s in region.symbols}
+            RegionTables(region, net.plan.constants).sizes(env)
+            steps = [s for s in region.steps if isinstance(s, KernelStep)]
+            found += [(name, net, region, step, env) for step in steps]
+    return found
