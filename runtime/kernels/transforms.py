@@ -64,7 +64,9 @@ def transform_filters(filters: Array, m: int) -> Array:
     step = max(1, _ELEMENTS // max(1, outputs))
     for c in range(0, channels, step):
         part = taps[:, c : c + step].astype(np.float64, order="C")
-        out[: len(both), c : c + step] = (both @ part.reshape(9, -1)).reshape(len(both), -1, outputs)
+        out[: len(both), c : c + step] = (both @ part.reshape(9, -1)).reshape(
+            len(both), -1, outputs
+        )
     return out
 
 

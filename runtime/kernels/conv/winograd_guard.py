@@ -25,7 +25,7 @@ from .winograd_plan import Plan
 
 # With filters of at most MAX_WEIGHT (compiler/lowering/winograd.py) no sum overflows f32 below.
 MAX_VALUE: Final = 2.0**50
-MAX_RATIO: Final = 2.0**8
+MAX_RATIO: Final = 2.0**6
 
 _MAGNITUDE = 0x7FFFFFFF
 _TAPS = 3
@@ -90,9 +90,7 @@ class TileGuard:
 def counted_squares(f: Function, plan: Plan, left: Sequence[Value]) -> list[list[Value]]:
     """Which squares the windows of a tile at an edge contain: `left` rows and columns of outputs
     begin inside the image, and each row of windows contains the pairs up to its middle."""
-    rows, columns = (
-        [f.icmp("sge", n, 2 * pair) for pair in range(plan.side // 2)] for n in left
-    )
+    rows, columns = ([f.icmp("sge", n, 2 * pair) for pair in range(plan.side // 2)] for n in left)
     return [[f.and_(row, column) for column in columns] for row in rows]
 
 
@@ -139,9 +137,7 @@ def taps_offset(plan: Plan, panels: int, channels: int) -> int:
     return plan.points * panels * packed_size(channels, plan.nr, plan.nr)
 
 
-def direct_function(
-    g: Context, plan: Plan, name: str, panels: int, channels: int
-) -> Function:
+def direct_function(g: Context, plan: Plan, name: str, panels: int, channels: int) -> Function:
     """direct(frame, data, weights, height, width): the outputs of a tile, whose data
     copy_function wrote to `data`, of up to a vector of channels: direct sums, finished. At an edge
     fewer places than m x m exist."""
