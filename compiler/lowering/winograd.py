@@ -14,7 +14,6 @@ from ...ir.layouts import WHOLE_SUM
 from ...ir.op import Array
 from ...ir.ops import Constant, Convolution
 from ...ir.ops.windows import Windows
-from ...ir.scalar import cast_array
 from ...ir.target import Target
 from ...ir.tiles import cell_depth
 from ...ir.types import TensorType
@@ -87,11 +86,10 @@ def _float_tile_of_sizes(
 def _is_extreme(graph: Graph, filters: Value) -> bool:
     """Whether filters [O, C, 3, 3] of f32 hold what the transform would spread: values that are not
     finite or overflow sums, and values that drown those of another part of their window."""
-    while (op := graph.op(filters.node)).kind == "Convert":
-        filters = graph.input(filters.node, 0)
+    op = graph.op(filters.node)
     if not isinstance(op, Constant):
         return True
-    taps = np.abs(cast_array(op.data, DType.f32)).max(axis=1)
+    taps = np.abs(op.data).max(axis=1)
     largest = taps.max(axis=(1, 2))
     # Not <= in place of >: NaN is extreme.
     if not bool((largest <= MAX_WEIGHT).all()):
