@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I1, I8, I16, I64, Value, bytes_of, vec
+from ...codegen.values import ELEMENT, I1, I8, I16, I64, Value, bytes_of, integer, vec
 from ..transforms import DATA, both_ways
 from ..walk import Part, in_parts, load_part
 from .place import Context
-from .winograd_guard import TileGuard, counted_squares
+from .winograd_guard import TileGuard
 from .winograd_plan import Plan
 
 
@@ -79,11 +79,13 @@ def data_function(g: Context, plan: Plan, edge: bool) -> Function:
     if guard is None:
         f.ret(0)
         return f
-    pads = [g.size(f, p["frame"], s) for s in spec.window.pads[1:]]
-    out = [g.size(f, p["frame"], s) for s in spec.out_sizes[1:]]
-    first = [f.add(at, pad) for at, pad in zip((p["y"], p["x"]), pads, strict=True)]
-    left = [f.sub(n, at) for n, at in zip(out, first, strict=True)]
-    f.ret(guard.is_extreme(counted_squares(f, plan, left) if edge else None))
+    left = [integer(plan.m), integer(plan.m)]
+    if edge:
+        pads = [g.size(f, p["frame"], s) for s in spec.window.pads[1:]]
+        out = [g.size(f, p["frame"], s) for s in spec.out_sizes[1:]]
+        first = [f.add(at, pad) for at, pad in zip((p["y"], p["x"]), pads, strict=True)]
+        left = [f.sub(n, at) for n, at in zip(out, first, strict=True)]
+    f.ret(guard.is_extreme(*left))
     return f
 
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from ....ir.tiles import packed_size
 from ...codegen.emit import Function, Variable
-from ...codegen.values import ELEMENT, F32, I1, I32, I64, Value, vec
+from ...codegen.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, integer, vec
 from ..walk import Part, in_parts, load_part
 from .place import Context, Epilogue, Spot
 from .winograd_plan import Plan
@@ -38,10 +38,10 @@ class TileGuard:
     """
 
     def __init__(self, g: Context, f: Function, plan: Plan) -> None:
-        self.g, self.f, self.plan = g, f, plan
-        self.kind = vec(I32, plan.lanes)
+        self.f, self.kind = f, vec(I32, plan.lanes)
         half = range(plan.side // 2)
         self.squares: list[list[Variable]] = [[f.var(self.kind, 0) for _ in half] for _ in half]
+        self.test = g.module.once("extreme", lambda _, name: _extreme_function(g, plan, name))
 
     def include(self, values: Sequence[Sequence[Value]]) -> None:
         """Take a vector of channels of each place of the tile into account."""
@@ -52,46 +52,56 @@ class TileGuard:
                 magnitude = f.and_(f.bitcast(value, self.kind), _MAGNITUDE)
                 square.set(f.smax(square.get(), magnitude))
 
-    def is_extreme(self, counted: Sequence[Sequence[Value]] | None) -> Value:
-        """Whether the tile has to be computed directly; `counted` (None: all): the squares that
-        windows of outputs inside the image contain."""
-        f = self.f
-        found = [[square.get() for square in row] for row in self.squares]
-        every = [x for row in found for x in row]
-        if counted is None:
-            bounds = every
-        else:
-            flags = [c for row in counted for c in row]
-            bounds = [
-                f.select(c, x, f.as_value(_MAGNITUDE, self.kind))
-                for c, x in zip(flags, every, strict=True)
-            ]
-        high, low = every[0], bounds[0]
-        for x, bound in zip(every[1:], bounds[1:], strict=True):
-            high, low = f.smax(high, x), f.smin(low, bound)
-        largest = f.bitcast(f.reduce("smax", high), F32)
-        # The largest of the lanes' minima is at most the smallest of the squares' maxima, and takes
-        # one reduction in place of one per square.
-        extreme = f.var(I1, self._exceeds(largest, f.reduce("smax", low)))
-        with f.if_(extreme.get()):
-            smallest = f.reduce("smax", bounds[0])
-            for bound in bounds[1:]:
-                smallest = f.smin(smallest, f.reduce("smax", bound))
-            extreme.set(self._exceeds(largest, smallest))
-        return extreme.get()
+    def is_extreme(self, height: Value, width: Value) -> Value:
+        """Whether the tile has to be computed directly; so many rows and columns of outputs begin
+        in it inside the image."""
+        f, bytes_ = self.f, bytes_of(self.kind)
+        every = [square.get() for row in self.squares for square in row]
+        maxima = f.stack(len(every) * bytes_)
+        for i, square in enumerate(every):
+            f.store(square, f.offset(maxima, i * bytes_))
+        return f.call_function(self.test, maxima, height, width)
 
-    def _exceeds(self, largest: Value, smallest: Value) -> Value:
-        """Whether the largest value is not a number or exceeds a bound (of f32 `smallest`)."""
-        f = self.f
+
+def _extreme_function(g: Context, plan: Plan, name: str) -> Function:
+    """extreme(maxima, height, width): what TileGuard.is_extreme returns. Of the squares' maxima, in
+    vectors of channels, those count that windows of outputs inside the image contain: a window's
+    row i contains the pair of rows that begins at i or i + 1."""
+    f = g.module.function(
+        name,
+        [("ptr noalias readonly", "maxima"), (I64, "height"), (I64, "width")],
+        I1,
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p, kind, pairs = f.params, vec(I32, plan.lanes), plan.side // 2
+    rows, columns = (f.smin(f.add(f.udiv(p[n], 2), 1), pairs) for n in ("height", "width"))
+
+    def maximum(i: Value, j: Value) -> Value:
+        at = f.mul(f.add(f.mul(i, pairs), j), bytes_of(kind))
+        return f.load(kind, f.offset(p["maxima"], at))
+
+    def exceeds(largest: Value, smallest: Value) -> Value:
         bound = f.min_or(f.fmul(f.bitcast(smallest, F32), MAX_RATIO), MAX_VALUE)
-        return f.fcmp("ugt", largest, bound)
+        return f.fcmp("ugt", f.bitcast(largest, F32), bound)
 
-
-def counted_squares(f: Function, plan: Plan, left: Sequence[Value]) -> list[list[Value]]:
-    """Which squares the windows of a tile at an edge contain: `left` rows and columns of outputs
-    begin inside the image, and each row of windows contains the pairs up to its middle."""
-    rows, columns = ([f.icmp("sge", n, 2 * pair) for pair in range(plan.side // 2)] for n in left)
-    return [[f.and_(row, column) for column in columns] for row in rows]
+    high, low = f.var(kind, 0), f.var(kind, _MAGNITUDE)
+    for i in range(pairs):
+        for j in range(pairs):
+            square = maximum(integer(i), integer(j))
+            high.set(f.smax(high.get(), square))
+            counts = f.and_(f.icmp("sgt", rows, i), f.icmp("sgt", columns, j))
+            low.set(f.select(counts, f.smin(low.get(), square), low.get()))
+    largest = f.reduce("smax", high.get())
+    # The largest of the lanes' minima is at most the smallest of the squares' maxima, and takes one
+    # reduction in place of one per square.
+    with f.if_(exceeds(largest, f.reduce("smax", low.get()))):
+        smallest = f.var(I32, _MAGNITUDE)
+        with f.range(0, rows, unroll=1) as i, f.range(0, columns, unroll=1) as j:
+            smallest.set(f.smin(smallest.get(), f.reduce("smax", maximum(i, j))))
+        f.ret(exceeds(largest, smallest.get()))
+    f.ret(0)
+    return f
 
 
 def copy_function(g: Context, plan: Plan) -> Function:
