@@ -18,7 +18,7 @@ from ...codegen.emit import Function, Module
 from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import open_kernel, share
 from ...codegen.llvm import BRIEF
-from ...codegen.values import ELEMENT, F32, I1, I8, I64, Value, integer
+from ...codegen.values import ELEMENT, F32, I1, I8, I64, PTR, Value, integer
 from ..contract import Kernel
 from ..frame import in_steps
 from ..transforms import RESULT, both_ways, unscaled
@@ -177,7 +177,6 @@ class _Loops:
                 f.call_function(product, a, b, to, f.offset(soon, ahead), pace)
         parts = [min(plan.lanes, channels - v * plan.lanes) for v in range(vectors)]
         result = {n: self.result_function(n) for n in dict.fromkeys(parts)}
-        direct = {n: self.direct_function(n) for n in result} if plan.kr == 1 else {}
         with f.range(0, count, unroll=1) as i:
             batch, row, column = self.place(f.add(first, i), each)
             left = [f.sub(n, at) for n, at in zip(self.out, (row, column), strict=True)]
@@ -185,18 +184,13 @@ class _Loops:
             for v, n in enumerate(parts):
                 channel = f.add(f.mul(panel, plan.nr), v * plan.lanes)
                 self.point_to(batch, channel, row, column)
-                place = f.at(sums, v * plan.lanes, F32)
-                if not direct:
-                    f.call_function(result[n], self.frame, place, *left)
-                    continue
-                extreme = f.icmp("ne", f.load(I8, f.offset(self.extreme, i)), 0)
-                with f.if_(extreme) as branch:
-                    data = f.at(self.turned, f.mul(i, plan.pitch), F32)
+                args = [f.at(sums, v * plan.lanes, F32), *left]
+                if plan.kr == 1:
                     taps = taps_offset(plan, self.panels, spec.channels) + v * plan.lanes
-                    b = f.at(weights, taps, F32)
-                    f.call_function(direct[n], self.frame, data, b, *left)
-                    branch.else_()
-                    f.call_function(result[n], self.frame, place, *left)
+                    args.append(f.load(I8, f.offset(self.extreme, i)))
+                    args.append(f.at(self.turned, f.mul(i, plan.pitch), F32))
+                    args.append(f.at(weights, taps, F32))
+                f.call_function(result[n], self.frame, *args)
 
     def point_to(self, batch: Value, channel: Value, row: Value, column: Value) -> None:
         """Store the addresses of a tile's first place and channel, in extras and out, in the
@@ -246,17 +240,11 @@ class _Loops:
         self.products[plan.rows, vectors] = f
         return f
 
-    def direct_function(self, channels: int) -> Function:
-        """What computes a tile's outputs directly, written once per number of channels."""
-        g, plan = self.g, self.plan
-        return g.module.once(
-            f"direct_{channels}",
-            lambda _, name: direct_function(g, plan, name, self.panels, channels),
-        )
-
     def result_function(self, channels: int) -> Function:
         """result(frame, sums, height, width): one tile's sums of up to a vector of channels
-        transformed back and finished. At an edge fewer places than m x m exist."""
+        transformed back and finished. At an edge fewer places than m x m exist. Of f32 there follow
+        (extreme, data, taps): whether the tile's data are computed directly instead, with these
+        filters."""
         g, plan = self.g, self.plan
         name = f"result_{channels}"
         made = g.module.once(name, lambda module, n: self._make_result(n, channels))
@@ -268,11 +256,18 @@ class _Loops:
         f = g.module.function(
             name,
             [("ptr noalias", "frame"), ("ptr noalias readonly", "sums")]
-            + [(I64, "height"), (I64, "width")],
+            + [(I64, "height"), (I64, "width")]
+            + [(I8, "extreme"), (PTR, "data"), (PTR, "taps")] * (plan.kr == 1),
             attributes="nounwind noinline",
             linkage="internal",
         )
         p, (part,) = f.params, g.parts(f, channels)
+        if plan.kr == 1:
+            with f.if_(f.icmp("ne", p["extreme"], 0)):
+                direct = direct_function(g, plan, f"direct_{channels}", self.panels, channels)
+                args = (p[n] for n in ("frame", "data", "taps", "height", "width"))
+                f.call_function(direct, *args)
+                f.ret()
         square = [
             [
                 f.load(
