@@ -28,8 +28,9 @@ class PackedConv:
     Not `grouped`: [O, C, kernel...] is one matrix of (kernel..., C) x O. `grouped`: [G, O, C,
     kernel...] is one such matrix per group. `depthwise` (grouped, C = 1): [G, O, 1, kernel...] is
     one matrix of (kernel...) x (G, O): the channels of all groups side by side. `winograd` m (not
-    grouped, a 3 x 3 kernel): the transformed filters of F(m x m), (m + 2)^2 matrices of C x O; of
-    bytes, which are stored as i16, those of F(4 x 4) in cells of two.
+    grouped, a 3 x 3 kernel): the transformed filters of F(m x m), (m + 2)^2 matrices of C x O,
+    then the nine taps as they are, for tiles of extreme data; of bytes, which are stored as i16,
+    the transformed filters of F(4 x 4) alone, in cells of two.
 
     kr: values of K in one cell, as PackedB's. Cells begin anew, after zeros, with each row of taps
     where `runs` (the last kernel axis and the channels are one run of values), else with each tap.
@@ -53,6 +54,11 @@ class PackedConv:
         cells = self.runs and self.sums and self.kr == 4 and run > self.kr and run % self.kr == 1
         rows = len(kernel) > 1 and kernel[-2] > 1
         return replace(self, tails=cells and rows and channels <= _FEW)
+
+    @property
+    def winograd_matrices(self) -> int:
+        """How many matrices hold the filters of Winograd's transform."""
+        return (self.winograd + 2) ** 2 + (9 if self.kr == 1 else 0)
 
     def depth(self, channels: int, kernel: Sequence[int]) -> int:
         """K of the packed matrices of filters that see so many channels, with what pads runs."""
@@ -120,7 +126,7 @@ def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tu
     outputs, channels = shape[1:3] if layout.grouped else shape[:2]
     k = layout.depth(channels, kernel)
     if layout.winograd:
-        return (layout.winograd + 2) ** 2, k, outputs
+        return layout.winograd_matrices, k, outputs
     if not layout.depthwise:
         return shape[0] if layout.grouped else 1, k, outputs
     if not layout.grouped or channels != 1:

@@ -88,7 +88,7 @@ class ConvSpec(Spec):
         """(matrices, K, N) of the packed weights."""
         k = self.packed.depth(self.channels, self.window.kernel)
         if self.packed.winograd:
-            return (self.packed.winograd + 2) ** 2, k, self.outputs
+            return self.packed.winograd_matrices, k, self.outputs
         if self.packed.depthwise:
             return 1, k, self.groups * self.outputs
         return self.groups, k, self.outputs

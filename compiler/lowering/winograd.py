@@ -12,7 +12,7 @@ from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.layouts import WHOLE_SUM
 from ...ir.op import Array
-from ...ir.ops import Convolution
+from ...ir.ops import Constant, Convolution
 from ...ir.ops.windows import Windows
 from ...ir.target import Target
 from ...ir.tiles import cell_depth
@@ -34,6 +34,10 @@ _BACK, _FORTH, _AFAR = 300, 220, 8
 # How much cheaper than a direct convolution it has to be for weights of eight times the size (of
 # bytes and of bf16).
 _GAIN: Final = 1.2
+# Filters beyond these are extreme: the largest absolute value of a tap, and that of an output's
+# filter over that of the four taps which a window at a corner of the image multiplies.
+MAX_WEIGHT: Final = 2.0**30
+MAX_WEIGHT_RATIO: Final = 2.0**8
 
 
 def float_tile(graph: Graph, node: int, options: Options, target: Target) -> int:
@@ -59,14 +63,40 @@ def float_tile(graph: Graph, node: int, options: Options, target: Target) -> int
     least = min(d if isinstance(d, int) else _SMALL for d in made.shape[2:])
     if least < _SMALL or min(outputs, channels) < _WORTH:
         return 0
+    tile = _float_tile_of_sizes(made.shape, (outputs, channels), options, target)
+    return tile if tile and not _is_extreme(graph, graph.input(node, 1)) else 0
+
+
+def _float_tile_of_sizes(
+    shape: Sequence[Dim], filters: tuple[int, int], options: Options, target: Target
+) -> int:
+    """The same, of output sizes and (outputs, channels) that the transform is for."""
+    outputs, channels = filters
     if options.precision != "bf16" or cell_depth(target, DType.bf16) == 1:
+        least = min(d if isinstance(d, int) else _SMALL for d in shape[2:])
         return 4 if least >= _LARGE else 2
     # Never by the batch: an image has the same bits alone and among others.
-    height, width = (d if isinstance(d, int) else 0 for d in made.shape[2:])
+    height, width = (d if isinstance(d, int) else 0 for d in shape[2:])
     tiles = -(-height // 4) * -(-width // 4)
     pairs = 9 * height * width * channels // 2
     amx = target.has("amx-bf16")
     return 4 if not amx and _pays(target, pairs, tiles, channels, outputs) else 0
+
+
+def _is_extreme(graph: Graph, filters: Value) -> bool:
+    """Whether filters [O, C, 3, 3] of f32 hold what the transform would spread: values that are not
+    finite or overflow sums, and values that drown those of another part of their window."""
+    op = graph.op(filters.node)
+    if not isinstance(op, Constant):
+        return True
+    taps = np.abs(op.data).max(axis=1)
+    largest = taps.max(axis=(1, 2))
+    # Not <= in place of >: NaN is extreme.
+    if not bool((largest <= MAX_WEIGHT).all()):
+        return True
+    rows = np.maximum(taps[:, :-1], taps[:, 1:])
+    corners = np.maximum(rows[:, :, :-1], rows[:, :, 1:]).min(axis=(1, 2))
+    return bool((largest > MAX_WEIGHT_RATIO * corners).any())
 
 
 def byte_tile(

@@ -48,7 +48,8 @@ _INVERSE: Final = pow(9, -1, 1 << 32)
 
 
 def transform_filters(filters: Array, m: int) -> Array:
-    """[O, C, 3, 3] as [(m + 2)^2, C, O], computed in f64 and rounded once; integers exactly.
+    """[O, C, 3, 3] as [(m + 2)^2, C, O], computed in f64 and rounded once; integers exactly. Behind
+    those of floats are the nine taps as they are, [9, C, O] (conv/winograd_guard.py).
 
     Both dimensions at once: (G x G) times the nine taps of every filter, some channels at a time,
     so that the wide numbers stay in the cache.
@@ -57,11 +58,15 @@ def transform_filters(filters: Array, m: int) -> Array:
     g = np.array(_FILTERS[m] if filters.dtype.kind == "f" else _WHOLE)
     both = np.kron(g, g)
     taps = filters.reshape(outputs, channels, 9).transpose(2, 1, 0)
-    out = np.empty((len(both), channels, outputs), filters.dtype)
+    kept = taps if filters.dtype.kind == "f" else taps[:0]
+    out = np.empty((len(both) + len(kept), channels, outputs), filters.dtype)
+    out[len(both) :] = kept
     step = max(1, _ELEMENTS // max(1, outputs))
     for c in range(0, channels, step):
         part = taps[:, c : c + step].astype(np.float64, order="C")
-        out[:, c : c + step] = (both @ part.reshape(9, -1)).reshape(len(both), -1, outputs)
+        out[: len(both), c : c + step] = (both @ part.reshape(9, -1)).reshape(
+            len(both), -1, outputs
+        )
     return out
 
 

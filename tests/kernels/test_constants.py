@@ -112,5 +112,9 @@ def test_transformed_filters_come_in_pieces(m: int, monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(pack(array, constant, threads=2), whole)
     # The transform's first row and column are the filter's first tap.
     scale = 1 if m == 2 else 1 / 16
-    first = whole.reshape((m + 2) ** 2, 2, 9, 32)[0, 0, :, :32]
+    matrices = whole.reshape((m + 2) ** 2 + 9, 2, 9, 32)
+    first = matrices[0, 0, :, :32]
     np.testing.assert_allclose(first, array[:32, :, 0, 0].T * scale, rtol=1e-6)
+    # The taps as they are follow.
+    taps = array[:32].reshape(32, 9, 9).transpose(2, 1, 0)
+    np.testing.assert_array_equal(matrices[(m + 2) ** 2 :, 0], taps)

@@ -18,13 +18,14 @@ from ...codegen.emit import Function, Module
 from ...codegen.kernel import Kernel as Entry
 from ...codegen.kernel import open_kernel, share
 from ...codegen.llvm import BRIEF
-from ...codegen.values import ELEMENT, F32, I64, Value, integer
+from ...codegen.values import ELEMENT, F32, I1, I8, I64, PTR, Value, integer
 from ..contract import Kernel
 from ..frame import in_steps
 from ..transforms import RESULT, both_ways, unscaled
 from .place import Context, Epilogue, Spot, buffers_of, widths
 from .tiling import three_axes
 from .winograd_data import data_function
+from .winograd_guard import copy_function, direct_function, finish_places, taps_offset
 from .winograd_plan import Plan, choose
 
 _UNROLL = 4
@@ -62,8 +63,11 @@ class _Loops:
         self.across = [f.ceil_div(n, plan.m) for n in self.out]
         self.panels = -(-spec.outputs // plan.nr)
         held = plan.points * plan.block * plan.pitch * 4 // plan.kr
-        self.scratch = held + plan.points * plan.block * plan.nr * 4
+        flags = held + plan.points * plan.block * plan.nr * 4
+        self.scratch = flags + plan.block
         self.turned, self.sums = entry.scratch, f.offset(entry.scratch, held)
+        # One byte per tile of the block: whether winograd_guard.py computes it directly.
+        self.extreme = f.offset(entry.scratch, flags)
         self.products: dict[tuple[int, int], Function] = {}
 
     def size(self, size: Size) -> Value:
@@ -77,10 +81,11 @@ class _Loops:
         each = f.mul(*self.across)
         tiles, panels = self.split(f.mul(self.size(spec.batch), each))
         into = {edge: data_function(self.g, self.plan, edge) for edge in (False, True)}
+        copy = copy_function(self.g, self.plan) if plan.kr == 1 else None
         with f.range(*tiles, plan.block, outer=True) as first:
             count = f.smin(f.sub(tiles[1], first), plan.block)
             with f.range(0, count, outer=True) as i:
-                self.transform(into, f.add(first, i), each, i)
+                self.transform(into, copy, f.add(first, i), each, i)
             with f.range(*panels, outer=True) as panel:
                 for channels in widths(f, panel, spec.outputs, plan.nr):
                     self.panel(first, count, each, panel, channels)
@@ -117,8 +122,15 @@ class _Loops:
         row, column = f.udiv(inside, self.across[1]), f.urem(inside, self.across[1])
         return f.udiv(tile, each), f.mul(row, m), f.mul(column, m)
 
-    def transform(self, into: dict[bool, Function], tile: Value, each: Value, index: Value) -> None:
-        """One tile's data into scratch."""
+    def transform(
+        self,
+        into: dict[bool, Function],
+        copy: Function | None,
+        tile: Value,
+        each: Value,
+        index: Value,
+    ) -> None:
+        """One tile's data into scratch: transformed, or as they are where they are extreme."""
         f, plan = self.f, self.plan
         batch, row, column = self.place(tile, each)
         strides = [self.size(s) for s in self.spec.data.strides]
@@ -129,10 +141,16 @@ class _Loops:
         fits = f.icmp("sge", f.smin(y, x), 0)
         room = [f.sub(n, f.add(p, plan.side)) for n, p in zip(self.data, (y, x), strict=True)]
         fits = f.and_(fits, f.icmp("sge", f.smin(*room), 0))
+        extreme = f.var(I1)
         with f.if_(fits) as branch:
-            f.call_function(into[False], self.frame, data, to, y, x)
+            extreme.set(f.call_function(into[False], self.frame, data, to, y, x))
             branch.else_()
-            f.call_function(into[True], self.frame, data, to, y, x)
+            extreme.set(f.call_function(into[True], self.frame, data, to, y, x))
+        if copy is None:
+            return
+        f.store(f.cast(extreme.get(), I8), f.offset(self.extreme, index))
+        with f.if_(extreme.get()):
+            f.call_function(copy, self.frame, data, to, y, x)
 
     # -- products and results -----------------------------------------------------------------
 
@@ -165,15 +183,25 @@ class _Loops:
             sums = f.at(self.sums, f.mul(i, plan.nr), F32)
             for v, n in enumerate(parts):
                 channel = f.add(f.mul(panel, plan.nr), v * plan.lanes)
-                walked = zip(self.pointers[2:], self.g.walked, strict=True)
-                for k, (pointer, o) in enumerate(walked):
-                    at = integer(0)
-                    spot = (batch, channel, integer(0), row, column)
-                    for index, stride in zip(spot, o.strides, strict=True):
-                        at = f.add(at, f.mul(index, self.size(stride)))
-                    self.g.set_base(f, self.frame, k, f.at(pointer, at, ELEMENT[o.dtype.value]))
-                place = f.at(sums, v * plan.lanes, F32)
-                f.call_function(result[n], self.frame, place, *left)
+                self.point_to(batch, channel, row, column)
+                args = [f.at(sums, v * plan.lanes, F32), *left]
+                if plan.kr == 1:
+                    taps = taps_offset(plan, self.panels, spec.channels) + v * plan.lanes
+                    args.append(f.load(I8, f.offset(self.extreme, i)))
+                    args.append(f.at(self.turned, f.mul(i, plan.pitch), F32))
+                    args.append(f.at(weights, taps, F32))
+                f.call_function(result[n], self.frame, *args)
+
+    def point_to(self, batch: Value, channel: Value, row: Value, column: Value) -> None:
+        """Store the addresses of a tile's first place and channel, in extras and out, in the
+        frame."""
+        f = self.f
+        for k, (pointer, o) in enumerate(zip(self.pointers[2:], self.g.walked, strict=True)):
+            at = integer(0)
+            spot = (batch, channel, integer(0), row, column)
+            for index, stride in zip(spot, o.strides, strict=True):
+                at = f.add(at, f.mul(index, self.size(stride)))
+            self.g.set_base(f, self.frame, k, f.at(pointer, at, ELEMENT[o.dtype.value]))
 
     def product(self, vectors: int) -> Function:
         """product(a, b, to, soon, pace): `rows` tiles times one panel at one point. Of bytes, the
@@ -214,7 +242,9 @@ class _Loops:
 
     def result_function(self, channels: int) -> Function:
         """result(frame, sums, height, width): one tile's sums of up to a vector of channels
-        transformed back and finished. At an edge fewer places than m x m exist."""
+        transformed back and finished. At an edge fewer places than m x m exist. Of f32 there follow
+        (extreme, data, taps): whether the tile's data are computed directly instead, with these
+        filters."""
         g, plan = self.g, self.plan
         name = f"result_{channels}"
         made = g.module.once(name, lambda module, n: self._make_result(n, channels))
@@ -226,11 +256,18 @@ class _Loops:
         f = g.module.function(
             name,
             [("ptr noalias", "frame"), ("ptr noalias readonly", "sums")]
-            + [(I64, "height"), (I64, "width")],
+            + [(I64, "height"), (I64, "width")]
+            + [(I8, "extreme"), (PTR, "data"), (PTR, "taps")] * (plan.kr == 1),
             attributes="nounwind noinline",
             linkage="internal",
         )
         p, (part,) = f.params, g.parts(f, channels)
+        if plan.kr == 1:
+            with f.if_(f.icmp("ne", p["extreme"], 0)):
+                direct = direct_function(g, plan, f"direct_{channels}", self.panels, channels)
+                args = (p[n] for n in ("frame", "data", "taps", "height", "width"))
+                f.call_function(direct, *args)
+                f.ret()
         square = [
             [
                 f.load(
@@ -252,13 +289,8 @@ class _Loops:
         if buffer is not None:
             for i, row in enumerate(rows):
                 for j, value in enumerate(row):
-                    f.store(value, f.offset(buffer, (i * plan.m + j) * g.lanes * 4))
-            with (
-                f.range(0, f.smin(p["height"], plan.m), unroll=1) as i,
-                f.range(0, f.smin(p["width"], plan.m), unroll=1) as j,
-            ):
-                at = f.mul(f.add(f.mul(i, plan.m), j), g.lanes * 4)
-                finish(i, j, f.load(g.vector, f.offset(buffer, at)))
+                    f.store(unscaled(f, value), f.offset(buffer, (i * plan.m + j) * g.lanes * 4))
+            finish_places(g, plan, f, buffer, epilogue, part)
             return f
         least = f.smin(p["height"], p["width"])
         even = all(isinstance(s, int) and s % plan.m == 0 for s in g.spec.out_sizes[1:])

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I8, I16, I64, Value, bytes_of, vec
+from ...codegen.values import ELEMENT, I1, I8, I16, I64, Value, bytes_of, integer, vec
 from ..transforms import DATA, both_ways
 from ..walk import Part, in_parts, load_part
 from .place import Context
+from .winograd_guard import TileGuard
 from .winograd_plan import Plan
 
 
 def data_function(g: Context, plan: Plan, edge: bool) -> Function:
     """data(frame, data, to, y, x): the square at `data`, whose place in the image is (y, x),
     transformed for all channels. At an edge what lies outside the image is zero, or the zero point
-    of bytes, from which these are differences here."""
+    of bytes, from which these are differences here. Returns whether the tile has to be computed
+    directly (winograd_guard.py), of f32 only."""
     spec = g.spec
     f = g.module.function(
         g.module.unique("data"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "data"), ("ptr noalias", "to")]
         + [(I64, "y"), (I64, "x")],
+        I1,
         attributes="nounwind noinline",
         linkage="internal",
     )
@@ -56,10 +59,12 @@ def data_function(g: Context, plan: Plan, edge: bool) -> Function:
             f.store(value, f.at(p["to"], at, plan.element), 4)
 
     held = f.stack(plan.points * bytes_of(kind))
+    guard = TileGuard(g, f, plan) if plan.kr == 1 else None
     for c, part in in_parts(f, spec.channels, lanes):
-        if plan.kr == 1:
+        if guard is not None:
             columns = [column(c, j, part) for j in range(side)]
             square = [[col[i] for col in columns] for i in range(side)]
+            guard.include(square)
             for i, row in enumerate(both_ways(f, one, square)):
                 store(c, i, row)
             continue
@@ -71,6 +76,16 @@ def data_function(g: Context, plan: Plan, edge: bool) -> Function:
             first = f.at(held, f.mul(i, side * lanes), kind)
             row = [f.load(kind, f.at(first, j * lanes, kind)) for j in range(side)]
             store(c, i, one(f, row))
+    if guard is None:
+        f.ret(0)
+        return f
+    left = [integer(plan.m), integer(plan.m)]
+    if edge:
+        pads = [g.size(f, p["frame"], s) for s in spec.window.pads[1:]]
+        out = [g.size(f, p["frame"], s) for s in spec.out_sizes[1:]]
+        first = [f.add(at, pad) for at, pad in zip((p["y"], p["x"]), pads, strict=True)]
+        left = [f.sub(n, at) for n, at in zip(out, first, strict=True)]
+    f.ret(guard.is_extreme(*left))
     return f
 
 

@@ -1,0 +1,111 @@
+"""Which filters Winograd's transform computes, and what models do with extreme data."""
+
+from __future__ import annotations
+
+import irc
+import numpy as np
+import onnxruntime
+import pytest
+from irc.compiler.lowering.lower import lower
+from irc.compiler.lowering.winograd import MAX_WEIGHT, MAX_WEIGHT_RATIO
+from irc.compiler.options import Options
+from irc.ir.dim import symbol
+from irc.ir.dtype import DType
+from irc.ir.graph import Graph, Value
+from irc.ir.infer import infer_graph
+from irc.ir.ops import Constant, Convolution, Parameter, Result
+from irc.ir.specs_conv import ConvSpec
+from irc.ir.target import generic
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+
+
+def tile(filters: np.ndarray, precision: str = "f32", size: int = 28) -> int:
+    """The side of the tiles with which a convolution by these filters is lowered."""
+    graph = Graph("test")
+    data = Parameter(DType.f32, (symbol("N"), filters.shape[1], size, size))
+    x = Value(graph.add(data, name="x"))
+    w = Value(graph.add(Constant.of(filters, DType.f32)))
+    y = graph.add(Convolution(pads_begin=(1, 1), pads_end=(1, 1)), [x, w])
+    graph.add(Result(), [Value(y)], name="y")
+    infer_graph(graph)
+    plan, _ = lower(graph, generic("avx512"), Options(precision=precision))
+    (spec,) = (s for s in plan.specs() if isinstance(s, ConvSpec))
+    return spec.packed.winograd
+
+
+def scaled(factor: float) -> np.ndarray:
+    """Filters of one output of which are larger by a factor at one tap, in a corner."""
+    filters = np.ones((20, 16, 3, 3), np.float32)
+    filters[7, 3, 0, 2] = factor
+    return filters
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("size", [28, 14])
+def test_ordinary_filters_are_transformed(size: int, precision: str) -> None:
+    wanted = 4 if size == 28 else 2
+    filters = numbers(20, 16, 3, 3)
+    assert tile(filters, precision, size) == wanted
+    assert tile(scaled(MAX_WEIGHT_RATIO), precision, size) == wanted
+    filters[2] = 0
+    assert tile(filters * np.float32(1e-30), precision, size) == wanted
+    only_middle = np.zeros_like(filters)
+    only_middle[:, :, 1, 1] = 1
+    assert tile(only_middle * np.float32(MAX_WEIGHT), precision, size) == wanted
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e38, 2 * MAX_WEIGHT, -1e4])
+def test_extreme_filters_are_not(value: float, precision: str) -> None:
+    for size in (28, 14):
+        filters = scaled(value)
+        assert tile(filters, precision, size) == 0
+    everywhere = np.full((20, 16, 3, 3), value, np.float32)
+    assert tile(everywhere, precision) == (4 if abs(value) < MAX_WEIGHT else 0)
+    one_tap = np.zeros((20, 16, 3, 3), np.float32)
+    one_tap[:, :, 2, 1] = 1
+    assert tile(one_tap, precision) == 0
+
+
+def convolution(size: int, channels: int) -> bytes:
+    """A convolution, a bias and a ReLU as an ONNX model."""
+    filters = numbers(24, channels, 3, 3) / np.float32(3 * np.sqrt(channels))
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", T.FLOAT, ["N", channels, size, size])],
+        [helper.make_tensor_value_info("y", T.FLOAT, ["N", 24, size, size])],
+        [numpy_helper.from_array(filters, "w"), numpy_helper.from_array(numbers(24), "b")],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return made.SerializeToString()
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("size", [16, 32])
+def test_models_take_extreme_pixels_as_onnxruntime_does(size: int, precision: str) -> None:
+    """The same outputs that are not finite; elsewhere errors as those of ordinary images."""
+    model = convolution(size, 32)
+    session = onnxruntime.InferenceSession(model)
+    nets = [irc.compile_model(model, precision=precision, num_threads=n) for n in (1, 2)]
+    for value in (np.nan, np.inf, 1e38, -1e38, 1e6, 1e3):
+        x = np.random.default_rng(5).standard_normal((2, 32, size, size)).astype(np.float32)
+        x[1, 5, size // 2, size // 2 - 1] = value
+        (wanted,) = session.run(None, {"x": x})
+        found = [net({"x": x})["y"] for net in nets]
+        assert found[0].tobytes() == found[1].tobytes()
+        for kind in (np.isnan, np.isinf):
+            np.testing.assert_array_equal(kind(found[0]), kind(wanted))
+        apart = np.ones_like(wanted, dtype=bool)  # windows that do not contain the value
+        apart[1, :, size // 2 - 1 : size // 2 + 2, size // 2 - 2 : size // 2 + 1] = False
+        limit = 2e-5 if precision == "f32" else 5e-2
+        assert np.abs(found[0][apart] - wanted[apart]).max() <= limit
