@@ -86,7 +86,7 @@ def chain(nodes: int) -> Model:
 
 
 def fan_out(nodes: int) -> Model:
-    """One weight that every product reads, and one input that every product's operand is made of."""
+    """One weight that every product reads, and one input of which every left operand is made."""
     b = Builder("fan-out")
     x, w = b.parameter(4, WIDTH), b.constant(WIDTH, WIDTH)
     products = [
