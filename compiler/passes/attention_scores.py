@@ -104,7 +104,7 @@ def _without_sink(graph: Graph, value: Value) -> tuple[Value, Value] | None:
         axes = known_axes(graph, graph.input(found, 1), len(shape))
         if axes != [len(shape) - 1] or not getattr(graph.op(found), "keep_dims", False):
             return None
-        if graph.readers(value) != {less, found}:
+        if set(graph.readers(value)) != {less, found}:
             return None
     joined = producer(graph, value, "Concat")
     if joined is None or len(graph.inputs(joined)) != 2:
