@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from irc.runtime.kernels.conv.tiling import Run, cut_axis
+from irc.runtime.kernels.conv.tiling import cut_axis
 
 
 def tiles_one_by_one(
