@@ -10,7 +10,7 @@ house). Nothing here recurses over nodes, so a chain of a million nodes is as go
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ from .op import Array, Fact, Op
 from .require import Requirement
 from .types import Type
 
+# Operations that `parameters`, `results` and `sinks` list.
+_ROOTS = frozenset({"Parameter", "TypedParameter", "Result", "Assign"})
 _find_cycle: Any = nx.find_cycle  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
@@ -80,14 +82,20 @@ class Graph:
         self._node: dict[int, dict[str, Node]] = graph._node
         self._pred: dict[int, dict[int, dict[int, dict[str, int]]]] = graph._pred
         self._succ: dict[int, dict[int, dict[int, dict[str, int]]]] = graph._succ
-        # What nodes read, by port, put together from the edges when first asked for.
-        self._reads: dict[int, tuple[Value | None, ...]] = {}
+        # What nodes read, by port; no list ends with None.
+        self._reads: dict[int, list[Value | None]] = {}
+        # Ports that read a value, by their nodes, and how many there are: kept with every edge,
+        # since listing the edges of a value once per reader is quadratic. Unread values have none.
+        self._uses: dict[Value, dict[int, set[int]]] = {}
+        self._use_counts: dict[Value, int] = {}
 
     def clear(self) -> None:
         """Drop every node of a graph that nobody will look at again. Graphs are cycles of
         references: without this their constants stay until Python next looks for such cycles."""
         self._g.clear()
         self._reads.clear()
+        self._uses.clear()
+        self._use_counts.clear()
         self.parameters, self.results, self.sinks, self._order = [], [], [], None
 
     def __len__(self) -> int:
@@ -114,9 +122,10 @@ class Graph:
         known: list[Array | None] = [None] * count
         listed = [*names, *[frozenset[str]()] * (count - len(names))]
         self._g.add_node(node, node=Node(op, name, origin, [], known, listed))
+        self._reads[node] = []
         for port, value in enumerate(inputs):
             if value is not None:
-                self._g.add_edge(value.node, node, key=port, out=value.port)
+                self._add_use(value, Use(node, port))
         if op.kind in ("Parameter", "TypedParameter"):
             self.parameters.append(node)
         elif op.kind == "Result":
@@ -128,20 +137,44 @@ class Graph:
 
     def connect(self, value: Value, use: Use) -> None:
         """Make `use` read `value`, replacing what it read before."""
-        for producer in [p for p, keyed in self._pred[use.node].items() if use.port in keyed]:
-            self._g.remove_edge(producer, use.node, key=use.port)
-        self._g.add_edge(value.node, use.node, key=use.port, out=value.port)
-        self._reads.pop(use.node, None)
+        reads = self._reads[use.node]
+        before = reads[use.port] if use.port < len(reads) else None
+        if before is not None:
+            self._g.remove_edge(before.node, use.node, key=use.port)
+            self._drop_use(before, use)
+        self._add_use(value, use)
         self._order = None
 
     def remove(self, node: int) -> None:
         """Remove a node whose outputs nobody reads."""
-        for roots in (self.parameters, self.results, self.sinks):
-            if node in roots:
-                roots.remove(node)
+        if self.op(node).kind in _ROOTS:
+            for roots in (self.parameters, self.results, self.sinks):
+                if node in roots:
+                    roots.remove(node)
+        for port, value in enumerate(self._reads.pop(node)):
+            if value is not None:
+                self._drop_use(value, Use(node, port))
         self._g.remove_node(node)
-        self._reads.pop(node, None)
         self._order = None
+
+    def _add_use(self, value: Value, use: Use) -> None:
+        """Add the edge of a use and count it."""
+        self._g.add_edge(value.node, use.node, key=use.port, out=value.port)
+        reads = self._reads[use.node]
+        reads.extend([None] * (use.port + 1 - len(reads)))
+        reads[use.port] = value = Value(*value)
+        self._uses.setdefault(value, {}).setdefault(use.node, set()).add(use.port)
+        self._use_counts[value] = self._use_counts.get(value, 0) + 1
+
+    def _drop_use(self, value: Value, use: Use) -> None:
+        """Take a use out of the counts; its edge is removed by the caller."""
+        readers = self._uses[value]
+        readers[use.node].remove(use.port)
+        self._use_counts[value] -= 1
+        if not readers[use.node]:
+            del readers[use.node]
+        if not readers:
+            del self._uses[value], self._use_counts[value]
 
     # Reading ----------------------------------------------------------------------------------
 
@@ -159,33 +192,39 @@ class Graph:
 
     def inputs(self, node: int) -> list[Value | None]:
         """What a node reads, by port; None where an optional input is absent."""
-        return list(self._read_by(node))
-
-    def _read_by(self, node: int) -> tuple[Value | None, ...]:
-        reads = self._reads.get(node)
-        if reads is None:
-            found: dict[int, Value] = {}
-            for producer, keyed in self._pred[node].items():
-                for port, data in keyed.items():
-                    found[port] = Value(producer, data["out"])
-            reads = tuple(found.get(i) for i in range(max(found) + 1)) if found else ()
-            self._reads[node] = reads
-        return reads
+        return list(self._reads[node])
 
     def input(self, node: int, port: int) -> Value:
         """The value at an input port that is known to be connected."""
-        value = self._read_by(node)[port]
+        value = self._reads[node][port]
         assert value is not None
         return value
 
     def uses(self, value: Value) -> list[Use]:
-        """Who reads a value, sorted."""
-        return sorted(
-            Use(consumer, port)
-            for consumer, keyed in self._succ[value.node].items()
-            for port, data in keyed.items()
-            if data["out"] == value.port
-        )
+        """All uses of a value, sorted. A rule that is tried at every reader of a value uses
+        `use_count`, `only_reader` or `readers`, which list nothing."""
+        listed = self._uses.get(value, {})
+        return sorted(Use(node, port) for node, ports in listed.items() for port in ports)
+
+    def use_count(self, value: Value) -> int:
+        """The number of input ports that read a value."""
+        return self._use_counts.get(value, 0)
+
+    def readers(self, value: Value) -> KeysView[int]:
+        """The nodes that read a value, each once, in no particular order."""
+        return self._uses.get(value, {}).keys()
+
+    def only_reader(self, value: Value) -> int | None:
+        """The node that alone reads a value, at one port or several; None if there are others."""
+        readers = self._uses.get(value, {})
+        return next(iter(readers)) if len(readers) == 1 else None
+
+    def only_use(self, value: Value) -> Use | None:
+        """The one input port that reads a value; None if there are others."""
+        if self.use_count(value) != 1:
+            return None
+        ((node, ports),) = self._uses[value].items()
+        return Use(node, next(iter(ports)))
 
     def unread(self) -> list[int]:
         """Nodes of which nobody reads any output, ascending."""
@@ -237,14 +276,14 @@ class Graph:
             for root in (*self.parameters, *self.results, *self.sinks, *rest, *ids):
                 if root in done:
                     continue
-                stack = [(root, iter(self._read_by(root)))]
+                stack = [(root, iter(self._reads[root]))]
                 done.add(root)
                 while stack:
                     node, values = stack[-1]
                     for value in values:
                         if value is not None and value.node not in done:
                             done.add(value.node)
-                            stack.append((value.node, iter(self._read_by(value.node))))
+                            stack.append((value.node, iter(self._reads[value.node])))
                             break
                     else:
                         order.append(node)
@@ -271,6 +310,12 @@ class Graph:
         other._g.add_edges_from(
             (u, v, k, dict(d)) for u, v, k, d in self._g.edges(keys=True, data=True)
         )
+        other._reads = {node: list(values) for node, values in self._reads.items()}
+        other._uses = {
+            value: {node: set(ports) for node, ports in readers.items()}
+            for value, readers in self._uses.items()
+        }
+        other._use_counts = dict(self._use_counts)
         other.parameters, other.results = list(self.parameters), list(self.results)
         other.sinks, other.rt_info = list(self.sinks), dict(self.rt_info)
         other.needs = self.needs

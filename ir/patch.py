@@ -65,7 +65,7 @@ class Patch:
 
 def sole_use(graph: Graph, value: Value) -> bool:
     """Whether exactly one input port reads the value."""
-    return len(graph.uses(value)) == 1
+    return graph.use_count(value) == 1
 
 
 def producer(graph: Graph, value: Value | None, kind: str) -> int | None:

@@ -121,7 +121,7 @@ def _block(
         if n in fusion.absorbed or _dtype(graph, Value(n)) is not DType.f32:
             return "a part of the block is of another type, or something else's"
     for value in (*ends, *(Value(n) for n in inner if graph.op(n).kind in _RESHAPES)):
-        if len({use.node for use in graph.uses(value)}) != 1:
+        if graph.only_reader(value) is None:
             return "something else reads means, states or gates"
     return Excite(data, gate, pool, down, up, tuple(dict.fromkeys(inner)))
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from ...ir.dim import eq
 from ...ir.graph import Graph, Use, Value
 from ...ir.ops import Constant
-from ...ir.patch import sole_use
 from ...ir.tiles import CONVERTIBLE
 from ...ir.types import TensorType
 from .programs import NATIVE, is_elementwise, node_program
@@ -100,8 +99,7 @@ def _take_chain(
 ) -> None:
     value, chain = Value(anchor), list[int]()
     numbers_only = graph.op(anchor).kind in NUMBER_ANCHORS
-    while len(readers := {use.node for use in graph.uses(value)}) == 1:
-        (consumer,) = readers
+    while (consumer := graph.only_reader(value)) is not None:
         if not native.get(consumer, False) or not is_elementwise(graph, consumer):
             break
         if home[consumer] != home[anchor]:
@@ -134,9 +132,8 @@ def _absorb(
     once: bool,
 ) -> None:
     node = value.node
-    if depth == 0 or not native.get(node, False) or not sole_use(graph, value):
-        return
-    if home[node] != home[graph.uses(value)[0].node]:
+    use = graph.only_use(value)
+    if depth == 0 or not native.get(node, False) or use is None or home[node] != home[use.node]:
         return
     taken = node in fusion.anchor_of or node in fusion.skipped
     if taken or not is_elementwise(graph, node) or not (once or is_cheap(graph, node)):

@@ -79,7 +79,7 @@ def _for_windows(graph: Graph, node: int) -> bool:
     type_ = graph.type(Value(node))
     assert isinstance(type_, TensorType)
     channels = type_.shape[1] if has_channels(graph, Value(node)) and type_.shape else 0
-    kinds = {graph.op(use.node).kind for use in graph.uses(Value(node))}
+    kinds = {graph.op(reader).kind for reader in graph.readers(Value(node))}
     return isinstance(channels, int) and channels >= _MANY and bool(kinds & _WINDOWED)
 
 

@@ -84,10 +84,10 @@ def lower_reshape(low: Lowering, node: int) -> None:
 def only_packed(low: Lowering, value: Value) -> bool:
     """Whether one product alone reads a value, as the left operand, and not for a single column:
     it packs what lies in blocks as fast as a copy would be made."""
-    uses = low.graph.uses(as_multiplied(low, value))
-    if len(uses) != 1 or uses[0].port != 0 or value in low.placed:
+    use = low.graph.only_use(as_multiplied(low, value))
+    if use is None or use.port != 0 or value in low.placed:
         return False
-    op, made = low.graph.op(uses[0].node), Value(uses[0].node)
+    op, made = low.graph.op(use.node), Value(use.node)
     if not isinstance(op, MatMul | Gemm | MatMulInteger) or op.transpose_a:
         return False
     columns = low.shape(made)[-1]
@@ -97,9 +97,8 @@ def only_packed(low: Lowering, value: Value) -> bool:
 
 def as_multiplied(low: Lowering, value: Value) -> Value:
     """The value, or what its only reader, a conversion that products make, gives."""
-    uses = low.graph.uses(value)
-    absorbed = len(uses) == 1 and uses[0].node in low.fusion.absorbed
-    return Value(uses[0].node) if absorbed else value
+    use = low.graph.only_use(value)
+    return value if use is None or use.node not in low.fusion.absorbed else Value(use.node)
 
 
 def packed_width(low: Lowering, value: Value) -> int:

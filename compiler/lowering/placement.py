@@ -203,12 +203,12 @@ def read_in_order(low: Lowering, value: Value) -> bool:
     the producer had better write them so. Where the reshape only divides axes (tokens to an image
     of channels) it is a view of what the producer writes anyway."""
     graph = low.graph
-    uses, source = graph.uses(value), graph.input(value.node, 0)
-    if len(uses) != 1 or not isinstance(graph.op(uses[0].node), Reshape):
+    use, source = graph.only_use(value), graph.input(value.node, 0)
+    if use is None or not isinstance(graph.op(use.node), Reshape):
         return False
     shape = low.shape(source)
     plain = View(0, low.tensor(source).dtype, shape, row_major(shape))
-    if reshape(permute(plain, turning(low, value)), low.shape(Value(uses[0].node))) is not None:
+    if reshape(permute(plain, turning(low, value)), low.shape(Value(use.node))) is not None:
         return False
     return sole_use(graph, source) and writes_turned(low, value)
 

@@ -25,7 +25,7 @@ def refuse_pool(graph: Graph, node: int) -> str | None:
     assert isinstance(type_, TensorType) and type_.shape is not None
     if len(type_.shape) < 3:
         return "there is no axis for a window to slide on"
-    if graph.op(node).output_count() > 1 and graph.uses(Value(node, 1)):
+    if graph.op(node).output_count() > 1 and graph.use_count(Value(node, 1)):
         return "the indices of the largest elements are read"
     op = graph.op(node)
     if isinstance(op, AvgPool1):

@@ -28,6 +28,7 @@ from ...ir.plan import (
 )
 from ...ir.specs import DimArg, Operand, Size, Spec, Split
 from .inplace import reuse_inputs
+from .share_kernels import share_kernels
 from .view import Part, View, is_contiguous, row_major, same
 
 
@@ -221,7 +222,9 @@ class RegionBuilder:
             replace(b, first=first.get(i, 0), last=last.get(i, 0))
             for i, b in enumerate(self.buffers)
         ]
-        return reuse_inputs(buffers, self.steps), tuple(self.steps), tuple(self.dims)
+        placed = reuse_inputs(buffers, self.steps)
+        steps = share_kernels(placed, self.steps, self.dim)
+        return placed, steps, tuple(self.dims)
 
 
 def stay(first: dict[int, int], last: dict[int, int], begin: int, end: int) -> None:

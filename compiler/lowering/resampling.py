@@ -159,7 +159,7 @@ def lower_pad(low: Lowering, node: int) -> None:
 
 def refuse_adaptive(graph: Graph, node: int) -> str | None:
     """Why no kernel computes this adaptive pool, or None."""
-    if graph.op(node).output_count() > 1 and graph.uses(Value(node, 1)):
+    if graph.op(node).output_count() > 1 and graph.use_count(Value(node, 1)):
         return "the indices of the largest elements are read"
     shapes = _shapes(graph, node)
     if shapes is None or known_list(graph, node, 1) is None:

@@ -71,7 +71,7 @@ def _written(
         writer = fusion.anchor_of.get(node, node)
         writes = graph.op(writer).kind in kinds or is_elementwise(graph, writer)
         if native[node] and writes and node not in fusion.absorbed:
-            yield from (v for v in graph.values(node) if graph.uses(v))
+            yield from (v for v in graph.values(node) if graph.use_count(v))
 
 
 def spaced_values(

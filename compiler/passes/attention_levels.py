@@ -92,14 +92,14 @@ def with_lead(
 def deliver(graph: Graph, patch: Patch, made: Value, node: int, lead: Shape) -> Patch | Refusal:
     """Let `made`, of axes `lead`, take the place of `node`, or of the reshape that alone reads it
     and splits its axes alike."""
-    shape, uses = shape_of(graph, Value(node)), graph.uses(Value(node))
+    shape, use = shape_of(graph, Value(node)), graph.only_use(Value(node))
     assert shape is not None
     full = (*lead, *shape[-2:])
     if equal(shape, full) or len(shape) == len(full):
         return patch.replace(Value(node), made)
-    if len(uses) == 1 and graph.op(uses[0].node).kind == "Reshape":
-        split = shape_of(graph, Value(uses[0].node))
+    if use is not None and graph.op(use.node).kind == "Reshape":
+        split = shape_of(graph, Value(use.node))
         if split is not None and told(split, full):
-            return patch.replace(Value(uses[0].node), made)
+            return patch.replace(Value(use.node), made)
     back = reshaped(patch, made, full, shape)
     return back if isinstance(back, Refusal) else patch.replace(Value(node), back)

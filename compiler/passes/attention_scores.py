@@ -61,7 +61,7 @@ def find_softmax(graph: Graph, value: Value) -> Softened | None:
     select, zeros = producer(graph, value, "Select"), False
     if select is not None:
         asked, inner = producer(graph, graph.input(select, 0), "IsNaN"), graph.input(select, 2)
-        if asked is None or graph.input(asked, 0) != inner or len(graph.uses(inner)) != 2:
+        if asked is None or graph.input(asked, 0) != inner or graph.use_count(inner) != 2:
             return None
         if number(graph, graph.input(select, 1)) != 0:
             return None
@@ -104,7 +104,7 @@ def _without_sink(graph: Graph, value: Value) -> tuple[Value, Value] | None:
         axes = known_axes(graph, graph.input(found, 1), len(shape))
         if axes != [len(shape) - 1] or not getattr(graph.op(found), "keep_dims", False):
             return None
-        if {u.node for u in graph.uses(value)} != {less, found}:
+        if set(graph.readers(value)) != {less, found}:
             return None
     joined = producer(graph, value, "Concat")
     if joined is None or len(graph.inputs(joined)) != 2:

@@ -68,7 +68,7 @@ def push_down(graph: Graph, node: int) -> Patch | Refusal | None:
     order = next(iter(orders.values()))
     if any(o != order for o in orders.values()):
         return Refusal("the operands are transposed differently")
-    if not all({u.node for u in graph.uses(v)} == {node} for v in orders):
+    if not all(graph.only_reader(v) == node for v in orders):
         return Refusal("a transposed operand has other readers")
     if not is_elementwise(graph, node):
         return Refusal("the operation looks at the place of an axis")

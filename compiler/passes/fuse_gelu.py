@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import Gelu, Mish, Swish
-from ...ir.patch import Patch, Refusal, producer, sole_use
+from ...ir.patch import Patch, Refusal, producer
 from ..rewrite import Pass, Rule
 from .matching import SMOOTH, dtype_of, same_shape
 from .polynomial import Poly, expand
@@ -47,9 +47,10 @@ def _gate(
         return None
     value, refused = gate, None
     for _ in range(_CLIMB):
-        if not sole_use(graph, value):
+        use = graph.only_use(value)
+        if use is None:
             return refused or (Refusal("the gate has other readers") if value != gate else None)
-        root = graph.uses(value)[0].node
+        root = use.node
         if graph.op(root).kind not in _CLIMBED:
             return refused
         value = Value(root)
@@ -155,9 +156,10 @@ def fuse_mish(graph: Graph, node: int) -> Patch | Refusal | None:
     if inner is None or dtype_of(graph, gate) not in SMOOTH:
         return None
     x = graph.input(inner, 0)
-    if not sole_use(graph, gate):
+    use = graph.only_use(gate)
+    if use is None:
         return Refusal("the gate has other readers")
-    root = graph.uses(gate)[0].node
+    root = use.node
     if graph.op(root).kind != "Multiply" or set(graph.inputs(root)) != {x, gate}:
         return None
     patch = Patch()

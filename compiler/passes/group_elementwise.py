@@ -46,12 +46,6 @@ def program_at(graph: Graph, node: int) -> Program | None:
     return program_of(op, dtypes)
 
 
-def _only_reader(graph: Graph, value: Value) -> int | None:
-    """The one node that reads the value, at however many ports."""
-    readers = {use.node for use in graph.uses(value)}
-    return readers.pop() if len(readers) == 1 else None
-
-
 def _cost(program: Program) -> int:
     return sum(i.op not in ("input", "const") for i in program.instrs)
 
@@ -61,7 +55,7 @@ def group_chain(graph: Graph, node: int) -> Patch | None:
     program = program_at(graph, node)
     if program is None:
         return None
-    reader = _only_reader(graph, Value(node))
+    reader = graph.only_reader(Value(node))
     if reader is not None and _joins(graph, node, reader, _cost(program)):
         return None
     members = _collect(graph, node, program)
@@ -97,14 +91,15 @@ def _narrows(graph: Graph, node: int) -> bool:
     adds two such may be the end of one product only, and the other one is stored in between."""
     if dtype_of(graph, Value(node)) not in BYTES:
         return False
-    pending = {node}
-    while pending:
-        at = pending.pop()
+    pending, seen = {node}, 0
+    # Bounded, since it is asked at every node of a chain.
+    while pending and seen < MAX_INSTRUCTIONS:
+        at, seen = pending.pop(), seen + 1
         if graph.op(at).kind in EPILOGUE_ANCHORS:
             return True
         if program_at(graph, at) is not None:
             given = {v for v in graph.inputs(at) if v is not None}
-            pending |= {v.node for v in given if _only_reader(graph, v) == at}
+            pending |= {v.node for v in given if graph.only_reader(v) == at}
     return False
 
 
@@ -123,7 +118,7 @@ def _collect(graph: Graph, node: int, program: Program) -> dict[int, Program]:
                 continue
             inner = value.node
             # All readers are members already, so that its place in the order is behind them.
-            if not all(u.node in members for u in graph.uses(value)):
+            if not graph.readers(value) <= members.keys():
                 continue
             found = program_at(graph, inner)
             if found is None or not same_shape(graph, Value(inner), Value(node)):

@@ -52,16 +52,15 @@ def _found(graph: Graph, node: int, op: Loop, i: int) -> _List | None:
     parameter = body.parameters[i]
     if start is None or graph.op(start.node).kind != "SequenceEmpty":
         return None
-    uses = body.uses(Value(parameter))
-    if len(uses) != 1:
+    use = body.only_use(Value(parameter))
+    if use is None:
         return None
-    (use,) = uses
     given = body.inputs(use.node)
     appends = body.op(use.node).kind == "SequenceInsert" and use.port == 0
     if not appends or any(v is not None for v in given[2:]):
         return None
     handed = body.input(body.results[port.back], 0)
-    if handed != Value(use.node) or len(body.uses(handed)) != 1:
+    if handed != Value(use.node) or body.use_count(handed) != 1:
         return None
     outputs = [k for k, o in enumerate(op.results) if o.result == port.back]
     readers = [u.node for k in outputs for u in graph.uses(Value(node, k))]

@@ -63,7 +63,7 @@ def move_behind(graph: Graph, node: int) -> Patch | Refusal | None:
     dequantize, codes, scale, zero = found
     if dequantize.group or not is_single(graph, scale) or not is_single(graph, zero):
         return None if isinstance(op, Reshape | Transpose) else Refusal("scales differ")
-    outputs = [v for v in graph.values(node) if graph.uses(v)]
+    outputs = [v for v in graph.values(node) if graph.use_count(v)]
     if op.kind == "Gather" and zero is not None and not _all_there(graph, node):
         return Refusal("an index out of range gives 0, and the code 0 is another number")
     if op.kind == "MaxPool":

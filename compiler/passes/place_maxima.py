@@ -42,7 +42,7 @@ def place(graph: Graph, node: int) -> Patch | Refusal | None:
     """The second result of a MaxPool: the number of the first tap that equals the maximum and is
     no padding. Elements of an image are numbered, and their numbers padded and cut as they are."""
     op = graph.op(node)
-    if not isinstance(op, MaxPool8) or not graph.uses(Value(node, 1)):
+    if not isinstance(op, MaxPool8) or not graph.use_count(Value(node, 1)):
         return None
     data = graph.input(node, 0)
     shape, dtype, w = shape_of(graph, data), dtype_of(graph, data), op.windows()

@@ -111,7 +111,8 @@ def narrow_loop(graph: Graph, node: int) -> Patch | None:
     outputs = [
         k
         for k, output in enumerate(op.results)
-        if graph.uses(Value(node, k)) and not (output.mode == "last" and output.result in passed)
+        if graph.use_count(Value(node, k))
+        and not (output.mode == "last" and output.result in passed)
     ]
     if not outputs and not passed:
         return None

@@ -154,7 +154,7 @@ def _counted(graph: Graph, node: int, op: Loop) -> tuple[_Place, Dim] | None:
             feeds[parameter] = outside[port.port]
         elif port.mode == "iteration":
             feeds[parameter] = None
-        elif port.mode == "carried" and body.uses(Value(parameter)):
+        elif port.mode == "carried" and body.use_count(Value(parameter)):
             if number(graph, outside[port.port]) != 0:
                 return None
             feeds[parameter] = None

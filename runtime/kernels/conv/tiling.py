@@ -30,15 +30,23 @@ class Run:
 def cut_axis(
     out: int, data: int, kernel: int, stride: int, dilation: int, pad: int, most: int
 ) -> tuple[Run, ...]:
-    """The tiles of an axis of known sizes, at most `most` places each, as even as possible."""
+    """The tiles of an axis of known sizes, at most `most` places each, as even as possible.
+
+    Only tiles around the places where a tap starts or ceases to meet the data are looked at: an
+    axis may have any number of others.
+    """
+    if not out:
+        return ()
     tiles = max(1, -(-out // most))
     low, longer = divmod(out, tiles)
+    # Places from which on a tap meets the data, or does so no more.
+    starts = {-(-(pad - k * dilation) // stride) for k in range(kernel)}
+    ends = {-(-(data + pad - k * dilation) // stride) for k in range(kernel)}
+    changes = {_tile_of(p, low, longer) for p in starts | ends if 0 <= p < out}
+    firsts = sorted({0, longer, *changes, *(t + 1 for t in changes)} - {tiles})
     runs: list[Run] = []
-    start = 0
-    for tile in range(tiles):
-        size = low + (tile < longer)
-        if not size:
-            continue
+    for tile, following in zip(firsts, [*firsts[1:], tiles], strict=True):
+        size, start = low + (tile < longer), tile * low + min(tile, longer)
         taps: Taps = tuple(
             tuple(0 <= (start + i) * stride - pad + k * dilation < data for i in range(size))
             for k in range(kernel)
@@ -47,11 +55,17 @@ def cut_axis(
             taps = None
         if runs and (runs[-1].size, runs[-1].taps) == (size, taps):
             last = runs.pop()
-            runs.append(Run(last.start, last.count + 1, size, taps))
+            runs.append(Run(last.start, last.count + following - tile, size, taps))
         else:
-            runs.append(Run(start, 1, size, taps))
-        start += size
+            runs.append(Run(start, following - tile, size, taps))
     return tuple(runs)
+
+
+def _tile_of(place: int, low: int, longer: int) -> int:
+    """The tile of a place, where the first `longer` tiles have `low` + 1 places, others `low`."""
+    if place < longer * (low + 1):
+        return place // (low + 1)
+    return longer + (place - longer * (low + 1)) // low
 
 
 def known_axis(spec: ConvSpec, axis: int, most: int) -> tuple[Run, ...] | None:
