@@ -21,7 +21,7 @@ from .bound import BoundCall
 from .context import Context, Shapes, remember
 from .foreign_arrays import adopt
 from .frames import Frame, evaluate_op
-from .given_outputs import check_output, written_at_once
+from .given_outputs import check_apart, check_output, written_at_once
 from .inputs import InputCheck, fixed_dtype, same_dtype
 from .memory import check_limit, default_max_memory, text_bytes
 from .profile import StepTime, timed_terminal, timed_walk
@@ -173,13 +173,15 @@ class Session:
         """`run`, with the results in these arrays where one is given (None: a fresh one).
 
         An array must have its output's type and shape and be writeable; any strides will do, and
-        it may share memory with an input. Where one does not fit, no array is written to.
+        it may share memory with an input, but not with another output's. Where one does not fit, no
+        array is written to.
         """
         ports = self.program.plan.outputs
         if len(out) != len(ports):
             raise InputError(
                 "another number of output arrays than outputs", got=len(out), expected=len(ports)
             )
+        check_apart([p.name for p in ports], out)
         inputs = adopt(self.program.plan.inputs, inputs)
         if self.order is None:
             results = self.run(inputs, state)
