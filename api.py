@@ -13,7 +13,7 @@ from .calls import Outputs
 from .compiled import CompiledModel
 from .compiler.model import Model, PortInfo, Source, read_model, save_model
 from .compiler.options import CONV_ALGORITHMS, PRECISIONS, Options, Shapes
-from .ir.errors import UsageError
+from .ir.errors import UsageError, memory_errors
 from .progress import telling
 
 __all__ = [
@@ -71,7 +71,7 @@ def compile_model(
     _require_count("num_threads", num_threads, MAX_THREADS)
     _require_count("max_memory", max_memory)
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else "a model"
-    with telling(f"compiling {name}"):
+    with memory_errors(), telling(f"compiling {name}"):
         if not isinstance(source, Model) and _is_artifact(source):
             return CompiledModel.load(
                 source,

@@ -12,8 +12,22 @@ import numpy as np
 
 from .. import infer_request as irc_request
 from ..api import CompiledModel as Net
-from ..ir.errors import UsageError
+from ..ir.errors import UsageError, memory_errors
 from .openvino_ports import ConstOutput, Shape, Type, find_port
+
+
+def _zeros(shape: Sequence[int], dtype: Any) -> Any:
+    """An array of zeros. UsageError for sizes that no array has, MemoryLimitError for too many."""
+    with memory_errors():
+        try:
+            return np.zeros(tuple(shape), dtype)
+        except ValueError as error:
+            raise UsageError(
+                "a tensor of this shape can't be made",
+                got=f"{np.dtype(dtype).name}{list(shape)}: {error}",
+                expected="sizes from 0 on whose product an array may have",
+                fix="set a smaller shape, or pass an array",
+            ) from error
 
 
 class Tensor:
@@ -21,7 +35,7 @@ class Tensor:
 
     def __init__(self, first: Any, shape: Any = None, shared_memory: bool = False) -> None:
         if isinstance(first, Type):
-            self.data = np.zeros(tuple(shape), first.to_dtype())
+            self.data = _zeros(shape, first.to_dtype())
         else:
             self.data = np.asarray(first) if shared_memory else np.array(first)
 
@@ -33,7 +47,7 @@ class Tensor:
     @shape.setter
     def shape(self, shape: Sequence[int]) -> None:
         if tuple(shape) != self.data.shape:
-            self.data = np.zeros(tuple(shape), self.data.dtype)
+            self.data = _zeros(shape, self.data.dtype)
 
     def get_shape(self) -> Shape:
         """Its shape."""

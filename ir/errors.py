@@ -92,5 +92,23 @@ class MemoryLimitError(Error):
     """A tensor or arena would exceed `max_memory`."""
 
 
+class memory_errors:
+    """MemoryLimitError for a MemoryError inside: memory that the system refuses, such as for the
+    copy of an array that is not contiguous."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, MemoryError):
+            raise MemoryLimitError(
+                "the system has not enough memory for this",
+                got=str(error)[:200] or "no more memory",
+                fix="use smaller inputs, or set max_memory to refuse them before memory is taken",
+            ) from error
+
+
 class VerificationError(Error):
     """A graph or plan breaks an invariant: a fault of a pass or a forged artefact."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ir.dtype import DType
-from ..ir.errors import Error, ExecutionError, InputError, ShapeError
+from ..ir.errors import Error, ExecutionError, InputError, ShapeError, memory_errors
 from ..ir.types import TensorType, held
 from ..ir.verify_state import initialised_after
 from . import threads as gangs
@@ -21,7 +21,7 @@ from .bound import BoundCall
 from .context import Context, Shapes, remember
 from .foreign_arrays import adopt
 from .frames import Frame, evaluate_op
-from .given_outputs import check_output, written_at_once
+from .given_outputs import check_apart, check_output, written_at_once
 from .inputs import InputCheck, fixed_dtype, same_dtype
 from .memory import check_limit, default_max_memory, text_bytes
 from .profile import StepTime, timed_terminal, timed_walk
@@ -173,13 +173,22 @@ class Session:
         """`run`, with the results in these arrays where one is given (None: a fresh one).
 
         An array must have its output's type and shape and be writeable; any strides will do, and
-        it may share memory with an input. Where one does not fit, no array is written to.
+        it may share memory with an input, but not with another output's. Where one does not fit, no
+        array is written to.
         """
         ports = self.program.plan.outputs
         if len(out) != len(ports):
             raise InputError(
                 "another number of output arrays than outputs", got=len(out), expected=len(ports)
             )
+        check_apart([p.name for p in ports], out)
+        with memory_errors():
+            return self._put_into(inputs, out, state)
+
+    def _put_into(
+        self, inputs: Sequence[Any], out: Sequence[Array | None], state: State | None
+    ) -> list[Any]:
+        ports = self.program.plan.outputs
         inputs = adopt(self.program.plan.inputs, inputs)
         if self.order is None:
             results = self.run(inputs, state)
@@ -240,6 +249,9 @@ class Session:
             if self.order is not None:
                 return self._run_one(context, inputs)
             return self.run_regions(context, inputs, state=state)
+        except MemoryError:
+            with memory_errors():
+                raise
         finally:
             if not self._closed:
                 self._pool.append(context)
@@ -364,7 +376,8 @@ class Session:
     ) -> BoundCall:
         """A call with fixed buffers: it reads what the arrays hold then, and overwrites its
         outputs. The arrays are kept (and read in place where contiguous), never written to."""
-        return BoundCall(self, list(adopt(self.program.plan.inputs, inputs, live=True)), show)
+        with memory_errors():
+            return BoundCall(self, list(adopt(self.program.plan.inputs, inputs, live=True)), show)
 
     def profile(self, inputs: Sequence[Any]) -> list[StepTime]:
         """One run, step by step, each timed (about 0.5 us of Python in each). In memory that calls
@@ -372,7 +385,8 @@ class Session:
         inputs = adopt(self.program.plan.inputs, inputs)
         context, times = self._take(), list[StepTime]()
         try:
-            self.run_regions(context, inputs, times)
+            with memory_errors():
+                self.run_regions(context, inputs, times)
         finally:
             if not self._closed:
                 self._pool.append(context)

@@ -115,7 +115,8 @@ class _Lives:
                 self.born.setdefault(owner, at[node])
                 self.last[owner] = max(self.last.get(owner, 0), at[node], *reads)
                 self.size[owner] = _bytes(low, owner)
-        self.live = np.zeros(len(nodes) + 1, np.int64)
+        # Estimates in f64: bytes of symbolic sizes may exceed 64 bits.
+        self.live = np.zeros(len(nodes) + 1, np.float64)
         for value, begin in self.born.items():
             self.live[begin : self.last[value] + 1] += self.size[value]
         self.peak = self.live.max()

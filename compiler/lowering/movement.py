@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...ir.dim import Dim, Expr, maximum, minimum
+from ...ir.dim import Dim, Expr
 from ...ir.graph import Graph, Value
 from ...ir.ops import Concat, Gather, Gemm, MatMul, MatMulInteger, rules
 from ...ir.scalar import identity
+from ...ir.slice_bounds import normalize_start
 from ...ir.specs_picks import GatherSpec
 from ...ir.tiles import accumulator, cell_depth, multiplied
 from ...ir.types import TensorType, normalize_axis
@@ -129,24 +130,31 @@ def lower_broadcast(low: Lowering, node: int) -> None:
 def lower_slice(low: Lowering, node: int) -> None:
     """Slice-8 with known starts, stops, steps and axes."""
     view = low.view(low.graph.input(node, 0))
-    starts, steps = known_list(low.graph, node, 1), known_list(low.graph, node, 3)
-    axes = known_list(low.graph, node, 4)
-    assert starts is not None and steps is not None
     out = low.shape(Value(node))
-    for i, (start, step) in enumerate(zip(starts, steps, strict=True)):
-        axis = normalize_axis(int(axes[i]) if axes is not None else i, view.rank)
-        first = clamp_start(start, int(step), view.shape[axis])
-        view = take(view, axis, first, out[axis], int(step))
+    for axis, first, step in slice_starts(low.graph, node) or ():
+        assert first is not None
+        view = take(view, axis, first, out[axis], step)
     keep(low, Value(node), view)
 
 
-def clamp_start(start: Any, step: int, size: Dim) -> Dim:
-    """A slice's start counted from the beginning and held inside the axis (NumPy's rule)."""
-    last = size if step > 0 else size - 1
-    if isinstance(start, int) or hasattr(start, "item"):
-        start = int(start)
-        return minimum(start, last) if start >= 0 else maximum(size + start, 0)
-    return minimum(maximum(start, 0), last)
+def slice_starts(graph: Graph, node: int) -> list[tuple[int, Dim | None, int]] | None:
+    """The axes of a Slice, each with its first element (None where its sign is not known) and its
+    step; None where starts, steps or axes are known at run time only."""
+    source = graph.type(graph.input(node, 0))
+    assert isinstance(source, TensorType) and source.shape is not None
+    ports = graph.inputs(node)
+    starts = rules.known_dims(graph.fact(ports[1]))
+    steps = known_ints(graph, node, 3)
+    if starts is None or steps is None:
+        return None
+    listed = list(range(len(starts)))
+    if len(ports) > 4 and ports[4] is not None:
+        axes = known_ints(graph, node, 4)
+        if axes is None:
+            return None
+        listed = [normalize_axis(a, len(source.shape)) for a in axes]
+    cuts = zip(listed, starts, steps, strict=True)
+    return [(a, normalize_start(first, source.shape[a], step), step) for a, first, step in cuts]
 
 
 def places(low: Lowering, node: int, values: Sequence[Value], view: View) -> list[View]:

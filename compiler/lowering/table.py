@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...ir import ops
-from ...ir.dim import Expr
 from ...ir.graph import Graph, Value
 from ...ir.op import Op
 from ...ir.ops.elementwise import Elementwise
@@ -35,6 +34,7 @@ from .movement import (
     lower_split,
     lower_tile,
     lower_transpose,
+    slice_starts,
 )
 from .picks import (
     lower_batched_gather,
@@ -84,15 +84,14 @@ class Lowerer:
     ports: Callable[[Graph, int], tuple[int, ...]] | None = None
 
 
-def needs(*ports: int, sizes: bool = False) -> Refuse:
-    """Refuse unless the values of these inputs are known: as numbers, or as `sizes` too."""
-    known = known_list if sizes else known_ints
+def needs(*ports: int) -> Refuse:
+    """Refuse unless the values of these inputs are known as numbers."""
 
     def refuse(graph: Graph, node: int) -> str | None:
         inputs = graph.inputs(node)
         for port in ports:
             if port < len(inputs) and inputs[port] is not None:
-                if known(graph, node, port) is None:
+                if known_ints(graph, node, port) is None:
                     return f"input {port} is known at run time only"
         return None
 
@@ -140,10 +139,11 @@ def _refuse_broadcast(graph: Graph, node: int) -> str | None:
 
 
 def _refuse_slice(graph: Graph, node: int) -> str | None:
-    found = needs(1, 3, sizes=True)(graph, node) or needs(4)(graph, node)
-    steps = known_list(graph, node, 3) or []
-    symbolic = any(isinstance(s, Expr) for s in steps)
-    return found or ("symbolic steps" if symbolic else None)
+    starts = slice_starts(graph, node)
+    if starts is None:
+        return "starts, steps or axes are known at run time only"
+    open_ = any(first is None for _, first, _ in starts)
+    return "a start may count from either end" if open_ else None
 
 
 def _refuse_tile(graph: Graph, node: int) -> str | None:

@@ -7,11 +7,9 @@ from ...ir.dim import Dim, eq
 from ...ir.graph import Graph, Value
 from ...ir.ops import Concat
 from ...ir.patch import Patch, Refusal, producer
+from ...ir.slice_bounds import normalize_slice
 from ..rewrite import Pass, Rule
 from .matching import Shape, known_axes, shape_of
-
-# A stop beyond this means the end of the axis, however long it is (ir/ops/slicing.py).
-_END = (1 << 31) - 1
 
 
 def slice_of_concat(graph: Graph, node: int) -> Patch | Refusal | None:
@@ -27,9 +25,11 @@ def slice_of_concat(graph: Graph, node: int) -> Patch | Refusal | None:
         return Refusal("the slice is not known, or has several axes or steps")
     if axes != [axis]:
         return Refusal("the slice is along another axis")
-    wanted = _placed(start, shape[axis]), _placed(stop, shape[axis])
+    cut = normalize_slice(start, stop, 1, shape[axis])
+    if cut is None:
+        return Refusal("the slice may begin or end on either side of element 0")
     for value, first, last in pieces:
-        if eq(first, wanted[0]) is True and eq(last, wanted[1]) is True:
+        if eq(first, cut[0]) is True and eq(last - first, cut[1]) is True:
             return Patch().replace(Value(node), value)
     return Refusal("the slice is no whole input of the concatenation")
 
@@ -78,15 +78,6 @@ def _single(graph: Graph, value: Value | None) -> Dim | None:
     if known is None or known.size != 1 or known.dtype.kind not in "iuO":
         return None
     return known.reshape(-1).tolist()[0]
-
-
-def _placed(bound: Dim, size: Dim) -> Dim:
-    """A slice's bound counted from the beginning."""
-    if not isinstance(bound, int):
-        return bound
-    if bound >= _END:
-        return size
-    return bound if bound >= 0 else size + bound
 
 
 _RULES = (

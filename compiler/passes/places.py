@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ir.dim import Dim, Expr, eq
+from ...ir.dim import Dim, Expr, eq, le
 from ...ir.dtype import DType
 from ...ir.graph import Graph, Value
 from ...ir.ops import Constant
+from ...ir.slice_bounds import normalize_start
 from .matching import Shape, known_axes, shape_of
 
 
@@ -142,8 +143,11 @@ def _sliced(graph: Graph, value: Value, depth: int) -> _Place | None:
     axes = known_axes(graph, inputs[4], len(shape))
     if start is None or step != 1 or axes is None or len(axes) != 1:
         return None
-    if isinstance(start, int) and start < 0:
-        start = shape[axes[0]] + start
+    if le(0, start) is not True:
+        # A start beyond the end takes nothing, so that only the others have to be clamped.
+        start = normalize_start(start, shape[axes[0]], 1)
+    if start is None:
+        return None
     if axes[0] == len(shape) - 2:
         return replace(found, offset=found.offset - start * found.row)
     if axes[0] == len(shape) - 1:

@@ -34,12 +34,11 @@ from ...ir.ops import (
 )
 from ...ir.ops.rules import known_ints, unique_axes
 from ...ir.patch import Patch, Refusal
+from ...ir.slice_bounds import END
 from ...ir.types import normalize_axis
 from ..rewrite import Pass, Rule
 from .cancel_transposes import add_transpose, inverse
 from .matching import dtype_of, known_axes, shape_of
-
-_FAR = np.iinfo(np.int64).max
 
 
 def _slice(patch: Patch, value: Value, cuts: Sequence[tuple[int, int, int, int]]) -> Value:
@@ -69,15 +68,12 @@ def spell_strided_slice(graph: Graph, node: int) -> Patch | Refusal | None:
             added.append(at)
         elif entry.shrink:
             first = firsts[i]
-            cuts.append((entry.axis, first, first + 1 if first != -1 else _FAR, 1))
+            cuts.append((entry.axis, first, first + 1 if first != -1 else END, 1))
             dropped.append(entry.axis)
             continue
         elif not entry.whole:
-            free_first, free_last = op.masked(i)
-            back = steps[i] < 0
-            first = (_FAR if back else 0) if free_first else firsts[i]
-            last = (-_FAR if back else _FAR) if free_last else lasts[i]
-            if (first, last, steps[i]) != (0, _FAR, 1):
+            first, last = op.bounds_of(i, firsts[i], lasts[i], steps[i])
+            if (first, last, steps[i]) != (0, END, 1):
                 cuts.append((entry.axis, first, last, steps[i]))
         at += 1
     for axis, first, _, _ in cuts:
@@ -104,7 +100,7 @@ def spell_reverse(graph: Graph, node: int) -> Patch | Refusal | None:
         listed = np.flatnonzero(listed).tolist()
     axes = unique_axes(listed, len(shape))
     patch = Patch()
-    cuts = [(a, _FAR, -_FAR, -1) for a in axes]
+    cuts = [(a, END, -END, -1) for a in axes]
     return patch.replace(Value(node), _slice(patch, graph.input(node, 0), cuts))
 
 
@@ -125,7 +121,7 @@ def spell_roll(graph: Graph, node: int) -> Patch | Refusal | None:
             return Refusal("a shift may be longer than its axis")
         if not shift:
             continue
-        parts = [(axis, -shift, _FAR, 1)], [(axis, 0, -shift, 1)]
+        parts = [(axis, -shift, END, 1)], [(axis, 0, -shift, 1)]
         value = patch.add(Concat(axis), *(_slice(patch, value, part) for part in parts))
     return patch.replace(Value(node), value)
 

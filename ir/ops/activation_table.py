@@ -51,8 +51,8 @@ def slope(b: Builder, x: Ref, factor: Ref) -> Ref:
 
 
 def thresholded_relu(b: Builder, x: Ref, alpha: float) -> Ref:
-    below = b.op("le", x, _c(b, x, alpha))  # so that NaN stays NaN
-    return b.op("select", below, _c(b, x, 0), x)
+    above = b.op("gt", x, _c(b, x, alpha))  # 0 for NaN, as ONNX writes it
+    return b.op("select", above, x, _c(b, x, 0))
 
 
 def elu(b: Builder, x: Ref, alpha: float) -> Ref:
@@ -102,27 +102,61 @@ def linear(b: Builder, x: Ref, alpha: float, beta: float) -> Ref:
 
 
 def gelu(b: Builder, x: Ref) -> Ref:
+    x = _at_least(b, x, -14)
     inner = b.op("erf", b.op("mul", x, _c(b, x, math.sqrt(0.5))))
     return b.op("mul", b.op("mul", x, _c(b, x, 0.5)), b.op("add", inner, _c(b, x, 1)))
 
 
 def gelu_tanh(b: Builder, x: Ref) -> Ref:
-    cube = b.op("mul", b.op("mul", x, x), b.op("mul", x, _c(b, x, 0.044715)))
-    inner = b.op("mul", b.op("add", x, cube), _c(b, x, math.sqrt(2 / math.pi)))
-    half = b.op("mul", x, _c(b, x, 0.5))
-    return b.op("mul", half, b.op("add", b.op("tanh", inner), _c(b, x, 1)))
+    """x / 2 (1 + tanh u) as x sigmoid(2 u), which does not cancel where tanh u is near -1."""
+    wide = _at_least(b, _widen(b, x), -24)
+    cube = b.op("mul", b.op("mul", wide, wide), b.op("mul", wide, _c(b, wide, 0.044715)))
+    argument = b.op("mul", b.op("add", wide, cube), _c(b, wide, math.sqrt(8 / math.pi)))
+    return _narrow(b, b.op("mul", wide, b.op("sigmoid", argument)), x)
 
 
 def swish(b: Builder, x: Ref, beta: float) -> Ref:
-    return b.op("mul", x, b.op("sigmoid", b.op("mul", x, _c(b, x, beta))))
+    return apply_gate(b, x, b.op("sigmoid", b.op("mul", x, _c(b, x, beta))))
+
+
+def apply_gate(b: Builder, x: Ref, gate: Ref) -> Ref:
+    """x * gate; 0 where the gate is 0, also for an infinite x."""
+    closed = b.op("eq", gate, _c(b, gate, 0))
+    return b.op("select", closed, gate, b.op("mul", x, gate))
+
+
+def _at_least(b: Builder, x: Ref, low: float) -> Ref:
+    """x, or `low` below it, where a gate is 0 already: the gate times -inf is not a number."""
+    return b.op("max", x, _c(b, x, low))
+
+
+def _widen(b: Builder, x: Ref) -> Ref:
+    """f16 and bf16 as f32, for formulas that round once."""
+    return b.cast(x, DType.f32) if x.dtype.bits < 32 else x
+
+
+def _narrow(b: Builder, y: Ref, x: Ref) -> Ref:
+    """y in the type of x."""
+    return y if y.dtype is x.dtype else b.cast(y, x.dtype)
 
 
 def hard_swish(b: Builder, x: Ref, alpha: float, beta: float) -> Ref:
-    return b.op("mul", x, hard_sigmoid(b, x, alpha, beta))
+    return apply_gate(b, x, hard_sigmoid(b, x, alpha, beta))
 
 
 def mish(b: Builder, x: Ref) -> Ref:
-    return b.op("mul", x, b.op("tanh", b.op("softplus", x)))
+    """x tanh(log(1 + e**x)) = x e (e + 2) / (e (e + 2) + 2) with e = h**2, h = e**(x / 2): e is
+    denormal before the product is, and h is not."""
+    wide = _widen(b, x)
+    low = _at_least(b, wide, -110 if wide.dtype is DType.f32 else -760)
+    h = b.op("exp", b.op("mul", low, _c(b, wide, 0.5)))
+    e = b.op("mul", h, h)
+    more = b.op("add", e, _c(b, wide, 2))
+    below = b.op("add", b.op("mul", e, more), _c(b, wide, 2))
+    gated = b.op("mul", b.op("mul", low, h), b.op("div", b.op("mul", h, more), below))
+    # The gate rounds to 1 in f64, too, before e overflows.
+    large = b.op("gt", wide, _c(b, wide, 20))
+    return _narrow(b, b.op("select", large, wide, gated), x)
 
 
 def clip(b: Builder, x: Ref, low: float, high: float) -> Ref:

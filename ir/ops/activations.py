@@ -179,7 +179,7 @@ class Swish(_FloatFunction):
 
     def program(self, b: Builder, *x: Any) -> Ref:
         inner = x[0] if x[1] is None else b.op("mul", x[0], x[1])
-        return b.op("mul", x[0], b.op("sigmoid", inner))
+        return table.apply_gate(b, x[0], b.op("sigmoid", inner))
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,8 @@ class _Cell(_Recurrent):
 @dataclass(frozen=True)
 class _Sequence(_Recurrent):
     """Base. X [N, T, I], states [N, D, H], sequence_lengths [N], W [D, G*H, I], R [D, G*H, H],
-    B [D, G*H]; outputs Y [N, D, T, H] and the last states. Y is 0 after a sequence's end."""
+    B [D, G*H]; outputs Y [N, D, T, H] and the last states. Y is 0 after a sequence's end, the last
+    states of an empty sequence are 0 (as onnxruntime and OpenVINO have them)."""
 
     version: ClassVar[int] = 5
     direction: str = "forward"
@@ -214,7 +215,8 @@ class _Sequence(_Recurrent):
             fresh = self.step(x[rows, at], states, *weights)
             states = [np.where(alive[:, None], a, s) for a, s in zip(fresh, states, strict=True)]
             out[rows, at] = np.where(alive[:, None], fresh[0], 0)
-        return states
+        begun = np.minimum(lengths, x.shape[1])[:, None] > 0
+        return [np.where(begun, s, 0) for s in states]
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from ..dim import Dim, bounds, ceil_div, le, maximum, minimum
+from ..dim import Dim, bounds, le
 from ..errors import ShapeError
 from ..op import Array, Fact, Op, Port
 from ..require import require_at_least
+from ..slice_bounds import END, check_step, index_slice, normalize_slice
 from ..types import TensorType, Type
 from .rules import (
     Shape,
@@ -26,40 +27,18 @@ from .rules import (
     unknown_shape,
 )
 
-# A bound beyond this is "to the end" however long a symbolic axis is.
-_FAR = 1 << 31
-
-
-def _bound(value: Dim, size: Dim, *, backwards: bool) -> Dim | None:
-    """A start or stop counted from 0 and limited to the axis; None where its sign is not known."""
-    if isinstance(value, int):
-        if value >= _FAR - 1:
-            return size - 1 if backwards else size
-        if value <= 1 - _FAR:
-            return -1 if backwards else 0
-    low, high = bounds(value)
-    if high is not None and high < 0:
-        value = value + size
-    elif low is None or low < 0:
-        return None
-    if backwards:
-        return maximum(minimum(value, size - 1), -1)
-    return maximum(minimum(value, size), 0)
+T = TypeVar("T")
 
 
 def slice_length(op: Op, size: Dim, start: Dim | None, stop: Dim | None, step: int | None) -> Dim:
-    """How many elements NumPy's slice start:stop:step of an axis has; unknown parts are None."""
-    if step == 0:
-        raise ShapeError("a slice has step 0", expected="a step other than 0")
+    """How many elements a slice start:stop:step of an axis has; unknown parts are None."""
+    if step is not None:
+        check_step(step)
     top = bounds(size)[1]
     if step is None or start is None or stop is None:
         return unknown_dim(op, 0, top)
-    first = _bound(start, size, backwards=step < 0)
-    last = _bound(stop, size, backwards=step < 0)
-    if first is None or last is None:
-        return unknown_dim(op, 0, top)
-    span = last - first if step > 0 else first - last
-    return maximum(ceil_div(span, abs(step)), 0)
+    found = normalize_slice(start, stop, step, size)
+    return unknown_dim(op, 0, top) if found is None else found[1]
 
 
 @dataclass(frozen=True)
@@ -114,16 +93,14 @@ class Slice(Op):
     ) -> tuple[Array, ...]:
         listed = list(range(start.size)) if axes is None else ints_of(axes)
         index = [slice(None)] * data.ndim
-        for axis, *parts in zip(
+        for axis, first, last, by in zip(
             unique_axes(listed, data.ndim),
             ints_of(start),
             ints_of(stop),
             ints_of(step),
             strict=True,
         ):
-            if parts[2] == 0:
-                raise ShapeError("a slice has step 0", expected="a step other than 0")
-            index[axis] = slice(*parts)
+            index[axis] = index_slice(first, last, by, data.shape[axis])
         return (np.asarray(data[tuple(index)], order="C"),)
 
 
@@ -212,10 +189,12 @@ class StridedSlice(Op):
                 axis += 1
         return [*out, *(Entry(-1, a, whole=True) for a in range(axis, rank))]
 
-    def masked(self, i: int) -> tuple[bool, bool]:
-        """Whether the begin and the end of an entry are ignored."""
+    def bounds_of(self, i: int, first: T, last: T, step: int | None) -> tuple[T | int, T | int]:
+        """The begin and the end of an entry, or the ends of the axis where masks ignore them."""
         free = [i < len(m) and m[i] == 1 for m in (self.begin_mask, self.end_mask)]
-        return free[0], free[1]
+        back = step is not None and step < 0
+        ends = (END, -END) if back else (0, END)
+        return ends[0] if free[0] else first, ends[1] if free[1] else last
 
     def infer(
         self, data: Fact, begin: Fact, end: Fact, strides: Fact | None = None
@@ -248,12 +227,9 @@ class StridedSlice(Op):
         steps: Sequence[int] | None,
     ) -> Dim:
         step = None if steps is None else steps[entry.position]
-        free_first, free_last = self.masked(entry.position)
-        back = step is not None and step < 0
         first = None if firsts is None else firsts[entry.position]
         last = None if lasts is None else lasts[entry.position]
-        first = (_FAR if back else 0) if free_first else first
-        last = (-_FAR if back else _FAR) if free_last else last
+        first, last = self.bounds_of(entry.position, first, last, step)
         return slice_length(self, shape[entry.axis], first, last, step)
 
     def evaluate(
@@ -273,7 +249,7 @@ class StridedSlice(Op):
                 _require_element(firsts[i], data.shape[entry.axis])
                 index.append(firsts[i])
             else:
-                free_first, free_last = self.masked(i)
-                first = None if free_first else firsts[i]
-                index.append(slice(first, None if free_last else lasts[i], steps[i]))
+                size = data.shape[entry.axis]
+                first, last = self.bounds_of(i, firsts[i], lasts[i], steps[i])
+                index.append(index_slice(first, last, steps[i], size))
         return (np.array(data[tuple(index)]),)

@@ -271,15 +271,15 @@ class Layer:
             yield
 
     def finish(self, b: Value) -> None:
-        """The last states of a row, and zeros where its sequence has ended."""
+        """The last states of a row, zeros where its sequence is empty or has ended."""
         f, d = self.f, self.d
         length = self.length(b)
         with f.if_(f.icmp("sgt", length, 0)) as branch:
             end = f.select(self.backwards(), 0, f.sub(length, 1))
             self.copy(self.out.at(b, d, end, 0), self.last[0].at(b, d, 0))
             branch.else_()
-            for first, last in zip(self.first, self.last, strict=True):
-                self.copy(first.at(b, d, 0), last.at(b, d, 0))
+            for last in self.last:
+                self.copy(None, last.at(b, d, 0))
         if self.lengths is not None:
             with f.range(length, self.time, unroll=1) as t:
                 self.copy(None, self.out.at(b, d, t, 0))

@@ -167,3 +167,29 @@ def test_dynamically_quantised_layers_compute_with_the_weights_numbers(
         session = ort.InferenceSession(source.SerializeToString())
         for got, want in zip(found, session.run(None, inputs), strict=True):
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("lengths", [[0, 2], [0, 0], [4, 0]])
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("op_type", GATES)
+def test_empty_sequences_end_in_zeros(
+    op_type: str, constant: bool, lengths: list[int], direction: str
+) -> None:
+    """Whatever their initial states, as in onnxruntime; native code with constant weights."""
+    d, g, hidden, width = 1 + (direction == "bidirectional"), GATES[op_type], 5, 3
+    shapes = [(4, 2, width), (d, g * hidden, width), (d, g * hidden, hidden), (d, 2 * g * hidden)]
+    inputs = [_R.uniform(-1, 1, s).astype(np.float32) for s in shapes]
+    states = [_R.uniform(-1, 1, (d, 2, hidden)).astype(np.float32)] * (1 + (op_type == "LSTM"))
+    outputs = ["y", "h", "c"][: 1 + len(states)]
+    all_inputs = [*inputs, np.array(lengths, np.int32), *states]
+    attributes: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
+    model, given = one_node(op_type, all_inputs, outputs, domain="", **attributes)
+    if constant:
+        for name in ("x1", "x2", "x3"):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(given.pop(name), name))
+        kept = [p for p in model.graph.input if p.name in given]
+        del model.graph.input[:]
+        model.graph.input.extend(kept)
+        assert not irc.compile_model(model).plan.host_steps()
+    compare(model, given, rtol=2e-5, atol=2e-5)

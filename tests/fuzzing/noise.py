@@ -53,6 +53,9 @@ FUNCTIONS = frozenset(
     "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Elu Erf Exp Gelu HSigmoid HSwish HardSigmoid Log "
     "Mish Selu Sigmoid Sin Sinh SoftPlus SoftSign Sqrt Swish Tan Tanh".split()
 )
+# Functions that gate an activation, and the rules that recognise one.
+GATES = ("Erf", "Tanh", "Sigmoid", "SoftPlus")
+FUSES_GATES = ("fuse_gelu_gate", "fuse_swish_gate", "fuse_mish")
 
 
 def spread_of(
@@ -143,14 +146,29 @@ def _is_causal(graph: Graph) -> bool:
 
 def casts_nan(graph: Graph, inputs: Sequence[Any]) -> bool:
     """Whether the bits of a NaN are read: which NaN it is, nobody says."""
-    read = [graph.input(n, 0) for n in graph.ids() if graph.op(n).kind == "BitCast"]
-    if not read:
+    read = _values_read(graph, inputs, ("BitCast",))
+    return any(bool(np.isnan(a).any()) for a in read if is_float(a.dtype))
+
+
+def opens_limits(graph: Graph, inputs: Sequence[Any]) -> bool:
+    """Whether a pass makes Gelu, Swish or Mish of a part of the graph that infinities reach: they
+    have limits there, where a product of an infinity and 0 is not a number (numerics.md)."""
+    read = _values_read(graph, inputs, GATES)
+    if all(np.isfinite(a).all() for a in read if is_float(a.dtype)):
         return False
+    trace = optimise(graph.copy(), Options())
+    return any(e.rule in FUSES_GATES and not e.refused for e in trace.events)
+
+
+def _values_read(graph: Graph, inputs: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
+    """What the first inputs of all operations of these kinds hold."""
+    read = [graph.input(n, 0) for n in graph.ids() if graph.op(n).kind in kinds]
+    if not read:
+        return []
     probe = graph.copy()
     for value in read:
         infer_node(probe, probe.add(Result(), [value]))
-    arrays = interpret(probe, inputs)[-len(read) :]
-    return any(bool(np.isnan(a).any()) for a in arrays if is_float(a.dtype))
+    return interpret(probe, inputs)[-len(read) :]
 
 
 def _doubtful(array: Any, rng: Any) -> Any:
