@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.errors import Error, InputError
+from ...ir.errors import InputError
 from ..nearest import NamesNearest
-from .errors import RUNNING, InvalidArgument, join_error, raise_as
+from .errors import RUNNING, InvalidArgument, join_error, raise_as, wrong_argument
 from .values import OrtValue, array_at, require_cpu
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class IOBinding(NamesNearest):
             return
         if element_type is None or shape is None:
             error = InputError(
-                "element_type and shape must be given with buffer_ptr", where=f"output {name!r}"
+                "a buffer needs element_type and shape",
+                where=f"output {name!r}",
+                expected="both, of the result",
             )
             raise join_error(error, InvalidArgument, ValueError)
         array = array_at(buffer_ptr, element_type, shape, f"output {name!r}")
@@ -85,7 +87,7 @@ class IOBinding(NamesNearest):
         for size, declared in zip(value.shape(), port.shape, strict=False):
             fits = fits and (not isinstance(declared, int) or declared == size)
         if not fits and not self._session.has_unknown_rank(port.name):
-            raise _wrong(
+            raise wrong_argument(
                 f"the buffer for output {port.name!r} does not fit",
                 got=f"{value.data_type()} {value.shape()}",
                 expected=f"{port.type} {port.shape}",
@@ -95,7 +97,7 @@ class IOBinding(NamesNearest):
     def run(self, run_options: RunOptions | None = None) -> None:
         """Run on what is bound (`InferenceSession.run_with_iobinding`)."""
         if not self._outputs:
-            raise _wrong("no output is bound", fix="binding.bind_output(name)")
+            raise wrong_argument("no output is bound", expected="binding.bind_output(name)")
         with raise_as(RUNNING, RuntimeError):
             made = self._session.call(self._inputs, run_options, dict(self._outputs))
             self._results = [made[name] for name in self._outputs]
@@ -129,8 +131,4 @@ def _port(name: str, ports: list[NodeArg], kind: str) -> NodeArg:
         if port.name == name:
             return port
     known = ", ".join(p.name for p in ports)
-    raise _wrong(f"unknown {kind}", got=repr(name), expected=known)
-
-
-def _wrong(what: str, **parts: Any) -> Error:
-    return join_error(InputError(what, **parts), InvalidArgument, RuntimeError)
+    raise wrong_argument(f"unknown {kind}", got=repr(name), expected=known)

@@ -24,6 +24,22 @@ from ...ir.errors import (
 )
 
 
+class DeviceReset(Exception):
+    """A device was reset."""
+
+
+class ModelLoadCanceled(Exception):
+    """Loading was cancelled."""
+
+
+class ModelRequiresCompilation(Exception):
+    """The model must be compiled before."""
+
+
+class NotFound(Exception):
+    """Something does not exist."""
+
+
 class EPFail(Exception):
     """An execution provider failed."""
 
@@ -70,6 +86,10 @@ class RuntimeException(Exception):
 
 Named = type[Exception]
 NAMED: tuple[Named, ...] = (
+    NotFound,
+    ModelRequiresCompilation,
+    ModelLoadCanceled,
+    DeviceReset,
     EPFail,
     EngineError,
     Fail,
@@ -118,6 +138,14 @@ def join_error(error: Error, *named: Named) -> Error:
     """The same error, also of these classes."""
     missing = tuple(c for c in named if not isinstance(error, c))
     return _rebuild(type(error), missing, _parts(error)) if missing else error
+
+
+def wrong_argument(
+    what: str, *, expected: object, where: str | None = None, got: object = None
+) -> Error:
+    """An InputError that is InvalidArgument and RuntimeError, as OrtValue and IOBinding raise."""
+    error = InputError(what, where=where, got=got, expected=expected)
+    return join_error(error, InvalidArgument, RuntimeError)
 
 
 def _parts(error: Error) -> dict[str, Any]:

@@ -255,5 +255,7 @@ def _with_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, list[int | 
 def _stop_if_told(options: RunOptions | None) -> None:
     """Fail where `terminate` is set: a run goes on to its end, and then returns nothing."""
     if options is not None and options.terminate:
-        error = ExecutionError("the run ends because RunOptions.terminate is set")
+        error = ExecutionError(
+            "the run ends because RunOptions.terminate is set", fix="set it to False before a run"
+        )
         raise join_error(error, Fail)

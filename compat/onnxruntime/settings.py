@@ -7,6 +7,7 @@ does not do warns once, by name, when a session is made (docs of each in the tab
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
@@ -71,8 +72,8 @@ class _Settings(NamesNearest):
                 return kind(int(value))
         elif kind is int and whole:
             return int(value)
-        elif kind is str and (isinstance(value, str) or hasattr(value, "__fspath__")):
-            return value if isinstance(value, str) else str(value.__fspath__())
+        elif kind is str and isinstance(value, str | os.PathLike):
+            return os.fspath(value)
         error = UsageError(
             f"{type(self).__name__}.{name} has the wrong type",
             got=f"{value!r:.80} ({type(value).__name__})",
@@ -195,6 +196,8 @@ _REFUSED = {
     "set_provider_selection_policy": "leave it out: irc runs on the CPU",
     "set_provider_selection_policy_delegate": "leave it out: irc runs on the CPU",
     "set_load_cancellation_flag": "leave it out",
+    "set_ep_context_data_read_func": "leave it out: irc has no execution provider contexts",
+    "clear_ep_context_data_read_func": "leave it out: irc has no execution provider contexts",
     "add_active_adapter": "merge the adapter's weights into the model",
 }
 

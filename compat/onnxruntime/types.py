@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ...api import PortInfo
 from ...compiler.metadata import DESCRIPTION, read_section
 from ...ir.dtype import DType
@@ -115,7 +113,7 @@ def element_type(given: Any, where: str | None = None) -> DType:
     try:
         if isinstance(given, int) and not isinstance(given, bool):
             return _BY_NUMBER[given]
-        return DType.from_numpy(np.dtype(given))
+        return DType.from_numpy(given)
     except (KeyError, TypeError) as error:
         expected = "a NumPy type, or a number of onnx.TensorProto.DataType"
         raise InputError(

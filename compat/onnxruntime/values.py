@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...ir.dtype import DType
-from ...ir.errors import Error, InputError, UnsupportedOperationError
+from ...ir.errors import InputError, UnsupportedOperationError
 from ..nearest import NamesNearest
-from .errors import InvalidArgument, NotImplemented, join_error
+from .errors import InvalidArgument, NotImplemented, join_error, wrong_argument
 from .types import element_number, element_type, tensor_type
 
 _MAX_ELEMENTS = 1 << 47
@@ -21,26 +21,32 @@ _MAX_ELEMENTS = 1 << 47
 def require_cpu(device_type: Any, where: str | None = None) -> None:
     """InvalidArgument (a RuntimeError) for a device that is not the CPU."""
     if str(device_type).lower() != "cpu":
-        raise _wrong("irc runs on CPUs", where=where, got=device_type, expected="cpu")
-
-
-def _wrong(what: str, **parts: Any) -> Error:
-    return join_error(InputError(what, **parts), InvalidArgument, RuntimeError)
+        raise wrong_argument("irc runs on CPUs", where=where, got=device_type, expected="cpu")
 
 
 def array_at(address: Any, given_type: Any, shape: Any, where: str) -> np.ndarray[Any, Any]:
     """The array at an address, whose memory the caller keeps. InvalidArgument (a RuntimeError)."""
     dtype, sizes = _element(given_type, where), _shape(shape, where)
     if not hasattr(address, "__index__") or isinstance(address, bool) or int(address) < 0:
-        raise _wrong("a buffer's address is not an integer", where=where, got=repr(address)[:80])
+        raise wrong_argument(
+            "a buffer's address is wrong",
+            where=where,
+            got=repr(address)[:80],
+            expected="an integer",
+        )
     if dtype is DType.string or dtype.bits < 8:
-        raise _wrong("elements of this type have no address", where=where, got=dtype)
+        raise wrong_argument(
+            "elements of this type have no address",
+            where=where,
+            got=dtype,
+            expected="elements of whole bytes",
+        )
     count = math.prod(sizes)
     if not int(address) and count:
-        raise _wrong("a buffer's address is null", where=where, expected=f"{dtype}{sizes}")
+        raise wrong_argument("a buffer's address is null", where=where, expected=f"{dtype}{sizes}")
     if not count:
         return np.empty(sizes, dtype.numpy)
-    memory = (ctypes.c_byte * (count * dtype.numpy.itemsize)).from_address(int(address))
+    memory: Any = (ctypes.c_byte * (count * dtype.numpy.itemsize)).from_address(int(address))
     return np.frombuffer(memory, np.uint8).view(dtype.numpy).reshape(sizes)
 
 
@@ -55,7 +61,9 @@ def _shape(shape: Any, where: str | None) -> list[int]:
     sizes: list[Any] = list(shape) if isinstance(shape, Sequence | np.ndarray) else [None]
     whole = all(hasattr(s, "__index__") and int(s) >= 0 for s in sizes)
     if not whole or math.prod(int(s) for s in sizes) > _MAX_ELEMENTS:
-        raise _wrong("a shape is wrong", where=where, got=repr(shape)[:80], expected="sizes >= 0")
+        raise wrong_argument(
+            "a shape is wrong", where=where, got=repr(shape)[:80], expected="sizes >= 0"
+        )
     return [int(s) for s in sizes]
 
 
@@ -72,7 +80,7 @@ class OrtValue(NamesNearest):
         """Of an array, which is copied only where it is not contiguous."""
         require_cpu(device_type)
         if not isinstance(numpy_obj, np.ndarray) or numpy_obj.dtype.kind in "OUST":
-            raise _wrong(
+            raise wrong_argument(
                 "an OrtValue is made of an array of numbers or booleans",
                 got=getattr(numpy_obj, "dtype", type(numpy_obj).__name__),
                 expected="numpy.ndarray",
@@ -89,7 +97,7 @@ class OrtValue(NamesNearest):
         dtype = _element(onnx_element_type, None).numpy
         if not isinstance(data, np.ndarray) or data.dtype.itemsize != dtype.itemsize:
             got = getattr(data, "dtype", type(data).__name__)
-            raise _wrong(
+            raise wrong_argument(
                 "the element types differ in size", got=got, expected=f"{dtype.itemsize} bytes"
             )
         return cls(data.view(dtype))
@@ -117,7 +125,9 @@ class OrtValue(NamesNearest):
     def numpy(self) -> np.ndarray[Any, Any]:
         """The array of a tensor. It shares the value's memory."""
         if not self.is_tensor():
-            raise _wrong("only a tensor is an array", got=self.data_type(), expected="a tensor")
+            raise wrong_argument(
+                "only a tensor is an array", got=self.data_type(), expected="a tensor"
+            )
         return self._value
 
     def get_value(self) -> Any:
@@ -195,7 +205,7 @@ class OrtValue(NamesNearest):
             )
             raise join_error(error, InvalidArgument, TypeError)
         if source.dtype.newbyteorder("=") != mine.dtype or source.size != mine.size:
-            raise _wrong(
+            raise wrong_argument(
                 "the array does not fit into the OrtValue",
                 got=f"{source.dtype}{list(source.shape)}",
                 expected=f"{mine.dtype}{list(mine.shape)}",

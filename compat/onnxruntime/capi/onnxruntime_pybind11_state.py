@@ -2,15 +2,19 @@
 
 from ...nearest import module_attributes
 from ..errors import (
+    DeviceReset,
     EngineError,
     EPFail,
     Fail,
     InvalidArgument,
     InvalidGraph,
     InvalidProtobuf,
+    ModelLoadCanceled,
     ModelLoaded,
+    ModelRequiresCompilation,
     NoModel,
     NoSuchFile,
+    NotFound,
     NotImplemented,
     RuntimeException,
 )
@@ -25,6 +29,10 @@ from ..types import ModelMetadata, NodeArg
 from ..values import OrtDevice, OrtValue
 
 __all__ = [
+    "NotFound",
+    "ModelRequiresCompilation",
+    "ModelLoadCanceled",
+    "DeviceReset",
     "EPFail",
     "EngineError",
     "ExecutionMode",
