@@ -119,8 +119,8 @@ def state_model() -> Any:
     beam.output(0).tensor.set_names({"beam_idx"})
     shape = opset.shape_of(ids)
     batch, length = (opset.gather(shape, np.array([n]), np.array(0)) for n in (0, 1))
-    # openvino takes a constant 0 for the variable's size in all runs.
-    sizes = opset.concat([batch, opset.subtract(length, length)], 0)
+    # openvino takes a constant size for the variable's size in all runs.
+    sizes = opset.concat([batch, opset.divide(length, length)], 0)
     start = opset.broadcast(opset.constant(np.float32(0)), sizes)
     from openvino.op.util import Variable, VariableInfo
 
