@@ -7,6 +7,7 @@ that asks for something that irc does not do warns once, by name.
 from __future__ import annotations
 
 from ...ir.errors import UsageError
+from ...ir.random_seed import set_seed
 from ..nearest import module_attributes
 from ..warn import warn_once
 from . import capi
@@ -46,6 +47,8 @@ __all__ = [
     "get_version_string",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
+    "set_seed",
 ]
 
 # The release of onnxruntime whose API this follows: scripts compare it.
