@@ -46,7 +46,7 @@ class InferenceSession(NamesNearest):
         provider_options: Sequence[Any] | None = None,
         **more: Any,
     ) -> None:
-        options = SessionOptions() if sess_options is None else sess_options
+        options = _require(sess_options, SessionOptions, "sess_options")
         check_providers(providers, provider_options)
         options.warn_of_unheeded()
         for name, value in more.items():
@@ -85,7 +85,12 @@ class InferenceSession(NamesNearest):
         self, feed: Mapping[str, Any], run_options: RunOptions | None = None, out: Any = None
     ) -> Any:
         """Run; irc's Outputs. irc's errors, and Fail where the options say to terminate."""
-        _stop_if_told(run_options)
+        if not isinstance(feed, Mapping):
+            error = InputError(
+                "input_feed must be a dict", got=type(feed).__name__, expected="{name: array}"
+            )
+            raise join_error(error, InvalidArgument, TypeError)
+        _raise_if_terminated(_require(run_options, RunOptions, "run_options"))
         missing = [p.name for p in self._inputs if p.name not in feed]
         if missing := [n for n in missing if not self._arg(n).type.startswith("optional")]:
             error = InputError(
@@ -95,7 +100,7 @@ class InferenceSession(NamesNearest):
             )
             raise join_error(error, InvalidArgument, ValueError)
         made = self.net({n: self._as_array(n, v) for n, v in feed.items()}, out=out)
-        _stop_if_told(run_options)
+        _raise_if_terminated(run_options)
         return made
 
     def _arg(self, name: str) -> NodeArg:
@@ -210,6 +215,15 @@ class InferenceSession(NamesNearest):
         iobinding.run(run_options)
 
 
+def _require(given: Any, kind: type[Any], name: str) -> Any:
+    """Options, or new ones where none are given. TypeError."""
+    if given is not None and not isinstance(given, kind):
+        expected = f"irc.compat.onnxruntime.{kind.__name__}()"
+        error = UsageError(f"{name} is wrong", got=type(given).__name__, expected=expected)
+        raise join_error(error, InvalidArgument, TypeError)
+    return kind() if given is None else given
+
+
 def _require_model(given: Any) -> Any:
     """The source of a session. TypeError, NoSuchFile."""
     if isinstance(given, str | os.PathLike):
@@ -252,7 +266,7 @@ def _with_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, list[int | 
     return fixed
 
 
-def _stop_if_told(options: RunOptions | None) -> None:
+def _raise_if_terminated(options: RunOptions | None) -> None:
     """Fail where `terminate` is set: a run goes on to its end, and then returns nothing."""
     if options is not None and options.terminate:
         error = ExecutionError(

@@ -150,7 +150,10 @@ class SessionOptions(_Settings):
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """Fix a symbolic size of the model's inputs."""
-        self._overrides[name] = size
+        if not hasattr(size, "__index__") or int(size) < 0:
+            error = UsageError("a size is wrong", where=name, got=size, expected="0 or more")
+            raise join_error(error, InvalidArgument, TypeError)
+        self._overrides[name] = int(size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
         """Without effect, with a warning."""

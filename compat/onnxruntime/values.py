@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.dtype import DType
-from ...ir.errors import InputError, UnsupportedOperationError
+from ...ir.errors import InputError, MemoryLimitError, UnsupportedOperationError
 from ..nearest import NamesNearest
 from .errors import InvalidArgument, NotImplemented, join_error, wrong_argument
 from .types import element_number, element_type, tensor_type
@@ -114,8 +114,13 @@ class OrtValue(NamesNearest):
     ) -> OrtValue:
         """A tensor of zeros."""
         require_cpu(device_type)
-        dtype = _element(element_type, None)
-        return cls(np.zeros(_shape(shape, None), dtype.numpy))
+        dtype, sizes = _element(element_type, None), _shape(shape, None)
+        if dtype is DType.string:
+            raise wrong_argument("an OrtValue of text", got=dtype, expected="numbers or booleans")
+        try:
+            return cls(np.zeros(sizes, dtype.numpy))
+        except MemoryError as error:
+            raise MemoryLimitError("no memory for an OrtValue", got=f"{dtype}{sizes}") from error
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:

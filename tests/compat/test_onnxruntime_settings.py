@@ -251,6 +251,23 @@ def test_errors_have_the_classes_of_onnxruntime(engine: Any, case: str) -> None:
         assert isinstance(again, kind) and str(again) == str(error.value)
 
 
+def test_arguments_of_the_wrong_kind_are_errors_of_irc() -> None:
+    wrong: list[Callable[[], Any]] = [
+        lambda: session(ort).run(None, [X]),
+        lambda: session(ort).run(None, None),
+        lambda: session(ort).run(None, {"x": X}, {"terminate": True}),
+        lambda: session(ort).run(None, {"x": object()}),
+        lambda: ort.InferenceSession(small_model(), {"intra_op_num_threads": 1}),
+        lambda: ort.SessionOptions().add_free_dimension_override_by_name("N", "a"),
+        lambda: ort.OrtValue.ortvalue_from_shape_and_type([1 << 46], np.float32),
+        lambda: ort.OrtValue.ortvalue_from_shape_and_type("ab", np.float32),
+        lambda: ort.OrtValue.ortvalue_from_shape_and_type([2], np.str_),
+    ]
+    for act in wrong:
+        with pytest.raises(irc.Error):
+            act()
+
+
 def test_an_operation_that_irc_lacks_is_not_implemented() -> None:
     with pytest.raises(STATE.NotImplemented, match="Strange"):
         ort.InferenceSession(broken_model(TensorProto.FLOAT, "Strange"))
