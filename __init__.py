@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         compile_model,
         read_model,
         save_model,
+        set_seed,
     )
     from .ir.errors import (
         ArtifactError,
@@ -67,6 +68,7 @@ __all__ = [
     "ops",
     "read_model",
     "save_model",
+    "set_seed",
 ]
 
 

@@ -14,6 +14,7 @@ from .compiled import CompiledModel
 from .compiler.model import Model, PortInfo, Source, read_model, save_model
 from .compiler.options import CONV_ALGORITHMS, PRECISIONS, Options, Shapes
 from .ir.errors import UsageError, memory_errors
+from .ir.random_seed import set_seed
 from .progress import telling
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "compile_model",
     "read_model",
     "save_model",
+    "set_seed",
 ]
 
 if TYPE_CHECKING:

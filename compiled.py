@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex
 
 from .calls import Outputs, PortTable, outputs_type
+from .compiler.metadata import HasMetadata
 from .compiler.model import Model, Origin, PortInfo, describe_port
 from .compiler.options import Options, Shapes, from_recipe, to_recipe
 from .ir.errors import ExecutionError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .compiler.trace import Trace
     from .infer_request import InferRequest
     from .ir.graph import Graph
-    from .ir.plan import Plan, PlanPort
+    from .ir.plan import Plan
     from .runtime.artifact import Artifact, PlanEntry
     from .runtime.bound import BoundCall
     from .runtime.profile import StepTime
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from .runtime.stats import Stats
 
 
-class CompiledModel:
+class CompiledModel(HasMetadata):
     """A model ready to run on this machine; call it like a function.
 
     Calls are thread-safe, work in forked children, and neither keep nor write their inputs.
@@ -63,6 +64,7 @@ class CompiledModel:
         self._model: Model | None = source if isinstance(source, Model) else source()
         # Where the net was loaded from, and the plan there that it uses.
         self._stored: Artifact | None = None
+        self.rt_info = self._model.graph.rt_info
         self._origin: Origin | None = None
         self._entry: PlanEntry | None = None
         self.trace: Trace | None = None
@@ -161,16 +163,17 @@ class CompiledModel:
     @property
     def inputs(self) -> tuple[PortInfo, ...]:
         """The inputs in order."""
-        return tuple(self._info(p) for p in self.plan.inputs)
+        return tuple(describe_port(p.name, p.names, p.type) for p in self.plan.inputs)
 
     @property
     def outputs(self) -> tuple[PortInfo, ...]:
         """The outputs in order."""
-        return tuple(self._info(p) for p in self.plan.outputs)
+        return tuple(describe_port(p.name, p.names, p.type) for p in self.plan.outputs)
 
-    @staticmethod
-    def _info(port: PlanPort) -> PortInfo:
-        return describe_port(port.name, port.names, port.type)
+    @cached_property
+    def rt_info(self) -> Mapping[str, Any]:
+        """The model's rt_info, a tree of texts; of an artefact, read with its graph."""
+        return self.model.graph.rt_info
 
     def __call__(self, inputs: Any = None, /, *, out: Any = None, **named: Any) -> Outputs:
         """Run. `inputs`: one array, a list in order, or a mapping by name; or keyword arguments.
@@ -179,9 +182,7 @@ class CompiledModel:
         byte order, or one that speaks DLPack, the array interface or the buffer protocol (torch
         tensors, for one). Returns fresh arrays, or those given as `out` (one array, a list in
         order or a mapping by name; None for a fresh one), which may be inputs, too. (An input that
-        is called "out" goes into a mapping.)
-
-        Raises InputError for a missing, unknown or unfitting input or output array.
+        is called "out" goes into a mapping.) InputError for a missing, unknown or unfitting array.
         """
         if out is None:
             return self._show(self._run(self._ordered(inputs, named)))
@@ -216,10 +217,9 @@ class CompiledModel:
         return self.session.stats()
 
     def close(self) -> None:
-        """Give code, weights and arenas back; calls from now on raise ExecutionError.
-
-        Calls that are running in other threads finish, bound calls go on while they live. Closing
-        twice is no error.
+        """Give code, weights and arenas back; calls from now on raise ExecutionError. Calls
+        that are running in other threads finish, bound calls go on while they live. Closing twice
+        is no error.
         """
         if self._session is None:
             return

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..api import Model, PortInfo, compile_model, read_model
+from ..compiler.frontends.xml.text import short
 from ..compiler.summary import Summary, summarise
 from .arguments import add_model, limits, require_file
 from .speech import print_json
@@ -51,6 +52,7 @@ def as_json(model: Model, summary: Summary) -> dict[str, object]:
         "rewrites": summary.fusions,
         "operations_after": summary.after,
         "bodies": summary.bodies,
+        "metadata": model.metadata,
     }
 
 
@@ -68,6 +70,7 @@ def as_text(model: Model, summary: Summary) -> str:
     lines.append(f"operations  {_counts(summary.operations)}")
     lines.append(f"rewrites    {_counts(summary.fusions) or 'none apply'}")
     lines.append(f"afterwards  {_counts(summary.after)}")
+    lines += [f"metadata    {short(k)}: {short(v)}" for k, v in model.metadata.items()]
     lines += [f"body        {way}: {_counts(kinds)}" for way, kinds in summary.bodies.items()]
     return "\n".join(lines)
 

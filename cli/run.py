@@ -11,6 +11,7 @@ import numpy as np
 
 from ..compiler.export.files import replacing
 from ..ir.errors import UsageError
+from ..ir.random_seed import set_seed
 from .arguments import (
     add_compilation,
     add_inputs,
@@ -34,6 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trust(parser)
     add_inputs(parser)
     parser.add_argument("-o", "--output", help="the .npz (or, of one output, .npy) to write")
+    parser.add_argument(
+        "--seed", type=int, help="what random operations without a seed draw from (default: any)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -46,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
             "the output's name has the wrong ending", got=args.output, expected="*.npz or *.npy"
         )
     net = compiled(args)
+    if args.seed is not None:
+        set_seed(args.seed)
     inputs = given_inputs(args, net.inputs)
     names = [p.name or str(i) for i, p in enumerate(net.outputs)]
     arrays: dict[str, Any] = by_name(zip(names, net(inputs), strict=True))

@@ -1,8 +1,9 @@
 """`import irc.compat.openvino as ov`: Core, models and requests on irc.
 
-Element types are strict, as in OpenVINO. Properties are accepted and ignored, except
-INFERENCE_NUM_THREADS and INFERENCE_PRECISION_HINT ("f32" or "bf16"); without the hint a float32
-model computes in float32, where OpenVINO may choose bf16.
+Arrays of another element type are cast, Tensors are not, as in OpenVINO (openvino_inputs.py). irc
+follows INFERENCE_NUM_THREADS and INFERENCE_PRECISION_HINT ("f32" or "bf16"); a property that asks
+for something else warns once. Without the hint a float32 model computes in float32, where OpenVINO
+may choose bf16.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from .. import api
 from ..api import CompiledModel as Net
 from ..compiler.shapes import fix_shapes
 from ..ir.errors import UsageError
+from .nearest import NamesNearest, module_attributes
+from .openvino_info import OVAny, get_info, has_info, with_info
 from .openvino_ports import (
     ConstOutput,
     Dimension,
@@ -24,6 +27,7 @@ from .openvino_ports import (
     find_port,
 )
 from .openvino_requests import AsyncInferQueue, InferRequest, OVDict, Tensor
+from .warn import warn_once
 
 __all__ = [
     "AsyncInferQueue",
@@ -33,6 +37,7 @@ __all__ = [
     "Dimension",
     "InferRequest",
     "Model",
+    "OVAny",
     "OVDict",
     "PartialShape",
     "Shape",
@@ -45,7 +50,7 @@ __all__ = [
 ]
 
 
-class _Ports:
+class _Ports(NamesNearest):
     """Inputs and outputs, and finding one of them."""
 
     def __init__(self, inputs: Sequence[api.PortInfo], outputs: Sequence[api.PortInfo]) -> None:
@@ -78,6 +83,23 @@ class Model(_Ports):
             sizes = [d if isinstance(d, int) and d >= 0 else _size(d) for d in shape]
             wanted[self.input(key).get_any_name()] = sizes
         self.__init__(api.Model(fix_shapes(self.model.graph.copy(), wanted)))
+
+    @property
+    def rt_info(self) -> dict[str, Any]:
+        """Metadata as a tree; `metadata_props` of ONNX are its section "framework"."""
+        return get_info(self.model.rt_info, None)
+
+    def get_rt_info(self, path: str | Sequence[str] | None = None) -> Any:
+        """All of it, or the entry at a path of keys."""
+        return get_info(self.model.rt_info, path)
+
+    def has_rt_info(self, path: str | Sequence[str]) -> bool:
+        """Whether there is an entry at a path of keys."""
+        return has_info(self.model.rt_info, path)
+
+    def set_rt_info(self, value: Any, path: str | Sequence[str]) -> None:
+        """Store text at a path of keys; `save_model` writes it."""
+        self.model.graph.rt_info = self.model.rt_info = with_info(self.model.rt_info, value, path)
 
     def is_dynamic(self) -> bool:
         """Whether any input has an unknown size."""
@@ -136,7 +158,28 @@ class CompiledModel(_Ports):
         return known[name]
 
 
-class Core:
+# Properties that irc follows, or whose values (None: any) ask for what irc does anyway.
+_HEEDED: Mapping[str, tuple[str, ...] | None] = {
+    "INFERENCE_NUM_THREADS": None,
+    "INFERENCE_PRECISION_HINT": ("f32", "bf16", "float", "float32", "bfloat16", "", "dynamic"),
+    "PERFORMANCE_HINT": ("LATENCY", ""),
+    "NUM_STREAMS": ("1", "AUTO", "-1"),
+    "EXECUTION_MODE_HINT": ("ACCURACY",),
+    "LOG_LEVEL": None,
+    "CACHE_DIR": ("",),
+    "PERF_COUNT": ("NO", "False", "0"),
+}
+
+
+def _warn_of_unheeded(properties: Mapping[str, Any]) -> None:
+    for name, value in properties.items():
+        allowed = _HEEDED.get(str(name), ())
+        text = str(value).rsplit(".", 1)[-1].strip("<>' ").removeprefix("Type: '")
+        if allowed is not None and text not in allowed:
+            warn_once(f"the property {name}={text}", "irc does not follow it")
+
+
+class Core(NamesNearest):
     """Reads and compiles models for the CPU."""
 
     available_devices = ["CPU"]
@@ -157,6 +200,7 @@ class Core:
         if str(device_name).split(":")[0] not in ("CPU", "AUTO"):
             raise UsageError("irc compiles for the CPU", got=device_name, expected="CPU or AUTO")
         chosen = {**self._properties, **(config or {})}
+        _warn_of_unheeded(chosen)
         hint = str(chosen.get("INFERENCE_PRECISION_HINT", "f32"))
         return CompiledModel(
             api.compile_model(
@@ -197,3 +241,6 @@ def save_model(
 ) -> None:
     """Write .xml and .bin; as in OpenVINO, in half precision unless told otherwise."""
     api.save_model(model.model, output_model, compress_to_fp16=compress_to_fp16)
+
+
+__getattr__ = module_attributes(__name__, globals())

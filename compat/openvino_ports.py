@@ -211,6 +211,16 @@ class ConstOutput:
     shape = property(get_shape)
     element_type = property(get_element_type)
 
+    @property
+    def element_dtype(self) -> DType | None:
+        """irc's element type; None for what is not a tensor, or of any type."""
+        known = {d.value: d for d in DType if d is not DType.dynamic}
+        return known.get(self._port.dtype)
+
+    def describe(self) -> str:
+        """The port for a message."""
+        return f"{self._port.name!r} ({self._port.dtype}{self.partial_shape})"
+
     def answers_to(self, name: str) -> bool:
         """Whether that is one of its names."""
         return name == self._port.name or name in self._port.names

@@ -13,6 +13,8 @@ import numpy as np
 from .. import infer_request as irc_request
 from ..api import CompiledModel as Net
 from ..ir.errors import UsageError, memory_errors
+from .nearest import NamesNearest
+from .openvino_inputs import check_tensor_type, convert_input
 from .openvino_ports import ConstOutput, Shape, Type, find_port
 
 
@@ -30,7 +32,7 @@ def _zeros(shape: Sequence[int], dtype: Any) -> Any:
             ) from error
 
 
-class Tensor:
+class Tensor(NamesNearest):
     """An array; of an array (copied unless `shared_memory`), or of a type and a shape."""
 
     def __init__(self, first: Any, shape: Any = None, shared_memory: bool = False) -> None:
@@ -105,7 +107,7 @@ class OVDict(Mapping[ConstOutput, Any]):
         return tuple(self._arrays)
 
 
-class VariableState:
+class VariableState(NamesNearest):
     """One variable of a request."""
 
     def __init__(self, variable: irc_request.VariableState) -> None:
@@ -130,7 +132,7 @@ class VariableState:
         self._variable.reset()
 
 
-class InferRequest:
+class InferRequest(NamesNearest):
     """One inference at a time, with tensors of its own."""
 
     def __init__(self, net: Net, inputs: list[ConstOutput], outputs: list[ConstOutput]) -> None:
@@ -172,15 +174,22 @@ class InferRequest:
         if isinstance(inputs, Mapping):
             items = [(find_port(self.model_inputs, k).index, v) for k, v in inputs.items()]
         else:
-            items = list(enumerate(inputs if isinstance(inputs, list | tuple) else [inputs]))
+            listed = isinstance(inputs, list | tuple) and not self._is_one_array(inputs)
+            items = list(enumerate(inputs if listed else [inputs]))
         if len(items) > len(self._in):
             raise UsageError("too many inputs", got=len(items), expected=len(self._in))
         for at, value in items:
+            port = self.model_inputs[at]
             if isinstance(value, Tensor):
-                value = value.data
-            if isinstance(value, list | int | float):
-                value = np.array(value, self.model_inputs[at].element_type.to_dtype())
-            yield at, value
+                check_tensor_type(port, value)
+                yield at, value.data
+            else:
+                yield at, convert_input(port, value)
+
+    def _is_one_array(self, inputs: Sequence[Any]) -> bool:
+        """Whether numbers are listed, which are the only input's elements, not one input each."""
+        numbers = all(isinstance(v, bool | int | float) for v in inputs)
+        return len(self._in) == 1 and len(self.model_inputs[0].partial_shape) > 0 and numbers
 
     @staticmethod
     def _held(tensors: list[Tensor | None], ports: list[ConstOutput], at: int) -> Tensor:
@@ -219,6 +228,7 @@ class InferRequest:
     def set_input_tensor(self, index: Any, tensor: Tensor | None = None) -> None:
         """`(index, tensor)`, or `(tensor)` for the only input."""
         at, given = (0, index) if tensor is None else (int(index), tensor)
+        check_tensor_type(self.model_inputs[at], given)
         self._in[at] = given
 
     def set_output_tensor(self, index: Any, tensor: Tensor | None = None) -> None:
@@ -287,7 +297,7 @@ class InferRequest:
         return True
 
 
-class AsyncInferQueue:
+class AsyncInferQueue(NamesNearest):
     """Requests that take turns, one thread each; a callback gets `(request, userdata)`."""
 
     def __init__(self, compiled: Any, jobs: int = 0) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from ..ir.dim import Dim
 from ..ir.errors import ModelFormatError, UsageError
 from ..ir.types import TensorType, Type
+from .metadata import HasMetadata
 
 if TYPE_CHECKING:
     from ..ir.graph import Graph
@@ -65,7 +66,7 @@ class Origin:
         return self.read()
 
 
-class Model:
+class Model(HasMetadata):
     """A model as read: its portable graph, inferred. `graph` may be inspected, not changed.
 
     origin: the files it came from, None for bytes and for models made in Python.
@@ -73,6 +74,7 @@ class Model:
 
     def __init__(self, graph: Graph, origin: Origin | None = None) -> None:
         self.graph, self.origin = graph, origin
+        self.rt_info = graph.rt_info
 
     @property
     def name(self) -> str:

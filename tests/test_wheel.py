@@ -53,6 +53,7 @@ def test_wheel_runs_the_demo(tmp_path: Path) -> None:
 
     assert run("-c", code).strip() == str(site / "irc")
     assert "97.78% of 360 images" in run("-m", "irc", "demo")
+    run("-c", "import irc.compat.onnxruntime.capi.onnxruntime_pybind11_state, irc.compat.openvino")
     names = zipfile.ZipFile(wheel).namelist()
     assert "irc/py.typed" in names
     assert not any(n.startswith("irc/tests/") for n in names)

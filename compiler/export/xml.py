@@ -9,13 +9,20 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from ...ir.errors import UnsupportedOperationError
 from ...ir.graph import Graph
+from ..frontends.xml.text import short
 from .compress import compress_weights
 from .constants import Weights
 from .decompose import decompose
 from .files import replacing
 from .layers import NetWriter
+from .spelling import escape
 
+# libxml2 refuses attributes of 10 MB, unless told that the file is harmless. A character takes at
+# most 6 bytes ("&quot;").
+_MAX_VALUE_BYTES = 9_000_000
+_MAX_VALUE_CHARS = _MAX_VALUE_BYTES // 6
 _TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
 
 
@@ -89,5 +96,18 @@ def _write_element(writer: NetWriter, tag: str, head: dict[str, str], tree: dict
         if isinstance(value, dict):
             _write_element(writer, inner_tag, inner, cast("dict[str, Any]", value))
         else:
-            writer.element(inner_tag, inner | {"value": str(value)})
+            writer.element(inner_tag, inner | {"value": _readable(key, str(value))})
     writer.close(tag)
+
+
+def _readable(key: str, value: str) -> str:
+    """A value of rt_info. UnsupportedOperationError where no reader would accept its length."""
+    if len(value) > _MAX_VALUE_CHARS and len(escape(value).encode()) > _MAX_VALUE_BYTES:
+        raise UnsupportedOperationError(
+            "a metadata value is too long for XML",
+            where=short(key),
+            got=f"{len(value)} characters",
+            expected=f"at most {_MAX_VALUE_BYTES} bytes of UTF-8",
+            fix="remove it from the model's metadata_props",
+        )
+    return value

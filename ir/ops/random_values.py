@@ -10,6 +10,7 @@ import numpy as np
 from ..dtype import DType
 from ..errors import UnsupportedOperationError
 from ..op import Array, Effects, Fact, Op, Port
+from ..random_seed import make_generator
 from ..scalar import cast_array
 from ..types import TensorType, Type
 from .elementwise import FLOATS
@@ -27,7 +28,7 @@ from .rules import (
 @dataclass(frozen=True)
 class RandomUniform(Op):
     """Values drawn evenly from [min, max). The same two seeds (not both 0) give the same values
-    in every run; they are not OpenVINO's values."""
+    in every run; they are not OpenVINO's values. Without seeds, `set_seed` decides."""
 
     kind: ClassVar[str] = "RandomUniform"
     version: ClassVar[int] = 8
@@ -50,13 +51,18 @@ class RandomUniform(Op):
 
     def evaluate(self, shape: Array, minval: Array, maxval: Array) -> tuple[Array, ...]:
         seeded = self.global_seed or self.op_seed
-        generator = np.random.default_rng([self.global_seed, self.op_seed] if seeded else None)
+        seeds = [self.global_seed, self.op_seed]
+        generator = np.random.default_rng(seeds) if seeded else make_generator()
         low, high = (a.reshape(-1)[0] for a in (minval, maxval))
         if self.output_type.is_int:
             drawn = generator.integers(int(low), int(high), ints_of(shape))
         else:
             drawn = generator.uniform(float(low), float(high), ints_of(shape))
-        return (cast_array(np.asarray(drawn), self.output_type),)
+        made = cast_array(np.asarray(drawn), self.output_type)
+        if self.output_type.is_float and low < high:
+            # Rounding to the output's type may reach the bound, which is not in the interval.
+            made = np.where(made >= high, np.nextafter(high, low), made)
+        return (made,)
 
 
 @dataclass(frozen=True)

@@ -207,9 +207,9 @@ def test_clear_refusals() -> None:
     with pytest.raises(irc.ShapeError, match="dynamic shape"):
         _ = net.input(0).shape
     with pytest.raises(irc.InputError, match="element type"):
-        net(X.astype(np.float64))
+        net(X.astype(np.complex64))
     jobs = ov.AsyncInferQueue(net, 1)
-    jobs.start_async(X.astype(np.float64))
+    jobs.start_async(X.astype(np.complex64))
     with pytest.raises(irc.InputError, match="element type"):
         jobs.wait_all()
     jobs.start_async(X)

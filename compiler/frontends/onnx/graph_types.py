@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from onnx import GraphProto, TypeProto
 
 _MAX_NESTING = 16
+# What exporters write for a size that they do not know (unk__12: tf2onnx). The same word on two
+# axes does not mean that the axes are equal.
+_UNKNOWN_SIZE = re.compile(r"\s*(\?|-1|none|null|unk(__\d+)?|unknown)?\s*", re.IGNORECASE)
 _MAX_SYMBOL = 200
 
 
@@ -98,7 +102,7 @@ def _tensor_type(tensor: TypeProto.Tensor, name: str, symbols: Symbols, where: s
         )
     shape: list[Dim] = []
     for axis, dim in enumerate(tensor.shape.dim):
-        if dim.dim_param:
+        if dim.dim_param and not _UNKNOWN_SIZE.fullmatch(dim.dim_param):
             shape.append(symbol(dim.dim_param))
         elif dim.HasField("dim_value") and dim.dim_value != -1:
             if dim.dim_value < 0:

@@ -15,6 +15,7 @@ from .functions import check_size, model_functions
 from .graph_io import add_inputs, add_results, check_values
 from .importer import Importer
 from .initializers import read_constants
+from .metadata import read_metadata
 from .model_file import Source, load_model, opset_imports
 from .node import Builder
 from .order import sort_nodes
@@ -50,6 +51,7 @@ def read_onnx(
         check_size(proto.node, functions, label)
         external = ExternalData(model.folder, max_memory)
         graph = Graph(proto.name)
+        graph.rt_info = read_metadata(model.proto)
         constants = read_constants(proto, model.payloads, external)
         importer = Importer(functions, external)
         values = add_inputs(graph, proto, constants, importer.unsupported)

@@ -262,7 +262,8 @@ class _Schema:
         for child in element:
             if not isinstance(child.tag, str):
                 continue
-            key = child.get("name") if child.tag == "info" and child.get("name") else child.tag
+            name = child.get("name") if child.tag == "info" else None
+            key = child.tag if name is None else name
             value = child.get("value")
             out[str(key)] = self.tree(child) if value is None else value
         return out

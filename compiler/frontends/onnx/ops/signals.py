@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .....ir.dim import eq
-from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
     DFT,
@@ -21,12 +20,10 @@ from .....ir.ops import (
     Gather,
     Multiply,
     NonMaxSuppression,
-    RandomUniform,
     Reshape,
     Slice,
     Squeeze,
 )
-from ..tensors import element_type
 from .plain import size_of, sizes_of
 from .reference import by_reference
 
@@ -146,29 +143,9 @@ def non_max_suppression(n: OnnxNode) -> Value:
     return n.add(op, n.input(0), n.input(1), limit, n.optional(3), n.optional(4))
 
 
-def random_uniform(n: OnnxNode) -> Value:
-    dtype = element_type(n.integer("dtype", 1), n.origin)
-    return _random(n, n.ints_value(n.integers("shape")), dtype)
-
-
-def random_uniform_like(n: OnnxNode) -> Value:
-    x = n.input(0)
-    dtype = element_type(n.integer("dtype"), n.origin) if n.has("dtype") else n.dtype(x)
-    return _random(n, sizes_of(n, x), dtype)
-
-
-def _random(n: OnnxNode, shape: Value, dtype: DType) -> Value:
-    """Without a seed other values every time."""
-    low, high = (n.constant(n.number(name, d), dtype) for name, d in (("low", 0.0), ("high", 1.0)))
-    seed = abs(int(n.number("seed", 0.0))) & 0x7FFFFFFF if n.has("seed") else 0
-    return n.add(RandomUniform(dtype, 0, seed), shape, low, high)
-
-
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "DFT": {17: dft_attribute, 20: dft},
     "Einsum": {12: einsum},
     "NonMaxSuppression": {10: non_max_suppression},
-    "RandomUniform": {1: random_uniform},
-    "RandomUniformLike": {1: random_uniform_like},
     "STFT": {17: stft},
 }

@@ -1,0 +1,37 @@
+"""Warnings about what a script asks for and irc does not do: one per option and process."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from pathlib import Path
+
+_FOLDER = str(Path(__file__).resolve().parent)
+_warned: set[str] = set()
+_lock = threading.Lock()
+
+
+def warn_once(option: str, reason: str) -> None:
+    """Warn that `option` has no effect, at the caller's line outside this package."""
+    with _lock:
+        if option in _warned:
+            return
+        _warned.add(option)
+    text = f"irc: {option} has no effect: {reason}"
+    warnings.warn(text, UserWarning, stacklevel=_caller_level())
+
+
+def forget_warnings() -> None:
+    """Each option warns once more."""
+    with _lock:
+        _warned.clear()
+
+
+def _caller_level() -> int:
+    import sys
+
+    # 1 is this function's caller, `warn_once`.
+    level, frame = 1, sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_FOLDER):
+        level, frame = level + 1, frame.f_back
+    return level
