@@ -31,6 +31,7 @@ from .arguments import (
     parse_shapes,
     require_file,
 )
+from .console import print_result
 from .filling import fill_inputs
 from .rivals import RIVALS, Task, rival
 from .speech import print_json
@@ -135,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(state)
     else:
-        print(as_text(state, found))
+        print_result(*as_text(state, found))
     return 0 if first is None else DIFFERENT
 
 
@@ -318,7 +319,7 @@ def bisect(
     return f"rewrite {high} of {len(hits)}: {event.rule} of pass {event.passname} at {event.node}"
 
 
-def as_text(state: dict[str, Any], found: list[Difference]) -> str:
+def as_text(state: dict[str, Any], found: list[Difference]) -> list[str]:
     """The report for a person."""
     width = max([6, *(len(d.name) for d in found)])
     lines = [f"{'tensor':<{width}}  {'largest':>9}{'relative':>10}{'out of tol.':>13}"]
@@ -338,4 +339,4 @@ def as_text(state: dict[str, Any], found: list[Difference]) -> str:
         lines.append(f"bisect: {state['bisect']}")
     if state["sizes_made_up"]:
         lines.append(f"sizes made up: {', '.join(state['sizes_made_up'])}")
-    return "\n".join(lines)
+    return lines

@@ -16,6 +16,7 @@ from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache
 from ..runtime.codegen.host import available_isas, without_tiles
 from ..runtime.machine import host_target, memory_limit, usable_cores
 from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
+from .console import print_result
 from .speech import print_json
 
 SCHEMA = 1
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(state)
     else:
-        print(as_text(state))
+        print_result(*as_text(state))
     return UsageError.exit_code if state["problems"] else 0
 
 
@@ -140,7 +141,7 @@ def measured(target: Target) -> dict[str, float]:
     return {key: round(value, 1) for key, value in (peaks | reads).items()}
 
 
-def as_text(state: dict[str, object]) -> str:
+def as_text(state: dict[str, object]) -> list[str]:
     """The same for a person."""
     lines: list[str] = []
     for title in ("machine", "measured", "cache", "versions"):
@@ -160,5 +161,6 @@ def as_text(state: dict[str, object]) -> str:
         lines.append(f"{'':<23}{knob['help']}")
     problems = state["problems"]
     assert isinstance(problems, list)
-    lines += [f"problem: {text}" for text in problems]
-    return "\n".join(lines)
+    for text in problems:
+        lines += f"problem: {text}".split("\n")
+    return lines

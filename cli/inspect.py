@@ -9,6 +9,7 @@ from typing import Any
 from ..api import Model, PortInfo, compile_model, read_model
 from ..compiler.summary import Summary, summarise
 from .arguments import add_model, limits, require_file
+from .console import print_result
 from .speech import print_json
 
 SCHEMA = 1
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(as_json(model, summary))
     else:
-        print(as_text(model, summary))
+        print_result(*as_text(model, summary))
     return 0
 
 
@@ -58,7 +59,7 @@ def _port_json(port: PortInfo) -> dict[str, object]:
     return {"name": port.name, "dtype": port.dtype, "shape": port.shape}
 
 
-def as_text(model: Model, summary: Summary) -> str:
+def as_text(model: Model, summary: Summary) -> list[str]:
     """The summary for a person."""
     lines = [f"model       {model.name or '(no name)'}"]
     lines += [f"input       {_port_text(p)}" for p in model.inputs]
@@ -69,7 +70,7 @@ def as_text(model: Model, summary: Summary) -> str:
     lines.append(f"rewrites    {_counts(summary.fusions) or 'none apply'}")
     lines.append(f"afterwards  {_counts(summary.after)}")
     lines += [f"body        {way}: {_counts(kinds)}" for way, kinds in summary.bodies.items()]
-    return "\n".join(lines)
+    return lines
 
 
 def _port_text(port: PortInfo) -> str:

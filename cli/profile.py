@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from .arguments import (
     count_of,
     given_inputs,
 )
+from .console import print_result, to_json
 from .filling import fill_inputs
 from .speech import print_json
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     steps = measure(net, inputs, args.runs)
     if args.trace:
         with replacing(Path(args.trace)) as (stream,):
-            stream.write(json.dumps(chrome_trace(steps)).encode())
+            stream.write(to_json(chrome_trace(steps)).encode())
     if args.xml:
         times = {(s["region"], s["step"]): s["time_us"] for s in steps}
         with replacing(Path(args.xml)) as (stream,):
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"schema": SCHEMA, "sizes_made_up": made_up, "steps": steps})
     else:
-        print(as_text(steps, made_up))
+        print_result(*as_text(steps, made_up))
     return 0
 
 
@@ -121,7 +121,7 @@ def chrome_trace(steps: list[dict[str, Any]]) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> str:
+def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> list[str]:
     """Time by kind, then by step, the slowest first."""
     kinds: dict[str, list[float]] = defaultdict(list)
     for step in steps:
@@ -142,4 +142,4 @@ def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> str:
         )
     if made_up:
         lines.append(f"sizes made up: {', '.join(made_up)}; fix them with --shape or --input")
-    return "\n".join(lines)
+    return lines

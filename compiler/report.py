@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 from ..ir.dtype import DType
+from ..ir.escape import join_lines
 from ..ir.ops.quantized import BYTES
 from ..ir.plan import BRANCH, LOOP, KernelStep, Plan, Region
 from ..ir.specs import GemmSpec
@@ -42,7 +43,7 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
         lines.append(f"rewrites   {_counts(trace.hits_everywhere()) or 'none'}")
     for step in hosts:
         lines.append(f"in Python  {step.op.kind} {step.name!r}: {step.reason}")
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _compressed(plan: Plan) -> str:
