@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from ..runtime.cache import cache_bytes, cache_folder, default_cache
+from ..runtime.cache import cache_bytes, cache_folder, default_cache, find_cache_fault
 from .console import print_result
 from .speech import print_json
 
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(state)
     elif cache is None:
-        print_result("the code cache is off, or its folder is not this user's alone")
+        fault = find_cache_fault()
+        print_result(*(fault or "the code cache is off").split("\n"))
     elif args.action == "clear":
         print_result(f"removed {state['removed']} entries, {total} bytes, from {cache.folder}")
     else:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ..ir.errors import Error, UsageError
 from ..ir.target import Target
-from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache
+from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache, find_cache_fault
 from ..runtime.codegen.host import available_isas, without_tiles
 from ..runtime.machine import host_target, memory_limit, usable_cores
 from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
@@ -93,6 +93,7 @@ def examine() -> dict[str, object]:
         "cache": {
             "folder": str(cache_folder()) if cache is not None else None,
             "entries": len(cache.entries()) if cache is not None else 0,
+            **({"refused": fault} if cache is None and (fault := find_cache_fault()) else {}),
         },
         "versions": versions,
         "knobs": [
