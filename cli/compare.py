@@ -12,6 +12,7 @@ import numpy as np
 
 from ..api import CompiledModel, Model, compile_model, read_model
 from ..compiler.options import Options
+from ..compiler.report import distinguish_names
 from ..compiler.shapes import fix_shapes
 from ..compiler.tensors import deliver_tensors, passes_of
 from ..ir.dim import product
@@ -118,7 +119,10 @@ def run(args: argparse.Namespace) -> int:
             for n, g, w in zip(names, net(inputs), wanted, strict=True)
             for d in differences(n, g, w, args.rtol)
         ]
-    first = next((d for d in found if not d.good), None)
+    first = next((n for n, d in enumerate(found) if not d.good), None)
+    touched = [] if first is None else passes_of(model.graph, found[first].name)
+    names = distinguish_names([d.name for d in found])
+    found = [replace(d, name=n) for d, n in zip(found, names, strict=True)]
     state: dict[str, Any] = {
         "schema": SCHEMA,
         "against": args.against,
@@ -129,8 +133,8 @@ def run(args: argparse.Namespace) -> int:
     if left_out:
         state["left_out"] = left_out
     if first is not None:
-        state["first_different"] = first.name
-        state["passes_that_touched_it"] = passes_of(model.graph, first.name)
+        state["first_different"] = found[first].name
+        state["passes_that_touched_it"] = touched
     if args.bisect:
         state["bisect"] = bisect(model, inputs, args.rtol, args.max_memory)
     if args.json:

@@ -12,6 +12,7 @@ import numpy as np
 from ..api import CompiledModel
 from ..compiler.export.files import replacing
 from ..compiler.export.runtime_graph import runtime_graph
+from ..compiler.report import distinguish_names
 from ..runtime.peak import measured_peak
 from .arguments import (
     Array,
@@ -132,13 +133,14 @@ def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> list[str]:
         lines.append(f"{kind:<14}{len(times):>6}{sum(times):>12.1f}{sum(times) / total:>8.1%}")
     lines += ["", f"{'time us':>12}{'share':>8}{'GFLOP/s':>9}{'of peak':>9}{'KiB':>11}  "]
     lines[-1] += f"{'kind':<12}  computes"
-    for step in sorted(steps, key=lambda s: -s["time_us"]):
-        sources = " + ".join(step["sources"]) or step["name"]
+    labels = distinguish_names([" + ".join(s["sources"]) or s["name"] for s in steps])
+    pairs = zip(steps, labels, strict=True)
+    for step, label in sorted(pairs, key=lambda pair: -pair[0]["time_us"]):
         counted = step["gflops"] is not None
         rate = f"{step['gflops']:>9.1f}{step['share_of_peak']:>9.1%}" if counted else f"{'':>18}"
         lines.append(
             f"{step['time_us']:>12.1f}{step['share']:>8.1%}{rate}{step['bytes'] / 1024:>11.1f}  "
-            f"{step['kind']:<12}  {sources}"
+            f"{step['kind']:<12}  {label}"
         )
     if made_up:
         lines.append(f"sizes made up: {', '.join(made_up)}; fix them with --shape or --input")

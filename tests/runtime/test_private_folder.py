@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,34 @@ from irc.runtime.private_folder import HAS_DIR_FD, NotPrivateError, PrivateFolde
 
 KEY = "0123456789abcdef" * 4
 pytestmark = pytest.mark.skipif(not HAS_DIR_FD, reason="not run: the system has no openat")
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "getuid") or os.getuid() != 0, reason="not run: only root can be another user"
+)
+def test_as_another_user() -> None:
+    """A folder on the way need not be readable; a folder of root is not this user's."""
+    base = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        (base / "home" / "me").mkdir(parents=True)
+        os.chown(base / "home" / "me", 65534, 65534)
+        (base / "home").chmod(0o711)
+        base.chmod(0o711)
+        child = os.fork()
+        if not child:
+            try:
+                os.setuid(65534)
+                PrivateFolder(base / "home" / "me" / "cache").write("name", "new", b"content")
+                assert not DiskCache(base / "home").prepare()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert (base / "home" / "me" / "cache" / "name").read_bytes() == b"content"
+        with pytest.raises(NotPrivateError, match="another user owns"):
+            PrivateFolder(base / "home" / "me" / "cache")
+    finally:
+        shutil.rmtree(base)
 
 
 def test_files_come_back(tmp_path: Path) -> None:
