@@ -13,7 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import TextIO
 
+from .ir.escape import escape_text
+
+# Seconds until the line is shown first.
+FIRST_SECONDS = 1.0
 _telling = threading.Lock()
 
 
@@ -24,6 +29,11 @@ def _new_lock() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_new_lock)
+
+
+def stream_beneath(stream: TextIO) -> TextIO:
+    """The stream itself, without the command line's escaping (cli/console.py)."""
+    return getattr(stream, "beneath", stream)
 
 
 @contextlib.contextmanager
@@ -38,16 +48,18 @@ def telling(what: str) -> Iterator[None]:
     done = threading.Event()
     # A line that wraps, or that a file's name moves elsewhere, could not be taken back.
     room = max(8, shutil.get_terminal_size().columns - 16)
-    line = "".join(c if c.isprintable() else "?" for c in what)[:room]
+    line = escape_text(what)[:room]
+    stream = stream_beneath(sys.stderr)
 
     def tell() -> None:
         started, shown = time.monotonic(), False
-        while not done.wait(1 if not shown else 0.2):
+        while not done.wait(0.2 if shown else FIRST_SECONDS):
             shown = True
-            print(f"\r{line} ... {time.monotonic() - started:.0f} s ", end="", file=sys.stderr)
-            sys.stderr.flush()
+            stream.write(f"\r{line} ... {time.monotonic() - started:.0f} s ")
+            stream.flush()
         if shown:
-            print(f"\r{' ' * (len(line) + 12)}\r", end="", file=sys.stderr, flush=True)
+            stream.write(f"\r{' ' * (len(line) + 12)}\r")
+            stream.flush()
 
     teller = threading.Thread(target=tell, daemon=True)
     try:

@@ -27,6 +27,7 @@ from .arguments import (
     require_file,
 )
 from .compare import difference
+from .console import print_result
 from .filling import fill_inputs
 from .rivals import Rival, Task, parse_rivals, rival
 from .speech import print_json
@@ -116,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(as_json(path, rows, made_up))
     else:
-        print(as_text(rows, made_up))
+        print_result(*as_text(rows, made_up))
     return 1 if any(r.error > TOLERANCE for r in rows) else 0
 
 
@@ -226,7 +227,7 @@ def as_json(path: Path, rows: Sequence[Row], made_up: Sequence[str]) -> dict[str
     }
 
 
-def as_text(rows: Sequence[Row], made_up: Sequence[str]) -> str:
+def as_text(rows: Sequence[Row], made_up: Sequence[str]) -> list[str]:
     """The report for a person."""
     head = (
         f"{'engine':<12}{'threads':>8}{'requests':>9}"
@@ -239,4 +240,4 @@ def as_text(rows: Sequence[Row], made_up: Sequence[str]) -> str:
         lines.append(f"{r.engine:<12}{r.threads:>8}{r.requests:>9}{figures}{tail}")
     if made_up:
         lines.append(f"sizes made up: {', '.join(made_up)}; fix them with --shape or --input")
-    return "\n".join(lines)
+    return lines

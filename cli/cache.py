@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from ..runtime.cache import cache_bytes, cache_folder, default_cache
+from ..runtime.cache import cache_bytes, cache_folder, default_cache, find_cache_fault
+from .console import print_result
 from .speech import print_json
 
 SCHEMA = 1
@@ -46,15 +47,16 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(state)
     elif cache is None:
-        print("the code cache is off, or its folder is not this user's alone")
+        fault = find_cache_fault()
+        print_result(*(fault or "the code cache is off").split("\n"))
     elif args.action == "clear":
-        print(f"removed {state['removed']} entries, {total} bytes, from {cache.folder}")
+        print_result(f"removed {state['removed']} entries, {total} bytes, from {cache.folder}")
     else:
-        print(f"{cache.folder}: {len(entries)} entries, {total} of {cache.limit} bytes")
+        print_result(f"{cache.folder}: {len(entries)} entries, {total} of {cache.limit} bytes")
         if args.action == "list":
             for entry in entries[: -SHOWN - 1 : -1]:
                 used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
-                print(f"  {entry.key[:16]}  {entry.size:>8}  last used {used}")
+                print_result(f"  {entry.key[:16]}  {entry.size:>8}  last used {used}")
             if len(entries) > SHOWN:
-                print(f"  ... and {len(entries) - SHOWN} used before these")
+                print_result(f"  ... and {len(entries) - SHOWN} used before these")
     return 0

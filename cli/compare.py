@@ -12,6 +12,7 @@ import numpy as np
 
 from ..api import CompiledModel, Model, compile_model, read_model
 from ..compiler.options import Options
+from ..compiler.report import distinguish_names
 from ..compiler.shapes import fix_shapes
 from ..compiler.tensors import deliver_tensors, passes_of
 from ..ir.dim import product
@@ -31,6 +32,7 @@ from .arguments import (
     parse_shapes,
     require_file,
 )
+from .console import print_result
 from .filling import fill_inputs
 from .rivals import RIVALS, Task, rival
 from .speech import print_json
@@ -117,7 +119,10 @@ def run(args: argparse.Namespace) -> int:
             for n, g, w in zip(names, net(inputs), wanted, strict=True)
             for d in differences(n, g, w, args.rtol)
         ]
-    first = next((d for d in found if not d.good), None)
+    first = next((n for n, d in enumerate(found) if not d.good), None)
+    touched = [] if first is None else passes_of(model.graph, found[first].name)
+    names = distinguish_names([d.name for d in found])
+    found = [replace(d, name=n) for d, n in zip(found, names, strict=True)]
     state: dict[str, Any] = {
         "schema": SCHEMA,
         "against": args.against,
@@ -128,14 +133,14 @@ def run(args: argparse.Namespace) -> int:
     if left_out:
         state["left_out"] = left_out
     if first is not None:
-        state["first_different"] = first.name
-        state["passes_that_touched_it"] = passes_of(model.graph, first.name)
+        state["first_different"] = found[first].name
+        state["passes_that_touched_it"] = touched
     if args.bisect:
         state["bisect"] = bisect(model, inputs, args.rtol, args.max_memory)
     if args.json:
         print_json(state)
     else:
-        print(as_text(state, found))
+        print_result(*as_text(state, found))
     return 0 if first is None else DIFFERENT
 
 
@@ -318,7 +323,7 @@ def bisect(
     return f"rewrite {high} of {len(hits)}: {event.rule} of pass {event.passname} at {event.node}"
 
 
-def as_text(state: dict[str, Any], found: list[Difference]) -> str:
+def as_text(state: dict[str, Any], found: list[Difference]) -> list[str]:
     """The report for a person."""
     width = max([6, *(len(d.name) for d in found)])
     lines = [f"{'tensor':<{width}}  {'largest':>9}{'relative':>10}{'out of tol.':>13}"]
@@ -338,4 +343,4 @@ def as_text(state: dict[str, Any], found: list[Difference]) -> str:
         lines.append(f"bisect: {state['bisect']}")
     if state["sizes_made_up"]:
         lines.append(f"sizes made up: {', '.join(state['sizes_made_up'])}")
-    return "\n".join(lines)
+    return lines

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(as_json(net, output, size, seconds))
         return 0
-    report(net.report())
+    report(*net.report().split("\n"))
     report(f"compiled   in {seconds:.2f} s")
     report(f"written    {output}, {size} bytes")
     return 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 
+from .console import print_result
+
 BASH = """\
 _irc() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words=""
@@ -59,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    print(SHELLS[args.shell](), end="")
+    print_result(*SHELLS[args.shell]().split("\n"), end="")
     return 0
 
 

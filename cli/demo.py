@@ -12,6 +12,7 @@ import numpy as np
 
 from ..api import CompiledModel, compile_model, read_model, save_model
 from ..ir.interpret import interpret
+from .console import print_result
 from .speech import print_json
 
 SCHEMA = 1
@@ -30,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
     held_out = np.load(folder / "held_out.npz", allow_pickle=False)
     pictures, labels = held_out["images"], held_out["labels"]
     images = (pictures.reshape(len(pictures), -1) / 16).astype(np.float32)
-    say = (lambda text: None) if args.json else print
-    say(f"irc demo: {len(images)} handwritten digits (UCI) that the network has never seen\n")
+    say = (lambda *lines: None) if args.json else print_result
+    say(f"irc demo: {len(images)} handwritten digits (UCI) that the network has never seen", "")
 
     with tempfile.TemporaryDirectory(prefix="irc-demo-") as temporary:
         xml = Path(temporary) / "digits.xml"
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         probabilities = net(images)[0]
         predicted = probabilities.argmax(axis=1)
         wanted = interpret(read_model(xml).graph, [images])[0]
-    say(f"\n{drawing(pictures, predicted, labels)}\n")
+    say("", *drawing(pictures, predicted, labels), "")
     accuracy = float((predicted == labels).mean())
     worst = float(np.abs(probabilities - wanted).max())
     agree = bool((wanted.argmax(axis=1) == predicted).all()) and worst < 1e-5
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     say(f"agreement  with the reference evaluation: largest difference {worst:.1e}, {same}")
     one, batch = timings(net, images)
     say(f"time       {one * 1e6:.1f} us for one image, {batch * 1e6:.2f} us an image in a batch")
-    say(f"\nthe fused plan\n{plan_table(net)}")
+    say("", "the fused plan", *plan_table(net))
     if args.json:
         figures = {
             "schema": SCHEMA,
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if agree else 1
 
 
-def drawing(pictures: Any, predicted: Any, labels: Any) -> str:
+def drawing(pictures: Any, predicted: Any, labels: Any) -> list[str]:
     """A few images in a row, drawn with characters, with prediction and label below; one that the
     network gets wrong is among them if there is one."""
     wrong = [int(i) for i in np.flatnonzero(predicted != labels)[:1]]
@@ -91,7 +92,7 @@ def drawing(pictures: Any, predicted: Any, labels: Any) -> str:
         f"says {predicted[i]}" + ("" if predicted[i] == labels[i] else f", is {labels[i]}")
         for i in chosen
     ]
-    return "\n".join([*lines, "  ".join(f"{s:^{width}}" for s in says)])
+    return [*lines, "  ".join(f"{s:^{width}}" for s in says)]
 
 
 def timings(net: CompiledModel, images: Any) -> tuple[float, float]:
@@ -112,11 +113,11 @@ def best_time(call: Any, seconds: float = 0.1) -> float:
     return float(np.median(times))
 
 
-def plan_table(net: CompiledModel) -> str:
+def plan_table(net: CompiledModel) -> list[str]:
     """The steps with the model's operations that each one computes."""
     lines = []
     for number, step in enumerate(net.plan.kernel_steps(), 1):
         lines.append(f"  {number}  {step.spec.family:<11}  {' + '.join(step.sources)}")
     for step in net.plan.host_steps():
         lines.append(f"  -  in Python    {step.name}: {step.reason}")
-    return "\n".join(lines)
+    return lines

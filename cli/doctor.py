@@ -13,10 +13,11 @@ from typing import TypeVar
 from ..ir.errors import Error, UsageError
 from ..ir.processors import PROCESSORS, maskable_processors
 from ..ir.target import Target
-from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache
+from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache, find_cache_fault
 from ..runtime.codegen.host import detected_features, masked_processor, without_tiles
 from ..runtime.machine import detected_target, host_target, memory_limit, usable_cores
 from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
+from .console import print_result
 from .speech import print_json
 
 SCHEMA = 1
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(state)
     else:
-        print(as_text(state))
+        print_result(*as_text(state))
     return UsageError.exit_code if state["problems"] else 0
 
 
@@ -95,6 +96,7 @@ def examine() -> dict[str, object]:
         "cache": {
             "folder": str(cache_folder()) if cache is not None else None,
             "entries": len(cache.entries()) if cache is not None else 0,
+            **({"refused": fault} if cache is None and (fault := find_cache_fault()) else {}),
         },
         "versions": versions,
         "knobs": [
@@ -152,7 +154,7 @@ def measured(target: Target) -> dict[str, float]:
     return {key: round(value, 1) for key, value in (peaks | reads).items()}
 
 
-def as_text(state: dict[str, object]) -> str:
+def as_text(state: dict[str, object]) -> list[str]:
     """The same for a person."""
     lines: list[str] = []
     for title in ("machine", "measured", "cache", "versions"):
@@ -172,5 +174,6 @@ def as_text(state: dict[str, object]) -> str:
         lines.append(f"{'':<23}{knob['help']}")
     problems = state["problems"]
     assert isinstance(problems, list)
-    lines += [f"problem: {text}" for text in problems]
-    return "\n".join(lines)
+    for text in problems:
+        lines += f"problem: {text}".split("\n")
+    return lines

@@ -48,6 +48,12 @@ def entry() -> NoReturn:
     except KeyboardInterrupt:
         print("irc: interrupted", file=sys.stderr)
         code = INTERRUPTED
+    except Exception as error:  # IRC_TRACEBACK=1; the interpreter would print it unescaped
+        from .console import escaping, print_traceback
+
+        with escaping():
+            print_traceback(error)
+        code = 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if code == INTERRUPTED:  # what was left half made is cleared away at the very end
         sys.unraisablehook = lambda _: None

@@ -10,6 +10,7 @@ from ..api import Model, PortInfo, compile_model, read_model
 from ..compiler.frontends.xml.text import short
 from ..compiler.summary import Summary, summarise
 from .arguments import add_model, limits, require_file
+from .console import print_result
 from .speech import print_json
 
 SCHEMA = 1
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(as_json(model, summary))
     else:
-        print(as_text(model, summary))
+        print_result(*as_text(model, summary))
     return 0
 
 
@@ -60,7 +61,7 @@ def _port_json(port: PortInfo) -> dict[str, object]:
     return {"name": port.name, "dtype": port.dtype, "shape": port.shape}
 
 
-def as_text(model: Model, summary: Summary) -> str:
+def as_text(model: Model, summary: Summary) -> list[str]:
     """The summary for a person."""
     lines = [f"model       {model.name or '(no name)'}"]
     lines += [f"input       {_port_text(p)}" for p in model.inputs]
@@ -72,7 +73,7 @@ def as_text(model: Model, summary: Summary) -> str:
     lines.append(f"afterwards  {_counts(summary.after)}")
     lines += [f"metadata    {short(k)}: {short(v)}" for k, v in model.metadata.items()]
     lines += [f"body        {way}: {_counts(kinds)}" for way, kinds in summary.bodies.items()]
-    return "\n".join(lines)
+    return lines
 
 
 def _port_text(port: PortInfo) -> str:

@@ -8,15 +8,16 @@ traceback appears only with IRC_TRACEBACK=1.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from ..ir.errors import Error
+from ..ir.escape import escape_text
+from .console import escaping, print_message, print_result
 from .entry import INTERRUPTED, Loading
 from .entry import entry as entry  # where commands installed before look for it
 from .interrupts import interruptible
@@ -82,18 +83,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
     try:
-        with interruptible() as interrupt:
+        with escaping(), interruptible() as interrupt:
             try:
                 code = _dispatch(arguments)
                 sys.stdout.flush()
                 return code
             except (Exception, KeyboardInterrupt) as error:
                 if interrupt.came or isinstance(error, KeyboardInterrupt):
-                    _tell("irc: interrupted")
+                    print_message("irc: interrupted")
                     return INTERRUPTED
                 if isinstance(error, BrokenPipeError):
                     return 0  # the reader of our output has gone: no error
-                code = _say_what_failed(error)
+                code = _report_failure(error)
                 if os.environ.get("IRC_TRACEBACK") == "1":
                     raise
                 return code
@@ -110,29 +111,25 @@ def _settle() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _tell(text: str) -> None:
-    """A message on stderr, if there is still somebody who reads it."""
-    with contextlib.suppress(OSError):
-        print(text, file=sys.stderr)
-
-
-def _say_what_failed(error: BaseException) -> int:
+def _report_failure(error: BaseException) -> int:
     """One message on stderr; returns the exit code."""
+    heading = coloured("irc: error:", sys.stderr)
     if isinstance(error, Error):
-        _tell(f"{coloured('irc: error:', sys.stderr)} {error}")
+        print_message(*str(error).split("\n"), heading=heading)
         return error.exit_code
     if isinstance(error, OSError):
         # Verbs name what they read and write; this is what is left, such as a knob's folder.
-        where = f"\n  where: {error.filename}" if error.filename else ""
+        where = [f"  where: {error.filename}"] if error.filename else []
         what = "a file or folder can't be read or written"
-        start = coloured("irc: error:", sys.stderr)
-        _tell(f"{start} {what}{where}\n  got: {error.strerror or error}")
+        print_message(what, *where, f"  got: {error.strerror or error}", heading=heading)
         return FAILED
     # A fault of irc itself: say so in one line.
     text = " ".join(str(error).split())[:300]
-    start = coloured("irc: internal error:", sys.stderr)
-    _tell(f"{start} {type(error).__name__}: {text}")
-    _tell("  fix: report this with the output of IRC_TRACEBACK=1")
+    print_message(
+        f"{type(error).__name__}: {text}",
+        "  fix: report this with the output of IRC_TRACEBACK=1",
+        heading=coloured("irc: internal error:", sys.stderr),
+    )
     return FAILED
 
 
@@ -140,17 +137,17 @@ def _dispatch(arguments: list[str]) -> int:
     if len(arguments) == 2 and arguments[0] == "help":
         arguments = [arguments[1], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        (print if arguments else _tell)(_overview())
+        (print_result if arguments else print_message)(*_overview())
         return 0 if arguments else 2
     if arguments[0] == "--version":
         from .. import __version__
 
-        print(f"irc {__version__}")
+        print_result(f"irc {__version__}")
         return 0
     name = arguments[0]
     verb = VERBS.get(name)
     if verb is None:
-        _tell(f"irc: unknown verb {name!r}\n\n{_overview()}")
+        print_message(f"irc: unknown verb {name!r}", "", *_overview())
         return 2
     try:
         parsed = make_parser(name).parse_args(arguments[1:])
@@ -161,10 +158,15 @@ def _dispatch(arguments: list[str]) -> int:
         return int(module.run(parsed))
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(escape_text(message))
+
+
 def make_parser(name: str) -> argparse.ArgumentParser:
     """The parser of a verb."""
     verb = VERBS[name]
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"irc {name}",
         description=verb.help[0].upper() + verb.help[1:] + ".",
         epilog=f"example: {verb.example}",
@@ -179,8 +181,8 @@ def _module(verb: Verb) -> Any:
         return importlib.import_module(f".{verb.module}", __package__)
 
 
-def _overview() -> str:
+def _overview() -> list[str]:
     width = max(len(v) for v in VERBS)
     lines = ["usage: irc VERB [options]", "", "verbs:"]
     lines += [f"  {name:<{width}}  {verb.help}" for name, verb in VERBS.items()]
-    return "\n".join([*lines, "", "`irc VERB --help` shows a verb's options and an example."])
+    return [*lines, "", "`irc VERB --help` shows a verb's options and an example."]

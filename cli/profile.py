@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from ..api import CompiledModel
 from ..compiler.export.files import replacing
 from ..compiler.export.runtime_graph import runtime_graph
+from ..compiler.report import distinguish_names
 from ..runtime.peak import measured_peak
 from .arguments import (
     Array,
@@ -25,6 +25,7 @@ from .arguments import (
     count_of,
     given_inputs,
 )
+from .console import print_result, to_json
 from .filling import fill_inputs
 from .speech import print_json
 
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     steps = measure(net, inputs, args.runs)
     if args.trace:
         with replacing(Path(args.trace)) as (stream,):
-            stream.write(json.dumps(chrome_trace(steps)).encode())
+            stream.write(to_json(chrome_trace(steps)).encode())
     if args.xml:
         times = {(s["region"], s["step"]): s["time_us"] for s in steps}
         with replacing(Path(args.xml)) as (stream,):
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"schema": SCHEMA, "sizes_made_up": made_up, "steps": steps})
     else:
-        print(as_text(steps, made_up))
+        print_result(*as_text(steps, made_up))
     return 0
 
 
@@ -121,7 +122,7 @@ def chrome_trace(steps: list[dict[str, Any]]) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> str:
+def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> list[str]:
     """Time by kind, then by step, the slowest first."""
     kinds: dict[str, list[float]] = defaultdict(list)
     for step in steps:
@@ -132,14 +133,15 @@ def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> str:
         lines.append(f"{kind:<14}{len(times):>6}{sum(times):>12.1f}{sum(times) / total:>8.1%}")
     lines += ["", f"{'time us':>12}{'share':>8}{'GFLOP/s':>9}{'of peak':>9}{'KiB':>11}  "]
     lines[-1] += f"{'kind':<12}  computes"
-    for step in sorted(steps, key=lambda s: -s["time_us"]):
-        sources = " + ".join(step["sources"]) or step["name"]
+    labels = distinguish_names([" + ".join(s["sources"]) or s["name"] for s in steps])
+    pairs = zip(steps, labels, strict=True)
+    for step, label in sorted(pairs, key=lambda pair: -pair[0]["time_us"]):
         counted = step["gflops"] is not None
         rate = f"{step['gflops']:>9.1f}{step['share_of_peak']:>9.1%}" if counted else f"{'':>18}"
         lines.append(
             f"{step['time_us']:>12.1f}{step['share']:>8.1%}{rate}{step['bytes'] / 1024:>11.1f}  "
-            f"{step['kind']:<12}  {sources}"
+            f"{step['kind']:<12}  {label}"
         )
     if made_up:
         lines.append(f"sizes made up: {', '.join(made_up)}; fix them with --shape or --input")
-    return "\n".join(lines)
+    return lines

@@ -21,6 +21,7 @@ from .arguments import (
     compiled,
     given_inputs,
 )
+from .console import print_result
 from .speech import print_json, report
 from .values import by_name
 
@@ -67,11 +68,12 @@ def run(args: argparse.Namespace) -> int:
         print_json(as_json(arrays))
         return 0
     # Without a file they are the result, which -q leaves in.
-    say = print if args.output is None else report
+    say = print_result if args.output is None else report
     for name, array in arrays.items():
         say(f"{name}  {array.dtype}{list(array.shape)}")
         if array.size <= 16:
-            say("  " + np.array2string(array, separator=", ", threshold=16).replace("\n", "\n  "))
+            shown = np.array2string(array, separator=", ", threshold=16)
+            say(*(f"  {line}" for line in shown.split("\n")))
     return 0
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import math
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TextIO, cast
+from collections.abc import Iterator, Mapping
+from typing import TextIO
+
+from .console import print_message, print_result, to_json
 
 _RED = "\x1b[1;31m"
 _PLAIN = "\x1b[0m"
@@ -48,30 +47,21 @@ def speaking(level: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def report(text: str) -> None:
+def report(*lines: str) -> None:
     """What a verb did that wrote a file, on stdout; not with -q."""
     if _level >= 0:
-        print(text)
+        print_result(*lines)
 
 
 def print_json(state: Mapping[str, object]) -> None:
-    """One object on stdout, whatever -q says. JSON has no number for an infinity and for what is
-    none: they are text."""
-    print(json.dumps(_finite(state), allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(v) for key, v in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in cast("Sequence[Any]", value)]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    """One object on stdout, whatever -q says."""
+    print_result(to_json(state))
 
 
 def note(text: str) -> None:
     """What helps to understand it, on stderr, with -v."""
     if _level >= 1:
-        print(text, file=sys.stderr)
+        print_message(text)
 
 
 def coloured(text: str, stream: TextIO) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 from ..ir.dtype import DType
+from ..ir.escape import join_lines
 from ..ir.ops.quantized import BYTES
 from ..ir.plan import BRANCH, LOOP, KernelStep, Plan, Region
 from ..ir.specs import GemmSpec
@@ -40,9 +42,22 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
         lines.append(f"control    {_counts(loops)}, native")
     if trace is not None:
         lines.append(f"rewrites   {_counts(trace.hits_everywhere()) or 'none'}")
-    for step in hosts:
-        lines.append(f"in Python  {step.op.kind} {step.name!r}: {step.reason}")
-    return "\n".join(lines)
+    names = distinguish_names([f"{step.op.kind} {step.name!r}" for step in hosts])
+    lines += [f"in Python  {n}: {s.reason}" for n, s in zip(names, hosts, strict=True)]
+    return join_lines(lines)
+
+
+def distinguish_names(names: Sequence[str]) -> list[str]:
+    """Names of which each is there once: a model may give two layers one name."""
+    taken, used, found = set(names), Counter[str](), list[str]()
+    for name in names:
+        used[name] += 1
+        shown = name
+        while used[name] > 1 and (shown := f"{name} ({used[name]})") in taken:
+            used[name] += 1
+        taken.add(shown)
+        found.append(shown)
+    return found
 
 
 def _compressed(plan: Plan) -> str:

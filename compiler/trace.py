@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..ir.escape import escape_text
 from ..ir.graph import Graph
 from ..ir.text import print_graph
 
@@ -76,7 +77,8 @@ class Trace:
         self.events.append(event)
         if self.aloud and os.environ.get("IRC_TRACE") == "1":
             text = f"refused: {event.refused}" if event.refused else "applied"
-            print(f"[{event.passname}] {event.rule} at {event.node}: {text}", file=sys.stderr)
+            line = f"[{event.passname}] {event.rule} at {event.node}: {text}"
+            print(escape_text(line), file=sys.stderr)
 
     def hits(self) -> Counter[str]:
         """How often each rule was applied."""

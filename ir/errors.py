@@ -6,12 +6,22 @@ unreadable or invalid, 4 unsupported, 5 failed at run time; 1 is a comparison th
 
 from __future__ import annotations
 
+from .escape import escape_text
+
+
+class Lines(tuple[str, ...]):
+    """A part of a message that takes several lines, such as a list of operations."""
+
+    def __str__(self) -> str:
+        return "".join(f"\n    {escape_text(line)}" for line in self)
+
 
 class Error(Exception):
     """Base of everything irc raises on purpose.
 
     `what` is one sentence; the optional parts are printed as one indented line each. Parts that
-    hold a model's own text are shortened by the caller where it could be long.
+    hold a model's own text are shortened by the caller where it could be long. The message escapes
+    control characters; the attributes hold the text as given.
     """
 
     exit_code = 5
@@ -35,10 +45,15 @@ class Error(Exception):
             ("expected", self.expected),
             ("fix", self.fix),
         )
-        return "\n".join([self.what, *(f"  {k}: {v}" for k, v in parts if v is not None)])
+        shown = (f"  {k}: {_show(v)}" for k, v in parts if v is not None)
+        return "\n".join([escape_text(self.what), *shown])
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.what, self.where, self.got, self.expected, self.fix)
+
+
+def _show(part: object) -> str:
+    return str(part) if isinstance(part, Lines) else escape_text(str(part))
 
 
 def _rebuild(kind: type[Error], what: str, *parts: object) -> Error:

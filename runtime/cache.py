@@ -1,10 +1,10 @@
 """The code cache on disk: machine code by content key, private to the user, bounded.
 
 An entry is a file named by its key: 32 bytes of SHA-256 over key and payload, then the payload.
-Nobody ever sees an entry whose digest does not match, nor one from a folder that others can write.
-Writers write a temporary file and rename it, so readers see whole entries only; when the folder
-grows past its bound, the entries used longest ago go. Every failure to read or write the cache is
-a miss, never an error: the cache is a comfort.
+Nobody ever sees an entry whose digest does not match, nor one that another user could have put
+there (private_folder.py). Writers write a temporary file and rename it, so readers see whole
+entries only; when the folder grows past its bound, the entries used longest ago go. Every failure
+to read or write the cache is a miss, never an error: the cache is a comfort.
 
 `IRC_CACHE_DIR` names another folder, or "off"; `IRC_CACHE_BYTES` another bound.
 """
@@ -15,13 +15,13 @@ import contextlib
 import hashlib
 import os
 import secrets
-import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..ir.errors import UsageError
+from .private_folder import NotPrivateError, PrivateFolder
 
 # About 40 kB a kernel: room for some thousand kernels.
 DEFAULT_BYTES = 256 * 2**20
@@ -65,6 +65,18 @@ def default_cache() -> DiskCache | None:
     return cache if cache.prepare() else None
 
 
+def find_cache_fault() -> str | None:
+    """Why the folder of the cache is not used; None where it is, or is switched off."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    try:
+        PrivateFolder(folder).close()
+    except (NotPrivateError, OSError) as error:
+        return str(error)
+    return None
+
+
 # Entries that a process puts before it looks again what others did, and the bound from which on
 # trimming leaves room.
 _LOOK_EVERY: Final = 256
@@ -82,99 +94,83 @@ class Entry:
     used: float
 
 
-@dataclass(frozen=True)
 class DiskCache:
     """A folder of entries; safe against concurrent readers and writers of many processes."""
 
-    folder: Path
-    limit: int = DEFAULT_BYTES
+    def __init__(self, folder: Path, limit: int = DEFAULT_BYTES) -> None:
+        self.folder, self.limit = folder, limit
+        self._opened: PrivateFolder | None = None
 
     def prepare(self) -> bool:
-        """Make the folder if need be. False where it is not a folder of this user alone."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            found = self.folder.stat()
-        except OSError:
-            return False
-        if not hasattr(os, "getuid"):
-            return True
-        shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if found.st_uid != os.getuid() or shared:
-            return False  # what others may have put there cannot be told from what we did
-        if stat.S_IMODE(found.st_mode) & 0o077:
-            with contextlib.suppress(OSError):
-                self.folder.chmod(0o700)
+        """Open the folder, and make it if need be. False where it is not this user's alone."""
+        if self._opened is None:
+            try:
+                self._opened = PrivateFolder(self.folder)
+            except (NotPrivateError, OSError):
+                return False
         return True
 
     def get(self, key: str) -> bytes | None:
-        """The payload stored under a key; a damaged entry is removed and missed."""
-        path = self._path(key)
-        if path is None:
+        """The payload stored under a key; what is not an entry of this user is removed."""
+        if not _is_key(key) or not self.prepare() or self._opened is None:
             return None
         try:
-            data = path.read_bytes()
+            data = self._opened.read(key, self.limit)
         except OSError:
             return None
+        except NotPrivateError:
+            data = b""
         payload = data[_DIGEST:]
         if data[:_DIGEST] != _digest(key, payload):
-            with contextlib.suppress(OSError):
-                path.unlink()
+            self._remove(key)
             return None
         with contextlib.suppress(OSError):
-            os.utime(path)
+            self._opened.touch(key)
         return payload
 
     def put(self, key: str, payload: bytes) -> None:
         """Store a payload; what does not fit or can't be written is left out silently."""
-        path = self._path(key)
-        if path is None or len(payload) + _DIGEST > self.limit:
+        size = len(payload) + _DIGEST
+        if not _is_key(key) or size > self.limit or not self.prepare() or self._opened is None:
             return
-        new = self.folder / f"{_NEW}{secrets.token_hex(8)}"
+        new = f"{_NEW}{secrets.token_hex(8)}"
         try:
-            try:
-                flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
-                with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
-                    file.write(_digest(key, payload) + payload)
-                os.replace(new, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(new)
-                raise
+            self._opened.write(key, new, _digest(key, payload) + payload)
         except OSError:
             return
-        self._account(len(payload) + _DIGEST)
+        self._account(size)
 
     def entries(self) -> list[Entry]:
         """All entries, the one used longest ago first."""
-        found: list[Entry] = []
-        with contextlib.suppress(OSError), os.scandir(self.folder) as listing:
-            for item in listing:
-                if not _is_key(item.name):
-                    continue
-                with contextlib.suppress(OSError):
-                    info = item.stat()
-                    found.append(Entry(item.name, info.st_size, info.st_mtime))
+        found = [Entry(n, s.st_size, s.st_mtime) for n, s in self._list_files() if _is_key(n)]
         return sorted(found, key=lambda e: (e.used, e.key))
 
     def clear(self) -> int:
         """Remove all entries; returns how many."""
         entries = self.entries()
         for entry in entries:
-            with contextlib.suppress(OSError):
-                (self.folder / entry.key).unlink()
+            self._remove(entry.key)
         self._sweep(time.time() - _STALE)
         return len(entries)
 
-    def _path(self, key: str) -> Path | None:
-        return self.folder / key if _is_key(key) else None
+    def _list_files(self) -> list[tuple[str, os.stat_result]]:
+        """Name and status of each file of the folder; none where it can't be read."""
+        if not self.prepare() or self._opened is None:
+            return []
+        with contextlib.suppress(OSError):
+            return list(self._opened.list_files())
+        return []
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            if self._opened is not None:
+                self._opened.remove(name)
 
     def _sweep(self, before: float) -> None:
         """Remove what writers left that were killed before then."""
-        with contextlib.suppress(OSError), os.scandir(self.folder) as listing:
-            for item in listing:
-                with contextlib.suppress(OSError):
-                    if item.name.startswith(_NEW) and item.stat().st_mtime < before:
-                        os.unlink(item.path)
+        for name, status in self._list_files():
+            if name.startswith(_NEW) and status.st_mtime < before:
+                self._remove(name)
 
     def _account(self, size: int) -> None:
         """Keep the bound without a look at the whole folder for every entry: what it held at the
@@ -195,8 +191,7 @@ class DiskCache:
         for entry in entries if total > self.limit else ():
             if total <= wanted:
                 break
-            with contextlib.suppress(OSError):
-                (self.folder / entry.key).unlink()
+            self._remove(entry.key)
             total -= entry.size
         return total
 

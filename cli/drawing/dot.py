@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from ...ir.escape import escape_text
 from .picture import Picture
 from .svg import COLOURS
 
@@ -25,5 +26,4 @@ def as_dot(picture: Picture) -> str:
 
 
 def _quote(text: str) -> str:
-    printable = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
-    return json.dumps(printable, ensure_ascii=False)
+    return json.dumps("\n".join(map(escape_text, text.split("\n"))), ensure_ascii=False)

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ...ir.escape import escape_text
 from .picture import Box, Picture
 from .svg import COLOURS, STYLE, content
 
@@ -21,7 +22,8 @@ def as_page(
 ) -> str:
     """stages: name and picture in order; None where a pass changed nothing. times: microseconds
     and share of the total of the step that computes an operation, by the operation's name."""
-    described = [_stage(name, picture, times or {}) for name, picture in stages]
+    title = escape_text(title)
+    described = [_stage(escape_text(name), picture, times or {}) for name, picture in stages]
     # "<" can't end the script element, nor open a comment in it.
     data = json.dumps({"title": title, "stages": described}).replace("<", "\\u003c")
     drawn = "".join(
@@ -74,7 +76,13 @@ def _stage(
     name: str, picture: Picture | None, times: Mapping[str, tuple[float, float]]
 ) -> dict[str, Any]:
     if picture is None:
-        return {"name": name, "note": "no change", "same": True, "boxes": [], "changes": []}
+        return {
+            "name": name,
+            "note": "no change",
+            "same": True,
+            "boxes": [],
+            "changes": [],
+        }
     note = f"{len(picture.boxes)} operations"
     if picture.changes:
         note += f", {len(picture.changes)} rewrite{'s' * (len(picture.changes) > 1)}"
@@ -91,7 +99,7 @@ def _stage(
 
 def _box(box: Box, times: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
     found = next((times[s] for s in box.sources if s in times), None)
-    words = " ".join((box.title, box.name, *box.sources)).lower()
+    words = escape_text(" ".join((box.title, box.name, *box.sources))).lower()
     return {
         "title": box.title,
         "details": box.details,

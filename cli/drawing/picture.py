@@ -1,7 +1,7 @@
 """What of a graph is drawn: boxes with their texts and details, and the edges between them.
 
 Constants are not boxes: a box names those it reads in its details. Everything here is plain data,
-taken when a picture is made, so that the graph may change afterwards.
+taken when a picture is made, so that the graph may change afterwards. Texts are escaped.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...ir.escape import escape_text
 from ...ir.graph import Graph, Node, Value
 from ...ir.text_values import show_attributes
 from .layout import Layout, lay_out
@@ -92,13 +93,15 @@ def take_picture(
     for node in drawn:
         for value in graph.inputs(node):
             if value is not None and value.node in position:
-                edges.append((position[value.node], position[node], str(graph.type(value))))
+                type_ = escape_text(str(graph.type(value)))
+                edges.append((position[value.node], position[node], type_))
     layout = lay_out([b.size for b in boxes], [(a, b) for a, b, _ in edges])
     old = None if before is None else {b.node: b for b in before.boxes}
     fresh = frozenset(
         n for n, b in enumerate(boxes) if old is not None and _differs(old.get(b.node), b)
     )
-    return Picture(stage, boxes, edges, changes or [], layout, fresh)
+    shown = [escape_text(c) for c in changes or ()]
+    return Picture(escape_text(stage), boxes, edges, shown, layout, fresh)
 
 
 def _differs(before: Box | None, now: Box) -> bool:
@@ -122,9 +125,9 @@ def _box(graph: Graph, node: int) -> Box:
     family = type(record.op).__module__.rpartition(".")[2]
     return Box(
         node,
-        record.op.kind,
-        name,
-        "" if record.op.kind == "Result" else types[0] if types else "",
+        escape_text(record.op.kind),
+        escape_text(name),
+        "" if record.op.kind == "Result" or not types else escape_text(types[0]),
         kind or KINDS.get(family, "other"),
         tuple(_details(graph, node, record, types)),
         sources,
@@ -149,7 +152,7 @@ def _details(graph: Graph, node: int, record: Node, types: list[str]) -> list[tu
     if bodies:
         sizes = ", ".join(f"{len(b)} nodes" for b in bodies)
         rows.append(("bodies", f'{sizes}: see "inside" among the passes'))
-    return [(title, text) for title, text in rows if text]
+    return [(title, escape_text(text)) for title, text in rows if text]
 
 
 def _value(graph: Graph, value: Value) -> str:

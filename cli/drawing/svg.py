@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from ...ir.escape import escape_text
 from .layout import Point
 from .picture import LINE, PADDING, Picture
 
@@ -90,5 +91,5 @@ def path(points: Sequence[Point]) -> str:
 
 
 def _text(text: str) -> str:
-    """Escaped, without the control characters that XML forbids."""
-    return escape("".join(c if c.isprintable() else " " for c in text))
+    """Escaped; XML forbids most control characters, which are shown as escapes."""
+    return escape(escape_text(text))

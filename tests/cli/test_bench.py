@@ -216,7 +216,7 @@ def test_items_are_rows_of_the_first_input(
 
 def test_the_table_has_every_figure_under_its_title() -> None:
     shown = bench.Row("onnxruntime", 2, 3, 99, 1.25, 20.5, 300.5, 4000.5, 55555.0, 1.75, 2e-6)
-    head, line = bench.as_text([shown], []).splitlines()
+    head, line = bench.as_text([shown], [])
     titles = ["threads", "requests", "min us", "median us", "p90 us", "p99 us", "items/s"]
     titles += ["ratio", "error"]
     ends = [head.index(t) + len(t) for t in titles]

@@ -145,5 +145,12 @@ def test_external_files_keep_to_max_memory(tmp_path: Path) -> None:
     path = saved(tmp_path)
     with open(tmp_path / "weights.bin", "ab") as file:
         file.truncate(1 << 30)
+    size = path.stat().st_size
+    read_onnx(path, max_memory=size)  # of a gigabyte, 60 bytes are referred to
+    model = onnx.load(path, load_external_data=False)
+    weight = model.graph.initializer[0]
+    weight.dims[:] = [3, 5 << 20]
+    weight.external_data[2].value = str(60 << 20)
+    path.write_bytes(model.SerializeToString())
     with pytest.raises(MemoryLimitError, match="max_memory"):
         read_onnx(path, max_memory=1 << 20)

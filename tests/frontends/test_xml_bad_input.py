@@ -116,6 +116,8 @@ def test_memory_limit_is_named(tmp_path: Path) -> None:
     model = tmp_path / "m.xml"
     model.write_bytes(CONST)
     model.with_suffix(".bin").write_bytes(bytes(5000))
+    read_xml(model, max_memory=4000)  # of the file, little is referred to
+    model.write_bytes(constant_net("u8", "5000", 0, 5000))
     with pytest.raises(errors.MemoryLimitError, match="max_memory"):
         read_xml(model, max_memory=4000)
     # Unpacking may need more than the file: 1000 bytes hold 8000 elements of u1.

@@ -145,9 +145,20 @@ def test_unaligned_offsets(dtype: str, offset: int) -> None:
     assert found.flags.aligned and not found.flags.writeable
 
 
-def test_larger_sizes_and_overlaps_are_accepted() -> None:
-    assert values_of(constant_net("i16", "1", 0, 7), b"\x05\0\1\1\1\1\1") == [5]
+@pytest.mark.parametrize(
+    ("dtype", "shape", "size"),
+    [("i16", "1", 7), ("i16", "1", 3), ("u4", "3", 3), ("f32", "0, 2", 4), ("f32", "", 8)],
+)
+def test_larger_sizes_than_needed_are_refused(dtype: str, shape: str, size: int) -> None:
+    """The values that were written have another shape or type than the layer states."""
+    with pytest.raises(ModelFormatError, match="too large for its shape") as caught:
+        values_of(constant_net(dtype, shape, 0, size), bytes(8))
+    assert f"size {size}" in str(caught.value) and "fix:" in str(caught.value)
+
+
+def test_empty_constants_and_overlaps_are_accepted() -> None:
     assert values_of(constant_net("f32", "0, 2", 7, 0), b"\x05\0\1\1\1\1\1") == []
+    assert values_of(constant_net("u8", "2", 1, 2), b"\x05\x06\x07") == [6, 7]
 
 
 def test_inline_value() -> None:

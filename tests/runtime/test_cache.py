@@ -127,7 +127,7 @@ def test_concurrent_writers_and_readers(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = DiskCache(tmp_path)
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "no space left")
 
     monkeypatch.setattr(os, "replace", full)

@@ -107,7 +107,10 @@ def _tensor_type(tensor: TypeProto.Tensor, name: str, symbols: Symbols, where: s
         elif dim.HasField("dim_value") and dim.dim_value != -1:
             if dim.dim_value < 0:
                 raise ModelFormatError(
-                    f"axis {axis} has a negative size", where=where, got=dim.dim_value
+                    f"axis {axis} has a negative size",
+                    where=where,
+                    got=dim.dim_value,
+                    expected="0 or more, or -1 for any size",
                 )
             shape.append(dim.dim_value)
         else:

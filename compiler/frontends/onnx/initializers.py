@@ -22,6 +22,7 @@ def read_constants(
 ) -> Constants:
     """All initialisers by name. ModelFormatError for a name given twice or no name at all."""
     constants: Constants = {}
+    external.expect(graph.initializer)
     for position, tensor in enumerate(graph.initializer):
         where = f"initialiser {short(tensor.name) if tensor.name else position}"
         _claim(constants, tensor.name, where)

@@ -36,20 +36,20 @@ def read_onnx(
     symbolic sizes (`dim_param`) are kept. Initialisers are constants, also those that are inputs.
     `declared_shapes="ignore"` takes inferred types where an output or a value inside (`value_info`)
     declares something else.
-    `max_memory` limits each file and each constant, in bytes.
+    `max_memory` limits what is read of each file, and each constant, in bytes.
 
     Raises ModelFormatError (with file and node) for a broken model, ShapeError where types do not
     fit together, UnsupportedOperationError listing every operation irc does not have.
     """
     model = load_model(source, max_memory=max_memory)
     label = model.label
+    external = ExternalData(model.folder, max_memory)
     try:
         opsets = opset_imports(model)
         check_opsets(opsets)
         proto = model.proto.graph
         functions = model_functions(model.proto.functions, label)
         check_size(proto.node, functions, label)
-        external = ExternalData(model.folder, max_memory)
         graph = Graph(proto.name)
         graph.rt_info = read_metadata(model.proto)
         constants = read_constants(proto, model.payloads, external)
@@ -75,4 +75,6 @@ def read_onnx(
         raise type(error)(
             error.what, where=where, got=error.got, expected=error.expected, fix=error.fix
         ) from error
+    finally:
+        external.close()
     return graph

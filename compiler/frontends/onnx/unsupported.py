@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ....ir.errors import UnsupportedOperationError
+from ....ir.errors import Lines, UnsupportedOperationError
 from ....ir.types import TensorType, Type
 from ..xml.text import short
 
@@ -53,7 +53,7 @@ class Unsupported:
         raise UnsupportedOperationError(
             f"{what} or types that are not supported",
             where=label,
-            got="\n    ".join(["", *lines]),
+            got=Lines(lines),
             expected="operations that docs/operations.md lists",
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ....ir.errors import UnsupportedOperationError
+from ....ir.errors import Lines, UnsupportedOperationError
 from ....ir.op import Op
 from ....ir.ops import find
 from .records import Layer, Net
@@ -54,7 +54,7 @@ def refuse_unsupported(layers: list[Layer], file: str) -> None:
     raise UnsupportedOperationError(
         f"{what} an operation that is not supported",
         where=file,
-        got="\n    ".join(["", *lines]),
+        got=Lines(lines),
         expected="operations that docs/operations.md lists",
     )
 

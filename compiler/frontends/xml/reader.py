@@ -24,6 +24,7 @@ from .attributes import ABSENT, EXTRA, read_op
 from .bodies import Bodies, has_bodies, read_control, refuse_costly_nesting
 from .catalog import look_up, nested_layers, refuse_unsupported
 from .declared import check_declared, check_precision_names
+from .file_parts import FileParts
 from .legacy import convert_io
 from .matmul import matmul_inputs
 from .names import add_operation_names, name_results, port_names
@@ -31,8 +32,8 @@ from .order import Wiring, wire
 from .parameters import Symbols, read_parameter
 from .records import Layer, Net
 from .schema import parse_xml
-from .source import OpenFile, owned, read_file, require_size
-from .weights import Weights, read_constant
+from .source import HeldArray, OpenFile, owned, require_size
+from .weights import Parts, Weights, read_constant, referred_ranges
 
 DeclaredShapes = Literal["check", "ignore"]
 Source = str | PathLike[str] | bytes
@@ -40,6 +41,7 @@ Source = str | PathLike[str] | bytes
 
 # A thousand bytes for each of a million layers; a tree of them takes ten times as much.
 _MAX_TEXT = 1 << 30
+_BIN = "the weights (.bin)"
 
 
 def read_xml(
@@ -56,7 +58,7 @@ def read_xml(
     without it, the file of the same name beside the .xml.
     `declared_shapes="ignore"` takes inferred types where a layer declares something else.
     `legacy_io=True` gives a version 10 model the input and output types that OpenVINO gives it.
-    `max_memory` limits each file and each constant, in bytes.
+    `max_memory` limits what is read of each file, and each constant, in bytes.
 
     Raises ModelFormatError (with file, layer id and name, line) for a broken file, ShapeError
     where types do not fit together, UnsupportedOperationError listing every unknown operation.
@@ -70,12 +72,18 @@ def read_xml(
             text = opened.part(0, opened.size).tobytes()
     net = parse_xml(text, file)
     del text
-    held = Weights(lambda: _load_weights(path_or_bytes, weights, max_memory), max_memory)
-    builder = _Builder(held, check=declared_shapes == "check")
     wiring = wire(net)
     refuse_costly_nesting(net)
-    refuse_unsupported(list(nested_layers(net, wiring.order)), file)
-    graph = builder.build(net, wiring).graph
+    layers = list(nested_layers(net, wiring.order))
+    refuse_unsupported(layers, file)
+
+    def load() -> Parts:
+        parts = _open_weights(path_or_bytes, weights, max_memory)
+        parts.expect(referred_ranges(layers))
+        return parts
+
+    with Weights(load, max_memory) as held:
+        graph = _Builder(held, check=declared_shapes == "check").build(net, wiring).graph
     graph.rt_info = dict(net.rt_info)
     if net.version == 10:
         add_operation_names(graph, net)
@@ -84,15 +92,15 @@ def read_xml(
     return graph
 
 
-def _load_weights(
+def _open_weights(
     source: Source, weights: bytes | Array | str | PathLike[str] | None, max_memory: int | None
-) -> Array:
+) -> Parts:
     if isinstance(weights, np.ndarray):
-        return weights
+        return HeldArray(weights)
     if isinstance(weights, bytes | bytearray | memoryview):
-        return owned(weights)
+        return HeldArray(owned(weights))
     if weights is not None:
-        return read_file(weights, "the weights (.bin)", max_memory=max_memory)
+        return FileParts(OpenFile(weights, _BIN), max_memory)
     if isinstance(source, bytes | bytearray | memoryview):
         raise ModelFormatError(
             "the model has constants but no weights were given",
@@ -109,7 +117,7 @@ def _load_weights(
             expected="the .bin that was written with this .xml",
             fix="put the .bin beside the .xml, or pass weights=...",
         )
-    return read_file(path, "the weights (.bin)", max_memory=max_memory)
+    return FileParts(OpenFile(path, _BIN), max_memory)
 
 
 # What inference may run into with attributes that nobody writes on purpose.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -68,18 +68,26 @@ def recorded() -> Generator[list[FileState]]:
 class OpenFile:
     """A regular file, open for reading: parts of it, each in memory of its own.
 
-    `what` names its role in messages ("the weights"). Raises ModelFormatError where it can't be
+    `what` names its role in messages ("the weights"); `opener` opens it otherwise than by its path.
+    Raises ModelFormatError where it can't be
     read in full, MemoryLimitError where it is larger than `max_memory`.
     """
 
-    def __init__(self, path: Path, what: str, *, max_memory: int | None = None) -> None:
-        self._what, self._shown = what, os.fspath(path)
+    def __init__(
+        self,
+        path: Path,
+        what: str,
+        *,
+        max_memory: int | None = None,
+        opener: Callable[[], int] | None = None,
+    ) -> None:
+        self.what, self.shown = what, os.fspath(path)
         try:
-            self._handle = open_at_once(path)
+            self._handle = open_at_once(path) if opener is None else opener()
         except (OSError, ValueError) as error:
             raise ModelFormatError(
                 f"cannot open {what}",
-                where=repr(self._shown),
+                where=repr(self.shown),
                 got=_reason(error),
                 expected="a file",
             ) from error
@@ -97,15 +105,15 @@ class OpenFile:
     def _check(self, status: os.stat_result, max_memory: int | None) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise ModelFormatError(
-                f"{self._what} is not a regular file",
-                where=repr(self._shown),
+                f"{self.what} is not a regular file",
+                where=repr(self.shown),
                 got=kind_of(status.st_mode),
                 expected="a regular file",
             )
         if max_memory is not None and status.st_size > max_memory:
             raise MemoryLimitError(
-                f"{self._what} is larger than max_memory allows",
-                where=repr(self._shown),
+                f"{self.what} is larger than max_memory allows",
+                where=repr(self.shown),
                 got=f"{status.st_size} bytes",
                 expected=f"at most {max_memory} bytes",
                 fix="raise max_memory",
@@ -115,7 +123,13 @@ class OpenFile:
         return self
 
     def __exit__(self, *error: object) -> None:
-        os.close(self._handle)
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; parts that were read stay."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
 
     def part(self, first: int, last: int) -> Array:
         """Bytes `first` to `last`, read-only; where they come from is noted (ir/provenance.py).
@@ -126,8 +140,8 @@ class OpenFile:
             data: Any = np.empty(last - first, dtype=np.uint8)
         except MemoryError as error:
             raise MemoryLimitError(
-                f"no memory for {self._what}",
-                where=repr(self._shown),
+                f"no memory for {self.what}",
+                where=repr(self.shown),
                 got=f"{last - first} bytes",
             ) from error
         cuts = range(0, last - first, _PIECE)
@@ -152,15 +166,33 @@ class OpenFile:
                 done += count
         except OSError as error:
             raise ModelFormatError(
-                f"cannot read {self._what}", where=repr(self._shown), got=_reason(error)
+                f"cannot read {self.what}", where=repr(self.shown), got=_reason(error)
             ) from error
         if done != len(memory):
             raise ModelFormatError(
-                f"{self._what} became shorter while it was read",
-                where=repr(self._shown),
+                f"{self.what} became shorter while it was read",
+                where=repr(self.shown),
                 got=f"{at + done} bytes",
                 expected=f"{self.size} bytes",
             )
+
+
+class HeldArray:
+    """An array of bytes that nobody writes to, as the parts of a file; they are views."""
+
+    def __init__(self, data: Array) -> None:
+        self._data = data
+        self.size = self.referred = data.size
+
+    def expect(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Nothing: all of it is in memory."""
+
+    def part(self, first: int, last: int) -> Array:
+        """Bytes `first` to `last`."""
+        return self._data[first:last]
+
+    def close(self) -> None:
+        """Nothing: there is no file."""
 
 
 class HeldBytes:
@@ -178,12 +210,6 @@ class HeldBytes:
 def open_at_once(path: Path, flags: int = os.O_RDONLY) -> int:
     """A file's handle. O_NONBLOCK: opening a pipe without a writer must not wait."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | _BINARY)
-
-
-def read_file(path: Path, what: str, *, max_memory: int | None = None) -> Array:
-    """The whole of a regular file as a read-only array of bytes; errors as OpenFile's."""
-    with OpenFile(path, what, max_memory=max_memory) as file:
-        return file.part(0, file.size)
 
 
 _BINARY = getattr(os, "O_BINARY", 0)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from ....ir.escape import escape_text
+
 _UNSIGNED = re.compile(r"[0-9]{1,20}", re.ASCII)
 _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _REAL = re.compile(
@@ -143,7 +145,5 @@ def name_set(text: str) -> frozenset[str]:
 
 def short(text: str, limit: int = 80) -> str:
     """A model's own text for a message: printable, quoted, and not too long."""
-    clean = text[: limit + 1]
-    if not clean.isprintable():
-        clean = "".join(c if c.isprintable() else "?" for c in clean)
-    return f'"{clean[:limit]}..."' if len(text) > limit else f'"{clean}"'
+    shown = escape_text(text[:limit])
+    return f'"{shown}..."' if len(text) > limit else f'"{shown}"'

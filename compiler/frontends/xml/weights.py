@@ -6,9 +6,11 @@ bytes where they are aligned for their type, copies where they are not; either i
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -31,26 +33,57 @@ _COPY = "check that the .bin belongs to this .xml and was copied in full"
 _SLACK = 64 << 20
 
 
+class Parts(Protocol):
+    """A file or an array of bytes, of which parts are read. `referred`: bytes that ranges take."""
+
+    size: int
+    referred: int
+
+    def expect(self, ranges: Iterable[tuple[int, int]]) -> None: ...
+
+    def part(self, first: int, last: int) -> Array: ...
+
+    def close(self) -> None: ...
+
+
+def referred_ranges(layers: Iterable[Layer]) -> Iterator[tuple[int, int]]:
+    """First and last byte of what each Const layer refers to. A number that can't be read is left
+    out: reading the constant is the error."""
+    for layer in layers:
+        if layer.type != "Const" or "value" in layer.data:
+            continue
+        with contextlib.suppress(BadText, KeyError):
+            offset, size = words.unsigned(layer.data["offset"]), words.unsigned(layer.data["size"])
+            yield offset, offset + size
+
+
 @dataclass
 class Weights:
     """The .bin of a model, loaded when the first constant needs it.
 
-    `load` returns its bytes or raises an error that says why there are none.
+    `load` opens it or raises an error that says why there is none.
     """
 
-    load: Callable[[], Array]
+    load: Callable[[], Parts]
     max_memory: int | None = None
-    _data: Array | None = None
+    _parts: Parts | None = None
     _copied: int = 0
     _decoded: dict[tuple[DType, int, int], Array] = field(
         default_factory=dict[tuple[DType, int, int], Array]
     )
 
-    def bytes(self) -> Array:
-        """All bytes of the file, read-only."""
-        if self._data is None:
-            self._data = self.load()
-        return self._data
+    def __enter__(self) -> Weights:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._parts is not None:
+            self._parts.close()
+
+    def open(self) -> Parts:
+        """The file, opened once; its parts are read-only."""
+        if self._parts is None:
+            self._parts = self.load()
+        return self._parts
 
     def once(
         self, key: tuple[DType, int, int], size: int, layer: Layer, decode: Callable[[], Array]
@@ -58,13 +91,13 @@ class Weights:
         """A constant that needs `size` bytes of its own; equal ones (by `key`) share them.
 
         Constants of honest files do not overlap, and unpacking makes at most eight bytes of one.
-        So a small file cannot ask for much memory: MemoryLimitError.
+        So a small file, or a sparse one, cannot ask for much memory: MemoryLimitError.
         """
         found = self._decoded.get(key)
         if found is not None:
             return found
         self._copied += size
-        limit = 8 * (0 if self._data is None else self._data.size) + _SLACK
+        limit = 8 * (0 if self._parts is None else self._parts.referred) + _SLACK
         if self.max_memory is not None:
             limit = min(limit, self.max_memory)
         if self._copied > limit:
@@ -113,13 +146,15 @@ def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
         texts = weights.once(key, raw.size, layer, lambda: _strings(layer, raw, count))
         return dtype, texts.reshape(shape)
     needed = packed_bytes(dtype, count)
-    if raw.size < needed:
+    if raw.size != needed:
+        # More bytes than needed: the shape or the type is not that of the values that were written.
+        small = "small" if raw.size < needed else "large"
         raise layer.error(
-            "a constant's size is too small for its shape and element type",
+            f"a constant's size is too {small} for its shape and element type",
             got=f"size {raw.size}",
-            expected=f"at least {needed} bytes for {dtype}[{_shown(shape)}]",
+            expected=f"{needed} bytes for {dtype}[{_shown(shape)}]",
+            fix="write the model again: its .xml contradicts itself",
         )
-    raw = raw[:needed]
     if is_packed(dtype):
         array = weights.once(key, count, layer, lambda: unpack(dtype, raw, count))
     elif dtype is DType.boolean:
@@ -148,7 +183,7 @@ def _raw_bytes(layer: Layer, weights: Weights) -> tuple[int, Array]:
     offset = layer.read("offset", data["offset"], words.unsigned)
     size = layer.read("size", data["size"], words.unsigned)
     try:
-        held = weights.bytes()
+        held = weights.open()
     except ModelFormatError as error:
         if error.where is None:
             raise layer.error(
@@ -160,9 +195,9 @@ def _raw_bytes(layer: Layer, weights: Weights) -> tuple[int, Array]:
             "a constant lies outside the weights (.bin)",
             got=f"offset {offset}, size {size}, weights of {held.size} bytes",
             expected=f"offset + size at most {held.size}",
-            fix=_LFS if held[:23].tobytes() == _LFS_HEAD else _COPY,
+            fix=_LFS if held.part(0, min(23, held.size)).tobytes() == _LFS_HEAD else _COPY,
         )
-    return offset, held[offset : offset + size]
+    return offset, held.part(offset, offset + size)
 
 
 def _strings(layer: Layer, raw: Array, count: int) -> Array:
