@@ -17,6 +17,7 @@ from .calls import Outputs, PortTable, outputs_type
 from .compiler.model import Model, Origin, PortInfo, describe_port
 from .compiler.options import Options, Shapes, from_recipe, to_recipe
 from .ir.errors import ExecutionError
+from .ir.memory_budget import with_budget
 from .runtime.driver import in_default_mode
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class CompiledModel:
     threads counted where it is unpickled. `close()` (the end of a `with` block) gives memory back.
     """
 
+    @with_budget
     @in_default_mode
     def __init__(
         self,
@@ -54,8 +56,7 @@ class CompiledModel:
         max_memory: int | None = None,
     ) -> None:
         """source: a model, which is kept; or how to read one, which is dropped if it came from
-        files: they are read again where its graph or its weights are needed once more (`graph`,
-        `export`, pickling)."""
+        files: they are read again for `graph`, `export` and pickling."""
         from .compiler.lowering import lower
         from .runtime.machine import host_target
 
@@ -307,7 +308,6 @@ class CompiledModel:
         write_artifact(stream, write_graph, self._recipe, plans)
 
     def _code(self) -> dict[str, bytes]:
-        """The machine code of the plan's kernels: what this user's LLVM made."""
         from .runtime.cache import default_cache
         from .runtime.machine import host_target
         from .runtime.program import code_of
@@ -331,6 +331,7 @@ class CompiledModel:
         return self._weights
 
     @classmethod
+    @with_budget
     @in_default_mode
     def load(
         cls,

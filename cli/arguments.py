@@ -23,7 +23,8 @@ from ..ir.errors import (
     ModelFormatError,
     UsageError,
 )
-from ..runtime.memory import default_max_memory, human
+from ..ir.host_memory import default_max_memory
+from ..ir.memory_budget import human
 from .speech import note
 
 Array = npt.NDArray[Any]

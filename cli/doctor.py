@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..ir.errors import Error, UsageError
+from ..ir.host_memory import memory_limit
 from ..ir.target import Target
 from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache
 from ..runtime.codegen.host import available_isas, without_tiles
-from ..runtime.machine import host_target, memory_limit, usable_cores
+from ..runtime.machine import host_target, usable_cores
 from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
 from .speech import print_json
 

@@ -309,12 +309,8 @@ class RegionTables:
                 expected=int(whole[n]),
             )
         empty = np.minimum.reduceat(size, self._term_start) == 0
-        for row, trips in self._times.items():
-            if min(int(sizes.values[p]) for p in trips) <= 0:  # never run
-                empty[self.operand_start[row] : self.operand_start[row + 1]] = True
-        for check in sizes.barred:
-            for row in self._checks.guarded(check):
-                empty[self.operand_start[row] : self.operand_start[row + 1]] = True
+        for row in self.rows_not_run(sizes):
+            empty[self.operand_start[row] : self.operand_start[row + 1]] = True
         rough = (size - 1.0) * stride
         if not float(np.abs(rough).max()) < MAX_BYTES:
             # An empty walk touches nothing whatever its strides are.
@@ -348,6 +344,12 @@ class RegionTables:
                     where=self._operand(w),
                     got=f"bytes {at} and {of} of one buffer",
                 )
+
+    def rows_not_run(self, sizes: RegionSizes) -> set[int]:
+        """Native steps in loops without iterations, and behind checks that fail."""
+        found = {r for check in sizes.barred for r in self._checks.guarded(check)}
+        trips = self._times.items()
+        return found | {row for row, at in trips if min(int(sizes.values[p]) for p in at) <= 0}
 
     def _walk(self, sizes: RegionSizes, n: int) -> Walk:
         begin, end = (int(t) for t in [*self._term_start, len(self._term_size)][n : n + 2])

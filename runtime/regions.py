@@ -17,6 +17,7 @@ from ..ir.op import Op
 from ..ir.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ..ir.region_sizes import Ints, RegionSizes
 from ..ir.specs import DimArg, Size, Spec
+from .fused_sizes import FusedReductions
 from .loops import Control
 from .memory import Placement, check_limit, live_peak, place
 from .program import Program
@@ -53,6 +54,7 @@ class Layout:
     flags: Ints
     work: int
     wake: bool
+    need: int  # bytes of arena and outputs
 
     @property
     def shares(self) -> bool:
@@ -71,6 +73,7 @@ class RegionCode:
         self.tables = tables = program.tables[number]
         steps = [s for s in self.region.steps if not isinstance(s, HostStep)]
         kernels = [program.kernels[s.spec] for s in steps if isinstance(s, KernelStep)]
+        self._fused = FusedReductions(steps)
         # Native steps that may have phases.
         self._phased = [
             (n, s.spec)
@@ -129,7 +132,7 @@ class RegionCode:
             for n, b in enumerate(self.places[INPUT])
         ]
         placement = self._place(sizes)
-        self._check_memory(sizes, placement)
+        need = self._check_memory(sizes, placement)
         parts = self.limits.threads
         flags = np.where(sizes.work >= self.limits.share_work, SHARED, 0)
         flags = flags if parts > 1 else np.zeros_like(flags)
@@ -144,7 +147,7 @@ class RegionCode:
             flags[shared[0]] |= WAKE
             flags[(flags != 0) & (sizes.work >= self.limits.wake_work)] |= WAKE
         flags |= self.flags
-        return Layout(sizes, placement, inputs, outputs, flags, int(work.sum()), wake)
+        return Layout(sizes, placement, inputs, outputs, flags, int(work.sum()), wake, need)
 
     def _flags_of_phases(self, n: int, spec: Spec, sizes: RegionSizes) -> int:
         """SHARED, with phases where the step has them; 0 where they are too short to be shared."""
@@ -179,11 +182,14 @@ class RegionCode:
         self._placement = made
         return made
 
-    def _check_memory(self, sizes: RegionSizes, placement: Placement) -> None:
+    def _check_memory(self, sizes: RegionSizes, placement: Placement) -> int:
+        """Bytes of arena and outputs. MemoryLimitError, also for a step that walks over more
+        elements than fit: a tensor that is fused into its consumer counts as if it were stored."""
         outputs = [b for b in self.places[OUTPUT] if b >= 0]
         need = placement.peak + int(sizes.nbytes[outputs].sum())
+        self._fused.require_memory(self.tables, sizes, self.limits.max_memory)
         if need <= self.limits.max_memory:
-            return
+            return need
         mine = [*self.arena.tolist(), *outputs]
         mine.sort(key=lambda b: -int(sizes.nbytes[b]))
         named = [
@@ -194,6 +200,7 @@ class RegionCode:
             for b in mine
         ]
         check_limit(need, self.limits.max_memory, named, f"region {self.number}")
+        return need
 
 
 def _segments(steps: Sequence[object]) -> list[range | int]:
