@@ -219,8 +219,7 @@ class CompiledModel:
     def close(self) -> None:
         """Give code, weights and arenas back; calls from now on raise ExecutionError.
 
-        Calls that are running in other threads finish, bound calls go on while they live. Closing
-        twice is no error.
+        Running calls finish, bound calls go on while they live. Closing twice is no error.
         """
         if self._session is None:
             return

@@ -234,7 +234,9 @@ class Frame:
         if copied:
             limit = self.code.limits.max_memory
             active_budget(limit).require(
-                self.layout.need + copied, "copies of inputs that are not contiguous"
+                self.layout.need + copied,
+                "buffers, and copies of inputs that are not contiguous",
+                f"region {self.code.number}",
             )
 
     def result_type(self, n: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
