@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -326,8 +327,20 @@ class Stretch:
         self.call[words.CALL_PARTS] = limits.threads if team else 1
         self.call[words.CALL_GANG] = team
         self.call[words.CALL_WAKE] = int(frame.layout.wake)
-        self.native = frame.native
+        self.native = self._run_polling if frame.layout.polls else frame.native
         self.argument = ctypes.c_void_p(address_of(self.call))
+
+    def _run_polling(self, argument: ctypes.c_void_p) -> int:
+        """`native` of a call that runs long: in the main thread, which alone runs handlers of
+        signals, it raises what they raise."""
+        driver = self._frame.code.program.driver
+        if threading.current_thread() is not threading.main_thread():
+            return driver.run(argument)
+        try:
+            return driver.run_polling(argument)
+        except BaseException:
+            self._frame.reset()
+            raise
 
     def run(self) -> None:
         """ExecutionError, naming the step, where a kernel gives a status."""

@@ -18,6 +18,7 @@ from ..ir.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ..ir.region_sizes import Ints, RegionSizes
 from ..ir.specs import DimArg, Size, Spec
 from .fused_sizes import FusedReductions
+from .interrupts import cut_steps, loop_rows, polls
 from .loops import Control
 from .memory import Placement, check_limit, live_peak, place
 from .program import Program
@@ -55,6 +56,7 @@ class Layout:
     work: int
     wake: bool
     need: int  # bytes of arena and outputs
+    polls: bool  # for signals
 
     @property
     def shares(self) -> bool:
@@ -73,6 +75,7 @@ class RegionCode:
         self.tables = tables = program.tables[number]
         steps = [s for s in self.region.steps if not isinstance(s, HostStep)]
         kernels = [program.kernels[s.spec] for s in steps if isinstance(s, KernelStep)]
+        self._steps, self._loops = steps, loop_rows(steps)
         self._fused = FusedReductions(steps)
         # Native steps that may have phases.
         self._phased = [
@@ -147,16 +150,17 @@ class RegionCode:
             flags[shared[0]] |= WAKE
             flags[(flags != 0) & (sizes.work >= self.limits.wake_work)] |= WAKE
         flags |= self.flags
-        return Layout(sizes, placement, inputs, outputs, flags, int(work.sum()), wake, need)
+        dims, starts = self.tables.dims(sizes), self.tables.step_dims_start
+        trips = [int(dims[starts[n]]) for n in self._loops]
+        if must_poll := polls(int(work.sum()), trips):
+            cut_steps(flags, sizes.work, self._steps, lambda n: self._read_size(n, dims))
+        return Layout(
+            sizes, placement, inputs, outputs, flags, int(work.sum()), wake, need, must_poll
+        )
 
     def _flags_of_phases(self, n: int, spec: Spec, sizes: RegionSizes) -> int:
         """SHARED, with phases where the step has them; 0 where they are too short to be shared."""
-        start = int(self.tables.step_dims_start[n])
-        dims = self.tables.dims(sizes)
-
-        def at(size: Size) -> int:
-            return int(dims[start + size.index]) if isinstance(size, DimArg) else size
-
+        at = self._read_size(n, self.tables.dims(sizes))
         phases = spec.phases(at, self.limits.threads)
         if phases == 0:
             return SHARED
@@ -164,6 +168,11 @@ class RegionCode:
         if parts < 2 or phases > MAX_PHASES:
             return 0
         return SHARED | parts << PARTS_SHIFT | phases << PHASES_SHIFT
+
+    def _read_size(self, n: int, dims: Ints) -> Callable[[Size], int]:
+        """What gives the value of a size of native step n."""
+        start = int(self.tables.step_dims_start[n])
+        return lambda size: int(dims[start + size.index]) if isinstance(size, DimArg) else size
 
     def _place(self, sizes: RegionSizes) -> Placement:
         need = sizes.nbytes[self.arena]
