@@ -220,6 +220,9 @@ class Session:
                 into[n] = mine
             made = frame.run(arrays, into=into)
             return [made[n] for n in order]
+        except BaseException as error:
+            context.reset_after(error)
+            raise
         finally:
             if not self._closed:
                 self._pool.append(context)
@@ -241,6 +244,9 @@ class Session:
             if self.order is not None:
                 return self._run_one(context, inputs)
             return self.run_regions(context, inputs, state=state)
+        except BaseException as error:
+            context.reset_after(error)
+            raise
         finally:
             if not self._closed:
                 self._pool.append(context)
@@ -318,6 +324,9 @@ class Session:
         context, times = self._take(), list[StepTime]()
         try:
             self.run_regions(context, inputs, times)
+        except BaseException as error:
+            context.reset_after(error)
+            raise
         finally:
             if not self._closed:
                 self._pool.append(context)
