@@ -152,8 +152,8 @@ class RegionCode:
         flags |= self.flags
         dims, starts = self.tables.dims(sizes), self.tables.step_dims_start
         trips = [int(dims[starts[n]]) for n in self._loops]
-        if must_poll := polls(int(work.sum()), trips):
-            cut_steps(flags, sizes.work, self._steps, lambda n: self._read_size(n, dims))
+        if must_poll := polls(int(work.sum()), need, trips):
+            cut_steps(flags, sizes, self._steps, lambda n: self._read_size(n, dims))
         return Layout(
             sizes, placement, inputs, outputs, flags, int(work.sum()), wake, need, must_poll
         )
