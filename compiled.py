@@ -18,6 +18,7 @@ from .compiler.metadata import HasMetadata
 from .compiler.model import Model, Origin, PortInfo, describe_port
 from .compiler.options import Options, Shapes, from_recipe, to_recipe
 from .ir.errors import ExecutionError
+from .ir.memory_budget import with_budget
 from .runtime.driver import in_default_mode
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class CompiledModel(HasMetadata):
     threads counted where it is unpickled. `close()` (the end of a `with` block) gives memory back.
     """
 
+    @with_budget
     @in_default_mode
     def __init__(
         self,
@@ -55,8 +57,7 @@ class CompiledModel(HasMetadata):
         max_memory: int | None = None,
     ) -> None:
         """source: a model, which is kept; or how to read one, which is dropped if it came from
-        files: they are read again where its graph or its weights are needed once more (`graph`,
-        `export`, pickling)."""
+        files: they are read again for `graph`, `export` and pickling."""
         from .compiler.lowering import lower
         from .runtime.machine import host_target
 
@@ -217,9 +218,9 @@ class CompiledModel(HasMetadata):
         return self.session.stats()
 
     def close(self) -> None:
-        """Give code, weights and arenas back; calls from now on raise ExecutionError. Calls
-        that are running in other threads finish, bound calls go on while they live. Closing twice
-        is no error.
+        """Give code, weights and arenas back; calls from now on raise ExecutionError.
+
+        Running calls finish, bound calls go on while they live. Closing twice is no error.
         """
         if self._session is None:
             return
@@ -307,7 +308,6 @@ class CompiledModel(HasMetadata):
         write_artifact(stream, write_graph, self._recipe, plans)
 
     def _code(self) -> dict[str, bytes]:
-        """The machine code of the plan's kernels: what this user's LLVM made."""
         from .runtime.cache import default_cache
         from .runtime.machine import host_target
         from .runtime.program import code_of
@@ -331,6 +331,7 @@ class CompiledModel(HasMetadata):
         return self._weights
 
     @classmethod
+    @with_budget
     @in_default_mode
     def load(
         cls,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import stat
 import zipfile
@@ -23,7 +24,8 @@ from ..ir.errors import (
     ModelFormatError,
     UsageError,
 )
-from ..runtime.memory import default_max_memory, human
+from ..ir.host_memory import default_max_memory
+from ..ir.memory_budget import human
 from .speech import note
 
 Array = npt.NDArray[Any]
@@ -264,7 +266,10 @@ def _require_fitting(path: str, file: IO[bytes], limit: int) -> None:
     size = status.st_size
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as members:
-            size = sum(member.file_size for member in members.infolist())
+            size = sum(_stated_bytes(members, member) for member in members.infolist())
+    else:
+        file.seek(0)
+        size = max(size, _array_bytes(file))
     file.seek(0)
     if size > limit:
         raise MemoryLimitError(
@@ -274,6 +279,25 @@ def _require_fitting(path: str, file: IO[bytes], limit: int) -> None:
             expected=f"at most {human(limit)}",
             fix="raise max_memory",
         )
+
+
+def _stated_bytes(members: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """The larger of what a member of an .npz file and the array's own header say it takes: either
+    may be wrong, and both are allocated before a byte is compared."""
+    with members.open(member) as stream:
+        return max(member.file_size, _array_bytes(stream))
+
+
+def _array_bytes(stream: IO[bytes]) -> int:
+    """Bytes of the array that an .npy header describes; 0 where there is no such header."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_2_0
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else read
+        shape, _, dtype = read(stream)
+    except Exception:  # NumPy's reader, which raises anything, says later what is wrong
+        return 0
+    return math.prod(shape) * dtype.itemsize
 
 
 def require_suffix(path: str, suffix: str) -> Path:

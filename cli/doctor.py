@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..ir.errors import Error, UsageError
+from ..ir.host_memory import memory_limit
 from ..ir.processors import PROCESSORS, maskable_processors
 from ..ir.target import Target
 from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache, find_cache_fault
 from ..runtime.codegen.host import detected_features, masked_processor, without_tiles
-from ..runtime.machine import detected_target, host_target, memory_limit, usable_cores
+from ..runtime.machine import detected_target, host_target, usable_cores
 from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
 from .console import print_result
 from .speech import print_json

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from .dtype import DType
 from .errors import Error, ShapeError
+from .memory_budget import active_budget
 from .op import Fact, Op
 from .ops.elementwise import INTEGERS
 from .ops.optionals import OptionalGetElement
@@ -28,6 +30,9 @@ _WHOLE = frozenset(
     "num_rows order output_shape output_size pads_begin pads_end position repeats seq_lengths "
     "sequence_lengths shape signal_size split_lengths strides target_shape trip_count".split()
 )
+# Inputs whose values decide how large outputs are, and how many elements of them are looked at.
+_SIZING = _WHOLE | frozenset("scales scales_or_sizes sizes start stop step".split())
+_SIZING_ELEMENTS = 4096
 UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 # Operations with the types and shapes they were asked about at run time.
 _REMEMBERED = 4096
@@ -72,6 +77,55 @@ def _refuse_huge(type_: Type) -> None:
     for size in shape:
         if type(size) is int and size > MAX_SIZE:
             raise ShapeError("a size is beyond 64 bits", got=type_, expected=f"at most {MAX_SIZE}")
+
+
+def require_memory(op: Op, arrays: Sequence[Any], where: str) -> None:
+    """MemoryLimitError where the outputs, as far as types and values of the inputs say how large
+    they are, exceed this thread's budget. (Evaluators charge what only they know.)"""
+    if op.bodies() or not all(a is None or isinstance(a, np.ndarray) for a in arrays):
+        return
+    ports = op.inputs
+    kinds = tuple(
+        None
+        if a is None
+        else (a.dtype, a.shape, _sizing_value(a, ports[min(n, len(ports) - 1)].name))
+        for n, a in enumerate(arrays)
+    )
+    for size, text in _output_bytes(op, kinds):
+        active_budget().require(size, text, where)
+
+
+def _sizing_value(array: Any, port: str) -> bytes | None:
+    few = array.size <= _SIZING_ELEMENTS and array.dtype.kind in "iufb"
+    return array.tobytes() if few and port in _SIZING else None
+
+
+@lru_cache(_REMEMBERED)
+def _output_bytes(op: Op, kinds: tuple[Any, ...]) -> tuple[tuple[int, str], ...]:
+    """Bytes and type of all outputs together, where inference finds the sizes; of each, and of
+    all."""
+    facts = [k and _fact_of(*k) for k in kinds]
+    try:
+        types = inferred(op, facts, "run")
+    except Error:  # evaluation says what is wrong, in its own words
+        return ()
+    found = [(type_bytes(t), str(t)) for t in types]
+    known = [(size, text) for size, text in found if size is not None]
+    if len(known) > 1:
+        known.append((sum(size for size, _ in known), f"{len(known)} outputs"))
+    return tuple(known)
+
+
+def _fact_of(dtype: Any, shape: tuple[int, ...], value: bytes | None) -> Fact:
+    array = None if value is None else np.frombuffer(value, dtype).reshape(shape)
+    return Fact(TensorType(DType.from_numpy(dtype), shape), array)
+
+
+def type_bytes(type_: Type) -> int | None:
+    """Bytes of a tensor of this type; None where a size is no number."""
+    if not isinstance(type_, TensorType) or not type_.is_static or type_.dtype is DType.string:
+        return None
+    return prod(d for d in type_.shape or () if isinstance(d, int)) * type_.dtype.numpy.itemsize
 
 
 def refuse_unfit(op: Op, arrays: Sequence[Any]) -> None:

@@ -119,7 +119,7 @@ class _Pieces:
         self.tables, self.steps = coverage.tables, coverage.region.steps
         self.buffers = coverage.region.buffers
         self.missing: set[int] = set()
-        self.idle = {self.tables.kernels[row] for row in self.tables.never_run(sizes)}
+        self.idle = {self.tables.kernels[row] for row in self.tables.rows_not_run(sizes)}
 
     def find(self) -> frozenset[int]:
         """The roots that are read, or left, with elements that are not written."""

@@ -12,38 +12,66 @@ from typing import Any
 
 import numpy as np
 
-from .accept import refuse_unfit
+from .accept import refuse_unfit, require_memory
 from .dim import Dim, Symbol, eq, plain_symbol
 from .dtype import DType
-from .errors import Error, ExecutionError, InputError
+from .errors import Error, ExecutionError, InputError, MemoryLimitError
 from .graph import Graph, Node, Value
+from .memory_budget import Budget, active_budget, use_budget, value_bytes
 from .types import TensorType, held
 
+# Results pass a value on, and constants are part of the model.
+_WITHOUT_MEMORY = frozenset({"Constant", "Result"})
 Inputs = Sequence[Any] | Mapping[str, Any]
 
 
 def interpret(
-    graph: Graph, inputs: Inputs = (), deliver: Callable[[int, Any], None] | None = None
+    graph: Graph,
+    inputs: Inputs = (),
+    deliver: Callable[[int, Any], None] | None = None,
+    *,
+    max_memory: int | None = None,
 ) -> list[Any]:
     """The outputs of an inferred graph, in the order of its results; or, one by one as they are
     known, to `deliver` with their position there: nothing is kept then, and the list is empty.
 
     `inputs` are arrays in the order of the parameters, or by name (a parameter's tensor names or
-    its node's name). Raises InputError where they don't fit, ExecutionError naming the node where
-    an operation fails.
+    its node's name). max_memory: bytes that computed values may take together (default: as of
+    compiled models; inside a call, what that has left). Raises InputError where inputs don't fit,
+    ExecutionError naming the node where an operation fails, MemoryLimitError.
     """
+    budget = active_budget() if max_memory is None else Budget(max_memory)
+    with use_budget(budget), budget.evaluating():
+        return _interpret(graph, inputs, deliver, budget)
+
+
+def _interpret(
+    graph: Graph, inputs: Inputs, deliver: Callable[[int, Any], None] | None, budget: Budget
+) -> list[Any]:
     values = dict(zip(map(Value, graph.parameters), bind_inputs(graph, inputs), strict=True))
     order = graph.order()
     left = _use_counts(graph, order)
     outputs: dict[int, Any] = {}
     places = {node: n for n, node in enumerate(graph.results)}
+    sizes: dict[Value, int] = {}
+    kept = {graph.input(node, 0) for node in graph.results} if deliver is None else set[Value]()
+
+    def drop(value: Value) -> None:
+        values.pop(value, None)
+        if value not in kept:
+            budget.used -= sizes.pop(value, 0)
+
     for node in order:
         op = graph.op(node)
         sources = graph.inputs(node)
         if node not in graph.parameters:
             arrays = [None if source is None else values[source] for source in sources]
             for port, array in enumerate(_evaluate(graph.node(node), arrays)):
-                values[Value(node, port)] = array
+                value = Value(node, port)
+                values[value] = array
+                if op.kind not in _WITHOUT_MEMORY:
+                    budget.charge(size := value_bytes(array), where=_where(graph.node(node)))
+                    sizes[value] = size
         if deliver is not None and node in places:
             deliver(places[node], values.pop(Value(node)))
         elif op.kind == "Result":
@@ -52,10 +80,10 @@ def interpret(
             if source is not None:
                 left[source] -= 1
                 if not left[source]:
-                    del values[source]
+                    drop(source)
         for value in graph.values(node):
             if not left.get(value):
-                values.pop(value, None)
+                drop(value)
     return [outputs[node] for node in graph.results] if deliver is None else []
 
 
@@ -136,12 +164,18 @@ def _array(value: Any) -> Any:
     return np.asarray(value) if np.isscalar(value) and not isinstance(value, str) else value
 
 
+def _where(record: Node) -> str:
+    return record.origin or f"{record.op.kind} {record.name!r}"
+
+
 def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
-    where = record.origin or f"{record.op.kind} {record.name!r}"
+    where = _where(record)
     dtypes = [t.dtype if isinstance(t, TensorType) else DType.dynamic for t in record.types]
     try:
         # Floating-point warnings are not errors of a model: infinities and NaN are values.
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), active_budget().evaluating():
+            if record.op.kind not in _WITHOUT_MEMORY:
+                require_memory(record.op, arrays, where)
             outputs = record.op.evaluate(*record.op.slots(arrays, running=True))
             refuse_unfit(record.op, arrays)
             limit = partial(held, saturates=record.op.saturates)
@@ -151,6 +185,12 @@ def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
             raise
         raise type(error)(
             error.what, where=where, got=error.got, expected=error.expected, fix=error.fix
+        ) from error
+    except MemoryError as error:
+        raise MemoryLimitError(
+            "an operation needs more memory than the system gives",
+            where=where,
+            got=str(error)[:300],
         ) from error
     except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
         raise ExecutionError(

@@ -329,7 +329,7 @@ class RegionTables:
                 expected=int(whole[n]),
             )
         empty = np.minimum.reduceat(size, self._term_start) == 0
-        for row in self.never_run(sizes):
+        for row in self.rows_not_run(sizes):
             empty[self.operand_start[row] : self.operand_start[row + 1]] = True
         rough = (size - 1.0) * stride
         if not float(np.abs(rough).max()) < MAX_BYTES:
@@ -368,11 +368,11 @@ class RegionTables:
                     got=f"bytes {at} and {of} of one buffer",
                 )
 
-    def never_run(self, sizes: RegionSizes) -> list[int]:
-        """The native steps in loops without iterations, and behind CHECK steps that fail."""
-        loops = self._times.items()
-        rows = [row for row, trips in loops if min(int(sizes.values[p]) for p in trips) <= 0]
-        return rows + [row for check in sizes.barred for row in self._checks.guarded(check)]
+    def rows_not_run(self, sizes: RegionSizes) -> set[int]:
+        """Native steps in loops without iterations, and behind checks that fail."""
+        found = {r for check in sizes.barred for r in self._checks.guarded(check)}
+        trips = self._times.items()
+        return found | {row for row, at in trips if min(int(sizes.values[p]) for p in at) <= 0}
 
     def _write_nothing(self, empty: Any) -> Any:
         """Per native step, whether all that it writes is empty."""

@@ -25,6 +25,8 @@ from typing import Any, BinaryIO, Final, cast
 from ..ir.codec import broken, decode
 from ..ir.dtype import DType
 from ..ir.errors import ArtifactError, Error, MemoryLimitError, VerificationError
+from ..ir.host_memory import default_max_memory
+from ..ir.memory_budget import human
 from ..ir.plan import Plan
 from ..ir.plan_codec import decode_plan, vocabulary
 from ..ir.target import Target
@@ -33,7 +35,6 @@ from ..ir.verify_plan import verify_plan
 from ..ir.verify_spec import verify_specs
 from .container import Bytes
 from .container_reader import Container, Piece
-from .memory import default_max_memory, human
 from .program import Program
 from .stored_code import CODE, Images, unpack_images
 from .stored_weights import Array, Place, PlanReader, page_memory

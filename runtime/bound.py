@@ -53,11 +53,15 @@ class BoundCall:
         watch_forks(self)
 
     def __call__(self) -> Any:
-        if self._slow:
-            return self._call_slowly()
-        status = self._native(self._argument)
-        if status:
-            self._stretch.resume(status)
+        try:
+            if self._slow:
+                return self._call_slowly()
+            status = self._native(self._argument)
+            if status:
+                self._stretch.resume(status)
+        except BaseException as error:
+            self._reset_after(error)
+            raise
         return self.result
 
     def _call_slowly(self) -> Any:
@@ -76,6 +80,15 @@ class BoundCall:
         if self._show is not None:
             self.result = self._show(self.outputs)
         return self.result
+
+    def _reset_after(self, error: BaseException) -> None:
+        """`Context.reset_after`; the tables of the bound arrays are kept."""
+        if isinstance(error, Exception):
+            return
+        if self._session.order is None:
+            self._context.reset_after(error)
+        else:
+            self._frame.reset()
 
     def after_fork(self) -> None:
         """In a child no other thread is running this call."""

@@ -64,6 +64,13 @@ class Context:
         self.frames[key] = found
         return found
 
+    def reset_after(self, error: BaseException) -> None:
+        """Drop the tables where an interrupt fell between a kernel's failure and its treatment:
+        loops may have left moved addresses in them."""
+        if not isinstance(error, Exception):
+            self.frames.clear()
+            self.last = None
+
     def _reserve(self, layout: Layout) -> None:
         need = layout.placement.peak
         if need > len(self.space.arena):

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ..ir.target import generic
 from .driver_code import FUTEX, MXCSR_DEFAULT, driver_text
+from .driver_poll import PYTHON_API
 from .kept_code import CodeCache, kept_code
 
 _P = ParamSpec("_P")
@@ -28,12 +29,15 @@ class Driver:
 
     run: a Call's steps, to 0, a kernel's status, BUSY (the Call is running in another thread) or
     WANTS_GANG (start the gang's threads and call again). run_held is the same without giving the
-    interpreter lock away, for calls of microseconds; only with `parts` 1.
+    interpreter lock away, for calls of microseconds; only with `parts` 1. run_polling: the same for
+    calls of seconds from the main thread, where handlers of signals run meanwhile: it raises what
+    a handler raises.
     work: a worker's life, until GANG_STOP. wake: wakes all sleeping workers. spin: n pauses.
     swap_mode: sets the floating-point control word, gives the old one back.
     """
 
     run: Any
+    run_polling: Any
     run_held: Any
     work: Any
     wake: Any
@@ -91,14 +95,16 @@ def _load(cache: CodeCache | None) -> Driver:
     imports = {n: _address(libc, n if hasattr(libc, n) else "abort") for n in names}
     threads = host_arch() in FUTEX and _is_linux()
     image = kept_code(driver_text(target), target, cache)
-    names = ("irc_run", "irc_work", "irc_wake", "irc_spin", "irc_swap_mode")
-    library = load_objects([image], names, target, imports)
-    run, work, wake, spin, swap = (library.address(n) for n in names)
+    python = {n: _address(ctypes.pythonapi, n) for n in PYTHON_API}
+    names = ("irc_run", "irc_run_polling", "irc_work", "irc_wake", "irc_spin", "irc_swap_mode")
+    library = load_objects([image], names, target, {**imports, **python})
+    run, polling, work, wake, spin, swap = (library.address(n) for n in names)
     free = ctypes.CFUNCTYPE
     held = ctypes.PYFUNCTYPE
     i32, i64, ptr = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
     return Driver(
         run=free(i32, ptr)(run),
+        run_polling=held(i32, ptr)(polling),
         run_held=held(i32, ptr)(run),
         work=free(i32, ptr)(work),
         wake=free(i32, ptr)(wake),

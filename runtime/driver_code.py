@@ -10,9 +10,9 @@ from ..ir.target import Target
 from .codegen.emit import Function, Module
 from .codegen.values import I32, I64, PTR, Value
 from .driver_control import write_control
+from .driver_poll import read_clock, write_poll, write_run_polling
 from .driver_share import (
     add_word,
-    call_kernel,
     claim_word,
     get_word,
     parts_of,
@@ -20,8 +20,8 @@ from .driver_share import (
     set_word,
     word,
     write_part,
-    write_share,
 )
+from .driver_steps import write_own_step, write_shared_step
 from .words import (
     BARRED,
     BUSY,
@@ -30,32 +30,23 @@ from .words import (
     CALL_STATUS,
     CALL_STEP,
     CONTROL,
-    GANG_BUFFERS,
     GANG_CPU,
-    GANG_DIMS,
     GANG_DONE,
     GANG_EPOCH,
-    GANG_FAILURE,
-    GANG_FN,
     GANG_IDS,
     GANG_MASK,
     GANG_OWNER,
-    GANG_PHASES,
-    GANG_SCRATCH,
     GANG_SLEEPERS,
     GANG_SPIN,
     GANG_STOP,
     GANG_STREAK,
-    GANG_STRIDE,
     GANG_THREADS,
     GANG_TICKET,
     GANG_UNTIL,
+    INTERRUPTED,
+    LONG,
     MASK_WORDS,
-    NOTHING,
     NOWHERE,
-    PARTS_MASK,
-    PARTS_SHIFT,
-    PHASES_SHIFT,
     SHARED,
     STEP_WORDS,
     WAKE,
@@ -67,6 +58,9 @@ from .words import (
 # for one wake (2 to 5 us) in vain; a caller that goes on is helped from then on.
 _STREAK: Final = 8
 _GAP: Final = 40_000  # ns at most: half of what a worker spins
+# A call that polls does so behind each LONG step, and behind this many steps (a power of two):
+# reading the clock takes as long as a small step.
+_POLL_STEPS: Final = 16
 # Numbers of Linux's system calls.
 FUTEX: Final = {"x86_64": 202, "aarch64": 98}
 SET_AFFINITY: Final = {"x86_64": 203, "aarch64": 122}
@@ -77,9 +71,12 @@ MXCSR_DEFAULT: Final = 0x1F80
 def driver_text(target: Target) -> str:
     """The driver as LLVM assembly."""
     module = Module(target)
-    part, wake = write_part(module), _write_small(module)
-    control = write_control(module)
-    _write_run(module, write_share(module, part, wake), _write_spread(module), control)
+    poll = write_poll(module)
+    part, wake = write_part(module, poll), _write_small(module)
+    own, shared = write_own_step(module, poll), write_shared_step(module, part, wake)
+    walk = _write_walk(module, own, shared, _write_spread(module), write_control(module), poll)
+    _write_run(module, walk)
+    write_run_polling(module, walk)
     _write_work(module, part)
     return module.text()
 
@@ -96,13 +93,6 @@ def _swap_mode(f: Function, new: Value | int) -> Value:
     old64 = f.call("llvm.aarch64.get.fpcr", I64)
     f.call("llvm.aarch64.set.fpcr", "void", f.cast(mode, I64, signed_=False))
     return f.cast(old64, I32)
-
-
-def _now(f: Function) -> Value:
-    """Nanoseconds of CLOCK_MONOTONIC."""
-    time = f.stack(16, 8)
-    f.call("clock_gettime", I32, f.as_value(1, I32), time)
-    return f.add(f.mul(f.load(I64, time), 1_000_000_000), f.load(I64, f.at(time, 1, I64)))
 
 
 def _follows(f: Function, gang: Value, now: Value) -> Value:
@@ -148,10 +138,23 @@ def _write_spread(module: Module) -> Function:
     return f
 
 
-def _write_run(module: Module, share: Function, spread: Function, control: Function) -> None:
+def _write_run(module: Module, walk: Function) -> None:
     """run(call): the steps of a Call."""
     f = module.function("irc_run", [(PTR, "call")], I32)
-    call = f.params["call"]
+    f.ret(f.call_function(walk, f.params["call"], 0))
+
+
+def _write_walk(
+    module: Module,
+    own_step: Function,
+    shared_step: Function,
+    spread: Function,
+    control: Function,
+    poll: Function,
+) -> Function:
+    """walk(call, block): the steps of a Call. block: of polls, or 0."""
+    f = module.function("irc_walk", [(PTR, "call"), (I64, "block")], I32, linkage="internal")
+    call, block = f.params["call"], f.params["block"]
     with f.if_(f.icmp("eq", claim_word(f, call, CALL_BUSY), 0)):
         f.ret(BUSY)
     steps, count, scratch, stride, parts, gang_word, wake = (
@@ -167,7 +170,7 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
         awake = f.icmp("sgt", threads, get_word(f, gang, GANG_SLEEPERS))
         alone = f.op("i1", f"and {f.icmp('eq', wake, 0)}, {f.icmp('sge', threads, 0).text}")
         with f.if_(f.op("i1", f"and {alone}, {f.icmp('eq', awake, 0).text}")):
-            began.set(_now(f))
+            began.set(read_clock(f))
             rouse.set(_follows(f, gang, began.get()))
         wants = f.icmp("ne", f.or_(wake, rouse.get()), 0)
         with f.if_(f.op("i1", f"and {unstarted}, {wants.text}")):
@@ -181,13 +184,14 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
     mode = _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)
     table = f.op(PTR, f"inttoptr {steps} to ptr")
     status, failed_part = f.var(I32, 0), f.var(I64, 0)
-    i = f.var(I64, 0)
+    i, passed = f.var(I64, 0), f.var(I64, 0)
     ok = lambda: f.op(  # noqa: E731
         "i1", f"and {f.icmp('ult', i.get(), count)}, {f.icmp('eq', status.get(), 0).text}"
     )
     with f.while_(ok):
         step = f.at(table, f.mul(i.get(), STEP_WORDS), I64)
-        fn, buffers, dims, flags = (f.load(I64, word(f, step, n)) for n in range(STEP_WORDS))
+        words = [f.load(I64, word(f, step, n)) for n in range(STEP_WORDS)]
+        fn, buffers, dims, flags = words
         with f.if_(f.icmp("ne", f.and_(flags, CONTROL), 0)) as kind:
             way = f.call_function(control, fn, buffers, dims, flags)
             with f.if_(f.icmp("eq", way, NOWHERE)) as goes:
@@ -197,31 +201,26 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
                 i.set(f.add(i.get(), way))
             kind.else_()
             with f.if_(f.icmp("ne", f.and_(flags, team.get()), 0)) as branch:
-                for n, value in (
-                    (GANG_FN, fn),
-                    (GANG_BUFFERS, buffers),
-                    (GANG_DIMS, dims),
-                    (GANG_SCRATCH, scratch),
-                    (GANG_STRIDE, stride),
-                    (GANG_PHASES, f.lshr(flags, PHASES_SHIFT)),
-                ):
-                    set_word(f, gang, n, value, "monotonic")
-                own = f.and_(f.lshr(flags, PARTS_SHIFT), PARTS_MASK)
-                cut = f.select(f.icmp("eq", own, 0), parts, own)
-                f.call_function(share, gang, cut, f.or_(f.and_(flags, WAKE), rouse.get()))
-                failure = get_word(f, gang, GANG_FAILURE, "monotonic")
-                with f.if_(f.icmp("ne", failure, NOTHING)):
-                    status.set(f.cast(failure, I32))
-                    failed_part.set(f.lshr(failure, 32))
+                rounds = (parts, stride, f.or_(f.and_(flags, WAKE), rouse.get()))
+                found = f.call_function(shared_step, gang, *words, scratch, *rounds, block)
+                status.set(f.cast(found, I32))
+                failed_part.set(f.lshr(found, 32))
                 branch.else_()
-                one, zero = f.as_value(1, I64), f.as_value(0, I64)
-                status.set(call_kernel(f, fn, buffers, dims, zero, one, scratch))
+                status.set(f.call_function(own_step, *words, scratch, block))
             i.set(f.add(i.get(), 1))
+        with f.if_(f.icmp("ne", block, 0)):
+            passed.set(f.add(passed.get(), 1))
+            is_kernel = f.icmp("eq", f.and_(flags, CONTROL), 0)
+            is_long = f.op("i1", f"and {is_kernel}, {f.icmp('ne', f.and_(flags, LONG), 0).text}")
+            due = f.icmp("eq", f.and_(passed.get(), _POLL_STEPS - 1), 0)
+            with f.if_(f.op("i1", f"or {is_long}, {due.text}")):
+                with f.if_(f.icmp("ne", f.call_function(poll, block), 0)):
+                    status.set(INTERRUPTED)
     with f.if_(f.icmp("ne", team.get(), 0)):
         set_word(f, gang, GANG_OWNER, 0)
     _swap_mode(f, mode)
     with f.if_(f.icmp("ne", began.get(), 0)):
-        ended = _now(f)
+        ended = read_clock(f)
         soon = f.add(ended, f.smin(f.sub(ended, began.get()), _GAP))
         set_word(f, gang, GANG_UNTIL, soon, "monotonic")
     with f.if_(f.icmp("ne", status.get(), 0)):
@@ -230,6 +229,7 @@ def _write_run(module: Module, share: Function, spread: Function, control: Funct
         f.store(failed_part.get(), word(f, call, CALL_PART))
     set_word(f, call, CALL_BUSY, 0)
     f.ret(status.get())
+    return f
 
 
 def _write_work(module: Module, part: Function) -> None:
@@ -248,7 +248,7 @@ def _write_work(module: Module, part: Function) -> None:
         with f.if_(open_part()) as branch:
             n, of = parts_of(f, add_word(f, gang, GANG_TICKET, 1))
             with f.if_(f.icmp("ult", n, of)):
-                f.call_function(part, gang, n, of)
+                f.call_function(part, gang, n, of, 0)
                 add_word(f, gang, GANG_DONE, 1)
                 idle.set(0)
             branch.else_()

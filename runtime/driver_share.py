@@ -18,17 +18,20 @@ from .codegen.emit import Function, Module, Variable
 from .codegen.values import I32, I64, PTR, Value
 from .words import (
     FAR_PITCH,
+    GANG_ABORT,
     GANG_BUFFERS,
     GANG_DIMS,
     GANG_DONE,
     GANG_FAILURE,
     GANG_FAR,
+    GANG_FIRST,
     GANG_FN,
     GANG_PHASES,
     GANG_SCRATCH,
     GANG_SLEEPERS,
     GANG_STRIDE,
     GANG_TICKET,
+    GANG_TOTAL,
     NOTHING,
 )
 
@@ -97,11 +100,14 @@ def _write_unit(module: Module) -> Function:
     names = ("part", "parts", "phase")
     f = module.function("irc_unit", [(PTR, "gang"), *((I64, n) for n in names)], linkage="internal")
     gang, (part, parts, phase) = f.params["gang"], (f.params[n] for n in names)
+    with f.if_(f.icmp("ne", get_word(f, gang, GANG_ABORT, "monotonic"), 0)):
+        f.ret()
     words = (GANG_FN, GANG_BUFFERS, GANG_DIMS, GANG_SCRATCH, GANG_STRIDE)
     fn, buffers, dims, scratch, stride = (get_word(f, gang, w, "monotonic") for w in words)
     mine = f.add(scratch, f.mul(stride, part))
-    worker = f.add(f.mul(phase, parts), part)
-    status = call_kernel(f, fn, buffers, dims, worker, parts, mine)
+    first, total = (get_word(f, gang, w, "monotonic") for w in (GANG_FIRST, GANG_TOTAL))
+    worker = f.add(f.add(f.mul(phase, parts), part), first)
+    status = call_kernel(f, fn, buffers, dims, worker, total, mine)
     with f.if_(f.icmp("ne", status, 0)):
         # The lowest failing part wins, so that the same element is reported whoever ran it.
         cell = f.or_(f.shl(part, 32), f.cast(status, I64, signed_=False))
@@ -110,17 +116,31 @@ def _write_unit(module: Module) -> Function:
     return f
 
 
-def write_part(module: Module) -> Function:
-    """part(gang, part, parts): run one claimed part of the step in the gang's block; of a step in
-    phases, that part of every phase and more, until all are done."""
+def _write_polling_unit(module: Module, poll: Function) -> Function:
+    """unit(gang, part, parts, phase, block): `irc_unit`, then poll; no part runs where a handler
+    raised."""
     unit = _write_unit(module)
-    f = module.function(
-        "irc_part", [(PTR, "gang"), (I64, "part"), (I64, "parts")], linkage="internal"
-    )
-    gang, part, parts = f.params["gang"], f.params["part"], f.params["parts"]
+    names = ("part", "parts", "phase", "block")
+    params = [(PTR, "gang"), *((I64, n) for n in names)]
+    f = module.function("irc_polling_unit", params, linkage="internal")
+    gang, (part, parts, phase, block) = f.params["gang"], (f.params[n] for n in names)
+    f.call_function(unit, gang, part, parts, phase)
+    with f.if_(f.icmp("ne", f.call_function(poll, block), 0)):
+        set_word(f, gang, GANG_ABORT, 1, "monotonic")
+    f.ret()
+    return f
+
+
+def write_part(module: Module, poll: Function) -> Function:
+    """part(gang, part, parts, block): run one claimed part of the step in the gang's block; of a
+    step in phases, that part of every phase and more, until all are done. block: of polls."""
+    unit = _write_polling_unit(module, poll)
+    names = ("part", "parts", "block")
+    f = module.function("irc_part", [(PTR, "gang"), *((I64, n) for n in names)], linkage="internal")
+    gang, (part, parts, block) = f.params["gang"], (f.params[n] for n in names)
     phases = get_word(f, gang, GANG_PHASES, "monotonic")
     with f.if_(f.icmp("eq", phases, 0)):
-        f.call_function(unit, gang, part, parts, 0)
+        f.call_function(unit, gang, part, parts, 0, block)
         f.ret()
 
     def far(n: Value) -> Value:
@@ -141,7 +161,7 @@ def write_part(module: Module) -> Function:
                 order = "acq_rel acquire"
                 swap = f"cmpxchg {mine}, {open_}, {f.add(open_, 1)} {order}"
                 with f.if_(f.op("i1", f"extractvalue {f.op('{ i64, i1 }', swap)}, 1")):
-                    f.call_function(unit, gang, n, parts, f.add(phase, 1))
+                    f.call_function(unit, gang, n, parts, f.add(phase, 1), block)
                     set_word(f, mine, 0, done)
         with f.range(0, parts, unroll=1) as n:
             waited.set(0)
@@ -152,12 +172,14 @@ def write_part(module: Module) -> Function:
 
 
 def write_share(module: Module, part: Function, wake: Function) -> Function:
-    """share(gang, parts, wake): run the step in the gang's block, all parts; waits for them."""
-    f = module.function(
-        "irc_share", [(PTR, "gang"), (I64, "parts"), (I64, "wake")], linkage="internal"
-    )
-    gang, parts = f.params["gang"], f.params["parts"]
+    """share(gang, parts, wake, block): run the step in the gang's block, all parts of a round;
+    waits for them. 1 where a poll found that a handler raised."""
+    names = ("parts", "wake", "block")
+    params = [(PTR, "gang"), *((I64, n) for n in names)]
+    f = module.function("irc_share", params, I64, linkage="internal")
+    gang, parts, block = f.params["gang"], f.params["parts"], f.params["block"]
     set_word(f, gang, GANG_FAILURE, NOTHING, "monotonic")
+    set_word(f, gang, GANG_ABORT, 0, "monotonic")
     set_word(f, gang, GANG_DONE, 0, "monotonic")
     with f.if_(f.icmp("ne", get_word(f, gang, GANG_PHASES, "monotonic"), 0)):
         with f.range(0, parts, unroll=1) as n:
@@ -170,7 +192,7 @@ def write_share(module: Module, part: Function, wake: Function) -> Function:
         f.line("fence seq_cst")
         with f.if_(f.icmp("ne", get_word(f, gang, GANG_SLEEPERS), 0)):
             f.call_function(wake, gang)
-    f.call_function(part, gang, 0, parts)
+    f.call_function(part, gang, 0, parts, block)
     mine = f.var(I64, 1)
     more = f.var(I64, 1)
     with f.while_(lambda: f.icmp("ne", more.get(), 0)):
@@ -179,12 +201,12 @@ def write_share(module: Module, part: Function, wake: Function) -> Function:
         with f.if_(f.icmp("ult", n, of)):
             n, of = parts_of(f, add_word(f, gang, GANG_TICKET, 1))
             with f.if_(f.icmp("ult", n, of)):
-                f.call_function(part, gang, n, of)
+                f.call_function(part, gang, n, of, block)
                 mine.set(f.add(mine.get(), 1))
                 more.set(1)
     waited = f.var(I64, 0)
     theirs = f.sub(parts, mine.get())
     with f.while_(lambda: f.icmp("ne", get_word(f, gang, GANG_DONE), theirs)):
         _wait(f, waited)
-    f.ret()
+    f.ret(get_word(f, gang, GANG_ABORT, "monotonic"))
     return f

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,15 +15,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ..ir.accept import refuse_unfit
 from ..ir.errors import Error, ExecutionError
-from ..ir.op import Op, RunBody
+from ..ir.memory_budget import active_budget
 from ..ir.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
 from ..ir.specs import STATUS_TEXT
 from ..ir.types import held
 from . import words
+from .host_steps import evaluate_op
 from .memory import address_of, aligned_empty
-from .regions import Evaluate, Layout, RegionCode
+from .regions import Layout, RegionCode
 from .threads import HOLD_WORK, gang
 
 Array = npt.NDArray[Any]
@@ -200,11 +201,12 @@ class Frame:
         an array to use: of its shape and type, contiguous, aligned, apart from all other arrays.
         """
         keep: list[Array] = []
+        self._require_copies(arrays)
         for n, mine in self._own:
             mine[...] = arrays[n]
         for n in self._far:
             array = arrays[n]
-            if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
+            if not is_plain(array):
                 array = plain(array)
             keep.append(array)
             self._in[n] = array
@@ -238,6 +240,18 @@ class Frame:
         if not unwritten.isdisjoint(self.code.arena.tolist()):
             self.space.arena[: self.layout.placement.peak] = 0
 
+    def _require_copies(self, arrays: Sequence[Array]) -> None:
+        """MemoryLimitError where inputs that kernels cannot read in place do not fit: a view
+        without memory of its own may be copied into any number of bytes."""
+        copied = sum(arrays[n].nbytes for n in self._far if not is_plain(arrays[n]))
+        if copied:
+            limit = self.code.limits.max_memory
+            active_budget(limit).require(
+                self.layout.need + copied,
+                "buffers, and copies of inputs that are not contiguous",
+                f"region {self.code.number}",
+            )
+
     def result_type(self, n: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Type and shape of the region's n-th output."""
         return self.code.dtypes[self.code.places[OUTPUT][n]], self.layout.outputs[n]
@@ -248,12 +262,12 @@ class Frame:
         Returns (our copy, input) pairs to be copied before each call, and the outputs.
         """
         copies: list[tuple[Array, Array]] = []
+        self._require_copies(arrays)
         for n, b in enumerate(self.code.places[INPUT]):
             if b < 0:
                 continue
             array = arrays[n]
-            flags = array.flags
-            if not (flags.c_contiguous and flags.aligned and array.dtype.isnative):
+            if not is_plain(array):
                 mine = np.empty(self.layout.inputs[n], array.dtype.newbyteorder("="))
                 copies.append((mine, array))
                 array = mine
@@ -326,8 +340,20 @@ class Stretch:
         self.call[words.CALL_PARTS] = limits.threads if team else 1
         self.call[words.CALL_GANG] = team
         self.call[words.CALL_WAKE] = int(frame.layout.wake)
-        self.native = frame.native
+        self.native = self._run_polling if frame.layout.polls else frame.native
         self.argument = ctypes.c_void_p(address_of(self.call))
+
+    def _run_polling(self, argument: ctypes.c_void_p) -> int:
+        """`native` of a call that runs long: in the main thread, which alone runs handlers of
+        signals, it raises what they raise."""
+        driver = self._frame.code.program.driver
+        if threading.current_thread() is not threading.main_thread():
+            return driver.run(argument)
+        try:
+            return driver.run_polling(argument)
+        except BaseException:
+            self._frame.reset()
+            raise
 
     def run(self) -> None:
         """ExecutionError, naming the step, where a kernel gives a status."""
@@ -374,37 +400,10 @@ class Stretch:
         return Stretch(self._frame, self.kernels[first:last], int(self.call[words.CALL_GANG]))
 
 
-def evaluate_op(
-    op: Op,
-    values: list[Any],
-    name: str,
-    count: int,
-    evaluate: Evaluate | None,
-    bodies: Sequence[RunBody] = (),
-) -> Sequence[Any]:
-    """The op's outputs in Python, where `bodies` run its bodies; errors are given the step's
-    name."""
-    where = f"{op.kind} {name}".strip()
-    try:
-        # Infinities and NaN are values, as in kernels, whatever the caller has NumPy do about them.
-        with np.errstate(all="ignore"):
-            if evaluate is not None:
-                results = evaluate(op, values)
-            elif bodies:
-                results = op.run(values, bodies)
-            else:
-                results = op.evaluate(*op.slots(values, running=True))
-                refuse_unfit(op, values)
-    except Error as e:
-        e.where = e.where or where
-        raise
-    except Exception as e:
-        raise ExecutionError(
-            "an operation failed", where=where, got=f"{type(e).__name__}: {e}"[:500]
-        ) from e
-    if len(results) < count:
-        raise ExecutionError("an operation gave too few outputs", where=where, got=len(results))
-    return results[:count]
+def is_plain(array: Array) -> bool:
+    """Can kernels read the array in place?"""
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned and array.dtype.isnative
 
 
 def plain(array: Array) -> Array:

@@ -1,4 +1,4 @@
-"""This machine: its Target, the CPUs and the memory this process may use.
+"""This machine: its Target, and the CPUs this process may use.
 
 Sizes come from the kernel (sysfs, then sysconf), limits from the affinity mask and the cgroup
 (v2 and v1, every level up to the root, since a parent's limit binds too).
@@ -10,11 +10,11 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+from ..ir.host_memory import CGROUP_ROOT, MEMBERSHIP, cgroup_folders, read_text
 from ..ir.processors import features_of_isa, runnable_isas
 from ..ir.target import ISAS, Isa, Target
 
 _SYS = Path("/sys/devices/system/cpu")
-_CGROUP = Path("/sys/fs/cgroup")
 _FALLBACK = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 _SYSCONF = {1: "SC_LEVEL1_DCACHE_SIZE", 2: "SC_LEVEL2_CACHE_SIZE", 3: "SC_LEVEL3_CACHE_SIZE"}
 
@@ -108,57 +108,15 @@ def usable_cores() -> int:
     return max(1, cpus)
 
 
-def cpu_quota(root: Path = _CGROUP, membership: Path = Path("/proc/self/cgroup")) -> float | None:
+def cpu_quota(root: Path = CGROUP_ROOT, membership: Path = MEMBERSHIP) -> float | None:
     """CPUs' worth of time the cgroups allow (may be fractional); None without a limit."""
     limits: list[float] = []
-    for folder in _cgroup_folders("cpu", root, membership):
-        v2 = _read(folder / "cpu.max").split()
+    for folder in cgroup_folders("cpu", root, membership):
+        v2 = read_text(folder / "cpu.max").split()
         quota, period = v2 if len(v2) == 2 else ("", "")
         if not v2:
-            quota = _read(folder / "cpu.cfs_quota_us")
-            period = _read(folder / "cpu.cfs_period_us")
+            quota = read_text(folder / "cpu.cfs_quota_us")
+            period = read_text(folder / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period) > 0 and int(quota) > 0:
             limits.append(int(quota) / int(period))
     return min(limits, default=None)
-
-
-def memory_limit(root: Path = _CGROUP, membership: Path = Path("/proc/self/cgroup")) -> int:
-    """Bytes of memory this process can hope for: min(machine, cgroup limits)."""
-    try:
-        limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    except (OSError, ValueError, AttributeError):
-        limits = [8 << 30]
-    for folder in _cgroup_folders("memory", root, membership):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            text = _read(folder / name)
-            if text.isdigit() and int(text) > 0:  # v1 says "none" by a huge number, v2 by "max"
-                limits.append(int(text))
-    return min(limits)
-
-
-def _cgroup_folders(controller: str, root: Path, membership: Path) -> list[Path]:
-    """The folders of this process's cgroup and its parents, of both versions."""
-    folders: list[Path] = []
-    for line in _read(membership).splitlines():
-        parts = line.split(":", 2)
-        if len(parts) != 3 or ".." in parts[2]:
-            continue
-        if parts[1] == "":
-            base = root
-        elif controller in parts[1].split(","):
-            base = root / controller
-        else:
-            continue
-        inner = base / parts[2].lstrip("/")
-        while inner != base:
-            folders.append(inner)
-            inner = inner.parent
-        folders.append(base)
-    return folders or [root, root / controller]
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        return ""

@@ -12,16 +12,15 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..ir.errors import MemoryLimitError
-from .machine import memory_limit
+from ..ir.memory_budget import RAISE_LIMIT, human
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -33,8 +32,6 @@ _GOOD: Final = 1.02
 # How often to try a better order, and for how many buffers in all (7 us each).
 _TRIES: Final = 32
 _TRY_BUFFERS: Final = 4000
-# Beside the arena a process needs room for weights, code and the caller.
-DEFAULT_SHARE: Final = 0.8
 
 
 def aligned_bytes(size: int) -> npt.NDArray[np.uint8]:
@@ -185,11 +182,6 @@ def _place_in_order(sizes: Ints, first: Ints, last: Ints, order: Ints) -> tuple[
     return peak, offsets
 
 
-def default_max_memory() -> int:
-    """Bytes a model's buffers may take unless told: 80 % of the machine or the cgroup."""
-    return int(memory_limit() * DEFAULT_SHARE)
-
-
 def check_limit(
     need: int, limit: int, largest: Sequence[tuple[str, int]], where: str | None = None
 ) -> None:
@@ -202,34 +194,5 @@ def check_limit(
         where=where,
         got=f"{human(need)}; largest: {named or 'none'}",
         expected=f"at most {human(limit)} (max_memory)",
-        fix="use smaller inputs, or raise max_memory",
+        fix=RAISE_LIMIT,
     )
-
-
-def text_bytes(value: Any) -> int:
-    """What the strings in a value take, each object once: arrays may share them."""
-    found: dict[int, int] = {}
-    pending: list[Any] = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, np.ndarray):
-            if part.dtype == object:
-                texts = cast("list[object]", part.reshape(-1).tolist())
-                found |= {id(text): sys.getsizeof(text) for text in texts}
-        elif isinstance(part, Mapping):
-            pending += cast("Mapping[Any, Any]", part).values()
-        elif isinstance(part, list | tuple):
-            pending += cast("Sequence[Any]", part)
-        elif isinstance(part, str | bytes):
-            found[id(part)] = sys.getsizeof(part)
-    return sum(found.values())
-
-
-def human(size: int) -> str:
-    """1536 -> '1.5 KiB'."""
-    value = float(size)
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if value < 1024:
-            return f"{value:.4g} {unit}"
-        value /= 1024
-    return f"{value:.4g} EiB"

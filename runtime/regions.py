@@ -18,6 +18,8 @@ from ..ir.op import Op
 from ..ir.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ..ir.region_sizes import Ints, RegionSizes
 from ..ir.specs import DimArg, Size, Spec
+from .fused_sizes import FusedReductions
+from .interrupts import cut_steps, loop_rows, polls
 from .loops import Control
 from .memory import Placement, check_limit, live_peak, place
 from .program import Program
@@ -56,6 +58,8 @@ class Layout:
     work: int
     wake: bool
     unwritten: frozenset[int]
+    need: int  # bytes of arena and outputs
+    polls: bool  # for signals
 
     @property
     def shares(self) -> bool:
@@ -75,6 +79,8 @@ class RegionCode:
         self._coverage = Coverage(tables)
         steps = [s for s in self.region.steps if not isinstance(s, HostStep)]
         kernels = [program.kernels[s.spec] for s in steps if isinstance(s, KernelStep)]
+        self._steps, self._loops = steps, loop_rows(steps)
+        self._fused = FusedReductions(steps)
         # Native steps that may have phases.
         self._phased = [
             (n, s.spec)
@@ -133,7 +139,7 @@ class RegionCode:
             for n, b in enumerate(self.places[INPUT])
         ]
         placement = self._place(sizes)
-        self._check_memory(sizes, placement)
+        need = self._check_memory(sizes, placement)
         parts = self.limits.threads
         flags = np.where(sizes.work >= self.limits.share_work, SHARED, 0)
         flags = flags if parts > 1 else np.zeros_like(flags)
@@ -149,16 +155,26 @@ class RegionCode:
             flags[(flags != 0) & (sizes.work >= self.limits.wake_work)] |= WAKE
         flags |= self.flags
         unwritten = self._coverage.unwritten(sizes)
-        return Layout(sizes, placement, inputs, outputs, flags, int(work.sum()), wake, unwritten)
+        dims, starts = self.tables.dims(sizes), self.tables.step_dims_start
+        trips = [int(dims[starts[n]]) for n in self._loops]
+        if must_poll := polls(int(work.sum()), need, trips):
+            cut_steps(flags, sizes, self._steps, lambda n: self._read_size(n, dims))
+        return Layout(
+            sizes,
+            placement,
+            inputs,
+            outputs,
+            flags,
+            int(work.sum()),
+            wake,
+            unwritten,
+            need,
+            must_poll,
+        )
 
     def _flags_of_phases(self, n: int, spec: Spec, sizes: RegionSizes) -> int:
         """SHARED, with phases where the step has them; 0 where they are too short to be shared."""
-        start = int(self.tables.step_dims_start[n])
-        dims = self.tables.dims(sizes)
-
-        def at(size: Size) -> int:
-            return int(dims[start + size.index]) if isinstance(size, DimArg) else size
-
+        at = self._read_size(n, self.tables.dims(sizes))
         phases = spec.phases(at, self.limits.threads)
         if phases == 0:
             return SHARED
@@ -166,6 +182,11 @@ class RegionCode:
         if parts < 2 or phases > MAX_PHASES:
             return 0
         return SHARED | parts << PARTS_SHIFT | phases << PHASES_SHIFT
+
+    def _read_size(self, n: int, dims: Ints) -> Callable[[Size], int]:
+        """What gives the value of a size of native step n."""
+        start = int(self.tables.step_dims_start[n])
+        return lambda size: int(dims[start + size.index]) if isinstance(size, DimArg) else size
 
     def _place(self, sizes: RegionSizes) -> Placement:
         need = sizes.nbytes[self.arena]
@@ -184,11 +205,14 @@ class RegionCode:
         self._placement = made
         return made
 
-    def _check_memory(self, sizes: RegionSizes, placement: Placement) -> None:
+    def _check_memory(self, sizes: RegionSizes, placement: Placement) -> int:
+        """Bytes of arena and outputs. MemoryLimitError, also for a step that walks over more
+        elements than fit: a tensor that is fused into its consumer counts as if it were stored."""
         outputs = [b for b in self.places[OUTPUT] if b >= 0]
         need = placement.peak + int(sizes.nbytes[outputs].sum())
+        self._fused.require_memory(self.tables, sizes, self.limits.max_memory)
         if need <= self.limits.max_memory:
-            return
+            return need
         mine = [*self.arena.tolist(), *outputs]
         mine.sort(key=lambda b: -int(sizes.nbytes[b]))
         named = [
@@ -199,6 +223,7 @@ class RegionCode:
             for b in mine
         ]
         check_limit(need, self.limits.max_memory, named, f"region {self.number}")
+        return need
 
 
 def _segments(steps: Sequence[object]) -> list[range | int]:

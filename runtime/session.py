@@ -6,26 +6,26 @@ expressions and places the arena: no pass, no LLVM.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ..ir.dtype import DType
 from ..ir.errors import Error, ExecutionError, InputError, ShapeError, memory_errors
-from ..ir.types import TensorType, held
+from ..ir.host_memory import default_max_memory
+from ..ir.memory_budget import Budget, active_budget, use_budget
 from ..ir.verify_state import initialised_after
 from . import threads as gangs
 from .bound import BoundCall
 from .context import Context, Shapes, remember
 from .foreign_arrays import adopt
-from .frames import Frame, evaluate_op
+from .frames import Frame
 from .given_outputs import check_apart, check_output, written_at_once
-from .inputs import InputCheck, fixed_dtype, same_dtype
-from .memory import check_limit, default_max_memory, text_bytes
-from .profile import StepTime, timed_terminal, timed_walk
+from .inputs import InputCheck, fixed_dtype
+from .profile import StepTime
 from .program import Program
+from .region_walk import RegionWalk
 from .regions import Evaluate, Layout, Limits, RegionCode
 from .state import State
 from .stats import Stats
@@ -36,20 +36,12 @@ Array = npt.NDArray[Any]
 _LAYOUTS: Final = 128
 
 
-def owned(value: Any) -> Any:
-    """A value of our own: arrays copied, also those in sequences and maps."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, Mapping):
-        return {k: owned(v) for k, v in cast("Mapping[Any, Any]", value).items()}
-    return [owned(v) for v in value] if isinstance(value, list | tuple) else value
-
-
 class Session:
     """A program with its options, callable from any number of threads.
 
     num_threads: None for the CPUs this process may use. max_memory: bytes of arena and outputs.
-    evaluate: runs operations that have no kernel (default: the op's own evaluate).
+    evaluate: runs operations that have no kernel (default: the op's own evaluate). inner: a body's
+    session, whose runs are part of a call and share its memory budget.
     """
 
     def __init__(
@@ -62,6 +54,7 @@ class Session:
         share_work: int = gangs.SHARE_WORK,
         wake_work: int = gangs.WAKE_WORK,
         meet_work: int = gangs.MEET_WORK,
+        inner: bool = False,
     ) -> None:
         if num_threads is not None and num_threads < 1:
             raise InputError("num_threads must be at least 1", got=num_threads)
@@ -77,7 +70,14 @@ class Session:
         works = {"share_work": share_work, "wake_work": wake_work, "meet_work": meet_work}
         self.bodies = [
             [
-                Session(body, num_threads=threads, max_memory=limit, evaluate=evaluate, **works)
+                Session(
+                    body,
+                    num_threads=threads,
+                    max_memory=limit,
+                    evaluate=evaluate,
+                    inner=True,
+                    **works,
+                )
                 for body in inner
             ]
             for inner in program.bodies
@@ -94,11 +94,12 @@ class Session:
             order == list(range(len(ports)))
             for order, ports in zip(self.order, (plan.inputs, plan.outputs), strict=True)
         )
-        self._constant_slots = [(s, program.constants[c]) for s, c in plan.constant_slots]
-        self._last_use = self._find_last_uses()
-        self._initialised = initialised_after(plan)
-        self._hosted = bool(plan.host_steps())
+        self.constant_slots = [(s, program.constants[c]) for s, c in plan.constant_slots]
+        self.last_use = self._find_last_uses()
+        self.initialised = initialised_after(plan)
+        self.hosted = bool(plan.host_steps())
         self._closed = False
+        self.inner = inner
 
     @property
     def num_threads(self) -> int:
@@ -228,6 +229,9 @@ class Session:
                 into[n] = mine
             made = frame.run(arrays, into=into)
             return [made[n] for n in order]
+        except BaseException as error:
+            context.reset_after(error)
+            raise
         finally:
             if not self._closed:
                 self._pool.append(context)
@@ -249,7 +253,8 @@ class Session:
             if self.order is not None:
                 return self._run_one(context, inputs)
             return self.run_regions(context, inputs, state=state)
-        except MemoryError:
+        except BaseException as error:
+            context.reset_after(error)
             with memory_errors():
                 raise
         finally:
@@ -264,7 +269,10 @@ class Session:
         arrays = inputs if self.straight else [inputs[n] for n in pick]
         frame = context.frame(0, tuple([a.shape for a in arrays]))
         self.compare(0, frame, arrays)
-        context.last = frame if self.straight else None
+        if self.inner:
+            active_budget(self.limits.max_memory).require(frame.layout.need, "a body")
+        else:
+            context.last = frame if self.straight else None
         outputs = frame.run(arrays)
         return outputs if self.straight else [outputs[n] for n in order]
 
@@ -293,48 +301,13 @@ class Session:
         times: list[StepTime] | None = None,
         state: State | None = None,
     ) -> list[Any]:
-        self.admit(inputs)
-        plan = self.program.plan
-        slots: list[Any] = [None] * len(plan.slots)
-        for port, value in zip(plan.inputs, inputs, strict=True):
-            slots[port.slot] = value
-        for slot, constant in self._constant_slots:
-            slots[slot] = constant
-        ours: set[int] = set()  # slots whose arrays were made by our own kernels
-        state = State(plan, lasts=False) if state is None else state
-        for v, value in zip(plan.variables, state.values, strict=True):
-            slots[v.slot] = value
-        state.initialise(self._initialised[-1], slots, ours)
-        driver = self.program.driver
-        mode = driver.swap_mode(driver.default_mode) if self._hosted else 0
-        try:
-            for number, region in enumerate(plan.regions):
-                if region.initialises and not state.missing(region.initialises, slots):
-                    continue
-                arrays = [slots[s] for s in region.inputs]
-                frame = context.frame(number, tuple(a.shape for a in arrays))
-                self.compare(number, frame, arrays)
-                walk = None if times is None else timed_walk(frame, times)
-                into = state.rooms(region.outputs, frame.result_type)
-                for slot, made in zip(region.outputs, frame.run(arrays, walk, into), strict=True):
-                    slots[slot] = made
-                    ours.add(slot)
-                if region.terminal is not None:
-                    with timed_terminal(self.program.plan, number, times):
-                        self._terminal(number, slots)
-                state.initialise(self._initialised[number], slots, ours)
-                for slot in self._last_use[number]:
-                    slots[slot] = None
-        finally:
-            if self._hosted:
-                driver.swap_mode(mode)
-        results: list[Any] = []
-        for port in plan.outputs:
-            value = slots[port.slot]
-            results.append(value if port.slot in ours else owned(value))
-            ours.discard(port.slot)
-        state.keep(slots, ours)
-        return results
+        """`run` of any plan, region after region. times: takes the seconds of each step."""
+        limit = self.limits.max_memory
+        budget = active_budget(limit) if self.inner else Budget(limit)
+        with use_budget(budget), budget.evaluating():
+            self.admit(inputs)
+            state = State(self.program.plan, lasts=False) if state is None else state
+            return RegionWalk(self, context, budget, state, times).run(inputs)
 
     def compare(self, number: int, frame: Frame, arrays: Sequence[Array]) -> None:
         """A value between regions has the shape the plan expects, or nothing may run."""
@@ -346,30 +319,6 @@ class Session:
                     got=list(array.shape),
                     expected=list(wanted),
                 )
-
-    def _terminal(self, number: int, slots: list[Any]) -> None:
-        terminal = self.program.plan.regions[number].terminal
-        assert terminal is not None
-        values = [None if s is None else slots[s] for s in terminal.inputs]
-        count = len(terminal.outputs)
-        bodies = [body.run for body in self.bodies[number]]
-        results = evaluate_op(terminal.op, values, terminal.name, count, self.evaluate, bodies)
-        for slot, result in zip(terminal.outputs, results, strict=True):
-            # Only the step that made a string knows how long it is.
-            size, where = text_bytes(result), f"{terminal.op.kind} {terminal.name}"
-            check_limit(size, self.limits.max_memory, [("strings", size)], where)
-            wanted = self.program.plan.slots[slot]
-            if isinstance(wanted, TensorType):
-                result = np.asarray(held(result, wanted.dtype, saturates=terminal.op.saturates))
-                open_ = wanted.dtype is DType.dynamic
-                if not open_ and not same_dtype(result.dtype, wanted.dtype):
-                    raise ExecutionError(
-                        "an operation gave another element type than the plan says",
-                        where=f"{terminal.op.kind} {terminal.name}",
-                        got=result.dtype,
-                        expected=wanted,
-                    )
-            slots[slot] = result
 
     def bind(
         self, inputs: Sequence[Any], show: Callable[[list[Any]], Any] | None = None
@@ -385,8 +334,11 @@ class Session:
         inputs = adopt(self.program.plan.inputs, inputs)
         context, times = self._take(), list[StepTime]()
         try:
+            self.run_regions(context, inputs, times)
+        except BaseException as error:
+            context.reset_after(error)
             with memory_errors():
-                self.run_regions(context, inputs, times)
+                raise
         finally:
             if not self._closed:
                 self._pool.append(context)

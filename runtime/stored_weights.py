@@ -25,12 +25,13 @@ import numpy.typing as npt
 from ..ir.codec import broken
 from ..ir.dtype import DType
 from ..ir.errors import MemoryLimitError
+from ..ir.memory_budget import human
 from ..ir.nibbles import in_halves, unpack_halves
 from ..ir.plan import Constant, Plan
 from .container import CUT
 from .container_reader import Container, Piece
 from .machine import usable_cores
-from .memory import aligned_bytes, human
+from .memory import aligned_bytes
 
 Array = npt.NDArray[Any]
 MakeConstant = Callable[[Constant, Array], Array]

@@ -20,6 +20,10 @@ WAKE: Final = 2  # a shared step that is worth waking sleeping workers for
 # A shared step in phases: how many, and into how many parts it is cut, above its other flags.
 PARTS_SHIFT, PARTS_MASK, PHASES_SHIFT = 16, 0xFFFF, 32
 MAX_PHASES: Final = 1 << 22  # their numbers times MAX_WORKERS are i32
+# A kernel that runs long, behind which the driver polls for signals; and one that is cut into
+# rounds, their number in place of that of phases: it polls between these.
+LONG, CUT = 8, 16
+MAX_ROUNDS: Final = 1 << 20
 
 # A step of control flow: word 0 is the way to go (in steps; of a loop, the address of its block),
 # word 1 as of a kernel, word 2 leads to the most iterations. Its flags say what it is, and which
@@ -42,6 +46,8 @@ CALL_WORDS: Final = 16
 GANG_TICKET, GANG_DONE = 0, 16
 GANG_FN, GANG_BUFFERS, GANG_DIMS, GANG_SCRATCH, GANG_STRIDE, GANG_FAILURE = range(32, 38)
 GANG_PHASES = 38  # of the step at hand; 0: its parts are independent
+# Of the round at hand: its first part, and the parts of all rounds. ABORT: run no more parts.
+GANG_FIRST, GANG_TOTAL, GANG_ABORT = 39, 40, 41
 GANG_OWNER, GANG_EPOCH, GANG_SLEEPERS = 48, 64, 65
 # THREADS: workers started; -1: none can be had. SPIN: pauses before a worker sleeps.
 # CPU: the one the last caller ran on, -1 at first; MASK: CPUs the workers may use, a bit each;
@@ -59,5 +65,6 @@ GANG_WORDS: Final = GANG_FAR + FAR_PITCH * MAX_WORKERS
 BUSY: Final = -1
 WANTS_GANG: Final = -2
 BARRED: Final = -3  # a step of control flow whose way is NOWHERE
+INTERRUPTED: Final = -4  # a signal's handler raised: only of calls that poll
 NOWHERE: Final = -(1 << 62)
 NOTHING: Final = -1  # GANG_FAILURE: no part has failed

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...ir.errors import Error
 from ...ir.graph import Graph, Value
+from ...ir.memory_budget import active_budget
 from ...ir.op import Array, Effects
 from ...ir.ops import Constant
 from ...ir.patch import Patch, Refusal
@@ -40,7 +41,7 @@ _WORK_OF_CONSTANTS = 8
 def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
     """The rule, with the memory it may still spend. `keep_bytes`: quantised weights stay as they
     are, because a product may yet multiply their bytes."""
-    left = [options.fold_limit]
+    left = [min(options.fold_limit, active_budget().limit)]
     work_left: list[int] = []
 
     def fold(graph: Graph, node: int) -> Patch | Refusal | None:

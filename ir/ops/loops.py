@@ -11,6 +11,7 @@ import numpy as np
 from ..dim import Dim, Expr, bounds, ceil_div, eq, evaluate, exact_quotient, plain_symbol
 from ..errors import ShapeError
 from ..graph import Graph
+from ..memory_budget import active_budget, charge_bytes, value_bytes
 from ..op import Array, Fact, Op, Port, RunBody
 from ..types import TensorType, Type, normalize_axis
 from .constants import Parameter
@@ -167,20 +168,23 @@ class _Iterating(Op):
         go: bool = True,
     ) -> tuple[Any, ...]:
         """Iterate: at most `trips` times, and while result `keep_going` (-1: none) is true."""
-        parts: dict[int, list[Array]] = {
-            i: _parts(p, values[p.port]) for i, p in enumerate(self.ports) if p.mode == "sliced"
-        }
+        budget = active_budget()
+        before, kept_bytes = budget.used, 0
         carried = {i: values[p.port] for i, p in enumerate(self.ports) if p.mode == "carried"}
         joined: list[list[Array]] = [[] for _ in self.results]
         results: list[Any] = []
         iteration = 0
         while go and (trips is None or iteration < trips):
-            fed = [self._fed(i, values, parts, carried, iteration) for i in range(len(self.ports))]
+            fed = [self._fed(i, values, carried, iteration) for i in range(len(self.ports))]
             results = body(fed)
             carried = {i: results[self.ports[i].back] for i in carried}
             for kept, output in zip(joined, self.results, strict=True):
                 if output.mode == "joined":
                     kept.append(results[output.result])
+                    kept_bytes += value_bytes(results[output.result])
+            budget.used = before
+            carried_bytes = sum(map(value_bytes, carried.values()))
+            budget.charge(kept_bytes + carried_bytes, f"what {iteration + 1} iterations keep")
             go = keep_going < 0 or bool(np.asarray(results[keep_going]).reshape(-1)[0])
             iteration += 1
         return tuple(
@@ -192,13 +196,12 @@ class _Iterating(Op):
         self,
         i: int,
         values: Sequence[Any],
-        parts: dict[int, list[Array]],
         carried: dict[int, Any],
         iteration: int,
     ) -> Any:
         port = self.ports[i]
         if port.mode == "sliced":
-            return parts[i][iteration]
+            return _part(port, values[port.port], iteration)
         if port.mode == "carried":
             return carried[i]
         if port.mode == "invariant":
@@ -218,6 +221,7 @@ class _Iterating(Op):
     ) -> Any:
         if output.mode == "joined" and kept:
             order = kept if output.stride > 0 else kept[::-1]
+            charge_bytes(value_bytes(kept), f"{len(kept)} parts joined")
             return np.concatenate(order, axis=output.axis)
         if output.mode == "joined":
             return self._nothing(output, values)
@@ -276,18 +280,21 @@ def slice_count(port: BodyInput, size: Dim) -> Dim | None:
     return count
 
 
-def _parts(port: BodyInput, value: Array) -> list[Array]:
+def _starts(port: BodyInput, value: Array) -> range:
+    """Where the parts of a sliced input start (with a negative stride, where they end)."""
     size = value.shape[port.axis]
     first = port.start if port.start >= 0 else size + port.start + 1
     last = port.end if port.end >= 0 else size + port.end + 1
+    return range(first, last, port.stride)
+
+
+def _part(port: BodyInput, value: Array, iteration: int) -> Array:
+    """The part of a sliced input that an iteration reads."""
+    at = _starts(port, value)[iteration]
+    begin = at if port.stride > 0 else at - port.part_size
     index: list[slice] = [slice(None)] * value.ndim
-    axis = normalize_axis(port.axis, value.ndim)
-    out: list[Array] = []
-    for at in range(first, last, port.stride):
-        begin = at if port.stride > 0 else at - port.part_size
-        index[axis] = slice(begin, begin + port.part_size)
-        out.append(np.ascontiguousarray(value[tuple(index)]))
-    return out
+    index[normalize_axis(port.axis, value.ndim)] = slice(begin, begin + port.part_size)
+    return np.ascontiguousarray(value[tuple(index)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +311,7 @@ class TensorIterator(_Iterating):
         return self.run(values, interpreters(self))
 
     def run(self, values: Sequence[Any], bodies: Sequence[RunBody]) -> tuple[Any, ...]:
-        trips = [len(_parts(p, values[p.port])) for p in self.ports if p.mode == "sliced"]
+        trips = [len(_starts(p, values[p.port])) for p in self.ports if p.mode == "sliced"]
         if not trips:
             raise ShapeError("a TensorIterator needs a sliced input")
         return self._iterate(values, bodies[0], min(trips), -1)

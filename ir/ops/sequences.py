@@ -15,6 +15,7 @@ import numpy as np
 from ..dim import Dim, eq
 from ..dtype import DType
 from ..errors import ExecutionError, ShapeError
+from ..memory_budget import charge_bytes, value_bytes
 from ..op import Array, Fact, Op, Port
 from ..types import MapType, OptionalType, SequenceType, TensorType, Type, normalize_axis
 from .rules import int_of, ints_of, known_int, unknown_dim
@@ -225,6 +226,7 @@ class SplitToSequence(Op):
                 raise ExecutionError(
                     "the parts of a split don't add up", got=sizes, expected=f"a sum of {total}"
                 )
+        charge_bytes(data.nbytes, f"{len(sizes)} parts")
         parts = np.split(data, np.cumsum(sizes)[:-1], self.axis) if sizes else []
         if lengths is None and not self.keep_dims:
             parts = [np.squeeze(part, self.axis) for part in parts]
@@ -255,5 +257,6 @@ class ConcatFromSequence(Op):
     def evaluate(self, sequence: list[Any]) -> tuple[Any, ...]:
         if not sequence:
             raise ExecutionError("an empty sequence can't be joined")
+        charge_bytes(value_bytes(sequence), f"{len(sequence)} parts joined")
         join: Any = np.stack if self.new_axis else np.concatenate
         return (join(sequence, axis=self.axis),)

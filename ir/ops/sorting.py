@@ -10,6 +10,7 @@ import numpy as np
 from ..dim import Dim, minimum
 from ..dtype import DType
 from ..errors import ShapeError
+from ..memory_budget import charge_array
 from ..op import Array, Fact, Op, Port, attr
 from ..scalar import cast_array
 from ..types import TensorType, Type, normalize_axis
@@ -116,8 +117,12 @@ class NonZero(Op):
     def evaluate(self, data: Array) -> tuple[Array, ...]:
         if data.ndim == 0:
             return (np.zeros((0, int(bool(data != 0))), self.output_type.numpy),)
+        count = int(np.count_nonzero(data))
+        # The positions are made an axis at a time, then joined, then converted.
+        copies = 2 if self.output_type is DType.i64 else 3
+        charge_array((data.ndim, count), np.dtype(np.int64), copies)
         found = np.nonzero(widened(data))
-        return (np.stack(found).astype(self.output_type.numpy),)
+        return (np.stack(found).astype(self.output_type.numpy, copy=False),)
 
 
 @dataclass(frozen=True)

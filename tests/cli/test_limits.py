@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from irc.cli.arguments import bytes_of
+from irc.cli.arguments import bytes_of, load_inputs
 from irc.cli.main import VERBS, main, make_parser
+from irc.ir.errors import MemoryLimitError
 from onnx import TensorProto, helper, numpy_helper
 
 Captured = pytest.CaptureFixture[str]
@@ -70,3 +73,22 @@ def test_numbers_of_bytes() -> None:
     for text in ("", "0", "M", "-1", "1.5G", "2X", "2MB", "\u0663"):
         with pytest.raises(argparse.ArgumentTypeError):
             bytes_of(text)
+
+
+def _header(shape: tuple[int, ...]) -> bytes:
+    stream = io.BytesIO()
+    described = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, described)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("shape", [(1 << 30,), (1 << 20, 1 << 20), (1 << 62, 1 << 62)])
+def test_arrays_that_claim_more_than_they_hold(shape: tuple[int, ...]) -> None:
+    """A header's sizes are compared with the limit before anything is allocated or inflated."""
+    content = _header(shape) + bytes(24)
+    Path("bomb.npy").write_bytes(content)
+    with zipfile.ZipFile("bomb.npz", "w", zipfile.ZIP_DEFLATED) as members:
+        members.writestr("x.npy", content)
+    for given in ("x=bomb.npy", "bomb.npz"):
+        with pytest.raises(MemoryLimitError, match=f"{given[-8:]}\n(.*\n)*.*raise max_memory"):
+            load_inputs([given], ["x"], 1 << 30)

@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from irc.ir.errors import MemoryLimitError
-from irc.runtime.machine import memory_limit
+from irc.ir.host_memory import default_max_memory, memory_limit
+from irc.ir.memory_budget import text_bytes
 from irc.runtime.memory import (
     ALIGN,
     Placement,
     aligned_bytes,
     check_limit,
-    default_max_memory,
     live_peak,
     place,
     round_up,
-    text_bytes,
 )
 
 BUFFERS = st.lists(

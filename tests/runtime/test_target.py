@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from irc.ir.errors import UsageError, VerificationError
+from irc.ir.host_memory import memory_limit
 from irc.ir.target import ISAS, Target, generic
 from irc.runtime import machine
 from irc.runtime.codegen import host
@@ -136,7 +137,7 @@ def test_cgroup_v2_limits_of_all_levels(tmp_path):
     files |= {"a/memory.max": "1048576\n", "a/b/memory.max": "max\n", "me": "0::/a/b\n"}
     root = _write(tmp_path, files)
     assert machine.cpu_quota(root, root / "me") == 1.5
-    assert machine.memory_limit(root, root / "me") == 1 << 20
+    assert memory_limit(root, root / "me") == 1 << 20
 
 
 def test_cgroup_v1_limits(tmp_path):
@@ -146,12 +147,12 @@ def test_cgroup_v1_limits(tmp_path):
     files |= {"me": "3:cpu,cpuacct:/x\n2:memory:/y\n"}
     root = _write(tmp_path, files)
     assert machine.cpu_quota(root, root / "me") == 2.0
-    assert machine.memory_limit(root, root / "me") == 4096
+    assert memory_limit(root, root / "me") == 4096
 
 
 def test_no_cgroup_no_limit(tmp_path):
     assert machine.cpu_quota(tmp_path, tmp_path / "none") is None
-    assert machine.memory_limit(tmp_path, tmp_path / "none") > 1 << 20
+    assert memory_limit(tmp_path, tmp_path / "none") > 1 << 20
 
 
 def test_usable_cores_follow_quota_and_affinity(monkeypatch):

@@ -1,0 +1,102 @@
+"""max_memory holds before anything is allocated, wherever data decide how large a tensor is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import irc
+import numpy as np
+import pytest
+from irc.ir.errors import MemoryLimitError
+from irc.ir.interpret import interpret
+
+from .memory_bombs import CASES, LIMIT, graph_of, node
+
+# What a run may take beside its values: Python's own objects, temporaries of small operations.
+SLACK = 24 << 20
+# What a compilation may take: LLVM's code that is read from disk, models of thousands of nodes.
+COMPILING = 160 << 20
+# NumPy reduces a view without memory of its own in place.
+FINE = {("input without memory of its own", "interpret")}
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[tuple[str, str], dict[str, Any]]:
+    script = Path(__file__).with_name("memory_bombs.py")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    found = map(json.loads, done.stdout.splitlines())
+    return {(case["name"], case["mode"]): case for case in found}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="not run: reads /proc")
+@pytest.mark.parametrize("mode", ["call", "interpret"])
+@pytest.mark.parametrize("name", CASES)
+def test_small_model_that_asks_for_much(
+    name: str, mode: str, outcomes: dict[tuple[str, str], dict[str, Any]]
+) -> None:
+    case = outcomes[name, mode]
+    assert "status" not in case, f"ended by signal {case['status']}"
+    assert case["running"] < LIMIT + SLACK and case["compiling"] < COMPILING, case
+    if (name, mode) in FINE:
+        return
+    assert case["error"] == "MemoryLimitError", case
+    for part in ("where: ", "got: ", "expected: at most ", "fix: use smaller inputs, or raise max"):
+        assert part in case["text"]
+    assert case["text"].count("\n") == 4
+
+
+def _both(model: Any, feeds: dict[str, Any], limit: int) -> tuple[Any, Any]:
+    net = irc.compile_model(model, max_memory=limit)
+    graph = irc.read_model(model).graph
+    return net(feeds)[0], interpret(graph, feeds, max_memory=limit)[0]
+
+
+def test_inputs_of_the_caller_do_not_count() -> None:
+    x = np.ones((1 << 20, 4), np.float32)
+    model, feeds = graph_of([node("ReduceSum", ["x"], ["y"], keepdims=0)], {"x": x})
+    assert _both(model, feeds, 1 << 20) == (1 << 22, 1 << 22)
+
+
+@pytest.mark.parametrize("limit", [(12 << 20) + (64 << 10), (12 << 20) - 1])
+def test_values_count_while_they_are_used(limit: int) -> None:
+    """Three tensors of 4 MiB are alive at once, though five are made."""
+    nodes = [node("Expand", ["x", "s"], ["t0"])]
+    for n in range(4):
+        nodes.append(node("Concat", [f"t{n}", "x"], [f"u{n}"], axis=0))
+        nodes.append(node("Slice", [f"u{n}", "b", "s"], [f"t{n + 1}"]))
+    nodes.append(node("Identity", ["t4"], ["y"]))
+    feeds = {"x": np.ones(1, np.float32), "s": np.array([1 << 20]), "b": np.array([0])}
+    model, _ = graph_of(nodes, feeds)
+    graph = irc.read_model(model).graph
+    if limit > 12 << 20:
+        assert len(interpret(graph, feeds, max_memory=limit)[0]) == 1 << 20
+        return
+    with pytest.raises(MemoryLimitError, match="4 MiB in use|8 MiB in use"):
+        interpret(graph, feeds, max_memory=8 << 20)
+
+
+def test_budget_is_that_of_each_call() -> None:
+    """What a refused call had counted does not burden the next one."""
+    feeds = {"x": np.ones(1, np.float32), "s": np.array([1 << 20])}
+    model, _ = graph_of([node("Expand", ["x", "s"], ["y"])], feeds)
+    net = irc.compile_model(model, max_memory=10 << 20)
+    for _ in range(4):
+        with pytest.raises(MemoryLimitError):
+            net({**feeds, "s": np.array([1 << 22])})
+        assert net(feeds)[0].shape == (1 << 20,)
+
+
+def test_folding_stays_within_the_limit() -> None:
+    constants = {"x": np.ones(1, np.float32), "s": np.array([1 << 22])}
+    nodes = [node("Expand", ["x", "s"], ["t"]), node("ReduceSum", ["t"], ["n"], keepdims=0)]
+    nodes.append(node("Add", ["n", "a"], ["y"]))
+    feeds = {"a": np.ones(1, np.float32)}
+    model, _ = graph_of(nodes, feeds, constants=constants)
+    net = irc.compile_model(model, max_memory=1 << 20)
+    with pytest.raises(MemoryLimitError):
+        net(feeds)
+    assert irc.compile_model(model)(feeds)[0] == (1 << 22) + 1
