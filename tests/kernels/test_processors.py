@@ -85,6 +85,18 @@ def casts() -> list[Spec]:
         x = b.input(0, source)
         program = b.finish(*(b.cast(x, to) for to in TYPES if to is not source))
         specs += [spec_of(program, [source], count) for count in COUNTS]
+    return specs + quotients()
+
+
+def quotients() -> list[Spec]:
+    """Values of 16 bits that are divided, rounded and made integers, as QuantizeLinear does."""
+    specs: list[Spec] = []
+    for half in (F16, BF16):
+        b = Builder()
+        near = b.op("round_even", b.op("div", b.input(0, half), b.const(0.3, half)))
+        wide = b.op("add", b.cast(near, DType.i32), b.const(3, DType.i32))
+        program = b.finish(b.cast(b.op("max", wide, b.const(-9, DType.i32)), DType.i16))
+        specs += [spec_of(program, [half], count) for count in COUNTS]
     return specs
 
 
