@@ -23,7 +23,7 @@ class TypedGraph(OnnxGraph):
     """Inputs and outputs are f32; all between is of one float type."""
 
     def __init__(self, dtype: str) -> None:
-        super().__init__(22)
+        super().__init__(23)
         self.number, self.numpy = FLOATS[dtype]
         self.rng = np.random.default_rng(0)
 
@@ -122,7 +122,10 @@ def quantized(g: TypedGraph) -> onnx.ModelProto:
     filters = g.weight("filters", g.rng.integers(-100, 100, (8, 8, 3, 3)).astype(np.int8))
     y, k = (g.op("DequantizeLinear", *a) for a in ((image, scale, zero), (filters, scale, none)))
     y = g.op("QuantizeLinear", g.op("Relu", g.op("Conv", y, k)), scale, zero)
-    return g.finish(integers, g.op("MatMul", x, w), exact, y)
+    words = g.weight("words", np.array(3, np.int16))
+    by = g.weight("by", np.array(0.3, g.numpy))
+    divided = g.op("QuantizeLinear", g.values("v", 400), by, words)
+    return g.finish(integers, g.op("MatMul", x, w), exact, y, divided)
 
 
 GRAPHS: dict[str, Callable[[TypedGraph], onnx.ModelProto]] = {
@@ -135,7 +138,7 @@ GRAPHS: dict[str, Callable[[TypedGraph], onnx.ModelProto]] = {
 }
 # The types and precisions that a graph is built for; recurrent kernels are of f32 only, and ONNX
 # resizes no bf16.
-TYPES = {"recurrent": ("f32",), "choices": ("f32", "f16"), "quantized": ("f32", "f16")}
+TYPES = {"recurrent": ("f32",), "choices": ("f32", "f16"), "quantized": ("f32", "f16", "bf16")}
 CASES = [(n, t, "f32") for n in GRAPHS for t in TYPES.get(n, tuple(FLOATS))]
 CASES += [(n, "f32", "bf16") for n in ("products", "images", "sequences", "recurrent")]
 

@@ -87,7 +87,7 @@ FORGED: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a port's type": ((*PLAN, "inputs", 0, "type"), {"type": ["f16", [3]]}, "port"),
     "a spec's class": ((*SPEC, "$"), "Popen", "Spec"),
     "a spec's field": ((*SPEC, "more"), 1, "GemmSpec"),
-    "a spec's panels": ((*SPEC, "packed", "nr"), 8, "panels"),
+    "a spec's panels": ((*SPEC, "packed", "nr"), 7, "panels"),
     "a huge number": ((*SPEC, "n"), 1 << 64, "64 bits"),
     "an accumulator": ((*SPEC, "acc"), "i8", "panels"),
     "a factor": ((*SPEC, "a", "dtype"), "i32", "types"),
