@@ -135,6 +135,13 @@ def grid_of(piece: Piece, shape: Sequence[int]) -> Grid | None:
             found.update({n: (0, 1, shape[n]) for n in range(axis + 1, len(shape))})
             stride = sizes[axis]
         step, odd = divmod(stride, sizes[axis])
+        # An axis that is walked from end to end, and then the next one around it, is one term.
+        while axis > 0 and axis not in found and first[axis] + (count - 1) * step >= shape[axis]:
+            inner, uneven = divmod(shape[axis], step)
+            if uneven or first[axis] >= step or count % inner:
+                return None
+            found[axis] = (first[axis], step, inner)
+            axis, step, count = axis - 1, 1, count // inner
         if odd or axis in found or first[axis] + (count - 1) * step >= shape[axis]:
             return None
         found[axis] = (first[axis], step, count)
