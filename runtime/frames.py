@@ -14,15 +14,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ..ir.accept import refuse_unfit
 from ..ir.errors import Error, ExecutionError
-from ..ir.op import Op, RunBody
 from ..ir.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
 from ..ir.specs import STATUS_TEXT
 from ..ir.types import held
 from . import words
+from .host_steps import evaluate_op
 from .memory import address_of, aligned_empty
-from .regions import Evaluate, Layout, RegionCode
+from .regions import Layout, RegionCode
 from .threads import HOLD_WORK, gang
 
 Array = npt.NDArray[Any]
@@ -372,39 +371,6 @@ class Stretch:
     def part(self, first: int, last: int) -> Stretch:
         """The steps from the first-th up to the last-th."""
         return Stretch(self._frame, self.kernels[first:last], int(self.call[words.CALL_GANG]))
-
-
-def evaluate_op(
-    op: Op,
-    values: list[Any],
-    name: str,
-    count: int,
-    evaluate: Evaluate | None,
-    bodies: Sequence[RunBody] = (),
-) -> Sequence[Any]:
-    """The op's outputs in Python, where `bodies` run its bodies; errors are given the step's
-    name."""
-    where = f"{op.kind} {name}".strip()
-    try:
-        # Infinities and NaN are values, as in kernels, whatever the caller has NumPy do about them.
-        with np.errstate(all="ignore"):
-            if evaluate is not None:
-                results = evaluate(op, values)
-            elif bodies:
-                results = op.run(values, bodies)
-            else:
-                results = op.evaluate(*op.slots(values, running=True))
-                refuse_unfit(op, values)
-    except Error as e:
-        e.where = e.where or where
-        raise
-    except Exception as e:
-        raise ExecutionError(
-            "an operation failed", where=where, got=f"{type(e).__name__}: {e}"[:500]
-        ) from e
-    if len(results) < count:
-        raise ExecutionError("an operation gave too few outputs", where=where, got=len(results))
-    return results[:count]
 
 
 def plain(array: Array) -> Array:

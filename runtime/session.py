@@ -20,8 +20,9 @@ from . import threads as gangs
 from .bound import BoundCall
 from .context import Context, Shapes, remember
 from .foreign_arrays import adopt
-from .frames import Frame, evaluate_op
+from .frames import Frame
 from .given_outputs import check_output, written_at_once
+from .host_steps import evaluate_op
 from .inputs import InputCheck, fixed_dtype, same_dtype
 from .memory import check_limit, default_max_memory, text_bytes
 from .profile import StepTime, timed_terminal, timed_walk
