@@ -28,7 +28,7 @@ from .region_sizes import RegionSizes, RegionTables
 from .specs import DimArg, Size
 from .specs_picks import PickSpec, RankSpec
 from .walks import are_distinct
-from .written_bytes import WrittenBytes
+from .written_bytes import WrittenBytes, fill_shape
 
 _MADE: Final = (ARENA, OUTPUT)
 # Per step: (operand's number or -1 for the whole buffer, buffer).
@@ -125,7 +125,8 @@ class _Pieces:
         """The roots that are read, or left, with elements that are not written."""
         state = self.walk(0, len(self.steps), {})
         for root in self.roots.intersection(self.of.outputs):
-            if not _of(state, root).holds(0, (), int(self.sizes.nbytes[root])):
+            whole = (0, (), int(self.sizes.nbytes[root]))
+            if not (_of(state, root).holds(*whole) or self.is_filled(root, state)):
                 self.missing.add(root)
         return frozenset(self.missing)
 
@@ -195,6 +196,8 @@ class _Pieces:
             return True
         start, terms, length = piece
         while not _of(state, space).holds(start, terms, length):
+            if self.is_filled(space, state):
+                return True
             loop = self.buffers[space].loop
             if loop is None:
                 return False
@@ -205,6 +208,15 @@ class _Pieces:
             around = self.space(space, outer=True)
             start += int(self.sizes.inner[space] - self.sizes.inner[around])
             terms, space = (*terms, (trips, stride)), around
+        return True
+
+    def is_filled(self, space: int, state: dict[int, WrittenBytes]) -> bool:
+        """Whether the pieces that are written are known to be the whole buffer; joins them."""
+        written = _of(state, space)
+        shape = (*self.tables.shape(self.sizes, space), int(self.tables.itemsize[space]))
+        if not fill_shape(list(written.pieces()), shape):
+            return False
+        written.add(0, (), int(self.sizes.nbytes[space]))
         return True
 
     def space(self, b: int, *, outer: bool = False) -> int:

@@ -9,11 +9,9 @@ and that a step overwrites what it reads only where its kernel may. About 0.5 ms
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .dim import Dim, compile_dims
 from .errors import MemoryLimitError, VerificationError
@@ -28,30 +26,12 @@ from .plan import (
     NativeStep,
     Region,
 )
-from .size_checks import Barred, SizeChecks
+from .size_checks import SizeChecks
+from .sizes_of_region import Ints, RegionSizes
 from .specs import DimArg, GemmSpec, Size, Spec
 from .step_bounds import StepBounds
 from .verify_plan import buffer_roots, is_pointwise, same_walk
 from .walks import Walk, are_distinct, lie_apart
-
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class RegionSizes:
-    """Sizes of a region for one set of shapes, verified.
-
-    values: the distinct size expressions' values (RegionTables says which is which); elements and
-    nbytes: per buffer; inner: bytes from the start of the buffer's root to its own start; work:
-    per kernel step; barred: CHECK steps that fail. Buffers' shapes: RegionTables.shape(sizes, b).
-    """
-
-    values: Ints
-    elements: Ints
-    nbytes: Ints
-    inner: Ints
-    work: Ints
-    barred: Barred
 
 
 class RegionTables:

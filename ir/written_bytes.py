@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
@@ -90,3 +91,68 @@ def normalize_piece(start: int, terms: Sequence[tuple[int, int]], length: int) -
         else:
             kept.append((size, stride))
     return start, tuple(kept), length
+
+
+# Per axis: the first index, the step and how many.
+Grid = tuple[tuple[int, int, int], ...]
+
+
+def fill_shape(pieces: Sequence[Piece], shape: Sequence[int]) -> bool:
+    """Whether pieces are shown to be all bytes of an array of `shape`, whose last axis counts
+    bytes: each is a grid, no two share an index on every axis, and their sizes add up.
+
+    So the outputs of a transposed convolution are: one piece per phase, of one size more or less.
+    """
+    grids = [grid_of(piece, shape) for piece in pieces]
+    found = [g for g in grids if g is not None]
+    if len(found) < len(grids) or len(found) > 64:
+        return False
+    apart = all(
+        any(_differ(*pair) for pair in zip(a, b, strict=True))
+        for n, a in enumerate(found)
+        for b in found[:n]
+    )
+    total = sum(math.prod(count for _, _, count in grid) for grid in found)
+    return apart and total == math.prod(shape)
+
+
+def grid_of(piece: Piece, shape: Sequence[int]) -> Grid | None:
+    """A piece as steps along the axes of an array; None where it is no such grid."""
+    start, terms, length = piece
+    found: dict[int, tuple[int, int, int]] = {}
+    rest, sizes = start, [math.prod(shape[n + 1 :]) for n in range(len(shape))]
+    first: list[int] = []
+    for size in sizes:
+        first.append(rest // size if size else 0)
+        rest -= first[-1] * size
+    for count, stride in (*terms, (length, 1)):
+        axis = next((n for n, size in enumerate(sizes) if 0 < size <= stride), len(shape) - 1)
+        if stride == 1:  # a block: whole inner axes, and a part of the one around them
+            axis = next((n for n, size in enumerate(sizes) if 0 < size < count), len(shape) - 1)
+            count, odd = divmod(count, sizes[axis])
+            if odd or any(first[axis + 1 :]) or not found.keys().isdisjoint(range(axis, 99)):
+                return None
+            found.update({n: (0, 1, shape[n]) for n in range(axis + 1, len(shape))})
+            stride = sizes[axis]
+        step, odd = divmod(stride, sizes[axis])
+        # An axis that is walked from end to end, and then the next one around it, is one term.
+        while axis > 0 and axis not in found and first[axis] + (count - 1) * step >= shape[axis]:
+            inner, uneven = divmod(shape[axis], step)
+            if uneven or first[axis] >= step or count % inner:
+                return None
+            found[axis] = (first[axis], step, inner)
+            axis, step, count = axis - 1, 1, count // inner
+        if odd or axis in found or first[axis] + (count - 1) * step >= shape[axis]:
+            return None
+        found[axis] = (first[axis], step, count)
+    return tuple(found.get(n, (first[n], 1, 1)) for n in range(len(shape)))
+
+
+def _differ(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
+    """Whether two progressions have no number in common."""
+    (a0, a_step, a_count), (b0, b_step, b_count) = a, b
+    beside = a0 + (a_count - 1) * a_step < b0 or b0 + (b_count - 1) * b_step < a0
+    if beside or a_count == b_count == 1:
+        return beside
+    # Numbers that differ by no multiple of what both steps are multiples of.
+    return (a0 - b0) % math.gcd(a_step if a_count > 1 else 0, b_step if b_count > 1 else 0) != 0

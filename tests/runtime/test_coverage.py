@@ -11,7 +11,7 @@ from irc.ir.plan import ARENA, INPUT, OUTPUT, Buffer, KernelStep, Plan, Region
 from irc.ir.region_sizes import RegionTables
 from irc.ir.specs import ElementwiseSpec, Operand
 from irc.ir.types import TensorType
-from irc.ir.written_bytes import WrittenBytes
+from irc.ir.written_bytes import Piece, WrittenBytes, fill_shape, normalize_piece
 from irc.runtime.session import Session
 from tiny_plans import compile_plan, f32, make_plan, pointwise
 
@@ -112,3 +112,56 @@ def test_written_bytes_are_those_of_a_set() -> None:
             for high in range(low + 1, 100):
                 if found.holds(low, (), high - low):
                     assert model.issuperset(range(low, high))
+
+
+def phases(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Piece]:
+    """Every step-th index along each axis, from each first one on, as transposed convolutions
+    write their outputs."""
+    sizes = [int(np.prod(shape[n + 1 :])) for n in range(len(shape))]
+    return [
+        normalize_piece(
+            sum(f * s for f, s in zip(first, sizes, strict=True)),
+            [
+                (-(-(n - f) // k), k * s)
+                for n, f, k, s in zip(shape, first, strides, sizes, strict=True)
+            ],
+            1,
+        )
+        for first in np.ndindex(strides)
+        if all(f < n for f, n in zip(first, shape, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 7, 9, 4), (3, 9, 7, 4), (1, 4, 6, 4), (2, 3, 1, 4)])
+def test_phases_make_the_whole(shape: tuple[int, ...]) -> None:
+    pieces = phases(shape, (1, *[2] * (len(shape) - 2), 1))
+    assert fill_shape(pieces, shape) or len(pieces) == 1
+    if len(pieces) > 1:
+        assert not fill_shape(pieces[1:], shape)
+        assert not fill_shape([pieces[0], *pieces[:-1]], shape)
+
+
+def test_what_fills_a_shape_is_all_of_it() -> None:
+    rng = np.random.default_rng(7)
+    filled = 0
+    for _ in range(3000):
+        shape = tuple(int(n) for n in rng.integers(1, 5, rng.integers(1, 4)))
+        total = int(np.prod(shape))
+        pieces: list[Piece] = []
+        model = np.zeros(4 * total + 64, np.int64)
+        for _ in range(rng.integers(1, 4)):
+            terms = [
+                (int(rng.integers(1, 4)), int(rng.integers(1, total + 1)))
+                for _ in range(rng.integers(0, 3))
+            ]
+            piece = normalize_piece(int(rng.integers(0, total)), terms, int(rng.integers(1, 4)))
+            places = {piece[0]}
+            for size, stride in piece[1]:
+                places = {p + i * stride for p in places for i in range(size)}
+            if max(places) + piece[2] <= total:
+                pieces.append(piece)
+                model[sorted({p + i for p in places for i in range(piece[2])})] = 1
+        if pieces and fill_shape(pieces, shape):
+            filled += 1
+            assert model[:total].all()
+    assert filled > 20

@@ -1,0 +1,29 @@
+"""A region's sizes for one set of input shapes, as `RegionTables` computes and verifies them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .size_checks import Barred
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class RegionSizes:
+    """Sizes of a region for one set of shapes, verified.
+
+    values: the distinct size expressions' values (RegionTables says which is which); elements and
+    nbytes: per buffer; inner: bytes from the start of the buffer's root to its own start; work:
+    per kernel step; barred: CHECK steps that fail. Buffers' shapes: RegionTables.shape(sizes, b).
+    """
+
+    values: Ints
+    elements: Ints
+    nbytes: Ints
+    inner: Ints
+    work: Ints
+    barred: Barred
