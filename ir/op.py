@@ -41,6 +41,8 @@ RunBody: TypeAlias = Callable[[list[Any]], list[Any]]
 # A value that may be a shape is carried through compilation while it has at most this many
 # elements (docs/architecture.md, Shapes).
 KNOWN_VALUE_LIMIT = 64
+# Bodies of control flow within bodies: inference, passes and lowering recurse over them.
+MAX_BODY_DEPTH = 32
 
 
 class Effects(enum.Enum):

@@ -21,16 +21,18 @@ from typing import Any, TypeAlias
 from .dim import Dim
 from .dtype import DType
 from .layouts import Layout
-from .op import Op
+from .op import MAX_BODY_DEPTH, Op
 from .specs import Spec
 from .types import Type
 
-# Kinds of buffers.
 # Kinds of control steps.
 LOOP, AGAIN, BRANCH, SKIP, CHECK = "loop", "again", "branch", "skip", "check"
-# Bodies within bodies.
-MAX_DEPTH = 16
+# Kinds of buffers.
 INPUT, OUTPUT, CONSTANT, ARENA = "input", "output", "constant", "arena"
+
+
+# Plans within plans: as deep as bodies of control flow.
+MAX_DEPTH = MAX_BODY_DEPTH
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,10 @@ SHORT: dict[str, tuple[list[str], str]] = {
     "benchmarks.operations": ([], r"MatMul"),
     "benchmarks.kernels": (["--zoo", "none"], r"gemm +\d+ .*above the bar of 120 ms: \d+"),
     "benchmarks.memory": (["--only", "mlp-small"], r"mlp-small +\d"),
+    "benchmarks.scaling": (
+        ["--shape", "chain,fan-in", "--nodes", "100,200"],
+        r"chain +203 nodes .*fan-in +201 nodes .* 1 kernels\n.*fan-in: .* (met|NOT met)",
+    ),
     "benchmarks.tokens": (
         ["--tokens", "4", "--texts", "1", "--threads", "1"],
         r"irc +1 .*openvino +1",

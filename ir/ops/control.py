@@ -8,6 +8,7 @@ declared types; `infer` refines a copy of the body with what is known outside.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -18,20 +19,35 @@ from ..dim import Dim, Expr, bounds, eq, plain_symbol
 from ..dtype import DType
 from ..errors import ShapeError
 from ..graph import Graph, Value
-from ..op import Array, Effects, Fact, Op, Port, RunBody
+from ..op import MAX_BODY_DEPTH, Array, Effects, Fact, Op, Port, RunBody
 from ..types import TensorType, Type
 from .constants import Parameter, Result, TypedParameter
 from .rules import naming, require_single, unknown_dim
 from .sequences import common_type
+
+# How many bodies are being inferred, one inside the other. Everything that recurses over bodies
+# comes after their inference, so that this bounds it, too.
+_depth: ContextVar[int] = ContextVar("irc_body_depth", default=0)
 
 
 def infer_body(body: Graph, types: Sequence[Type | None], name: str) -> list[Type]:
     """Types of a body's results where its parameters have the given types (None: as declared)."""
     from ..infer import infer_graph
 
+    depth = _depth.get() + 1
+    if depth > MAX_BODY_DEPTH:
+        raise ShapeError(
+            "control flow is nested too deeply",
+            got=f"more than {MAX_BODY_DEPTH} bodies within bodies",
+            expected=f"at most {MAX_BODY_DEPTH}",
+        )
     copy = fed_body(body, types)
-    with naming(name):
-        infer_graph(copy)
+    outer = _depth.set(depth)
+    try:
+        with naming(name):
+            infer_graph(copy)
+    finally:
+        _depth.reset(outer)
     return [copy.node(node).types[0] for node in copy.results]
 
 

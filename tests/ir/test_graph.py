@@ -146,3 +146,23 @@ def test_patches_number_new_values_downwards() -> None:
     assert patch.replace(v, second).replacements == [(v, second)]
     assert producer(g, v, "Parameter") == v.node
     assert producer(g, v, "Exp") is None and producer(g, None, "Exp") is None
+
+
+def test_use_counts_follow_every_change() -> None:
+    g = Graph()
+    x, y = (Value(g.add(Parameter(F32, (2,)))) for _ in range(2))
+    add = g.add(Add(), [x, x])
+    neg = g.add(Exp(), [x])
+    assert g.use_count(x) == 3 and g.readers(x) == {add, neg} and g.only_reader(x) is None
+    g.remove(neg)
+    assert g.use_count(x) == 2 and g.only_reader(x) == add and g.only_use(x) is None
+    g.connect(y, Use(add, 1))
+    assert g.only_use(x) == Use(add, 0) and g.only_use(y) == Use(add, 1)
+    g.connect(x, Use(add, 0))
+    assert g.use_count(x) == 1 and g.inputs(add) == [x, y]
+    twin = g.copy()
+    twin.connect(y, Use(add, 0))
+    assert (twin.use_count(x), twin.use_count(y)) == (0, 2) and g.use_count(x) == 1
+    assert twin.uses(y) == [Use(add, 0), Use(add, 1)] and twin.readers(x) == set()
+    g.clear()
+    assert g.use_count(x) == 0 and g.uses(x) == []

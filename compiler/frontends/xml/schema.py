@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import lxml.etree  # pyright: ignore[reportMissingTypeStubs, reportMissingModuleSource]
 
 from ....ir.errors import ModelFormatError, UnsupportedOperationError
+from ....ir.op import MAX_BODY_DEPTH
 from . import text as words
 from .not_xml import not_xml
 from .records import NO_INFO, Edge, Info, Layer, MapEntry, Net, Port, RtTree, tag_text
@@ -29,8 +30,6 @@ _MAP = re.compile(r"(?:then_|else_)?port_map[0-9]*", re.ASCII)
 # Elements of the schema that a layer does not hold; what is unknown altogether is skipped.
 _MISPLACED = frozenset(["net", "layers", "layer", "edges", "edge", "port", "dim", "attribute"])
 _SPACES = " \t\r\n"
-# XML's own depth limit allows some 80 bodies in bodies; a real model has two or three.
-MAX_NESTED_BODIES = 32
 VERSIONS = (10, 11)
 
 
@@ -223,12 +222,12 @@ class _Schema:
 
     def body(self, element: Any, depth: int) -> Net:
         """The net inside a layer: nameless, with ids of its own."""
-        if depth > MAX_NESTED_BODIES:
+        if depth > MAX_BODY_DEPTH:
             raise self.fail(
                 element,
                 "bodies are nested too deeply",
                 f"{depth} levels",
-                f"at most {MAX_NESTED_BODIES}",
+                f"at most {MAX_BODY_DEPTH}",
             )
         net = Net(self.file, element.tag, VERSIONS[-1], element.sourceline)
         sections = self.sections(element)

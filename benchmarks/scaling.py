@@ -1,0 +1,144 @@
+"""Time to read and compile against the number of nodes: `python -m benchmarks.scaling`.
+
+    python -m benchmarks.scaling --shape chain --nodes 1000,10000   # a part
+    python -m benchmarks.scaling --json > scaling.json              # one JSON object per row
+    python -m benchmarks.scaling --table scaling.json               # the table of docs
+
+Six shapes of graph (graph_shapes.py), each written as IR, then read and compiled in a process of
+its own without the code cache. Times are seconds of all CPUs, which other work on the machine
+changes less than seconds of the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .graph_shapes import SHAPES, count_nodes
+
+NODES = (1000, 10_000, 100_000)
+# Seconds per node of the largest graph, at most so often those of the smallest.
+MAX_RATIO = 2.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model: seconds of CPU to read it and to compile it, and what the plan consists of."""
+
+    shape: str
+    nodes: int
+    read: float
+    compile: float
+    steps: int
+    kernels: int
+
+    @property
+    def per_node(self) -> float:
+        """Microseconds of CPU per node."""
+        return 1e6 * (self.read + self.compile) / self.nodes
+
+
+def measure(shape: str, nodes: int) -> Row:
+    """Build, write, read and compile in this process."""
+    import irc
+
+    # Modules that are loaded and a driver that is compiled once are not the graph's.
+    irc.compile_model(SHAPES[shape](40), num_threads=1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "model.xml")
+        model = SHAPES[shape](nodes)
+        size = count_nodes(model.graph)
+        irc.save_model(model, path)
+        model.graph.clear()
+        start = time.process_time()
+        read = irc.read_model(path)
+        middle = time.process_time()
+        net = irc.compile_model(read, num_threads=1)
+        end = time.process_time()
+    steps = sum(len(region.steps) for region in net.plan.regions)
+    return Row(shape, size, middle - start, end - middle, steps, len(net.plan.specs()))
+
+
+def in_process(shape: str, nodes: int) -> Row:
+    """`measure` in a process of its own."""
+    words = [sys.executable, "-m", "benchmarks.scaling", "--child", shape, "--nodes", str(nodes)]
+    done = subprocess.run(
+        words, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | NO_CACHE
+    )
+    return Row(**json.loads(done.stdout.splitlines()[-1]))
+
+
+NO_CACHE = {"IRC_CACHE_DIR": "off"}
+
+
+def line(row: Row) -> str:
+    """A row for people."""
+    return (
+        f"{row.shape:14} {row.nodes:7} nodes  read {row.read:7.2f} s  compile {row.compile:7.2f} s"
+        f"  {row.per_node:6.0f} us/node  {row.steps:6} steps  {row.kernels:5} kernels"
+    )
+
+
+def conclusion(rows: Sequence[Row]) -> str:
+    """The ratio of each shape, smallest to largest graph, against the bar."""
+    said: list[str] = []
+    for shape in dict.fromkeys(row.shape for row in rows):
+        mine = sorted((r for r in rows if r.shape == shape), key=lambda r: r.nodes)
+        ratio = mine[-1].per_node / mine[0].per_node
+        met = "met" if ratio <= MAX_RATIO else "NOT met"
+        said.append(f"{shape}: {ratio:.2f} times the time per node (bar {MAX_RATIO}): {met}")
+    return "\n".join(said)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as Markdown: microseconds per node by shape and size."""
+    # Sizes as asked for: the nodes of a shape come near one of them.
+    sizes = sorted({min(NODES, key=lambda n: abs(n - row.nodes)) for row in rows})
+    text = ["| shape | " + " | ".join(f"{n} nodes" for n in sizes) + " | kernels |"]
+    text.append("|---|" + "---:|" * (len(sizes) + 1))
+    for shape in dict.fromkeys(row.shape for row in rows):
+        mine = {
+            min(NODES, key=lambda n: abs(n - row.nodes)): row for row in rows if row.shape == shape
+        }
+        cells = [f"{mine[n].per_node:.0f}" if n in mine else "" for n in sizes]
+        text.append(f"| {shape} | {' | '.join(cells)} | {mine[max(mine)].kernels} |")
+    return "\n".join(text)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure, and print rows as text, JSON or a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shape", help=f"some of: {', '.join(SHAPES)}")
+    parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="sizes of graphs")
+    parser.add_argument("--json", action="store_true", help="one JSON object per row")
+    parser.add_argument("--table", type=Path, help="no measurement: this file's rows as Markdown")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(words)
+    if options.table is not None:
+        lines = options.table.read_text(encoding="utf-8").splitlines()
+        print(table([Row(**json.loads(text)) for text in lines]))
+        return
+    sizes = [int(n) for n in options.nodes.split(",")]
+    if options.child is not None:
+        print(json.dumps(asdict(measure(options.child, sizes[0]))))
+        return
+    rows: list[Row] = []
+    for shape in options.shape.split(",") if options.shape else SHAPES:
+        for nodes in sizes:
+            row = in_process(shape, nodes)
+            rows.append(row)
+            print(json.dumps(asdict(row)) if options.json else line(row), flush=True)
+    if not options.json:
+        print(conclusion(rows))
+
+
+if __name__ == "__main__":
+    main()
