@@ -17,7 +17,7 @@ from .dim import Dim, Symbol, eq, plain_symbol
 from .dtype import DType
 from .errors import Error, ExecutionError, InputError
 from .graph import Graph, Node, Value
-from .types import TensorType, held
+from .types import TensorType, held, native_order
 
 Inputs = Sequence[Any] | Mapping[str, Any]
 
@@ -71,7 +71,7 @@ def bind_inputs(graph: Graph, inputs: Inputs) -> list[Any]:
         )
     sizes: dict[Symbol, int] = {}
     return [
-        _checked(graph.node(parameter), array, sizes)
+        _checked(graph.node(parameter), native_order(array), sizes)
         for parameter, array in zip(graph.parameters, arrays, strict=True)
     ]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..ir.dtype import DType
 from ..ir.errors import Error, ExecutionError, InputError, ShapeError, memory_errors
-from ..ir.types import TensorType, held
+from ..ir.types import TensorType, held, native_order
 from ..ir.verify_state import initialised_after
 from . import threads as gangs
 from .bound import BoundCall
@@ -297,7 +297,8 @@ class Session:
         plan = self.program.plan
         slots: list[Any] = [None] * len(plan.slots)
         for port, value in zip(plan.inputs, inputs, strict=True):
-            slots[port.slot] = value
+            # Kernels take any byte order, operations in Python their own.
+            slots[port.slot] = native_order(value)
         for slot, constant in self._constant_slots:
             slots[slot] = constant
         ours: set[int] = set()  # slots whose arrays were made by our own kernels
