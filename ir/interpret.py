@@ -18,7 +18,7 @@ from .dtype import DType
 from .errors import Error, ExecutionError, InputError, MemoryLimitError
 from .graph import Graph, Node, Value
 from .memory_budget import Budget, active_budget, use_budget, value_bytes
-from .types import TensorType, held
+from .types import TensorType, held, native_order
 
 # Results pass a value on, and constants are part of the model.
 _WITHOUT_MEMORY = frozenset({"Constant", "Result"})
@@ -99,7 +99,7 @@ def bind_inputs(graph: Graph, inputs: Inputs) -> list[Any]:
         )
     sizes: dict[Symbol, int] = {}
     return [
-        _checked(graph.node(parameter), array, sizes)
+        _checked(graph.node(parameter), native_order(array), sizes)
         for parameter, array in zip(graph.parameters, arrays, strict=True)
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -329,3 +329,16 @@ def held(result: Any, dtype: DType, *, saturates: bool = False) -> Any:
     if bits is None or np.asarray(result).dtype != np.uint8:
         return result
     return np.minimum(result, np.uint8(bits)) if saturates else result & bits
+
+
+def native_order(value: Any) -> Any:
+    """A value whose arrays, those in lists and maps too, have this machine's byte order; the value
+    itself where they have."""
+    if isinstance(value, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", value)
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    if isinstance(value, Mapping):
+        return {k: native_order(v) for k, v in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [native_order(v) for v in cast("Sequence[Any]", value)]
+    return value

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..ir.dim import Expr, bounds
 from ..ir.errors import InputError
 from ..ir.plan import Plan
-from ..ir.types import TensorType
+from ..ir.types import TensorType, native_order
 from .inputs import check_tensor
 from .memory import aligned_bytes
 
@@ -58,7 +58,7 @@ class State:
         """Give a variable a copy of this value. InputError where its type or rank is another, or a
         size that the model fixes."""
         name, type_ = self.variables[number].name, self.type(number)
-        array = np.array(value, order="C")
+        array = np.array(native_order(value), order="C")
         check_tensor(name, type_, array)
         for size, wanted in zip(array.shape, type_.shape or array.shape, strict=True):
             low, high = bounds(wanted)

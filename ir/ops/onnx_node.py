@@ -17,6 +17,7 @@ import numpy as np
 from ..dtype import DType
 from ..errors import ExecutionError, ShapeError, VerificationError
 from ..op import Fact, Op, Port
+from ..regex_match import match_fully
 from ..types import SequenceType, TensorType, Type, parse_type
 from .sequences import refreshed
 
@@ -48,17 +49,26 @@ class OnnxNode(Op):
         return tuple(map(parse_type, self.types))
 
     @cached_property
-    def _evaluator(self) -> tuple[Any, list[str]]:
-        """ONNX's evaluator of a function that is this node, and the names of its inputs."""
+    def _proto(self) -> Any:
+        """The stored NodeProto."""
         from google.protobuf.message import DecodeError
-        from onnx import FunctionProto, NodeProto
-        from onnx.reference import ReferenceEvaluator
+        from onnx import NodeProto
 
-        node, function = NodeProto(), FunctionProto()
+        node = NodeProto()
         try:
             node.ParseFromString(base64.b64decode(self.node, validate=True))
         except (DecodeError, ValueError) as error:
             raise VerificationError("a stored ONNX node is broken", got=str(error)[:80]) from error
+        return node
+
+    @cached_property
+    def _evaluator(self) -> tuple[Any, list[str]]:
+        """ONNX's evaluator of a function that is this node, and the names of its inputs."""
+        from onnx import FunctionProto, NodeProto
+        from onnx.reference import ReferenceEvaluator
+
+        node, function = NodeProto(), FunctionProto()
+        node.CopyFrom(self._proto)
         names = [f"x{i}" if name else "" for i, name in enumerate(node.input)]
         del node.input[:]
         del node.output[:]
@@ -73,7 +83,16 @@ class OnnxNode(Op):
             function.opset_import.add(domain=domain, version=int(number))
         return ReferenceEvaluator(function), names
 
+    def _match(self, texts: Any) -> Any:
+        """RegexFullMatch, whose work onnx.reference does not bound."""
+        pattern = next((a.s for a in self._proto.attribute if a.name == "pattern"), b"")
+        array = np.asarray(texts, object)
+        found = match_fully(pattern.decode("utf-8", "replace"), list(map(str, array.reshape(-1))))
+        return np.array(found, bool).reshape(array.shape)
+
     def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.op_type == "RegexFullMatch":
+            return (self._match(values[0]),)
         evaluator, names = self._evaluator
         # A copy: onnx.reference may write to what it is given.
         fed: dict[str, Any] = {

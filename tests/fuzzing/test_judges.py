@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import irc
 import numpy as np
 import pytest
 from irc.compiler.frontends.xml.reader import read_xml
@@ -15,6 +17,7 @@ from irc.runtime.session import Session
 
 from . import agreement
 from .agreement import Disagreement, check_graph
+from .batches import Batch
 from .broken_files import Careless, within_limits
 
 SOFTMAX = """graph "g"
@@ -83,3 +86,25 @@ def test_the_limits_are_limits() -> None:
         np.ones(300 << 20, np.uint8)
     with pytest.raises(Careless, match=r"\d s$"), within_limits(0, seconds=0.05):
         sum(range(10**7))
+
+
+@pytest.mark.parametrize("kind", [OverflowError, ValueError, MemoryError, RecursionError, KeyError])
+@pytest.mark.parametrize("where", ["evaluation", "native code", "a refusal"])
+def test_any_exception_but_an_irc_error_is_a_finding(
+    kind: type[Exception], where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **named: object) -> None:
+        raise kind("raw")
+
+    def refuse(*args: object) -> None:
+        raise irc.InputError("refused")
+
+    if where != "native code":
+        monkeypatch.setattr(agreement, "interpret", fail if where == "evaluation" else refuse)
+    if where != "evaluation":
+        monkeypatch.setattr(irc, "CompiledModel", fail)
+    graph = parse_graph(SOFTMAX)
+    batch = Batch("graphs", 1, tmp_path)
+    batch.attempt(lambda base: None, lambda: agreement.check_graph(graph, 0))
+    assert batch.counts["findings"] == 1
+    assert f"{kind.__name__}: " in (tmp_path / "graphs-1-1.txt").read_text()

@@ -93,10 +93,7 @@ def test_gelu_over_the_negative_floats(name: str) -> None:
             want = wide / (1 + np.exp(-2 * u))
     (y,) = irc.compile_model(model(name, 1))(x=x)
     error = ulps(y, want)
-    print(
-        name,
-        error.max(),
-        x[np.argmax(error)],
-        (error / (1 + np.abs(2 * u))).max(),
-        (np.abs(y - want) / np.abs(x)).max() * 2**24,
-    )
+    if name == "gelu":
+        assert np.all(np.abs(y - want) <= 2.0**-23 * np.maximum(1, np.abs(wide)))
+    else:
+        assert np.all(error <= 3 * (1 + 2 * np.abs(u)))
