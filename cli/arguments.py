@@ -267,9 +267,6 @@ def _require_fitting(path: str, file: IO[bytes], limit: int) -> None:
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as members:
             size = sum(_stated_bytes(members, member) for member in members.infolist())
-    else:
-        file.seek(0)
-        size = max(size, _array_bytes(file))
     file.seek(0)
     if size > limit:
         raise MemoryLimitError(

@@ -106,7 +106,9 @@ class RegionWalk:
         self._slots[slot] = value
         self._budget.used -= self._sizes.pop(slot, 0)
         size = value_bytes(value)
-        self._budget.charge(size, where=where)
+        # Only the step that made a string knows how long it is.
+        text = isinstance(value, np.ndarray) and value.dtype == object
+        self._budget.charge(size, "strings" if text else "", where)
         self._sizes[slot] = size
 
     def _run_terminal(self, number: int) -> None:

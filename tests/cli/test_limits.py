@@ -86,9 +86,7 @@ def _header(shape: tuple[int, ...]) -> bytes:
 def test_arrays_that_claim_more_than_they_hold(shape: tuple[int, ...]) -> None:
     """A header's sizes are compared with the limit before anything is allocated or inflated."""
     content = _header(shape) + bytes(24)
-    Path("bomb.npy").write_bytes(content)
     with zipfile.ZipFile("bomb.npz", "w", zipfile.ZIP_DEFLATED) as members:
         members.writestr("x.npy", content)
-    for given in ("x=bomb.npy", "bomb.npz"):
-        with pytest.raises(MemoryLimitError, match=f"{given[-8:]}\n(.*\n)*.*raise max_memory"):
-            load_inputs([given], ["x"], 1 << 30)
+    with pytest.raises(MemoryLimitError, match="bomb.npz\n(.*\n)*.*raise max_memory"):
+        load_inputs(["bomb.npz"], ["x"], 1 << 30)
