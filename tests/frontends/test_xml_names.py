@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import irc
 import numpy as np
 import pytest
 from ir_text import DATA, edge, layer, net, parameter, port, result, unary_net
@@ -9,6 +10,7 @@ from irc.compiler.frontends.xml.reader import read_xml
 from irc.ir.errors import InputError, ModelFormatError
 from irc.ir.graph import Graph
 from irc.ir.interpret import interpret
+from onnx import helper
 
 
 def public_names(graph: Graph) -> tuple[list[set[str]], list[set[str]]]:
@@ -205,3 +207,32 @@ def test_interpret_refuses_unfit_inputs() -> None:
     ]:
         with pytest.raises(InputError, match=part):
             interpret(graph, inputs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [-1, -2, -(2**63)])
+@pytest.mark.parametrize("form", ["xml", "onnx"])
+def test_a_declared_size_below_0(form: str, size: int) -> None:
+    """-1 is any size, as OpenVINO writes it and onnxruntime takes it; others mean nothing."""
+    if form == "xml":
+        data = f'shape="{size}" element_type="f32"'
+        layers = [
+            layer(0, "Parameter", data=data, outputs=port(0, (size,))),
+            layer(1, "Abs", inputs=port(0, (size,)), outputs=port(1, (size,))),
+            result(2),
+        ]
+        text = net(layers, [edge(0, 0, 1, 0), edge(1, 1, 2, 0)])
+        source: object = text
+    else:
+        x, y = (helper.make_tensor_value_info(n, 1, [size]) for n in "xy")
+        graph = helper.make_graph([helper.make_node("Abs", ["x"], ["y"])], "g", [x], [y])
+        sets = [helper.make_opsetid("", 17)]
+        source = helper.make_model(graph, opset_imports=sets, ir_version=8)
+    if size != -1:
+        with pytest.raises(ModelFormatError, match="negative size") as caught:
+            irc.read_model(source)
+        assert "expected: 0 or more, or -1 for any size" in str(caught.value)
+        return
+    net_ = irc.compile_model(source)
+    assert isinstance(net_.inputs[0].shape[0], str)
+    for count in (0, 1, 5):
+        assert net_([np.full(count, -1, np.float32)])[0].tolist() == [1] * count
