@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex
 from .calls import Outputs, PortTable, outputs_type
 from .compiler.model import Model, Origin, PortInfo, describe_port
 from .compiler.options import Options, Shapes, from_recipe, to_recipe
-from .ir.errors import ExecutionError
+from .ir.errors import ExecutionError, memory_errors
 from .runtime.driver import in_default_mode
 
 if TYPE_CHECKING:
@@ -209,7 +209,8 @@ class CompiledModel:
     def profile(self, inputs: Any = None, /, **named: Any) -> list[StepTime]:
         """One run, each step timed on its own: what it is, which of the model's operations it
         computes, seconds."""
-        return self.session.profile(self._ordered(inputs, named))
+        with memory_errors():
+            return self.session.profile(self._ordered(inputs, named))
 
     def stats(self) -> Stats:
         """What the model holds: threads, bytes of constants and arenas, kernels, shapes seen."""

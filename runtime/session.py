@@ -6,8 +6,8 @@ expressions and places the arena: no pass, no LLVM.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,22 +27,13 @@ from .memory import check_limit, default_max_memory, text_bytes
 from .profile import StepTime, timed_terminal, timed_walk
 from .program import Program
 from .regions import Evaluate, Layout, Limits, RegionCode
-from .state import State
+from .state import State, owned
 from .stats import Stats
 
 Array = npt.NDArray[Any]
 
 # Shapes whose layouts a session keeps (the oldest goes).
 _LAYOUTS: Final = 128
-
-
-def owned(value: Any) -> Any:
-    """A value of our own: arrays copied, also those in sequences and maps."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, Mapping):
-        return {k: owned(v) for k, v in cast("Mapping[Any, Any]", value).items()}
-    return [owned(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 class Session:
@@ -172,9 +163,8 @@ class Session:
     ) -> list[Any]:
         """`run`, with the results in these arrays where one is given (None: a fresh one).
 
-        An array must have its output's type and shape and be writeable; any strides will do, and
-        it may share memory with an input, but not with another output's. Where one does not fit, no
-        array is written to.
+        An array must have its output's type and shape and be writeable; any strides will do. It may
+        share memory with an input, not with another output. If one does not fit, none is written.
         """
         ports = self.program.plan.outputs
         if len(out) != len(ports):
@@ -246,12 +236,10 @@ class Session:
                 if outputs is not None:
                     return outputs
             inputs = adopt(self.program.plan.inputs, inputs)
-            if self.order is not None:
-                return self._run_one(context, inputs)
-            return self.run_regions(context, inputs, state=state)
-        except MemoryError:
             with memory_errors():
-                raise
+                if self.order is not None:
+                    return self._run_one(context, inputs)
+                return self.run_regions(context, inputs, state=state)
         finally:
             if not self._closed:
                 self._pool.append(context)
@@ -297,7 +285,6 @@ class Session:
         plan = self.program.plan
         slots: list[Any] = [None] * len(plan.slots)
         for port, value in zip(plan.inputs, inputs, strict=True):
-            # Kernels take any byte order, operations in Python their own.
             slots[port.slot] = native_order(value)
         for slot, constant in self._constant_slots:
             slots[slot] = constant
@@ -386,8 +373,7 @@ class Session:
         inputs = adopt(self.program.plan.inputs, inputs)
         context, times = self._take(), list[StepTime]()
         try:
-            with memory_errors():
-                self.run_regions(context, inputs, times)
+            self.run_regions(context, inputs, times)
         finally:
             if not self._closed:
                 self._pool.append(context)
