@@ -207,8 +207,7 @@ class CompiledModel:
         return InferRequest(self.session, self._ordered, self._given, self._show)
 
     def profile(self, inputs: Any = None, /, **named: Any) -> list[StepTime]:
-        """One run, each step timed on its own: what it is, which of the model's operations it
-        computes, seconds."""
+        """One run, each step timed on its own: what it is, whose work it does, seconds."""
         with memory_errors():
             return self.session.profile(self._ordered(inputs, named))
 
