@@ -17,8 +17,12 @@ from .calls import Outputs, PortTable, outputs_type
 from .compiler.metadata import HasMetadata
 from .compiler.model import Model, Origin, PortInfo, describe_port
 from .compiler.options import Options, Shapes, from_recipe, to_recipe
+<<<<<<< HEAD
 from .ir.errors import ExecutionError
 from .ir.memory_budget import with_budget
+=======
+from .ir.errors import ExecutionError, memory_errors
+>>>>>>> 60d008b833f76568f08dbd0ab7c66d88e8a137d6
 from .runtime.driver import in_default_mode
 
 if TYPE_CHECKING:
@@ -209,9 +213,9 @@ class CompiledModel(HasMetadata):
         return InferRequest(self.session, self._ordered, self._given, self._show)
 
     def profile(self, inputs: Any = None, /, **named: Any) -> list[StepTime]:
-        """One run, each step timed on its own: what it is, which of the model's operations it
-        computes, seconds."""
-        return self.session.profile(self._ordered(inputs, named))
+        """One run, each step timed on its own: what it is, whose work it does, seconds."""
+        with memory_errors():
+            return self.session.profile(self._ordered(inputs, named))
 
     def stats(self) -> Stats:
         """What the model holds: threads, bytes of constants and arenas, kernels, shapes seen."""

@@ -7,8 +7,8 @@ memory into the other, so that nothing is allocated as long as it fits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,15 @@ def least_value(type_: TensorType) -> Array:
     """Zeros of the least sizes that a type of known rank allows."""
     shape = [bounds(d)[0] or 0 if isinstance(d, Expr) else d for d in type_.shape or ()]
     return np.zeros(shape, type_.dtype.numpy)
+
+
+def owned(value: Any) -> Any:
+    """A value of our own: arrays copied, also those in sequences and maps."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {k: owned(v) for k, v in cast("Mapping[Any, Any]", value).items()}
+    return [owned(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 class State:
