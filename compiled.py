@@ -17,12 +17,8 @@ from .calls import Outputs, PortTable, outputs_type
 from .compiler.metadata import HasMetadata
 from .compiler.model import Model, Origin, PortInfo, describe_port
 from .compiler.options import Options, Shapes, from_recipe, to_recipe
-<<<<<<< HEAD
-from .ir.errors import ExecutionError
-from .ir.memory_budget import with_budget
-=======
 from .ir.errors import ExecutionError, memory_errors
->>>>>>> 60d008b833f76568f08dbd0ab7c66d88e8a137d6
+from .ir.memory_budget import with_budget
 from .runtime.driver import in_default_mode
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,21 +17,12 @@ from .context import Context
 from .host_steps import evaluate_op
 from .inputs import same_dtype
 from .profile import StepTime, timed_terminal, timed_walk
-from .state import State
+from .state import State, owned
 
 if TYPE_CHECKING:
     from .session import Session
 
 Array = npt.NDArray[Any]
-
-
-def owned(value: Any) -> Any:
-    """A value of our own: arrays copied, also those in sequences and maps."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, Mapping):
-        return {k: owned(v) for k, v in cast("Mapping[Any, Any]", value).items()}
-    return [owned(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 class RegionWalk:

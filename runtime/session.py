@@ -27,7 +27,7 @@ from .profile import StepTime
 from .program import Program
 from .region_walk import RegionWalk
 from .regions import Evaluate, Layout, Limits, RegionCode
-from .state import State, owned
+from .state import State
 from .stats import Stats
 
 Array = npt.NDArray[Any]
@@ -249,18 +249,13 @@ class Session:
                 if outputs is not None:
                     return outputs
             inputs = adopt(self.program.plan.inputs, inputs)
-<<<<<<< HEAD
             if self.order is not None:
                 return self._run_one(context, inputs)
             return self.run_regions(context, inputs, state=state)
         except BaseException as error:
             context.reset_after(error)
-=======
->>>>>>> 60d008b833f76568f08dbd0ab7c66d88e8a137d6
             with memory_errors():
-                if self.order is not None:
-                    return self._run_one(context, inputs)
-                return self.run_regions(context, inputs, state=state)
+                raise
         finally:
             if not self._closed:
                 self._pool.append(context)
@@ -305,7 +300,6 @@ class Session:
         times: list[StepTime] | None = None,
         state: State | None = None,
     ) -> list[Any]:
-<<<<<<< HEAD
         """`run` of any plan, region after region. times: takes the seconds of each step."""
         limit = self.limits.max_memory
         budget = active_budget(limit) if self.inner else Budget(limit)
@@ -313,50 +307,6 @@ class Session:
             self.admit(inputs)
             state = State(self.program.plan, lasts=False) if state is None else state
             return RegionWalk(self, context, budget, state, times).run(inputs)
-=======
-        self.admit(inputs)
-        plan = self.program.plan
-        slots: list[Any] = [None] * len(plan.slots)
-        for port, value in zip(plan.inputs, inputs, strict=True):
-            slots[port.slot] = native_order(value)
-        for slot, constant in self._constant_slots:
-            slots[slot] = constant
-        ours: set[int] = set()  # slots whose arrays were made by our own kernels
-        state = State(plan, lasts=False) if state is None else state
-        for v, value in zip(plan.variables, state.values, strict=True):
-            slots[v.slot] = value
-        state.initialise(self._initialised[-1], slots, ours)
-        driver = self.program.driver
-        mode = driver.swap_mode(driver.default_mode) if self._hosted else 0
-        try:
-            for number, region in enumerate(plan.regions):
-                if region.initialises and not state.missing(region.initialises, slots):
-                    continue
-                arrays = [slots[s] for s in region.inputs]
-                frame = context.frame(number, tuple(a.shape for a in arrays))
-                self.compare(number, frame, arrays)
-                walk = None if times is None else timed_walk(frame, times)
-                into = state.rooms(region.outputs, frame.result_type)
-                for slot, made in zip(region.outputs, frame.run(arrays, walk, into), strict=True):
-                    slots[slot] = made
-                    ours.add(slot)
-                if region.terminal is not None:
-                    with timed_terminal(self.program.plan, number, times):
-                        self._terminal(number, slots)
-                state.initialise(self._initialised[number], slots, ours)
-                for slot in self._last_use[number]:
-                    slots[slot] = None
-        finally:
-            if self._hosted:
-                driver.swap_mode(mode)
-        results: list[Any] = []
-        for port in plan.outputs:
-            value = slots[port.slot]
-            results.append(value if port.slot in ours else owned(value))
-            ours.discard(port.slot)
-        state.keep(slots, ours)
-        return results
->>>>>>> 60d008b833f76568f08dbd0ab7c66d88e8a137d6
 
     def compare(self, number: int, frame: Frame, arrays: Sequence[Array]) -> None:
         """A value between regions has the shape the plan expects, or nothing may run."""
@@ -384,13 +334,10 @@ class Session:
         context, times = self._take(), list[StepTime]()
         try:
             self.run_regions(context, inputs, times)
-<<<<<<< HEAD
         except BaseException as error:
             context.reset_after(error)
             with memory_errors():
                 raise
-=======
->>>>>>> 60d008b833f76568f08dbd0ab7c66d88e8a137d6
         finally:
             if not self._closed:
                 self._pool.append(context)
