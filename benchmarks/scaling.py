@@ -115,7 +115,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, and print rows as text, JSON or a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--shape", help=f"some of: {', '.join(SHAPES)}")
     parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="sizes of graphs")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
