@@ -17,8 +17,9 @@ from .calls import Outputs, PortTable, outputs_type
 from .compiler.metadata import HasMetadata
 from .compiler.model import Model, Origin, PortInfo, describe_port
 from .compiler.options import Options, Shapes, from_recipe, to_recipe
-from .ir.errors import ExecutionError, memory_errors
+from .ir.errors import ExecutionError, VerificationError, memory_errors
 from .ir.memory_budget import with_budget
+from .ir.spec_ranges import require_possible_sizes
 from .runtime.driver import in_default_mode
 
 if TYPE_CHECKING:
@@ -104,15 +105,20 @@ class CompiledModel(HasMetadata):
         from .runtime.session import Session
 
         self.plan: Plan = plan
-        program = build_program(
-            plan,
-            weights,
-            host_target(),
-            code_cache=default_cache(),
-            constants=constants,
-            trusted=trusted,
-            consume=consume,
-        )
+        try:
+            program = build_program(
+                plan,
+                weights,
+                host_target(),
+                code_cache=default_cache(),
+                constants=constants,
+                trusted=trusted,
+                consume=consume,
+            )
+        except VerificationError:
+            if self._stored is None:  # lowering takes any size: what no memory holds is refused
+                require_possible_sizes(plan)
+            raise
         session = Session(program, num_threads=num_threads, max_memory=max_memory)
         self._session: Session | None = session
         self._limits = (num_threads, max_memory)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from pathlib import Path
 
 _FOLDER = str(Path(__file__).resolve().parent)
 _warned: set[str] = set()
-_lock = threading.Lock()
 
 
 def warn_once(option: str, reason: str) -> None:
     """Warn that `option` has no effect, at the caller's line outside this package."""
-    with _lock:
-        if option in _warned:
-            return
-        _warned.add(option)
+    if option in _warned:
+        return
+    _warned.add(option)
     text = f"irc: {option} has no effect: {reason}"
     warnings.warn(text, UserWarning, stacklevel=_caller_level())
 
 
 def forget_warnings() -> None:
     """Each option warns once more."""
-    with _lock:
-        _warned.clear()
+    _warned.clear()
 
 
 def _caller_level() -> int:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from .errors import VerificationError
+from .errors import MemoryLimitError, VerificationError
 from .layouts import PackedConv, PackedGates
+from .memory_budget import RAISE_LIMIT
+from .plan import KernelStep, Plan
 from .specs import (
     Compressed,
     DimArg,
@@ -147,6 +149,23 @@ def check_ranges(spec: Spec, where: str) -> None:
                 got=_shorten(number),
                 expected=f"{low}..{high}",
             )
+
+
+def require_possible_sizes(plan: Plan) -> None:
+    """MemoryLimitError for a step whose static sizes no memory can hold."""
+    for region in plan.all_regions():
+        for step in region.steps:
+            if not isinstance(step, KernelStep):
+                continue
+            for _, size, allowed in ranges_of(step.spec):
+                if allowed == COUNT and isinstance(size, int) and size > MAX_ELEMENTS:
+                    raise MemoryLimitError(
+                        "a tensor has more elements than any memory holds",
+                        where=step.name,
+                        got=_shorten(size),
+                        expected=f"at most {MAX_ELEMENTS} elements",
+                        fix=RAISE_LIMIT,
+                    )
 
 
 def ranges_of(spec: object) -> Iterator[tuple[str, Size, Range]]:

@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from .errors import VerificationError
+from .errors import MemoryLimitError, VerificationError
+from .memory_budget import RAISE_LIMIT
 from .plan import KernelStep, NativeStep
 from .spec_ranges import MAX_ELEMENTS, ranges_of
 from .specs import DimArg, GemmSpec, ReduceSpec, Size, Spec
@@ -109,11 +110,12 @@ class StepBounds:
                 count *= int(values[p])
             limit = max(MAX_BROADCAST_REDUCTION, sum(int(available[r]) for r in reads))
             if count > limit and not idle[number]:
-                raise VerificationError(
+                raise MemoryLimitError(
                     "a step reduces more elements than its buffers hold",
                     where=f"native step {number}",
                     got=f"about 2^{count.bit_length() - 1}",
-                    expected=f"at most {limit}",
+                    expected=f"at most {limit} elements",
+                    fix=RAISE_LIMIT,
                 )
         for number, spec, table in self._windows:
             if not idle[number]:

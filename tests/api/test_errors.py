@@ -54,15 +54,10 @@ def test_memory_that_the_system_refuses(how: str, monkeypatch: pytest.MonkeyPatc
     assert "256. TiB" in str(caught.value) or "bytes" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "kind"),
-    [([1 << 40, 1 << 30], irc.UsageError), ([1 << 46], irc.MemoryLimitError)],
-)
-def test_tensors_of_declared_sizes_that_no_array_has(sizes: list[int], kind: type) -> None:
+@pytest.mark.parametrize("sizes", [[1 << 40, 1 << 30], [1 << 46]])
+def test_tensors_of_declared_sizes_that_no_array_has(sizes: list[int]) -> None:
     import irc.compat.openvino as ov
 
-    net = ov.Core().compile_model(
-        model([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, sizes)}, ["y"]), "CPU"
-    )
-    with pytest.raises(kind):
-        net.create_infer_request().get_input_tensor()
+    relu = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, sizes)}, ["y"])
+    with pytest.raises(irc.MemoryLimitError):
+        ov.Core().compile_model(relu, "CPU").create_infer_request().get_input_tensor()

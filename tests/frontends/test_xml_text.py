@@ -72,5 +72,5 @@ def test_names() -> None:
 
 
 def test_short_is_printable_and_short() -> None:
-    assert text.short("a\nb\x1b[31m") == '"a?b?[31m"'
+    assert text.short("a\nb\x1b[31m") == r'"a\nb\x1b[31m"'
     assert len(text.short("x" * 1000)) < 90

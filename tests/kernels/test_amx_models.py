@@ -37,10 +37,10 @@ def tiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         monkeypatch.setattr(host, "_detected", lambda: features)
         monkeypatch.setattr(amx, "_request", lambda: 0)
         amx_trap.catch()
-    for cached in (amx._asked, machine._host_target):
+    for cached in (amx._asked, machine._target_of):
         cached.cache_clear()
     yield
-    for cached in (amx._asked, machine._host_target):
+    for cached in (amx._asked, machine._target_of):
         cached.cache_clear()
 
 

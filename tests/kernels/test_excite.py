@@ -215,7 +215,7 @@ def test_the_result_may_be_the_image(isa: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hidden": 0}, "too few or too many"),
+        ({"hidden": 0}, "out of range"),
         ({"down_panels": PackedB(8)}, "another width"),
         ({"factors": DType.f16}, "no kernel rounds so"),
         ({"gates": Operand(F32, (72, 2))}, "no plain row"),
