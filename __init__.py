@@ -1,6 +1,6 @@
 """irc: a graph compiler for inference on CPUs.
 
-    import irc
+    import irc_compiler as irc
     net = irc.compile_model("model.onnx")      # .onnx, .xml or .irc
     y = net({"x": x})
 
@@ -17,8 +17,7 @@ import sys
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from . import onnx_backend as onnx_backend
-    from . import ops as ops
+    from . import builder as ops
     from .api import (
         BoundCall,
         CompiledModel,
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
         save_model,
         set_seed,
     )
+    from .api.predictor import Predictor as Predictor
+    from .compat import onnx_backend as onnx_backend
     from .ir.errors import (
         ArtifactError,
         Error,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
         UsageError,
         VerificationError,
     )
-    from .predictor import Predictor as Predictor
 
 __version__ = "0.1.0"
 
@@ -72,7 +72,14 @@ __all__ = [
 ]
 
 
-_MODULES = frozenset("api calls compiled compiler ir onnx_backend ops predictor runtime".split())
+_MODULES = {
+    **{
+        name: f".{name}"
+        for name in ("api", "builder", "compat", "compiler", "ir", "plan", "runtime")
+    },
+    "onnx_backend": ".compat.onnx_backend",
+    "ops": ".builder",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -80,10 +87,10 @@ def __getattr__(name: str) -> object:
     import importlib
 
     if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
+        return importlib.import_module(_MODULES[name], __name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for module in (".predictor",) if name == "Predictor" else (".ir.errors", ".api"):
+    for module in (".api.predictor",) if name == "Predictor" else (".ir.errors", ".api"):
         loaded = importlib.import_module(module, __name__)
         if hasattr(loaded, name):
             globals()[name] = getattr(loaded, name)
@@ -95,7 +102,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# A program loads what its calls take now, not at its first call. The command (also `python -m irc`)
-# does when it is ready for Ctrl-C: cli/entry.py.
+# A program loads what its calls take now, not at its first call. The command (also `python -m
+# irc_compiler`) does when it is ready for Ctrl-C: cli/entry.py.
 if os.path.basename((getattr(sys, "argv", None) or [""])[0]) not in ("irc", "-m"):
     from .api import BoundCall as BoundCall  # and with it the runtime

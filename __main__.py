@@ -1,4 +1,4 @@
-"""`python -m irc` is the command `irc`."""
+"""`python -m irc_compiler` is the command `irc`."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Row:
 
 def irc_rival(data: Data, threads: int, precision: str) -> Peer:
     """irc as a user calls it: compile_model and a bound call."""
-    import irc
+    import irc_compiler as irc
 
     how = "bf16" if precision == "bf16" else "f32"
     net = irc.compile_model(data.model, precision=how, num_threads=threads)
@@ -104,7 +104,7 @@ class Meter:
             if rival.name != "openvino defaults":
                 check(rival, work, data)
         runs = {n: r.run for n, r in rivals.items()}
-        from irc.runtime.peak import Bandwidth, Peak
+        from irc_compiler.runtime.machine.roofline import Bandwidth, Peak
 
         peak = self._peaks.setdefault(group.peak, Peak(group.peak))
         runs["peak"] = peak.run

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
-from irc.compiler.model import Model
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.op import Op
-from irc.ir.ops import (
+from irc_compiler.compiler.model import Model
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops import (
     Activation,
     Add,
     Concat,

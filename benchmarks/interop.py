@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import ml_dtypes
 import numpy as np
 import onnx

@@ -40,12 +40,13 @@ def models(zoos: str, only: list[str]) -> Iterator[tuple[str, Any, str]]:
 
 def open_products() -> Iterator[tuple[str, Any]]:
     """Products of every type whose sizes and strides of rows, or all strides, are of run time."""
-    from irc.ir.dtype import DType
-    from irc.ir.scalar import Builder
-    from irc.ir.specs import DimArg, GemmSpec, Operand
-    from irc.ir.tiles import accumulator
+    from irc_compiler.ir.dtype import DType
+    from irc_compiler.ir.scalar.builder import Builder
+    from irc_compiler.plan.packing.panel_params import accumulator
+    from irc_compiler.plan.specs.base import Operand, RuntimeDim
+    from irc_compiler.plan.specs.gemm import GemmSpec
 
-    m, n, k, a, b, c, x, y, z = map(DimArg, range(9))
+    m, n, k, a, b, c, x, y, z = map(RuntimeDim, range(9))
     apart = ((a, x), (b, y), (c, z))
     layouts = {
         "": ((a, 1), (b, 1), (c, 1)), ", transposed": ((a, 1), (1, b), (c, 1)),
@@ -73,10 +74,11 @@ def open_products() -> Iterator[tuple[str, Any]]:
 
 def compressed_products(target: Any) -> Iterator[tuple[str, Any]]:
     """Products with compressed weights and any number of rows."""
-    from irc.ir.dtype import DType
-    from irc.ir.scalar import Builder
-    from irc.ir.specs import Compressed, DimArg, GemmSpec, Operand
-    from irc.ir.tiles import compressed_layout
+    from irc_compiler.ir.dtype import DType
+    from irc_compiler.ir.scalar.builder import Builder
+    from irc_compiler.plan.packing.panel_params import compressed_layout
+    from irc_compiler.plan.specs.base import Operand, RuntimeDim
+    from irc_compiler.plan.specs.gemm import Compressed, GemmSpec
 
     size, group, still, rows = 4096, 128, (0, 0), Operand(DType.f32, (4096, 1))
     for codes in (DType.u4, DType.i4, DType.u8, DType.i8):
@@ -90,30 +92,30 @@ def compressed_products(target: Any) -> Iterator[tuple[str, Any]]:
             yield (
                 f"product with {codes.name} times {scales}, any number of rows",
                 GemmSpec(
-                    (), DimArg(0), size, size, rows, Operand(codes, still), rows, DType.f32, layout,
-                    program, (Operand(DType.f32, (0, 1)),), None,
-                    Compressed(group, Operand(scale, still), zero, normal),
+                    (), RuntimeDim(0), size, size, rows, Operand(codes, still), rows, DType.f32,
+                    layout, program, (Operand(DType.f32, (0, 1)),), None, Compressed(group,
+                    Operand(scale, still), zero, normal),
                 ),
             )  # fmt: skip
 
 
 def plan_of(model: Any, precision: str) -> Any:
     """The plan for this machine, of which nothing is compiled."""
-    import irc
-    from irc.compiler.lowering.lower import lower
-    from irc.compiler.options import Options
-    from irc.compiler.pipeline import optimise
-    from irc.runtime.machine import host_target
+    import irc_compiler as irc
+    from irc_compiler.compiler.lowering.lower import lower
+    from irc_compiler.compiler.options import Options
+    from irc_compiler.compiler.pipeline import optimize
+    from irc_compiler.runtime.machine.detect import host_target
 
     graph, options = irc.read_model(model).graph, Options(precision)
-    optimise(graph, options)
+    optimize(graph, options)
     return lower(graph, host_target(), options)[0]
 
 
 def compile_seconds(spec: Any, target: Any) -> float:
     """Seconds of processor time that a kernel takes, from its spec to machine code."""
-    from irc.runtime.codegen.llvm import emit_object
-    from irc.runtime.kernels import generate
+    from irc_compiler.runtime.jit.llvm import emit_object
+    from irc_compiler.runtime.kernels import generate
 
     best = float("inf")
     for _ in range(_TRIES):
@@ -132,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="models of the zoo, comma separated")
     parser.add_argument("--slowest", type=int, default=10, help="how many of them are printed")
     options = parser.parse_args(arguments)
-    from irc.runtime.machine import host_target
+    from irc_compiler.runtime.machine.detect import host_target
 
     target, specs = host_target(), dict[Any, str]()
     for name, spec in (*open_products(), *compressed_products(target)):

@@ -42,7 +42,7 @@ def child(rival: str, path: str, name: str) -> dict[str, int]:
     inputs = ZOO[name].inputs(np.random.default_rng(1))
     arena = 0
     if rival.startswith("irc"):
-        import irc
+        import irc_compiler as irc
 
         start = resident()
         net = irc.compile_model(path, num_threads=2)
@@ -70,7 +70,7 @@ def measured(rival: str, path: str, name: str) -> dict[str, int]:
 
 
 def artefact(path: str, folder: str) -> str:
-    import irc
+    import irc_compiler as irc
 
     out = str(Path(folder) / (Path(path).stem + ".irc"))
     irc.compile_model(path, num_threads=2).export(out)

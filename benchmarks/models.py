@@ -67,7 +67,7 @@ class Row:
 
 def irc_rival(path: str, inputs: Inputs, threads: int, precision: str) -> tuple[Peer, Any]:
     """irc as a user calls it: compile_model and a bound call; and the compiled model."""
-    import irc
+    import irc_compiler as irc
 
     net = irc.compile_model(path, num_threads=threads, precision=precision)
     call = net.bind(list(inputs.values()))
@@ -95,7 +95,7 @@ def compiled_in_turns(
 
 def cold_compile(path: str, threads: int, precision: str) -> float:
     """Seconds to compile with an empty code cache."""
-    import irc
+    import irc_compiler as irc
 
     gc.collect()  # kernels of models that are still alive would be shared
     before = os.environ.get("IRC_CACHE_DIR")

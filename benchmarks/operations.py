@@ -16,15 +16,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from irc.compiler.export.decompose import EXPANSIONS
-from irc.compiler.frontends.onnx import ops as onnx_ops
-from irc.compiler.lowering import table
-from irc.compiler.options import Options
-from irc.compiler.pipeline import PASSES
-from irc.ir import ops
-from irc.ir.dtype import DType
-from irc.ir.op import Fact, Op
-from irc.ir.types import TensorType
+from irc_compiler.compiler.export.decompose import EXPANSIONS
+from irc_compiler.compiler.frontends.onnx import ops as onnx_ops
+from irc_compiler.compiler.lowering import op_table as table
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import PASSES
+from irc_compiler.ir import ops
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.op import Fact, Op
+from irc_compiler.ir.types import TensorType
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "operations.md"
 # Operations of the graph itself, and what needs no row.
@@ -193,7 +193,7 @@ def _importers() -> dict[str, dict[str, list[int]]]:
 
 
 def _by_reference() -> set[str]:
-    from irc.compiler.frontends.onnx.ops import reference
+    from irc_compiler.compiler.frontends.onnx.ops import reference
 
     return {name.rpartition("::")[2] for name in reference.IMPORTERS}
 

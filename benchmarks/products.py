@@ -66,7 +66,8 @@ class Data:
 
 @dataclass(frozen=True)
 class Group:
-    """Works with one bar. `peak` names the unit whose peak counts (irc.runtime.peak)."""
+    """Works with one bar. `peak` names the unit whose peak counts
+    (irc_compiler.runtime.machine.roofline)."""
 
     kind: str
     precision: str

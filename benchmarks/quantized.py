@@ -55,10 +55,10 @@ def byte_error(path: str, inputs: Inputs, threads: int) -> tuple[float, int]:
     """(share of elements of all quantised tensors that differ from `evaluate`, largest difference
     in steps). Each tensor is evaluated from what irc gave for the ones before it: a step at a tie
     in one layer would move every layer behind it, in any two runtimes."""
-    import irc
+    import irc_compiler as irc
     import onnx
-    from irc.compiler.frontends.onnx.reader import read_onnx
-    from irc.ir.interpret import interpret
+    from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+    from irc_compiler.ir.interpret import interpret
 
     model = onnx.load(path)
     first, ends = len(model.graph.output), {v.name for v in model.graph.output}

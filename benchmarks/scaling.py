@@ -48,7 +48,7 @@ class Row:
 
 def measure(shape: str, nodes: int) -> Row:
     """Build, write, read and compile in this process."""
-    import irc
+    import irc_compiler as irc
 
     # Modules that are loaded and a driver that is compiled once are not the graph's.
     irc.compile_model(SHAPES[shape](40), num_threads=1)

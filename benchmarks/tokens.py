@@ -28,7 +28,7 @@ LAYERS, HEADS, SIZE = 12, 12, 64
 
 
 def irc_step(path: str, threads: int) -> Step:
-    import irc
+    import irc_compiler as irc
 
     net = irc.compile_model(path, num_threads=threads)
     return lambda inputs: list(net(inputs))
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--texts", type=int, default=2, help="texts per rival, in turn")
     parser.add_argument("--threads", default="1,2", help="thread counts, comma separated")
     options = parser.parse_args(arguments)
-    from irc.runtime.program import compilations
+    from irc_compiler.runtime.jit.program import compilations
 
     path = str(model_path(ZOO["gpt2-cache"]))
     print(f"{'rival':14}{'threads':>8}{'ms a token':>12}{'ratio':>7}{'LLVM':>6}{'grown MiB':>11}")

@@ -24,9 +24,9 @@ from ..ir.errors import (
     ModelFormatError,
     UsageError,
 )
-from ..ir.host_memory import default_max_memory
-from ..ir.memory_budget import human
-from .speech import note
+from ..ir.limits.host_memory import default_max_memory
+from ..ir.limits.memory_budget import human
+from .logging import log
 
 Array = npt.NDArray[Any]
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
@@ -110,7 +110,7 @@ def compiled(args: argparse.Namespace) -> CompiledModel:
     )
     if net.has_stored_code:
         other = "not used: kernels come from this user's cache or are compiled (--trust-code)"
-        note(f"the file's machine code is {'trusted' if args.trust_code else other}")
+        log(f"the file's machine code is {'trusted' if args.trust_code else other}")
     return net
 
 

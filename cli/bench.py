@@ -28,9 +28,9 @@ from .arguments import (
 )
 from .compare import difference
 from .console import print_result
-from .filling import fill_inputs
-from .rivals import Rival, Task, parse_rivals, rival
-from .speech import print_json
+from .logging import print_json
+from .random_inputs import fill_inputs
+from .reference_engines import ReferenceEngine, Task, parse_rivals, rival
 from .values import arrays_of
 
 SCHEMA = 1
@@ -121,13 +121,13 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(r.error > TOLERANCE for r in rows) else 0
 
 
-def _ours(net: CompiledModel, inputs: Mapping[str, Array]) -> Rival:
+def _ours(net: CompiledModel, inputs: Mapping[str, Array]) -> ReferenceEngine:
     call, held = net.bind(inputs), list[Any]()
 
     def run() -> None:
         held[:] = call()
 
-    return Rival("irc", run, lambda: copy.deepcopy(held), lambda: net.bind(inputs))
+    return ReferenceEngine("irc", run, lambda: copy.deepcopy(held), lambda: net.bind(inputs))
 
 
 def take_turns(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 
-from ..runtime.cache import cache_bytes, cache_folder, default_cache, find_cache_fault
+from ..runtime.jit.disk_cache import cache_bytes, cache_folder, default_cache, find_cache_fault
 from .console import print_result
-from .speech import print_json
+from .logging import print_json
 
 SCHEMA = 1
 # `list` prints this many entries, those used last; with --json all.

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ..api import CompiledModel, Model, compile_model, read_model
+from ..compiler.inspect.expose_tensors import deliver_tensors, passes_of
 from ..compiler.options import Options
 from ..compiler.report import distinguish_names
-from ..compiler.shapes import fix_shapes
-from ..compiler.tensors import deliver_tensors, passes_of
-from ..ir.dim import product
+from ..compiler.shape_analysis.override_inputs import fix_shapes
+from ..ir.dims import product
 from ..ir.errors import UsageError
 from ..ir.graph import Graph
 from ..ir.interpret import interpret
@@ -33,9 +33,9 @@ from .arguments import (
     require_file,
 )
 from .console import print_result
-from .filling import fill_inputs
-from .rivals import RIVALS, Task, rival
-from .speech import print_json
+from .logging import print_json
+from .random_inputs import fill_inputs
+from .reference_engines import RIVALS, Task, rival
 from .values import arrays_of
 
 SCHEMA = 1

@@ -16,7 +16,7 @@ from .arguments import (
     require_file,
     require_suffix,
 )
-from .speech import note, print_json, report
+from .logging import log, print_json, report
 
 SCHEMA = 1
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     size = output.stat().st_size
     if net.trace is not None:
         for name, spent in net.trace.seconds.items():
-            note(f"pass {name}: {spent * 1e3:.1f} ms")
+            log(f"pass {name}: {spent * 1e3:.1f} ms")
     if args.json:
         print_json(as_json(net, output, size, seconds))
         return 0

@@ -83,9 +83,9 @@ def bash() -> str:
 
 def zsh() -> str:
     """For `eval "$(irc completion zsh)"`, or a file `_irc` in $fpath."""
-    from .main import VERBS
+    from .main import COMMANDS
 
-    verbs = " ".join(shlex.quote(f"{name}:{verb.help}") for name, verb in VERBS.items())
+    verbs = " ".join(shlex.quote(f"{name}:{verb.help}") for name, verb in COMMANDS.items())
     cases: list[str] = []
     for verb, actions in _actions().items():
         specs = [s for n, a in enumerate(actions) for s in _zsh_specs(a, n + 1)]
@@ -107,10 +107,10 @@ def _zsh_specs(action: argparse.Action, number: int) -> list[str]:
 
 def fish() -> str:
     """For `irc completion fish | source`, or a file `irc.fish` in fish's folder of completions."""
-    from .main import VERBS
+    from .main import COMMANDS
 
     lines = ["complete -c irc -f"]
-    for name, verb in VERBS.items():
+    for name, verb in COMMANDS.items():
         first = f"complete -c irc -n __fish_use_subcommand -a {name}"
         lines.append(f"{first} -d {shlex.quote(verb.help)}")
     for verb, actions in _actions().items():
@@ -140,10 +140,10 @@ def _choices(action: argparse.Action) -> list[str]:
 
 def _actions() -> dict[str, list[argparse.Action]]:
     """The arguments of each verb; positional ones first, as they are numbered."""
-    from .main import VERBS, make_parser
+    from .main import COMMANDS, make_parser
 
     found: dict[str, list[argparse.Action]] = {}
-    for name in VERBS:
+    for name in COMMANDS:
         actions = list(make_parser(name)._actions)
         positional = [a for a in actions if not a.option_strings]
         found[name] = [*positional, *[a for a in actions if a.option_strings]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ..api import read_model, save_model
-from ..progress import telling
+from ..api.progress import show_progress
 from .arguments import add_model, default_output, limits, require_file, require_suffix
-from .speech import print_json, report
+from .logging import print_json, report
 
 SCHEMA = 1
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert; prints the two files written."""
     output = require_suffix(args.output or default_output(args.model, ".xml"), ".xml")
-    with telling(f"converting {args.model}"):
+    with show_progress(f"converting {args.model}"):
         model = read_model(require_file(args.model), **limits(args))
         save_model(model, output, compress_to_fp16=args.compress_to_fp16, dialect=args.dialect)
     files = [(p, p.stat().st_size) for p in (output, output.with_suffix(".bin"))]

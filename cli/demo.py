@@ -13,7 +13,7 @@ import numpy as np
 from ..api import CompiledModel, compile_model, read_model, save_model
 from ..ir.interpret import interpret
 from .console import print_result
-from .speech import print_json
+from .logging import print_json
 
 SCHEMA = 1
 SHADES = " .:-=+*#%@"

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..ir.errors import Error, UsageError
-from ..ir.host_memory import memory_limit
-from ..ir.processors import PROCESSORS, maskable_processors
-from ..ir.target import Target
-from ..runtime.cache import DEFAULT_BYTES, cache_folder, default_cache, find_cache_fault
-from ..runtime.codegen.host import detected_features, masked_processor, without_tiles
-from ..runtime.machine import detected_target, host_target, usable_cores
-from ..runtime.peak import UNITS, measured_bandwidth, measured_peak
+from ..ir.limits.host_memory import memory_limit
+from ..plan.processors import PROCESSORS, maskable_processors
+from ..plan.target import Target
+from ..runtime.jit.disk_cache import DEFAULT_BYTES, cache_folder, default_cache, find_cache_fault
+from ..runtime.jit.host_features import detected_features, masked_processor, without_tiles
+from ..runtime.machine.detect import detected_target, host_target, usable_cores
+from ..runtime.machine.roofline import UNITS, measured_bandwidth, measured_peak
 from .console import print_result
-from .speech import print_json
+from .logging import print_json
 
 SCHEMA = 1
 T = TypeVar("T")

@@ -6,15 +6,15 @@ import argparse
 from pathlib import Path
 
 from ..api import CompiledModel, Model, read_model
+from ..api.progress import show_progress
 from ..compiler.export.files import replacing
+from ..compiler.inspect.summary import bodies_of
 from ..compiler.options import Options
-from ..compiler.pipeline import optimise
-from ..compiler.shapes import fix_shapes
-from ..compiler.summary import bodies_of
-from ..compiler.trace import Trace
+from ..compiler.pipeline import optimize
+from ..compiler.rewrite.trace import Trace
+from ..compiler.shape_analysis.override_inputs import fix_shapes
 from ..ir.errors import UsageError
 from ..ir.graph import Graph
-from ..progress import telling
 from .arguments import (
     add_compilation,
     add_inputs,
@@ -28,9 +28,9 @@ from .drawing.dot import as_dot
 from .drawing.page import as_page
 from .drawing.picture import Picture, take_picture
 from .drawing.svg import as_svg
-from .filling import fill_inputs
+from .logging import print_json, report
 from .profile import measure
-from .speech import print_json, report
+from .random_inputs import fill_inputs
 
 SCHEMA = 1
 READ = "as read"
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("the output's name has the wrong ending", got=args.output, expected=KINDS)
     model = Model(fix_shapes(read_model(path, **limits(args)).graph, parse_shapes(args.shape)))
     options = Options(precision=args.precision or "f32")
-    with telling(f"drawing {path}"):
+    with show_progress(f"drawing {path}"):
         stages = draw_stages(model.graph, options)
     if kind == ".html":
         times = step_times(model, options, args) if args.profile else None
@@ -114,7 +114,7 @@ def draw_stages(graph: Graph, options: Options) -> list[tuple[str, Picture | Non
     work = graph.copy()
     album = Album(work)
     before = _bodies(work, READ)
-    optimise(work, options, album)
+    optimize(work, options, album)
     after = _bodies(work, "at the end") if any(p for _, p in album.stages[1:]) else []
     return [album.stages[0], *before, *album.stages[1:], *after]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from ..api import Model, PortInfo, compile_model, read_model
 from ..compiler.frontends.xml.text import short
-from ..compiler.summary import Summary, summarise
+from ..compiler.inspect.summary import Summary, summarise
 from .arguments import add_model, limits, require_file
 from .console import print_result
-from .speech import print_json
+from .logging import print_json
 
 SCHEMA = 1
 

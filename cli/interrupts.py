@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from .entry import INTERRUPTED
+from .exit_codes import INTERRUPTED
 
 # Seconds from when a lost interrupt was told to when it comes again: by then the callback that
 # swallowed it is over.

@@ -18,16 +18,14 @@ from typing import Any, NoReturn
 from ..ir.errors import Error
 from ..ir.escape import escape_text
 from .console import escaping, print_message, print_result
-from .entry import INTERRUPTED, Loading
-from .entry import entry as entry  # where commands installed before look for it
+from .exit_codes import FAILED, INTERRUPTED
 from .interrupts import interruptible
-from .speech import add_speech, coloured, speaking
-
-FAILED = 5
+from .loading import Loading
+from .logging import add_verbosity, coloured, configure_logging
 
 
 @dataclass(frozen=True)
-class Verb:
+class Command:
     """One verb: its module in this folder (add_arguments, run), its line of help, an example."""
 
     module: str
@@ -35,41 +33,45 @@ class Verb:
     example: str
 
 
-VERBS: dict[str, Verb] = {
-    "demo": Verb("demo", "run a real classifier on real images", "irc demo"),
-    "convert": Verb(
+COMMANDS: dict[str, Command] = {
+    "demo": Command("demo", "run a real classifier on real images", "irc demo"),
+    "convert": Command(
         "convert",
         "write a model as XML IR that OpenVINO reads",
         "irc convert model.onnx -o model.xml",
     ),
-    "compile": Verb(
+    "compile": Command(
         "compile", "compile a model into one .irc file", "irc compile model.xml -o model.irc"
     ),
-    "run": Verb("run", "run a model on arrays", "irc run model.irc --input x=batch.npy -o out.npz"),
-    "bench": Verb(
+    "run": Command(
+        "run", "run a model on arrays", "irc run model.irc --input x=batch.npy -o out.npz"
+    ),
+    "bench": Command(
         "bench",
         "measure latency and throughput, alone or against rivals",
         "irc bench model.onnx --threads 1,2 --against onnxruntime,openvino",
     ),
-    "compare": Verb(
+    "compare": Command(
         "compare",
         "compare the answers with the reference evaluation or a rival",
         "irc compare model.onnx --against reference --layers",
     ),
-    "profile": Verb(
+    "profile": Command(
         "profile",
         "show where the time goes, step by step",
         "irc profile model.onnx --trace trace.json",
     ),
-    "inspect": Verb("inspect", "show what a model is and what will fuse", "irc inspect model.onnx"),
-    "graph": Verb(
+    "inspect": Command(
+        "inspect", "show what a model is and what will fuse", "irc inspect model.onnx"
+    ),
+    "graph": Command(
         "graph",
         "draw a model before and after each pass",
         "irc graph model.onnx -o graph.html --profile",
     ),
-    "doctor": Verb("doctor", "show the machine, the versions and every knob", "irc doctor"),
-    "cache": Verb("cache", "show or empty the code cache", "irc cache list"),
-    "completion": Verb(
+    "doctor": Command("doctor", "show the machine, the versions and every knob", "irc doctor"),
+    "cache": Command("cache", "show or empty the code cache", "irc cache list"),
+    "completion": Command(
         "completion", "print a shell's completion script", 'eval "$(irc completion bash)"'
     ),
 }
@@ -145,7 +147,7 @@ def _dispatch(arguments: list[str]) -> int:
         print_result(f"irc {__version__}")
         return 0
     name = arguments[0]
-    verb = VERBS.get(name)
+    verb = COMMANDS.get(name)
     if verb is None:
         print_message(f"irc: unknown verb {name!r}", "", *_overview())
         return 2
@@ -154,7 +156,7 @@ def _dispatch(arguments: list[str]) -> int:
     except SystemExit as stop:
         return int(stop.code or 0)
     module = _module(verb)
-    with speaking(parsed.verbose - parsed.quiet):
+    with configure_logging(parsed.verbose - parsed.quiet):
         return int(module.run(parsed))
 
 
@@ -165,24 +167,24 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser(name: str) -> argparse.ArgumentParser:
     """The parser of a verb."""
-    verb = VERBS[name]
+    verb = COMMANDS[name]
     parser = _Parser(
         prog=f"irc {name}",
         description=verb.help[0].upper() + verb.help[1:] + ".",
         epilog=f"example: {verb.example}",
     )
     _module(verb).add_arguments(parser)
-    add_speech(parser)
+    add_verbosity(parser)
     return parser
 
 
-def _module(verb: Verb) -> Any:
+def _module(verb: Command) -> Any:
     with Loading():
         return importlib.import_module(f".{verb.module}", __package__)
 
 
 def _overview() -> list[str]:
-    width = max(len(v) for v in VERBS)
+    width = max(len(v) for v in COMMANDS)
     lines = ["usage: irc VERB [options]", "", "verbs:"]
-    lines += [f"  {name:<{width}}  {verb.help}" for name, verb in VERBS.items()]
+    lines += [f"  {name:<{width}}  {verb.help}" for name, verb in COMMANDS.items()]
     return [*lines, "", "`irc VERB --help` shows a verb's options and an example."]

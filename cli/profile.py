@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..api import CompiledModel
+from ..compiler.export.exec_graph import runtime_graph
 from ..compiler.export.files import replacing
-from ..compiler.export.runtime_graph import runtime_graph
 from ..compiler.report import distinguish_names
-from ..runtime.peak import measured_peak
+from ..runtime.machine.roofline import measured_peak
 from .arguments import (
     Array,
     add_compilation,
@@ -26,8 +26,8 @@ from .arguments import (
     given_inputs,
 )
 from .console import print_result, to_json
-from .filling import fill_inputs
-from .speech import print_json
+from .logging import print_json
+from .random_inputs import fill_inputs
 
 SCHEMA = 1
 

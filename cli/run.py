@@ -11,7 +11,7 @@ import numpy as np
 
 from ..compiler.export.files import replacing
 from ..ir.errors import UsageError
-from ..ir.random_seed import set_seed
+from ..ir.ops.random_seed import set_seed
 from .arguments import (
     add_compilation,
     add_inputs,
@@ -22,7 +22,7 @@ from .arguments import (
     given_inputs,
 )
 from .console import print_result
-from .speech import print_json, report
+from .logging import print_json, report
 from .values import by_name
 
 SCHEMA = 1

@@ -1,7 +1,7 @@
 """Thin drop-ins: scripts written for other engines run on irc by changing one import.
 
-    import irc.compat.openvino as ov             # for `import openvino as ov`
-    import irc.compat.onnxruntime as ort         # for `import onnxruntime as ort`
+    import irc_compiler.compat.openvino as ov             # for `import openvino as ov`
+    import irc_compiler.compat.onnxruntime as ort         # for `import onnxruntime as ort`
 
 They hold what inference scripts call, with the same names and results. Errors are irc.Errors.
 """

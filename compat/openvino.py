@@ -1,4 +1,4 @@
-"""`import irc.compat.openvino as ov`: Core, models and requests on irc.
+"""`import irc_compiler.compat.openvino as ov`: Core, models and requests on irc.
 
 Arrays of another element type are cast, Tensors are not, as in OpenVINO (openvino_inputs.py). irc
 follows INFERENCE_NUM_THREADS and INFERENCE_PRECISION_HINT ("f32" or "bf16"); a property that asks
@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import api
 from ..api import CompiledModel as Net
-from ..compiler.shapes import fix_shapes
+from ..compiler.shape_analysis.override_inputs import fix_shapes
 from ..ir.errors import UsageError
 from .nearest import NamesNearest, module_attributes
 from .openvino_info import OVAny, get_info, has_info, with_info

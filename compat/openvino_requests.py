@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import infer_request as irc_request
 from ..api import CompiledModel as Net
+from ..api import infer_request as irc_request
 from ..ir.errors import UsageError, memory_errors
 from .nearest import NamesNearest
 from .openvino_inputs import check_tensor_type, convert_input

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from ..ir.dim import Dim
+from ..ir.dims import Dim
 from ..ir.errors import ModelFormatError, UsageError
 from ..ir.types import TensorType, Type
 from .metadata import HasMetadata

@@ -33,17 +33,17 @@ class Options:
 Shapes = Mapping[str, Sequence[int | str | None]]
 
 
-def to_recipe(options: Options, shapes: Shapes) -> dict[str, Any]:
+def to_compile_config(options: Options, shapes: Shapes) -> dict[str, Any]:
     """What decides a plan, beside model and Target, as JSON: equal recipes give equal plans."""
-    from ..ir.codec import encode
+    from ..ir.serialization.dataclass_json import encode
 
     plain = encode(replace(options, verify=False))
     return {"options": plain, "shapes": {n: list(s) for n, s in sorted(shapes.items())}}
 
 
 def from_recipe(recipe: Any) -> tuple[Options, Shapes]:
-    """What to_recipe wrote. VerificationError for anything else."""
-    from ..ir.codec import broken, decode, encode
+    """What to_compile_config wrote. VerificationError for anything else."""
+    from ..ir.serialization.dataclass_json import broken, decode, encode
 
     given = cast("dict[str, Any]", recipe) if isinstance(recipe, dict) else {}
     if set(given) != {"options", "shapes"} or not isinstance(given["shapes"], dict):

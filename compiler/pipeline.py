@@ -1,107 +1,108 @@
 """The passes in order, on one screen.
 
 The graph comes inferred from a frontend. Each pass is a set of rules run to a fixed point by the
-engine (rewrite.py); the order below is explained line by line. Bodies of control flow go through
-the same passes afterwards (bodies.py).
+engine (compiler/rewrite/engine.py); the order below is explained line by line. Bodies of control
+flow go through the same passes afterwards (compiler/rewrite/subgraphs.py).
 """
 
 from __future__ import annotations
 
 from ..ir.graph import Graph
-from .bodies import optimise_bodies
+from .lowering.op_table import has_kernel
 from .options import Options
-from .passes.cancel_concats import cancel_concats
-from .passes.cancel_transposes import cancel_transposes
-from .passes.find_fake_quantize import find_fake_quantize
-from .passes.find_group_norm import find_group_norm
-from .passes.find_quantized import find_quantized
-from .passes.fold_batch_norm import fold_batch_norm
-from .passes.fold_constants import fold_all_but_bytes, fold_constants
-from .passes.fold_scales import fold_scales
-from .passes.fold_transposes import fold_transposes
-from .passes.fuse_activations import fuse_activations
-from .passes.fuse_attention import fuse_attention
-from .passes.fuse_gelu import fuse_gelu
-from .passes.fuse_layer_norm import fuse_layer_norm
-from .passes.fuse_matmul_add import fuse_matmul_add
-from .passes.gather_codes import gather_codes
-from .passes.group_elementwise import group_elementwise
-from .passes.join_lists import join_lists
-from .passes.merge_products import merge_products
-from .passes.move_dequantize import move_dequantize
-from .passes.multiply_bytes import multiply_bytes
-from .passes.multiply_planes import multiply_planes
-from .passes.place_maxima import place_maxima
-from .passes.refuse_branches import refuse_branches
-from .passes.remove_identities import remove_identities
-from .passes.settle_shapes import settle_shapes
-from .passes.share_subexpressions import share_subexpressions
-from .passes.simplify_bodies import simplify_bodies
-from .passes.spell_bags import spell_bags
-from .passes.spell_grids import spell_grids
-from .passes.spell_moves import spell_moves
-from .passes.spell_norms import spell_norms
-from .passes.spell_quantized import spell_quantized
-from .passes.spell_ranges import spell_ranges
-from .passes.spell_sums import spell_sums
-from .passes.unroll_cells import unroll_cells
-from .passes.unsign_bytes import unsign_bytes
-from .rewrite import Pass, run_pass
-from .trace import Trace
+from .passes.attention.fuse import fuse_attention
+from .passes.canonicalize.common_subexpressions import eliminate_common_subexpressions
+from .passes.canonicalize.fold_constants import fold_constants, fold_constants_but_quantized
+from .passes.canonicalize.prune_infeasible_branches import prune_infeasible_branches
+from .passes.canonicalize.remove_identities import remove_identities
+from .passes.canonicalize.simplify_subgraphs import simplify_subgraphs
+from .passes.canonicalize.slice_of_concat import fold_slice_of_concat
+from .passes.canonicalize.static_reshape_targets import materialize_reshape_targets
+from .passes.decompose.data_movement import decompose_data_movement
+from .passes.decompose.einsum_onehot import decompose_einsum_onehot
+from .passes.decompose.grid_sample import decompose_grid_sample
+from .passes.decompose.maxpool_indices import decompose_maxpool_indices
+from .passes.decompose.norms import decompose_norms
+from .passes.decompose.range_eye import decompose_range_eye
+from .passes.decompose.rnn_cell_to_sequence import convert_cells_to_sequences
+from .passes.fuse.activations import fuse_activations
+from .passes.fuse.batch_norm import fold_batch_norm
+from .passes.fuse.elementwise import fuse_elementwise
+from .passes.fuse.gelu import fuse_gelu
+from .passes.fuse.group_norm import fuse_group_norm
+from .passes.fuse.layer_norm import fuse_layer_norm
+from .passes.fuse.matmul_add import fuse_matmul_add
+from .passes.fuse.parallel_matmuls import fuse_parallel_matmuls
+from .passes.layout.cancel_transposes import cancel_transposes
+from .passes.layout.conv1x1_to_matmul import convert_conv1x1_to_matmul
+from .passes.layout.fold_transposes import fold_transposes
+from .passes.quantize.decompose_leftovers import decompose_unsupported_quantized
+from .passes.quantize.fold_requantize_scales import fold_requantize_scales
+from .passes.quantize.gather_quantized import gather_quantized_table
+from .passes.quantize.i8_to_u8 import convert_i8_to_u8
+from .passes.quantize.integer_matmul import lower_to_integer_matmul
+from .passes.quantize.recognize_fake_quantize import recognize_fake_quantize
+from .passes.quantize.recognize_qdq import recognize_qdq
+from .passes.quantize.sink_dequantize import sink_dequantize
+from .passes.raise_loops.embedding_bag import raise_embedding_bag
+from .passes.raise_loops.sequence_to_scan_output import raise_sequence_to_scan_output
+from .rewrite.engine import Pass, run_pass
+from .rewrite.subgraphs import optimize_subgraphs
+from .rewrite.trace import Trace
 
 PASSES: tuple[Pass, ...] = (
     # A branch that what follows cannot take: with one rank left everything behind has types. First:
     # other passes remove nodes that take one rank only.
-    refuse_branches,
+    prune_infeasible_branches,
     # Bytes next: once folded, a quantised weight is four times as large and nobody knows it.
-    find_quantized,
-    find_fake_quantize,
+    recognize_qdq,
+    recognize_fake_quantize,
     # Constants: shape arithmetic disappears, and every later pattern sees plain constants.
-    fold_all_but_bytes,
+    fold_constants_but_quantized,
     # Einsum is a product like others, and meets the patterns of products.
-    spell_sums,
+    decompose_einsum_onehot,
     # So are norms, movements and others that have no kernel of their own.
-    spell_norms,
-    spell_moves,
-    spell_ranges,
-    spell_grids,
+    decompose_norms,
+    decompose_data_movement,
+    decompose_range_eye,
+    decompose_grid_sample,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
-    cancel_concats,
+    fold_slice_of_concat,
     # A cell runs by the kernel of sequences; what it reshapes is folded below.
-    unroll_cells,
+    convert_cells_to_sequences,
     # Where a pool found its maxima is compared out, while elementwise chains are still open.
-    place_maxima,
+    decompose_maxpool_indices,
     # Lists that loops fill are memory, not Python's.
-    join_lists,
+    raise_sequence_to_scan_output,
     # Constants go into the bodies that read them; what is left outside is not theirs.
-    simplify_bodies,
+    simplify_subgraphs,
     # A loop over bags of rows is one operation on all rows.
-    spell_bags,
+    raise_embedding_bag,
     # Equal work once: an exporter's repeated scale or mask is one value for the patterns below.
-    share_subexpressions,
+    eliminate_common_subexpressions,
     # Reshapes with constant targets: nobody reads the shape of a product that wants an epilogue.
-    settle_shapes,
+    materialize_reshape_targets,
     # Bytes of one sign, while each is read by nothing but what opens it.
-    unsign_bytes,
+    convert_i8_to_u8,
     # What is quantised: movements on bytes, products of bytes, one scale behind them. What no
     # product takes is folded or plain again before the patterns for floats look at it.
-    move_dequantize,
+    sink_dequantize,
     # Rows of compressed tables are picked as they are stored.
-    gather_codes,
-    multiply_bytes,
-    fold_scales,
+    gather_quantized_table,
+    lower_to_integer_matmul,
+    fold_requantize_scales,
     fold_constants,
-    spell_quantized,
+    decompose_unsupported_quantized(has_kernel),
     # Compound functions while their primitives still stand alone.
     fuse_gelu,
     # Before others take a norm's scale: groups of channels are found by the reshapes around them.
-    find_group_norm,
+    fuse_group_norm,
     fuse_layer_norm,
     # Scales and shifts per channel go into the filters of convolutions.
     fold_batch_norm,
     # What mixes places between products is one of them; the filters have taken their scales.
-    multiply_planes,
+    convert_conv1x1_to_matmul,
     # Transposes meet and cancel, move through elementwise operations, and end in flags.
     cancel_transposes,
     fold_transposes,
@@ -111,17 +112,17 @@ PASSES: tuple[Pass, ...] = (
     fuse_matmul_add,
     fuse_activations,
     # Products of the same rows are one, now that each has its addend.
-    merge_products,
+    fuse_parallel_matmuls,
     # What the fusions left constant.
     fold_constants,
     # What is still elementwise becomes one kernel per chain. Last: a group is opaque to patterns.
-    group_elementwise,
+    fuse_elementwise,
 )
 
 _ROUNDS = 2
 
 
-def optimise(graph: Graph, options: Options, trace: Trace | None = None) -> Trace:
+def optimize(graph: Graph, options: Options, trace: Trace | None = None) -> Trace:
     """Run all passes on the graph in place. Returns the trace of what they did.
 
     `options.stop_after` ends after that many rule applications. Operations with bodies get new
@@ -134,7 +135,7 @@ def optimise(graph: Graph, options: Options, trace: Trace | None = None) -> Trac
         run_pass(graph, each, options, trace)
     # What bodies hand on unchanged shows once they are optimised, and then they shrink again.
     for _ in range(_ROUNDS):
-        found = optimise_bodies(graph, options, trace, optimise)
-        if not found or trace.exhausted or not run_pass(graph, simplify_bodies, options, trace):
+        found = optimize_subgraphs(graph, options, trace, optimize)
+        if not found or trace.exhausted or not run_pass(graph, simplify_subgraphs, options, trace):
             break
     return trace

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from ..ir.dtype import DType
 from ..ir.escape import join_lines
-from ..ir.ops.quantized import BYTES
-from ..ir.plan import BRANCH, LOOP, KernelStep, Plan, Region
-from ..ir.specs import GemmSpec
-from ..ir.specs_conv import ConvSpec
-from ..ir.specs_excite import ExciteSpec
-from ..ir.specs_recurrent import RecurrentSpec
-from ..ir.tiles import factor_types
-from .trace import Trace
+from ..ir.ops.quantization.integer_products import BYTES
+from ..plan.packing.panel_params import factor_types
+from ..plan.plan import BRANCH, LOOP, KernelStep, Plan, Region
+from ..plan.specs.convolution import ConvSpec
+from ..plan.specs.gemm import GemmSpec
+from ..plan.specs.recurrent import RecurrentSpec
+from ..plan.specs.squeeze_excite import SqueezeExciteSpec
+from .rewrite.trace import Trace
 
 
 def report(plan: Plan, trace: Trace | None = None) -> str:
@@ -89,7 +89,7 @@ _PRODUCTS = (
     (GemmSpec, "matrix products"),
     (ConvSpec, "convolutions"),
     (RecurrentSpec, "recurrent layers"),
-    (ExciteSpec, "squeeze-and-excites"),
+    (SqueezeExciteSpec, "squeeze-and-excites"),
 )
 
 

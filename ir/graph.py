@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
+from .dims.constraints import ShapeConstraint
 from .op import Array, Fact, Op
-from .require import Requirement
 from .types import Type
 
 # Operations that `parameters`, `results` and `sinks` list.
@@ -61,7 +61,8 @@ class Graph:
 
     `parameters`, `results` and `sinks` (nodes kept for their effects) hold node ids in the order
     in which a caller passes and receives them. `needs` is what the model takes for granted about
-    its inputs' sizes, also in nodes that passes removed since (compiler/sizes.py).
+    its inputs' sizes, also in nodes that passes removed since
+    (compiler/shape_analysis/unify_dims.py).
     """
 
     def __init__(self, name: str = "") -> None:
@@ -70,7 +71,7 @@ class Graph:
         self.results: list[int] = []
         self.sinks: list[int] = []
         self.rt_info: dict[str, Any] = {}
-        self.needs: tuple[Requirement, ...] = ()
+        self.needs: tuple[ShapeConstraint, ...] = ()
         self._bind(nx.MultiDiGraph())
         self._next = 0
         self._order: list[int] | None = None

@@ -1,7 +1,7 @@
 """Types and known values of one node, and of a whole graph in order.
 
 Shape arithmetic is carried by known values: arrays of at most `KNOWN_VALUE_LIMIT` integers or
-symbolic dims, pushed through an operation's own `evaluate` where it declares `carries_shapes`.
+symbolic dims, pushed through an operation's own `evaluate` where it declares `evaluates_shapes`.
 So the Shape -> Gather -> Concat -> Reshape chains that exporters write are computed here, also
 for symbolic models.
 """
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from .accept import UNFORESEEN, inferred
 from .errors import Error, ShapeError, VerificationError
 from .graph import Graph, Node
+from .input_check import UNFORESEEN, inferred
 from .op import KNOWN_VALUE_LIMIT, Array, Fact
-from .types import TensorType, held
+from .types import TensorType, coerce_to_dtype
 
 
 def infer_node(graph: Graph, node: int) -> None:
@@ -60,7 +60,7 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
     op = record.op
     if op.kind == "Constant":
         return list(op.evaluate())
-    if not op.carries_shapes or not all(_small(t) for t in record.types):
+    if not op.evaluates_shapes or not all(_small(t) for t in record.types):
         return nothing
     if op.kind == "ShapeOf":
         fact = facts[0]
@@ -108,4 +108,4 @@ def _tidy(array: Array, type_: Any) -> Array:
     """Arrays of the value's type, unless an element is a symbolic size."""
     if array.dtype == object and not all(isinstance(d, int | np.integer) for d in array.flat):
         return array
-    return held(array.astype(type_.dtype.numpy, copy=False), type_.dtype)
+    return coerce_to_dtype(array.astype(type_.dtype.numpy, copy=False), type_.dtype)

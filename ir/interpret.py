@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from .accept import refuse_unfit, require_memory
-from .dim import Dim, Symbol, eq, plain_symbol
+from .dims import Dim, Symbol, eq, plain_symbol
 from .dtype import DType
 from .errors import Error, ExecutionError, InputError, MemoryLimitError
 from .graph import Graph, Node, Value
-from .memory_budget import Budget, active_budget, use_budget, value_bytes
-from .types import TensorType, held, native_order
+from .input_check import refuse_unfit, require_memory
+from .limits.memory_budget import Budget, active_budget, use_budget, value_bytes
+from .types import TensorType, coerce_to_dtype, native_order
 
 # Results pass a value on, and constants are part of the model.
 _WITHOUT_MEMORY = frozenset({"Constant", "Result"})
@@ -178,7 +178,7 @@ def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
                 require_memory(record.op, arrays, where)
             outputs = record.op.evaluate(*record.op.slots(arrays, running=True))
             refuse_unfit(record.op, arrays)
-            limit = partial(held, saturates=record.op.saturates)
+            limit = partial(coerce_to_dtype, saturates=record.op.saturates)
             return tuple(map(limit, map(_array, outputs), dtypes))
     except Error as error:
         if error.where is not None:

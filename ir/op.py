@@ -112,7 +112,7 @@ class Op:
     outputs: ClassVar[tuple[Port, ...]] = (Port("output"),)
     effects: ClassVar[Effects] = Effects.NONE
     # True where outputs may be shapes: evaluate then also accepts object arrays of Dim.
-    carries_shapes: ClassVar[bool] = False
+    evaluates_shapes: ClassVar[bool] = False
     # True where integer outputs are floats rounded: what a type does not hold saturates.
     saturates: ClassVar[bool] = False
     # True where the output's shape depends on input data, so that a region must end here.

@@ -8,7 +8,7 @@ lies before the axis: it takes nothing, the rule takes element 0.
 
 from __future__ import annotations
 
-from .dim import Dim, bounds, ceil_div, maximum, minimum
+from .dims import Dim, bounds, ceil_div, maximum, minimum
 from .errors import ShapeError
 
 # A bound from here on is "to the end" however long a symbolic axis is.

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from . import dim as dims
-from . import require
-from .dim import Dim, Expr
-from .dim_expr import interval_of
-from .dim_text import Bounds, Json
+from . import dims
+from .dims import Dim, Expr
+from .dims import constraints as require
+from .dims.expr import interval_of
+from .dims.serialization import Bounds, Json
 from .dtype import DType
 from .errors import ShapeError, VerificationError
 
@@ -322,7 +322,7 @@ def _list(x: object) -> Sequence[Any]:
     return cast("list[Any]", x)
 
 
-def held(result: Any, dtype: DType, *, saturates: bool = False) -> Any:
+def coerce_to_dtype(result: Any, dtype: DType, *, saturates: bool = False) -> Any:
     """What an operation gave for a tensor of `dtype`. u1, u3 and u6 are computed in uint8, where
     results outgrow them; they wrap as other integers do, or saturate as rounded floats do."""
     bits = _BITS.get(dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .dim import Expr, eq
+from .dims import Expr, eq
 from .errors import Error, ModelFormatError, VerificationError
 from .graph import Graph, Node
 from .infer import infer_node, located

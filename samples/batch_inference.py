@@ -1,7 +1,7 @@
 """Batch inference over many processes: one irc.Predictor, a model loaded once in each.
 
-    python -m irc.samples.batch_inference                    # a pool of processes
-    python -m irc.samples.batch_inference --engine dask      # with the extra `batch`
+    python -m irc_compiler.samples.batch_inference                    # a pool of processes
+    python -m irc_compiler.samples.batch_inference --engine dask      # with the extra `batch`
 
 Classifies held-out handwritten digits in partitions and prints how many are right.
 """
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 
 DIGITS = Path(__file__).resolve().parent / "digits"

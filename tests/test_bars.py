@@ -166,7 +166,7 @@ def test_rivals_get_the_precision_and_the_threads(
 def test_irc_computes_in_the_precision_of_its_group(
     gemm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import irc
+    import irc_compiler as irc
 
     given: list[dict[str, object]] = []
     net = SimpleNamespace(bind=lambda **inputs: lambda: [inputs["a"]])
@@ -183,7 +183,7 @@ def test_rows_are_held_against_the_best_peak_of_the_run(
 ) -> None:
     """The best of the peak's loops counts, not its median, and for rows before it, too; of the
     bandwidth the best of a row's own."""
-    from irc.runtime import peak
+    from irc_compiler.runtime.machine import roofline as peak
 
     from benchmarks.peers import Peer
     from benchmarks.timing import Times

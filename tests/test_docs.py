@@ -50,7 +50,11 @@ def test_commands(block: str, folder: Path) -> None:
             name, _, value = words.pop(0).partition("=")
             environment[name] = value
         assert words[0] in ("irc", "python"), f"a page shows a command that no test runs: {line}"
-        command = [sys.executable, *(["-m", "irc"] if words[0] == "irc" else []), *words[1:]]
+        command = [
+            sys.executable,
+            *(["-m", "irc_compiler"] if words[0] == "irc" else []),
+            *words[1:],
+        ]
         where = ROOT if words[0] == "python" else folder
         done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"

@@ -11,12 +11,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from irc.compiler.lowering import lower
-from irc.compiler.options import Options
-from irc.compiler.pipeline import optimise
-from irc.ir.errors import ShapeError
-from irc.ir.graph import Graph
-from irc.ir.target import generic
+from irc_compiler.compiler.lowering import lower
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.ir.errors import ShapeError
+from irc_compiler.ir.graph import Graph
+from irc_compiler.plan.target import generic
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,7 +36,7 @@ def calls_to_compile(graph: Graph) -> int:
 
     sys.setprofile(count)
     try:
-        optimise(graph, Options())
+        optimize(graph, Options())
         lower(graph, generic("avx2"), Options())
     finally:
         sys.setprofile(None)

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc.runtime.program import compilations
+from irc_compiler.runtime.jit.program import compilations
 from models import small
 from models.encoders import bert, bert_inputs
 from models.openvino_ir import write_ir
@@ -167,7 +167,7 @@ def test_matmul_1_examples_give_the_declared_shapes(name: str) -> None:
 @pytest.mark.parametrize("isa", ["avx2", "plain"])
 def test_another_instruction_set(isa: str, tmp_path: Path) -> None:
     """A whole encoder with the instruction set forced from outside."""
-    from irc.runtime.codegen.host import available_isas
+    from irc_compiler.runtime.jit.host_features import available_isas
 
     if isa not in available_isas():
         pytest.skip(f"not run: this machine has no {isa}")
@@ -176,7 +176,7 @@ def test_another_instruction_set(isa: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", **inputs)
     words = ["run", "m.onnx", "--input", "x.npz", "-o", "y.npz"]
     subprocess.run(
-        [sys.executable, "-m", "irc", *words],
+        [sys.executable, "-m", "irc_compiler", *words],
         cwd=tmp_path,
         env={**os.environ, "IRC_ISA": isa},
         check=True,

@@ -11,12 +11,16 @@ import zipfile
 from pathlib import Path
 
 import numpy
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_wheel_runs_the_demo(tmp_path: Path) -> None:
-    sources = tmp_path / "sources"
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel built from the files that git lists, tests left out."""
+    folder = tmp_path_factory.mktemp("wheel")
+    sources = folder / "sources"
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],
         cwd=ROOT,
@@ -28,10 +32,13 @@ def test_wheel_runs_the_demo(tmp_path: Path) -> None:
         if (ROOT / name).is_file() and not name.startswith("tests/"):
             (sources / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, sources / name)
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, sources]
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, sources]
     subprocess.run(build, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("irc_compiler-*.whl")
+    (found,) = folder.glob("irc_compiler-*.whl")
+    return found
 
+
+def test_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     # A new environment that sees our dependencies (as plain folders: no editable irc) and the
     # wheel's content, nothing else.
     home = tmp_path / "env"
@@ -40,7 +47,7 @@ def test_wheel_runs_the_demo(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     (site / "dependencies.pth").write_text(str(Path(numpy.__file__).parent.parent))
-    code = "import irc, pathlib; print(pathlib.Path(irc.__file__).parent)"
+    code = "import irc_compiler as irc, pathlib; print(pathlib.Path(irc.__file__).parent)"
     python = home / "bin" / "python"
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
 
@@ -51,9 +58,66 @@ def test_wheel_runs_the_demo(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert run("-c", code).strip() == str(site / "irc")
-    assert "97.78% of 360 images" in run("-m", "irc", "demo")
-    run("-c", "import irc.compat.onnxruntime.capi.onnxruntime_pybind11_state, irc.compat.openvino")
+    assert run("-c", code).strip() == str(site / "irc_compiler")
+    assert "97.78% of 360 images" in run("-m", "irc_compiler", "demo")
+    run(
+        "-c",
+        "import irc_compiler.compat.onnxruntime.capi.onnxruntime_pybind11_state, "
+        "irc_compiler.compat.openvino",
+    )
     names = zipfile.ZipFile(wheel).namelist()
-    assert "irc/py.typed" in names
-    assert not any(n.startswith("irc/tests/") for n in names)
+    assert "irc_compiler/py.typed" in names
+    assert not any(n.startswith("irc_compiler/tests/") for n in names)
+
+
+@pytest.fixture(scope="module")
+def chat_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the distribution `irc`, a chat library, from the package index."""
+    folder = tmp_path_factory.mktemp("chat")
+    words = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, "irc"]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("not run: the package index has no distribution irc")
+    (found,) = folder.glob("irc-*.whl")
+    return found
+
+
+@pytest.mark.parametrize("first", ["irc", "irc-compiler"])
+def test_wheel_installs_next_to_the_chat_library(
+    first: str, wheel: Path, chat_library: Path, tmp_path: Path
+) -> None:
+    """Both distributions import in either order of installation, and uninstalling one leaves the
+    other whole."""
+    wheels = {"irc": chat_library, "irc-compiler": wheel}
+    home = tmp_path / "env"
+    venv.create(home)
+    (site,) = home.glob("lib/python*/site-packages")
+    clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+
+    def pip(*words: str | Path) -> None:
+        command = [sys.executable, "-m", "pip", "--python", home / "bin" / "python", "-q", *words]
+        subprocess.run(command, check=True, capture_output=True, env=clean)
+
+    def files(name: str) -> dict[str, bytes]:
+        return {
+            str(p.relative_to(site)): p.read_bytes()
+            for p in (site / name).rglob("*")
+            if p.is_file() and p.suffix != ".pyc"
+        }
+
+    second = next(name for name in wheels if name != first)
+    folders = {"irc": "irc", "irc-compiler": "irc_compiler"}
+    pip("install", "--no-deps", wheels[first])
+    alone = files(folders[first])
+    pip("install", "--no-deps", wheels[second])
+    assert files(folders[first]) == alone
+    (site / "dependencies.pth").write_text(str(Path(numpy.__file__).parent.parent))
+    code = "import irc, irc_compiler; print(irc.__file__, irc_compiler.compile_model.__name__)"
+    done = subprocess.run(
+        [home / "bin" / "python", "-c", code],
+        cwd=tmp_path, env=clean, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [str(site / "irc" / "__init__.py"), "compile_model"], done.stderr
+    (site / "dependencies.pth").unlink()
+    whole = files(folders[second])
+    pip("uninstall", "-y", first)
+    assert files(folders[second]) == whole and not files(folders[first])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...ir.escape import escape_text
 from ...ir.graph import Graph, Node, Value
-from ...ir.text_values import show_attributes
+from ...ir.text.value_text import show_attributes
 from .layout import Layout, lay_out
 
 # Text is set in a monospaced face, where a character is this wide at the sizes of svg.py.

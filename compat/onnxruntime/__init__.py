@@ -1,4 +1,4 @@
-"""`import irc.compat.onnxruntime as ort`: onnxruntime's Python API on irc.
+"""`import irc_compiler.compat.onnxruntime as ort`: onnxruntime's Python API on irc.
 
 Inputs are strict in element type, as onnxruntime's are; symbolic sizes keep their names. An option
 that asks for something that irc does not do warns once, by name.
@@ -7,7 +7,7 @@ that asks for something that irc does not do warns once, by name.
 from __future__ import annotations
 
 from ...ir.errors import UsageError
-from ...ir.random_seed import set_seed
+from ...ir.ops.random_seed import set_seed
 from ..nearest import module_attributes
 from ..warn import warn_once
 from . import capi

@@ -218,7 +218,7 @@ class InferenceSession(NamesNearest):
 def _require(given: Any, kind: type[Any], name: str) -> Any:
     """Options, or new ones where none are given. TypeError."""
     if given is not None and not isinstance(given, kind):
-        expected = f"irc.compat.onnxruntime.{kind.__name__}()"
+        expected = f"irc_compiler.compat.onnxruntime.{kind.__name__}()"
         error = UsageError(f"{name} is wrong", got=type(given).__name__, expected=expected)
         raise join_error(error, InvalidArgument, TypeError)
     return kind() if given is None else given

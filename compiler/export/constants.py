@@ -11,9 +11,9 @@ from typing import BinaryIO
 import numpy as np
 
 from ...ir.dtype import DType
-from ...ir.nibbles import in_halves
+from ...ir.int4 import in_halves
 from ...ir.op import Array
-from ..frontends.xml.packing import is_packed, pack
+from ..frontends.xml.subbyte import is_packed, pack
 
 
 class Weights:

@@ -1,7 +1,8 @@
 """The dialect in standard operation sets: what `irc convert` writes and every reader knows.
 
 A table says how each operation of the dialect becomes standard ones; scalar programs (Group,
-Gemm's activation) go through programs.py. The graph is built anew, so the caller's stays as it is.
+Gemm's activation) go through scalar_programs.py. The graph is built anew, so the caller's stays as
+it is.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from ...ir.ops import (
     RMSNorm,
     Sqrt,
 )
-from ...ir.ops.precision import computing_dtype
+from ...ir.ops.accumulate import computing_dtype
 from ...ir.types import TensorType
-from ..plain_forms import PLAIN_FORMS
+from ..decompositions.quantized import DECOMPOSITIONS
+from .attribute_format import KEEP_DIALECT
 from .bodies import with_bodies
-from .build import Build
-from .completion import completed_inputs, completed_op
 from .expand_attention import expand_attention
-from .programs import expand_activation, expand_program
-from .spelling import KEEP_DIALECT
+from .fill_defaults import completed_inputs, completed_op
+from .graph_builder import Build
+from .scalar_programs import expand_activation, expand_program
 
 Expansion = Callable[[Build, Node, Sequence[Value | None]], list[Value]]
 
@@ -195,7 +196,7 @@ def _scaled(build: Build, value: Value, inputs: Sequence[Value | None]) -> Value
 
 def _plain_form(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
     """Quantised values: converted, centred, scaled."""
-    made = PLAIN_FORMS[record.op.kind](build.graph, build.op, record.op, inputs)
+    made = DECOMPOSITIONS[record.op.kind](build.graph, build.op, record.op, inputs)
     if made is None:
         raise UnsupportedOperationError(
             f"{record.op.kind} in groups along an axis of unknown size has no standard form",
@@ -216,5 +217,5 @@ EXPANSIONS: dict[str, Expansion] = {
     "LayerNorm": _layer_norm,
     "RMSNorm": _rms_norm,
     "Attention": expand_attention,
-    **dict.fromkeys(PLAIN_FORMS, _plain_form),
+    **dict.fromkeys(DECOMPOSITIONS, _plain_form),
 }

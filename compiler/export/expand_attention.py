@@ -26,8 +26,8 @@ from ...ir.ops import (
     Tanh,
     Unsqueeze,
 )
-from ...ir.ops.precision import computing_dtype
-from .build import Build
+from ...ir.ops.accumulate import computing_dtype
+from .graph_builder import Build
 
 _HIDDEN = -float("inf")
 

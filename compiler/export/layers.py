@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from ...ir.dim import Expr
+from ...ir.dims import Expr
 from ...ir.dtype import DType
 from ...ir.errors import UnsupportedOperationError
 from ...ir.graph import Graph, Node, Value
@@ -15,9 +15,9 @@ from ...ir.types import TensorType, Type
 from ..frontends.xml.attributes import ABSENT, EXTRA
 from ..frontends.xml.catalog import DIALECT
 from ..frontends.xml.parameters import BOUNDS, SIZES
+from .attribute_format import KEEP_DIALECT, attribute_text, escape, names_text, shape_text
 from .bodies import named_bodies, port_maps
 from .constants import Weights
-from .spelling import KEEP_DIALECT, attribute_text, escape, names_text, shape_text
 
 # Attributes that the standard operation sets do not have: kept in rt_info.
 _EXTRA_ATTRIBUTES = {"Gather": ("out_of_range",)}

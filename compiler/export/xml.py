@@ -12,12 +12,12 @@ from typing import Any, BinaryIO, cast
 from ...ir.errors import UnsupportedOperationError
 from ...ir.graph import Graph
 from ..frontends.xml.text import short
-from .compress import compress_weights
+from .attribute_format import escape
+from .compress_fp16 import compress_weights
 from .constants import Weights
 from .decompose import decompose
 from .files import replacing
 from .layers import NetWriter
-from .spelling import escape
 
 # libxml2 refuses attributes of 10 MB, unless told that the file is harmless. A character takes at
 # most 6 bytes ("&quot;").

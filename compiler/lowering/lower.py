@@ -1,9 +1,10 @@
 """Graph to plan: regions, their steps, and the slots between them.
 
-The nodes fall into regions by their roles (roles.py); fusions are decided (fusion.py); then each
-region is built node by node with the table of lowerings (table.py). What leaves a region - a
-result, or a value that a later region or the region's terminal reads - is computed in place in
-the region's output buffer wherever its producer can write there.
+The nodes fall into regions by their roles (compiler/lowering/schedule/partition.py); fusions are
+decided (compiler/lowering/schedule/fusion.py); then each region is built node by node with the
+table of lowerings (op_table.py). What leaves a region - a result, or a value that a later region or
+the region's terminal reads - is computed in place in the region's output buffer wherever its
+producer can write there.
 """
 
 from __future__ import annotations
@@ -15,24 +16,30 @@ from ...ir.errors import VerificationError
 from ...ir.graph import Graph, Value
 from ...ir.op import Array
 from ...ir.ops import Identity
-from ...ir.plan import Constant, Plan, PlanPort, Region, Terminal, Variable
-from ...ir.target import Target
 from ...ir.types import Type
+from ...plan.plan import Constant, Plan, PlanPort, Region, Terminal, Variable
+from ...plan.target import Target
+from ..legality import NATIVE
 from ..options import Options
-from .checks import size_checks
-from .context import Lowering
-from .control import lower_native
-from .excite import decide_excites
-from .fusion import decide_fusion
-from .interface import plain_sizes
-from .layout import channels_last_values
-from .placement import exported, place_output, spread_places, symbol_sources
-from .programs import NATIVE
-from .region import RegionBuilder
-from .roles import Role, decide_roles, is_host_only
-from .state import State, StateNodes, split_state
-from .storage import rounded_values, spaced_values
-from .view import View
+from ..strided_view import View
+from .build.op_lowering import Lowering
+from .build.region_builder import RegionBuilder
+from .control.lower_control import CONTROL, lower_native
+from .control.subgraph_symbols import plain_sizes
+from .control.variables import State, StateNodes, split_state
+from .ops.squeeze_excite import decide_excites
+from .schedule.fusion import decide_fusion
+from .schedule.output_placement import (
+    exported,
+    propagate_output_buffers,
+    reserve_output,
+    symbol_sources,
+)
+from .schedule.partition import decide_roles
+from .schedule.role import Role, is_host_only
+from .schedule.runtime_checks import size_checks
+from .schedule.storage_types import rounded_values, spaced_values
+from .schedule.tensor_layout import channels_last_values
 
 
 def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[int, Array]]:
@@ -58,7 +65,7 @@ def lower_graph(
     """The plan of a graph or body, without the constants, which it adds to `constants`."""
     ports = len(graph.parameters), len(graph.results)
     graph, state = split_state(graph)
-    roles = decide_roles(graph)
+    roles = decide_roles(graph, CONTROL)
     native = {n: r.lowerer is not None for n, r in roles.items()}
     last = channels_last_values(graph, native)
     groups = split_regions(graph, roles, state)
@@ -245,14 +252,14 @@ def build_region(
         elif value.node == end:
             low.slot_of[value] = result_slots[result]
         elif home.get(value.node) == index and value not in low.placed:
-            place_output(low, value, result_slots[result], outputs)
+            reserve_output(low, value, result_slots[result], outputs)
         else:
             late.append(result)
     for value in exported(low, roles, home, index, nodes, end):
         if value not in low.placed:
             slot = new_slot(low, value, graph.type(value))
-            place_output(low, value, slot, outputs)
-    spread_places(low, home, index, roles)
+            reserve_output(low, value, slot, outputs)
+    propagate_output_buffers(low, home, index, roles)
 
     for node in nodes:
         if roles[node].lowerer is None:

@@ -10,51 +10,68 @@ name is the latest (`Gather`), older ones carry their number (`Gather1`, `Gather
 from __future__ import annotations
 
 from ..op import Op
-from .activation_table import ACTIVATIONS as ACTIVATIONS
-from .activations import (
+from .math.activation_table import ACTIVATIONS as ACTIVATIONS
+from .math.activations import (
     Activation, Clamp, Elu, Gelu, Gelu2, HardSigmoid, HSigmoid, HSwish, Mish, PRelu, Relu, Selu,
     Sigmoid, SoftPlus, SoftSign, Swish, Tanh,
 )  # fmt: skip
-from .arithmetic import (
+from .math.arithmetic import (
     Add, BitwiseAnd, BitwiseLeftShift, BitwiseNot, BitwiseOr, BitwiseRightShift, BitwiseXor, Divide,
     Equal, FloorMod, Greater, GreaterEqual, Less, LessEqual, LogicalAnd, LogicalNot, LogicalOr,
     LogicalXor, Maximum, Minimum, Mod, Multiply, NotEqual, Power, SquaredDifference, Subtract,
 )  # fmt: skip
-from .constants import Constant, Parameter, Result, TypedParameter
-from .arranging import BatchToSpace, DepthToSpace, ShuffleChannels, SpaceToBatch, SpaceToDepth
-from .attention import Attention, ScaledDotProductAttention
-from .bits import BitCast
-from .control import Fail, If
-from .convert import Convert, ConvertE8M0, ConvertLike, Select
-from .convolution import (
+from .tensor.constants import Constant, Parameter, Result, TypedParameter
+from .tensor.depth_to_space import (
+    BatchToSpace,
+    DepthToSpace,
+    ShuffleChannels,
+    SpaceToBatch,
+    SpaceToDepth,
+)
+from .nn.attention import Attention, ScaledDotProductAttention
+from .math.bitcast import BitCast
+from .control_flow.conditional import Fail, If
+from .math.convert import Convert, ConvertE8M0, ConvertLike, Select
+from .nn.convolution import (
     Convolution, ConvolutionBackpropData, GroupConvolution, GroupConvolutionBackpropData,
 )  # fmt: skip
-from .detection import NonMaxSuppression
-from .dictionaries import CastMap, DictVectorizer, ZipMap
-from .einsum import Einsum
-from .elementwise import Elementwise as Elementwise, program_of as program_of
-from .expanding import Broadcast, Broadcast1, Tile
-from .gather import Gather, Gather1, Gather7, GatherElements, GatherND, GatherND5
-from .group import Group
-from .interpolate import Interpolate, Interpolate4
-from .joining import Concat, Split, VariadicSplit
-from .labels import LabelEncoder
-from .loops import BodyInput as BodyInput, BodyOutput as BodyOutput, Loop, TensorIterator
-from .matmul import Gemm, MatMul
-from .normalize import (
+from .nn.nms import NonMaxSuppression
+from .ml.dict_vectorizer import CastMap, DictVectorizer, ZipMap
+from .math.einsum import Einsum
+from .math.elementwise import Elementwise as Elementwise, program_of as program_of
+from .tensor.broadcast import Broadcast, Broadcast1, Tile
+from .tensor.gather import Gather, Gather1, Gather7, GatherElements, GatherND, GatherND5
+from .control_flow.group import Group
+from .nn.interpolate import Interpolate, Interpolate4
+from .tensor.concat_split import Concat, Split, VariadicSplit
+from .ml.label_encoder import LabelEncoder
+from .control_flow.loops import (
+    BodyInput as BodyInput,
+    BodyOutput as BodyOutput,
+    Loop,
+    TensorIterator,
+)
+from .math.matmul import Gemm, MatMul
+from .nn.normalize import (
     LRN, MVN, MVN2, BatchNormInference, BatchNormInference1, GroupNormalization, LayerNorm,
     NormalizeL2, RMSNorm,
 )  # fmt: skip
-from .onnx_node import OnnxNode
-from .optionals import Optional, OptionalGetElement, OptionalHasElement
-from .padding import Pad, Pad1, Reverse, ReverseSequence, Roll
-from .pooling import (
+from .control_flow.onnx_node import OnnxNode
+from .control_flow.optionals import Optional, OptionalGetElement, OptionalHasElement
+from .tensor.padding import Pad, Pad1, Reverse, ReverseSequence, Roll
+from .nn.pooling import (
     AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, AvgPool1, AvgPool14, MaxPool, MaxPool1, MaxPool8,
 )  # fmt: skip
-from .quantize import FakeQuantize
-from .quantized import ConvInteger, Dequantize, GroupConvInteger, MatMulInteger, Quantize
-from .random_values import FakeConvert, RandomUniform
-from .recurrent import (
+from .quantization.quantize import FakeQuantize
+from .quantization.integer_products import (
+    ConvInteger,
+    Dequantize,
+    GroupConvInteger,
+    MatMulInteger,
+    Quantize,
+)
+from .math.random_values import FakeConvert, RandomUniform
+from .nn.recurrent import (
     GRUCell,
     GRUSequence,
     LSTMCell,
@@ -63,34 +80,34 @@ from .recurrent import (
     RNNCell,
     RNNSequence,
 )
-from .reduce import (
+from .math.reduce import (
     ReduceL1, ReduceL2, ReduceLogicalAnd, ReduceLogicalOr, ReduceMax, ReduceMean, ReduceMin,
     ReduceProd, ReduceSum, Reduction as Reduction,
 )  # fmt: skip
-from .reshape import Reshape, Squeeze, Squeeze1, Transpose, Unsqueeze
-from .rules import naming as naming, unknown_dim as unknown_dim
-from .sampling import Col2Im, GridSample, ROIAlign
-from .scatter import (
+from .tensor.reshape import Reshape, Squeeze, Squeeze1, Transpose, Unsqueeze
+from .shape_inference import naming as naming, fresh_symbol as fresh_symbol
+from .nn.grid_sample_roi import Col2Im, GridSample, ROIAlign
+from .tensor.scatter import (
     ScatterElementsUpdate, ScatterElementsUpdate3, ScatterNDUpdate, ScatterNDUpdate4, ScatterUpdate,
 )  # fmt: skip
-from .sequences import (
+from .control_flow.sequences import (
     ConcatFromSequence, SequenceAt, SequenceConstruct, SequenceEmpty, SequenceErase, SequenceInsert,
     SequenceLength, SplitToSequence,
 )  # fmt: skip
-from .shape_values import Eye, Range, Range1, ShapeOf, ShapeOf1
-from .signal import DFT, IDFT, IRDFT, RDFT, STFT
-from .slicing import Slice, StridedSlice
-from .softmax import LogSoftmax, Softmax, Softmax1
-from .sorting import (
+from .tensor.shape_values import Eye, Range, Range1, ShapeOf, ShapeOf1
+from .nn.signal import DFT, IDFT, IRDFT, RDFT, STFT
+from .tensor.slice import Slice, StridedSlice
+from .nn.softmax import LogSoftmax, Softmax, Softmax1
+from .tensor.sorting import (
     Bucketize, CumProd, CumSum, NonZero, OneHot, OneHot1, TopK, TopK1, TopK3, Unique,
 )  # fmt: skip
-from .state import Assign, Assign3, ReadValue, ReadValue3
-from .trees import TreeEnsemble
-from .unary import (
+from .control_flow.variables import Assign, Assign3, ReadValue, ReadValue3
+from .ml.tree_ensemble import TreeEnsemble
+from .math.unary import (
     Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, Ceiling, Cos, Cosh, Erf, Exp, Floor, Identity,
     IsFinite, IsInf, IsNaN, Log, Negative, Round, Sign, Sin, Sinh, Sqrt, Tan,
 )  # fmt: skip
-from .votes import SupportVotes
+from .ml.svm import SupportVotes
 
 ALL_OPS: tuple[type[Op], ...] = (
     Parameter, TypedParameter, Constant, Result,

@@ -6,23 +6,17 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from ...ir.errors import UnsupportedOperationError
-from ...ir.specs import Spec
-from ...ir.target import Target
-from . import (
-    elementwise,
-    excite,
-    gather,
-    iota,
-    norm,
-    picks,
-    pool,
-    ranks,
-    reduce,
-    regions,
-    resample,
-    softmax,
-)
-from .contract import Kernel
+from ...plan.specs.base import Spec
+from ...plan.target import Target
+from .conv import squeeze_excite as excite
+from .elementwise import kernel as elementwise
+from .emit.contract import Kernel
+from .indexing import gather, iota
+from .indexing import gather_scatter_nd as picks
+from .indexing import scan_topk as ranks
+from .rows import norm, reduce, softmax
+from .spatial import pool, resample
+from .spatial import roi_align as regions
 
 Generate: TypeAlias = Callable[[Any, Target, str], Kernel]
 
@@ -46,7 +40,7 @@ def _conv(spec: Any, target: Target, symbol: str) -> Kernel:
 
 
 def _recurrent(spec: Any, target: Target, symbol: str) -> Kernel:
-    from .recurrent import generate as made
+    from .recurrent.kernel import generate as made
 
     return made(spec, target, symbol)
 

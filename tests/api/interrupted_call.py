@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 

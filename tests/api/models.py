@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
-from irc import ops
+from irc_compiler import ops
 
 DIGITS = Path(__file__).resolve().parent.parent.parent / "samples" / "digits" / "digits.onnx"
 

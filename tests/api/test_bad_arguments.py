@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import pytest
-from irc.compiler.options import Options, from_recipe, to_recipe
+from irc_compiler.compiler.options import Options, from_recipe, to_compile_config
 
 DIGITS = Path(__file__).parents[2] / "samples" / "digits" / "digits.onnx"
 WRONG: list[dict[str, Any]] = [
@@ -46,7 +46,7 @@ def test_a_model_is_not_written_over_another_kind_of_file(tmp_path: Path) -> Non
 
 
 def test_options_of_an_older_irc_are_read() -> None:
-    recipe = to_recipe(Options(precision="bf16"), {"x": [1, "n", None]})
+    recipe = to_compile_config(Options(precision="bf16"), {"x": [1, "n", None]})
     del recipe["options"]["conv_algorithm"]
     options, shapes = from_recipe(recipe)
     assert options == Options(precision="bf16") and shapes == {"x": [1, "n", None]}

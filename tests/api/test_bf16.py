@@ -6,17 +6,18 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import ml_dtypes
 import numpy as np
 import pytest
-from irc import ops
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.specs import GemmSpec, Operand, PackedB
-from irc.ir.target import generic
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.machine import host_target
+from irc_compiler import ops
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
+from irc_compiler.plan.target import generic
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.machine.detect import host_target
 from models.encoders import bert, bert_inputs
 
 F32, BF16 = DType.f32, DType.bf16

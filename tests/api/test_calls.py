@@ -7,10 +7,10 @@ import pickle
 import weakref
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc import compiled
+from irc_compiler.api import compiled_model as compiled
 
 from .models import arrays, of_type, two_outputs
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -56,7 +56,7 @@ def test_memory_that_the_system_refuses(how: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("sizes", [[1 << 40, 1 << 30], [1 << 46]])
 def test_tensors_of_declared_sizes_that_no_array_has(sizes: list[int]) -> None:
-    import irc.compat.openvino as ov
+    import irc_compiler.compat.openvino as ov
 
     relu = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, sizes)}, ["y"])
     with pytest.raises(irc.MemoryLimitError):

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import onnx.numpy_helper
 import onnx.parser
 import pytest
-from irc.runtime.frames import Stretch
-from irc.runtime.words import CALL_BUSY
+from irc_compiler.runtime.driver.abi import CALL_BUSY
+from irc_compiler.runtime.execution.region_instance import NativeSegment
 
 from .stateful import growing
 
@@ -68,7 +68,7 @@ def bound(name: str) -> irc.BoundCall:
 
 def is_inside(call: Any) -> bool:
     stretches = [s for f in list(call._context.frames.values()) for s in f.stretches]
-    return any(isinstance(s, Stretch) and s.call[CALL_BUSY] for s in stretches)
+    return any(isinstance(s, NativeSegment) and s.call[CALL_BUSY] for s in stretches)
 
 
 def in_child(check: Callable[[], int]) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc import ops
+from irc_compiler import ops
 
 Make = Callable[[Any], Any]
 # Below and above the size up to which inputs are copied, and one that threads share.

@@ -15,7 +15,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 

@@ -10,11 +10,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc.ir.provenance import note, place_of
+from irc_compiler.ir.provenance import note, place_of
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -94,7 +94,7 @@ def test_a_given_model_is_kept(tmp_path: Path) -> None:
 
 GROWTH = """
 import json, sys
-import irc, llvmlite.binding, numpy as np, onnx
+import irc_compiler as irc, llvmlite.binding, numpy as np, onnx
 def resident():
     with open("/proc/self/status") as lines:
         return next(int(x.split()[1]) << 10 for x in lines if x.startswith("VmRSS"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import openvino as ov
 import pytest
-from irc.cli.main import main
+from irc_compiler.cli.main import main
 from onnx import ModelProto, TensorProto, helper
 
 METADATA = {

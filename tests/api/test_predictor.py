@@ -14,10 +14,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc import predictor
+from irc_compiler.api import predictor
 
 from .models import DIGITS, arrays, two_outputs
 
@@ -150,7 +150,7 @@ def test_as_spark_calls_it(wanted: Any, pair: Path) -> None:
 
 def sample(*words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "irc.samples.batch_inference", *words],
+        [sys.executable, "-m", "irc_compiler.samples.batch_inference", *words],
         capture_output=True,
         text=True,
         timeout=300,

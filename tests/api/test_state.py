@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.plan import Variable
-from irc.ir.plan_codec import decode_plan, encode_plan
-from irc.ir.verify_plan import verify_plan
+from irc_compiler.plan.plan import Variable
+from irc_compiler.plan.serialization import decode_plan, encode_plan
+from irc_compiler.plan.verify.plan import verify_plan
 from openvino import opset13 as op
 
 from . import stateful
@@ -191,7 +191,7 @@ def test_requests_run_side_by_side_and_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_decoder_runs_256_tokens_in_flat_memory(tmp_path: Path) -> None:
-    from irc.runtime import program
+    from irc_compiler.runtime.jit import program
 
     path = decoder(tmp_path / "m.xml")
     net = irc.compile_model(path, num_threads=1)
@@ -261,7 +261,7 @@ def test_variables_of_a_plan_are_verified(tmp_path: Path) -> None:
 
 
 def test_the_stand_in_for_openvino_keeps_state(tmp_path: Path) -> None:
-    import irc.compat.openvino as mine
+    import irc_compiler.compat.openvino as mine
     import openvino as theirs
 
     path = growing(tmp_path / "m.xml")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.cli.main import main
+from irc_compiler.cli.main import main
 
 DIGITS = Path(__file__).resolve().parent.parent.parent / "samples" / "digits"
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.cli import bench, compare
-from irc.cli.main import main
-from irc.cli.rivals import RIVALS, Rival, Task
+from irc_compiler.cli import bench, compare
+from irc_compiler.cli.main import main
+from irc_compiler.cli.reference_engines import RIVALS, ReferenceEngine, Task
 
 DIGITS = str(Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx")
 Captured = pytest.CaptureFixture[str]
@@ -79,14 +79,16 @@ def test_every_request_is_a_call_of_its_own(
     assert all(isinstance(call, irc.BoundCall) for call in seen[0][1:])
 
 
-def rival(seen: list[Any], answer: Callable[[Any], Any]) -> Callable[..., Rival]:
+def rival(seen: list[Any], answer: Callable[[Any], Any]) -> Callable[..., ReferenceEngine]:
     """An engine that says how it was made, and answers what it is told to."""
 
-    def make(task: Task) -> Rival:
+    def make(task: Task) -> ReferenceEngine:
         inputs = dict(task.inputs)
         seen.append((task.path.name, inputs, task.threads, task.precision, task.requests))
         wanted = run_irc(task.path, inputs)
-        return Rival("other", lambda: None, lambda: [answer(wanted)], lambda: lambda: None)
+        return ReferenceEngine(
+            "other", lambda: None, lambda: [answer(wanted)], lambda: lambda: None
+        )
 
     return make
 
@@ -158,7 +160,7 @@ def test_answers_that_disagree(
 
 def test_openvino_computes_in_the_precision_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Left alone it takes bf16 where the machine has units for it."""
-    from irc.cli import rivals
+    from irc_compiler.cli import reference_engines as rivals
 
     package = rivals._package("openvino")
     asked: list[dict[str, Any]] = []
@@ -181,7 +183,7 @@ def test_openvino_computes_in_the_precision_asked_for(monkeypatch: pytest.Monkey
 
 
 def test_onnxruntime_gets_its_threads_and_f32_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from irc.cli import rivals
+    from irc_compiler.cli import reference_engines as rivals
 
     package = rivals._package("onnxruntime")
     asked: list[int] = []

@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.cli.main import VERBS, main, make_parser
+from irc_compiler.cli.main import COMMANDS, main, make_parser
 from models import small
 from models.control_flow import control_flow
 from models.oracles import run_onnxruntime
@@ -25,7 +25,7 @@ def irc_command(
     *words: str, cwd: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "irc", *words],
+        [sys.executable, "-m", "irc_compiler", *words],
         cwd=cwd,
         env={**os.environ, **environment},
         capture_output=True,
@@ -179,7 +179,7 @@ def test_bad_usage(
 
 
 def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, verb in VERBS.items():
+    for name, verb in COMMANDS.items():
         assert main([name, "--help"]) == 0
         told = capsys.readouterr().out
         assert told.splitlines()[-1] == f"example: {verb.example}"
@@ -189,7 +189,7 @@ def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str])
         assert all(action.help for action in make_parser(name)._actions)
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they are printed, in a folder that holds what they name."""
     monkeypatch.chdir(tmp_path)
@@ -198,7 +198,7 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     irc.save_model(irc.read_model("model.onnx"), "model.xml")
     irc.compile_model("model.onnx").export("model.irc")
     np.save("batch.npy", np.zeros((2, 64), np.float32))
-    example = VERBS[name].example.removeprefix('eval "$(').removesuffix(')"')
+    example = COMMANDS[name].example.removeprefix('eval "$(').removesuffix(')"')
     # The example names its input x; this model's is called image.
     words = example.replace("x=batch", "image=batch").split()[1:]
     assert main([*words, *(["--seconds", "0"] if name == "bench" else [])]) == 0
@@ -215,7 +215,7 @@ def test_a_fault_of_irc_itself_is_one_line(
     def faulty(arguments: list[str]) -> int:
         raise ZeroDivisionError("division\nby zero")
 
-    monkeypatch.setattr("irc.cli.main._dispatch", faulty)
+    monkeypatch.setattr("irc_compiler.cli.main._dispatch", faulty)
     assert main(["demo"]) == 5
     assert "internal error: ZeroDivisionError: division by zero\n" in capsys.readouterr().err
     monkeypatch.setenv("IRC_TRACEBACK", "1")

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from irc.cli.completion import bash, fish, zsh
-from irc.cli.main import VERBS, main
+from irc_compiler.cli.completion import bash, fish, zsh
+from irc_compiler.cli.main import COMMANDS, main
 
 Captured = pytest.CaptureFixture[str]
 
@@ -31,8 +31,8 @@ def test_completion_of_bash(here: Path) -> None:
     assert complete("inspect", "--declared-shapes", "") == ["check", "ignore"]
     assert complete("bench", "--max") == ["--max-memory"]
     assert complete("run", "x.n") == ["x.npy"]
-    every = [w for verb in VERBS for w in complete(verb, "--")]
-    assert every.count("--verbose") == len(VERBS)
+    every = [w for verb in COMMANDS for w in complete(verb, "--")]
+    assert every.count("--verbose") == len(COMMANDS)
 
 
 # A person at a terminal: types a line, presses Tab once, and sees the word.
@@ -75,12 +75,12 @@ def test_completion_of_zsh(line: str, wanted: str, how: str, here: Path) -> None
 
 def test_every_verb_is_completed() -> None:
     text = zsh()
-    assert text.startswith("#compdef irc\n") and all(f"        {v}) " in text for v in VERBS)
+    assert text.startswith("#compdef irc\n") and all(f"        {v}) " in text for v in COMMANDS)
 
 
 def test_completion_of_fish(here: Path) -> None:
     text = fish()
-    for verb in VERBS:
+    for verb in COMMANDS:
         assert f"__fish_use_subcommand -a {verb} -d " in text
         assert f"-n '__fish_seen_subcommand_from {verb}' -s v -l verbose -d " in text
     shell = shutil.which("fish")

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc.cli.console import EscapingStream, escaping, to_json
-from irc.cli.main import VERBS, main
-from irc.ir.escape import escape_text, join_lines
-from irc.progress import telling
+from irc_compiler.api.progress import show_progress
+from irc_compiler.cli.console import EscapingStream, escaping, to_json
+from irc_compiler.cli.main import COMMANDS, main
+from irc_compiler.ir.escape import escape_text, join_lines
 from onnx import TensorProto, helper
 
 CLI = Path(irc.__file__).parent / "cli"
@@ -98,7 +98,7 @@ WITHOUT_A_MODEL = {"demo", "doctor", "cache", "completion"}
 
 
 def test_every_verb_is_there() -> None:
-    assert set(GOOD) | WITHOUT_A_MODEL == set(VERBS)
+    assert set(GOOD) | WITHOUT_A_MODEL == set(COMMANDS)
 
 
 @pytest.mark.parametrize("verb", GOOD)
@@ -221,7 +221,7 @@ def test_the_trace_is_strict_json(hostile: str, capsys: Captured) -> None:
 
 
 def test_tracebacks(here: Path) -> None:
-    code = "import irc.cli.main as m, irc.cli.entry as e\n" \
+    code = "import irc_compiler.cli.main as m, irc_compiler.cli.entry as e\n" \
            "def fail(words): raise ValueError(words[0])\n" \
            "m._dispatch = fail\ne.entry()"  # fmt: skip
     env = {**os.environ, "IRC_TRACEBACK": "1"}
@@ -239,8 +239,8 @@ def test_progress_and_traces(monkeypatch: pytest.MonkeyPatch, capsys: Captured) 
 
     seen = Terminal()
     monkeypatch.setattr(sys, "stderr", seen)
-    monkeypatch.setattr("irc.progress.FIRST_SECONDS", 0.0)
-    with escaping(), telling(f"compiling {HOSTILE}"):
+    monkeypatch.setattr("irc_compiler.api.progress.FIRST_SECONDS", 0.0)
+    with escaping(), show_progress(f"compiling {HOSTILE}"):
         while "compiling" not in seen.getvalue():
             pass
     shown = seen.getvalue().split("\r")[1]

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from irc.cli.interrupts import keep_own_stack
-from irc.cli.main import main
+from irc_compiler.cli.interrupts import keep_own_stack
+from irc_compiler.cli.main import main
 
 Captured = pytest.CaptureFixture[str]
 
@@ -63,7 +63,8 @@ def in_a_callback() -> None:
 
 HALF_MADE = """
 import signal, sys
-import irc.cli.main as main
+import irc_compiler.cli.entry as entry
+import irc_compiler.cli.main as main
 
 class Half:
     def __init__(self):
@@ -76,7 +77,7 @@ class Half:
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 main._dispatch = lambda arguments: Half()
-main.entry()
+entry.entry()
 """
 
 
@@ -106,7 +107,7 @@ def test_an_interrupt_is_one(
     how: Callable[[], None], monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     before = sys.unraisablehook
-    monkeypatch.setattr("irc.cli.main._dispatch", lambda arguments: how())
+    monkeypatch.setattr("irc_compiler.cli.main._dispatch", lambda arguments: how())
     assert main(["demo"]) == 130
     assert capsys.readouterr().err == "irc: interrupted\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -139,7 +140,7 @@ def test_where_interrupts_are_ignored_they_stay_so(
         press()
         return 0
 
-    monkeypatch.setattr("irc.cli.main._dispatch", pressed)
+    monkeypatch.setattr("irc_compiler.cli.main._dispatch", pressed)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         assert main(["demo"]) == 0
@@ -149,7 +150,9 @@ def test_where_interrupts_are_ignored_they_stay_so(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("module", ["irc.cli.main", "argparse", "irc.ir.errors", "numpy"])
+@pytest.mark.parametrize(
+    "module", ["irc_compiler.cli.main", "argparse", "irc_compiler.ir.errors", "numpy"]
+)
 @pytest.mark.parametrize("lost", [False, True], ids=["as it is", "as another error"])
 def test_while_the_command_is_loaded(module: str, lost: bool, tmp_path: Path) -> None:
     """Ctrl-C while what the command takes is imported, from its first import on."""
@@ -173,7 +176,7 @@ for name in ("argparse", "numpy"):
     assert name not in sys.modules, name
 sys.meta_path.insert(0, Press())
 sys.argv = ["irc", "inspect", "m.xml"]
-runpy.run_module("irc", run_name="__main__", alter_sys=True)
+runpy.run_module("irc_compiler", run_name="__main__", alter_sys=True)
 """
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60
@@ -184,9 +187,9 @@ runpy.run_module("irc", run_name="__main__", alter_sys=True)
 OWN_STACK = """
 import ctypes, signal, sys
 from pathlib import Path
-import irc, numpy as np
-from irc.cli.interrupts import _Stack
-from irc.cli.rivals import Task, openvino
+import irc_compiler as irc, numpy as np
+from irc_compiler.cli.interrupts import _Stack
+from irc_compiler.cli.reference_engines import Task, openvino
 
 def start():
     found = _Stack()
@@ -213,7 +216,7 @@ def test_after_the_end_there_is_nothing_to_interrupt() -> None:
     code = (
         "import atexit, os, signal, sys; sys.argv = ['irc', '--version']\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from irc.cli.main import entry\n"
+        "from irc_compiler.cli.entry import entry\n"
         "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
         "entry()"
     )
@@ -223,9 +226,9 @@ def test_after_the_end_there_is_nothing_to_interrupt() -> None:
 
 IN_A_LOOP = """
 import os, signal, sys, threading
-import irc
-import irc.cli.main as main
-import irc.cli.run as run
+import irc_compiler as irc
+import irc_compiler.cli.entry as entry
+import irc_compiler.cli.run as run
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 net = irc.compile_model(sys.argv[2])
@@ -235,7 +238,7 @@ def compiled(args):
     return net
 
 run.compiled = compiled
-main.entry()
+entry.entry()
 """
 
 

@@ -8,21 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc import ops
-from irc.cli import compare
-from irc.cli.main import main
-from irc.cli.rivals import Rival, Task, rival
-from irc.compiled import CompiledModel
-from irc.compiler import pipeline
-from irc.compiler.rewrite import Pass, Rule
-from irc.ir.graph import Graph, Value
-from irc.ir.interpret import interpret
-from irc.ir.ops import Abs, Softmax
-from irc.ir.patch import Patch
+from irc_compiler import ops
+from irc_compiler.api.compiled_model import CompiledModel
+from irc_compiler.cli import compare
+from irc_compiler.cli.main import main
+from irc_compiler.cli.reference_engines import ReferenceEngine, Task, rival
+from irc_compiler.compiler import pipeline
+from irc_compiler.compiler.rewrite.engine import Pass, Rule
+from irc_compiler.compiler.rewrite.patch import Patch
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.ops import Abs, Softmax
 from onnx import helper
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,7 +136,7 @@ def test_few_tensors_are_held_at_once(
 
         return interpret(graph, inputs, see)
 
-    def of_rival(name: str, task: Task) -> Rival:
+    def of_rival(name: str, task: Task) -> ReferenceEngine:
         made = rival(name, task)
 
         def named() -> dict[str, Any]:

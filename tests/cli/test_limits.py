@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from irc.cli.arguments import bytes_of, load_inputs
-from irc.cli.main import VERBS, main, make_parser
-from irc.ir.errors import MemoryLimitError
+from irc_compiler.cli.arguments import bytes_of, load_inputs
+from irc_compiler.cli.main import COMMANDS, main, make_parser
+from irc_compiler.ir.errors import MemoryLimitError
 from onnx import TensorProto, helper, numpy_helper
 
 Captured = pytest.CaptureFixture[str]
@@ -48,7 +48,7 @@ def contradicting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_verb_that_takes_a_model_has_them() -> None:
     taking = {
         name
-        for name in VERBS
+        for name in COMMANDS
         if any(action.dest == "model" for action in make_parser(name)._actions)
     }
     assert taking == set(VERBS_OF_MODELS)

@@ -11,20 +11,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.cli import profile
-from irc.cli.arguments import load_array
-from irc.cli.doctor import KNOBS
-from irc.cli.main import main
-from irc.compiler import pipeline
-from irc.runtime.profile import StepTime
+from irc_compiler.cli import profile
+from irc_compiler.cli.arguments import load_array
+from irc_compiler.cli.doctor import KNOBS
+from irc_compiler.cli.main import main
+from irc_compiler.compiler import pipeline
+from irc_compiler.runtime.execution.profile import StepTime
 from lxml import etree
 
 from .test_layers import WRONG
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGES = ("ir", "plan", "compiler", "runtime", "api", "builder", "cli", "compat")
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
 Captured = pytest.CaptureFixture[str]
 
@@ -169,7 +170,7 @@ def test_doctor_lists_every_knob(capsys: Captured, monkeypatch: pytest.MonkeyPat
         wanted = [knob["value"], knob["source"], knob["default"]]
         assert all(s.startswith(w) for s, w in zip(shown, wanted, strict=True))
         assert told[at + 1].strip() == knob["help"]
-    sources = [p for d in ("ir", "compiler", "runtime", "cli") for p in (ROOT / d).rglob("*.py")]
+    sources = [p for d in PACKAGES for p in (ROOT / d).rglob("*.py")]
     read = {
         name
         for path in (*sources, *ROOT.glob("*.py"))
@@ -181,7 +182,7 @@ def test_doctor_lists_every_knob(capsys: Captured, monkeypatch: pytest.MonkeyPat
 def test_cache_is_shown_and_cleared(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from irc.runtime.cache import default_cache
+    from irc_compiler.runtime.jit.disk_cache import default_cache
 
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("IRC_CACHE_BYTES", raising=False)

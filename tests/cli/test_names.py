@@ -6,11 +6,11 @@ import json
 import re
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.cli.main import main
-from irc.compiler.report import distinguish_names
+from irc_compiler.cli.main import main
+from irc_compiler.compiler.report import distinguish_names
 from onnx import TensorProto, helper
 
 

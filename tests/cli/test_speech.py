@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc import ops
-from irc.cli.main import VERBS, main, make_parser
-from irc.cli.speech import coloured
-from irc.progress import telling
+from irc_compiler import ops
+from irc_compiler.api.progress import show_progress
+from irc_compiler.cli.logging import coloured
+from irc_compiler.cli.main import COMMANDS, main, make_parser
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
@@ -40,7 +40,7 @@ WITHOUT_JSON = {"completion"}
 
 
 def test_every_verb_is_there() -> None:
-    assert set(AS_JSON) | WITHOUT_JSON == set(VERBS)
+    assert set(AS_JSON) | WITHOUT_JSON == set(COMMANDS)
 
 
 @pytest.mark.parametrize("verb", AS_JSON)
@@ -102,7 +102,7 @@ def test_numbers_that_json_has_not_are_text(here: Path, capsys: Captured) -> Non
     assert y["values"] == ["-inf", "nan", 0, "inf"] and z["values"] == [False, False, True, True]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_options_are_spelled_alike(verb: str) -> None:
     """The model first, long options in kebab-case, -o for what is written, -q and -v."""
     actions = make_parser(verb)._actions
@@ -176,6 +176,6 @@ def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_short_wait_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes longer is told on a terminal: test_streams.py."""
     monkeypatch.setattr("sys.stderr", quick := Terminal())
-    with telling("compiling m.onnx"):
+    with show_progress("compiling m.onnx"):
         pass
     assert quick.getvalue() == ""

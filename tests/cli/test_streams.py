@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from irc.cli.main import main
+from irc_compiler.cli.main import main
 
 DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx"
 LONG = 30.0  # seconds, after which what hangs fails
@@ -22,7 +22,7 @@ LONG = 30.0  # seconds, after which what hangs fails
 # longer than it takes until something is shown.
 SLOWLY = """
 import sys, time
-import irc.compiler.lowering as lowering
+import irc_compiler.compiler.lowering as lowering
 at_once = lowering.lower
 def slowly(*args, **options):
     sys.stdin.readline() if sys.argv[1] == "told" else time.sleep(1.3)
@@ -30,11 +30,11 @@ def slowly(*args, **options):
 lowering.lower = slowly
 """
 BY_COMMAND = f"""{SLOWLY}
-from irc.cli.main import main
+from irc_compiler.cli.main import main
 sys.exit(main(["compile", "model.onnx", "-o", "m.irc", *sys.argv[2:]]))
 """
 BY_CALL = f"""{SLOWLY}
-import irc
+import irc_compiler as irc
 print(len(irc.compile_model("model.onnx").plan.kernel_steps()))
 """
 
@@ -63,7 +63,7 @@ SHELL = {
 @pytest.mark.parametrize("what", SHELL)
 def test_a_closed_pipe_is_no_error(what: str, folder: Path) -> None:
     words, code = SHELL[what]
-    script = f"{sys.executable} -m irc {words}; echo ${{PIPESTATUS[0]}}"
+    script = f"{sys.executable} -m irc_compiler {words}; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", script], cwd=folder, capture_output=True, text=True, env=BUFFERED
     )
@@ -83,7 +83,7 @@ def test_closed_streams(what: str, folder: Path) -> None:
     """What is said goes nowhere; not into the file that is opened next."""
     words, code = NOBODY[what]
     done = subprocess.run(
-        ["bash", "-c", f"exec {sys.executable} -m irc {words}"],
+        ["bash", "-c", f"exec {sys.executable} -m irc_compiler {words}"],
         cwd=folder, capture_output=True, text=True, env=BUFFERED,
     )  # fmt: skip
     assert done.returncode == code and "internal" not in done.stderr
@@ -160,16 +160,16 @@ def test_no_progress_elsewhere(code: str, folder: Path) -> None:
 def test_one_thing_is_told_at_a_time(folder: Path) -> None:
     code = """
 import sys, time
-from irc.progress import telling
-with telling("outer \\x1b[2J" + "x" * 200):
-    with telling("inner"):
+from irc_compiler.api.progress import show_progress
+with show_progress("outer \\x1b[2J" + "x" * 200):
+    with show_progress("inner"):
         sys.stdin.readline()
     try:
-        with telling("failing"):
+        with show_progress("failing"):
             raise KeyError
     except KeyError:
         pass
-with telling("next"):
+with show_progress("next"):
     time.sleep(1.3)
 """
     _, told, exit_code = on_a_terminal(folder, code, until=b" s ", COLUMNS="40")
@@ -180,7 +180,7 @@ with telling("next"):
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_colours_on_a_terminal(environment: dict[str, str], folder: Path) -> None:
-    code = "import sys; from irc.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from irc_compiler.cli.main import main; sys.exit(main(sys.argv[1:]))"
     out, told, exit_code = on_a_terminal(folder, code, "inspect", "none.onnx", **environment)
     assert (out, exit_code) == (b"", 3) and b"none.onnx" in told
     assert (b"\x1b[" in told) == (not environment)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from irc.cli.bench import worst_difference
-from irc.cli.compare import differences
-from irc.cli.main import main
-from irc.cli.values import arrays_of
+from irc_compiler.cli.bench import worst_difference
+from irc_compiler.cli.compare import differences
+from irc_compiler.cli.main import main
+from irc_compiler.cli.values import arrays_of
 from onnx import TensorProto, helper
 
 Captured = pytest.CaptureFixture[str]

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -65,7 +65,7 @@ def run(ort: Any) -> list[Any]:
 
 @pytest.mark.parametrize("script", [metadata, run], ids=lambda s: s.__name__)
 def test_a_script_gives_the_same(script: Any) -> None:
-    got = script(importlib.import_module("irc.compat.onnxruntime"))
+    got = script(importlib.import_module("irc_compiler.compat.onnxruntime"))
     wanted = script(importlib.import_module("onnxruntime"))
     assert len(got) == len(wanted)
     for g, w in zip(got, wanted, strict=True):
@@ -77,7 +77,7 @@ def test_a_script_gives_the_same(script: Any) -> None:
 
 
 def test_threads_are_heeded() -> None:
-    ort = importlib.import_module("irc.compat.onnxruntime")
+    ort = importlib.import_module("irc_compiler.compat.onnxruntime")
     options = ort.SessionOptions()
     for threads in (1, 2):
         options.intra_op_num_threads = threads
@@ -85,7 +85,7 @@ def test_threads_are_heeded() -> None:
 
 
 def test_other_files_and_refusals(tmp_path: Path) -> None:
-    ort = importlib.import_module("irc.compat.onnxruntime")
+    ort = importlib.import_module("irc_compiler.compat.onnxruntime")
     irc.compile_model(DIGITS).export(tmp_path / "d.irc")
     irc.save_model(DIGITS, tmp_path / "d.xml")
     wanted = ort.InferenceSession(DIGITS).run(None, {"image": X})[0]

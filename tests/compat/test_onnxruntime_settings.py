@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnxruntime
 import pytest
-from irc.compat.warn import forget_warnings
+from irc_compiler.compat.warn import forget_warnings
 from onnx import TensorProto, helper
 
 from .test_onnxruntime_values import BOTH, X, ort, session, small_model
 
-STATE = importlib.import_module("irc.compat.onnxruntime.capi.onnxruntime_pybind11_state")
+STATE = importlib.import_module("irc_compiler.compat.onnxruntime.capi.onnxruntime_pybind11_state")
 DIGITS = Path(__file__).resolve().parent.parent.parent / "samples" / "digits" / "digits.onnx"
 
 
@@ -308,8 +308,9 @@ def test_metadata_reaches_the_session_of_an_artefact(tmp_path: Path) -> None:
 
 def test_a_script_that_imports_the_error_classes_by_path() -> None:
     code = (
-        "import irc.compat.onnxruntime as ort\n"
-        "from irc.compat.onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument\n"
+        "import irc_compiler.compat.onnxruntime as ort\n"
+        "from irc_compiler.compat.onnxruntime.capi.onnxruntime_pybind11_state import "
+        "Fail, InvalidArgument\n"
         "assert ort.capi.onnxruntime_pybind11_state.Fail is Fail\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-ort = importlib.import_module("irc.compat.onnxruntime")
+ort = importlib.import_module("irc_compiler.compat.onnxruntime")
 BOTH = pytest.mark.parametrize("engine", [ort, onnxruntime], ids=["irc", "onnxruntime"])
 X = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 
@@ -19,7 +19,7 @@ CONFIG = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> str:
-    from irc import ops
+    from irc_compiler import ops
 
     a, b = ops.parameter("a", [None, 3]), ops.parameter("b", [2, 3])
     path = tmp_path_factory.mktemp("models") / "two.xml"
@@ -169,7 +169,7 @@ SCRIPTS: dict[str, Callable[[Any, str], list[Any]]] = {
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_gives_the_same(name: str, two: str) -> None:
-    got = SCRIPTS[name](importlib.import_module("irc.compat.openvino"), two)
+    got = SCRIPTS[name](importlib.import_module("irc_compiler.compat.openvino"), two)
     wanted = SCRIPTS[name](importlib.import_module("openvino"), two)
     assert len(got) == len(wanted)
     for n, (g, w) in enumerate(zip(got, wanted, strict=True)):
@@ -183,7 +183,7 @@ def test_a_script_gives_the_same(name: str, two: str) -> None:
 
 
 def test_threads_and_precision_are_heeded() -> None:
-    core = importlib.import_module("irc.compat.openvino").Core()
+    core = importlib.import_module("irc_compiler.compat.openvino").Core()
     net = core.compile_model(DIGITS, "CPU", {"INFERENCE_NUM_THREADS": 1}).net
     assert net.stats().threads == 1 and net.plan.precision == "f32"
     core.set_property("CPU", {"INFERENCE_NUM_THREADS": "2", "INFERENCE_PRECISION_HINT": "bf16"})
@@ -192,13 +192,13 @@ def test_threads_and_precision_are_heeded() -> None:
 
 
 def test_a_saved_model(tmp_path: Path) -> None:
-    ov = importlib.import_module("irc.compat.openvino")
+    ov = importlib.import_module("irc_compiler.compat.openvino")
     ov.save_model(ov.convert_model(DIGITS), tmp_path / "m.xml", compress_to_fp16=False)
     assert (ov.compile_model(tmp_path / "m.xml")(X)[0] == compiled(ov, DIGITS)(X)[0]).all()
 
 
 def test_clear_refusals() -> None:
-    ov = importlib.import_module("irc.compat.openvino")
+    ov = importlib.import_module("irc_compiler.compat.openvino")
     net = compiled(ov, DIGITS)
     with pytest.raises(irc.UsageError, match="GPU"):
         ov.Core().compile_model(DIGITS, "GPU")

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import ml_dtypes
 import numpy as np
 import openvino
 import openvino.opset13 as opset
 import pytest
-from irc.compat.warn import forget_warnings
+from irc_compiler.compat.warn import forget_warnings
 from onnx import TensorProto, helper
 
-stand_in = importlib.import_module("irc.compat.openvino")
+stand_in = importlib.import_module("irc_compiler.compat.openvino")
 BOTH = pytest.mark.parametrize("ov", [stand_in, openvino], ids=["irc", "openvino"])
 DIGITS = str(Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx")
 CONFIG = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
@@ -135,10 +135,10 @@ def state_model() -> Any:
     return openvino.Model([logits], [opset.assign(grown, variable)], [ids, beam], "llm")
 
 
-@BOTH
-def test_a_loop_of_tokens_as_optimum_intel_runs_it(ov: Any, tmp_path: Path) -> None:
+def test_a_loop_of_tokens_as_optimum_intel_runs_it(tmp_path: Path) -> None:
+    """Against sums by hand: OpenVINO 2026.4 gives others in about one of five runs."""
     openvino.save_model(state_model(), tmp_path / "llm.xml", compress_to_fp16=False)
-    core = ov.Core()
+    core = stand_in.Core()
     model = core.read_model(tmp_path / "llm.xml")
     config = {**CONFIG, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1"}
     net = core.compile_model(model, "CPU", config)

@@ -13,7 +13,7 @@ import warnings
 import zlib
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import pytest
 
 with warnings.catch_warnings():

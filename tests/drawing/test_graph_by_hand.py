@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import pytest
-from irc import ops
-from irc.cli.main import main
+from irc_compiler import ops
+from irc_compiler.cli.main import main
 
 from .chromium import BROWSER, Page
 

@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import pytest
-from irc import ops
-from irc.cli.main import main
+from irc_compiler import ops
+from irc_compiler.cli.main import main
 from lxml import etree
 
 from .chromium import BROWSER

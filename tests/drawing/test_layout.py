@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from irc.cli.drawing.layout import GAP_X, Layout, Point, find_ranks, lay_out
+from irc_compiler.cli.drawing.layout import GAP_X, Layout, Point, find_ranks, lay_out
 
 
 def check(layout: Layout, sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import onnx
 import pytest
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.ir.errors import Error
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.ir.errors import Error
 from onnx import TensorProto, helper
 
 FLOAT = TensorProto.FLOAT

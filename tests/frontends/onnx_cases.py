@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.ir.dim import eq
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.types import TensorType
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.ir.dims import eq
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.types import TensorType
 from onnx import numpy_helper
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.op import Op
-from irc.ir.ops import Constant
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops import Constant
 
 
 def graph_of(*nodes: tuple[Op, list[int]], name: str = "g") -> Graph:

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from irc.compiler.export.decompose import decompose
-from irc.compiler.export.xml import to_xml_text
-from irc.ir.dim import symbol
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.interpret import interpret
-from irc.ir.op import Array, Op
-from irc.ir.ops import (
+from irc_compiler.compiler.export.decompose import decompose
+from irc_compiler.compiler.export.xml import to_xml_text
+from irc_compiler.ir.dims import symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Array, Op
+from irc_compiler.ir.ops import (
     ACTIVATIONS,
     Activation,
     Attention,
@@ -26,9 +26,9 @@ from irc.ir.ops import (
     Result,
     RMSNorm,
 )
-from irc.ir.scalar import Builder
-from irc.ir.specs import SCALAR_OPS
-from irc.ir.verify import verify
+from irc_compiler.ir.scalar.builder import Builder
+from irc_compiler.ir.scalar.program import SCALAR_OPS
+from irc_compiler.ir.verify import verify
 from small_graphs import constant, graph_of
 
 

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 from ir_text import DATA
-from irc.compiler.export import xml as export
-from irc.compiler.export.xml import write_xml
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.dtype import DType
-from irc.ir.errors import Error, UnsupportedOperationError
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.op import Op
-from irc.ir.ops import (
+from irc_compiler.compiler.export import xml as export
+from irc_compiler.compiler.export.xml import write_xml
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import Error, UnsupportedOperationError
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops import (
     Add,
     Parameter,
     Result,
     TypedParameter,
 )
-from irc.ir.types import SequenceType, TensorType
+from irc_compiler.ir.types import SequenceType, TensorType
 from small_graphs import constant, graph_of
 
 

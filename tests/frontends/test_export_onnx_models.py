@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 from ir_text import DATA
-from irc.compiler.export.xml import write_xml
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.verify import verify
+from irc_compiler.compiler.export.xml import write_xml
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.verify import verify
 from models.encoders import bert_inputs
 from models.oracles import random_inputs, run_onnxruntime, run_openvino
 

@@ -6,15 +6,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 from ir_text import DATA, unary_net
-from irc.compiler.export.xml import to_xml_text
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.dim import symbol
-from irc.ir.dtype import DType
-from irc.ir.errors import ModelFormatError, UnsupportedOperationError
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.interpret import interpret
-from irc.ir.ops import (
+from irc_compiler.compiler.export.xml import to_xml_text
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.dims import symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import ModelFormatError, UnsupportedOperationError
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.ops import (
     Abs,
     Activation,
     Add,
@@ -29,10 +29,10 @@ from irc.ir.ops import (
     ScaledDotProductAttention,
     TypedParameter,
 )
-from irc.ir.scalar import Builder
-from irc.ir.specs import Program
-from irc.ir.text import print_graph
-from irc.ir.types import SequenceType, TensorType
+from irc_compiler.ir.scalar.builder import Builder
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.ir.text.graph_text import print_graph
+from irc_compiler.ir.types import SequenceType, TensorType
 from small_graphs import constant, graph_of
 
 
@@ -169,7 +169,7 @@ def test_dialect_reads_back() -> None:
 
 
 def test_absent_inputs_of_the_dialect_read_back() -> None:
-    from irc.ir.ops import LayerNorm
+    from irc_compiler.ir.ops import LayerNorm
 
     graph = Graph("g")
     x = graph.add(Parameter(DType.f32, (2, 3)), name="x")

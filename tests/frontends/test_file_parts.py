@@ -8,15 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import irc
-import irc.ops
+import irc_compiler as irc
+import irc_compiler.builder
 import numpy as np
 import onnx
 import pytest
-from irc.compiler.frontends.xml import file_parts
-from irc.compiler.frontends.xml.file_parts import FileParts
-from irc.compiler.frontends.xml.source import OpenFile
-from irc.ir.errors import MemoryLimitError, ModelFormatError
+from irc_compiler.compiler.frontends.xml import file_parts
+from irc_compiler.compiler.frontends.xml.file_parts import FileParts
+from irc_compiler.compiler.frontends.xml.source import OpenFile
+from irc_compiler.ir.errors import MemoryLimitError, ModelFormatError
 from onnx import TensorProto, helper
 
 try:
@@ -34,8 +34,8 @@ VALUES = np.arange(16, dtype=np.float32)
 LIMITED = """
 import resource, sys
 import numpy as np
-import irc, lxml.etree, onnx
-import irc.runtime.codegen.llvm
+import irc_compiler as irc, lxml.etree, onnx
+import irc_compiler.runtime.jit.llvm
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 net = irc.compile_model(sys.argv[1], num_threads=1)
@@ -77,9 +77,9 @@ def onnx_model(folder: Path) -> Path:
 
 def xml_model(folder: Path) -> Path:
     """The same as IR: written small, then its constants moved."""
-    x = irc.ops.parameter("x", [16])
-    sums = {f"y{n}": irc.ops.add(x, VALUES * (n + 1)) for n in range(len(OFFSETS))}
-    irc.save_model(irc.ops.model(sums), folder / "m.xml")
+    x = irc.builder.parameter("x", [16])
+    sums = {f"y{n}": irc.builder.add(x, VALUES * (n + 1)) for n in range(len(OFFSETS))}
+    irc.save_model(irc.builder.model(sums), folder / "m.xml")
     text = (folder / "m.xml").read_text()
     stored = np.fromfile(folder / "m.bin", np.float32).reshape(-1, 16)
     for position, row in enumerate(stored):

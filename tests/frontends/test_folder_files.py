@@ -7,10 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import pytest
-from irc.compiler.frontends.onnx import folder_files
-from irc.compiler.frontends.onnx.folder_files import HAS_DIR_FD, LeavesFolderError, open_inside
+from irc_compiler.compiler.frontends.onnx import folder_files
+from irc_compiler.compiler.frontends.onnx.folder_files import (
+    HAS_DIR_FD,
+    LeavesFolderError,
+    open_inside,
+)
 from onnx import TensorProto, helper
 
 pytestmark = pytest.mark.skipif(not HAS_DIR_FD, reason="not run: the system has no openat")
@@ -159,8 +163,8 @@ def test_hard_links_are_files(folder: Path) -> None:
 
 def test_the_weights_of_an_ir_may_be_links(tmp_path: Path) -> None:
     """The .bin's name is the .xml's, which the caller gave; caches of models hold links."""
-    x = irc.ops.parameter("x", [4])
-    irc.save_model(irc.ops.model(irc.ops.add(x, [1.0, 2.0, 3.0, 4.0])), tmp_path / "m.xml")
+    x = irc.builder.parameter("x", [4])
+    irc.save_model(irc.builder.model(irc.builder.add(x, [1.0, 2.0, 3.0, 4.0])), tmp_path / "m.xml")
     (tmp_path / "links").mkdir()
     for name in ("m.xml", "m.bin"):
         (tmp_path / "links" / name).symlink_to(tmp_path / name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import pytest
 from ir_text import edge, layer, net, parameter, port, result
 from onnx import parser

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc import onnx_backend
+from irc_compiler.compat import onnx_backend
 from onnx import TensorProto as P
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from irc.ir.errors import ModelFormatError
+from irc_compiler.ir.errors import ModelFormatError
 from onnx import TensorProto
 from onnx_broken import model_of, node, refused, tensor
 

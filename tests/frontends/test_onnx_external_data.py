@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.ir.errors import MemoryLimitError, ModelFormatError
-from irc.ir.interpret import interpret
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.ir.errors import MemoryLimitError, ModelFormatError
+from irc_compiler.ir.interpret import interpret
 from models import small
 from models.oracles import random_inputs
 from onnx import TensorProto

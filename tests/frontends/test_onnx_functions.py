@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 import pytest
 from cpu_seconds import at_most
-from irc.compiler.frontends.onnx import importer
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.ir.errors import ModelFormatError, UnsupportedOperationError
-from irc.ir.graph import Graph, Value
-from irc.ir.interpret import interpret
-from irc.ir.verify import verify
+from irc_compiler.compiler.frontends.onnx import importer
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.ir.errors import ModelFormatError, UnsupportedOperationError
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.verify import verify
 from models.oracles import run_onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 

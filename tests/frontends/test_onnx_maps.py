@@ -9,17 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from irc.cli.main import main
-from irc.compat.onnxruntime import InferenceSession
-from irc.compiler.export.xml import to_xml_text
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.interpret import interpret
-from irc.ir.types import parse_type
+from irc_compiler.cli.main import main
+from irc_compiler.compat.onnxruntime import InferenceSession
+from irc_compiler.compiler.export.xml import to_xml_text
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.types import parse_type
 from onnx import helper
 
 F32, F64 = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE

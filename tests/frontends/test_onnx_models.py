@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.ir.graph import Graph, Value
-from irc.ir.interpret import interpret
-from irc.ir.verify import verify
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.verify import verify
 from models import encoders, small
 from models.onnx_graph import OnnxGraph
 from models.oracles import random_inputs, run_onnxruntime
@@ -81,8 +81,8 @@ def test_paths_bytes_and_protos_are_one_model(tmp_path: Path) -> None:
 
 
 def test_large_payloads_are_lifted_and_right() -> None:
-    from irc.compiler.frontends.onnx.lifting import lift_payloads
-    from irc.compiler.frontends.xml.source import HeldBytes
+    from irc_compiler.compiler.frontends.onnx.zero_copy_weights import lift_payloads
+    from irc_compiler.compiler.frontends.xml.source import HeldBytes
 
     model = small.mlp((64, 64, 32), batch=2)
     text = model.SerializeToString()
@@ -217,7 +217,7 @@ def test_import_of_irc_leaves_onnx_alone() -> None:
     import sys
 
     code = (
-        "import sys, irc, irc.compiler.frontends.onnx.reader;"
+        "import sys, irc_compiler.compiler.frontends.onnx.reader;"
         "sys.exit(any(m == 'onnx' or m.startswith('onnx.') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

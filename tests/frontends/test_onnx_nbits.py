@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc.ir.specs import GemmSpec
+from irc_compiler.plan.specs.gemm import GemmSpec
 from onnx import TensorProto, helper, numpy_helper
 
 from .ml_models import compare

@@ -10,8 +10,8 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.ir.errors import UnsupportedOperationError
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.ir.errors import UnsupportedOperationError
 from onnx_cases import node_cases, operators, run_case
 
 PASSING = """

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.ir.errors import ModelFormatError, ShapeError, UnsupportedOperationError
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.verify import verify
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.ir.errors import ModelFormatError, ShapeError, UnsupportedOperationError
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.verify import verify
 from models import small
 from models.onnx_graph import OnnxGraph
 from models.oracles import run_onnxruntime
@@ -334,7 +334,7 @@ def test_gather_refuses_an_index_out_of_range() -> None:
 
 
 def test_every_importer_belongs_to_an_operator() -> None:
-    from irc.compiler.frontends.onnx.ops import IMPORTERS
+    from irc_compiler.compiler.frontends.onnx.ops import IMPORTERS
 
     known = {s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == ""}
     # onnxruntime writes this one of its own operators without a domain.

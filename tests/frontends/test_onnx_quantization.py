@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import ml_dtypes
 import numpy as np
 import onnxruntime as ort

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import ml_dtypes
 import numpy as np
 import onnxruntime
 import openvino
 import pytest
-from irc.cli.main import main
+from irc_compiler.cli.main import main
 from onnx import TensorProto, helper
 
 COUNT = 40_000
@@ -192,7 +192,7 @@ def test_a_seed_that_is_not_an_integer_is_refused() -> None:
 
 
 def test_the_stand_in_of_onnxruntime_has_set_seed() -> None:
-    import irc.compat.onnxruntime as stand_in
+    import irc_compiler.compat.onnxruntime as stand_in
 
     for engine in (stand_in, onnxruntime):
         found = []

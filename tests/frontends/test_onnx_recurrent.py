@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import onnxruntime as ort

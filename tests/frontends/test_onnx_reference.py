@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc.compiler.frontends.onnx.ops import _FAMILIES
+from irc_compiler.compiler.frontends.onnx.ops import _FAMILIES
 from onnx import helper
 
 F32 = onnx.TensorProto.FLOAT

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
@@ -281,7 +281,7 @@ def test_a_cycle_of_nodes_is_refused() -> None:
 
 
 def test_the_dialect_keeps_trees(tmp_path: Path) -> None:
-    from irc.compiler.export.xml import write_xml
+    from irc_compiler.compiler.export.xml import write_xml
 
     model = irc.read_model(MODELS / "random_forest_binary.onnx")
     write_xml(model.graph, tmp_path / "forest.xml", dialect=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import irc.ir.errors as errors
+import irc_compiler.ir.errors as errors
 import pytest
 from ir_text import (
     DATA,
@@ -20,8 +20,8 @@ from ir_text import (
     result,
     unary_net,
 )
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.ops import Gelu
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.ops import Gelu
 from xml_broken_nets import ABS, CONST, EDGES, FORMAT, GOOD, NETS, UNSUPPORTED
 from xml_broken_values import VALUES
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ir_text import DATA, constant, edge, layer, net, parameter, port, result
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.errors import Error, ModelFormatError, UnsupportedOperationError
-from irc.ir.interpret import interpret
-from irc.ir.op import Array
-from irc.ir.ops import If, Loop, TensorIterator
-from irc.ir.verify import verify
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.errors import Error, ModelFormatError, UnsupportedOperationError
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Array
+from irc_compiler.ir.ops import If, Loop, TensorIterator
+from irc_compiler.ir.verify import verify
 
 
 def text_of(name: str) -> tuple[str, bytes]:

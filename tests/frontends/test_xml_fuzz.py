@@ -10,9 +10,9 @@ import time
 import pytest
 from fuzzing.mutations import break_text
 from ir_text import DATA
-from irc.compiler.export.xml import to_xml_text
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.errors import Error
+from irc_compiler.compiler.export.xml import to_xml_text
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.errors import Error
 
 SECONDS = float(os.environ.get("IRC_FUZZ_SECONDS", "0"))
 TRIES = 120

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ir_text import MATMUL, matmul_net
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.errors import ShapeError
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.verify import verify
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.errors import ShapeError
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.verify import verify
 
 
 def output_type(graph: Graph) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import openvino as ov
 import pytest
-from irc import ops
-from irc.compiler.export.xml import to_xml_text
-from irc.ir.dtype import DType
+from irc_compiler import ops
+from irc_compiler.compiler.export.xml import to_xml_text
+from irc_compiler.ir.dtype import DType
 from openvino import opset13 as opset
 
 NUMERIC = [t for t in DType if t.is_int or t.is_float]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from ir_text import DATA, edge, layer, net, parameter, port, result, unary_net
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.errors import InputError, ModelFormatError
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.errors import InputError, ModelFormatError
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
 from onnx import helper
 
 

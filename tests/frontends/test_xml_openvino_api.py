@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import openvino as ov
 import pytest
-from irc.compiler.export.xml import write_xml
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.op import Array
-from irc.ir.verify import verify
+from irc_compiler.compiler.export.xml import write_xml
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Array
+from irc_compiler.ir.verify import verify
 from openvino import opset13 as op
 from openvino.op.util import Variable, VariableInfo
 

@@ -8,13 +8,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import onnxruntime
 import openvino as ov
 import pytest
-from irc.ir.interpret import interpret
+from irc_compiler.ir.interpret import interpret
 from models.control_flow import INPUTS, TEXTS, control_flow
 from onnx import parser
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest

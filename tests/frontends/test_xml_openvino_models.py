@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 import onnx
 import pytest
-from irc.compiler.export.xml import write_xml
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.op import Array
-from irc.ir.verify import verify
+from irc_compiler.compiler.export.xml import write_xml
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Array
+from irc_compiler.ir.verify import verify
 from models.encoders import bert, bert_inputs
 from models.openvino_ir import write_ir
 from models.oracles import run_onnxruntime, run_openvino

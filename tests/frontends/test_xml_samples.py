@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from ir_text import DATA
-from irc.compiler.export.xml import write_xml
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.dim import Dim
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.op import Array
-from irc.ir.types import TensorType
-from irc.ir.verify import verify
+from irc_compiler.compiler.export.xml import write_xml
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.dims import Dim
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Array
+from irc_compiler.ir.types import TensorType
+from irc_compiler.ir.verify import verify
 
 SAMPLES = sorted(path.stem for path in DATA.glob("*.xml"))
 # No engine runs a dynamic rank; running all element types is not the point of consts.

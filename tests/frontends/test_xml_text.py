@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from irc.compiler.frontends.xml import text
-from irc.compiler.frontends.xml.text import BadText
+from irc_compiler.compiler.frontends.xml import text
+from irc_compiler.compiler.frontends.xml.text import BadText
 
 
 @pytest.mark.parametrize(

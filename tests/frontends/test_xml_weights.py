@@ -5,17 +5,17 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import openvino as ov
 import pytest
 from ir_text import DATA, constant, constant_net, edge, layer, net, port, result
-from irc.compiler.frontends.xml.packing import pack, packed_bytes, unpack
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.dtype import DType
-from irc.ir.errors import MemoryLimitError, ModelFormatError
-from irc.ir.op import Array
-from irc.ir.ops import Constant
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.compiler.frontends.xml.subbyte import pack, packed_bytes, unpack
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import MemoryLimitError, ModelFormatError
+from irc_compiler.ir.op import Array
+from irc_compiler.ir.ops import Constant
 from openvino import opset13 as opset
 
 PACKED = [DType.u1, DType.u2, DType.u3, DType.u4, DType.u6, DType.i4, DType.nf4, DType.f4e2m1]

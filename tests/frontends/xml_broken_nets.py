@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import irc.ir.errors as errors
+import irc_compiler.ir.errors as errors
 from ir_text import (
     constant_net,
     edge,

@@ -12,25 +12,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
-from irc.compiler.export.xml import to_xml_text
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.compiler.model import Model
-from irc.compiler.options import Options
-from irc.compiler.pipeline import optimise
-from irc.ir.dim import Expr, bounds, evaluate
-from irc.ir.dtype import DType
-from irc.ir.errors import Error, UnsupportedOperationError
-from irc.ir.graph import Graph
-from irc.ir.infer import infer_graph
-from irc.ir.interpret import interpret
-from irc.ir.op import Effects
-from irc.ir.ops.activations import SLOPE_ON_CHANNELS
-from irc.ir.require import requirements
-from irc.ir.specs import ReduceSpec, Spec
-from irc.ir.types import TensorType
-from irc.runtime.session import Session
+from irc_compiler.compiler.export.xml import to_xml_text
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.compiler.model import Model
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.ir.dims import Expr, bounds, evaluate
+from irc_compiler.ir.dims.constraints import requirements
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import Error, UnsupportedOperationError
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Effects
+from irc_compiler.ir.ops.math.activations import SLOPE_ON_CHANNELS
+from irc_compiler.ir.types import TensorType
+from irc_compiler.plan.specs.base import Spec
+from irc_compiler.plan.specs.rows import ReduceSpec
+from irc_compiler.runtime.execution.session import Session
 
 from .noise import PART, casts_nan, is_float, moved, opens_limits, slack, spread_of
 from .refusals import may_pass, size_of, sizes_of
@@ -130,7 +131,7 @@ def draw_sizes(graph: Graph, rng: random.Random) -> dict[str, int]:
         shape = type_.shape if isinstance(type_, TensorType) else ()
         for d in shape or ():
             for s in d.symbols() if isinstance(d, Expr) else ():
-                low, high = bounds(irc.ir.dim.symbol(s.name, s.lo, s.hi))
+                low, high = bounds(irc.ir.dims.symbol(s.name, s.lo, s.hi))
                 by_name = random.Random(f"{base} {s.name}")
                 wanted = by_name.choice([0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 17])
                 wanted = max(wanted, low or 0)
@@ -232,7 +233,7 @@ def _bits(a: Array) -> Array:
 
 def _optimised(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     copy = graph.copy()
-    optimise(copy, Options(verify=True))
+    optimize(copy, Options(verify=True))
     return interpret(copy, inputs)
 
 

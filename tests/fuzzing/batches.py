@@ -14,11 +14,11 @@ import hypothesis
 import onnx
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from irc.compiler.export.xml import to_xml_text
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.errors import Error
-from irc.ir.graph import Graph
+from irc_compiler.compiler.export.xml import to_xml_text
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.errors import Error
+from irc_compiler.ir.graph import Graph
 
 from . import broken_files as files
 from .agreement import check_graph, draw_inputs, draw_sizes

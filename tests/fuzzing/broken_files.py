@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
-from irc.cli.arguments import load_array
-from irc.compiler.export.xml import to_xml_text
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.compiler.model import Model
-from irc.ir.errors import Error
-from irc.ir.graph import Graph
+from irc_compiler.cli.arguments import load_array
+from irc_compiler.compiler.export.xml import to_xml_text
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.compiler.model import Model
+from irc_compiler.ir.errors import Error
+from irc_compiler.ir.graph import Graph
 
 from .mutations import break_artifact, break_bytes, break_text
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from irc.ir.graph import Value
-from irc.ir.op import Op
-from irc.ir.types import TensorType
+from irc_compiler.ir.graph import Value
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.types import TensorType
 
 if TYPE_CHECKING:
     from .graphs import Maker

@@ -25,17 +25,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from irc.ir.coverage import Coverage
-from irc.ir.errors import Error, VerificationError
-from irc.ir.plan import CONSTANT, INPUT, OUTPUT, Buffer, Constant, KernelStep, Region
-from irc.ir.region_sizes import RegionSizes, RegionTables
-from irc.ir.specs import DimArg, Spec
-from irc.ir.target import Target
-from irc.ir.verify_plan import verify_region
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.codegen.llvm import emit_object
-from irc.runtime.codegen.loader import load_objects
-from irc.runtime.kernels import generate
+from irc_compiler.ir.errors import Error, VerificationError
+from irc_compiler.plan.plan import CONSTANT, INPUT, OUTPUT, Buffer, Constant, KernelStep, Region
+from irc_compiler.plan.specs.base import RuntimeDim, Spec
+from irc_compiler.plan.target import Target
+from irc_compiler.plan.verify.plan import verify_region
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables, RegionSizes
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.plan.verify.written_coverage import Coverage
+from irc_compiler.runtime.jit.image_loader import load_objects
+from irc_compiler.runtime.jit.llvm import emit_object
+from irc_compiler.runtime.kernels import generate
 
 from .step_models import native_steps
 
@@ -69,7 +69,7 @@ def seeds() -> list[Seed]:
     """One per kernel step of the models."""
     found: list[Seed] = []
     for name, net, region, step, env in native_steps():
-        tables = RegionTables(region, net.plan.constants)
+        tables = RegionLayoutTables(region, net.plan.constants)
         sizes = tables.sizes(env)
         count = len(step.buffers) - step.spec.output_count()
         buffers: list[Buffer] = []
@@ -94,7 +94,7 @@ def integers(value: Any, put: Make = lambda v: v) -> Iterator[tuple[Any, Make]]:
     """Every integer and run-time size inside a spec, and what makes the spec with another one."""
     if isinstance(value, bool | float | str) or value is None:
         return
-    if isinstance(value, int | DimArg):
+    if isinstance(value, int | RuntimeDim):
         yield value, put
     elif isinstance(value, tuple):
         for n, item in enumerate(value):
@@ -133,15 +133,17 @@ def forge(seed: Seed, rng: random.Random) -> Seed:
             dims[n] = extreme(dims[n], plain, rng)
             continue
         old, put = rng.choice(listed)
-        if isinstance(old, DimArg):
-            made: Any = rng.choice([DimArg(rng.randrange(-1, len(dims) + 1)), rng.choice(plain)])
+        if isinstance(old, RuntimeDim):
+            made: Any = rng.choice(
+                [RuntimeDim(rng.randrange(-1, len(dims) + 1)), rng.choice(plain)]
+            )
         else:
             made = extreme(old, plain, rng)
         step = dataclasses.replace(step, spec=put(made))
     return dataclasses.replace(seed, step=step, dims=tuple(dims))
 
 
-def accept(case: Seed) -> tuple[RegionTables, RegionSizes]:
+def accept(case: Seed) -> tuple[RegionLayoutTables, RegionSizes]:
     """What `artifact` and `session` ask of a stored plan. irc's errors."""
     reads = sum(b.kind != OUTPUT for b in case.buffers)
     outputs = len(case.buffers) - reads
@@ -150,7 +152,7 @@ def accept(case: Seed) -> tuple[RegionTables, RegionSizes]:
     )
     verify_specs([case.step.spec], case.target)
     verify_region(region, case.constants)
-    tables = RegionTables(region, case.constants)
+    tables = RegionLayoutTables(region, case.constants)
     return tables, tables.sizes({})
 
 
@@ -168,7 +170,7 @@ def guarded(nbytes: int, at: str) -> np.ndarray:
     return whole[start : start + nbytes]
 
 
-def work_of(tables: RegionTables, sizes: RegionSizes, spec: Spec) -> float:
+def work_of(tables: RegionLayoutTables, sizes: RegionSizes, spec: Spec) -> float:
     """About how many elements a step counts."""
     size, _, start = tables.terms(sizes)
     places = np.multiply.reduceat(size.astype(np.float64), start)

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from irc.compiler.frontends.xml.choices import choices
-from irc.ir.dim import symbol
-from irc.ir.dtype import DType
-from irc.ir.errors import Error
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_node
-from irc.ir.op import Attribute, Op, Port
-from irc.ir.ops import ALL_OPS, Constant, If, Parameter, Result
-from irc.ir.types import TensorType
+from irc_compiler.compiler.frontends.xml.enum_values import choices
+from irc_compiler.ir.dims import symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import Error
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_node
+from irc_compiler.ir.op import Attribute, Op, Port
+from irc_compiler.ir.ops import ALL_OPS, Constant, If, Parameter, Result
+from irc_compiler.ir.types import TensorType
 
 from .fitting import Misfit
 from .recipes import RECIPES

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from irc.ir.dtype import DType
-from irc.ir.specs import SCALAR_OPS
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.program import SCALAR_OPS
 
 # What readers of numbers, lists and words stumble over.
 WORDS = (
@@ -23,7 +23,7 @@ WORDS = (
 ).split(" ")
 PLAN_WORDS = [*SCALAR_OPS, *(d.value for d in DType), "input", "output", "arena", "constant", "max"]
 NUMBERS = [-1, 0, 1, 2, 3, 31, 64, 2**31, 2**62, 2**63, -(2**63), 10**30, 0.5, 1e308]
-VALUES: list[Any] = [None, True, [], {}, [0], "", "x", {"$": "DimArg", "index": 9}, *NUMBERS]
+VALUES: list[Any] = [None, True, [], {}, [0], "", "x", {"$": "RuntimeDim", "index": 9}, *NUMBERS]
 _VALUE = re.compile(r'"[^"]*"')
 
 

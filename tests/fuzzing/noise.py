@@ -14,14 +14,14 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from irc.compiler.options import Options
-from irc.compiler.pipeline import optimise
-from irc.ir.errors import Error
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_node
-from irc.ir.interpret import interpret
-from irc.ir.ops import Result
-from irc.ir.ops.elementwise import Elementwise
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.ir.errors import Error
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_node
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.ops import Result
+from irc_compiler.ir.ops.math.elementwise import Elementwise
 
 NOISY_RUNS = 4
 # The share of an array's largest element that every element may be off by, in units of `slack`.
@@ -131,7 +131,7 @@ def _runs_on_bytes(graph: Graph) -> bool:
     """Whether a pass turns a FakeQuantize into bytes."""
     if all(graph.op(n).kind != "FakeQuantize" for n in graph.ids()):
         return False
-    trace = optimise(graph.copy(), Options())
+    trace = optimize(graph.copy(), Options())
     return any(e.rule == "find_steps" and not e.refused for e in trace.events)
 
 
@@ -140,7 +140,7 @@ def _is_causal(graph: Graph) -> bool:
     if all(graph.op(n).kind not in ATTENDS for n in graph.ids()):
         return False
     made = graph.copy()
-    optimise(made, Options())
+    optimize(made, Options())
     return any(getattr(made.op(n), "causal", "") for n in made.ids())
 
 
@@ -156,7 +156,7 @@ def opens_limits(graph: Graph, inputs: Sequence[Any]) -> bool:
     read = _values_read(graph, inputs, GATES)
     if all(np.isfinite(a).all() for a in read if is_float(a.dtype)):
         return False
-    trace = optimise(graph.copy(), Options())
+    trace = optimize(graph.copy(), Options())
     return any(e.rule in FUSES_GATES and not e.refused for e in trace.events)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import onnx
 from hypothesis import strategies as st
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.ir.errors import Error
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.ir.errors import Error
 from onnx import TensorProto, helper, numpy_helper
 
 with warnings.catch_warnings():

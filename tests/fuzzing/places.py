@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from irc.ir.dtype import DType
-from irc.ir.graph import Value
-from irc.ir.op import Op
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Value
+from irc_compiler.ir.op import Op
 
 from .fitting import Misfit, image
 

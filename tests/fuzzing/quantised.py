@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import irc.ir.ops as o
+import irc_compiler.ir.ops as o
 import numpy as np
-from irc.ir.dtype import DType
-from irc.ir.graph import Value
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Value
 
 from .fitting import Misfit, either, last, must, some
 

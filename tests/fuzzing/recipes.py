@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from irc.ir.dtype import DType
-from irc.ir.graph import Value
-from irc.ir.op import Op
-from irc.ir.ops import Clamp
-from irc.ir.types import TensorType
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Value
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops import Clamp
+from irc_compiler.ir.types import TensorType
 
 from .fitting import Misfit, image
 from .places import adaptive, frames, points, regions, transform

@@ -7,12 +7,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from irc.ir.dim import Expr, eq, evaluate, plain_symbol
-from irc.ir.errors import Error, ShapeError
-from irc.ir.graph import Graph, Value
-from irc.ir.op import Op
-from irc.ir.ops import If, MaxPool8, Pad
-from irc.ir.types import TensorType
+from irc_compiler.ir.dims import Expr, eq, evaluate, plain_symbol
+from irc_compiler.ir.errors import Error, ShapeError
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops import If, MaxPool8, Pad
+from irc_compiler.ir.types import TensorType
 
 # Inputs of which an operation reads the shape or the type only.
 _ELEMENTS_UNREAD: dict[str, tuple[int, ...]] = {"ShapeOf": (0,), "ConvertLike": (1,)}

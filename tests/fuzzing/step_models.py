@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
-from irc.ir.plan import KernelStep, Region
-from irc.ir.region_sizes import RegionTables
+from irc_compiler.plan.plan import KernelStep, Region
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
 from onnx import TensorProto, helper, numpy_helper
 
 f4, i8 = np.float32, np.int64
@@ -177,7 +177,7 @@ def native_steps() -> list[tuple[str, irc.CompiledModel, Region, KernelStep, dic
         net = irc.compile_model(model)
         for region in net.plan.all_regions():
             env = {s.symbol: 7 for s in region.symbols}
-            RegionTables(region, net.plan.constants).sizes(env)
+            RegionLayoutTables(region, net.plan.constants).sizes(env)
             steps = [s for s in region.steps if isinstance(s, KernelStep)]
             found += [(name, net, region, step, env) for step in steps]
     return found

@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import irc.ir.ops as o
+import irc_compiler.ir.ops as o
 import numpy as np
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_node
-from irc.ir.ops.loops import BodyInput, BodyOutput
-from irc.ir.types import TensorType
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_node
+from irc_compiler.ir.ops.control_flow.loops import BodyInput, BodyOutput
+from irc_compiler.ir.types import TensorType
 
 from .fitting import Misfit, either, last, must, some
 from .quantised import compressed, products_of_bytes, quantised

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from irc.ir.spec_families import SPECS
+from irc_compiler.plan.specs.families import SPECS
 
 from .forged_steps import run_forged, seeds
 

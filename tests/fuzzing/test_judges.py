@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.graph import Graph
-from irc.ir.ops import Softmax
-from irc.ir.text import parse_graph
-from irc.runtime.session import Session
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.ops import Softmax
+from irc_compiler.ir.text.graph_text import parse_graph
+from irc_compiler.runtime.execution.session import Session
 
 from . import agreement
 from .agreement import Disagreement, check_graph

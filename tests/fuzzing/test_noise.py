@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.compiler.model import Model
-from irc.compiler.options import Options
-from irc.ir.errors import Error, ExecutionError, InputError
-from irc.ir.interpret import interpret
-from irc.ir.text import parse_graph
+from irc_compiler.compiler.model import Model
+from irc_compiler.compiler.options import Options
+from irc_compiler.ir.errors import Error, ExecutionError, InputError
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.text.graph_text import parse_graph
 
 from .agreement import check_graph, steps_of
 from .noise import casts_nan, slack, spread_of

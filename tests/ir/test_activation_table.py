@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 
-import irc
-import irc.ir.ops as o
+import irc_compiler as irc
+import irc_compiler.ir.ops as o
 import mpmath
 import numpy as np
 import onnxruntime

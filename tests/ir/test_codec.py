@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from irc.ir.codec import decode, encode
-from irc.ir.dim import Expr, symbol
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.op import Op
-from irc.ir.ops import Clamp, Exp, Gemm, Parameter, TypedParameter
-from irc.ir.specs import DimArg, ElementwiseSpec, Instr, Operand, Program, Spec
-from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
+from irc_compiler.ir.dims import Expr, symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops import Clamp, Exp, Gemm, Parameter, TypedParameter
+from irc_compiler.ir.scalar.program import Instr, Program
+from irc_compiler.ir.serialization.dataclass_json import decode, encode
+from irc_compiler.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Spec
+from irc_compiler.plan.specs.elementwise import ElementwiseSpec
 
 N = symbol("N", 1, 9)
 
@@ -58,9 +60,9 @@ VALUES: list[tuple[Any, Any]] = [
     (
         Spec,
         ElementwiseSpec(
-            (DimArg(0), 4),
+            (RuntimeDim(0), 4),
             (Operand(DType.f32, (4, 1)),),
-            (Operand(DType.f32, (DimArg(1), 1), 8),),
+            (Operand(DType.f32, (RuntimeDim(1), 1), 8),),
             PROGRAM,
         ),
     ),

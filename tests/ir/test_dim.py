@@ -8,8 +8,8 @@ import pickle
 
 import numpy as np
 import pytest
-from irc.ir import dim as d
-from irc.ir.errors import ShapeError, VerificationError
+from irc_compiler.ir import dims as d
+from irc_compiler.ir.errors import ShapeError, VerificationError
 
 N = d.symbol("N")
 T = d.symbol("T")

@@ -7,8 +7,8 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from irc.ir import dim as d
-from irc.ir.errors import ShapeError
+from irc_compiler.ir import dims as d
+from irc_compiler.ir.errors import ShapeError
 
 N = d.symbol("N")
 T = d.symbol("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from irc.ir.dtype import DType, parse_element_type, parse_precision
+from irc_compiler.ir.dtype import DType, parse_element_type, parse_precision
 
 ELEMENT = """dynamic boolean u1 u2 u3 u4 u6 u8 u16 u32 u64 i4 i8 i16 i32 i64 f16 f32 f64 bf16 nf4
 f8e4m3 f8e5m2 f4e2m1 f8e8m0 string""".split()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Use, Value
-from irc.ir.infer import infer_graph
-from irc.ir.ops import Add, Concat, Constant, Exp, Gemm, Parameter, Result, Split
-from irc.ir.patch import Patch, producer, sole_use
-from irc.ir.types import TensorType
+from irc_compiler.compiler.rewrite.patch import Patch, has_one_use, producer
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Use, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.ops import Add, Concat, Constant, Exp, Gemm, Parameter, Result, Split
+from irc_compiler.ir.types import TensorType
 
 F32 = DType.f32
 
@@ -25,7 +25,7 @@ def test_both_edges_of_x_plus_x() -> None:
     assert g.inputs(add) == [v, v]
     assert g.uses(v) == [Use(add, 0), Use(add, 1)]
     assert g.consumers(v.node) == [add] and g.producers(add) == [v.node]
-    assert not sole_use(g, v)
+    assert not has_one_use(g, v)
 
 
 def test_an_absent_input_keeps_its_place() -> None:

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from irc.ir import dim
-from irc.ir.codec import decode, encode
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.graph import Graph, Value
-from irc.ir.graph_codec import decode_graph, encode_graph
-from irc.ir.infer import infer_graph
-from irc.ir.op import Op
-from irc.ir.ops import ALL_OPS, Add, Constant, Parameter, Result
-from irc.ir.types import TensorType
+from irc_compiler.ir import dims as dim
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops import ALL_OPS, Add, Constant, Parameter, Result
+from irc_compiler.ir.serialization.dataclass_json import decode, encode
+from irc_compiler.ir.serialization.graph_json import decode_graph, encode_graph
+from irc_compiler.ir.types import TensorType
 
 N = dim.symbol("N", 1, 99)
 F32 = TensorType(DType.f32, (N, 3))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from irc.ir.errors import ModelFormatError, ShapeError
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph, infer_node
-from irc.ir.ops import Exp, NonZero
-from irc.ir.text import parse_graph
+from irc_compiler.ir.errors import ModelFormatError, ShapeError
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph, infer_node
+from irc_compiler.ir.ops import Exp, NonZero
+from irc_compiler.ir.text.graph_text import parse_graph
 
 
 def known(graph: Graph) -> list[str]:

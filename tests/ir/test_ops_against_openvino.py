@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc.ir.ops as o
+import irc_compiler.ir.ops as o
 import numpy as np
 import openvino as ov
 import pytest
-from irc.ir.dim import compile_dims, symbol
-from irc.ir.dtype import DType
-from irc.ir.op import Fact
-from irc.ir.types import TensorType
+from irc_compiler.ir.dims import compile_dims, symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.op import Fact
+from irc_compiler.ir.types import TensorType
 from openvino.utils.node_factory import NodeFactory
 
 F = np.float32

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc.ir.ops as o
+import irc_compiler.ir.ops as o
 import numpy as np
 import pytest
-from irc.ir.dim import symbol
-from irc.ir.dtype import DType
-from irc.ir.errors import ShapeError
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.interpret import interpret
-from irc.ir.op import Op
-from irc.ir.ops import BodyInput, BodyOutput
-from irc.ir.verify import verify
+from irc_compiler.ir.dims import symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import ShapeError
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops import BodyInput, BodyOutput
+from irc_compiler.ir.verify import verify
 
 F32, I64, BOOL = DType.f32, DType.i64, DType.boolean
 N = symbol("N")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-import irc.ir.ops as o
+import irc_compiler.ir.ops as o
 import pytest
-from irc.ir.codec import decode, encode
-from irc.ir.dtype import DType
-from irc.ir.op import Op
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.serialization.dataclass_json import decode, encode
 
 
 @pytest.mark.parametrize(

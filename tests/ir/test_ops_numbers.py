@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import irc.ir.ops as o
+import irc_compiler.ir.ops as o
 import ml_dtypes
 import numpy as np
 import pytest
-from irc.ir.dtype import DType
-from irc.ir.errors import Error, ExecutionError, ShapeError
-from irc.ir.op import Fact, Op
-from irc.ir.types import TensorType
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import Error, ExecutionError, ShapeError
+from irc_compiler.ir.op import Fact, Op
+from irc_compiler.ir.types import TensorType
 
 BF16 = ml_dtypes.bfloat16
 
@@ -332,7 +332,7 @@ def test_comparison_of_strings() -> None:
 
 
 def test_group_evaluates_its_program() -> None:
-    from irc.ir.scalar import Builder
+    from irc_compiler.ir.scalar.builder import Builder
 
     build = Builder()
     x, y = build.input(0, DType.f32), build.input(1, DType.f32)

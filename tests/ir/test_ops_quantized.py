@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import irc.ir.ops as o
+import irc_compiler.ir.ops as o
 import ml_dtypes
 import numpy as np
 import pytest
-from irc.compiler.export.decompose import decompose
-from irc.ir.dtype import DType
-from irc.ir.errors import ShapeError
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.interpret import interpret
-from irc.ir.op import Array, Op
-from irc.ir.verify import verify
+from irc_compiler.compiler.export.decompose import decompose
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import ShapeError
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Array, Op
+from irc_compiler.ir.verify import verify
 
 
 def run(op: Op, *arrays: Array | None) -> Array:

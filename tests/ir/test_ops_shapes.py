@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc.ir.ops as o
+import irc_compiler.ir.ops as o
 import numpy as np
 import pytest
-from irc.ir.dim import eq, symbol
-from irc.ir.dtype import DType
-from irc.ir.errors import Error, ShapeError, UnsupportedOperationError
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.op import Fact, Op
-from irc.ir.types import TensorType, parse_type
+from irc_compiler.ir.dims import eq, symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import Error, ShapeError, UnsupportedOperationError
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.op import Fact, Op
+from irc_compiler.ir.types import TensorType, parse_type
 
 N, S = symbol("N", 1), symbol("S", 1)
 
@@ -187,7 +187,7 @@ def test_unknown_sizes_are_fresh_and_named_by_scope() -> None:
         return [str(d) for d in type_.shape or ()]
 
     assert sizes() == sizes() == ["_7_0", "_7_1", "_7_2"]
-    assert o.unknown_dim(o.NonZero(), 3, 3) == 3
+    assert o.fresh_symbol(o.NonZero(), 3, 3) == 3
     first, second = (o.NonZero().infer(fact("f32[N]"))[0] for _ in range(2))
     assert eq(first.shape[1], second.shape[1]) is None  # type: ignore[index]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import types
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.regex_match import match_fully
+from irc_compiler.ir.ops.regex_match import match_fully
 from onnx import TensorProto, helper
 
 AS = "a" * 40 + "b"

@@ -6,14 +6,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-import irc
-import irc.ir.ops as o
+import irc_compiler as irc
+import irc_compiler.ir.ops as o
 import numpy as np
 import onnxruntime
 import openvino
 import pytest
-from irc.ir.dim import evaluate, symbol
-from irc.ir.slice_bounds import index_slice, normalize_slice
+from irc_compiler.ir.dims import evaluate, symbol
+from irc_compiler.ir.slice_bounds import index_slice, normalize_slice
 from onnx import TensorProto, helper
 from openvino import opset8
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc
-import irc.ir.ops as o
+import irc_compiler as irc
+import irc_compiler.ir.ops as o
 import numpy as np
 import openvino as ov
 import pytest
-from irc import ops
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.interpret import interpret
-from irc.ir.op import Op
-from irc.ir.scalar import cast_array
+from irc_compiler import ops
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.scalar.builder import cast_array
 from openvino import opset13 as opset
 
 INTEGERS = [DType.u1, DType.u3, DType.u6]

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from irc.ir.dim import symbol
-from irc.ir.dtype import DType
-from irc.ir.errors import ModelFormatError
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.ops import Add, Constant, Exp, Parameter, Result, Split
-from irc.ir.text import parse_graph, print_graph
-from irc.ir.text_values import read_names, read_program, show_names, show_program
-from irc.ir.types import TensorType
+from irc_compiler.ir.dims import symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import ModelFormatError
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.ops import Add, Constant, Exp, Parameter, Result, Split
+from irc_compiler.ir.text.graph_text import parse_graph, print_graph
+from irc_compiler.ir.text.value_text import read_names, read_program, show_names, show_program
+from irc_compiler.ir.types import TensorType
 
 MLP = """graph "mlp"
 %0 = Parameter.1() {element_type=f32, shape=["N", 3]} "x" names=x : f32[N, 3]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from irc.ir import dim as dims
-from irc.ir.dtype import DType
-from irc.ir.errors import ShapeError, VerificationError
-from irc.ir.types import (
+from irc_compiler.ir import dims
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import ShapeError, VerificationError
+from irc_compiler.ir.types import (
     MapType,
     OptionalType,
     SequenceType,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from irc.compiler.options import Options
-from irc.compiler.rewrite import Pass, Rule, run_pass
-from irc.compiler.trace import Trace
-from irc.ir.dtype import DType
-from irc.ir.errors import Error, ModelFormatError, ShapeError, VerificationError
-from irc.ir.graph import Graph, Use, Value
-from irc.ir.ops import Exp, Negative, Relu, Sigmoid
-from irc.ir.patch import Patch
-from irc.ir.text import parse_graph, print_graph
-from irc.ir.types import TensorType
-from irc.ir.verify import verify
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.rewrite.engine import Pass, Rule, run_pass
+from irc_compiler.compiler.rewrite.patch import Patch
+from irc_compiler.compiler.rewrite.trace import Trace
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import Error, ModelFormatError, ShapeError, VerificationError
+from irc_compiler.ir.graph import Graph, Use, Value
+from irc_compiler.ir.ops import Exp, Negative, Relu, Sigmoid
+from irc_compiler.ir.text.graph_text import parse_graph, print_graph
+from irc_compiler.ir.types import TensorType
+from irc_compiler.ir.verify import verify
 
 TEXT = """graph "g"
 %0 = Parameter.1() {element_type=f32, shape=["N", 3]} "x" names=x

@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from irc.ir.walks import Walk, lie_apart
+from irc_compiler.plan.verify.strided_access import StridedAccess, lie_apart
 
 
-def elements(walk: Walk) -> set[int]:
+def elements(walk: StridedAccess) -> set[int]:
     return {
         walk.offset + sum(i * stride for i, (_, stride) in zip(at, walk.terms, strict=True))
         for at in product(*(range(size) for size, _ in walk.terms))
@@ -19,7 +19,7 @@ def elements(walk: Walk) -> set[int]:
 
 STRIDES = st.sampled_from([0, 1, 2, 3, 4, 8, 12, 24, -1, -4, -12])
 WALKS = st.builds(
-    Walk,
+    StridedAccess,
     st.just(0),
     st.integers(0, 30),
     st.lists(st.tuples(st.integers(1, 4), STRIDES), max_size=3).map(tuple),
@@ -28,7 +28,7 @@ WALKS = st.builds(
 
 @given(WALKS, WALKS)
 @settings(max_examples=2000, deadline=None)
-def test_what_is_said_to_lie_apart_does(a: Walk, b: Walk) -> None:
+def test_what_is_said_to_lie_apart_does(a: StridedAccess, b: StridedAccess) -> None:
     if lie_apart(a, b):
         assert not elements(a) & elements(b)
 
@@ -36,14 +36,22 @@ def test_what_is_said_to_lie_apart_does(a: Walk, b: Walk) -> None:
 @pytest.mark.parametrize(
     ("a", "b", "apart"),
     [
-        (Walk(0, 0, ((5, 24), (8, 1))), Walk(0, 8, ((5, 24), (16, 1))), True),
-        (Walk(0, 16, ((5, 24), (8, 1))), Walk(0, 0, ((2, 96), (3, 24), (16, 1))), True),
-        (Walk(0, 4 * 24 + 7, ((5, -24), (8, -1))), Walk(0, 8, ((5, 24), (16, 1))), True),
-        (Walk(0, 0, ((5, 24), (9, 1))), Walk(0, 8, ((5, 24), (16, 1))), False),
-        (Walk(0, 0, ((5, 24), (8, 1))), Walk(0, 8, ((5, 24), (17, 1))), False),
-        (Walk(0, 0, ((5, 24), (8, 1))), Walk(0, 8, ((5, 25), (16, 1))), False),
-        (Walk(0, 0, ((5, 24), (8, 1))), Walk(1, 8, ((5, 24), (16, 1))), False),
+        (StridedAccess(0, 0, ((5, 24), (8, 1))), StridedAccess(0, 8, ((5, 24), (16, 1))), True),
+        (
+            StridedAccess(0, 16, ((5, 24), (8, 1))),
+            StridedAccess(0, 0, ((2, 96), (3, 24), (16, 1))),
+            True,
+        ),
+        (
+            StridedAccess(0, 4 * 24 + 7, ((5, -24), (8, -1))),
+            StridedAccess(0, 8, ((5, 24), (16, 1))),
+            True,
+        ),
+        (StridedAccess(0, 0, ((5, 24), (9, 1))), StridedAccess(0, 8, ((5, 24), (16, 1))), False),
+        (StridedAccess(0, 0, ((5, 24), (8, 1))), StridedAccess(0, 8, ((5, 24), (17, 1))), False),
+        (StridedAccess(0, 0, ((5, 24), (8, 1))), StridedAccess(0, 8, ((5, 25), (16, 1))), False),
+        (StridedAccess(0, 0, ((5, 24), (8, 1))), StridedAccess(1, 8, ((5, 24), (16, 1))), False),
     ],
 )
-def test_parts(a: Walk, b: Walk, apart: bool) -> None:
+def test_parts(a: StridedAccess, b: StridedAccess, apart: bool) -> None:
     assert lie_apart(a, b) is lie_apart(b, a) is apart

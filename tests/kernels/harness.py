@@ -13,13 +13,13 @@ from typing import Any
 import amx_emulation
 import amx_trap
 import numpy as np
-from irc.ir.processors import PROCESSORS, processor_target
-from irc.ir.specs import DimArg, Size, Spec
-from irc.ir.target import Target, generic
-from irc.runtime.codegen.host import available_isas, host_features, isa_features
-from irc.runtime.codegen.llvm import emit_object
-from irc.runtime.codegen.loader import Library, load_objects
-from irc.runtime.kernels import generate
+from irc_compiler.plan.processors import PROCESSORS, processor_target
+from irc_compiler.plan.specs.base import RuntimeDim, Size, Spec
+from irc_compiler.plan.target import Target, generic
+from irc_compiler.runtime.jit.host_features import available_isas, host_features, isa_features
+from irc_compiler.runtime.jit.image_loader import Library, load_objects
+from irc_compiler.runtime.jit.llvm import emit_object
+from irc_compiler.runtime.kernels import generate
 
 PAGE = mmap.PAGESIZE
 ISAS = [isa for isa in available_isas() if isa != "neon"]
@@ -90,7 +90,7 @@ class Sizes:
         if not self.dynamic:
             return value
         self.dims.append(value)
-        return DimArg(len(self.dims) - 1)
+        return RuntimeDim(len(self.dims) - 1)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from harness import Compiled, guard_copy, run, same_bits, strides_of, target_of, unwritten
-from irc.ir.dtype import DType
-from irc.ir.plan import Constant
-from irc.ir.scalar import Builder, evaluate_program
-from irc.ir.specs import DimArg, GemmSpec, Operand, PackedB, Program, Size
-from irc.ir.target import Target
-from irc.ir.tiles import BYTES, accumulator, packed_layout, packed_size
-from irc.runtime.kernels.gemm import pack
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import Builder, evaluate_program
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.plan.packing.panel_params import BYTES, accumulator, packed_layout, packed_size
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
+from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
+from irc_compiler.plan.target import Target
+from irc_compiler.runtime.kernels.gemm import pack
 
 F32 = DType.f32
 
@@ -94,7 +96,7 @@ class Dims:
         if name not in self.dynamic:
             return value
         self.values.append(value)
-        return DimArg(len(self.values) - 1)
+        return RuntimeDim(len(self.values) - 1)
 
 
 def integers(rng: np.random.Generator, shape: Sequence[int], dtype: DType) -> np.ndarray:

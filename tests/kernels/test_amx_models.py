@@ -12,13 +12,14 @@ from typing import Any
 
 import amx_emulation
 import amx_trap
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
 from harness import HAS_AMX, TILED
-from irc.runtime import machine
-from irc.runtime.codegen import amx, host
+from irc_compiler.runtime.jit import amx_permission as amx
+from irc_compiler.runtime.jit import host_features as host
+from irc_compiler.runtime.machine import detect as machine
 from models.convnets import resnet
 from models.encoders import bert, bert_inputs
 from models.quantized import static

@@ -9,13 +9,13 @@ from itertools import product
 import numpy as np
 import pytest
 from harness import ISAS, TILED, Sizes, run, same_bits, target_of
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.specs import DimArg, Operand, Size
-from irc.ir.specs_attention import AttentionSpec
-from irc.ir.target import generic
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.kernels import generate
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.plan.specs.attention import AttentionSpec
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
+from irc_compiler.plan.target import generic
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.kernels import generate
 
 F32, BF16 = DType.f32, DType.bf16
 INF = float("inf")
@@ -313,7 +313,7 @@ def test_accuracy() -> None:
     "change",
     [
         {"size": 0}, {"width": 4096}, {"scale": float("nan")}, {"fill": float("nan")},
-        {"factors": DType.f16}, {"cap": INF}, {"causal": 1 << 63}, {"causal": DimArg(-1)},
+        {"factors": DType.f16}, {"cap": INF}, {"causal": 1 << 63}, {"causal": RuntimeDim(-1)},
         {"query": Operand(DType.f64, (8, 16, 1))}, {"key": Operand(F32, (8, 16, 2))},
         {"mask": Operand(DType.i32, (0, 0, 1))}, {"out": Operand(DType.i8, (8, 16, 1))},
     ],

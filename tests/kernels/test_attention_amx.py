@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from harness import ISAS, TILED, Compiled, guard_copy, same_bits, target_of, unwritten
-from irc.ir.dtype import DType
-from irc.ir.target import Target
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.kernels.attention import generate
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.target import Target
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels.attention import generate
 from test_attention import Case, build, check, expected, found
 from test_gemm_amx import sapphire_rapids
 

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from irc.ir.dtype import DType
-from irc.ir.layouts import Layout, PackedConv, PackedGates
-from irc.ir.plan import Constant
-from irc.ir.specs import PackedB
-from irc.runtime.kernels.gemm import constants, pack
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.packing.layouts import Layout, PackedConv, PackedGates
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.gemm import PackedB
+from irc_compiler.runtime.kernels.gemm import pack
+from irc_compiler.runtime.kernels.gemm import weight_packing as constants
 
 
 def matrices(array: np.ndarray, layout: Layout, transposed: bool) -> list[np.ndarray]:

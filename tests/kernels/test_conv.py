@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from harness import ISAS, Sizes, run, same_bits, strides_of, target_of
-from irc.ir.dtype import DType
-from irc.ir.layouts import PackedConv
-from irc.ir.ops import GroupConvolution
-from irc.ir.plan import Constant
-from irc.ir.scalar import Builder, evaluate_program
-from irc.ir.specs import Operand, Program
-from irc.ir.specs_conv import ConvSpec, Window
-from irc.ir.tiles import accumulator, cell_depth, conv_panel
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.kernels.gemm import pack
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.ops import GroupConvolution
+from irc_compiler.ir.scalar.builder import Builder, evaluate_program
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.plan.packing.layouts import PackedConv
+from irc_compiler.plan.packing.panel_params import accumulator, cell_depth, conv_panel
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.convolution import ConvSpec, Window
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.kernels.gemm import pack
 
 F32 = DType.f32
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import test_conv_bytes
 from harness import AMX, TILED, compile_spec, run, same_bits
-from irc.ir.dtype import DType
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.kernels import generate
-from irc.runtime.kernels.conv.amx import step_cells
-from irc.runtime.kernels.conv.tiling import three_axes
+from irc_compiler.ir.dtype import DType
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels import generate
+from irc_compiler.runtime.kernels.conv.amx import step_cells
+from irc_compiler.runtime.kernels.conv.tile_partition import three_axes
 from test_conv import Case, check, computed, make
 from test_gemm_amx import sapphire_rapids
 

@@ -14,12 +14,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from harness import ISAS, Compiled, guard_copy, run, same_bits, target_of, unwritten
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.ops import GroupConvolution
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.kernels import generate
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.ops import GroupConvolution
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels import generate
 from test_conv import CASES, Case, check, computed, make, random_case
 
 BF16 = DType.bf16
@@ -132,8 +132,8 @@ def test_the_unit_and_its_emulation_agree() -> None:
         assert "vdpbf16ps" in emit_assembly(generate(made, target, "k").text, target)
         with pytest.raises(VerificationError, match="cells of another depth"):
             verify_specs([made], machine)
-    from irc.ir.plan import Constant
-    from irc.runtime.kernels.gemm import pack
+    from irc_compiler.plan.plan import Constant
+    from irc_compiler.runtime.kernels.gemm import pack
 
     rng = np.random.default_rng(7)
     rng.standard_normal((case.batch, case.channels, *case.sizes))

@@ -8,20 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from harness import ISAS, Sizes, run, target_of
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.layouts import PackedConv
-from irc.ir.ops import GroupConvolution
-from irc.ir.plan import Constant
-from irc.ir.scalar import Builder, evaluate_program
-from irc.ir.specs import Operand, Program
-from irc.ir.specs_conv import ConvSpec, Window
-from irc.ir.target import Target
-from irc.ir.tiles import conv_cells, conv_panel
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.kernels import generate
-from irc.runtime.kernels.gemm import pack
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.ops import GroupConvolution
+from irc_compiler.ir.scalar.builder import Builder, evaluate_program
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.plan.packing.layouts import PackedConv
+from irc_compiler.plan.packing.panel_params import conv_cells, conv_panel
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.convolution import ConvSpec, Window
+from irc_compiler.plan.target import Target
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels import generate
+from irc_compiler.runtime.kernels.gemm import pack
 from test_conv import CASES, Case, lay_out, memory_strides, random_case
 
 U8, I8, I16, I32, F32 = DType.u8, DType.i8, DType.i16, DType.i32, DType.f32

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 from harness import ISAS, target_of
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.layouts import PackedConv
-from irc.ir.spec_costs import unit_of
-from irc.ir.specs import Operand
-from irc.ir.target import generic
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.kernels import generate
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.plan.packing.layouts import PackedConv
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.flop_model import unit_of
+from irc_compiler.plan.target import generic
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels import generate
 from test_conv import WINOGRAD as FLOATS
 from test_conv import Case
 from test_conv import make as make_floats

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from irc.runtime.kernels.conv.tiling import cut_axis
+from irc_compiler.runtime.kernels.conv.tile_partition import cut_axis
 
 
 def tiles_one_by_one(

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from harness import ISAS, compile_spec, guard_copy, guarded, run, same_bits, strides_of, target_of
-from irc.ir.dtype import DType
-from irc.ir.scalar import Builder, evaluate_program, identity
-from irc.ir.specs import DimArg, ElementwiseSpec, Operand, Program, Size
-from irc.runtime.kernels import generate
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import Builder, evaluate_program, identity
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
+from irc_compiler.plan.specs.elementwise import ElementwiseSpec
+from irc_compiler.runtime.kernels import generate
 
 F32, I64, U8 = DType.f32, DType.i64, DType.u8
 SIZES = [0, 1, 3, 4, 5, 15, 16, 17, 31, 63, 64, 65, 127, 200]
@@ -71,7 +73,7 @@ def check(
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_one_axis_of_every_length(isa: str, dynamic: bool) -> None:
     for n in SIZES:
-        size: Size = DimArg(0) if dynamic else n
+        size: Size = RuntimeDim(0) if dynamic else n
         line = Operand(F32, (1,))
         spec = ElementwiseSpec((size,), (line, line), (line,), add_program())
         x, y = numbers([n]), numbers([n], seed=1)
@@ -94,9 +96,9 @@ def test_bias_rows_and_columns(isa: str, dynamic: bool, dtype: DType) -> None:
             )
             spec = static
             if dynamic:
-                row: Size = DimArg(1)
+                row: Size = RuntimeDim(1)
                 spec = ElementwiseSpec(
-                    (DimArg(0), row),
+                    (RuntimeDim(0), row),
                     (Operand(dtype, (row, 1)), Operand(dtype, strides)),
                     (Operand(dtype, (row, 1)),),
                     static.program,
@@ -142,12 +144,12 @@ def test_run_time_strides_and_offsets(isa: str) -> None:
         add_program(),
     )
     spec = ElementwiseSpec(
-        (DimArg(0), DimArg(1)),
+        (RuntimeDim(0), RuntimeDim(1)),
         (
-            Operand(F32, (DimArg(2), 1), DimArg(3)),
-            Operand(F32, (DimArg(4), DimArg(5)), DimArg(6)),
+            Operand(F32, (RuntimeDim(2), 1), RuntimeDim(3)),
+            Operand(F32, (RuntimeDim(4), RuntimeDim(5)), RuntimeDim(6)),
         ),
-        (Operand(F32, (DimArg(7), DimArg(8))),),
+        (Operand(F32, (RuntimeDim(7), RuntimeDim(8))),),
         add_program(),
     )
     dims = (r, n, pitch, shift, -1, 2, 5, 1, 6)
@@ -205,8 +207,8 @@ def test_transposes(isa: str, dynamic: bool, dtype: DType) -> None:
         if dynamic:
             dims = [*axes, *strides[:-1], *strides_of(axes)[:-1]]
             rank = len(axes)
-            moving = [DimArg(i) for i in range(3 * rank - 2)]
-            last = strides[-1] if strides[-1] in (0, 1) else DimArg(len(dims))
+            moving = [RuntimeDim(i) for i in range(3 * rank - 2)]
+            last = strides[-1] if strides[-1] in (0, 1) else RuntimeDim(len(dims))
             dims.append(strides[-1])
             ones: list[Size] = [
                 1 if s == 1 else m for s, m in zip(strides, moving[rank:], strict=False)
@@ -242,7 +244,7 @@ def test_output_may_be_its_input(isa: str) -> None:
 
 def test_generation_is_pure() -> None:
     line = Operand(F32, (1,))
-    spec = ElementwiseSpec((DimArg(0),), (line, line), (line,), add_program())
+    spec = ElementwiseSpec((RuntimeDim(0),), (line, line), (line,), add_program())
     target = target_of(ISAS[0])
     assert generate(spec, target, "k") == generate(spec, target, "k")
     assert "@k9(" in generate(spec, target, "k9").text
@@ -260,7 +262,7 @@ def test_some_inputs_transposed(isa: str, dynamic: bool) -> None:
             z = b.op("sub", b.op("mul", z, b.const(2.0, F32)), b.op("neg", x))
         program = b.finish(z, b.cast(b.op("lt", x, y), DType.f16))
         for r, n in ((16, 32), (21, 19), (40, 5), (3, 50), (64, 17)):
-            d: list[Size] = [DimArg(0), DimArg(1)] if dynamic else [r, n]
+            d: list[Size] = [RuntimeDim(0), RuntimeDim(1)] if dynamic else [r, n]
             line, turned, column = (
                 Operand(F32, (d[1], 1)),
                 Operand(F32, (1, d[0])),

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import ISAS, Sizes, compile_spec, guard_copy, run, same_bits, strides_of, target_of
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.layouts import PackedConv
-from irc.ir.plan import Constant
-from irc.ir.scalar import Builder
-from irc.ir.specs import Operand, PackedB, Program
-from irc.ir.specs_excite import CHUNKS, ExciteSpec, excite_panels
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.kernels.gemm import pack
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.scalar.builder import Builder
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.plan.packing.layouts import PackedConv
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.gemm import PackedB
+from irc_compiler.plan.specs.squeeze_excite import CHUNKS, SqueezeExciteSpec, excite_panels
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.kernels.gemm import pack
 
 F32, BF16 = DType.f32, DType.bf16
 
@@ -83,7 +85,7 @@ class Block:
     def image(self) -> np.ndarray:
         return self.data[..., : self.case.places[-1], :]
 
-    def _spec(self) -> ExciteSpec:
+    def _spec(self) -> SqueezeExciteSpec:
         case = self.case
         n, c, h = case.batch, case.channels, case.hidden
         down, up = excite_panels(c, h, target_of(self.isa).lanes(32))
@@ -94,7 +96,7 @@ class Block:
             return Operand(dtype, (*map(size, strides_of(shape)[:-1]), 1))
 
         weights = Operand(case.factors or F32, (1,))
-        return ExciteSpec(
+        return SqueezeExciteSpec(
             batch=size(n),
             places=tuple(map(size, case.places)),
             channels=c,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from harness import ISAS, run, same_bits
-from irc.ir.dtype import DType
-from irc.ir.specs import GATHER_OUT_OF_RANGE, DimArg, Operand
-from irc.ir.specs_picks import GatherSpec
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.specs.base import GATHER_OUT_OF_RANGE, Operand, RuntimeDim
+from irc_compiler.plan.specs.gather_scatter import GatherSpec
 
 I64 = DType.i64
 
@@ -29,7 +29,7 @@ def test_blocks(isa: str, dtype: DType, dynamic: bool, out_of_range: str) -> Non
     for inner in inners if dtype is DType.f32 else inners[:3]:
         data = block(outer, axis, inner, dtype)
         dims = (outer, axis, count, inner, axis * inner, count * inner)
-        d = [DimArg(i) for i in range(6)] if dynamic else dims
+        d = [RuntimeDim(i) for i in range(6)] if dynamic else dims
         spec = GatherSpec(
             d[0],
             d[1],

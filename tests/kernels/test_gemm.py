@@ -23,15 +23,16 @@ from harness import (
     target_of,
     unwritten,
 )
-from irc.ir.dtype import DType
-from irc.ir.plan import Constant
-from irc.ir.scalar import identity
-from irc.ir.specs import GemmSpec, Operand, PackedB
-from irc.ir.target import generic
-from irc.ir.tiles import packed_layout, packed_size, panel_width
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.kernels.gemm import generate, pack, unpack
-from irc.runtime.kernels.gemm.tiling import choose, tile_rows
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import identity
+from irc_compiler.plan.packing.panel_params import packed_layout, packed_size, panel_width
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
+from irc_compiler.plan.target import generic
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
+from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
 from products import F32, Case, check, check_bits, make, product
 
 OPTIONS: dict[str, list] = {

@@ -15,11 +15,11 @@ import amx_trap
 import numpy as np
 import pytest
 from harness import AMX, HAS_AMX, ISAS, TILED, Compiled, guard_copy, same_bits, target_of, unwritten
-from irc.ir.dtype import DType
-from irc.ir.target import Target, generic
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.kernels.gemm import generate
-from irc.runtime.kernels.gemm.tiling import choose
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.target import Target, generic
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels.gemm import generate
+from irc_compiler.runtime.kernels.gemm.tiling import choose
 from products import Case, check, make, product
 
 BF16, U8, I8 = DType.bf16, DType.u8, DType.i8

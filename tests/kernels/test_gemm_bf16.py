@@ -13,13 +13,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 from harness import ISAS, TILED, compile_spec, run, same_bits, target_of
-from irc.ir.dtype import DType
-from irc.ir.plan import Constant
-from irc.ir.specs import PackedB
-from irc.ir.tiles import cell_depth, packed_layout, packed_size, panel_width
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.kernels.gemm import generate, pack, unpack
-from irc.runtime.kernels.gemm.tiling import choose, tile_rows
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.packing.panel_params import (
+    cell_depth,
+    packed_layout,
+    packed_size,
+    panel_width,
+)
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.gemm import PackedB
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
+from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
 from products import Case, check, check_bits, make, product
 from test_gemm import OPTIONS
 

@@ -13,15 +13,22 @@ import harness
 import numpy as np
 import pytest
 from harness import ISAS, TILED, Compiled, compile_spec, guard_copy, run, target_of, unwritten
-from irc.ir.dtype import DType
-from irc.ir.plan import Constant
-from irc.ir.scalar import Builder, evaluate_program, identity
-from irc.ir.specs import GemmSpec, Operand, PackedB, Program
-from irc.ir.target import generic
-from irc.ir.tiles import cell_depth, packed_layout, packed_size, panel_width
-from irc.runtime.codegen.llvm import emit_assembly, emit_object
-from irc.runtime.kernels.gemm import generate, pack, unpack
-from irc.runtime.kernels.gemm.tiling import choose, tile_rows
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import Builder, evaluate_program, identity
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.plan.packing.panel_params import (
+    cell_depth,
+    packed_layout,
+    packed_size,
+    panel_width,
+)
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
+from irc_compiler.plan.target import generic
+from irc_compiler.runtime.jit.llvm import emit_assembly, emit_object
+from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
+from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
 from products import Case, check, make
 from test_gemm import OPTIONS
 

@@ -8,11 +8,11 @@ import re
 import numpy as np
 import pytest
 from harness import ISAS, same_bits, target_of
-from irc.ir.dtype import DType
-from irc.ir.target import generic
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.kernels.gemm import generate
-from irc.runtime.kernels.gemm.tiling import choose
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.target import generic
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels.gemm import generate
+from irc_compiler.runtime.kernels.gemm.tiling import choose
 from products import Case, make, product
 
 WIDE = generic("avx512")

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from harness import ISAS, TILED, run, same_bits, target_of
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.plan import Constant
-from irc.ir.scalar import Builder
-from irc.ir.specs import Compressed, DimArg, GemmSpec, Operand, PackedB
-from irc.ir.target import Target
-from irc.ir.tiles import compressed_layout, normal_scales
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.kernels.gemm import pack
-from irc.runtime.kernels.gemm.codes import SPLIT
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.scalar.builder import Builder
+from irc_compiler.plan.packing.panel_params import compressed_layout, normal_scales
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.base import Operand, RuntimeDim
+from irc_compiler.plan.specs.gemm import Compressed, GemmSpec, PackedB
+from irc_compiler.plan.target import Target
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.kernels.gemm import pack
+from irc_compiler.runtime.kernels.gemm.dequant import SPLIT
 from products import product
 
 F32 = DType.f32
@@ -86,7 +87,7 @@ def compressed_spec(
     b = Builder()
     program = b.finish(b.op("add", b.input(0, F32), b.input(1, F32)))
     return GemmSpec(
-        (), DimArg(0) if c.dynamic else c.m, c.n, c.k,
+        (), RuntimeDim(0) if c.dynamic else c.m, c.n, c.k,
         Operand(F32, (c.k, 1)), Operand(c.dtype, still), Operand(F32, (c.n, 1)), F32, layout,
         program, (Operand(F32, (0, 1)),), c.factors, compressed,
     )  # fmt: skip
@@ -266,7 +267,7 @@ def test_specs_that_would_mislead_the_kernel_are_refused(changes: dict) -> None:
         verify_specs([spec_of(**changes)], target_of("plain"))
 
 
-@pytest.mark.parametrize("changes", [{"packed": None}, {"k": DimArg(0)}, {"n": DimArg(0)}])
+@pytest.mark.parametrize("changes", [{"packed": None}, {"k": RuntimeDim(0)}, {"n": RuntimeDim(0)}])
 def test_compressed_weights_are_packed_constants(changes: dict) -> None:
     with pytest.raises(VerificationError):
         spec_of(**changes)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import ISAS, TILED, run, same_bits, target_of
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.scalar import cast_array, identity
-from irc.ir.specs import GemmSpec, Operand
-from irc.ir.tiles import CONVERTIBLE
-from irc.ir.verify_spec import verify_specs
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.scalar.builder import cast_array, identity
+from irc_compiler.plan.packing.panel_params import CONVERTIBLE
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.verify.specs import verify_specs
 from products import Case, check, make
 
 each_isa = pytest.mark.parametrize("isa", ISAS)

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 import test_gemm_bytes
 from harness import AMX, ISAS, compile_spec, run, target_of
-from irc.ir.dtype import DType
-from irc.ir.ops import Gemm
-from irc.ir.scalar import Builder
-from irc.ir.specs import DimArg, Operand
-from irc.ir.tiles import accumulator, panel_width
-from irc.runtime.kernels.gemm.tiling import tile_rows
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.ops import Gemm
+from irc_compiler.ir.scalar.builder import Builder
+from irc_compiler.plan.packing.panel_params import accumulator, panel_width
+from irc_compiler.plan.specs.base import Operand, RuntimeDim
+from irc_compiler.runtime.kernels.gemm.tiling import tile_rows
 from products import Case, extract, integers, make
 from products import check as check_case
 
@@ -167,7 +167,7 @@ def check_product(
     args = [b.input(0, acc)] + ([b.input(1, dtype)] if with_c else [])
     (ref,) = b.inline(op.epilogue(dtype, acc, with_c=with_c), *args)
     c = integers(np.random.default_rng(4), expected.shape, dtype)
-    strides = (spec.n if isinstance(spec.n, DimArg) else max(1, case.n), 1)
+    strides = (spec.n if isinstance(spec.n, RuntimeDim) else max(1, case.n), 1)
     extras = (Operand(dtype, strides),) if with_c else ()
     spec = dataclasses.replace(spec, epilogue=b.finish(ref), extras=extras)
     found = run(

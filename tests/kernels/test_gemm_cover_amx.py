@@ -11,8 +11,8 @@ import functools
 
 import pytest
 from harness import AMX, HAS_AMX, TILED, target_of
-from irc.ir.dtype import DType
-from irc.runtime.kernels.gemm.tiling import choose
+from irc_compiler.ir.dtype import DType
+from irc_compiler.runtime.kernels.gemm.tiling import choose
 from products import make
 from test_gemm_cover import (
     AXES,

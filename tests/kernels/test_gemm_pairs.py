@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import test_gemm_compressed
 from harness import ISAS, Compiled, guard_copy, same_bits, target_of, unwritten
-from irc.ir.dtype import DType
-from irc.ir.specs import GemmSpec
-from irc.ir.target import Target, generic
-from irc.runtime.kernels.gemm import generate, tiling
-from irc.runtime.kernels.gemm.tiling import Tiling, choose
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.target import Target, generic
+from irc_compiler.runtime.kernels.gemm import generate, tiling
+from irc_compiler.runtime.kernels.gemm.tiling import Tiling, choose
 from products import Case, extract, make
 
 WIDE = generic("avx512")

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 from harness import ISAS, compile_spec, guard_copy, guarded, unwritten
-from irc.ir.dtype import DType
+from irc_compiler.ir.dtype import DType
 from products import Case, make
 
 each_isa = pytest.mark.parametrize("isa", ISAS)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import ISAS, TILED, run, same_bits, target_of
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.specs import DimArg, GemmSpec, Operand, Size
-from irc.ir.verify_plan import walks
-from irc.ir.verify_spec import verify_specs
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
+from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.verify.plan import walks
+from irc_compiler.plan.verify.specs import verify_specs
 from products import Case, Dims, make
 
 each_isa = pytest.mark.parametrize("isa", ISAS)
@@ -117,8 +118,8 @@ def test_nothing_is_read_of_blocks_without_elements(isa: str) -> None:
     for sizes in ((2, 0, 3, 16, 2, 8), (2, 3, 3, 16, 0, 8), (2, 3, 3, 16, 2, 0)):
         case = dataclasses.replace(TYPES["f32"], dynamic="mk", b="rows")
         spec, inputs, dims, expected = split(case, sizes, isa, "c")
-        depth = (DimArg(len(dims)), DimArg(len(dims) + 1))
-        a = (*spec.a.strides[:-1], DimArg(len(dims) + 1), 1)
+        depth = (RuntimeDim(len(dims)), RuntimeDim(len(dims) + 1))
+        a = (*spec.a.strides[:-1], RuntimeDim(len(dims) + 1), 1)
         spec = dataclasses.replace(spec, a=Operand(DType.f32, a), a_depth=depth)
         result = run(spec, inputs, [expected.shape], isa=isa, dims=[*dims, *sizes[4:]])
         np.testing.assert_array_equal(result.outs[0], expected)
@@ -135,7 +136,7 @@ def good() -> GemmSpec:
         {"out_columns": (-3, -16)},
         {"out_columns": (48, 0)},
         {"n": 1, "packed": None, "out_columns": (1, 1)},
-        {"n": DimArg(0), "packed": None},
+        {"n": RuntimeDim(0), "packed": None},
     ],
     ids=str,
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from harness import ISAS, run, same_bits
-from irc.ir.dtype import DType
-from irc.ir.specs import DimArg, Operand, Size
-from irc.ir.specs_iota import IotaSpec
+from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
+from irc_compiler.plan.specs.iota import IotaSpec
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -17,7 +17,7 @@ def test_counts(isa: str, dtype: DType, dynamic: bool) -> None:
     for count in (0, 1, 7, 33):
         sizes: tuple[Size, ...] = (count, -5, 3)
         if dynamic:
-            sizes = tuple(DimArg(i) for i in range(3))
+            sizes = tuple(RuntimeDim(i) for i in range(3))
         spec = IotaSpec(*sizes, Operand(dtype, (1,)))
         want = (-5 + 3 * np.arange(count)).astype(dtype.numpy)
         for workers in (1, 2, 3):

@@ -14,14 +14,15 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 import pytest
-from irc.ir.target import generic
-from irc.runtime.codegen import host, llvm
-from irc.runtime.codegen.emit import Module
-from irc.runtime.codegen.kernel import READ, WRITE, open_kernel
-from irc.runtime.codegen.loader import load_objects
-from irc.runtime.codegen.math import MATH, SINGLE_ONLY, UNARY
-from irc.runtime.codegen.values import BF16, F16, F32, F64, bits_of, vec
-from irc.runtime.machine import host_target
+from irc_compiler.plan.target import generic
+from irc_compiler.runtime.jit import host_features as host
+from irc_compiler.runtime.jit import llvm
+from irc_compiler.runtime.jit.image_loader import load_objects
+from irc_compiler.runtime.llvmir.builder import Module
+from irc_compiler.runtime.llvmir.kernel_entry import READ, WRITE, open_kernel
+from irc_compiler.runtime.llvmir.values import BF16, F16, F32, F64, bits_of, vec
+from irc_compiler.runtime.machine.detect import host_target
+from irc_compiler.runtime.vecmath.table import MATH, SINGLE_ONLY, UNARY
 
 ISAS = ["avx512", "avx2", "neon", "plain"]
 NUMPY = {F32: np.float32, F64: np.float64, F16: np.float16, BF16: ml_dtypes.bfloat16}

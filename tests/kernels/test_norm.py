@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from harness import ISAS, compile_spec, guard_copy, run, same_bits
-from irc.ir.dtype import DType
-from irc.ir.scalar import Builder, identity
-from irc.ir.specs import DimArg, NormSpec, Operand, Program, Size
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import Builder, identity
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
+from irc_compiler.plan.specs.rows import NormSpec
 
 F32, F16 = DType.f32, DType.f16
 LENGTHS = [0, 1, 3, 4, 5, 16, 17, 64, 65, 200, 768, 1000]
@@ -56,7 +58,7 @@ def test_layer_norm_lengths(isa: str, dtype: DType) -> None:
         first: np.ndarray | None = None
         for spec, dims in (
             (layer_norm(rows, n, dtype), ()),
-            (layer_norm(DimArg(0), DimArg(1), dtype), (rows, n)),
+            (layer_norm(RuntimeDim(0), RuntimeDim(1), dtype), (rows, n)),
         ):
             for workers in (1, 2, 3, 4):
                 found = run(spec, [x, g, b], [(rows, n)], isa=isa, dims=dims, workers=workers)
@@ -102,7 +104,7 @@ def test_variants_and_second_output(isa: str, centre: bool, scale: bool, outside
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_strides_expensive_prologue_and_doubles(isa: str, dynamic: bool) -> None:
     n, f64 = 41, DType.f64
-    size: Size = DimArg(0) if dynamic else n
+    size: Size = RuntimeDim(0) if dynamic else n
     b = Builder()
     program = b.finish(b.op("exp", b.input(0, f64)))
     x = np.random.default_rng(0).standard_normal((n, 6))

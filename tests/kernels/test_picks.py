@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from harness import ISAS, Sizes, compile_spec, guard_copy, run, same_bits
-from irc.ir.dtype import DType
-from irc.ir.ops.sorting import CumProd, CumSum, TopK
-from irc.ir.specs import GATHER_OUT_OF_RANGE, Operand
-from irc.ir.specs_picks import PickSpec, RankSpec, ScanSpec
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.ops.tensor.sorting import CumProd, CumSum, TopK
+from irc_compiler.plan.specs.base import GATHER_OUT_OF_RANGE, Operand
+from irc_compiler.plan.specs.gather_scatter import GatherScatterSpec
+from irc_compiler.plan.specs.scan_topk import ScanSpec, TopKSpec
 
 F32, I64 = DType.f32, DType.i64
 TYPES = (F32, I64, DType.i8, DType.f16, DType.boolean)
@@ -29,7 +30,7 @@ def test_points(isa: str, dynamic: bool, inner: int) -> None:
     for dtype in TYPES:
         data = elements(rows, columns, inner, dtype=dtype)
         size = Sizes(dynamic)
-        spec = PickSpec(
+        spec = GatherScatterSpec(
             (size(count), size(inner)),
             (size(rows), size(columns)),
             Operand(dtype, (0, 1, size(columns * inner), size(inner))),
@@ -50,7 +51,7 @@ def test_an_index_for_every_element(isa: str, dynamic: bool) -> None:
     data = elements(6, 9)
     size = Sizes(dynamic)
     index = np.random.default_rng(2).integers(-9, 9, (4, 6)).astype(np.int32)
-    last = PickSpec(
+    last = GatherScatterSpec(
         (size(6), size(4)),
         (size(9),),
         Operand(F32, (size(9), 0, 1)),
@@ -60,7 +61,7 @@ def test_an_index_for_every_element(isa: str, dynamic: bool) -> None:
     found = run(last, [data, index], [(6, 4)], isa=isa, dims=size.dims)
     assert same_bits(found.outs[0], np.take_along_axis(data, index.T.astype(np.int64), 1))
     index = np.random.default_rng(2).integers(0, 6, (4, 9)).astype(np.uint8)
-    first = PickSpec(
+    first = GatherScatterSpec(
         (4, 9), (6,), Operand(F32, (0, 1, 9)), (Operand(DType.u8, (9, 1)),), Operand(F32, (9, 1))
     )
     found = run(first, [data, index], [(4, 9)], isa=isa, workers=2)
@@ -77,10 +78,10 @@ def test_indices_out_of_range(isa: str) -> None:
             (Operand(I64, (2,)), Operand(I64, (2,), 1)),
             Operand(F32, (1,)),
         )
-        spec = PickSpec((3,), (5, 4), Operand(F32, (0, 4, 1)), *operands[1:])
+        spec = GatherScatterSpec((3,), (5, 4), Operand(F32, (0, 4, 1)), *operands[1:])
         found = run(spec, [data, index, index], [(3,)], isa=isa)
         assert (found.status, found.element) == (GATHER_OUT_OF_RANGE, 1)
-        spec = PickSpec((3,), (5, 4), *operands, out_of_range="zeros")
+        spec = GatherScatterSpec((3,), (5, 4), *operands, out_of_range="zeros")
         found = run(spec, [data, index, index], [(3,)], isa=isa)
         assert found.status == 0
         assert same_bits(found.outs[0], np.array([data[0, 1], 0, data[4, 3]], np.float32))
@@ -90,7 +91,7 @@ def test_indices_out_of_range(isa: str) -> None:
 def test_what_is_put_last_stays(isa: str) -> None:
     updates = elements(6, 5)
     index = np.array([3, 0, 3, -1, 2, 0])
-    spec = PickSpec(
+    spec = GatherScatterSpec(
         (6, 5), (4,), Operand(F32, (5, 1)), (Operand(I64, (1, 0)),), Operand(F32, (0, 1, 5)), True
     )
     want = np.full((4, 5), np.nan, np.float32)
@@ -108,7 +109,7 @@ def test_what_is_put_joins_what_was_there(isa: str, dtype: DType, combine: str) 
     if dtype.is_float:
         updates[2, 1] = np.nan
     target = Operand(dtype, (0, 1, 5))
-    spec = PickSpec(
+    spec = GatherScatterSpec(
         (6, 5),
         (4,),
         Operand(dtype, (5, 1)),
@@ -154,7 +155,7 @@ def test_rankings(isa: str, dtype: DType, mode: str) -> None:
         for sort in ("value", "index"):
             size = Sizes(count == 2)
             best = (size(count), 1)
-            spec = RankSpec(
+            spec = TopKSpec(
                 (3,),
                 size(40),
                 size(count),

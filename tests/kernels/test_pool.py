@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from harness import ISAS, Sizes, run, strides_of
-from irc.ir.dtype import DType
-from irc.ir.ops.pooling import AvgPool, MaxPool1
-from irc.ir.scalar import Builder
-from irc.ir.specs import Operand
-from irc.ir.specs_conv import PoolSpec, Window
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.ops.nn.pooling import AvgPool, MaxPool1
+from irc_compiler.ir.scalar.builder import Builder
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.convolution import Window
+from irc_compiler.plan.specs.pooling import PoolSpec
 
 F32 = DType.f32
 

@@ -9,29 +9,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from harness import run, target_of
-from irc.compiler.lowering import lower
-from irc.compiler.options import Options
-from irc.compiler.pipeline import optimise
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.processors import PROCESSORS, maskable_processors, processor_target
-from irc.ir.scalar import Builder
-from irc.ir.spec_families import SPECS
-from irc.ir.specs import Spec
-from irc.runtime.codegen.host import detected_features
-from irc.runtime.codegen.llvm import emit_objects
-from irc.runtime.codegen.objects import read_object
-from irc.runtime.images import OBJECT, Image
-from irc.runtime.kernels import generate
+from irc_compiler.compiler.lowering import lower
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.scalar.builder import Builder
+from irc_compiler.plan.processors import PROCESSORS, maskable_processors, processor_target
+from irc_compiler.plan.specs.base import Spec
+from irc_compiler.plan.specs.families import SPECS
+from irc_compiler.runtime.jit.code_image import OBJECT, CodeImage
+from irc_compiler.runtime.jit.elf_read import read_object
+from irc_compiler.runtime.jit.host_features import detected_features
+from irc_compiler.runtime.jit.llvm import emit_objects
+from irc_compiler.runtime.kernels import generate
 from models.kernel_families import CASES, family_model
 from test_scalar import BF16, F16, F32, FLOATS, FUNCTIONS, INTS, build, check, data, spec_of
 
-# What the loader gives to generated code (runtime/codegen/loader.py).
+# What the loader gives to generated code (runtime/jit/image_loader.py).
 ALLOWED = {"memcpy", "memmove", "memset"}
 HERE = maskable_processors(detected_features())
 TYPES = [*FLOATS, *INTS, DType.boolean]
@@ -49,7 +49,7 @@ def needs(processor: str) -> None:
         pytest.skip(f"not run: this machine lacks {', '.join(sorted(missing))} of {processor}")
 
 
-def needed(image: Image) -> frozenset[str]:
+def needed(image: CodeImage) -> frozenset[str]:
     """Names that machine code takes from elsewhere."""
     if image.kind != OBJECT:
         return frozenset(image.imports)
@@ -73,7 +73,7 @@ def assert_no_calls(specs: Sequence[Spec], processor: str) -> None:
 @cache
 def optimised(name: str, dtype: str, precision: str) -> Graph:
     graph = irc.read_model(family_model(name, dtype)).graph
-    optimise(graph, Options(precision))
+    optimize(graph, Options(precision))
     return graph
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from harness import ISAS, target_of
-from irc.ir.dtype import DType
-from irc.ir.scalar import Builder, Ref
-from irc.ir.specs import Program
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.kernels import generate
-from irc.runtime.kernels.quantizing import rounded_byte
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import Builder, Ref
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.kernels import generate
+from irc_compiler.runtime.kernels.emit.requantize import rounded_byte
 from test_scalar import check, spec_of
 
 F32, U8, I8 = DType.f32, DType.u8, DType.i8

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import ISAS, run, same_bits, target_of
-from irc.compiler.lowering.recurrent_step import programs_of
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.layouts import PackedGates
-from irc.ir.ops import GRUSequence, PeepholeLSTM, RNNSequence
-from irc.ir.plan import Constant
-from irc.ir.specs import DimArg, Operand, Size
-from irc.ir.specs_recurrent import RecurrentSpec
-from irc.ir.tiles import cell_depth
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.kernels.gemm import pack
+from irc_compiler.compiler.lowering.ops.recurrent_step import programs_of
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.ops import GRUSequence, PeepholeLSTM, RNNSequence
+from irc_compiler.plan.packing.layouts import PackedGates
+from irc_compiler.plan.packing.panel_params import cell_depth
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
+from irc_compiler.plan.specs.recurrent import RecurrentSpec
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.kernels.gemm import pack
 
 BF16, F32, I64 = DType.bf16, DType.f32, DType.i64
 CELLS = ("gru", "gru_linear", "lstm", "peepholes", "rnn")
@@ -84,11 +84,11 @@ class Case:
         target = target_of(isa)
         packed = PackedGates(g * target.lanes(32), g, cell_depth(target, self.factors))
         programs = programs_of(self.op, len(self.vectors))
-        batch: Size = DimArg(0) if dynamic else self.batch
-        time: Size = DimArg(1) if dynamic else self.time
-        x_row: Size = DimArg(2) if dynamic else self.time * d * g * h
-        y_d: Size = DimArg(3) if dynamic else self.time * h
-        y_row: Size = DimArg(4) if dynamic else self.time * d * h
+        batch: Size = RuntimeDim(0) if dynamic else self.batch
+        time: Size = RuntimeDim(1) if dynamic else self.time
+        x_row: Size = RuntimeDim(2) if dynamic else self.time * d * g * h
+        y_d: Size = RuntimeDim(3) if dynamic else self.time * h
+        y_row: Size = RuntimeDim(4) if dynamic else self.time * d * h
         state = Operand(F32, (d * h, h, 1))
         return RecurrentSpec(
             self.reverse,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from harness import ISAS, run, same_bits, strides_of
-from irc.ir.dtype import DType
-from irc.ir.scalar import Builder, identity
-from irc.ir.specs import DimArg, Operand, ReduceSpec, Size
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import Builder, identity
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
+from irc_compiler.plan.specs.rows import ReduceSpec
 
 F32, F64, I32 = DType.f32, DType.f64, DType.i32
 NUMPY = {
@@ -73,7 +74,7 @@ def test_kinds(kind: str, dtype: DType, isa: str) -> None:
     for a, n, c in SHAPES if (kind, dtype) in THOROUGH else SHAPES[::3]:
         x = wholes((a, n, c), dtype, n)
         want = reference(kind, x, 1)
-        for size, step in ((n, n * c), (DimArg(0), DimArg(1))):
+        for size, step in ((n, n * c), (RuntimeDim(0), RuntimeDim(1))):
             spec = ReduceSpec(
                 kind,
                 (a, c),
@@ -99,8 +100,8 @@ def test_mean_of_squares_over_several_axes(isa: str, dynamic: bool) -> None:
     for shape in ((2, 3, 4, 5), (3, 2, 37, 18), (1, 70, 2, 1)):
         x, m = wholes(shape, F32), wholes((shape[1],), F32, 1)
         s = strides_of(shape)
-        strides: list[Size] = [DimArg(i) for i in range(3)] if dynamic else list(s[:3])
-        sizes: list[Size] = [DimArg(i + 3) for i in range(4)] if dynamic else list(shape)
+        strides: list[Size] = [RuntimeDim(i) for i in range(3)] if dynamic else list(s[:3])
+        sizes: list[Size] = [RuntimeDim(i + 3) for i in range(4)] if dynamic else list(shape)
         for axes in ((0, 2, 3), (0, 2), (1, 3), (0, 1, 2, 3), (0,)):
             kept = [i for i in range(4) if i not in axes]
             order = [*kept, *axes]
@@ -155,7 +156,7 @@ def test_random_sums_have_the_same_bits_for_any_workers(isa: str) -> None:
     for a, n, c in ((9, 333, 1), (1, 5000, 1), (2, 77, 90)):
         x = rng.standard_normal((a, n, c)).astype(np.float32)
         found = []
-        for size, step in ((n, n * c), (DimArg(0), DimArg(1))):
+        for size, step in ((n, n * c), (RuntimeDim(0), RuntimeDim(1))):
             spec = ReduceSpec(
                 "sum",
                 (a, c),

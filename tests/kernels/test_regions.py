@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnxruntime
 import pytest
 from harness import ISAS, Sizes, run, same_bits
-from irc.ir.dtype import DType
-from irc.ir.errors import InputError, VerificationError
-from irc.ir.ops import ROIAlign
-from irc.ir.plan_text import print_plan
-from irc.ir.specs import GATHER_OUT_OF_RANGE, Operand
-from irc.ir.specs_regions import RegionSpec
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.machine import host_target
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import InputError, VerificationError
+from irc_compiler.ir.ops import ROIAlign
+from irc_compiler.plan.specs.base import GATHER_OUT_OF_RANGE, Operand
+from irc_compiler.plan.specs.roi_align import ROIAlignSpec
+from irc_compiler.plan.text import print_plan
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.machine.detect import host_target
 from onnx import TensorProto, helper
 
 F32 = DType.f32
@@ -44,7 +44,7 @@ def made(shape: tuple[int, ...], op: ROIAlign, dynamic: bool, count: int = len(B
     out = (rows * columns * channels, columns * channels, channels, 1)
     if dynamic:
         out = (rows * columns * channels, columns, 1, rows * columns)
-    spec = RegionSpec(
+    spec = ROIAlignSpec(
         *(sizes(n) for n in (images, height, width, channels, count)),
         rows, columns, op.sampling_ratio, op.spatial_scale, *MODES[op.aligned_mode],
         op.mode == "max",

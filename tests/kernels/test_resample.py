@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from harness import ISAS, Sizes, run, same_bits
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Interpolate
-from irc.ir.ops.padding import padded
-from irc.ir.specs import EMPTY_AXIS, Operand
-from irc.ir.specs_resample import PADDING, PLACES, ROUNDINGS, ResampleSpec
-from irc.ir.verify_spec import verify_specs
-from irc.runtime.machine import host_target
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Interpolate
+from irc_compiler.ir.ops.tensor.padding import padded
+from irc_compiler.plan.specs.base import EMPTY_AXIS, Operand
+from irc_compiler.plan.specs.resample import PADDING, PLACES, ROUNDINGS, ResampleSpec
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.machine.detect import host_target
 
 F32 = DType.f32
 

@@ -9,10 +9,12 @@ from functools import cache
 import numpy as np
 import pytest
 from harness import ISAS, run
-from irc.ir.dtype import DType
-from irc.ir.errors import ExecutionError, UnsupportedOperationError
-from irc.ir.scalar import Builder, Ref, evaluate_program
-from irc.ir.specs import DIVISION_BY_ZERO, ElementwiseSpec, Operand, Program
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import ExecutionError, UnsupportedOperationError
+from irc_compiler.ir.scalar.builder import Builder, Ref, evaluate_program
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.plan.specs.base import DIVISION_BY_ZERO, Operand
+from irc_compiler.plan.specs.elementwise import ElementwiseSpec
 
 F32, F64, F16, BF16 = DType.f32, DType.f64, DType.f16, DType.bf16
 FLOATS = [F32, F64, F16, BF16]

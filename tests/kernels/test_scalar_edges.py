@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from harness import ISAS, run
-from irc.ir.dtype import DType
-from irc.ir.scalar import Builder, evaluate_program
-from irc.ir.specs import Program
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import Builder, evaluate_program
+from irc_compiler.ir.scalar.program import Program
 from test_scalar import FLOATS, INTS, build, spec_of
 
 SIGNED = [t for t in INTS if t.is_signed]

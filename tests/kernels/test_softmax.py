@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from harness import ISAS, compile_spec, guard_copy, run, same_bits
-from irc.ir.dtype import DType
-from irc.ir.scalar import Builder, identity
-from irc.ir.specs import DimArg, Operand, Program, Size, SoftmaxSpec
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import Builder, identity
+from irc_compiler.ir.scalar.program import Program
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
+from irc_compiler.plan.specs.rows import SoftmaxSpec
 
 F32, F16 = DType.f32, DType.f16
 LENGTHS = [0, 1, 3, 4, 5, 15, 16, 17, 64, 65, 129, 300, 1000]
@@ -45,7 +47,7 @@ def test_lengths(isa: str, log: bool, dtype: DType) -> None:
         first: np.ndarray | None = None
         for spec, dims in (
             (spec_of(rows, n, dtype, log), ()),
-            (spec_of(DimArg(0), DimArg(1), dtype, log), (rows, n)),
+            (spec_of(RuntimeDim(0), RuntimeDim(1), dtype, log), (rows, n)),
         ):
             for workers in (1, 2, 3, 4):
                 found = run(spec, [x], [(rows, n)], isa=isa, dims=dims, workers=workers).outs[0]
@@ -85,8 +87,8 @@ def test_scale_and_mask_over_any_strides(isa: str, dynamic: bool) -> None:
     heads, rows, n = 3, 5, 37
     score, mask, bias = logits((heads, n, rows)) * 8, logits((rows, n), 1), logits((heads, 1), 2)
     mask[:, 30:] = -np.inf
-    size: Size = DimArg(0) if dynamic else n
-    step: Size = DimArg(1) if dynamic else n * rows
+    size: Size = RuntimeDim(0) if dynamic else n
+    step: Size = RuntimeDim(1) if dynamic else n * rows
     spec = SoftmaxSpec(
         (heads, rows, size),
         (Operand(F32, (step, 1, rows)), Operand(F32, (0, size, 1)), Operand(F32, (1, 0, 0))),

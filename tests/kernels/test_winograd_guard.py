@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import ISAS, run, same_bits
-from irc.runtime.kernels.conv.winograd_guard import MAX_RATIO, MAX_VALUE
+from irc_compiler.runtime.kernels.conv.winograd_guard import MAX_RATIO, MAX_VALUE
 from test_conv import Case, make
 
 CASES = {

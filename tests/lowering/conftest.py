@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import irc
+import irc_compiler as irc
 import pytest
-from irc.compiler.options import Options
-from irc.ir.graph import Graph
+from irc_compiler.compiler.options import Options
+from irc_compiler.ir.graph import Graph
 
 
 @pytest.fixture

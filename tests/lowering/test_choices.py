@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from irc.compiler.lowering import lower
-from irc.compiler.options import Options
-from irc.compiler.pipeline import optimise
-from irc.ir.dtype import DType
-from irc.ir.interpret import interpret
-from irc.ir.plan import INPUT, Plan
-from irc.ir.plan_text import print_plan
-from irc.ir.specs import GemmSpec
-from irc.ir.specs_attention import AttentionSpec
-from irc.ir.specs_conv import ConvSpec
-from irc.ir.specs_excite import ExciteSpec
-from irc.ir.target import generic
-from irc.ir.text import parse_graph
+from irc_compiler.compiler.lowering import lower
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.text.graph_text import parse_graph
+from irc_compiler.plan.plan import INPUT, Plan
+from irc_compiler.plan.specs.attention import AttentionSpec
+from irc_compiler.plan.specs.convolution import ConvSpec
+from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.specs.squeeze_excite import SqueezeExciteSpec
+from irc_compiler.plan.target import generic
+from irc_compiler.plan.text import print_plan
 
 # An inverted residual of MobileNetV3: expanded, depthwise, squeezed and excited, projected.
 INVERTED = """%0 = Parameter.1() {element_type=f32, shape=["N", 24, 14, 14]} "x"
@@ -61,7 +61,7 @@ ATTENTION = """%0 = Parameter.1() {element_type=f32, shape=[2, 3, "S", 16]} "q"
 
 def plan_of(text: str, precision: str = "f32") -> Plan:
     graph, options = parse_graph(f'graph "g"\n{text}'), Options(precision)
-    optimise(graph, options)
+    optimize(graph, options)
     return lower(graph, generic("avx512"), options)[0]
 
 
@@ -140,7 +140,7 @@ def test_attention_rounds_its_factors_where_that_is_asked_for(precision: str) ->
 
 def test_every_product_rounds_its_factors_where_that_is_asked_for() -> None:
     specs = plan_of(INVERTED, "bf16").specs()
-    made = [s.factors for s in specs if isinstance(s, GemmSpec | ConvSpec | ExciteSpec)]
+    made = [s.factors for s in specs if isinstance(s, GemmSpec | ConvSpec | SqueezeExciteSpec)]
     assert len(made) == 4 and set(made) == {DType.bf16}
 
 

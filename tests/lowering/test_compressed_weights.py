@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import openvino as ov
 import pytest
-from irc.ir.dim import symbol
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.ops import Constant, Convert, Dequantize, Gemm, MatMul, Parameter, Result
-from irc.ir.region_sizes import RegionTables
-from irc.ir.specs import GemmSpec
-from irc.ir.verify_plan import verify_plan
+from irc_compiler.ir.dims import symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.ops import Constant, Convert, Dequantize, Gemm, MatMul, Parameter, Result
+from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.verify.plan import verify_plan
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
 from openvino import opset13 as op
 
 Compile = Callable[..., irc.CompiledModel]
@@ -262,4 +262,4 @@ def test_plans_whose_weights_do_not_fit_are_refused(
     with pytest.raises(irc.Error):
         verify_plan(broken)
         for each in broken.regions:
-            RegionTables(each, constants).sizes({})
+            RegionLayoutTables(each, constants).sizes({})

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.plan import KernelStep
-from irc.ir.specs import ElementwiseSpec
-from irc.ir.text import parse_graph
-from irc.runtime.memory import live_peak
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.text.graph_text import parse_graph
+from irc_compiler.plan.plan import KernelStep
+from irc_compiler.plan.specs.elementwise import ElementwiseSpec
+from irc_compiler.runtime.machine.memory_planner import live_peak
 
 Compile = Callable[..., irc.CompiledModel]
 
@@ -169,7 +169,7 @@ def test_a_skip_is_not_held_with_the_memory_of_what_is_joined_to_it(
 ) -> None:
     """Only as far as the arena stays as small as copying makes it."""
     shared = compile_graph(ladder(Net(32), (16, 16, 64)), True, 1)
-    place = "irc.compiler.lowering.placement.shared_concats"
+    place = "irc_compiler.compiler.lowering.schedule.output_placement.concats_in_place"
     monkeypatch.setattr(place, lambda *_: frozenset())
     copied = compile_graph(ladder(Net(32), (16, 16, 64)), True, 1)
     assert len(copies(copied)) == 3 and 0 < len(copies(shared)) < 3

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from irc.compiler.lowering.lower import lower
-from irc.compiler.options import Options
-from irc.compiler.pipeline import optimise
-from irc.ir.specs_conv import ConvSpec
-from irc.ir.target import generic
+from irc_compiler.compiler.lowering.lower import lower
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.plan.specs.convolution import ConvSpec
+from irc_compiler.plan.target import generic
 from onnx import TensorProto, helper, numpy_helper
 
 CASES: dict[str, dict[str, object]] = {
@@ -203,7 +203,7 @@ def test_what_winograd_computes(
     for algorithm, wanted in (("auto", tile), ("direct", 0)):
         graph, options = irc.read_model(three_by_three(size, channels, largest)).graph, Options()
         options = dataclasses.replace(options, conv_algorithm=algorithm)
-        optimise(graph, options)
+        optimize(graph, options)
         (spec,) = [s for s in lower(graph, target, options)[0].specs() if isinstance(s, ConvSpec)]
         assert spec.packed.winograd == wanted
         assert str(spec.weights.dtype) == ("i16" if wanted else "i8")
@@ -212,7 +212,7 @@ def test_what_winograd_computes(
 def test_of_signed_bytes_without_a_zero_point_sums_may_be_twice_as_large() -> None:
     for kind, tile in ((TensorProto.INT8, 4), (TensorProto.UINT8, 0)):
         graph = irc.read_model(three_by_three(24, 192, 127, kind)).graph
-        optimise(graph, Options())
+        optimize(graph, Options())
         specs = lower(graph, generic("avx512"), Options())[0].specs()
         assert [s.packed.winograd for s in specs if isinstance(s, ConvSpec)] == [tile]
 
@@ -223,7 +223,7 @@ def test_filters_that_bytes_do_not_hold_are_convolved_directly() -> None:
     given.graph.node[0].input.extend(["", "z"])
     given.graph.initializer.append(numpy_helper.from_array(np.array(-100, np.int8), "z"))
     graph = irc.read_model(given.SerializeToString()).graph
-    optimise(graph, Options())
+    optimize(graph, Options())
     specs = lower(graph, generic("avx512"), Options())[0].specs()
     found = [(s.packed.winograd, str(s.weights.dtype)) for s in specs if isinstance(s, ConvSpec)]
     assert found == [(0, "i16")]

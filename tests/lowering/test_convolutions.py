@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.compiler.lowering.lower import lower
-from irc.compiler.options import Options
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.specs import GemmSpec
-from irc.ir.specs_conv import ConvSpec
-from irc.ir.target import generic
-from irc.ir.text import parse_graph
+from irc_compiler.compiler.lowering.lower import lower
+from irc_compiler.compiler.options import Options
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.text.graph_text import parse_graph
+from irc_compiler.plan.specs.convolution import ConvSpec
+from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.target import generic
 
 IMAGE = '%0 = Parameter.1() {element_type=f32, shape=["N", 3, 14, 18]} "x"\n'
 MANY = '%0 = Parameter.1() {element_type=f32, shape=["N", 20, 9, 11]} "x"\n'

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from irc.compiler.lowering import lower
-from irc.compiler.lowering.excite import Site, find_excite
-from irc.compiler.lowering.fusion import decide_fusion
-from irc.compiler.lowering.layout import channels_last_values
-from irc.compiler.lowering.roles import decide_roles
-from irc.compiler.options import Options
-from irc.compiler.pipeline import optimise
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.plan import Plan
-from irc.ir.plan_text import print_plan
-from irc.ir.specs_excite import ExciteSpec
-from irc.ir.target import generic
-from irc.ir.text import parse_graph
+from irc_compiler.compiler.lowering import lower
+from irc_compiler.compiler.lowering.control.lower_control import CONTROL
+from irc_compiler.compiler.lowering.ops.squeeze_excite import Site, find_excite
+from irc_compiler.compiler.lowering.schedule.fusion import decide_fusion
+from irc_compiler.compiler.lowering.schedule.partition import decide_roles
+from irc_compiler.compiler.lowering.schedule.tensor_layout import channels_last_values
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.text.graph_text import parse_graph
+from irc_compiler.plan.plan import Plan
+from irc_compiler.plan.specs.squeeze_excite import SqueezeExciteSpec
+from irc_compiler.plan.target import generic
+from irc_compiler.plan.text import print_plan
 
 IMAGE = """%0 = Parameter.1() {element_type=f32, shape=["N", 16, "S", 14]} "x"
 %1 = Constant.1() {data=~1, dtype=f32, shape=[40, 16, 3, 3]}
@@ -76,7 +77,7 @@ RESIDUAL = """%17 = Constant.1() {data=~6, dtype=f32, shape=[40, 16, 1, 1]}
 
 def optimised(text: str, precision: str = "f32") -> tuple[Graph, Options]:
     graph, options = parse_graph(f'graph "g"\n{text}'), Options(precision)
-    optimise(graph, options)
+    optimize(graph, options)
     return graph, options
 
 
@@ -89,8 +90,8 @@ def families(plan: Plan) -> list[str]:
     return [s.spec.family for s in plan.kernel_steps()]
 
 
-def blocks(plan: Plan) -> list[ExciteSpec]:
-    return [s for s in plan.specs() if isinstance(s, ExciteSpec)]
+def blocks(plan: Plan) -> list[SqueezeExciteSpec]:
+    return [s for s in plan.specs() if isinstance(s, SqueezeExciteSpec)]
 
 
 @pytest.mark.parametrize("products", [POINTS, LINEAR], ids=["points", "linear"])
@@ -105,7 +106,7 @@ def test_means_products_and_scaling_are_one_step(means: str, products: str) -> N
 def test_the_image_is_scaled_where_it_lies() -> None:
     plan = plan_of(IMAGE + MEAN + POINTS + SCALED + PROJECTED)
     (region,) = plan.regions
-    (step,) = (s for s in plan.kernel_steps() if isinstance(s.spec, ExciteSpec))
+    (step,) = (s for s in plan.kernel_steps() if isinstance(s.spec, SqueezeExciteSpec))
     assert region.buffers[step.buffers[-1]].inside == step.buffers[0]
 
 
@@ -164,7 +165,7 @@ def test_products_round_their_factors_where_the_precision_says_so() -> None:
 def test_a_block_that_is_none_says_why(text: str, reason: str) -> None:
     graph, options = optimised(text)
     assert not blocks(lower(graph, generic("avx512"), options)[0])
-    native = {n: r.lowerer is not None for n, r in decide_roles(graph).items()}
+    native = {n: r.lowerer is not None for n, r in decide_roles(graph, CONTROL).items()}
     home = dict.fromkeys(native, 0)
     site = Site(graph, native, home, decide_fusion(graph, native, home))
     last = channels_last_values(graph, native)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.interpret import interpret
-from irc.ir.text import parse_graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.text.graph_text import parse_graph
 
 from lowering.cases import CASES
 

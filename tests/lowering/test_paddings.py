@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.text import parse_graph
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.text.graph_text import parse_graph
 from onnx import TensorProto, helper
 
 MODES = ("constant", "edge", "reflect", "symmetric")

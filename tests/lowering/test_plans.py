@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import pytest
-from irc.compiler.lowering import lower
-from irc.compiler.options import Options
-from irc.compiler.pipeline import optimise
-from irc.ir.graph import Graph
-from irc.ir.plan import ARENA, Plan
-from irc.ir.plan_text import print_plan
-from irc.ir.specs import NormSpec
-from irc.ir.specs_attention import AttentionSpec
-from irc.ir.target import generic
-from irc.ir.text import parse_graph
-from irc.ir.verify_plan import verify_plan
+from irc_compiler.compiler.lowering import lower
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.text.graph_text import parse_graph
+from irc_compiler.plan.plan import ARENA, Plan
+from irc_compiler.plan.specs.attention import AttentionSpec
+from irc_compiler.plan.specs.rows import NormSpec
+from irc_compiler.plan.target import generic
+from irc_compiler.plan.text import print_plan
+from irc_compiler.plan.verify.plan import verify_plan
 from models.encoders import bert
 
 from lowering.cases import CASES
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def plan_of(graph: Graph) -> Plan:
-    optimise(graph, Options(verify=True))
+    optimize(graph, Options(verify=True))
     plan, _ = lower(graph, generic("avx512"), Options())
     verify_plan(plan)
     return plan

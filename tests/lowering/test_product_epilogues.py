@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnxruntime
 import openvino
 import pytest
-from irc.ir.dim import symbol
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.ops import ACTIVATIONS, Constant, Gemm, Parameter, Result
-from irc.ir.plan_text import print_plan
-from irc.ir.specs import GemmSpec
+from irc_compiler.ir.dims import symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.ops import ACTIVATIONS, Constant, Gemm, Parameter, Result
+from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.text import print_plan
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 from openvino import opset15 as op

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnxruntime
 import pytest
-from irc.ir.plan_text import print_plan
+from irc_compiler.plan.text import print_plan
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 

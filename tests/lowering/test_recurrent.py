@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnxruntime as ort
 import openvino as ov
 import pytest
-from irc.ir.specs_recurrent import RecurrentSpec
+from irc_compiler.plan.specs.recurrent import RecurrentSpec
 
 from .recurrent_models import GATES, feeds, model
 

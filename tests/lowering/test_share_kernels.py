@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc import ops
-from irc.compiler.lowering.share_kernels import MIN_SHARED_KERNELS
-from irc.ir import ops as o
-from irc.ir.plan import KernelStep
-from irc.ir.specs import Spec
+from irc_compiler import ops
+from irc_compiler.compiler.lowering.schedule.kernel_sharing import MIN_SHARED_KERNELS
+from irc_compiler.ir import ops as o
+from irc_compiler.plan.plan import KernelStep
+from irc_compiler.plan.specs.base import Spec
 
 PIECES = 2 * MIN_SHARED_KERNELS
 RNG = np.random.default_rng(3)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.compiler.model import Model
-from irc.ir.text import parse_graph
+from irc_compiler.compiler.model import Model
+from irc_compiler.ir.text.graph_text import parse_graph
 
 PARAMETER = '%{n} = Parameter.1() {{element_type=f32, shape={shape}}} "x{n}"\n'
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.specs import NormSpec, ReduceSpec, SoftmaxSpec
-from irc.ir.text import parse_graph
+from irc_compiler.ir.text.graph_text import parse_graph
+from irc_compiler.plan.specs.rows import NormSpec, ReduceSpec, SoftmaxSpec
 
 
 def compiled(text: str, compile_graph) -> irc.CompiledModel:

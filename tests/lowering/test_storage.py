@@ -7,22 +7,23 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc import ops
-from irc.compiler.options import Options
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph
-from irc.ir.infer import infer_graph
-from irc.ir.interpret import interpret
-from irc.ir.specs import GemmSpec, Size
-from irc.ir.specs_conv import PoolSpec
-from irc.ir.target import Target, generic
-from irc.ir.text import parse_graph
+from irc_compiler import ops
+from irc_compiler.compiler.options import Options
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.text.graph_text import parse_graph
+from irc_compiler.plan.specs.base import Size
+from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.specs.pooling import PoolSpec
+from irc_compiler.plan.target import Target, generic
 
-LOWER = importlib.import_module("irc.compiler.lowering.lower")
-STORAGE = importlib.import_module("irc.compiler.lowering.storage")
+LOWER = importlib.import_module("irc_compiler.compiler.lowering.lower")
+STORAGE = importlib.import_module("irc_compiler.compiler.lowering.schedule.storage_types")
 RNG = np.random.default_rng(7)
 W = [(RNG.standard_normal((48, 48)) / 7).astype(np.float32) for _ in range(3)]
 X = RNG.standard_normal((5, 48)).astype(np.float32)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.plan_text import print_plan
-from irc.ir.specs import GemmSpec
+from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.text import print_plan
 
 from .test_product_operands import agree, compiled, model, steps
 

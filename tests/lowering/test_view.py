@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from irc.compiler.lowering.view import (
+from irc_compiler.compiler.strided_view import (
     View,
     broadcast_to,
     coalesce,
@@ -15,8 +15,8 @@ from irc.compiler.lowering.view import (
     row_major,
     take,
 )
-from irc.ir.dim import Dim, evaluate, symbol
-from irc.ir.dtype import DType
+from irc_compiler.ir.dims import Dim, evaluate, symbol
+from irc_compiler.ir.dtype import DType
 
 
 def plain(shape: tuple[Dim, ...]) -> View:

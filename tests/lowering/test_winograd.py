@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnxruntime
 import pytest
-from irc.compiler.lowering.lower import lower
-from irc.compiler.lowering.winograd import MAX_WEIGHT, MAX_WEIGHT_RATIO
-from irc.compiler.options import Options
-from irc.ir.dim import symbol
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.ops import Constant, Convolution, Parameter, Result
-from irc.ir.specs_conv import ConvSpec
-from irc.ir.target import generic
+from irc_compiler.compiler.lowering.lower import lower
+from irc_compiler.compiler.lowering.schedule.conv_algorithm import MAX_WEIGHT, MAX_WEIGHT_RATIO
+from irc_compiler.compiler.options import Options
+from irc_compiler.ir.dims import symbol
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.ops import Constant, Convolution, Parameter, Result
+from irc_compiler.plan.specs.convolution import ConvSpec
+from irc_compiler.plan.target import generic
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 

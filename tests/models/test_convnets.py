@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc.runtime.session import Session
+from irc_compiler.runtime.execution.session import Session
 
 from models import convnets
 from models.oracles import random_inputs, run_onnxruntime

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc.ir.specs import NormSpec
+from irc_compiler.plan.specs.rows import NormSpec
 
 from models.onnx_graph import OnnxGraph
 from models.oracles import random_inputs, run_onnxruntime

@@ -8,17 +8,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import onnx
 import pytest
 from api.stateful import decoder
-from irc.compiler.lowering import lower
-from irc.compiler.options import Options
-from irc.compiler.pipeline import optimise
-from irc.compiler.shapes import fix_shapes
-from irc.ir.graph import Graph
-from irc.ir.plan_text import print_plan
-from irc.ir.target import ISAS, generic
+from irc_compiler.compiler.lowering import lower
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.compiler.shape_analysis.override_inputs import fix_shapes
+from irc_compiler.ir.graph import Graph
+from irc_compiler.plan.target import ISAS, generic
+from irc_compiler.plan.text import print_plan
 from lowering import recurrent_models
 
 from models import convnets, quantized, small
@@ -57,7 +57,7 @@ def built(name: str) -> irc.Model:
 
 def check(graph: Graph, precision: str) -> None:
     options = Options(precision)
-    optimise(graph, options)
+    optimize(graph, options)
     for isa in ISAS:
         plan, _ = lower(graph, generic(isa), options)
         assert not plan.host_steps(), [s.reason for s in plan.host_steps()]
@@ -79,6 +79,6 @@ def test_with_fixed_sizes(precision: str) -> None:
 def test_a_decoder_and_its_cache(precision: str, tmp_path: Path) -> None:
     """The variables' first values are regions of their own, which later runs leave out."""
     graph = irc.read_model(decoder(tmp_path / "m.xml")).graph.copy()
-    optimise(graph, Options(precision))
+    optimize(graph, Options(precision))
     plan, _ = lower(graph, generic("avx512"), Options(precision))
     assert not plan.host_steps(), [s.reason for s in plan.host_steps()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 

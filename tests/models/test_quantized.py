@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.ir.interpret import interpret
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.ir.interpret import interpret
 
 from models import quantized, small
 from models.encoders import bert, bert_inputs

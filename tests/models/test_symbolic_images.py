@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.text import parse_graph
+from irc_compiler.ir.text.graph_text import parse_graph
 
 from models.onnx_graph import OnnxGraph
 from models.oracles import run_onnxruntime

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc import ops
-from irc.ir import ops as vocabulary
+from irc_compiler import ops
+from irc_compiler.ir import ops as vocabulary
 
 X = np.random.default_rng(2).standard_normal((2, 3, 4)).astype(np.float32)
 
@@ -110,5 +110,8 @@ def test_errors_come_at_once() -> None:
 
 
 def test_it_is_loaded_when_asked_for() -> None:
-    code = "import sys, irc; assert 'irc.ops' not in sys.modules; irc.ops.gemm"
+    code = (
+        "import sys, irc_compiler as irc; "
+        "assert 'irc_compiler.builder' not in sys.modules; irc.ops.gemm"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

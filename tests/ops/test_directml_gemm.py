@@ -1,4 +1,4 @@
-"""`irc.ops.gemm` against DML_GEMM_OPERATOR_DESC, computed here with NumPy in float64.
+"""`irc_compiler.builder.gemm` against DML_GEMM_OPERATOR_DESC, computed here with NumPy in float64.
 
 Every activation, f32 and f16, 2 to 4 axes, transposes, alpha and beta, C of the output's sizes or
 broadcast; through the compiler, the dialect's XML, and standard operation sets in OpenVINO.
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import openvino as ov
 import pytest
-from irc import ops
-from irc.compiler.export.xml import to_xml_text, write_xml
+from irc_compiler import ops
+from irc_compiler.compiler.export.xml import to_xml_text, write_xml
 
 Array = Any
 _erf = np.vectorize(math.erf)

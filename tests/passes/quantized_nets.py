@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc.ir.ops as o
+import irc_compiler.ir.ops as o
 import numpy as np
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_node
-from irc.ir.interpret import interpret
-from irc.ir.op import Array, Op
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_node
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Array, Op
 from rewriting import run, traced
 
 

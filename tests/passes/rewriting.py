@@ -1,7 +1,7 @@
 """Runs passes on graph texts.
 
-A graph is written without its heading, types and constants' defaults: see irc.ir.text. `$NAME` in a
-text stands for one of the short constants below.
+A graph is written without its heading, types and constants' defaults: see
+irc_compiler.ir.text.graph_text. `$NAME` in a text stands for one of the short constants below.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from irc.compiler.options import Options
-from irc.compiler.pipeline import PASSES
-from irc.compiler.rewrite import Pass, run_pass
-from irc.compiler.trace import Trace
-from irc.ir.dim import substitute
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.text import parse_graph, print_graph
-from irc.ir.types import TensorType
-from irc.ir.verify import verify
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import PASSES
+from irc_compiler.compiler.rewrite.engine import Pass, run_pass
+from irc_compiler.compiler.rewrite.trace import Trace
+from irc_compiler.ir.dims import substitute
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.text.graph_text import parse_graph, print_graph
+from irc_compiler.ir.types import TensorType
+from irc_compiler.ir.verify import verify
 
 CHECKED = Options(verify=True)
 _SHORT = re.compile(r"Const\((\w+)\[([^\]]*)\] = ([^)]*)\)")

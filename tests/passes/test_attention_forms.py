@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from irc.api import compile_model
-from irc.compiler.model import Model
-from irc.compiler.passes.fuse_attention import fuse_attention
-from irc.ir.errors import InputError
-from irc.ir.interpret import interpret
+from irc_compiler.api import compile_model
+from irc_compiler.compiler.model import Model
+from irc_compiler.compiler.passes.attention.fuse import fuse_attention
+from irc_compiler.ir.errors import InputError
+from irc_compiler.ir.interpret import interpret
 from rewriting import graph, random_inputs, run, stays
 
 QKV = """

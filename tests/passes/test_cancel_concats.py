@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from irc.compiler.passes.cancel_concats import cancel_concats
+from irc_compiler.compiler.passes.canonicalize.slice_of_concat import fold_slice_of_concat
 from rewriting import becomes, stays
 
 HEAD = """
@@ -43,7 +43,7 @@ def number(value: int) -> str:
 def test_a_whole_input(start: str, stop: str, port: int) -> None:
     becomes(
         sliced(start, stop),
-        cancel_concats,
+        fold_slice_of_concat,
         f"""
 %0 = Input(f32[N, 2, 4]) {"names=y" if port == 0 else ""}
 %1 = Input(f32[N, S, 4]) {"names=y" if port == 1 else ""}
@@ -56,13 +56,13 @@ def test_bounds_from_the_end_and_symbolic_ones() -> None:
     static = sliced(number(-3), number(LAST)).replace("S,", "3,")
     becomes(
         static,
-        cancel_concats,
+        fold_slice_of_concat,
         "%0 = Input(f32[N, 2, 4])\n%1 = Input(f32[N, 3, 4]) names=y\n%7 = Result.1(%1)",
     )
     symbolic = sliced("ShapeOf.3(%9)", number(LAST)).replace("[N, 2, 4])", "[N, S, 4])")
     becomes(
         "%9 = Input(f32[S])" + symbolic,
-        cancel_concats,
+        fold_slice_of_concat,
         """
 %9 = Input(f32[S])
 %0 = Input(f32[N, S, 4])
@@ -92,7 +92,7 @@ def test_bounds_from_the_end_and_symbolic_ones() -> None:
     ],
 )
 def test_slices_that_stay(text: str, reason: str) -> None:
-    stays(text, cancel_concats, reason)
+    stays(text, fold_slice_of_concat, reason)
 
 
 def test_splits() -> None:
@@ -111,16 +111,16 @@ def test_splits() -> None:
 %5 = Result.1(%0)
 %6 = Result.1(%1)
 """
-    becomes(text, cancel_concats, after)
+    becomes(text, fold_slice_of_concat, after)
     lengths = "VariadicSplit.1(%2, %3, %7) {num_outputs=2}"
     listed = text.replace("Split.1(%2, %3) {num_splits=2}", lengths)
-    becomes(listed.replace("%4 =", "%7 = Const(i64[2] = 3, -1)\n%4 ="), cancel_concats, after)
+    becomes(listed.replace("%4 =", "%7 = Const(i64[2] = 3, -1)\n%4 ="), fold_slice_of_concat, after)
     stays(
         listed.replace("%4 =", "%7 = Const(i64[2] = 2, 4)\n%4 ="),
-        cancel_concats,
+        fold_slice_of_concat,
         "a part is no whole input of the concatenation",
     )
     wide = text.replace("axis=-1", "axis=0").replace("[2, 3]", "[2, 4]")
-    stays(wide, cancel_concats, "the split is along another axis")
+    stays(wide, fold_slice_of_concat, "the split is along another axis")
     three = text.replace("num_splits=2", "num_splits=3")
-    stays(three, cancel_concats, "the split has another number of parts")
+    stays(three, fold_slice_of_concat, "the split has another number of parts")

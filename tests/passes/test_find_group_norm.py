@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from irc.compiler.passes.find_group_norm import find_group_norm
+from irc_compiler.compiler.passes.fuse.group_norm import fuse_group_norm
 from rewriting import becomes, graph, run, same_values, stays
 
 HEAD = """
@@ -54,14 +54,14 @@ def middle(
 )
 def test_reshaped(groups: int, scale: str, shift: str, scales: str, shifts: str) -> None:
     after = HEAD + FOUND.format(groups=groups, scale=scales, shift=shifts)
-    becomes(HEAD + middle(groups, scale, shift), find_group_norm, after)
+    becomes(HEAD + middle(groups, scale, shift), fuse_group_norm, after)
 
 
 def test_scale_behind_a_shift_scales_both() -> None:
     text = HEAD + middle().replace("%10 = Add.1(%9, %8)", "%14 = Add.1(%6, %9)").replace(
         "%8 = Multiply.1(%6, %7)\n", ""
     ).replace("%11 =", "%10 = Multiply.1(%14, %7)\n%11 =")
-    found = run(text, find_group_norm)
+    found = run(text, fuse_group_norm)
     assert "GroupNormalization" in {found.op(n).kind for n in found.ids()}
     same_values(graph(text), found)
 
@@ -78,7 +78,7 @@ def test_scale_behind_a_shift_scales_both() -> None:
     ],
 )
 def test_other_norms_stay(text: str) -> None:
-    stays(HEAD.replace("T]", "4]").replace("N,", "2,") + text, find_group_norm, None)
+    stays(HEAD.replace("T]", "4]").replace("N,", "2,") + text, fuse_group_norm, None)
 
 
 def test_what_no_window_made_stays() -> None:
@@ -86,7 +86,7 @@ def test_what_no_window_made_stays() -> None:
         "Convolution.1(%0, %1) {strides=[1], pads_begin=[0], pads_end=[0], dilations=[1]}",
         "MatMul.1(%1, %0)",
     ).replace("4, 4, 1", "4, 4")
-    stays(head + middle(), find_group_norm, None)
+    stays(head + middle(), fuse_group_norm, None)
 
 
 def test_channels_of_their_own() -> None:
@@ -103,8 +103,8 @@ def test_channels_of_their_own() -> None:
 %6 = GroupNormalization.12(%3, %4, %5) {num_groups=4, epsilon=0.01} "norm" names=y
 %7 = Result.1(%6)
 """
-    becomes(HEAD + norm.format(axes="2"), find_group_norm, HEAD + after)
-    stays(HEAD + norm.format(axes="1"), find_group_norm, None)
+    becomes(HEAD + norm.format(axes="2"), fuse_group_norm, HEAD + after)
+    stays(HEAD + norm.format(axes="1"), fuse_group_norm, None)
 
 
 @pytest.mark.parametrize("order", ["%19, %2", "%2, %19"])
@@ -122,5 +122,5 @@ def test_a_residual_sum_has_its_convolution_on_either_side(order: str) -> None:
 %6 = Result.1(%5)
 """
     text = HEAD + '%14 = Input(f32[N, 4, T]) "z"\n' + stream.format(order=order).lstrip()
-    found = run(text, find_group_norm)
+    found = run(text, fuse_group_norm)
     assert "GroupNormalization" in {found.op(n).kind for n in found.ids()}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from irc.compiler.passes.fold_batch_norm import fold_batch_norm
-from irc.ir.graph import Graph
+from irc_compiler.compiler.passes.fuse.batch_norm import fold_batch_norm
+from irc_compiler.ir.graph import Graph
 from rewriting import graph, run, same_values, stays
 
 STATISTICS = """

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc.compiler.options import Options
-from irc.compiler.passes.fold_constants import fold_constants
-from irc.compiler.passes.folding_work import folding_work
-from irc.compiler.passes.share_subexpressions import share_subexpressions
-from irc.compiler.rewrite import run_pass
-from irc.compiler.trace import Trace
-from irc.ir.graph import Value
-from irc.ir.ops import Constant
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.passes.canonicalize.common_subexpressions import (
+    eliminate_common_subexpressions,
+)
+from irc_compiler.compiler.passes.canonicalize.fold_constants import fold_constants
+from irc_compiler.compiler.passes.canonicalize.folding_budget import folding_work
+from irc_compiler.compiler.rewrite.engine import run_pass
+from irc_compiler.compiler.rewrite.trace import Trace
+from irc_compiler.ir.graph import Value
+from irc_compiler.ir.ops import Constant
 from rewriting import CHECKED, becomes, graph, run, stays, traced
 
 
@@ -263,7 +265,7 @@ def test_equal_work_is_shared() -> None:
 %9 = Result.1(%7)
 %10 = Result.1(%0)
 """,
-        share_subexpressions,
+        eliminate_common_subexpressions,
         """
 %0 = Input(f32[N])
 %3 = Input(f32[2])
@@ -302,7 +304,7 @@ def test_what_differs_is_not_shared(case: str) -> None:
 %4 = Result.1(%2)
 %5 = Result.1(%3)
 """
-    stays(text, share_subexpressions, None)
+    stays(text, eliminate_common_subexpressions, None)
 
 
 def test_large_constants_are_shared_by_identity_only() -> None:
@@ -310,12 +312,12 @@ def test_large_constants_are_shared_by_identity_only() -> None:
         "%0 = Const(f32[200, 100] = ~1)\n%1 = Const(f32[200, 100] = ~1)\n"
         "%2 = Result.1(%0)\n%3 = Result.1(%1)"
     )
-    assert len(run(made, share_subexpressions, CHECKED)) == 4
+    assert len(run(made, eliminate_common_subexpressions, CHECKED)) == 4
     one, two = (made.input(r, 0).node for r in made.results)
     first = made.op(one)
     assert isinstance(first, Constant)
     made.node(two).op = Constant(np.asarray(first.data), first.dtype, first.shape)
-    assert len(run(made, share_subexpressions, CHECKED)) == 3
+    assert len(run(made, eliminate_common_subexpressions, CHECKED)) == 3
 
 
 def test_a_size_known_anew_is_known_wherever_it_went() -> None:

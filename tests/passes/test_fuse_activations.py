@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from irc.compiler.passes.fuse_activations import NAMES, fuse_activations
+from irc_compiler.compiler.passes.fuse.activations import NAMES, fuse_activations
 from rewriting import becomes, stays
 
 BEFORE = """

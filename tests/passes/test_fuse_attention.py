@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from irc.compiler.passes.fuse_attention import fuse_attention
-from irc.ir.interpret import interpret
-from irc.ir.ops import Attention
-from irc.ir.text import print_graph
+from irc_compiler.compiler.passes.attention.fuse import fuse_attention
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.ops import Attention
+from irc_compiler.ir.text.graph_text import print_graph
 from rewriting import becomes, graph, random_inputs, run, same_values, stays, traced
 
 QKV = """

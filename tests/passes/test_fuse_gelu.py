@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from irc.compiler.passes.fuse_gelu import fuse_gelu
-from irc.ir.ops import Gelu, Mish, Swish
+from irc_compiler.compiler.passes.fuse.gelu import fuse_gelu
+from irc_compiler.ir.ops import Gelu, Mish, Swish
 from rewriting import becomes, graph, run, same_values, stays
 
 X = '%0 = Input(f32[N, 4]) "x"\n'

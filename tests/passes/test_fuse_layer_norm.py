@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from irc.compiler.passes.fuse_layer_norm import fuse_layer_norm
+from irc_compiler.compiler.passes.fuse.layer_norm import fuse_layer_norm
 from rewriting import becomes, stays
 
 HEAD = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from irc.compiler.passes.fuse_matmul_add import fuse_matmul_add
+from irc_compiler.compiler.passes.fuse.matmul_add import fuse_matmul_add
 from rewriting import becomes, stays
 
 PRODUCT = """

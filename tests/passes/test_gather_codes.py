@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import irc
-import irc.ir.ops as o
+import irc_compiler as irc
+import irc_compiler.ir.ops as o
 import numpy as np
 import pytest
-from irc.compiler.options import Options
-from irc.compiler.passes.gather_codes import gather_codes
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.interpret import interpret
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.passes.quantize.gather_quantized import gather_quantized_table
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.interpret import interpret
 from rewriting import traced
 
 
@@ -60,7 +60,7 @@ IDS = np.array([[0, -1, 399], [7, 7, 1]])
 def test_rows_are_picked_as_they_are_stored(name: str, half: bool) -> None:
     graph = table(*CASES[name], half=half, mode="error")
     expected = interpret(graph, {"ids": IDS})
-    found, trace = traced(graph, gather_codes)
+    found, trace = traced(graph, gather_quantized_table)
     assert trace.hits()["pick_codes"] == 1
     for node in found.ids():
         if found.op(node).kind == "Gather":
@@ -75,12 +75,12 @@ def _list(outputs: object) -> list[np.ndarray]:
 
 def test_beyond_the_end_stay_zeros() -> None:
     graph = table(DType.u8, (400, 1), 0, half=False, mode="zeros")
-    found, _ = traced(graph, gather_codes)
+    found, _ = traced(graph, gather_quantized_table)
     ids = np.array([[0, 400, 5], [1000, 2, 3]])
     (rows,) = _list(interpret(found, {"ids": ids}))
     assert not rows[0, 1].any() and not rows[1, 0].any() and rows[0, 0].any()
     graph = table(DType.i8, (1, 96), 0, half=False, mode="zeros")
-    assert traced(graph, gather_codes)[1].hits()["pick_codes"] == 0
+    assert traced(graph, gather_quantized_table)[1].hits()["pick_codes"] == 0
 
 
 @pytest.mark.parametrize("name", ["rows", "groups", "halves_of_bytes"])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from irc.compiler.passes import group_elementwise as module
-from irc.compiler.passes.group_elementwise import group_elementwise
-from irc.ir.ops import Group
+from irc_compiler.compiler.passes.fuse import elementwise as module
+from irc_compiler.compiler.passes.fuse.elementwise import fuse_elementwise
+from irc_compiler.ir.ops import Group
 from rewriting import becomes, graph, run, same_values, stays
 
 
@@ -19,7 +19,7 @@ def test_a_chain_with_numbers_inside() -> None:
 %4 = Tanh.1(%3) "last" names=y
 %5 = Result.1(%4) "out"
 """,
-        group_elementwise,
+        fuse_elementwise,
         """
 %0 = Input(f32[N, 4]) "x"
 %4 = Group.0(%0) {program="PROGRAM"} "last" names=y
@@ -39,7 +39,7 @@ def test_a_diamond_and_a_broadcast_operand() -> None:
 %5 = Divide.1(%3, %4)
 %6 = Result.1(%5)
 """,
-        group_elementwise,
+        fuse_elementwise,
         """
 %0 = Input(f32[N, 4])
 %1 = Input(f32[4])
@@ -62,7 +62,7 @@ def test_types_change_inside() -> None:
 %4 = Convert.1(%3) {destination_type=i32}
 %5 = Result.1(%4)
 """,
-        group_elementwise,
+        fuse_elementwise,
         """
 %0 = Input(f16[N])
 %1 = Input(f16[N])
@@ -79,7 +79,7 @@ def test_types_change_inside() -> None:
 def test_a_single_operation_stays() -> None:
     stays(
         "%0 = Input(f32[N])\n%1 = Exp.1(%0)\n%2 = Result.1(%1)",
-        group_elementwise,
+        fuse_elementwise,
         None,
     )
 
@@ -130,7 +130,7 @@ STAYING = {
 
 @pytest.mark.parametrize("case", STAYING)
 def test_what_stays(case: str) -> None:
-    stays(STAYING[case], group_elementwise, None)
+    stays(STAYING[case], fuse_elementwise, None)
 
 
 def test_a_number_that_gives_the_shape_stays_an_operand() -> None:
@@ -142,7 +142,7 @@ def test_a_number_that_gives_the_shape_stays_an_operand() -> None:
 %3 = Exp.1(%2)
 %4 = Result.1(%3)
 """,
-        group_elementwise,
+        fuse_elementwise,
         """
 %0 = Input(f32[4])
 %1 = Const(f32[1, 1] = 2)
@@ -160,7 +160,7 @@ def test_existing_groups_grow() -> None:
 %2 = Group.0(%1, %0) {program="f32 input 0; f32 input 1; f32 sub 1 0; -> 2"}
 %3 = Result.1(%2)
 """,
-        group_elementwise,
+        fuse_elementwise,
         """
 %0 = Input(f32[N])
 %2 = Group.0(%0) {program="f32 input 0; f32 exp 0; f32 sub 0 1; -> 2"}
@@ -171,7 +171,7 @@ def test_existing_groups_grow() -> None:
 
 def groups(text: str) -> list[Group]:
     source = graph(text)
-    found = run(text, group_elementwise)
+    found = run(text, fuse_elementwise)
     same_values(source, found)
     return [op for n in found.order() if isinstance(op := found.op(n), Group)]
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from irc.api import compile_model
-from irc.compiler import pipeline
-from irc.compiler.model import Model
-from irc.compiler.passes.fuse_attention import fuse_attention
-from irc.compiler.passes.fuse_matmul_add import fuse_matmul_add
-from irc.compiler.passes.merge_products import merge_products
-from irc.ir.graph import Graph
-from irc.ir.ops import Constant, Gemm
-from irc.ir.provenance import note, place_of
+from irc_compiler.api import compile_model
+from irc_compiler.compiler import pipeline
+from irc_compiler.compiler.model import Model
+from irc_compiler.compiler.passes.attention.fuse import fuse_attention
+from irc_compiler.compiler.passes.fuse.matmul_add import fuse_matmul_add
+from irc_compiler.compiler.passes.fuse.parallel_matmuls import fuse_parallel_matmuls
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.ops import Constant, Gemm
+from irc_compiler.ir.provenance import note, place_of
 from rewriting import graph, random_inputs, run, same_values, stays
 
 HEADS = """
@@ -48,7 +48,7 @@ def attention(rows: str = "B, S", biases: str = "qkv", turned: bool = False) -> 
     )
 
 
-PASSES = [fuse_attention, fuse_matmul_add, merge_products]
+PASSES = [fuse_attention, fuse_matmul_add, fuse_parallel_matmuls]
 
 
 def products(found: Graph) -> list[int]:
@@ -83,7 +83,7 @@ def test_a_merged_product_keeps_bits(
     """And has no copies beside it."""
     text = attention(rows, "qv")
     merged = compile_model(Model(graph(text)), precision=precision)
-    left = tuple(p for p in pipeline.PASSES if p.name != "merge_products")
+    left = tuple(p for p in pipeline.PASSES if p.name != "fuse_parallel_matmuls")
     monkeypatch.setattr(pipeline, "PASSES", left)
     single = compile_model(Model(graph(text)), precision=precision)
     counts = [len(net.plan.kernel_steps()) for net in (merged, single)]
@@ -156,12 +156,12 @@ def test_products_that_would_be_copied_stay(readers: str, reason: str) -> None:
     """A product writes where its reader wants it, and takes what follows into its epilogue."""
     if reason.endswith("result"):
         reason += " as it lies"
-    stays(PAIR + readers, merge_products, reason)
+    stays(PAIR + readers, fuse_parallel_matmuls, reason)
 
 
 def test_large_products_stay() -> None:
     text = attention("4096, 100", biases="")
-    stays(text, merge_products, "a large product gains nothing from others beside it")
+    stays(text, fuse_parallel_matmuls, "a large product gains nothing from others beside it")
 
 
 def test_others_of_other_rows_or_shared_weights_stay() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from irc.compiler.passes.multiply_planes import multiply_planes
+from irc_compiler.compiler.passes.layout.conv1x1_to_matmul import convert_conv1x1_to_matmul
 from rewriting import becomes, stays
 
 HEAD = """
@@ -22,7 +22,7 @@ NEAR = "what is before or behind has its channels last"
 
 def test_becomes_a_product() -> None:
     after = HEAD.replace("f32[3, 5, 1] = ~1", "f32[3, 5] = ~1") + "%3 = MatMul.1(%2, %1)" + TAIL
-    becomes(HEAD + PLAIN + TAIL, multiply_planes, after)
+    becomes(HEAD + PLAIN + TAIL, convert_conv1x1_to_matmul, after)
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def test_becomes_a_product() -> None:
     ],
 )
 def test_other_windows_stay(old: str, new: str) -> None:
-    stays(HEAD + PLAIN.replace(old, new) + TAIL, multiply_planes, None)
+    stays(HEAD + PLAIN.replace(old, new) + TAIL, convert_conv1x1_to_matmul, None)
 
 
 def test_wider_windows_stay() -> None:
-    stays(HEAD.replace("3, 5, 1]", "3, 5, 2]") + PLAIN + TAIL, multiply_planes, None)
+    stays(HEAD.replace("3, 5, 1]", "3, 5, 2]") + PLAIN + TAIL, convert_conv1x1_to_matmul, None)
 
 
 def test_chains_of_windows_stay() -> None:
@@ -45,8 +45,8 @@ def test_chains_of_windows_stay() -> None:
     behind = TAIL.replace("%6 =", "%7 = MaxPool.1(%5) {kernel=[2], strides=[1]}\n%6 =").replace(
         "Result.1(%5)", "Result.1(%7)"
     )
-    stays(HEAD + PLAIN + behind, multiply_planes, NEAR)
+    stays(HEAD + PLAIN + behind, convert_conv1x1_to_matmul, NEAR)
     before = HEAD.replace("Sigmoid.1(%0)", "Transpose.1(%7, %8)").replace(
         "%1 =", '%7 = Input(f32[N, S, 5]) "z"\n%8 = Const(i64[3] = 0, 2, 1)\n%1 ='
     )
-    stays(before + PLAIN + TAIL, multiply_planes, NEAR)
+    stays(before + PLAIN + TAIL, convert_conv1x1_to_matmul, NEAR)

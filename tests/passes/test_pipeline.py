@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.compiler.options import Options
-from irc.compiler.pipeline import PASSES, optimise
-from irc.compiler.trace import Trace
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.ops import Constant, Gemm
-from irc.ir.text import print_graph
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import PASSES, optimize
+from irc_compiler.compiler.rewrite.trace import Trace
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.ops import Constant, Gemm
+from irc_compiler.ir.text.graph_text import print_graph
 from models import small
 from models.encoders import bert, bert_inputs
 from rewriting import graph, same_values
@@ -31,7 +31,7 @@ TINY: dict[str, Any] = {"layers": 1, "hidden": 16, "heads": 2, "intermediate": 2
 def optimised(model: onnx.ModelProto | Path) -> tuple[Graph, Graph, Trace]:
     source = read_onnx(model)
     found = source.copy()
-    trace = optimise(found, VERIFIED)
+    trace = optimize(found, VERIFIED)
     return source, found, trace
 
 
@@ -125,7 +125,7 @@ def test_work_is_linear_in_the_model() -> None:
     """No timing: each node is rewritten about once, and the shape arithmetic is gone."""
     source = read_onnx(bert(12, 8, 2, 8, 40, positions=8))
     assert len(source) > 1400
-    trace = optimise(source, Options())
+    trace = optimize(source, Options())
     assert len(source) < 600
     assert sum(trace.hits().values()) < 1400
     assert set(trace.seconds) == {p.name for p in PASSES}
@@ -145,14 +145,14 @@ MLP = """
 def test_stop_after() -> None:
     for limit, operations in ((0, "MatMul Add Relu"), (1, "Gemm Relu"), (2, "Gemm")):
         found = graph(MLP)
-        trace = optimise(found, Options(verify=True, stop_after=limit))
+        trace = optimize(found, Options(verify=True, stop_after=limit))
         assert set(kinds(found)) == set(operations.split())
         assert sum(trace.hits().values()) == limit
 
 
 def test_names_go_to_what_replaces_them() -> None:
     found = graph(MLP)
-    optimise(found, VERIFIED)
+    optimize(found, VERIFIED)
     (gemm,) = [n for n in found.ids() if found.op(n).kind == "Gemm"]
     assert found.node(gemm).name == "relu" and found.node(gemm).names == [frozenset({"y"})]
 
@@ -161,19 +161,19 @@ def test_the_trace_on_stderr(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("IRC_TRACE", "1")
-    optimise(graph(MLP.replace("Const(f32[3] = 1, 2, 3)", "Input(f32[2, 1, 3])")), Options())
+    optimize(graph(MLP.replace("Const(f32[3] = 1, 2, 3)", "Input(f32[2, 1, 3])")), Options())
     lines = capsys.readouterr().err.splitlines()
     refused = "refused: the addend would broadcast the product up"
     assert lines == [
         f"[fuse_matmul_add] take_addend at add: {refused}",
-        "[group_elementwise] group_chain at relu: applied",
+        "[fuse_elementwise] group_chain at relu: applied",
     ]
 
 
 def test_graphs_are_dumped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("IRC_DUMP_GRAPH", str(tmp_path))
     found = graph(MLP)
-    optimise(found, Options())
+    optimize(found, Options())
     files = sorted(p.name for p in tmp_path.iterdir())
     assert files == [f"{i:02d}_{p.name}.txt" for i, p in enumerate(PASSES, 1)]
     assert (tmp_path / files[-1]).read_text() == print_graph(found)
@@ -183,7 +183,7 @@ def test_constants_are_not_written_to() -> None:
     source = read_onnx(small.mlp((8, 6), dense="GemmT"))
     before = {n: op.data.copy() for n in source.ids() if isinstance(op := source.op(n), Constant)}
     kept = {n: source.op(n) for n in before}
-    optimise(source, VERIFIED)
+    optimize(source, VERIFIED)
     for n, op in kept.items():
         assert isinstance(op, Constant)
         np.testing.assert_array_equal(op.data, before[n])
@@ -192,7 +192,7 @@ def test_constants_are_not_written_to() -> None:
 def test_a_graph_and_its_copy_are_independent() -> None:
     source = graph(MLP)
     text = print_graph(source)
-    optimise(source.copy(), VERIFIED)
+    optimize(source.copy(), VERIFIED)
     assert print_graph(source) == text
 
 
@@ -205,6 +205,6 @@ def test_a_deep_model_is_no_matter() -> None:
     )
     found = graph(f"%0 = Input(f32[2, 3])\n{lines}%{count + 1} = Result.1(%{count})")
     started = time.perf_counter()
-    optimise(found, Options())
+    optimize(found, Options())
     assert time.perf_counter() - started < 60
     assert len(found) == count + 2

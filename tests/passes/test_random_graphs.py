@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
-from irc.compiler.options import Options
-from irc.compiler.pipeline import PASSES, optimise
-from irc.compiler.rewrite import run_pass
-from irc.compiler.trace import Trace
-from irc.ir.dtype import DType
-from irc.ir.errors import ExecutionError, ShapeError
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_node
-from irc.ir.interpret import interpret
-from irc.ir.op import Op
-from irc.ir.ops import (
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.pipeline import PASSES, optimize
+from irc_compiler.compiler.rewrite.engine import run_pass
+from irc_compiler.compiler.rewrite.trace import Trace
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import ExecutionError, ShapeError
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_node
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.op import Op
+from irc_compiler.ir.ops import (
     Add,
     Clamp,
     Constant,
@@ -47,8 +47,8 @@ from irc.ir.ops import (
     Transpose,
     Unsqueeze,
 )
-from irc.ir.text import print_graph
-from irc.ir.types import TensorType
+from irc_compiler.ir.text.graph_text import print_graph
+from irc_compiler.ir.types import TensorType
 from rewriting import random_inputs
 
 UNARY: list[Op] = [
@@ -176,7 +176,7 @@ class Maker:
 def graphs(draw: st.DrawFn) -> Graph:
     maker = Maker(draw)
     sizes = ["N", 3] if draw(st.booleans()) else [3, 3]
-    from irc.ir.dim import symbol
+    from irc_compiler.ir.dims import symbol
 
     for name in ("x", "y"):
         shape = tuple(symbol(s) if isinstance(s, str) else s for s in sizes)
@@ -205,7 +205,7 @@ def finite_outputs(graph: Graph) -> tuple[list[np.ndarray], list[np.ndarray]]:
 def test_the_pipeline_keeps_meaning(graph: Graph) -> None:
     inputs, expected = finite_outputs(graph)
     exact = graph.copy()
-    trace = optimise(graph, Options(verify=True))
+    trace = optimize(graph, Options(verify=True))
     found = interpret(graph, inputs)
     for a, b in zip(expected, found, strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.compiler.options import Options
-from irc.compiler.passes.refuse_branches import refuse_branches
-from irc.compiler.pipeline import optimise
-from irc.compiler.rewrite import run_pass
-from irc.compiler.trace import Trace
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Value
-from irc.ir.infer import infer_graph
-from irc.ir.interpret import interpret
-from irc.ir.ops import Constant, Fail, If, Transpose
-from irc.ir.ops.control import failure
-from irc.ir.text import print_graph
-from irc.ir.verify import verify
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.passes.canonicalize.prune_infeasible_branches import (
+    prune_infeasible_branches,
+)
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.compiler.rewrite.engine import run_pass
+from irc_compiler.compiler.rewrite.trace import Trace
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.ops import Constant, Fail, If, Transpose
+from irc_compiler.ir.ops.control_flow.conditional import failure
+from irc_compiler.ir.text.graph_text import print_graph
+from irc_compiler.ir.verify import verify
 from onnx import parser
 
 VERIFIED = Options(verify=True)
@@ -37,7 +39,7 @@ def net(body: str, inputs: str = "bool c, float[N, T] x") -> Graph:
 def refused(graph: Graph) -> tuple[Trace, str]:
     """The trace of the pass, and the graph behind it."""
     trace = Trace()
-    run_pass(graph, refuse_branches, VERIFIED, trace)
+    run_pass(graph, prune_infeasible_branches, VERIFIED, trace)
     return trace, print_graph(graph)
 
 
@@ -133,7 +135,7 @@ def test_nor_does_what_nobody_reads_in_a_branch() -> None:
 
 def test_the_pipeline_keeps_what_fails() -> None:
     graph = net("\n    y = Transpose <perm = [0]> (flat)")
-    optimise(graph, VERIFIED)
+    optimize(graph, VERIFIED)
     body = only_if(graph).else_body
     assert [body.op(n).kind for n in body.ids()] == ["Fail", "Result"]
     assert any(isinstance(body.op(n), Fail) for n in body.ids())

@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from irc.compiler.passes.conversions import holds_all, loses_nothing
-from irc.compiler.passes.remove_identities import remove_identities
-from irc.ir.dtype import DType
-from irc.ir.scalar import cast_array
+from irc_compiler.compiler.passes.canonicalize.remove_identities import remove_identities
+from irc_compiler.compiler.passes.match.casts import holds_all, loses_nothing
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.scalar.builder import cast_array
 from rewriting import becomes, graph, run, stays
 
 X = '%0 = Input(f32[N, 3]) "x"\n'

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from irc.compiler.passes.settle_shapes import constant_target, settle_shapes
-from irc.ir.dim import Dim, parse
+from irc_compiler.compiler.passes.canonicalize.static_reshape_targets import (
+    constant_target,
+    materialize_reshape_targets,
+)
+from irc_compiler.ir.dims import Dim, parse
 from rewriting import becomes, stays
 
 COMPUTED = """
@@ -23,7 +26,7 @@ COMPUTED = """
 def test_the_chain_of_exporters_becomes_a_constant() -> None:
     becomes(
         COMPUTED,
-        settle_shapes,
+        materialize_reshape_targets,
         """
 %0 = Input(f32[N, S, 32])
 %6 = Const(i64[4] = 0, 0, 4, 8)
@@ -60,13 +63,17 @@ def test_targets(have: str, out: str, target: list[int] | None) -> None:
 
 def test_what_cannot_be_settled() -> None:
     data = "%0 = Input(f32[N, 4])\n%1 = Input(i64[2])\n%2 = Reshape.1(%0, %1)\n%3 = Result.1(%2)"
-    stays(data, settle_shapes, "the target is not known")
+    stays(data, materialize_reshape_targets, "the target is not known")
     unranked = COMPUTED.replace("Reshape.1(%0", "Reshape.1(%9").replace(
         "%1 =", "%9 = Input(f32[...])\n%1 ="
     )
-    stays(unranked, settle_shapes, "the rank of the input is unknown")
+    stays(unranked, materialize_reshape_targets, "the rank of the input is unknown")
     swapped = COMPUTED.replace("= 0, 1)", "= 1, 0)")
-    stays(swapped, settle_shapes, "more than one size can be neither copied nor left out")
+    stays(
+        swapped,
+        materialize_reshape_targets,
+        "more than one size can be neither copied nor left out",
+    )
 
 
 def test_the_shape_of_a_result_is_read_from_the_input() -> None:
@@ -80,7 +87,7 @@ def test_the_shape_of_a_result_is_read_from_the_input() -> None:
 %5 = Result.1(%4)
 %6 = Result.1(%3)
 """,
-        settle_shapes,
+        materialize_reshape_targets,
         """
 %0 = Input(f32[N, S, 4])
 %4 = ShapeOf.3(%0)
@@ -106,7 +113,7 @@ def test_the_shape_of_a_product_is_an_inputs_shape() -> None:
 %7 = Result.1(%5)
 %8 = Result.1(%3)
 """,
-        settle_shapes,
+        materialize_reshape_targets,
         """
 %0 = Input(f32[N, 4])
 %1 = Input(i64[N, 4])

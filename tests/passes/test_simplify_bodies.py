@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.compiler.options import Options
-from irc.compiler.passes.simplify_bodies import simplify_bodies
-from irc.compiler.pipeline import optimise
-from irc.compiler.rewrite import run_pass
-from irc.compiler.trace import Trace
-from irc.ir.dtype import DType
-from irc.ir.graph import Graph, Use, Value
-from irc.ir.infer import infer_graph
-from irc.ir.interpret import interpret
-from irc.ir.ops import Constant, Gemm, If, Loop
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.compiler.options import Options
+from irc_compiler.compiler.passes.canonicalize.simplify_subgraphs import simplify_subgraphs
+from irc_compiler.compiler.pipeline import optimize
+from irc_compiler.compiler.rewrite.engine import run_pass
+from irc_compiler.compiler.rewrite.trace import Trace
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.graph import Graph, Use, Value
+from irc_compiler.ir.infer import infer_graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.ops import Constant, Gemm, If, Loop
 from models.control_flow import INPUTS, TEXTS, control_flow
 
 VERIFIED = Options(verify=True)
@@ -21,7 +21,7 @@ VERIFIED = Options(verify=True)
 
 def simplified(name: str) -> Graph:
     graph = read_onnx(control_flow(name))
-    run_pass(graph, simplify_bodies, VERIFIED, Trace())
+    run_pass(graph, simplify_subgraphs, VERIFIED, Trace())
     return graph
 
 
@@ -48,7 +48,7 @@ def test_passed_on_values_are_not_carried() -> None:
 
 def test_bodies_are_optimised() -> None:
     graph = read_onnx(control_flow("rnn_loop"))
-    trace = optimise(graph, VERIFIED)
+    trace = optimize(graph, VERIFIED)
     _, op = loop_of(graph)
     assert any(isinstance(op.body.op(n), Gemm) for n in op.body.ids())
     (inner,) = trace.bodies.values()
@@ -61,7 +61,7 @@ def test_a_known_condition_leaves_its_branch() -> None:
     known = graph.add(Constant.of(np.array(False), DType.boolean))
     graph.connect(Value(known), Use(node, 0))
     infer_graph(graph)
-    optimise(graph, VERIFIED)
+    optimize(graph, VERIFIED)
     assert not any(isinstance(graph.op(n), If) for n in graph.ids())
     inputs = INPUTS["branch"][0]()
     (y,) = interpret(graph, inputs)
@@ -72,9 +72,9 @@ def test_numbers_stay_and_a_second_run_changes_nothing() -> None:
     for name in TEXTS:
         source = read_onnx(control_flow(name))
         found = source.copy()
-        optimise(found, VERIFIED)
+        optimize(found, VERIFIED)
         for make in INPUTS[name]:
             for a, b in zip(interpret(source, make()), interpret(found, make()), strict=True):
                 assert a.dtype == b.dtype and (a == b).all()
-        again = optimise(found, VERIFIED)
+        again = optimize(found, VERIFIED)
         assert not any(t.hits() for t in (again, *again.bodies.values())), name

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from irc.ir.plan_text import print_plan
+from irc_compiler.plan.text import print_plan
 
 TABLE = np.random.default_rng(0).integers(-9, 10, (50, 8)).astype(np.float32)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.compiler.passes.spell_moves import spell_moves
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
-from irc.ir.text import print_graph
+from irc_compiler.compiler.passes.decompose.data_movement import decompose_data_movement
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
+from irc_compiler.ir.text.graph_text import print_graph
 from rewriting import graph, run
 
 SLICE = "%1 = Const(i64[3] = {})\n%2 = Const(i64[3] = {})\n%3 = Const(i64[3] = {})\n"
@@ -69,7 +69,7 @@ def inputs(name: str, batch: int) -> list[np.ndarray]:
 def test_same_elements(name: str) -> None:
     before, given = made(name), inputs(name, 6)
     (want,) = interpret(before, given)
-    after = run(before, spell_moves)
+    after = run(before, decompose_data_movement)
     gone = "StridedSlice Reverse Roll SpaceToBatch BatchToSpace ReverseSequence ConvertLike".split()
     assert not {after.op(n).kind for n in after.ids()} & set(gone)
     (found,) = interpret(after, given)
@@ -108,5 +108,5 @@ def test_natively(name: str) -> None:
 )
 def test_what_stays(text: str) -> None:
     lines = "\n" + text + "%4 = Result.1(%3)\n"
-    after = run(graph(lines), spell_moves)
+    after = run(graph(lines), decompose_data_movement)
     assert print_graph(after) == print_graph(graph(lines))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.compiler.passes.spell_norms import spell_norms
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
+from irc_compiler.compiler.passes.decompose.norms import decompose_norms
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
 from rewriting import graph, run
 
 # name: (lines from %1 on; the last is the result, its kind)
@@ -42,7 +42,7 @@ def test_same_numbers(name: str) -> None:
     before = made(name)
     x = np.random.default_rng(0).standard_normal((3, 6, 4, 5)).astype(np.float32)
     (want,) = interpret(before, [x])
-    after = run(before, spell_norms)
+    after = run(before, decompose_norms)
     kinds = {after.op(n).kind for n in after.ids()}
     assert not kinds & {"NormalizeL2", "LRN"}
     (found,) = interpret(after, [x])
@@ -66,7 +66,7 @@ def test_halves_are_rounded_once(name: str) -> None:
     before = made(name, "f16")
     x = (40 * np.random.default_rng(2).standard_normal((2, 6, 4, 5))).astype(np.float16)
     (want,) = interpret(before, [x])
-    (found,) = interpret(run(before, spell_norms), [x])
+    (found,) = interpret(run(before, decompose_norms), [x])
     assert found.dtype == np.float16
     steps = np.abs(found.view(np.int16).astype(int) - want.view(np.int16))
     assert (steps[want != 0] <= 1).all() and (steps[want != 0] == 0).mean() > 0.99
@@ -84,5 +84,5 @@ def test_halves_are_rounded_once(name: str) -> None:
 )
 def test_what_stays(text: str) -> None:
     before = graph("\n" + text + "%3 = Result.1(%2)\n")
-    after = run(before, spell_norms)
+    after = run(before, decompose_norms)
     assert [after.op(n).kind for n in after.ids()] == [before.op(n).kind for n in before.ids()]

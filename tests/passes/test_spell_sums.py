@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from irc.compiler.passes.spell_sums import spell_sums
-from irc.ir.graph import Graph
-from irc.ir.interpret import interpret
+from irc_compiler.compiler.passes.decompose.einsum_onehot import decompose_einsum_onehot
+from irc_compiler.ir.graph import Graph
+from irc_compiler.ir.interpret import interpret
 from rewriting import graph, run
 
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6, "h": 2, "n": 3, "i": 7, "j": 3, "k": 4}
@@ -44,7 +44,7 @@ def made(equation: str, symbolic: bool) -> tuple[Graph, list[np.ndarray]]:
 def test_products_over_letters(equation: str, symbolic: bool) -> None:
     before, arrays = made(equation, symbolic)
     (want,) = interpret(before, arrays)
-    after = run(before, spell_sums)
+    after = run(before, decompose_einsum_onehot)
     several = symbolic and equation in ("ai,ai->", "abij,ijk->abk")
     several = several or (symbolic and equation in ("abij,cij->abc", "abij,cdij->acbd"))
     assert any(after.op(n).kind == "Einsum" for n in after.ids()) is several
@@ -55,7 +55,7 @@ def test_products_over_letters(equation: str, symbolic: bool) -> None:
 def test_what_stays() -> None:
     for equation in ("ii->i", "iij,j->i"):
         before, _ = made(equation, False)
-        after = run(before, spell_sums)
+        after = run(before, decompose_einsum_onehot)
         assert any(after.op(n).kind == "Einsum" for n in after.ids())
 
 
@@ -72,7 +72,7 @@ def test_one_hot(mode: str, axis: int) -> None:
 """)
     index = np.array([[0, 3, 4], [-1, -4, 9]], np.int32)
     (want,) = interpret(before, [index])
-    after = run(before, spell_sums)
+    after = run(before, decompose_einsum_onehot)
     assert all(after.op(n).kind != "OneHot" for n in after.ids())
     (found,) = interpret(after, [index])
     np.testing.assert_array_equal(found, want)

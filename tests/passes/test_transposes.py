@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from irc.compiler.passes.cancel_transposes import cancel_transposes
-from irc.compiler.passes.fold_transposes import fold_transposes
+from irc_compiler.compiler.passes.layout.cancel_transposes import cancel_transposes
+from irc_compiler.compiler.passes.layout.fold_transposes import fold_transposes
 from rewriting import becomes, stays, traced
 
 CANCEL = cancel_transposes

@@ -22,7 +22,7 @@ from .hostile_onnx import onnx_classes
 
 # isort: split
 from artifacts import Parts
-from irc.ir.errors import UnsupportedOperationError
+from irc_compiler.ir.errors import UnsupportedOperationError
 from xml_broken_nets import CONST, NETS
 from xml_broken_values import VALUES
 
@@ -105,7 +105,7 @@ def _bin_device(folder: Path) -> Sequence[str]:
 
 @functools.cache
 def artifact() -> bytes:
-    import irc
+    import irc_compiler as irc
 
     stream = io.BytesIO()
     irc.compile_model(DIGITS)._write(stream)

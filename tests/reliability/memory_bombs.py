@@ -311,8 +311,8 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 def _run(name: str, mode: str, limit: int | None) -> dict[str, Any]:
-    import irc
-    from irc.ir.interpret import interpret
+    import irc_compiler as irc
+    from irc_compiler.ir.interpret import interpret
 
     model, feeds = CASES[name]()
     data = model.SerializeToString()
@@ -351,7 +351,7 @@ def _address_space() -> int:
 
 
 def main(names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    import irc
+    import irc_compiler as irc
 
     model, feeds = _one("Relu", {"x": _f32(1)})
     irc.compile_model(model, num_threads=1)(feeds)

@@ -16,7 +16,7 @@ HEAD = f"""
 import contextlib, json, os, pickle, random, signal, sys, time
 from pathlib import Path
 import numpy as np
-import irc
+import irc_compiler as irc
 DIGITS = {str(DIGITS)!r}
 X = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
 """

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 
@@ -59,7 +59,7 @@ def test_killed_while_writing_an_artefact(load: Load, tmp_path: Path) -> None:
 
 
 KILL_CONVERT = """
-from irc import ops
+from irc_compiler import ops
 
 def model(n):
     # Of other sizes, so that the weights of one at the places of the other are wrong answers.
@@ -103,7 +103,7 @@ def test_killed_while_writing_a_model(load: Load, tmp_path: Path) -> None:
 @pytest.mark.parametrize("nth", [1, 2])
 def test_killed_between_two_files(call: str, when: str, nth: int, tmp_path: Path) -> None:
     """Dead just before or after each change of the folder: never one old file beside a new one."""
-    from irc.compiler.export import files
+    from irc_compiler.compiler.export import files
 
     targets = [tmp_path / "m.bin", tmp_path / "m.xml"]
     for target in targets:
@@ -132,7 +132,7 @@ def test_killed_between_two_files(call: str, when: str, nth: int, tmp_path: Path
 
 
 KILL_CACHE = """
-from irc.runtime.cache import DiskCache
+from irc_compiler.runtime.jit.disk_cache import DiskCache
 cache = DiskCache(Path("cache"))
 assert cache.prepare()
 payloads = {f"{n:064x}": random.Random(n).randbytes(200_000) for n in range(20)}
@@ -180,7 +180,7 @@ for write in (lambda: net.export("net.irc"), lambda: irc.save_model(net.model, "
     except irc.Error as error:
         errors.append(str(error).split("\\n")[0])
 os.environ["IRC_CACHE_DIR"] = "cold"  # nothing fits into it: a comfort less
-irc.runtime.program._loaded.clear()  # or nothing would be compiled
+irc.runtime.jit.program._loaded.clear()  # or nothing would be compiled
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 8000))
 again = irc.compile_model(DIGITS, num_threads=1)
 same = bool((again(X)[0] == net(X)[0]).all()) and again.stats().compiled > 0
@@ -207,7 +207,9 @@ COMMANDS = [
 def test_no_room_on_the_disk(tmp_path: Path) -> None:
     """By the limit of a file's size, which fails as a full disk does: in the middle of writing."""
     np.save(tmp_path / "x.npy", np.zeros((9, 64), np.float32))
-    commands = [f"import contextlib, io\nfrom irc.cli.main import main\nCOMMANDS = {COMMANDS!r}\n"]
+    commands = [
+        f"import contextlib, io\nfrom irc_compiler.cli.main import main\nCOMMANDS = {COMMANDS!r}\n"
+    ]
     found = run_script("".join([*commands, NO_ROOM]), tmp_path)
     assert found["errors"] == ["the file cannot be written"] * 2
     assert len(found["codes"]) == len(COMMANDS)
@@ -218,8 +220,10 @@ def test_no_room_on_the_disk(tmp_path: Path) -> None:
 
 
 READ_ONLY = """
-import irc.compiler.lowering, irc.runtime.session, irc.runtime.codegen.llvm, irc.cli.main
-import irc.compiler.export.xml, irc.runtime.artifact_writer, irc.compiler.frontends.onnx.reader
+import irc_compiler.compiler.lowering, irc_compiler.runtime.execution.session
+import irc_compiler.runtime.jit.llvm, irc_compiler.cli.main
+import irc_compiler.compiler.export.xml, irc_compiler.runtime.artifact.writer
+import irc_compiler.compiler.frontends.onnx.reader
 net = irc.compile_model(DIGITS)
 model = Path(DIGITS).read_bytes()
 if os.getuid() == 0:
@@ -235,7 +239,7 @@ for write in (lambda: net.export("net.irc"), lambda: irc.save_model(net.model, "
 same = []
 for folder in ("cache", "cache/new"):  # one's own, and one that cannot be made
     os.environ["IRC_CACHE_DIR"] = folder
-    irc.runtime.program._loaded.clear()  # or nothing would be compiled
+    irc.runtime.jit.program._loaded.clear()  # or nothing would be compiled
     again = irc.compile_model(model, num_threads=1)
     same.append(bool((again(X)[0] == net(X)[0]).all()) and again.stats().compiled > 0)
 print(json.dumps({"errors": errors, "same": all(same)}))
@@ -259,7 +263,7 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
 
 def big_model(path: Path) -> None:
     """Some megabytes, so that compiling and writing take a while."""
-    from irc import ops
+    from irc_compiler import ops
 
     rng = np.random.default_rng(0)
     x = ops.parameter("x", ["N", 512])
@@ -269,7 +273,7 @@ def big_model(path: Path) -> None:
 
 
 # Options beside the model, and the files that come of them.
-VERBS: dict[str, tuple[list[str], list[str]]] = {
+LARGE_COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "compile": (["-o", "out.irc"], ["out.irc"]),
     "convert": (["-o", "out.xml"], ["out.xml", "out.bin"]),
     "graph": (["-o", "out.html"], ["out.html"]),
@@ -279,15 +283,15 @@ VERBS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", LARGE_COMMANDS)
 def test_interrupted_without_litter(verb: str, load: Load, tmp_path: Path) -> None:
     big_model(tmp_path / "big.xml")
     np.save(tmp_path / "big.npy", np.ones((4, 512), np.float32))
-    options, names = VERBS[verb]
+    options, names = LARGE_COMMANDS[verb]
     # A shell starts what runs in the background with SIGINT ignored, and children inherit that.
     driver = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "from irc.cli.main import entry; print('ready', flush=True);"
+        "from irc_compiler.cli.entry import entry; print('ready', flush=True);"
         f"sys.argv = {['irc', verb, 'big.xml', '-q', *options]!r}; entry()"
     )
     codes: list[int] = []
@@ -330,7 +334,7 @@ def test_interrupted_inside_a_write(
 ) -> None:
     """Ctrl-C just before or after each step that the system takes for the two files of a model:
     both are the old ones or both the new ones, whole, and nothing lies beside them."""
-    from irc.compiler.export import files
+    from irc_compiler.compiler.export import files
 
     targets = [tmp_path / "m.bin", tmp_path / "m.xml"]
     for target in targets:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.ops import DFT, Unique
-from irc.runtime.driver import load_driver
-from irc.runtime.machine import host_target
+from irc_compiler.ir.ops import DFT, Unique
+from irc_compiler.runtime.driver.loader import load_driver
+from irc_compiler.runtime.machine.detect import host_target
 from onnx import numpy_helper, parser
 
 x86 = pytest.mark.skipif(host_target().arch != "x86_64", reason="not run: no MXCSR here")

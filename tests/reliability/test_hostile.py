@@ -12,12 +12,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from fuzzing.broken_files import within_limits
-from irc.cli.main import main
-from irc.compiler.frontends.xml.reader import read_xml
+from irc_compiler.cli.main import main
+from irc_compiler.compiler.frontends.xml.reader import read_xml
 
 from . import hostile_onnx
 from .hostile_case import Hostile
@@ -161,7 +161,7 @@ def test_the_command_in_a_process_of_its_own(tmp_path: Path) -> None:
         folder = tmp_path / kind
         folder.mkdir()
         done = subprocess.run(
-            [sys.executable, "-m", "irc", *case.make(folder)],
+            [sys.executable, "-m", "irc_compiler", *case.make(folder)],
             cwd=folder, capture_output=True, text=True, timeout=300, preexec_fn=limit,
         )  # fmt: skip
         assert done.returncode == case.code and "Traceback" not in done.stderr, done.stderr

@@ -53,7 +53,8 @@ def test_eight_threads_on_one_model(load: Load, tmp_path: Path) -> None:
 
 
 SHARED = """
-import irc.compiler.lowering, irc.runtime.session, irc.runtime.codegen.llvm
+import irc_compiler.compiler.lowering, irc_compiler.runtime.execution.session
+import irc_compiler.runtime.jit.llvm
 wanted = np.load("wanted.npy")
 children = []
 for n in range(16):
@@ -67,7 +68,7 @@ for n in range(16):
     children.append(child)
 codes = [os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in children]
 names = sorted(p.name for p in Path("cache").iterdir())
-from irc.runtime.cache import default_cache
+from irc_compiler.runtime.jit.disk_cache import default_cache
 cache = default_cache()
 good = sum(cache.get(e.key) is not None for e in cache.entries())
 warm = irc.compile_model(DIGITS, num_threads=1)
@@ -77,7 +78,7 @@ print(json.dumps({"codes": codes, "files": len(names), "good": good,
 
 
 def test_sixteen_processes_share_a_cold_cache(tmp_path: Path) -> None:
-    import irc
+    import irc_compiler as irc
     import numpy as np
 
     from .scripts import DIGITS
@@ -137,8 +138,8 @@ def test_forked_while_other_threads_run(load: Load, tmp_path: Path) -> None:
 
 COMPILING = """
 import threading
-from irc import ops
-from irc.runtime.codegen import forks
+from irc_compiler import ops
+from irc_compiler.runtime.jit import fork_guard as forks
 
 def fresh(rows):
     x = ops.parameter("x", ["N", rows])

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.errors import MemoryLimitError
-from irc.ir.interpret import interpret
+from irc_compiler.ir.errors import MemoryLimitError
+from irc_compiler.ir.interpret import interpret
 
 from .memory_bombs import CASES, LIMIT, graph_of, node
 

@@ -7,13 +7,13 @@ import time
 import tracemalloc
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from irc.compiler.frontends.onnx.reader import read_onnx
-from irc.compiler.frontends.xml.reader import read_xml
-from irc.ir.interpret import interpret
+from irc_compiler.compiler.frontends.onnx.reader import read_onnx
+from irc_compiler.compiler.frontends.xml.reader import read_xml
+from irc_compiler.ir.interpret import interpret
 from onnx import helper, numpy_helper
 
 sys.path.append(str(Path(__file__).parents[1] / "frontends"))

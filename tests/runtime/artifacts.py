@@ -8,10 +8,10 @@ import os
 import struct
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.runtime.stored_code import pack_images
+from irc_compiler.runtime.artifact.code import pack_images
 
 HEADER = struct.Struct("<8sIIQQQ32s56x")
 

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import pytest
-from irc.runtime import program
+from irc_compiler.runtime.jit import program
 from models.small import mlp
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -7,11 +7,12 @@ import errno
 from collections.abc import Iterator
 
 import pytest
-from irc.cli.doctor import tiles
-from irc.ir.target import generic
-from irc.runtime.codegen import amx, host
-from irc.runtime.codegen.llvm import emit_assembly
-from irc.runtime.peak import peak_loop
+from irc_compiler.cli.doctor import tiles
+from irc_compiler.plan.target import generic
+from irc_compiler.runtime.jit import amx_permission as amx
+from irc_compiler.runtime.jit import host_features as host
+from irc_compiler.runtime.jit.llvm import emit_assembly
+from irc_compiler.runtime.machine.roofline import peak_loop
 
 WITH = frozenset({"amx-tile", "amx-bf16", "amx-int8", "avx512f"})
 
@@ -64,8 +65,8 @@ def test_machines_without_tiles_are_not_asked(
 def test_a_report_says_why_tiles_stay_unused(
     answers: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import irc
-    from irc import ops
+    import irc_compiler as irc
+    from irc_compiler import ops
 
     x = ops.parameter("x", [2, 3])
     compiled = irc.compile_model(ops.model({"y": ops.relu(x)}))

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from artifacts import ENCODER, Parts, X, alike, load, refused, uses_stored_plan
-from irc.ir.dtype import DType
-from irc.runtime import container, stored_weights
-from irc.runtime.container_reader import Container
+from irc_compiler.ir.dtype import DType
+from irc_compiler.runtime.artifact import container_format as container
+from irc_compiler.runtime.artifact import weights as stored_weights
+from irc_compiler.runtime.artifact.container_reader import Container
 from models.encoders import bert, bert_inputs
 from models.onnx_graph import OnnxGraph
 from models.small import mlp
@@ -212,7 +213,7 @@ def test_large_weights_are_read_chunk_by_chunk(
 ) -> None:
     """With small chunks, all the ways of reading: own chunks, shared ones, lent and kept arrays."""
     monkeypatch.setattr(container, "CHUNK", 1000)
-    monkeypatch.setattr("irc.runtime.container_reader.CHUNK", 1000)
+    monkeypatch.setattr("irc_compiler.runtime.artifact.container_reader.CHUNK", 1000)
     monkeypatch.setattr(container, "CUT", 256)
     monkeypatch.setattr(stored_weights, "CUT", 256)
     monkeypatch.setattr(stored_weights, "_OWN_PAGES", 512)
@@ -262,7 +263,7 @@ def test_damage_in_any_chunk_is_found(
     encoder: irc.CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(container, "CHUNK", 500)
-    monkeypatch.setattr("irc.runtime.container_reader.CHUNK", 500)
+    monkeypatch.setattr("irc_compiler.runtime.artifact.container_reader.CHUNK", 500)
     monkeypatch.setattr(container, "CUT", 200)
     monkeypatch.setattr(stored_weights, "CUT", 200)
     path = tmp_path / "m.irc"

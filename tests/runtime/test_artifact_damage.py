@@ -6,10 +6,10 @@ import os
 import random
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import pytest
 from artifacts import MORE, Parts, refused
-from irc.runtime.container_reader import Container
+from irc_compiler.runtime.artifact.container_reader import Container
 from models.small import mlp
 
 pytestmark = pytest.mark.usefixtures("own_cache")

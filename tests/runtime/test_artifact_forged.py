@@ -10,7 +10,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from artifacts import MORE, Parts, X, load, refused
@@ -169,7 +169,7 @@ def test_whatever_goes_wrong_with_a_stored_plan_is_the_files_fault(
     def fail(*_: object) -> None:
         raise KeyError("a generator's own")
 
-    monkeypatch.setattr(irc.runtime.artifact, "verify_specs", fail)
+    monkeypatch.setattr(irc.runtime.artifact.reader, "verify_specs", fail)
     refused(tiny_artifact, "a stored plan is broken", "KeyError", "(plan")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.compiler.model import Model
-from irc.compiler.options import Options
-from irc.ir.dtype import DType
-from irc.ir.text import parse_graph
+from irc_compiler.compiler.model import Model
+from irc_compiler.compiler.options import Options
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.text.graph_text import parse_graph
 
 LEASTS = {"i64": -(2**63), "i8": -128, "f64": -1.5, "f32": -0.75, "bf16": -2.0}
 LARGEST = {"u64": 2**64 - 1, "i64": 2**63 - 1, "u8": 255, "f64": 1e308, "f16": 6e4}

@@ -6,10 +6,11 @@ import errno
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import irc
+import irc_compiler as irc
 import pytest
-from irc.runtime import artifact_writer, container
-from irc.runtime.container_reader import Container, Piece
+from irc_compiler.runtime.artifact import container_format as container
+from irc_compiler.runtime.artifact import writer as artifact_writer
+from irc_compiler.runtime.artifact.container_reader import Container, Piece
 
 
 class Full:

@@ -6,9 +6,9 @@ import os
 import threading
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import pytest
-from irc.runtime.cache import DiskCache, default_cache
+from irc_compiler.runtime.jit.disk_cache import DiskCache, default_cache
 
 try:
     import resource

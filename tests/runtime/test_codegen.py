@@ -10,13 +10,21 @@ import threading
 import ml_dtypes
 import numpy as np
 import pytest
-from irc.ir.errors import Error
-from irc.ir.target import generic
-from irc.runtime.codegen import host, llvm
-from irc.runtime.codegen.emit import Module
-from irc.runtime.codegen.kernel import INPLACE, READ, WRITE, Buffer, open_kernel, share
-from irc.runtime.codegen.loader import load_objects
-from irc.runtime.codegen.values import (
+from irc_compiler.ir.errors import Error
+from irc_compiler.plan.target import generic
+from irc_compiler.runtime.jit import host_features as host
+from irc_compiler.runtime.jit import llvm
+from irc_compiler.runtime.jit.image_loader import load_objects
+from irc_compiler.runtime.llvmir.builder import Module
+from irc_compiler.runtime.llvmir.kernel_entry import (
+    INPLACE,
+    READ,
+    WRITE,
+    Buffer,
+    open_kernel,
+    share,
+)
+from irc_compiler.runtime.llvmir.values import (
     BF16,
     F16,
     F32,
@@ -32,7 +40,7 @@ from irc.runtime.codegen.values import (
     number,
     vec,
 )
-from irc.runtime.machine import host_target
+from irc_compiler.runtime.machine.detect import host_target
 
 P = ctypes.c_void_p
 

@@ -6,13 +6,14 @@ import dataclasses
 
 import numpy as np
 import pytest
-from irc.ir.coverage import Coverage
-from irc.ir.plan import ARENA, INPUT, OUTPUT, Buffer, KernelStep, Plan, Region
-from irc.ir.region_sizes import RegionTables
-from irc.ir.specs import ElementwiseSpec, Operand
-from irc.ir.types import TensorType
-from irc.ir.written_bytes import Piece, WrittenBytes, fill_shape, normalize_piece
-from irc.runtime.session import Session
+from irc_compiler.ir.types import TensorType
+from irc_compiler.plan.plan import ARENA, INPUT, OUTPUT, Buffer, KernelStep, Plan, Region
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.elementwise import ElementwiseSpec
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.written_bytes import Piece, WrittenBytes, fill_shape, normalize_piece
+from irc_compiler.plan.verify.written_coverage import Coverage
+from irc_compiler.runtime.execution.session import Session
 from tiny_plans import compile_plan, f32, make_plan, pointwise
 
 
@@ -35,7 +36,7 @@ def plan_of(count: int, size: int, *pieces: ElementwiseSpec, through_arena: bool
 
 
 def unwritten(plan: Plan) -> frozenset[int]:
-    tables = RegionTables(plan.regions[0], plan.constants)
+    tables = RegionLayoutTables(plan.regions[0], plan.constants)
     return Coverage(tables).unwritten(tables.sizes({}))
 
 

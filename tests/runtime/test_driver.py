@@ -8,13 +8,13 @@ import time
 
 import numpy as np
 import pytest
-from irc.ir.errors import ExecutionError
-from irc.ir.target import generic
-from irc.runtime import words
-from irc.runtime.codegen.llvm import emit_object
-from irc.runtime.driver import load_driver
-from irc.runtime.driver_code import driver_text
-from irc.runtime.session import Session
+from irc_compiler.ir.errors import ExecutionError
+from irc_compiler.plan.target import generic
+from irc_compiler.runtime.driver import abi as words
+from irc_compiler.runtime.driver.codegen_run import driver_text
+from irc_compiler.runtime.driver.loader import load_driver
+from irc_compiler.runtime.execution.session import Session
+from irc_compiler.runtime.jit.llvm import emit_object
 from tiny_plans import TARGET, Maker, chain, chain_answer, data, i64
 
 FLUSH = 0x9FC0  # MXCSR with flush-to-zero and denormals-are-zero

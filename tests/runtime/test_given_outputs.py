@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import irc
+import irc_compiler as irc
 import pytest
 from artifacts import X, alike, uses_stored_plan
-from irc.cli.doctor import as_text, examine
-from irc.ir.errors import UsageError, VerificationError
-from irc.ir.processors import PROCESSORS, maskable_processors, processor_target
-from irc.ir.target import generic
-from irc.runtime import program
-from irc.runtime.codegen import host
-from irc.runtime.machine import detected_target, host_target
+from irc_compiler.cli.doctor import as_text, examine
+from irc_compiler.ir.errors import UsageError, VerificationError
+from irc_compiler.plan.processors import PROCESSORS, maskable_processors, processor_target
+from irc_compiler.plan.target import generic
+from irc_compiler.runtime.jit import host_features as host
+from irc_compiler.runtime.jit import program
+from irc_compiler.runtime.machine.detect import detected_target, host_target
 from models.small import mlp
 
 HERE = maskable_processors(host.detected_features())

@@ -12,20 +12,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from artifacts import X, alike, kernels, with_other_code
 from hypothesis import given
 from hypothesis import strategies as st
-from irc.ir.errors import Error, VerificationError
-from irc.ir.target import generic
-from irc.runtime import kept_code, program
-from irc.runtime.codegen import cpuid, flat, host
-from irc.runtime.codegen.llvm import emit_object
-from irc.runtime.codegen.loader import load_objects
-from irc.runtime.images import FLAT, OBJECT, Image, read_image
-from irc.runtime.machine import host_target
+from irc_compiler.ir.errors import Error, VerificationError
+from irc_compiler.plan.target import generic
+from irc_compiler.runtime.jit import builtin_code as kept_code
+from irc_compiler.runtime.jit import cpuid, program
+from irc_compiler.runtime.jit import elf_flatten as flat
+from irc_compiler.runtime.jit import host_features as host
+from irc_compiler.runtime.jit.code_image import FLAT, OBJECT, CodeImage, read_image
+from irc_compiler.runtime.jit.image_loader import load_objects
+from irc_compiler.runtime.jit.llvm import emit_object
+from irc_compiler.runtime.machine.detect import host_target
 from models.small import mlp
 
 # A table in memory of its own alignment, a local function, memset and a branch table's constants.
@@ -67,7 +69,7 @@ on_linux = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def image() -> Image:
+def image() -> CodeImage:
     return emit_object(TEXT, generic("plain"))
 
 
@@ -81,7 +83,7 @@ def protection(address: int) -> str:
 
 
 @on_linux
-def test_flat_code_runs_where_it_is_laid(image: Image) -> None:
+def test_flat_code_runs_where_it_is_laid(image: CodeImage) -> None:
     assert image.kind == FLAT and set(image.exports) == {"read", "place", "fill"}
     assert list(image.imports) == ["memset"]
     images = [image, emit_object(other(), generic("plain"))]
@@ -100,7 +102,7 @@ def other() -> str:
 
 
 @on_linux
-def test_no_page_is_writable_and_executable(image: Image) -> None:
+def test_no_page_is_writable_and_executable(image: CodeImage) -> None:
     library = load_objects([image], ["read"], host_target("plain"))
     address = library.address("read")
     assert protection(address) == "r-xp" and library.linked == 0
@@ -110,7 +112,7 @@ def test_no_page_is_writable_and_executable(image: Image) -> None:
         library.address("read")
 
 
-def test_what_cannot_be_laid_out_is_linked_by_llvm(image: Image) -> None:
+def test_what_cannot_be_laid_out_is_linked_by_llvm(image: CodeImage) -> None:
     """Data that is written to: no kernel has any, and here is the way of other systems, too."""
     counter = emit_object(COUNTER, generic("plain"))
     assert counter.kind == OBJECT and read_image(counter.to_bytes()) == counter
@@ -135,11 +137,11 @@ def test_the_report_names_the_linker(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert again.program.compiled == 0 and again.program.linked == linked.program.linked
 
 
-def test_a_library_needs_what_it_is_asked_for(image: Image) -> None:
+def test_a_library_needs_what_it_is_asked_for(image: CodeImage) -> None:
     target = host_target("plain")
     with pytest.raises(Error, match="could not be linked"):
         load_objects([image], ["write"], target)
-    stray = Image(FLAT, image.code, image.exports, {"system": len(image.code) - 8})
+    stray = CodeImage(FLAT, image.code, image.exports, {"system": len(image.code) - 8})
     with pytest.raises(Error, match="do not have") as caught:
         load_objects([stray], ["read"], target)
     assert "system" in str(caught.value)
@@ -156,9 +158,11 @@ def packed(*entries: tuple[int, int, bytes], kind: int = FLAT, code: bytes = COD
     return struct.pack("<4sIII", b"ircI", kind, len(table), len(code)) + table + code
 
 
-def test_images_round_trip(image: Image) -> None:
+def test_images_round_trip(image: CodeImage) -> None:
     assert read_image(image.to_bytes()) == image
-    assert read_image(packed((3, 0, b"f"), (8, 1, b"g"))) == Image(FLAT, CODE, {"f": 3}, {"g": 8})
+    assert read_image(packed((3, 0, b"f"), (8, 1, b"g"))) == CodeImage(
+        FLAT, CODE, {"f": 3}, {"g": 8}
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,7 @@ def test_broken_images_are_refused(data: bytes) -> None:
         read_image(data)
 
 
-def test_cut_images_are_refused(image: Image) -> None:
+def test_cut_images_are_refused(image: CodeImage) -> None:
     data = image.to_bytes()
     for end in range(len(data)):
         with pytest.raises(VerificationError):
@@ -227,7 +231,7 @@ def test_whatever_is_accepted_can_be_laid_out(data: st.DataObject) -> None:
         lambda d: d[:8] + b"no machine code",
         lambda d: d[:-1],
         lambda d: d[:8] + packed((0, 0, b"another")),
-        lambda d: d[:8] + Image(FLAT, CODE, {}, {"system": 0}).to_bytes(),
+        lambda d: d[:8] + CodeImage(FLAT, CODE, {}, {"system": 0}).to_bytes(),
         lambda d: b"",
     ],
 )
@@ -244,7 +248,7 @@ def test_a_cache_entry_that_is_no_image_is_a_miss(
 ) -> None:
     irc.CompiledModel.load(with_code)
     program._loaded.clear()
-    cache = irc.runtime.cache.default_cache()
+    cache = irc.runtime.jit.disk_cache.default_cache()
     keys = [key for key, _, _ in kernels(with_code)]
     for key in keys:
         cache.put(key, bytes(8) + b"ircI")
@@ -267,7 +271,7 @@ def test_kept_code_is_made_again_where_the_cache_has_something_else(tmp_path: Pa
 
 WARM = """
 import json, sys
-import irc, numpy as np
+import irc_compiler as irc, numpy as np
 net = irc.compile_model(sys.argv[1])
 out = net(np.ones((2, 64), np.float32))[0].tolist()
 print(json.dumps([net.program.compiled, "llvmlite" in sys.modules, out]))
@@ -303,7 +307,7 @@ def test_features_are_llvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     assert cpuid.known_features(ask) == cpuid.known_features(ask) == host._features_of_llvm()
     assert len(asked) == 1
-    cache = irc.runtime.cache.default_cache()
+    cache = irc.runtime.jit.disk_cache.default_cache()
     kept = [e.key for e in cache.entries() if cache.get(e.key)[:1] == b"["]
     for wrong in (b"[", b"{}", b"[1]", b'["-avx2,+x"]', b"\xff"):
         cache.put(kept[0], wrong)
@@ -318,7 +322,7 @@ def test_features_are_llvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @on_linux
 def test_the_words_are_the_same_on_every_cpu(tmp_path: Path) -> None:
-    cache = irc.runtime.cache.DiskCache(tmp_path)
+    cache = irc.runtime.jit.disk_cache.DiskCache(tmp_path)
     before, found = os.sched_getaffinity(0), set()
     try:
         for cpu in before:

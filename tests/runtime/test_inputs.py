@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.interpret import interpret
+from irc_compiler.ir.interpret import interpret
 from onnx import TensorProto, helper
 
 Array = np.ndarray[Any, Any]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.runtime import interrupts
+from irc_compiler.runtime.driver import signal_polling as interrupts
 from onnx import helper, numpy_helper
 
 RNG = np.random.default_rng(3)

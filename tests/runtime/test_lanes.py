@@ -7,12 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from irc.runtime.codegen import host, llvm
-from irc.runtime.codegen.emit import Module
-from irc.runtime.codegen.kernel import READ, WRITE, open_kernel
-from irc.runtime.codegen.loader import load_objects
-from irc.runtime.codegen.values import F32, vec
-from irc.runtime.machine import host_target
+from irc_compiler.runtime.jit import host_features as host
+from irc_compiler.runtime.jit import llvm
+from irc_compiler.runtime.jit.image_loader import load_objects
+from irc_compiler.runtime.llvmir.builder import Module
+from irc_compiler.runtime.llvmir.kernel_entry import READ, WRITE, open_kernel
+from irc_compiler.runtime.llvmir.values import F32, vec
+from irc_compiler.runtime.machine.detect import host_target
 
 
 @pytest.fixture(params=["avx512", "avx2", "neon", "plain"])

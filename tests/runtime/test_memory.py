@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from irc.ir.errors import MemoryLimitError
-from irc.ir.host_memory import default_max_memory, memory_limit
-from irc.ir.memory_budget import text_bytes
-from irc.runtime.memory import (
+from irc_compiler.ir.errors import MemoryLimitError
+from irc_compiler.ir.limits.host_memory import default_max_memory, memory_limit
+from irc_compiler.ir.limits.memory_budget import text_bytes
+from irc_compiler.runtime.machine.memory_planner import (
     ALIGN,
     Placement,
     aligned_bytes,

@@ -10,15 +10,15 @@ import threading
 import time
 from pathlib import Path
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc.ir.plan import KernelStep
-from irc.ir.specs_recurrent import RecurrentSpec
-from irc.runtime import words
-from irc.runtime.driver import load_driver
-from irc.runtime.session import Session
-from irc.runtime.threads import gang
+from irc_compiler.plan.plan import KernelStep
+from irc_compiler.plan.specs.recurrent import RecurrentSpec
+from irc_compiler.runtime.driver import abi as words
+from irc_compiler.runtime.driver.loader import load_driver
+from irc_compiler.runtime.driver.thread_pool import gang
+from irc_compiler.runtime.execution.session import Session
 from test_driver import KERNEL, table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lowering"))

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from irc.cli.main import main
-from irc.runtime import private_folder
-from irc.runtime.cache import DiskCache, default_cache
-from irc.runtime.private_folder import HAS_DIR_FD, NotPrivateError, PrivateFolder
+from irc_compiler.cli.main import main
+from irc_compiler.runtime.jit import private_folder
+from irc_compiler.runtime.jit.disk_cache import DiskCache, default_cache
+from irc_compiler.runtime.jit.private_folder import HAS_DIR_FD, NotPrivateError, PrivateFolder
 
 KEY = "0123456789abcdef" * 4
 pytestmark = pytest.mark.skipif(not HAS_DIR_FD, reason="not run: the system has no openat")

@@ -9,15 +9,15 @@ import weakref
 
 import numpy as np
 import pytest
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.plan import Constant
-from irc.ir.specs import PackedB
-from irc.ir.target import generic
-from irc.runtime import program as programs
-from irc.runtime.kernels.contract import Kernel
-from irc.runtime.program import build_program, compilations
-from irc.runtime.session import Session
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.specs.gemm import PackedB
+from irc_compiler.plan.target import generic
+from irc_compiler.runtime.execution.session import Session
+from irc_compiler.runtime.jit import program as programs
+from irc_compiler.runtime.jit.program import build_program, compilations
+from irc_compiler.runtime.kernels.emit.contract import Kernel
 from tiny_plans import TARGET, Maker, chain, chain_answer, compile_plan, data, generate
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from irc.ir import dim
-from irc.ir.errors import ExecutionError, InputError, MemoryLimitError
-from irc.ir.types import TensorType
-from irc.runtime.memory import live_peak
-from irc.runtime.program import compilations
-from irc.runtime.session import Session
+from irc_compiler.ir import dims as dim
+from irc_compiler.ir.errors import ExecutionError, InputError, MemoryLimitError
+from irc_compiler.ir.types import TensorType
+from irc_compiler.runtime.execution.session import Session
+from irc_compiler.runtime.jit.program import compilations
+from irc_compiler.runtime.machine.memory_planner import live_peak
 from tiny_plans import (
     Maker,
     N,

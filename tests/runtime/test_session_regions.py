@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from irc.ir import dim
-from irc.ir.errors import ExecutionError, InputError
-from irc.ir.plan import Constant, Terminal
-from irc.ir.types import TensorType
-from irc.runtime.session import Session
+from irc_compiler.ir import dims as dim
+from irc_compiler.ir.errors import ExecutionError, InputError
+from irc_compiler.ir.types import TensorType
+from irc_compiler.plan.plan import Constant, Terminal
+from irc_compiler.runtime.execution.session import Session
 from tiny_plans import (
     FUNCTIONS,
     Call,

@@ -6,16 +6,16 @@ import dataclasses
 import typing
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
-from irc import ops
-from irc.ir.errors import VerificationError
-from irc.ir.ops import StridedSlice
-from irc.ir.spec_families import SPECS
-from irc.ir.spec_ranges import RANGES, check_ranges
-from irc.ir.specs import DimArg, Operand
-from irc.ir.specs_iota import IotaSpec
+from irc_compiler import ops
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.ops import StridedSlice
+from irc_compiler.plan.specs.base import Operand, RuntimeDim
+from irc_compiler.plan.specs.families import SPECS
+from irc_compiler.plan.specs.iota import IotaSpec
+from irc_compiler.plan.verify.spec_ranges import RANGES, check_ranges
 from tiny_plans import i64
 
 
@@ -52,7 +52,9 @@ def test_ranges_are_bounded_on_both_sides() -> None:
             assert -(1 << 63) <= low <= high < 1 << 64, (kind, name)
 
 
-@pytest.mark.parametrize("count", [-1, (1 << 48) + 1, (1 << 63) - 1, DimArg(-1), DimArg(1 << 62)])
+@pytest.mark.parametrize(
+    "count", [-1, (1 << 48) + 1, (1 << 63) - 1, RuntimeDim(-1), RuntimeDim(1 << 62)]
+)
 def test_a_number_out_of_range_is_refused(count: Any) -> None:
     spec = IotaSpec(count, 0, 1, Operand(i64, (1,)))
     with pytest.raises(VerificationError, match="IotaSpec.count"):

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 from fuzzing.forged_steps import Seed, accept, seeds
-from irc.ir.errors import Error, MemoryLimitError, VerificationError
-from irc.ir.region_sizes import RegionTables
-from irc.ir.specs import DimArg, ElementwiseSpec, Operand, ReduceSpec
-from irc.ir.specs_conv import ConvSpec, PoolSpec, Window
-from irc.ir.verify_plan import verify_plan
+from irc_compiler.ir.errors import Error, MemoryLimitError, VerificationError
+from irc_compiler.plan.specs.base import Operand, RuntimeDim
+from irc_compiler.plan.specs.convolution import ConvSpec, Window
+from irc_compiler.plan.specs.elementwise import ElementwiseSpec
+from irc_compiler.plan.specs.pooling import PoolSpec
+from irc_compiler.plan.specs.rows import ReduceSpec
+from irc_compiler.plan.verify.plan import verify_plan
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
 from test_coverage import plan_of
 from tiny_plans import f32, pointwise
 
@@ -66,7 +69,7 @@ def test_windows_reach_as_far_as_their_sums_fit() -> None:
 def test_pads_of_run_time_are_bounded() -> None:
     seed = next(s for s in sliding(ConvSpec) if s.name == "conv2d dynamic")
     spec: Any = seed.step.spec
-    pads = (DimArg(len(seed.dims)), *spec.window.pads[1:])
+    pads = (RuntimeDim(len(seed.dims)), *spec.window.pads[1:])
     forged = put(seed, window=dataclasses.replace(spec.window, pads=pads))
     forged = dataclasses.replace(
         forged,
@@ -80,7 +83,7 @@ def test_pads_of_run_time_are_bounded() -> None:
 def check(spec: Any) -> None:
     plan = plan_of(4, 8, spec)
     verify_plan(plan)
-    RegionTables(plan.regions[0], plan.constants).sizes({})
+    RegionLayoutTables(plan.regions[0], plan.constants).sizes({})
 
 
 def test_an_axis_without_memory_is_no_work() -> None:

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from artifacts import Parts, X, alike, kernels, refused, with_other_code
-from irc.cli.main import main
-from irc.runtime import program
-from irc.runtime.codegen.host import available_isas
-from irc.runtime.stored_code import pack_images, unpack_images
+from irc_compiler.cli.main import main
+from irc_compiler.runtime.artifact.code import pack_images, unpack_images
+from irc_compiler.runtime.jit import program
+from irc_compiler.runtime.jit.host_features import available_isas
 
 
 def test_code_is_stored_only_when_asked_for(tiny_artifact: bytes, with_code: bytes) -> None:
@@ -50,8 +50,8 @@ def test_without_trust_the_code_is_not_even_read(
     def never(*_: object) -> None:
         raise AssertionError("stored code was read")
 
-    monkeypatch.setattr(irc.runtime.artifact, "unpack_images", never)
-    monkeypatch.setattr(irc.runtime.artifact.Artifact, "read_code", never)
+    monkeypatch.setattr(irc.runtime.artifact.reader, "unpack_images", never)
+    monkeypatch.setattr(irc.runtime.artifact.reader.Artifact, "read_code", never)
     forged = with_other_code(with_code, lambda _: b"\x00" * 8 + b"no object code")
     assert irc.CompiledModel.load(forged).program.compiled == len(kernels(forged))
 

@@ -9,12 +9,12 @@ import subprocess
 import sys
 
 import pytest
-from irc.ir.errors import UsageError, VerificationError
-from irc.ir.host_memory import memory_limit
-from irc.ir.target import ISAS, Target, generic
-from irc.runtime import machine
-from irc.runtime.codegen import host
-from irc.runtime.threads import default_threads
+from irc_compiler.ir.errors import UsageError, VerificationError
+from irc_compiler.ir.limits.host_memory import memory_limit
+from irc_compiler.plan.target import ISAS, Target, generic
+from irc_compiler.runtime.driver.thread_pool import default_threads
+from irc_compiler.runtime.jit import host_features as host
+from irc_compiler.runtime.machine import detect as machine
 
 
 @pytest.mark.parametrize("isa", list(ISAS))
@@ -99,8 +99,9 @@ def test_every_feature_is_known_to_llvm(capfd):
 
 
 def test_target_does_not_load_llvm():
-    code = "import sys, irc.ir.target, irc.runtime.machine, irc.runtime.codegen.llvm; "
-    code += "import irc.runtime.codegen.math; sys.exit('llvmlite' in sys.modules)"
+    modules = ("plan.target", "runtime.machine.detect", "runtime.jit.llvm", "runtime.vecmath.table")
+    code = "import sys, " + ", ".join(f"irc_compiler.{m}" for m in modules)
+    code += "; sys.exit('llvmlite' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
 
 
@@ -166,8 +167,8 @@ def test_usable_cores_follow_quota_and_affinity(monkeypatch):
 ON_ONE_CPU = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-import irc
-from irc import ops
+import irc_compiler as irc
+from irc_compiler import ops
 x = ops.parameter("x", [4])
 print(irc.compile_model(ops.model({"y": x + x})).session.num_threads)
 """

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from irc.ir.errors import ExecutionError, InputError
-from irc.runtime import words
-from irc.runtime.driver import load_driver
-from irc.runtime.session import Session
-from irc.runtime.threads import Gang, default_threads, gang
+from irc_compiler.ir.errors import ExecutionError, InputError
+from irc_compiler.runtime.driver import abi as words
+from irc_compiler.runtime.driver.loader import load_driver
+from irc_compiler.runtime.driver.thread_pool import ThreadPool, default_threads, gang
+from irc_compiler.runtime.execution.session import Session
 from tiny_plans import Maker, chain, chain_answer, data, i64
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="not run: no futexes here")
@@ -75,7 +75,7 @@ def test_the_gang_starts_only_when_wanted() -> None:
         import sys, threading
         sys.path.insert(0, sys.argv[1])
         from tiny_plans import chain, data
-        from irc.runtime.session import Session
+        from irc_compiler.runtime.execution.session import Session
         s = Session(chain().compile(), num_threads=2)
         a, b = data(100)
         s.run([a, b])
@@ -93,7 +93,7 @@ def test_short_calls_in_a_row_start_the_gang_and_single_ones_do_not() -> None:
         import sys, threading, time
         sys.path.insert(0, sys.argv[1])
         from tiny_plans import chain, chain_answer, data
-        from irc.runtime.session import Session
+        from irc_compiler.runtime.execution.session import Session
         s = Session(chain().compile(), num_threads=2, share_work=0, wake_work=1 << 60)
         a, b = data(30_000)
         call = s.bind([a, b])
@@ -166,7 +166,7 @@ def test_exit_joins_the_workers() -> None:
         import sys, atexit
         sys.path.insert(0, sys.argv[1])
         from tiny_plans import chain, chain_answer, data
-        from irc.runtime.session import Session
+        from irc_compiler.runtime.execution.session import Session
         a, b = data(1000)
         session = Session(chain().compile(), num_threads=3, share_work=0, wake_work=0)
         def late():  # registered first, so it runs after the gang has gone
@@ -185,7 +185,7 @@ def test_exit_while_another_thread_runs() -> None:
         import sys, threading, time
         sys.path.insert(0, sys.argv[1])
         from tiny_plans import chain, data
-        from irc.runtime.session import Session
+        from irc_compiler.runtime.execution.session import Session
         a, b = data(200_000)
         session = Session(chain().compile(), num_threads=2, share_work=0, wake_work=0)
         def forever():
@@ -242,7 +242,7 @@ def test_eight_threads_with_a_gang() -> None:
 
 @linux
 def test_a_stopped_gang_is_no_harm() -> None:
-    own = Gang(load_driver())
+    own = ThreadPool(load_driver())
     own.grow(2)
     assert own.size == 2 and own.block[words.GANG_THREADS] == 2
     own.stop()
@@ -250,7 +250,7 @@ def test_a_stopped_gang_is_no_harm() -> None:
     own.grow(2)
     assert own.size == 0
     session = team(2)
-    session.gang_address = own.address
+    session.pool_address = own.address
     a, b = data(1000)
     assert (session.run([a, b])[0] == chain_answer(a, b, 9)).all()
 
@@ -318,11 +318,11 @@ def test_long_steps_wake_again() -> None:
 @linux
 def test_locks_that_are_held_at_a_fork_are_free_in_the_child() -> None:
     """Whatever locks irc's modules have, those to come included."""
-    from irc import predictor  # and with it all that a model's life loads
-    from irc.runtime.codegen import linker
+    from irc_compiler.api import predictor  # and with it all that a model's life loads
+    from irc_compiler.runtime.jit import llvm_linker as linker
 
     def found() -> dict[str, threading.Lock]:
-        modules = [m for n, m in list(sys.modules.items()) if n.startswith("irc.")]
+        modules = [m for n, m in list(sys.modules.items()) if n.startswith("irc_compiler.")]
         named = [(f"{m.__name__}.{n}", v) for m in modules for n, v in list(vars(m).items())]
         return {n: v for n, v in named if isinstance(v, type(threading.Lock()))}
 

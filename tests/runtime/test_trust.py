@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import irc
+import irc_compiler as irc
 import numpy as np
 import pytest
 from artifacts import kernels, with_other_code
-from irc import ops
-from irc.cli.main import VERBS, main
-from irc.runtime import program
-from irc.runtime.cache import DiskCache
-from irc.runtime.codegen.host import choose_isa
+from irc_compiler import ops
+from irc_compiler.cli.main import COMMANDS, main
+from irc_compiler.runtime.jit import program
+from irc_compiler.runtime.jit.disk_cache import DiskCache
+from irc_compiler.runtime.jit.host_features import choose_isa
 
 README = Path(__file__).parents[2] / "README.md"
 SAID = """
@@ -32,7 +32,7 @@ SAID = """
     runs the code of the file
     it means what running a program from the file's author means: the code has all your rights
     irc checks that the file is whole, and that the code is of this version for this CPU's features
-    that it does no harm, nobody can check
+    irc cannot verify that the code is harmless
 """.strip().splitlines()
 X = np.array([[-1, 2, -3, 4]], np.float32)
 
@@ -100,7 +100,17 @@ def test_on_the_command_line(lying: Path, tmp_path: Path) -> None:
         ([], np.abs(X), "machine code is not used"),
         (["--trust-code"], -X, "machine code is trusted"),
     ):
-        run = [sys.executable, "-m", "irc", "run", "net.irc", "--input", "x=x.npy", "-v", *words]
+        run = [
+            sys.executable,
+            "-m",
+            "irc_compiler",
+            "run",
+            "net.irc",
+            "--input",
+            "x=x.npy",
+            "-v",
+            *words,
+        ]
         done = subprocess.run(
             [*run, "-o", "y.npy"], cwd=tmp_path, capture_output=True, text=True,
             env={**os.environ, "IRC_CACHE_DIR": str(tmp_path / f"c{len(words)}")},
@@ -139,6 +149,6 @@ def test_a_cache_that_others_can_write_is_not_ones_own(lying: Path, tmp_path: Pa
 
 
 def test_only_two_verbs_can_be_told_to_trust(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in VERBS:
+    for verb in COMMANDS:
         assert main([verb, "--help"]) == 0
         assert ("--trust-code" in capsys.readouterr().out) == (verb in ("run", "profile"))

@@ -6,14 +6,15 @@ import dataclasses
 from typing import Any
 
 import pytest
-from irc.ir.dtype import DType
-from irc.ir.errors import VerificationError
-from irc.ir.region_sizes import RegionTables
-from irc.ir.scalar import identity
-from irc.ir.specs import GemmSpec, Operand, PackedB
-from irc.ir.target import generic
-from irc.ir.verify_plan import verify_plan, walks
-from irc.ir.verify_spec import verify_specs
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.scalar.builder import identity
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
+from irc_compiler.plan.target import generic
+from irc_compiler.plan.verify.plan import verify_plan, walks
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.specs import verify_specs
 
 U8, I8, I32 = DType.u8, DType.i8, DType.i32
 # What generic("avx512") multiplies: pairs.
@@ -65,7 +66,8 @@ def test_floats_have_no_zero_points() -> None:
 
 def test_sums_belong_to_the_panels_of_a_constant() -> None:
     """The plan's count of a packed constant includes them, so that none is read beyond its end."""
-    from irc.ir.plan import (
+    from irc_compiler.ir.types import TensorType
+    from irc_compiler.plan.plan import (
         CONSTANT,
         INPUT,
         OUTPUT,
@@ -76,7 +78,6 @@ def test_sums_belong_to_the_panels_of_a_constant() -> None:
         PlanPort,
         Region,
     )
-    from irc.ir.types import TensorType
 
     spec = GemmSpec(
         (), 4, 5, 6, Operand(U8, (6, 1)), Operand(I8, (0, 0)), Operand(I32, (5, 1)), I32, PACKED,
@@ -98,7 +99,7 @@ def test_sums_belong_to_the_panels_of_a_constant() -> None:
 
     good = plan(I8, PACKED)
     verify_plan(good)
-    assert RegionTables(good.regions[0], good.constants).sizes({}).elements[1] == 32 * (6 + 4)
+    assert RegionLayoutTables(good.regions[0], good.constants).sizes({}).elements[1] == 32 * (6 + 4)
     for bad in (plan(I8, PackedB(32, 2)), plan(DType.i16, PACKED)):
         with pytest.raises(VerificationError):
             verify_plan(bad)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import irc
-import irc.ir.ops
+import irc_compiler as irc
+import irc_compiler.ir.ops
 import pytest
-from irc.ir.errors import VerificationError
-from irc.ir.plan import (
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.plan.plan import (
     AGAIN,
     BRANCH,
     CHECK,
@@ -21,8 +21,8 @@ from irc.ir.plan import (
     Plan,
     Region,
 )
-from irc.ir.region_sizes import RegionTables
-from irc.ir.verify_plan import verify_plan
+from irc_compiler.plan.verify.plan import verify_plan
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
 from models.control_flow import control_flow
 from onnx import parser
 
@@ -36,7 +36,7 @@ def plan_of(name: str) -> Plan:
 def check(plan: Plan, **env: int) -> None:
     verify_plan(plan)
     for region in plan.regions:
-        RegionTables(region, plan.constants).sizes(env)
+        RegionLayoutTables(region, plan.constants).sizes(env)
 
 
 def changed(plan: Plan, kind: str, change: Change) -> Plan:

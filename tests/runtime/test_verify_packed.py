@@ -6,9 +6,11 @@ import dataclasses
 from typing import Any
 
 import pytest
-from irc.ir.errors import VerificationError
-from irc.ir.layouts import PackedConv
-from irc.ir.plan import (
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.scalar.program import Instr, Program
+from irc_compiler.ir.types import TensorType
+from irc_compiler.plan.packing.layouts import PackedConv
+from irc_compiler.plan.plan import (
     CONSTANT,
     INPUT,
     OUTPUT,
@@ -18,16 +20,10 @@ from irc.ir.plan import (
     Plan,
     Region,
 )
-from irc.ir.region_sizes import RegionTables
-from irc.ir.specs import (
-    GemmSpec,
-    Instr,
-    Operand,
-    PackedB,
-    Program,
-)
-from irc.ir.types import TensorType
-from irc.ir.verify_plan import verify_plan
+from irc_compiler.plan.specs.base import Operand
+from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
+from irc_compiler.plan.verify.plan import verify_plan
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
 from tiny_plans import (
     f32,
     make_plan,
@@ -58,7 +54,7 @@ def test_packed_constants() -> None:
     packed = PackedB(4)
     good = gemm_plan(gemm(packed), Constant(0, f32, (6, 5), packed))
     verify_plan(good)
-    sizes = RegionTables(good.regions[0], good.constants).sizes({})
+    sizes = RegionLayoutTables(good.regions[0], good.constants).sizes({})
     assert sizes.elements[1] == 8 * 6
     verify_plan(gemm_plan(gemm(packed), Constant(0, f32, (5, 6), packed, transposed=True)))
     for spec, constant in (
@@ -73,7 +69,7 @@ def test_packed_constants() -> None:
             verify_plan(gemm_plan(spec, constant))
     cells = PackedB(4, 2)
     odd = gemm_plan(gemm(cells, k=5), Constant(0, f32, (5, 5), cells))
-    assert RegionTables(odd.regions[0], odd.constants).sizes({}).elements[1] == 8 * 6
+    assert RegionLayoutTables(odd.regions[0], odd.constants).sizes({}).elements[1] == 8 * 6
     for spec, constant in (
         (gemm(cells), Constant(0, f32, (6, 5), packed)),
         (gemm(cells), Constant(0, f32, (5, 6, 1, 1), PackedConv(4))),
@@ -96,4 +92,4 @@ def test_packed_constants() -> None:
     )
     plan = gemm_plan(batched, Constant(0, f32, (2, 6, 5), packed))
     with pytest.raises(VerificationError, match="leaves its buffer"):
-        RegionTables(plan.regions[0], plan.constants).sizes({})
+        RegionLayoutTables(plan.regions[0], plan.constants).sizes({})

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from irc.ir import dim
-from irc.ir.dtype import DType
-from irc.ir.errors import Error, MemoryLimitError, VerificationError
-from irc.ir.plan import (
+from irc_compiler.ir import dims as dim
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import Error, MemoryLimitError, VerificationError
+from irc_compiler.ir.types import SequenceType, TensorType
+from irc_compiler.plan.plan import (
     ARENA,
     CONSTANT,
     Buffer,
@@ -23,16 +24,11 @@ from irc.ir.plan import (
     Plan,
     SymbolSource,
 )
-from irc.ir.region_sizes import RegionTables
-from irc.ir.specs import (
-    DimArg,
-    ElementwiseSpec,
-    Operand,
-    Spec,
-)
-from irc.ir.types import SequenceType, TensorType
-from irc.ir.verify_plan import verify_plan
-from irc.runtime.session import Session
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Spec
+from irc_compiler.plan.specs.elementwise import ElementwiseSpec
+from irc_compiler.plan.verify.plan import verify_plan
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.runtime.execution.session import Session
 from tiny_plans import (
     TARGET,
     Call,
@@ -47,7 +43,7 @@ from tiny_plans import (
     pointwise,
 )
 
-SIZE = DimArg(0)
+SIZE = RuntimeDim(0)
 
 
 def change(plan: Plan, **parts: Any) -> Plan:
@@ -105,7 +101,7 @@ STATIC: dict[str, tuple[Plan, str]] = {
     "size beyond": (change_step(PLAN, 0, dims=(1,)), "there is not"),
     "size missing": (change_step(PLAN, 0, dims=()), "a size the step does not give"),
     "negative argument": (
-        change_step(PLAN, 0, spec=pointwise("add", DimArg(-1))),
+        change_step(PLAN, 0, spec=pointwise("add", RuntimeDim(-1))),
         "a size the step does not give",
     ),
     "writes an input": (change_step(PLAN, 0, buffers=(0, 1, 1)), "is written"),
@@ -187,7 +183,7 @@ DYNAMIC: dict[str, tuple[Plan, str]] = {
     "strides too far": (one_step(shifted(strides=(2,))), "leaves its buffer"),
     "backwards": (one_step(shifted(strides=(-1,))), "leaves its buffer"),
     "stride at run time": (
-        one_step(shifted(strides=(DimArg(1),)), dims=(N, N * N)),
+        one_step(shifted(strides=(RuntimeDim(1),)), dims=(N, N * N)),
         "leaves its buffer",
     ),
     "more than there is": (one_step(shifted(), dims=(N + 1,)), "leaves its buffer"),
@@ -195,17 +191,19 @@ DYNAMIC: dict[str, tuple[Plan, str]] = {
     "a fixed size": (one_step(shifted(n=11)), "leaves its buffer"),
     "overflowing strides": (one_step(shifted(strides=(1 << 61,))), "leaves its buffer"),
     "a size beyond 64 bits": (
-        one_step(shifted(strides=(DimArg(1),)), dims=(N, 1 << 70)),
+        one_step(shifted(strides=(RuntimeDim(1),)), dims=(N, 1 << 70)),
         "beyond any machine",
     ),
     "strides of run time beyond memory": (
-        one_step(shifted(strides=(DimArg(1),)), dims=(N, 1 << 61)),
+        one_step(shifted(strides=(RuntimeDim(1),)), dims=(N, 1 << 61)),
         "leaves its buffer",
     ),
     "overflow by a power": (one_step(shifted(), dims=(N**40,)), "beyond any machine"),
     "writes beyond": (
         one_step(
-            dataclasses.replace(pointwise("add", DimArg(0)), outs=(Operand(f32, (1,), offset=3),))
+            dataclasses.replace(
+                pointwise("add", RuntimeDim(0)), outs=(Operand(f32, (1,), offset=3),)
+            )
         ),
         "leaves its buffer",
     ),
@@ -223,10 +221,10 @@ def test_an_operand_outside_its_buffer_is_refused(name: str) -> None:
 
 
 def test_backwards_and_broadcast_walks_inside_are_allowed() -> None:
-    spec = pointwise("add", DimArg(0))
-    back = Operand(f32, (-1,), offset=DimArg(1))
+    spec = pointwise("add", RuntimeDim(0))
+    back = Operand(f32, (-1,), offset=RuntimeDim(1))
     spec = dataclasses.replace(spec, inputs=(back, Operand(f32, (0,))))
-    tables = RegionTables(one_step(spec, dims=(N, N - 1)).regions[0], ())
+    tables = RegionLayoutTables(one_step(spec, dims=(N, N - 1)).regions[0], ())
     tables.sizes({"N": 10})
     tables.sizes({"N": 0})  # nothing is touched, whatever the offset
 
@@ -234,18 +232,18 @@ def test_backwards_and_broadcast_walks_inside_are_allowed() -> None:
 def test_a_size_beyond_any_machine_is_said() -> None:
     plan = one_step(shifted(), dims=(N**3,))
     with pytest.raises(VerificationError) as e:
-        RegionTables(plan.regions[0], ()).sizes({"N": 1 << 21})
+        RegionLayoutTables(plan.regions[0], ()).sizes({"N": 1 << 21})
     assert e.value.got == f"{1 << 63}, which is N**3" and e.value.expected == "sizes below 2^62"
     plan = one_step(shifted(), dims=(N**40,))
     with pytest.raises(VerificationError, match="beyond any machine") as e:
-        RegionTables(plan.regions[0], ()).sizes({"N": 1 << 21})
+        RegionLayoutTables(plan.regions[0], ()).sizes({"N": 1 << 21})
     assert str(e.value.got).startswith("about 2^840, which is ")
 
 
 def test_a_buffer_beyond_any_machine() -> None:
     plan = one_step(shifted(), size=M * M)
     with pytest.raises(MemoryLimitError, match="any machine's memory"):
-        RegionTables(plan.regions[0], ()).sizes({"N": 1 << 24})
+        RegionLayoutTables(plan.regions[0], ()).sizes({"N": 1 << 24})
 
 
 def parts_plan(offset: Any, size: Any, dtype: Any = f32) -> Plan:
@@ -268,13 +266,13 @@ def parts_plan(offset: Any, size: Any, dtype: Any = f32) -> Plan:
 
 def test_a_part_lies_inside_its_whole() -> None:
     for offset, size in ((0, 10), (3, 7), (10, 0)):
-        RegionTables(parts_plan(offset, size).regions[0], ()).sizes({})
+        RegionLayoutTables(parts_plan(offset, size).regions[0], ()).sizes({})
     for offset, size in ((4, 7), (0, 11), (11, 0)):
         with pytest.raises(VerificationError, match="leaves the one it lies inside"):
-            RegionTables(parts_plan(offset, size).regions[0], ()).sizes({})
+            RegionLayoutTables(parts_plan(offset, size).regions[0], ()).sizes({})
     with pytest.raises(VerificationError, match="another element size"):
-        RegionTables(parts_plan(1, 2, i64).regions[0], ()).sizes({})
-    RegionTables(parts_plan(0, 5, i64).regions[0], ()).sizes({})
+        RegionLayoutTables(parts_plan(1, 2, i64).regions[0], ()).sizes({})
+    RegionLayoutTables(parts_plan(0, 5, i64).regions[0], ()).sizes({})
 
 
 def in_place(spec: Any, same: bool = True) -> Plan:
@@ -363,7 +361,7 @@ def damaged(draw: Any, plan: Plan) -> Plan:
 def test_a_shape_of_400_steps_is_verified_quickly() -> None:
     """No bar on time here: that it is not quadratic. benchmarks show the figure."""
     m = chain(length=400)
-    tables = RegionTables(m.region((0, 1), (2,)), ())
+    tables = RegionLayoutTables(m.region((0, 1), (2,)), ())
     times = []
     for n in range(1, 30):
         start = time.thread_time()

@@ -6,13 +6,14 @@ import dataclasses
 from typing import Any
 
 import pytest
-from irc.ir.errors import VerificationError
-from irc.ir.plan import INPUT, OUTPUT, Buffer, KernelStep, Plan, Region
-from irc.ir.region_sizes import RegionTables
-from irc.ir.scalar import identity
-from irc.ir.specs import DimArg, GemmSpec, Operand
-from irc.ir.types import TensorType
-from irc.ir.verify_plan import verify_plan
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.scalar.builder import identity
+from irc_compiler.ir.types import TensorType
+from irc_compiler.plan.plan import INPUT, OUTPUT, Buffer, KernelStep, Plan, Region
+from irc_compiler.plan.specs.base import Operand, RuntimeDim
+from irc_compiler.plan.specs.gemm import GemmSpec
+from irc_compiler.plan.verify.plan import verify_plan
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
 from tiny_plans import f32, make_plan
 
 # [2, 3, 4, 5] (blocks of rows, blocks of K, rows, places) times [15, 28] as [2, 7, 4, 4].
@@ -34,7 +35,7 @@ def plan_of(spec: GemmSpec, dims: tuple[Any, ...] = ()) -> Plan:
 
 def check(plan: Plan) -> None:
     verify_plan(plan)
-    RegionTables(plan.regions[0], plan.constants).sizes({})
+    RegionLayoutTables(plan.regions[0], plan.constants).sizes({})
 
 
 def test_blocks_stay_inside_their_buffers() -> None:
@@ -87,7 +88,7 @@ def test_what_would_leave_them_is_refused(changes: dict[str, Any]) -> None:
 )
 def test_run_time_parts_make_the_whole(dims: tuple[int, ...], good: bool) -> None:
     """Also where their product is that of the whole only after it has wrapped."""
-    m, blocks, size = (DimArg(i) for i in range(3))
+    m, blocks, size = (RuntimeDim(i) for i in range(3))
     spec = dataclasses.replace(
         GOOD, m=m, a_rows=(blocks, size), out_rows=(blocks, size),
         a=Operand(f32, (0, 0, 20, 1)), out=GOOD.out if good else Operand(f32, (0, 0, 16, 1)),

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from irc.ir import dim
-from irc.ir.dtype import DType
-from irc.ir.op import Op, Port
-from irc.ir.plan import (
+from irc_compiler.ir import dims as dim
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.op import Op, Port
+from irc_compiler.ir.scalar.program import Instr, Program
+from irc_compiler.ir.types import TensorType
+from irc_compiler.plan.plan import (
     ARENA,
     CONSTANT,
     INPUT,
@@ -26,26 +28,17 @@ from irc.ir.plan import (
     SymbolSource,
     Terminal,
 )
-from irc.ir.specs import (
-    GATHER_OUT_OF_RANGE,
-    DimArg,
-    ElementwiseSpec,
-    Instr,
-    Operand,
-    Program,
-    Size,
-    Spec,
-)
-from irc.ir.specs_picks import GatherSpec
-from irc.ir.types import TensorType
-from irc.runtime.codegen.emit import Module
-from irc.runtime.codegen.kernel import Buffer as Argument
-from irc.runtime.codegen.kernel import open_kernel, share
-from irc.runtime.codegen.values import F32, I64
-from irc.runtime.kernels.contract import Kernel
-from irc.runtime.machine import host_target
-from irc.runtime.program import Program as Compiled
-from irc.runtime.program import build_program
+from irc_compiler.plan.specs.base import GATHER_OUT_OF_RANGE, Operand, RuntimeDim, Size, Spec
+from irc_compiler.plan.specs.elementwise import ElementwiseSpec
+from irc_compiler.plan.specs.gather_scatter import GatherSpec
+from irc_compiler.runtime.jit.program import Program as Compiled
+from irc_compiler.runtime.jit.program import build_program
+from irc_compiler.runtime.kernels.emit.contract import Kernel
+from irc_compiler.runtime.llvmir.builder import Module
+from irc_compiler.runtime.llvmir.kernel_entry import Buffer as Argument
+from irc_compiler.runtime.llvmir.kernel_entry import open_kernel, share
+from irc_compiler.runtime.llvmir.values import F32, I64
+from irc_compiler.runtime.machine.detect import host_target
 
 f32, i64 = DType.f32, DType.i64
 N = dim.symbol("N", 0, 1 << 24)
@@ -73,10 +66,12 @@ def generate(spec: Spec, target: Any, symbol: str) -> Kernel:
     """Scalar loops: right for any worker count, and slow."""
     module = Module(target)
     count = len(spec.operands())
-    k = open_kernel(module, symbol, [Argument(noalias=False, writes=True)] * count, spec.dim_args)
+    k = open_kernel(
+        module, symbol, [Argument(noalias=False, writes=True)] * count, spec.runtime_dims
+    )
     f = k.function
     size = spec.axes[0] if isinstance(spec, ElementwiseSpec) else getattr(spec, "count", 0)
-    n = k.dims[size.index] if isinstance(size, DimArg) else size
+    n = k.dims[size.index] if isinstance(size, RuntimeDim) else size
     low, high = share(f, n, k.worker, k.workers)
     with f.range(low, high) as i:
         if isinstance(spec, ElementwiseSpec):
@@ -86,7 +81,7 @@ def generate(spec: Spec, target: Any, symbol: str) -> Kernel:
         else:
             assert isinstance(spec, GatherSpec)
             at = f.load(I64, f.at(k.buffers[1], i, I64))
-            axis = k.dims[spec.axis.index] if isinstance(spec.axis, DimArg) else spec.axis
+            axis = k.dims[spec.axis.index] if isinstance(spec.axis, RuntimeDim) else spec.axis
             with f.if_(f.icmp("uge", at, axis)):
                 f.store(i, k.scratch)
                 f.ret(GATHER_OUT_OF_RANGE)
@@ -154,7 +149,7 @@ class Maker:
     def op(self, op: str, *inputs: int, output: bool = False, into: int | None = None) -> int:
         out = self.place(output) if into is None else into
         static = isinstance(self.n, int)
-        spec = pointwise(op, self.n if static else DimArg(0))
+        spec = pointwise(op, self.n if static else RuntimeDim(0))
         dims = () if static else (0,)
         name = f"{op}{len(self.steps)}"
         step = KernelStep(spec, (*inputs, out), dims, self.n * 1, name, (f"node_{name}",))
@@ -163,7 +158,7 @@ class Maker:
 
     def pick(self, data: int, index: int, output: bool = False) -> int:
         out = self.place(output)
-        spec = pick(DimArg(0), DimArg(0))
+        spec = pick(RuntimeDim(0), RuntimeDim(0))
         self.steps.append(KernelStep(spec, (data, index, out), (0,), self.n * 1, "pick", ("G",)))
         return out
 

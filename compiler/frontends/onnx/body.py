@@ -25,7 +25,7 @@ class Body:
     captured: list[Value]
 
 
-class LostBody(Exception):
+class UnsupportedBody(Exception):
     """A body holds unsupported nodes, which are reported already."""
 
 

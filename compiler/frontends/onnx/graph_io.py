@@ -12,9 +12,9 @@ from ....ir.op import Array
 from ....ir.ops import Parameter, Result, TypedParameter
 from ....ir.types import TensorType, Type, compatible
 from ..xml.text import short
-from .frames import Frame
 from .graph_types import Symbols, value_type
 from .importer import Importer
+from .scopes import Frame
 from .tensors import element_type
 from .unsupported import Unsupported
 

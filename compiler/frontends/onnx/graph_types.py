@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ....ir.dim import Dim, symbol
+from ....ir.dims import Dim, symbol
 from ....ir.dtype import DType
 from ....ir.errors import ModelFormatError
 from ....ir.types import MAP_KEYS, MapType, OptionalType, SequenceType, TensorType, Type

@@ -23,13 +23,12 @@ from ....ir.ops import Constant, Result
 from ....ir.types import Type
 from ..xml.text import short
 from .attributes import collect, resolved
-from .body import MAX_DEPTH, Body, LostBody, add_parameter, captured_names
+from .body import MAX_DEPTH, Body, UnsupportedBody, add_parameter, captured_names
 from .external_data import ExternalData
-from .frames import Frame, add_constant, captured_value
 from .functions import NODE_LIMIT, Functions, key_of
+from .import_context import Builder, Imported, ImportFunction, OnnxNode, UseFunctionBody
 from .initializers import read_constants
 from .model_file import canonical_domain
-from .node import Builder, ByFunction, Imported, ImportFunction, OnnxNode
 from .ops import find_importer
 from .order import node_label, sort_nodes
 from .schemas import (
@@ -41,6 +40,7 @@ from .schemas import (
     has_function,
     signature,
 )
+from .scopes import Frame, add_constant, captured_value
 from .unsupported import Unsupported
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Importer:
         assert importer is not None
         try:
             self._add(frame, node, importer, list(types))
-        except ByFunction:
+        except UseFunctionBody:
             function = self._schema_function(proto, domain, version or 0, types, origin)
             if function is not None:
                 return self._call(frame, node, function)
@@ -159,7 +159,7 @@ class Importer:
             check_types(known, types, node.origin)
         try:
             outputs = importer(node)
-        except LostBody:
+        except UnsupportedBody:
             frame.lost.update(name for name in node.proto.output if name)
             return
         except UnsupportedOperationError as error:
@@ -262,7 +262,7 @@ class Importer:
         values: list[Value] = []
         for port in proto.output:
             if inner.is_lost(port.name):
-                raise LostBody
+                raise UnsupportedBody
             value = self.value(inner, port.name)
             if value is None:
                 raise node.error("an output of a body has no value", got=short(port.name))

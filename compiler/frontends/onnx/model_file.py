@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from ....ir.errors import ModelFormatError
 from ....ir.op import Array
 from ..xml.source import HeldBytes, OpenFile, require_size
-from .lifting import lift_payloads
 from .names import check_names
+from .zero_copy_weights import lift_payloads
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -10,16 +10,16 @@ from typing import Literal
 from ....ir.errors import Error
 from ....ir.graph import Graph
 from .external_data import ExternalData
-from .frames import Frame
 from .functions import check_size, model_functions
 from .graph_io import add_inputs, add_results, check_values
+from .import_context import Builder
 from .importer import Importer
 from .initializers import read_constants
 from .metadata import read_metadata
 from .model_file import Source, load_model, opset_imports
-from .node import Builder
 from .order import sort_nodes
 from .schemas import check_opsets
+from .scopes import Frame
 
 DeclaredShapes = Literal["check", "ignore"]
 

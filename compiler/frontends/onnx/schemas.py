@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ....ir.dim import Dim
+from ....ir.dims import Dim
 from ....ir.dtype import DType
 from ....ir.errors import ModelFormatError, ShapeError, UnsupportedOperationError
 from ....ir.types import MapType, OptionalType, SequenceType, TensorType, Type

@@ -15,14 +15,14 @@ import typing
 from collections.abc import Callable
 from typing import Any, TypeAlias, get_args, get_origin
 
-from ....ir.codec import decode
 from ....ir.dtype import DType
 from ....ir.errors import Error
 from ....ir.graph import Graph
 from ....ir.op import Attribute, Op
+from ....ir.serialization.dataclass_json import decode
 from . import text as words
-from .choices import choices
-from .records import Layer
+from .enum_values import choices
+from .schema_records import Layer
 from .text import BadText, short
 from .weights import element_type
 

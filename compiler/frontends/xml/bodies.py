@@ -15,10 +15,10 @@ from ....ir.errors import ModelFormatError
 from ....ir.graph import Graph
 from ....ir.op import Op
 from ....ir.ops import If, Loop, TensorIterator
-from ....ir.ops.loops import BodyInput, BodyOutput
+from ....ir.ops.control_flow.loops import BodyInput, BodyOutput
 from . import text as words
 from .attributes import read_op
-from .records import Layer, MapEntry, Net, tag_text
+from .schema_records import Layer, MapEntry, Net, tag_text
 
 _T = TypeVar("_T")
 # A port number outside that stands for the loop itself.
@@ -34,7 +34,7 @@ _COST = 200_000
 _COST_PER_LAYER = 10
 
 
-def refuse_costly_nesting(net: Net) -> None:
+def check_nesting_depth(net: Net) -> None:
     """Refuse loops nested so deeply that inferring types alone would take minutes."""
     layers, cost = _cost(net)
     if cost > _COST + _COST_PER_LAYER * layers:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ....ir.errors import Lines, UnsupportedOperationError
 from ....ir.op import Op
 from ....ir.ops import find
-from .records import Layer, Net
+from .schema_records import Layer, Net
 from .text import short
 
 DIALECT = "irc"

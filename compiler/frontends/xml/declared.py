@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 
-from ....ir.dim import eq
+from ....ir.dims import eq
 from ....ir.dtype import DType, parse_precision
 from ....ir.errors import ShapeError
 from ....ir.types import TensorType, Type
-from .records import Layer, Port
+from .schema_records import Layer, Port
 
 # Element types that OpenVINO lacks, as irc's dialect spells them.
 _OWN_TYPES = {t.ir_precision: t for t in DType if not t.in_openvino}

@@ -21,7 +21,7 @@ from ....ir.op import Fact, Op
 from ....ir.ops import Constant, Unsqueeze
 from ....ir.types import TensorType
 from .declared import IGNORE, dims_agree, shown
-from .records import Layer
+from .schema_records import Layer
 
 
 def matmul_inputs(

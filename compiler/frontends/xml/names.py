@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ....ir.errors import ModelFormatError
 from ....ir.graph import Graph, Value
-from .records import Layer, Net
+from .schema_records import Layer, Net
 
 
 def port_names(layer: Layer) -> list[frozenset[str]]:

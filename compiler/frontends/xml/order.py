@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....ir.errors import ModelFormatError
-from .records import Layer, Net
+from .schema_records import Layer, Net
 
 # One end of a connection: the layer's position in the net, and the position of its output port.
 Source = tuple[int, int]

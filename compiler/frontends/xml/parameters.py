@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from ....ir.dim import Dim, Expr, bounds, parse, symbol
+from ....ir.dims import Dim, Expr, bounds, parse, symbol
 from ....ir.errors import Error
 from ....ir.ops import Parameter
 from . import text as words
 from .attributes import EXTRA
-from .records import Layer
+from .schema_records import Layer
 from .text import Interval
 from .weights import element_type
 

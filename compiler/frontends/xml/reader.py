@@ -21,18 +21,18 @@ from ....ir.op import Array, Op
 from ....ir.ops import Constant
 from . import text as words
 from .attributes import ABSENT, EXTRA, read_op
-from .bodies import Bodies, has_bodies, read_control, refuse_costly_nesting
+from .bodies import Bodies, check_nesting_depth, has_bodies, read_control
 from .catalog import look_up, nested_layers, refuse_unsupported
 from .declared import check_declared, check_precision_names
 from .file_parts import FileParts
-from .legacy import convert_io
 from .matmul import matmul_inputs
 from .names import add_operation_names, name_results, port_names
 from .order import Wiring, wire
 from .parameters import Symbols, read_parameter
-from .records import Layer, Net
 from .schema import parse_xml
+from .schema_records import Layer, Net
 from .source import HeldArray, OpenFile, owned, require_size
+from .v10_io import convert_io
 from .weights import Parts, Weights, read_constant, referred_ranges
 
 DeclaredShapes = Literal["check", "ignore"]
@@ -73,7 +73,7 @@ def read_xml(
     net = parse_xml(text, file)
     del text
     wiring = wire(net)
-    refuse_costly_nesting(net)
+    check_nesting_depth(net)
     layers = list(nested_layers(net, wiring.order))
     refuse_unsupported(layers, file)
 

@@ -18,8 +18,8 @@ import lxml.etree  # pyright: ignore[reportMissingTypeStubs, reportMissingModule
 from ....ir.errors import ModelFormatError, UnsupportedOperationError
 from ....ir.op import MAX_BODY_DEPTH
 from . import text as words
-from .not_xml import not_xml
-from .records import NO_INFO, Edge, Info, Layer, MapEntry, Net, Port, RtTree, tag_text
+from .parse_errors import not_xml
+from .schema_records import NO_INFO, Edge, Info, Layer, MapEntry, Net, Port, RtTree, tag_text
 from .text import BadText, short
 
 # lxml has no types.

@@ -18,8 +18,8 @@ from ....ir.dtype import DType, parse_element_type
 from ....ir.errors import MemoryLimitError, ModelFormatError
 from ....ir.op import Array
 from . import text as words
-from .packing import is_packed, packed_bytes, unpack
-from .records import Layer
+from .schema_records import Layer
+from .subbyte import is_packed, packed_bytes, unpack
 from .text import BadText, short
 
 # Element types that OpenVINO lacks, as irc's dialect spells them.

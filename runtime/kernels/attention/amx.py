@@ -16,15 +16,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ....ir.specs_attention import AttentionSpec
-from ....ir.target import Target
-from ...codegen.emit import Function, Module
-from ...codegen.values import ELEMENT, F32, I64, PTR, Value, integer, vec
-from ..gemm.cells import Side, cells_of_rows
+from ....plan.specs.attention import AttentionSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module
+from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, vec
+from ..emit.amx_registers import SIDE, Place, Tiles, on_tile, release
+from ..emit.dot_units import tile_instruction
+from ..emit.strided_loops import masked_load, vector_and_tail
+from ..emit.tail_mask import TailMask
+from ..gemm.pack_cells import Side, cells_of_rows
 from ..gemm.packing import transposed
-from ..tiles import SIDE, Place, Tiles, on_tile, release
-from ..units import tile_instruction
-from ..walk import Part, in_parts, load_part
 from .products import BLOCK, Products
 
 _TILES: Final = Tiles((SIDE, SIDE))
@@ -161,11 +162,11 @@ class TileProducts(Products):
         element, side = ELEMENT[value.dtype.value], Side(value.dtype, g.acc, 0)
         kind, count, keys = vec(element, lanes), f.params["count"], SIDE * self.kr
 
-        def square(first: Value, d: Value, part: Part | None, *, ends: bool) -> None:
+        def square(first: Value, d: Value, part: TailMask | None, *, ends: bool) -> None:
             def load(key: Value) -> Value:
                 at = f.smin(key, f.sub(count, 1)) if ends else key
                 place = f.at(f.params["source"], f.add(f.mul(at, row), d), element)
-                x = load_part(f, kind, place, part)
+                x = masked_load(f, kind, place, part)
                 return f.select(f.icmp("slt", key, count), x, 0) if ends else x
 
             cells = [
@@ -177,7 +178,7 @@ class TileProducts(Products):
                 f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 
         whole = f.mul(f.udiv(count, keys), keys)
-        for d, part in in_parts(f, self.spec.width, lanes):
+        for d, part in vector_and_tail(f, self.spec.width, lanes):
             with f.range(0, whole, keys, unroll=1) as first:
                 square(first, d, part, ends=False)
             with f.if_(f.icmp("slt", whole, count)):

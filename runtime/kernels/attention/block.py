@@ -12,11 +12,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from ....ir.dtype import DType
-from ....ir.specs_attention import AttentionSpec
-from ...codegen.emit import Variable
-from ...codegen.math_exp import exp_falling, tanh
-from ...codegen.values import ELEMENT, F32, I32, I64, PTR, Value, constants, vec
-from ..gemm.cells import Side, cells_of_rows
+from ....plan.specs.attention import AttentionSpec
+from ...llvmir.builder import Variable
+from ...llvmir.values import ELEMENT, F32, I32, I64, PTR, Value, constants, vec
+from ...vecmath.exp import exp_falling, tanh
+from ..gemm.pack_cells import Side, cells_of_rows
 from .products import BLOCK, Products
 
 _MINUS = -float("inf")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ....ir.specs_attention import AttentionSpec
-from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, F32, I64, PTR, Value, integer, vec
-from ..gemm.cells import Side, cells_along
+from ....plan.specs.attention import AttentionSpec
+from ...llvmir.builder import Function
+from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, vec
+from ..emit.gather_lanes import gather
+from ..emit.strided_loops import masked_load, masked_store, vector_and_tail
+from ..emit.tail_mask import TailMask, tail_mask
+from ..gemm.pack_cells import Side, cells_along
 from ..gemm.packing import transposed
-from ..strided import gather
-from ..walk import Part, in_parts, load_part, part_of, store_part
 from .products import Products
 
 
@@ -30,12 +31,12 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
         for place in places:
             xs: list[Value] = []
             for u in range(0, width, lanes):
-                part = None if left - u >= lanes else part_of(f, lanes, integer(max(0, left - u)))
+                part = None if left - u >= lanes else tail_mask(f, lanes, integer(max(0, left - u)))
                 if left <= u:
                     xs.append(f.as_value(0, vec(element, lanes)))
                 else:
                     at = f.at(place, f.add(k, u), element)
-                    xs.append(load_part(f, vec(element, lanes), at, part))
+                    xs.append(masked_load(f, vec(element, lanes), at, part))
             rows.append(cells_along(g, f, Side(q.dtype, g.acc, 0), xs))
         cell = f.udiv(k, p.kr)
         for i, x in enumerate(transposed(f, rows)):
@@ -65,8 +66,8 @@ def turn_mask(p: Products, spec: AttentionSpec) -> Function:
     def single(x: Value) -> Value:
         return f.cast(x, F32, signed_=False)
 
-    def square(places: list[Value], key: Value, part: Part | None, c: Value) -> None:
-        rows = [single(load_part(f, kind, f.at(x, key, element), part)) for x in places]
+    def square(places: list[Value], key: Value, part: TailMask | None, c: Value) -> None:
+        rows = [single(masked_load(f, kind, f.at(x, key, element), part)) for x in places]
         for i, x in enumerate(transposed(f, rows)):
             at = f.add(f.mul(f.add(key, i), p.nr), c)
             f.store(x, f.at(to, at, g.acc), g.align)
@@ -80,9 +81,9 @@ def turn_mask(p: Products, spec: AttentionSpec) -> Function:
             with f.range(0, whole, lanes, outer=True) as key:
                 square(places, key, None, c)
             with f.range(whole, count, lanes, outer=True) as key:
-                square(places, key, part_of(f, lanes, f.sub(count, key)), c)
+                square(places, key, tail_mask(f, lanes, f.sub(count, key)), c)
         else:
-            here = part_of(f, lanes, f.sub(f.params["rows"], c))
+            here = tail_mask(f, lanes, f.sub(f.params["rows"], c))
             first = f.at(f.params["source"], f.mul(c, across), element)
             with f.range(0, count, outer=True) as key:
                 place = f.at(first, f.mul(key, along), element)
@@ -114,7 +115,7 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
         here = f.smin(f.sub(rows, c), lanes)
         first = f.at(f.params["to"], f.mul(c, stride), element)
 
-        def square(d: Value, part: Part | None, c: Value = c, factor: Value = factor) -> None:
+        def square(d: Value, part: TailMask | None, c: Value = c, factor: Value = factor) -> None:
             found: list[Value] = []
             for i in range(lanes):
                 at = f.at(f.params["sums"], f.add(f.mul(f.add(d, i), p.nr), c), F32)
@@ -123,7 +124,7 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
 
             def put(x: Value, row: Value | int) -> None:
                 place = f.at(first, f.add(f.mul(row, stride), d), element)
-                store_part(f, f.cast(x, element), place, part)
+                masked_store(f, f.cast(x, element), place, part)
 
             with f.if_(f.icmp("eq", here, lanes)) as branch:
                 for i, x in enumerate(turned):
@@ -134,7 +135,7 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
                 with f.range(0, here, outer=True) as i:
                     put(f.load(kind, f.at(buffer, f.mul(i, lanes), F32)), i)
 
-        for d, part in in_parts(f, spec.width, lanes):
+        for d, part in vector_and_tail(f, spec.width, lanes):
             square(d, part)
     return f
 

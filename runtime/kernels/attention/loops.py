@@ -9,16 +9,16 @@ for each group of panels of one matrix              (workers share panels)
 
 from __future__ import annotations
 
-from ....ir.specs import Operand, Size
-from ....ir.specs_attention import AttentionSpec
-from ....ir.target import Target
-from ...codegen.emit import Function, Module
-from ...codegen.kernel import READ, WRITE, open_kernel, share
-from ...codegen.llvm import BRIEF
-from ...codegen.values import ELEMENT, F32, I64, Value, integer, vec
-from ..contract import Kernel
+from ....plan.specs.attention import AttentionSpec
+from ....plan.specs.base import Operand, Size
+from ....plan.target import Target
+from ...jit.llvm import BRIEF
+from ...llvmir.builder import Function, Module
+from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
+from ...llvmir.values import ELEMENT, F32, I64, Value, integer, vec
+from ..emit.contract import Kernel
+from ..emit.strided_loops import coalesce
 from ..gemm.packing import pack_a_function
-from ..walk import coalesce
 from .amx import products_of
 from .block import Block, layout_of
 from .copies import pack_queries, store_results, turn_mask
@@ -43,7 +43,7 @@ class Loops:
         self.spec, self.module = spec, Module(target)
         operands = spec.operands()
         buffers = [*[READ] * (len(operands) - 1), WRITE]
-        self.entry = open_kernel(self.module, symbol, buffers, spec.dim_args)
+        self.entry = open_kernel(self.module, symbol, buffers, spec.runtime_dims)
         f = self.f = self.entry.function
         p = self.p = products_of(spec, target, self.module)
         panels = _GROUP

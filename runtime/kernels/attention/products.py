@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ....ir.dtype import DType
-from ....ir.scalar import identity
-from ....ir.specs import GemmSpec, Operand
-from ....ir.specs_attention import AttentionSpec
-from ....ir.target import Target
-from ....ir.tiles import cell_depth, panel_width
-from ...codegen.emit import Function, Module
-from ...codegen.values import ELEMENT, Value, integer
+from ....ir.scalar.builder import identity
+from ....plan.packing.panel_params import cell_depth, panel_width
+from ....plan.specs.attention import AttentionSpec
+from ....plan.specs.base import Operand
+from ....plan.specs.gemm import GemmSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module
+from ...llvmir.values import ELEMENT, Value, integer
 from ..gemm.micro import Context, Shape
 from ..gemm.packing import pack_a_function
 from ..gemm.tiling import choose, tile_rows, uncrowded_rows
@@ -44,7 +45,7 @@ class Products:
         self.cells = -(-spec.size // self.kr)
         self.scores = self._scores(target)
         self.mixture = self._mixture(target)
-        self.frame_bytes = 8 * (1 + spec.dim_args)
+        self.frame_bytes = 8 * (1 + spec.runtime_dims)
 
     def _context(self, target: Target, rows: int, k: int, a: Operand, **cut: Any) -> Context:
         """A product whose right operand is a panel, and whose sums go to one."""

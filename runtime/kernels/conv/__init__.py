@@ -3,11 +3,13 @@ rows (what is copied), amx and unfolded (tile registers), depthwise, winograd.""
 
 from __future__ import annotations
 
-from ....ir.specs_conv import ConvSpec
-from ....ir.target import Target
-from ....ir.tiles import BYTES
-from ..contract import Kernel
-from . import copied, depthwise, direct, unfolded, winograd
+from ....plan.packing.panel_params import BYTES
+from ....plan.specs.convolution import ConvSpec
+from ....plan.target import Target
+from ..emit.contract import Kernel
+from . import depthwise, direct, winograd
+from . import im2col_amx as unfolded
+from . import packed_direct as copied
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:

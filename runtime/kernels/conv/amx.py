@@ -1,12 +1,12 @@
 """Convolution on tiles of AMX: places of copied rows are the rows of left factors.
 
-In a copy (rows.py) the values that a place sees in one row of taps follow one another, and places
-are evenly apart: a tile of 16 places times a step of cells is read from there as it stands, and the
-packed weights of the same cells are the right factors. So nothing is unfolded.
+In a copy (row_packing.py) the values that a place sees in one row of taps follow one another, and
+places are evenly apart: a tile of 16 places times a step of cells is read from there as it stands,
+and the packed weights of the same cells are the right factors. So nothing is unfolded.
 
 A step must not end within what two rows of taps (or two taps, where they are dilated) hold, for the
 next values are other places': cells that divide a row of taps evenly are a step. Where none does
-with 8 of 16 cells or more, places are unfolded (unfolded.py). That depends on taps, channels and
+with 8 of 16 cells or more, places are unfolded (im2col_amx.py). That depends on taps, channels and
 types alone, and so does the order of additions.
 """
 
@@ -17,16 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ....ir.dtype import DType
-from ....ir.specs_conv import ConvSpec
-from ....ir.target import Target
-from ....ir.tiles import BYTES
-from ...codegen.emit import Function
-from ...codegen.values import PTR, Value, integer
-from ..tiles import SIDE, Place, Tiles, on_tile
-from ..units import tile_instruction
-from .micro import Factors, Micro, Tile
-from .place import Context
-from .tiling import Cut
+from ....plan.packing.panel_params import BYTES
+from ....plan.specs.convolution import ConvSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function
+from ...llvmir.values import PTR, Value, integer
+from ..emit.amx_registers import SIDE, Place, Tiles, on_tile
+from ..emit.dot_units import tile_instruction
+from .addressing import Context
+from .register_tile import Factors, Micro, Tile
+from .tile_partition import Cut
 
 # Fewer cells than these in a step waste more of the unit than unfolding takes.
 _LEAST = 8

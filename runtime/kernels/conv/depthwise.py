@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from ....ir.specs import Size
-from ....ir.specs_conv import ConvSpec
-from ....ir.target import Target
-from ...codegen.emit import Function, Module, Variable
-from ...codegen.kernel import Kernel as Entry
-from ...codegen.kernel import open_kernel, share
-from ...codegen.llvm import BRIEF
-from ...codegen.values import ELEMENT, I64, Value, integer, vec
-from ..contract import Kernel
-from ..walk import load_part
-from .micro import Tile
-from .place import Context, Epilogue, Spot, buffers_of, places_inside, taps_inside, widths
-from .tiling import known_axis, outside, three_axes
+from ....plan.specs.base import Size
+from ....plan.specs.convolution import ConvSpec
+from ....plan.target import Target
+from ...jit.llvm import BRIEF
+from ...llvmir.builder import Function, Module, Variable
+from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import open_kernel, share
+from ...llvmir.values import ELEMENT, I64, Value, integer, vec
+from ..emit.contract import Kernel
+from ..emit.strided_loops import masked_load
+from .addressing import Context, Epilogue, Spot, buffers_of, places_inside, taps_inside, widths
+from .register_tile import Tile
+from .tile_partition import known_axis, outside, three_axes
 
 _MOST = 14
 # Rows of more taps than this are a loop: written out, they would be long code of spilled sums.
@@ -33,7 +33,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     wide = three_axes(spec)
     g = Context(wide, target, module, target.lanes(spec.acc.bits))
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     _Loops(g, entry).run()
     return Kernel(symbol, module.text() + BRIEF)
 
@@ -178,7 +178,7 @@ def tile_function(g: Context, tile: Tile) -> Function:
 
     def load_data(row: Value, offset: Value | int) -> Value:
         at = f.at(row, f.mul(offset, spatial[2]), element)
-        x = g.factor(f, load_part(f, vec(element, g.lanes), at, part), spec.data.dtype)
+        x = g.factor(f, masked_load(f, vec(element, g.lanes), at, part), spec.data.dtype)
         return f.sub(x, zero) if g.zeros else x
 
     def add(into: Variable, x: Value, y: Value) -> None:

@@ -1,7 +1,8 @@
 """Direct convolution: the loops around the register tile, and how workers share them.
 
 A unit is one tile of output rows of one image and group. Units times panels of weights are one
-list of tasks, group of panels by group (tiling.py), of which each worker takes a contiguous part.
+list of tasks, group of panels by group (tile_partition.py), of which each worker takes a contiguous
+part.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ....ir.specs import Size
-from ....ir.specs_conv import ConvSpec
-from ....ir.target import Target
-from ....ir.tiles import packed_size
-from ...codegen.emit import Module
-from ...codegen.kernel import Kernel as Entry
-from ...codegen.kernel import open_kernel, share
-from ...codegen.llvm import BRIEF
-from ...codegen.values import ELEMENT, I64, PTR, Value, integer
-from ..contract import Kernel
-from .micro import Micro, Tile
-from .place import Context, buffers_of, places_inside, taps_inside, widths
-from .tiling import Run, choose, three_axes
+from ....plan.packing.panel_params import packed_size
+from ....plan.specs.base import Size
+from ....plan.specs.convolution import ConvSpec
+from ....plan.target import Target
+from ...jit.llvm import BRIEF
+from ...llvmir.builder import Module
+from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import open_kernel, share
+from ...llvmir.values import ELEMENT, I64, PTR, Value, integer
+from ..emit.contract import Kernel
+from .addressing import Context, buffers_of, places_inside, taps_inside, widths
+from .register_tile import Micro, Tile
+from .tile_partition import Run, choose, three_axes
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
@@ -30,7 +31,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     wide = three_axes(spec)
     cut = choose(wide, target)
     g = Context(wide, target, module, cut.lanes)
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     Loops(g, Micro(g, cut), entry).run()
     return Kernel(symbol, module.text() + BRIEF)
 

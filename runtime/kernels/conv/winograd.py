@@ -10,23 +10,23 @@ A tile's numbers depend on its place in the image alone: neither blocks nor work
 
 from __future__ import annotations
 
-from ....ir.specs import Size
-from ....ir.specs_conv import ConvSpec
-from ....ir.target import Target
-from ....ir.tiles import packed_size
-from ...codegen.emit import Function, Module
-from ...codegen.kernel import Kernel as Entry
-from ...codegen.kernel import open_kernel, share
-from ...codegen.llvm import BRIEF
-from ...codegen.values import ELEMENT, F32, I1, I8, I64, PTR, Value, integer
-from ..contract import Kernel
-from ..frame import in_steps
-from ..transforms import RESULT, both_ways, unscaled
-from .place import Context, Epilogue, Spot, buffers_of, widths
-from .tiling import three_axes
-from .winograd_data import data_function
+from ....plan.packing.panel_params import packed_size
+from ....plan.specs.base import Size
+from ....plan.specs.convolution import ConvSpec
+from ....plan.target import Target
+from ...jit.llvm import BRIEF
+from ...llvmir.builder import Function, Module
+from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import open_kernel, share
+from ...llvmir.values import ELEMENT, F32, I1, I8, I64, PTR, Value, integer
+from ..emit.contract import Kernel
+from ..emit.register_tile import unrolled_loop
+from .addressing import Context, Epilogue, Spot, buffers_of, widths
+from .tile_partition import three_axes
 from .winograd_guard import copy_function, direct_function, finish_places, taps_offset
-from .winograd_plan import Plan, choose
+from .winograd_matrices import RESULT, both_ways, unscaled
+from .winograd_tiles import Plan, choose
+from .winograd_transforms import data_function
 
 _UNROLL = 4
 
@@ -37,7 +37,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     wide = three_axes(spec)
     plan = choose(wide, target)
     g = Context(wide, target, module, plan.lanes)
-    entry = open_kernel(module, symbol, buffers_of(spec), spec.dim_args)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     loops = _Loops(g, plan, entry)
     loops.run()
     return Kernel(symbol, module.text() + BRIEF, loops.scratch)
@@ -231,9 +231,9 @@ class _Loops:
 
             g.add_products(f, sums, left, right)
 
-        # As in micro.py: tall tiles have no registers for a second step's loads.
+        # As in register_tile.py: tall tiles have no registers for a second step's loads.
         unroll = min(_UNROLL, 24 // (plan.rows * vectors) + 1)
-        in_steps(f, integer(depth), unroll, step)
+        unrolled_loop(f, integer(depth), unroll, step)
         for i, row in enumerate(sums):
             for v, s in enumerate(row):
                 f.store(s.get(), f.at(p["to"], i * plan.nr + v * lanes, F32))

@@ -16,14 +16,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ....ir.tiles import packed_size
-from ...codegen.emit import Function, Variable
-from ...codegen.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, integer, vec
-from ..walk import Part, in_parts, load_part
-from .place import Context, Epilogue, Spot
-from .winograd_plan import Plan
+from ....plan.packing.panel_params import packed_size
+from ...llvmir.builder import Function, Variable
+from ...llvmir.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, integer, vec
+from ..emit.strided_loops import masked_load, vector_and_tail
+from ..emit.tail_mask import TailMask
+from .addressing import Context, Epilogue, Spot
+from .winograd_tiles import Plan
 
-# With filters of at most MAX_WEIGHT (compiler/lowering/winograd.py) no sum overflows f32 below.
+# With filters of at most MAX_WEIGHT (compiler/lowering/schedule/conv_algorithm.py) no sum overflows
+# f32 below.
 MAX_VALUE: Final = 2.0**50
 MAX_RATIO: Final = 2.0**6
 
@@ -129,15 +131,17 @@ def copy_function(g: Context, plan: Plan) -> Function:
         inside = f.icmp("ult", f.add(p["y"], i), sizes[0])
         inside = f.and_(inside, f.icmp("ult", f.add(p["x"], j), sizes[1]))
 
-        def move(c: Value, part: Part | None, here: bool, data: Value = data, to: Value = to):
-            value = load_part(f, kind, f.at(data, c, stored), part) if here else f.as_value(0, kind)
+        def move(c: Value, part: TailMask | None, here: bool, data: Value = data, to: Value = to):
+            value = (
+                masked_load(f, kind, f.at(data, c, stored), part) if here else f.as_value(0, kind)
+            )
             f.store(value, f.at(to, c, F32), 4)
 
         with f.if_(inside) as branch:
-            for c, part in in_parts(f, spec.channels, plan.lanes):
+            for c, part in vector_and_tail(f, spec.channels, plan.lanes):
                 move(c, part, True)
             branch.else_()
-            for c, part in in_parts(f, spec.channels, plan.lanes):
+            for c, part in vector_and_tail(f, spec.channels, plan.lanes):
                 move(c, part, False)
     return f
 
@@ -189,7 +193,7 @@ def direct_function(g: Context, plan: Plan, name: str, panels: int, channels: in
 
 
 def finish_places(
-    g: Context, plan: Plan, f: Function, vectors: Value, epilogue: Epilogue, part: Part | None
+    g: Context, plan: Plan, f: Function, vectors: Value, epilogue: Epilogue, part: TailMask | None
 ) -> None:
     """Apply the epilogue to a tile's m x m values at `vectors`, where their places exist."""
     p, m = f.params, plan.m

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .constants import pack, unpack
 from .kernel import generate
+from .weight_packing import pack, unpack
 
 __all__ = ["generate", "pack", "unpack"]

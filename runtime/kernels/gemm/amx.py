@@ -21,13 +21,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ....ir.specs import GemmSpec
-from ....ir.target import Target
-from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
-from ..tiles import SIDE, Place, Tiles, on_tile
-from .blocks import block_sizes, is_narrow
-from .waiting import Rows
+from ....plan.specs.gemm import GemmSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function
+from ...llvmir.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
+from ..emit.amx_registers import SIDE, Place, Tiles, on_tile
+from .block_sizes import block_sizes, is_narrow
+from .epilogue_overlap import Rows
 
 if TYPE_CHECKING:
     from .loops import Loops

@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ....ir.specs import Program
-from ...codegen.emit import Function
-from ...codegen.values import ELEMENT, I64, Value, bits_of, integer, vec
-from ..convert import from_memory, to_memory
-from ..frame import in_steps
-from ..scalar import emit_program
-from ..strided import gather, scatter
-from ..walk import Part, load_part, part_of, store_part
-from .axes import matrix_axes
-from .zeros import TERMS, Correcting, terms_of
+from ....ir.scalar.program import Program
+from ...llvmir.builder import Function
+from ...llvmir.values import ELEMENT, I64, Value, bits_of, integer, vec
+from ..emit.casts import from_memory, to_memory
+from ..emit.gather_lanes import gather, scatter
+from ..emit.register_tile import unrolled_loop
+from ..emit.scalar_program import emit_program
+from ..emit.strided_loops import masked_load, masked_store
+from ..emit.tail_mask import TailMask, tail_mask
+from .strided_axes import matrix_axes
+from .zero_point_schedule import TERMS, ZeroPointCompensation, terms_of
 
 if TYPE_CHECKING:
     from .micro import Context
@@ -46,7 +47,7 @@ class Spot:
 
     m: Value
     n: Value
-    part: Part | None
+    part: TailMask | None
     to: Value
 
 
@@ -62,7 +63,7 @@ class Epilogue:
         splits = (g.spec.out_rows, g.spec.out_columns)
         self.rows, self.columns = matrix_axes(g, f, frame, g.spec.out.strides, splits)
 
-    def column(self, m: Value, n: Value, part: Part | None) -> Spot:
+    def column(self, m: Value, n: Value, part: TailMask | None) -> Spot:
         """The vector of a row that begins at column n, a multiple of `lanes`."""
         return Spot(m, n, part, self.columns.at(self.f, n))
 
@@ -103,13 +104,13 @@ class Epilogue:
         f.store(result, buffer)
         with self.columns.pieces(f, n, count) as (first, some, at):
             piece = f.load(result.type, f.at(buffer, first, result.element), size)
-            self._store(piece, row, at, part_of(f, self.lanes, some))
+            self._store(piece, row, at, tail_mask(f, self.lanes, some))
 
-    def _store(self, value: Value, row: Value, at: Value, part: Part | None) -> None:
+    def _store(self, value: Value, row: Value, at: Value, part: TailMask | None) -> None:
         f, step = self.f, self.columns.step
         place = f.at(row, at, self._element(-1))
         if step.known == 1 or self.lanes == 1:
-            store_part(f, value, place, part)
+            masked_store(f, value, place, part)
         else:
             scatter(f, value, place, step, part)
 
@@ -122,7 +123,7 @@ class Epilogue:
         if column.known == 0:
             return f.splat(f.load(bits, place), self.lanes)
         if column.known == 1 or self.lanes == 1:
-            return load_part(f, kind, place, spot.part)
+            return masked_load(f, kind, place, spot.part)
         return gather(f, bits, self.lanes, place, column, spot.part)
 
     def _as_read(self, index: int, bits: Value | None) -> Value:
@@ -155,7 +156,7 @@ def finish_registers(
     p, lanes = f.params, g.tiling.lanes
     epilogue = Epilogue(g, f, p["frame"], lanes)
     ns = [f.add(p["n"], c) for c in columns]
-    parts = [part_of(f, lanes, f.sub(p["cols"], c)) if edge else None for c in columns]
+    parts = [tail_mask(f, lanes, f.sub(p["cols"], c)) if edge else None for c in columns]
     spots = [epilogue.column(p["m"], n, part) for n, part in zip(ns, parts, strict=True)]
     shared = [epilogue.extras(spot, shared=True) for spot in spots]
     for i, row in enumerate(sums):
@@ -181,7 +182,7 @@ class FullRows:
         self.g, self.f, (self.buffer, self.m, n) = g, f, place
         self.width = g.tiling.width
         self.epilogue = Epilogue(g, f, frame, g.tiling.lanes)
-        self.correcting = Correcting(g, f, frame, terms) if terms else None
+        self.correcting = ZeroPointCompensation(g, f, frame, terms) if terms else None
         starts = [integer(c) for c in range(0, self.width, g.tiling.lanes)]
         self.lines = [
             (
@@ -209,7 +210,7 @@ class FullRows:
 def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False) -> Function:
     """finish(frame, buffer, m, n, rows, cols): the epilogue of sums in a buffer whose rows are
     `row` elements apart, `lanes` columns at a time. corrects: with two parameters more, the terms
-    of rows and columns (zeros.py), which are taken off the sums first."""
+    of rows and columns (zero_point_schedule.py), which are taken off the sums first."""
     f = g.module.function(
         g.module.unique("finish"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "buffer")]
@@ -221,10 +222,10 @@ def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False)
     p, kind = f.params, vec(g.acc, lanes)
     epilogue = Epilogue(g, f, p["frame"], lanes)
     terms = terms_of(f) if corrects else []
-    correcting = Correcting(g, f, p["frame"], terms) if corrects else None
+    correcting = ZeroPointCompensation(g, f, p["frame"], terms) if corrects else None
     whole = f.mul(f.udiv(p["cols"], lanes), lanes)
 
-    def column(c: Value, part: Part | None) -> None:
+    def column(c: Value, part: TailMask | None) -> None:
         n = f.add(p["n"], c)
         spot = epilogue.column(p["m"], n, part)
         shared = epilogue.extras(spot, shared=True)
@@ -241,11 +242,11 @@ def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False)
     if g.tiling.tile and lanes == g.tiling.lanes and is_short(g.spec.epilogue):
         with f.if_(f.icmp("eq", p["cols"], row)):
             full = FullRows(g, f, p["frame"], (p["buffer"], p["m"], p["n"]), terms)
-            in_steps(f, p["rows"], 2, full.finish)
+            unrolled_loop(f, p["rows"], 2, full.finish)
             f.ret()
     with f.range(0, whole, lanes, unroll=1) as c:
         column(c, None)
     if lanes > 1:
         with f.if_(f.icmp("slt", whole, p["cols"])):
-            column(whole, part_of(f, lanes, f.sub(p["cols"], whole)))
+            column(whole, tail_mask(f, lanes, f.sub(p["cols"], whole)))
     return f

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ....ir.specs import GemmSpec
-from ....ir.target import Target
-from ...codegen.emit import Module
-from ...codegen.kernel import INPLACE, READ, READ_SHARED, WRITE, open_kernel
-from ...codegen.llvm import BRIEF
-from ..contract import Kernel
+from ....plan.specs.gemm import GemmSpec
+from ....plan.target import Target
+from ...jit.llvm import BRIEF
+from ...llvmir.builder import Module
+from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, open_kernel
+from ..emit.contract import Kernel
 from .loops import Loops
 from .micro import Context
 from .tiling import choose, tiles_may_expand
@@ -19,7 +19,7 @@ def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     out = INPLACE if spec.extras else WRITE
     zeros, scaling = ([READ] * len(x) for x in (spec.zeros, spec.scaling()))
     buffers = [READ, READ, *zeros, *[READ_SHARED] * len(spec.extras), *scaling, out]
-    entry = open_kernel(module, symbol, buffers, spec.dim_args)
+    entry = open_kernel(module, symbol, buffers, spec.runtime_dims)
     loops = Loops(Context(spec, target, module, choose(spec, target)), entry)
     f = entry.function
     if spec.n == 1:

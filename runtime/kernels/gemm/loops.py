@@ -12,25 +12,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ....ir.specs import Size
-from ...codegen.emit import Function
-from ...codegen.kernel import Kernel as Entry
-from ...codegen.kernel import share
-from ...codegen.values import ELEMENT, I1, Value, integer
-from ..tiles import release
-from ..walk import Space, coalesce
+from ....plan.specs.base import Size
+from ...llvmir.builder import Function
+from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import share
+from ...llvmir.values import ELEMENT, I1, Value, integer
+from ..emit.amx_registers import release
+from ..emit.strided_loops import Space, coalesce
 from . import amx
-from .codes import Expander, walked_type
-from .cuts import Cut
-from .dot import ROWS, dot_function
+from .block_loops import Block
+from .dequant import Dequantizer, walked_type
+from .dequant_panels import right_function
 from .epilogue import finish_function
-from .expand import right_function
+from .epilogue_overlap import DeferredEpilogue
+from .gemv import ROWS, dot_function
+from .m_partition import Cut
 from .micro import Context
 from .packing import in_blocks, pack_a_function
-from .panels import Block
-from .shares import Bounds, split
-from .terms import Terms
-from .waiting import Waiting
+from .work_partition import Bounds, split
+from .zero_point_terms import Terms
 
 
 class Loops:
@@ -135,7 +135,7 @@ class Loops:
         if t.buffered:
             corrects = bool(g.corrections)
             finish = finish_function(g, t.lanes, t.width, corrects=corrects)
-        waiting = Waiting(f, g, finish) if finish and tail else None
+        waiting = DeferredEpilogue(f, g, finish) if finish and tail else None
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*mine.batch, outer=True) as index:
             a, b = self.matrix(index)
@@ -219,7 +219,7 @@ class Loops:
             n = f.mul(j, t.nr)
             place = f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), ELEMENT[g.b_cell.value])
             if g.spec.compressed:
-                cells = f.offset(b, f.mul(j, Expander(g.spec, g.lanes).panel))
+                cells = f.offset(b, f.mul(j, Dequantizer(g.spec, g.lanes).panel))
                 what = (cells, j, place, k0)
             else:
                 at = f.at(b, f.add(f.mul(n, column), f.mul(k0, row)), ELEMENT[g.spec.b.dtype.value])

@@ -3,7 +3,7 @@
 One generator serves every element type and instruction set: a tile is `rows * vectors` variables
 that LLVM keeps in registers, and per step of K one load per vector of B, one broadcast per row of
 A, and one multiply-add for each pair. What differs between machines is data (Tiling, Target, the
-units of frame.py).
+units of runtime/kernels/emit/register_tile.py).
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....ir.dtype import DType
-from ....ir.specs import GemmSpec, Size
-from ....ir.target import Target
-from ....ir.tiles import cell_type
-from ...codegen.emit import Function, Module, Variable
-from ...codegen.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
-from ..convert import cast, from_memory
-from ..frame import Frame, in_steps
-from ..walk import load_part, part_of
-from . import amx, rounding
-from .codes import Expander
+from ....plan.packing.panel_params import cell_type
+from ....plan.specs.base import Size
+from ....plan.specs.gemm import GemmSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module, Variable
+from ...llvmir.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
+from ..emit.casts import cast, from_memory
+from ..emit.register_tile import Frame, unrolled_loop
+from ..emit.strided_loops import masked_load
+from ..emit.tail_mask import tail_mask
+from . import amx
+from . import bf16_rounding as rounding
+from .dequant import Dequantizer
 from .epilogue import finish_registers
+from .epilogue_overlap import DeferredEpilogue
 from .tiling import Tiling
-from .waiting import Waiting
-from .zeros import TERMS, correct, corrections
+from .zero_point_schedule import TERMS, correct, corrections
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Context(Frame):
         self.align = tiling.lanes * self.bytes
         self.choose_unit(cell_type(spec), tiling.kr)
         # Where the frame has the addresses of zero points, extras, scales and zeros, and out.
-        extras, end = len(spec.extras), self.bases + spec.dim_args
+        extras, end = len(spec.extras), self.bases + spec.runtime_dims
         self._scaling = range(end, end + len(spec.scaling()))
         zeros = range(len(self.walked), self.bases)
         self.slots = (*zeros, *range(extras), *self._scaling, extras)
@@ -71,7 +74,7 @@ class Context(Frame):
         pairs = cell_type(spec) is DType.i8 and tiling.kr == 2
         self.b_cell = DType.i16 if pairs else self.cell
         self.corrections = corrections(spec, self.unit)
-        self.finishes: Waiting | None = None
+        self.finishes: DeferredEpilogue | None = None
         self._tiles: dict[Shape, Function] = {}
 
     @property
@@ -111,7 +114,7 @@ class Context(Frame):
         if spec.packed and not t.pack_b:
             assert isinstance(spec.k, int)
             if t.expands:
-                e = Expander(spec, self.lanes)
+                e = Dequantizer(spec, self.lanes)
                 return Access(DType.i32, e.panel // 4, e.row // 4)
             stored = self.b_cell if self.unit else spec.b.dtype
             depth = -(-spec.k // t.kr) + (32 // stored.bits if spec.packed.sums else 0)
@@ -129,7 +132,7 @@ class Context(Frame):
         left, for an edge), k (steps in this block), first (the sums start here), buffer (where
         they go, unless registers are finished), soon, pace (what to fetch: address at the first
         step, bytes per step), and, where it finishes sums that are corrected, the terms of its
-        rows and columns (zeros.py).
+        rows and columns (zero_point_schedule.py).
         """
         if shape not in self._tiles:
             make = amx.tile_function if self.tiling.tile else Context._make_tile
@@ -181,7 +184,7 @@ class Context(Frame):
     ) -> None:
         t, p = self.tiling, f.params
         if t.expands:
-            from .expand import accumulate_cells
+            from .dequant_panels import accumulate_cells
 
             accumulate_cells(self, f, shape, columns, sums)
             return
@@ -192,7 +195,7 @@ class Context(Frame):
         a_step, b_step = (self.size(f, p["frame"], x.step) for x in (a, b))
         parts = None
         if shape.edge and not (self.spec.packed or t.pack_b):
-            parts = [part_of(f, t.lanes, f.sub(p["cols"], c)) for c in columns]
+            parts = [tail_mask(f, t.lanes, f.sub(p["cols"], c)) for c in columns]
         b_vector = vec(b_type, t.lanes)
 
         def step(k: Value) -> None:
@@ -202,7 +205,7 @@ class Context(Frame):
             for q, c in enumerate(columns):
                 which, within = divmod(c, t.nr)
                 place = f.at(row, f.add(f.mul(panel, which), within), b_type)
-                x = load_part(f, b_vector, place, parts[q] if parts else None)
+                x = masked_load(f, b_vector, place, parts[q] if parts else None)
                 right.append(self.widen(f, x, self.spec.b.dtype))
             column = f.at(p["a"], f.mul(k, a_step), a_type)
 
@@ -215,7 +218,7 @@ class Context(Frame):
 
         known = isinstance(self.spec.k, int) and not t.blocked
         depth = integer(t.kc if self.spec.k else 0) if known else p["k"]
-        in_steps(f, depth, t.unroll, step)
+        unrolled_loop(f, depth, t.unroll, step)
 
     def _fetch(self, f: Function, shape: Shape, k: Value, panel_bytes: Value) -> None:
         """Ask for lines of B that will be needed later: into L1 if soon by this tile itself, into

@@ -1,8 +1,8 @@
 """Copies of operands in the order in which register tiles read them.
 
 B: panels of nr columns, each K x nr row after row, the last one padded with zeros. Those of
-constants are constants.py's; other right operands are packed by generated code, a block at a time.
-A: strips of one tile's rows, either rows one after the other or columns one after the other.
+constants are weight_packing.py's; other right operands are packed by generated code, a block at a
+time. A: strips of one tile's rows, either rows one after the other or columns one after the other.
 Where a unit multiplies cells, what stands for an element is a cell: `kr` neighbours along K.
 """
 
@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ....ir.specs import GemmSpec
-from ...codegen.emit import Function
-from ...codegen.values import I1, I64, Value, bits_of, integer, vec
-from ..strided import gathers
-from ..walk import Part, part_of
-from .axes import Axis, matrix_axes
-from .cells import (
+from ....plan.specs.gemm import GemmSpec
+from ...llvmir.builder import Function
+from ...llvmir.values import I1, I64, Value, bits_of, integer, vec
+from ..emit.gather_lanes import gathers
+from ..emit.tail_mask import TailMask, tail_mask
+from .micro import Context
+from .pack_cells import (
     Places,
     cell_at,
     each_cell,
@@ -27,7 +27,7 @@ from .cells import (
     left_side,
     right_side,
 )
-from .micro import Context
+from .strided_axes import Axis, matrix_axes
 
 # How many rows ahead lines of A are fetched while rows of tiles are packed.
 _AHEAD: Final = 2
@@ -55,7 +55,7 @@ def pack_a_function(g: Context) -> Function:
     if t.pack_a == "columns":
         step = along.step
         starts = range(0, t.a_row, t.lanes)
-        parts = [part_of(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
+        parts = [tail_mask(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
 
         def place_rows(cell: Value, places: Places) -> None:
             for s, part in zip(starts, parts, strict=True):
@@ -131,7 +131,7 @@ def _cells_of_row(
         # Each piece ends in zeros, which the next one overwrites.
         with along.pieces(f, k, count) as (first, some, at):
             x = fetch(f, replace(side, shift=0), width, f.at(row, at, side.element), along.step,
-                      part_of(f, width, some))  # fmt: skip
+                      tail_mask(f, width, some))  # fmt: skip
             f.store(x, f.at(buffer, first, side.element), size)
         cells.set(fetch_along(g, f, side, buffer, integer(1), left))
     return cells.get()
@@ -156,7 +156,7 @@ def pack_b_function(g: Context) -> Function:
         _pack_transposed(g, f, column)
         return f
 
-    def copy(cell: Value, places: Places, c: Value, part: Part | None) -> None:
+    def copy(cell: Value, places: Places, c: Value, part: TailMask | None) -> None:
         def address(k: Value) -> Value:
             return f.at(p["source"], f.add(f.mul(k, row), f.mul(column, c)), element)
 
@@ -175,7 +175,7 @@ def pack_b_function(g: Context) -> Function:
         branch.else_()
         # One vector of columns after the other: masks take code, which stands once.
         with f.range(0, t.nr, t.lanes, outer=True) as c:
-            part = part_of(f, t.lanes, f.sub(p["cols"], c))
+            part = tail_mask(f, t.lanes, f.sub(p["cols"], c))
             each_cell(g, f, p["k"], lambda cell, at: copy(cell, at, c, part), unroll=1)
     return f
 

@@ -20,15 +20,16 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ....ir.dtype import DType
-from ....ir.specs import GemmSpec, Size
-from ....ir.target import Target
-from ....ir.tiles import cell_depth, cell_type, panel_width
-from ...codegen.halves import has_half_conversion
-from ..strided import scatters
-from ..tiles import SIDE
-from ..units import tile_instruction
+from ....plan.packing.panel_params import cell_depth, cell_type, panel_width
+from ....plan.specs.base import Size
+from ....plan.specs.gemm import GemmSpec
+from ....plan.target import Target
+from ...llvmir.half_conversions import has_f16_conversion
+from ..emit.amx_registers import SIDE
+from ..emit.dot_units import tile_instruction
+from ..emit.gather_lanes import scatters
 from . import amx
-from .blocks import block_sizes, is_narrow
+from .block_sizes import block_sizes, is_narrow
 from .epilogue import is_short
 
 # How rows of A reach the register tile: where they lie, copied row after row, or copied so that
@@ -284,7 +285,7 @@ def tiles_may_expand(spec: GemmSpec, target: Target) -> bool:
     if c is None or spec.factors is not None:
         return False
     rounds = c.scale.dtype is not DType.f32 and not c.normal
-    return not rounds or (c.scale.dtype is DType.f16 and has_half_conversion(target))
+    return not rounds or (c.scale.dtype is DType.f16 and has_f16_conversion(target))
 
 
 def _cell_depth(spec: GemmSpec, target: Target) -> int:

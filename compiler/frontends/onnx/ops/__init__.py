@@ -14,19 +14,10 @@ from . import (
     arithmetic,
     attention,
     constant,
-    contrib,
-    contrib_attention,
-    contrib_nbits,
-    contrib_quantized,
-    control,
     convolution,
     indexing,
     logic,
     matrix,
-    ml_features,
-    ml_linear,
-    ml_maps,
-    ml_trees,
     normalization,
     padding,
     pooling,
@@ -38,14 +29,22 @@ from . import (
     reference,
     reshaping,
     sampling,
-    scan,
-    sequences,
     signals,
     slicing,
 )
+from .ai_onnx_ml import features as ml_features
+from .ai_onnx_ml import linear as ml_linear
+from .ai_onnx_ml import maps as ml_maps
+from .ai_onnx_ml import trees as ml_trees
+from .com_microsoft import attention as contrib_attention
+from .com_microsoft import elementary as contrib
+from .com_microsoft import matmul_nbits as contrib_nbits
+from .com_microsoft import quantized as contrib_quantized
+from .control_flow import conditional as control
+from .control_flow import scan, sequences
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction
+    from ..import_context import ImportFunction
 
 Table: TypeAlias = "Mapping[str, Mapping[int, ImportFunction]]"
 

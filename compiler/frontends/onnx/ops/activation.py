@@ -24,10 +24,10 @@ from .....ir.ops import (
     Swish,
     Tanh,
 )
-from .plain import flattened, sizes_of, unary, unsqueezed
+from .elementary import flattened, sizes_of, unary, unsqueezed
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 

@@ -51,10 +51,10 @@ from .....ir.ops import (
     Subtract,
     Tan,
 )
-from .plain import aligned_binary, binary, converted, unary, variadic
+from .elementary import aligned_binary, binary, converted, unary, variadic
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 _F32_MAX = float(np.finfo(np.float32).max)
 
@@ -99,7 +99,7 @@ def modulo(n: OnnxNode) -> Value:
     if n.flag("fmod"):
         return n.add(Mod(), a, b)
     if n.dtype(a).is_float and n.version < 28:
-        raise n.misfit("Mod of floats needs fmod=1", got=n.dtype(a), expected="an integer type")
+        raise n.type_error("Mod of floats needs fmod=1", got=n.dtype(a), expected="an integer type")
     return n.add(FloorMod(), a, b)
 
 

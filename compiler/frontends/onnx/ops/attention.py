@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .....ir.dim import Dim, eq
+from .....ir.dims import Dim, eq
 from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
@@ -26,10 +26,10 @@ from .....ir.ops import (
     Transpose,
     Unsqueeze,
 )
-from ..node import ByFunction
+from ..import_context import UseFunctionBody
 
 if TYPE_CHECKING:
-    from ..node import Imported, ImportFunction, OnnxNode
+    from ..import_context import Imported, ImportFunction, OnnxNode
 
 _TYPES = (DType.f32, DType.f16, DType.bf16)
 
@@ -43,7 +43,7 @@ def attention(n: OnnxNode) -> Imported:
     if n.flag("is_causal"):
         causal = "last" if past[0] is not None else "first"
     if causal == "last" and eq(sizes.rows, sizes.fresh) is not True:
-        raise ByFunction
+        raise UseFunctionBody
     if flat:
         query = _by_head(n, query, sizes.heads)
         key, value = (_by_head(n, v, sizes.shared) for v in (key, value))
@@ -84,40 +84,40 @@ class _Sizes:
 
 
 def _sizes(n: OnnxNode) -> _Sizes:
-    """The sizes of a node that the dialect can say. ByFunction for any other."""
+    """The sizes of a node that the dialect can say. UseFunctionBody for any other."""
     n.has("softmax_precision")
     n.has("qk_matmul_output_mode")
     counts = [n.integer(name, 0) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     values = [n.input(i) for i in range(3)]
     if n.number("softcap", 0.0) < 0 or n.optional(6) is not None or n.wants(3):
-        raise ByFunction
+        raise UseFunctionBody
     if n.dtype(values[0]) not in _TYPES or len({n.dtype(v) for v in values}) > 1:
-        raise ByFunction
+        raise UseFunctionBody
     found: list[tuple[int, Dim, int]] = []
     for value, count in zip(values, counts, strict=True):
         shape = n.shape(value)
         if shape is None or len(shape) not in (3, 4):
-            raise ByFunction
+            raise UseFunctionBody
         last, heads = shape[-1], count if len(shape) == 3 else shape[1]
         if not isinstance(last, int) or not isinstance(heads, int) or not (last and heads):
-            raise ByFunction
+            raise UseFunctionBody
         found.append((heads, shape[-2], last // heads if len(shape) == 3 else last))
     (heads, rows, size), (shared, fresh, _), (_, _, width) = found
     if heads % shared:
-        raise ByFunction
+        raise UseFunctionBody
     past, mask = n.optional(4), n.optional(3)
     before = None if past is None else n.shape(past)
     if past is not None and (before is None or n.optional(5) is None):
-        raise ByFunction
+        raise UseFunctionBody
     if mask is not None:
         seen = n.shape(mask)
         keys = fresh if before is None else before[2] + fresh
         if seen is None or len(seen) < 2 or eq(seen[-1], keys) is not True:
-            raise ByFunction
+            raise UseFunctionBody
         if n.dtype(mask) not in (n.dtype(values[0]), DType.boolean):
-            raise ByFunction
+            raise UseFunctionBody
         if heads != shared and len(seen) > 2 and eq(seen[-3], 1) is not True:
-            raise ByFunction
+            raise UseFunctionBody
     return _Sizes(heads, shared, rows, fresh, size, width)
 
 

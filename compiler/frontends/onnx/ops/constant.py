@@ -21,11 +21,11 @@ from .....ir.ops import (
     Slice,
 )
 from ..tensors import element_type
-from .plain import size_of, sizes_of, unary
+from .elementary import size_of, sizes_of, unary
 from .reference import by_reference
 
 if TYPE_CHECKING:
-    from ..node import Imported, ImportFunction, OnnxNode
+    from ..import_context import Imported, ImportFunction, OnnxNode
 
 _VALUES = (
     "value",

@@ -16,10 +16,10 @@ from .....ir.ops import (
     Reshape,
     Slice,
 )
-from .plain import reshaped_constant, sizes_of, unsqueezed
+from .elementary import reshaped_constant, sizes_of, unsqueezed
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 AUTO_PADS = {
     "NOTSET": "explicit",
@@ -59,7 +59,7 @@ def check_filters(n: OnnxNode, filters: Value) -> None:
     if declared is not None and any(
         isinstance(d, int) and d != k for d, k in zip(shape[2:], declared, strict=False)
     ):
-        raise n.misfit("kernel_shape contradicts the filters", got=declared, expected=shape[2:])
+        raise n.type_error("kernel_shape contradicts the filters", got=declared, expected=shape[2:])
 
 
 def grouped(n: OnnxNode, filters: Value, groups: int) -> Value:
@@ -68,7 +68,9 @@ def grouped(n: OnnxNode, filters: Value, groups: int) -> Value:
     assert shape is not None
     first = shape[0]
     if groups < 1 or (isinstance(first, int) and first % groups):
-        raise n.misfit("the filters do not split into groups", got=f"{first} in {groups} groups")
+        raise n.type_error(
+            "the filters do not split into groups", got=f"{first} in {groups} groups"
+        )
     if not isinstance(first, int) or not all(isinstance(d, int) for d in shape):
         bounds = n.ints_value([1]), n.ints_value([len(shape)]), n.ints_value([1])
         rest = n.add(Slice(), sizes_of(n, filters), *bounds)

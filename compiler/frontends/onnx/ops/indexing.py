@@ -20,10 +20,10 @@ from .....ir.ops import (
     ScatterNDUpdate,
     Squeeze,
 )
-from .plain import size_of, sizes_of, unsqueezed
+from .elementary import size_of, sizes_of, unsqueezed
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 _REDUCTIONS = {"none": "none", "add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
@@ -68,7 +68,7 @@ def tensor_scatter(n: OnnxNode) -> Value:
     rank = n.rank(cache)
     axis = n.axis(n.integer("axis", -2), rank)
     if axis == 0:
-        raise n.misfit("TensorScatter does not write along the batch")
+        raise n.type_error("TensorScatter does not write along the batch")
     length = n.add(Reshape(), size_of(n, update, axis), n.ints_value([]))
     places = n.add(Range(DType.i64), n.int_value(0), length, n.int_value(1))
     places = unsqueezed(n, places, [i for i in range(rank) if i != axis])

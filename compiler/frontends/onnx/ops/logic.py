@@ -27,10 +27,10 @@ from .....ir.ops import (
     Select,
 )
 from ..tensors import element_type
-from .plain import aligned_binary, binary, unary
+from .elementary import aligned_binary, binary, unary
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 # Casts without saturation: the largest magnitude that still rounds to a number, whether it does
 # so itself (ties go to even), and whether what is beyond becomes infinity (else NaN).

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .....ir.dim import eq
+from .....ir.dims import eq
 from .....ir.graph import Value
 from .....ir.ops import Gemm, MatMul
-from .plain import binary
+from .elementary import binary
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 
 def gemm(n: OnnxNode) -> Value:
     """alpha * A' x B' + beta * C of matrices; C broadcasts to the product."""
     for i, name in enumerate("AB"):
         if n.rank(n.input(i)) != 2:
-            raise n.misfit(
+            raise n.type_error(
                 f"input {name!r} of Gemm is no matrix",
                 got=n.fact(n.input(i)).type,
                 expected="rank 2",
@@ -39,7 +39,7 @@ def gemm_full_bias(n: OnnxNode) -> Value:
     if not allowed and want is not None and have is not None:
         pairs = zip(want, have, strict=False)
         if len(want) != len(have) or any(eq(a, b) is False for a, b in pairs):
-            raise n.misfit(
+            raise n.type_error(
                 "without broadcast, C must have the shape of the product",
                 got=n.fact(c).type,
                 expected=n.fact(product).type,

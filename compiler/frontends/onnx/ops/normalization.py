@@ -24,10 +24,10 @@ from .....ir.ops import (
     Sqrt,
     Subtract,
 )
-from .plain import converted, unsqueezed
+from .elementary import converted, unsqueezed
 
 if TYPE_CHECKING:
-    from ..node import Imported, ImportFunction, OnnxNode
+    from ..import_context import Imported, ImportFunction, OnnxNode
 
 
 def layer_normalization(n: OnnxNode) -> Imported:

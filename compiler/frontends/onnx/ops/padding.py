@@ -20,10 +20,10 @@ from .....ir.ops import (
     SpaceToDepth,
     Split,
 )
-from .plain import converted, size_of
+from .elementary import converted, size_of
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 _MODES = ("constant", "edge", "reflect", "wrap")
 
@@ -32,7 +32,7 @@ def pad_attributes(n: OnnxNode) -> Value:
     pads = n.integers("paddings" if n.version < 2 else "pads")
     x = n.input(0)
     if len(pads) != 2 * n.rank(x):
-        raise n.misfit("pads lists a begin and an end for each axis", got=pads)
+        raise n.type_error("pads lists a begin and an end for each axis", got=pads)
     begin, end = n.ints_value(pads[: len(pads) // 2]), n.ints_value(pads[len(pads) // 2 :])
     return _pad(n, begin, end, n.like(x, n.number("value", 0.0)))
 
@@ -44,7 +44,7 @@ def pad(n: OnnxNode) -> Value:
     if known is not None:
         half = len(known) // 2
         if len(known) % 2 or (axes is None and n.shape(x) is not None and half != n.rank(x)):
-            raise n.misfit("pads lists a begin and an end for each axis", got=known)
+            raise n.type_error("pads lists a begin and an end for each axis", got=known)
         begin, end = n.ints_value(known[:half]), n.ints_value(known[half:])
     if axes is not None:
         zeros = n.ints_value([0] * n.rank(x))
@@ -65,7 +65,7 @@ def _counted(n: OnnxNode, axes: Value, rank: int) -> Value:
         return axes
     listed = [n.axis(a, rank) for a in known]
     if len(set(listed)) != len(listed):
-        raise n.misfit("an axis is listed twice", got=known)
+        raise n.type_error("an axis is listed twice", got=known)
     return n.ints_value(listed)
 
 

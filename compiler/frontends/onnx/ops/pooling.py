@@ -11,7 +11,7 @@ from .convolution import spatial_attributes
 from .reference import by_reference
 
 if TYPE_CHECKING:
-    from ..node import Imported, ImportFunction, OnnxNode
+    from ..import_context import Imported, ImportFunction, OnnxNode
 
 
 def max_pool(n: OnnxNode) -> Imported:

@@ -1,7 +1,8 @@
 """Quantised values and products, written with plain operations (docs/numerics.md).
 
 Bytes with scales in f32, which is most of what files hold, are one operation each: a pass would
-find them again (passes/find_quantized.py), and half of such a model's reading would be the detour.
+find them again (compiler/passes/quantize/recognize_qdq.py), and half of such a model's reading
+would be the detour.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .....ir.dim import ceil_div, eq
+from .....ir.dims import ceil_div, eq
 from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
@@ -31,14 +32,14 @@ from .....ir.ops import (
     Subtract,
     Unsqueeze,
 )
-from .....ir.ops.quantized import BYTES
+from .....ir.ops.quantization.integer_products import BYTES
 from ..tensors import element_type
 from .convolution import check_filters, grouped, slid
+from .elementary import converted, size_of, unsqueezed
 from .logic import unsaturated
-from .plain import converted, size_of, unsqueezed
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 # Positions are written down for axes up to this size, and computed for longer ones.
 _MAX_LISTED = 1 << 16
@@ -64,7 +65,7 @@ def _spread(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Value
     place = n.axis(axis, rank)
     shape, parts = n.shape(x), n.shape(value)
     if own != 1 or (shape and parts and eq(shape[place], parts[0]) is False):
-        raise n.misfit(
+        raise n.type_error(
             f"a scale or zero point is one value, or one per element of axis {place}",
             got=n.fact(value).type,
             expected=f"of {n.fact(x).type}: [] or [{shape[place] if shape else '?'}]",
@@ -75,13 +76,13 @@ def _spread(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Value
 def _check_blocks(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> None:
     """Refuse scales or zero points that are not one per block."""
     if block < 0:
-        raise n.misfit("a block has no size", got=block, expected="block_size of 0 or more")
+        raise n.type_error("a block has no size", got=block, expected="block_size of 0 or more")
     shape, own = n.shape(x), n.shape(value)
     if shape is None or own is None:
         return
     wanted = [*shape[:axis], ceil_div(shape[axis], block), *shape[axis + 1 :]]
     if len(own) != len(wanted) or any(eq(a, b) is False for a, b in zip(own, wanted, strict=True)):
-        raise n.misfit(
+        raise n.type_error(
             f"a scale or zero point is one value per block of {block} along axis {axis}",
             got=n.fact(value).type,
             expected=f"of {n.fact(x).type}: [{', '.join(map(str, wanted))}]",
@@ -120,7 +121,7 @@ def quantize_linear(n: OnnxNode) -> Value:
     axis, block = n.integer("axis", 1), n.integer("block_size", 0)
     target = _chosen(n, "output_dtype", _CODES, DType.u8 if zero is None else n.dtype(zero))
     if zero is not None and target is not n.dtype(zero):
-        raise n.misfit(
+        raise n.type_error(
             "output_dtype is not the zero point's element type", got=target, expected=n.dtype(zero)
         )
     wide = _chosen(n, "precision", _FLOATS, n.dtype(scale))
@@ -139,7 +140,7 @@ def _chosen(n: OnnxNode, name: str, allowed: Sequence[DType], default: DType) ->
     number = n.integer(name, 0)
     found = element_type(number, n.origin) if number else default
     if number and found not in allowed:
-        raise n.misfit(
+        raise n.type_error(
             f"{name} names an element type that is not allowed",
             got=found,
             expected=", ".join(str(d) for d in allowed),
@@ -259,7 +260,7 @@ def _check_parts(n: OnnxNode, value: Value, matrix: Value, column: bool) -> None
         )
     if not fits:
         what, forms = ("column", "[N] or [..., 1, N]") if column else ("row", "[M] or [..., M, 1]")
-        raise n.misfit(
+        raise n.type_error(
             f"a scale or zero point is one value, or one per {what}",
             got=n.fact(value).type,
             expected=f"of {n.fact(matrix).type}: {forms}",

@@ -2,7 +2,7 @@
 
 All are built of RandomUniform, so they are saved as OpenVINO IR. With the attribute `seed`, a node
 draws the same values in every run; without it, others each time, unless `set_seed` was called
-(ir/random_seed.py). The values are neither onnxruntime's nor OpenVINO's.
+(ir/ops/random_seed.py). The values are neither onnxruntime's nor OpenVINO's.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from .....ir.ops import (
     Unsqueeze,
 )
 from ..tensors import element_type
-from .plain import converted, size_of, sizes_of
+from .elementary import converted, size_of, sizes_of
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 _FLOATS = (DType.f16, DType.bf16, DType.f32, DType.f64)
 
@@ -75,12 +75,14 @@ def multinomial(n: OnnxNode) -> Value:
     """
     logits, count = n.input(0), n.integer("sample_size", 1)
     if n.rank(logits) != 2:
-        raise n.misfit("Multinomial takes rows of classes", got=n.fact(logits).type)
+        raise n.type_error("Multinomial takes rows of classes", got=n.fact(logits).type)
     if count < 1:
         raise n.error("sample_size is too small", got=count, expected="at least 1")
     dtype = element_type(n.integer("dtype", 6), n.origin)
     if dtype not in (DType.i32, DType.i64):
-        raise n.misfit("the samples of Multinomial are integers", got=dtype, expected="i32, i64")
+        raise n.type_error(
+            "the samples of Multinomial are integers", got=dtype, expected="i32, i64"
+        )
     logits = converted(n, logits, DType.f64)
     axis = n.ints_value([1])
     peak = n.add(ReduceMax(keep_dims=True), logits, axis)
@@ -116,7 +118,7 @@ def _type_like(n: OnnxNode, x: Value) -> DType:
 def _require_float(n: OnnxNode, dtype: DType) -> DType:
     if dtype not in _FLOATS:
         expected = ", ".join(map(str, _FLOATS)) + " (the attribute dtype)"
-        raise n.misfit(f"{n.op_type} of this element type", got=dtype, expected=expected)
+        raise n.type_error(f"{n.op_type} of this element type", got=dtype, expected=expected)
     return dtype
 
 

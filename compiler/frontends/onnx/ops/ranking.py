@@ -26,10 +26,10 @@ from .....ir.ops import (
     Unique,
     Unsqueeze,
 )
-from .plain import converted, flattened, size_of, sizes_of
+from .elementary import converted, flattened, size_of, sizes_of
 
 if TYPE_CHECKING:
-    from ..node import Imported, ImportFunction, OnnxNode
+    from ..import_context import Imported, ImportFunction, OnnxNode
 
 
 def _scalar(n: OnnxNode, value: Value) -> Value:
@@ -117,7 +117,7 @@ def triangle(n: OnnxNode) -> Value:
     x, k = n.input(0), n.optional(1)
     rank = n.rank(x)
     if rank < 2:
-        raise n.misfit("Trilu takes matrices", got=n.fact(x).type, expected="rank 2 or more")
+        raise n.type_error("Trilu takes matrices", got=n.fact(x).type, expected="rank 2 or more")
     zero, one = n.int_value(0), n.int_value(1)
     rows, columns = (
         n.add(Range(DType.i64), zero, _scalar(n, size_of(n, x, axis)), one)

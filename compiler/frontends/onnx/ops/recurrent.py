@@ -25,10 +25,10 @@ from .....ir.ops import (
     Split,
     Transpose,
 )
-from .plain import size_of, unsqueezed
+from .elementary import size_of, unsqueezed
 
 if TYPE_CHECKING:
-    from ..node import Imported, ImportFunction, OnnxNode
+    from ..import_context import Imported, ImportFunction, OnnxNode
 
 _DIRECTIONS = ("forward", "reverse", "bidirectional")
 # ONNX's names in lower case to ours, and the parameters each has by default (alpha, beta).

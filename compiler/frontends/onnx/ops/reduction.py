@@ -26,10 +26,10 @@ from .....ir.ops import (
     Squeeze,
     Subtract,
 )
-from .plain import sizes_of
+from .elementary import sizes_of
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 # What a reduction does with data and axes (None: it reduces nothing).
 _Rule: TypeAlias = "Callable[[OnnxNode, Value, Value | None, bool], Value]"

@@ -17,7 +17,7 @@ from ..schemas import signature
 if TYPE_CHECKING:
     from onnx import AttributeProto
 
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 _EXTERNAL = 1
 

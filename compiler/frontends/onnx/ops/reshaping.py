@@ -14,10 +14,10 @@ from .....ir.ops import (
     Transpose,
     Unsqueeze,
 )
-from .plain import flattened
+from .elementary import flattened
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 
 def reshape_attribute(n: OnnxNode) -> Value:
@@ -29,7 +29,7 @@ def reshape(n: OnnxNode) -> Value:
     allowed = n.flag("allowzero")
     target = n.known(n.input(1))
     if allowed and target is not None and 0 in target and -1 in target:
-        raise n.misfit("with allowzero, a target has no 0 beside a -1", got=target)
+        raise n.type_error("with allowzero, a target has no 0 beside a -1", got=target)
     return n.add(Reshape(special_zero=not allowed), n.input(0), n.input(1))
 
 
@@ -40,7 +40,7 @@ def transpose(n: OnnxNode) -> Value:
     if perm is None:
         perm = [] if shape is None else list(reversed(range(len(shape))))
     if shape is not None and sorted(perm) != list(range(len(shape))):
-        raise n.misfit(
+        raise n.type_error(
             "perm has to list every axis once", got=perm, expected=f"0 to {len(shape) - 1}"
         )
     return n.add(Identity(), x) if shape == () else n.add(Transpose(), x, n.ints_value(perm))
@@ -67,7 +67,7 @@ def flatten(n: OnnxNode) -> Value:
     x = n.input(0)
     rank, axis = n.rank(x), n.integer("axis", 1)
     if not -rank <= axis <= rank:
-        raise n.misfit("axis is out of range", got=axis, expected=f"{-rank}..{rank}")
+        raise n.type_error("axis is out of range", got=axis, expected=f"{-rank}..{rank}")
     return flattened(n, x, axis + rank if axis < 0 else axis)
 
 
@@ -80,7 +80,7 @@ def tile(n: OnnxNode) -> Value:
     shape, count = n.shape(x), n.shape(repeats)
     if shape is not None and count is not None and isinstance(count[0], int):
         if count[0] != len(shape):
-            raise n.misfit("Tile repeats every axis", got=count[0], expected=len(shape))
+            raise n.type_error("Tile repeats every axis", got=count[0], expected=len(shape))
     return n.add(Tile(), x, repeats)
 
 

@@ -22,11 +22,11 @@ from .....ir.ops import (
     ReduceMin,
     ROIAlign,
 )
-from .plain import converted, sizes_of
+from .elementary import converted, sizes_of
 from .reference import by_reference
 
 if TYPE_CHECKING:
-    from ..node import Imported, ImportFunction, OnnxNode
+    from ..import_context import Imported, ImportFunction, OnnxNode
 
 _MODES = {"nearest": "nearest", "linear": "linear_onnx", "bilinear": "linear_onnx"}
 _PLACES = (

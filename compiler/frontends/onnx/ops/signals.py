@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .....ir.dim import eq
+from .....ir.dims import eq
 from .....ir.graph import Value
 from .....ir.ops import (
     DFT,
@@ -24,11 +24,11 @@ from .....ir.ops import (
     Slice,
     Squeeze,
 )
-from .plain import size_of, sizes_of
+from .elementary import size_of, sizes_of
 from .reference import by_reference
 
 if TYPE_CHECKING:
-    from ..node import ImportFunction, OnnxNode
+    from ..import_context import ImportFunction, OnnxNode
 
 
 def dft_attribute(n: OnnxNode) -> Value:
@@ -59,7 +59,7 @@ def _dft(n: OnnxNode, place: Value) -> Value:
         return _column(n, n.add(IRDFT(), x, place, size))
     if onesided:
         if not real:
-            raise n.misfit("a one-sided DFT takes real numbers", got=n.fact(x).type)
+            raise n.type_error("a one-sided DFT takes real numbers", got=n.fact(x).type)
         return n.add(RDFT(), n.add(Squeeze(), x, n.ints_value([-1])), place, size)
     if real:
         x = n.add(Concat(-1), x, n.add(Multiply(), x, n.like(x, 0)))
@@ -79,10 +79,10 @@ def stft(n: OnnxNode) -> Value | list[Value]:
     if shape is None or (len(shape) == 3 and not isinstance(shape[2], int)):
         return by_reference(n)
     if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (2,)):
-        raise n.misfit("a signal is [batch, samples, 1 or 2]", got=n.fact(x).type)
+        raise n.type_error("a signal is [batch, samples, 1 or 2]", got=n.fact(x).type)
     real, onesided = shape[2:] != (2,), n.flag("onesided", True)
     if onesided and not real:
-        raise n.misfit("a one-sided STFT takes real numbers", got=n.fact(x).type)
+        raise n.type_error("a one-sided STFT takes real numbers", got=n.fact(x).type)
     if length is None:
         length = size_of(n, x, 1) if window is None else size_of(n, window, 0)
     elif window is not None:
@@ -108,7 +108,7 @@ def _require_length(n: OnnxNode, window: Value, length: Value) -> None:
     if shape is None or known is None or len(shape) != 1 or len(known) != 1:
         return
     if eq(shape[0], known[0]) is False:
-        raise n.misfit("a window is as long as a frame", got=shape[0], expected=known[0])
+        raise n.type_error("a window is as long as a frame", got=shape[0], expected=known[0])
 
 
 def _part(n: OnnxNode, signal: Value, i: int) -> Value:

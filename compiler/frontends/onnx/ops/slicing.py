@@ -17,10 +17,10 @@ from .....ir.ops import (
     VariadicSplit,
 )
 from .....ir.types import MAX_RANK
-from .plain import size_of, sizes_of
+from .elementary import size_of, sizes_of
 
 if TYPE_CHECKING:
-    from ..node import Imported, ImportFunction, OnnxNode
+    from ..import_context import Imported, ImportFunction, OnnxNode
 
 
 def concat_default(n: OnnxNode) -> Value:
@@ -97,7 +97,7 @@ def slice_(n: OnnxNode) -> Value:
     starts, ends, axes, steps = n.input(1), n.input(2), n.optional(3), n.optional(4)
     shape = n.shape(starts)
     if shape is not None and shape and isinstance(shape[0], int) and shape[0] > MAX_RANK:
-        raise n.misfit("Slice cuts more axes than a tensor has", got=shape[0])
+        raise n.type_error("Slice cuts more axes than a tensor has", got=shape[0])
     if steps is None:
         steps = _ones(n, starts)
     return n.add(Slice(), n.input(0), starts, ends, steps, axes)

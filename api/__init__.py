@@ -1,0 +1,123 @@
+"""The public face: read, save and compile models; call what was compiled.
+
+compiled_model.py is where the two halves meet; ports.py orders inputs and names outputs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..compiler.model import Model, PortInfo, Source, read_model, save_model
+from ..compiler.options import CONV_ALGORITHMS, PRECISIONS, Options, Shapes
+from ..ir.errors import UsageError, memory_errors
+from ..ir.ops.random_seed import set_seed
+from .compiled_model import CompiledModel
+from .ports import Outputs
+from .progress import show_progress
+
+__all__ = [
+    "BoundCall",
+    "CompiledModel",
+    "InferRequest",
+    "Model",
+    "Outputs",
+    "PortInfo",
+    "compile_model",
+    "read_model",
+    "save_model",
+    "set_seed",
+]
+
+if TYPE_CHECKING:
+    from ..runtime.execution.bound_call import BoundCall
+    from .infer_request import InferRequest
+
+
+# More than any machine has cores: each thread takes memory for its stack and its scratch.
+MAX_THREADS = 4096
+
+
+def compile_model(
+    source: Model | Source,
+    *,
+    precision: str | None = None,
+    num_threads: int | None = None,
+    shapes: Shapes | None = None,
+    max_memory: int | None = None,
+    declared_shapes: Literal["check", "ignore"] = "check",
+    conv_algorithm: Literal["auto", "direct"] = "auto",
+    verify: bool | None = None,
+    trust_code: bool = False,
+) -> CompiledModel:
+    """Compile a model for this machine.
+
+    source: a path (.onnx, .xml, .irc), bytes, an onnx.ModelProto or a Model. precision: "f32" (the
+    default), or "bf16" (matrix products and convolutions take bf16 operands). num_threads: None for
+    the CPUs this process may use. shapes: fixed sizes by input name. max_memory: bytes for any
+    tensor or arena. conv_algorithm: "direct" keeps 3x3 convolutions from using Winograd's
+    transform. verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps the
+    precision and shapes that it was compiled with where none are given here. trust_code: run the
+    machine code that a .irc may hold: only for files from those whose programs you would run.
+    A terminal is told on stderr what takes more than a second (IRC_PROGRESS=0: nothing).
+    Raises an irc.Error that says what is wrong, where, and what to do.
+    """
+    if precision not in (None, *PRECISIONS):
+        raise UsageError("unknown precision", got=precision, expected=" or ".join(PRECISIONS))
+    if declared_shapes not in ("check", "ignore"):
+        raise UsageError("unknown declared_shapes", got=declared_shapes, expected="check or ignore")
+    if conv_algorithm not in CONV_ALGORITHMS:
+        expected = " or ".join(CONV_ALGORITHMS)
+        raise UsageError("unknown conv_algorithm", got=conv_algorithm, expected=expected)
+    _require_count("num_threads", num_threads, MAX_THREADS)
+    _require_count("max_memory", max_memory)
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else "a model"
+    with memory_errors(), show_progress(f"compiling {name}"):
+        if not isinstance(source, Model) and _is_artifact(source):
+            return CompiledModel.load(
+                source,
+                precision=precision,
+                num_threads=num_threads,
+                shapes=shapes,
+                max_memory=max_memory,
+                trust_code=trust_code,
+            )
+
+        def read() -> Model:
+            return read_model(source, declared_shapes=declared_shapes, max_memory=max_memory)
+
+        model = source if isinstance(source, Model) else read
+        checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
+        how = Options(precision=precision or "f32", verify=checked, conv_algorithm=conv_algorithm)
+        return CompiledModel(model, how, num_threads, shapes=shapes, max_memory=max_memory)
+
+
+def _require_count(name: str, value: Any, most: int | None = None) -> None:
+    """UsageError for anything but None and whole numbers from 1 to `most`."""
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if value is not None and not (whole and value >= 1):
+        raise UsageError(f"{name} must be at least 1", got=repr(value), expected="a whole number")
+    if value is not None and most is not None and value > most:
+        raise UsageError(f"{name} is too large", got=value, expected=f"at most {most}")
+
+
+def _is_artifact(source: Any) -> bool:
+    if isinstance(source, bytes | bytearray | memoryview):
+        from ..runtime.artifact.container_format import MAGIC
+
+        return bytes(source[: len(MAGIC)]) == MAGIC
+    return isinstance(source, str | os.PathLike) and Path(source).suffix.lower() == ".irc"
+
+
+def __getattr__(name: str) -> Any:
+    # The runtime is loaded when a model is compiled, not by `import irc`.
+    if name == "BoundCall":
+        from ..runtime.execution.bound_call import BoundCall
+
+        return BoundCall
+    if name == "InferRequest":
+        from .infer_request import InferRequest
+
+        return InferRequest
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

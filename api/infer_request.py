@@ -1,0 +1,111 @@
+"""Requests: runs of one model that hand its variables' values on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ExecutionError
+from ..runtime.driver.thread_pool import watch_forks
+from ..runtime.execution.variables import State, least_value
+from .ports import Outputs, PortTable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..runtime.execution.session import Session
+
+
+class InferRequest:
+    """A model with state of its own: what one run assigns to a variable, the next one reads.
+
+    Any number of requests of one model run at the same time, each with its own values; one request
+    runs once at a time (ExecutionError for a second thread). A model without variables runs here
+    as it does when it is called.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        ordered: Callable[[Any, Mapping[str, Any]], list[Any]],
+        given: PortTable,
+        show: Callable[[Sequence[Any]], Outputs],
+    ) -> None:
+        self._session, self._ordered, self._given, self._show = session, ordered, given, show
+        self._state = State(session.program.plan)
+        self._busy = threading.Lock()
+        watch_forks(self)
+
+    def after_fork(self) -> None:
+        """In a child no other thread is running this request: what one had begun is not done."""
+        self._busy = threading.Lock()
+
+    def infer(self, inputs: Any = None, /, *, out: Any = None, **named: Any) -> Outputs:
+        """Run; inputs, `out` and results are those of a call of the model.
+
+        Where a run fails, the variables keep the values they had.
+        """
+        values = self._ordered(inputs, named)
+        with self._alone():
+            if out is None:
+                return self._show(self._session.run(values, self._state))
+            return self._show(self._session.run_into(values, self._given.given(out), self._state))
+
+    __call__ = infer
+
+    def query_state(self) -> tuple[VariableState, ...]:
+        """The variables, in the model's order."""
+        return tuple(VariableState(self, n) for n in range(len(self._state.variables)))
+
+    def reset_state(self) -> None:
+        """All variables take their initial values in the next run."""
+        with self._alone():
+            self._state.reset()
+
+    @contextmanager
+    def _alone(self) -> Iterator[State]:
+        if not self._busy.acquire(blocking=False):
+            raise ExecutionError(
+                "the request is running in another thread",
+                fix="create a request per thread: they run side by side",
+            )
+        try:
+            yield self._state
+        finally:
+            self._busy.release()
+
+
+class VariableState:
+    """One variable of a request."""
+
+    def __init__(self, request: InferRequest, number: int) -> None:
+        self._request, self._number = request, number
+
+    @property
+    def name(self) -> str:
+        """The variable's name in the model (`variable_id`)."""
+        return self._request._state.variables[self._number].name
+
+    @property
+    def state(self) -> np.ndarray[Any, Any]:
+        """A copy of its value. Before the first run, and after a reset: zeros, of the least size
+        along open axes; what initialises it is computed by the next run."""
+        with self._request._alone() as state:
+            value = state.values[self._number]
+            return least_value(state.type(self._number)) if value is None else value.copy()
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        """Give it another value (copied) of its type. InputError."""
+        with self._request._alone() as state:
+            state.put(self._number, value)
+
+    def reset(self) -> None:
+        """It takes its initial value in the next run."""
+        with self._request._alone() as state:
+            state.values[self._number] = None
+
+    def __repr__(self) -> str:
+        return f"<irc variable {self.name!r}>"

@@ -1,0 +1,72 @@
+"""What takes longer than a second is told to a person who sits at a terminal.
+
+One line on stderr, which goes when the work is done; nothing where stderr is no terminal, and
+nothing with IRC_PROGRESS=0 (the command line's -q).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import TextIO
+
+from ..ir.escape import escape_text
+
+# Seconds until the line is shown first.
+FIRST_SECONDS = 1.0
+_telling = threading.Lock()
+
+
+def _new_lock() -> None:
+    global _telling
+    _telling = threading.Lock()  # a forked child has no teller of its parent's
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)
+
+
+def stream_beneath(stream: TextIO) -> TextIO:
+    """The stream itself, without the command line's escaping (cli/console.py)."""
+    return getattr(stream, "beneath", stream)
+
+
+@contextlib.contextmanager
+def show_progress(what: str) -> Iterator[None]:
+    """Tell `what` is being done, and for how many seconds already, from the first second on. One
+    piece of work is told at a time; of others meanwhile, in it or in other threads, nothing is."""
+    mine, silent = _telling, os.environ.get("IRC_PROGRESS") == "0"
+    # stderr is None under pythonw, and may be replaced by an object without isatty.
+    if silent or not getattr(sys.stderr, "isatty", bool)() or not mine.acquire(blocking=False):
+        yield
+        return
+    done = threading.Event()
+    # A line that wraps, or that a file's name moves elsewhere, could not be taken back.
+    room = max(8, shutil.get_terminal_size().columns - 16)
+    line = escape_text(what)[:room]
+    stream = stream_beneath(sys.stderr)
+
+    def tell() -> None:
+        started, shown = time.monotonic(), False
+        while not done.wait(0.2 if shown else FIRST_SECONDS):
+            shown = True
+            stream.write(f"\r{line} ... {time.monotonic() - started:.0f} s ")
+            stream.flush()
+        if shown:
+            stream.write(f"\r{' ' * (len(line) + 12)}\r")
+            stream.flush()
+
+    teller = threading.Thread(target=tell, daemon=True)
+    try:
+        teller.start()
+        yield
+    finally:
+        done.set()
+        if teller.ident is not None:
+            teller.join()
+        mine.release()

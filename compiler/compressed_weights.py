@@ -1,0 +1,112 @@
+"""Recognize constant right operands of products that kernels read compressed (weight-only
+quantization)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ir.dtype import DType
+from ..ir.graph import Graph, Value
+from ..ir.op import Array
+from ..ir.ops import Constant, Convert, Dequantize, Gemm, MatMul
+from ..ir.types import TensorType, normalize_axis
+from ..plan.packing.panel_params import compressible
+
+_FLOATS = (DType.f32, DType.f16, DType.bf16)
+
+
+@dataclass(frozen=True, eq=False)
+class CompressedWeight:
+    """A K x N weight (of batch 1), stored as `codes` or, `transposed`, as codes of N x K.
+
+    scale and zero are [groups, N], one row for each `group` rows of K; a zero that is the same
+    everywhere is a number.
+    """
+
+    codes: Constant
+    transposed: bool
+    k: int
+    n: int
+    group: int
+    scale: Array
+    zero: Array | int
+
+
+def compressed_weight(graph: Graph, node: int) -> CompressedWeight | None:
+    """The right operand of a MatMul or Gemm, if kernels can read it compressed."""
+    op = graph.op(node)
+    if not isinstance(op, MatMul | Gemm):
+        return None
+    made = _dequantize(graph, graph.input(node, 1))
+    if made is None:
+        return None
+    form = graph.op(made)
+    ops = [None if v is None else graph.op(v.node) for v in graph.inputs(made)]
+    codes, scale, zero = (*ops, None)[:3]
+    if not isinstance(form, Dequantize) or not isinstance(codes, Constant):
+        return None
+    if not isinstance(scale, Constant) or scale.dtype not in _FLOATS:
+        return None
+    if zero is not None and not isinstance(zero, Constant):
+        return None
+    shape = codes.data.shape
+    if len(shape) < 2 or math.prod(shape[:-2]) != 1:
+        return None
+    k, n = shape[::-1][:2] if op.transpose_b else shape[-2:]
+    rows = len(shape) - (1 if op.transpose_b else 2)
+    group = form.group
+    if group and normalize_axis(form.axis, len(shape)) != rows:
+        return None
+    size = -(-k // group) if group else 1
+    if not compressible(k, n, codes.dtype, group or k):
+        return None
+    wanted = [*shape]
+    wanted[rows] = size
+    factors = _spread(scale.data, wanted, op.transpose_b)
+    centre: Array | int | None = 0
+    if zero is not None:
+        narrow = zero.data.astype(np.int8 if codes.dtype.is_signed else np.uint8)
+        centre = _spread(narrow, wanted, op.transpose_b)
+    if factors is None or centre is None:
+        return None
+    if isinstance(centre, np.ndarray) and (centre == centre.flat[0]).all():
+        centre = int(centre.flat[0])
+    return CompressedWeight(codes, op.transpose_b, k, n, group or k, factors, centre)
+
+
+def _dequantize(graph: Graph, value: Value) -> int | None:
+    """The Dequantize behind a product's operand, also through a conversion that widens."""
+    op = graph.op(value.node)
+    if isinstance(op, Convert) and op.destination_type is DType.f32:
+        value = graph.input(value.node, 0)
+        type_ = graph.type(value)
+        if not isinstance(type_, TensorType) or type_.dtype not in _FLOATS:
+            return None
+    return value.node if isinstance(graph.op(value.node), Dequantize) else None
+
+
+def _spread(array: Array, shape: list[int], transposed: bool) -> Array | None:
+    """An array that broadcasts to `shape` as [groups, N], or None if it does not."""
+    try:
+        whole = np.broadcast_to(array, shape)
+    except ValueError:
+        return None
+    matrix = whole.reshape(whole.shape[-2:])
+    return np.ascontiguousarray(matrix.T if transposed else matrix)
+
+
+def is_read_compressed(graph: Graph, node: int) -> bool:
+    """Whether all that reads a Dequantize, or its conversion, are products that expand it."""
+    readers = graph.consumers(node)
+    for reader in readers:
+        if graph.op(reader).kind == "Convert":
+            if not is_read_compressed(graph, reader):
+                return False
+        elif Value(node) in (graph.inputs(reader)[0], *graph.inputs(reader)[2:]):
+            return False
+        elif compressed_weight(graph, reader) is None:
+            return False
+    return bool(readers)

@@ -1,0 +1,1 @@
+"""Decompositions that passes and exporters share."""

@@ -1,0 +1,1 @@
+"""Importers of the ai.onnx.ml domain."""

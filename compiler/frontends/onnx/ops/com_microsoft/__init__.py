@@ -1,0 +1,1 @@
+"""Importers of the com.microsoft domain."""

@@ -1,0 +1,277 @@
+"""onnxruntime's attention operators (domain com.microsoft) as products and softmax, which passes
+recognise again, and the embedding that stands before them.
+
+Sizes: batch B, queries S, keys T, heads N, head size H. Source: docs/ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ......ir.dims import eq
+from ......ir.dtype import DType
+from ......ir.graph import Value
+from ......ir.ops import (
+    Add,
+    Concat,
+    Convert,
+    Gather,
+    Greater,
+    Less,
+    MatMul,
+    Multiply,
+    Range,
+    ReduceSum,
+    Reshape,
+    Select,
+    Softmax,
+    Squeeze,
+    Subtract,
+    Transpose,
+    Unsqueeze,
+    VariadicSplit,
+)
+from ......ir.ops.nn.normalize import LayerNorm
+from ..elementary import converted, size_of
+from .quantized import integer_product, scaled
+
+if TYPE_CHECKING:
+    from ...import_context import Imported, ImportFunction, OnnxNode
+
+
+def attention(n: OnnxNode) -> Imported:
+    """Q, K and V are projections of input 0 by one matrix."""
+    projected = n.add(MatMul(), n.input(0), n.input(1))
+    bias = n.optional(2)
+    projected = projected if bias is None else n.add(Add(), projected, bias)
+    return _self_attention(n, projected, n.optional(4), n.optional(3), n.optional(5))
+
+
+def quantized_attention(n: OnnxNode) -> Imported:
+    """The same, of integers with scales and zero points."""
+    product = integer_product(n, (n.input(0), n.optional(6)), (n.input(1), n.optional(7)))
+    projected = scaled(n, product, n.add(Multiply(), n.input(3), n.input(4)), n.optional(2))
+    return _self_attention(n, projected, n.optional(8), n.optional(5), None)
+
+
+def _self_attention(
+    n: OnnxNode, projected: Value, past: Value | None, mask: Value | None, bias: Value | None
+) -> Imported:
+    heads = n.integer("num_heads")
+    if n.flag("do_rotary") or n.flag("past_present_share_buffer"):
+        raise n.unsupported("Attention with rotary embedding or a shared buffer")
+    width = n.shape(projected)
+    sizes = n.optional_integers("qkv_hidden_sizes")
+    if sizes is None:
+        if width is None or not isinstance(width[-1], int):
+            raise n.unsupported("Attention of an unknown hidden size")
+        sizes = [width[-1] // 3] * 3
+    parts = n.add_all(VariadicSplit(num_outputs=3), projected, n.int_value(-1), n.ints_value(sizes))
+    query, key, value = (_by_head(n, part, heads) for part in parts)
+    present: Value | None = None
+    if past is not None:
+        pieces = n.add_all(VariadicSplit(num_outputs=2), past, n.int_value(0), n.ints_value([1, 1]))
+        before = [n.add(Squeeze(), piece, n.ints_value([0])) for piece in pieces]
+        key, value = (
+            n.add(Concat(axis=2), old, new) for old, new in zip(before, (key, value), strict=True)
+        )
+    if n.wants(1):
+        present = n.add(
+            Concat(axis=0), *(n.add(Unsqueeze(), v, n.ints_value([0])) for v in (key, value))
+        )
+    result = _attend(n, query, key, value, mask, bias, sizes[0] // heads)
+    return [result, present]
+
+
+def multi_head_attention(n: OnnxNode) -> Imported:
+    """Q, K and V as three inputs, K and V also with their heads apart."""
+    heads = n.integer("num_heads")
+    query, key, value = n.input(0), n.optional(1), n.optional(2)
+    if n.rank(query) != 3 or key is None or value is None:
+        raise n.unsupported("MultiHeadAttention with packed inputs")
+    if any(n.optional(i) is not None for i in (8, 9)):
+        raise n.unsupported("MultiHeadAttention with a shared cache")
+    shape, bias = n.shape(query), n.optional(3)
+    assert shape is not None
+    if not isinstance(shape[2], int):
+        raise n.unsupported("MultiHeadAttention of an unknown hidden size")
+    if bias is not None:
+        total = n.shape(bias)
+        if total is None or not isinstance(total[0], int):
+            raise n.unsupported("MultiHeadAttention of an unknown hidden size")
+        lengths = n.ints_value([shape[2], shape[2], total[0] - 2 * shape[2]])
+        parts = n.add_all(VariadicSplit(num_outputs=3), bias, n.int_value(0), lengths)
+        if n.rank(key) != 3 or n.rank(value) != 3:
+            raise n.unsupported("MultiHeadAttention with a bias and heads apart")
+        query, key, value = (
+            n.add(Add(), v, p) for v, p in zip((query, key, value), parts, strict=True)
+        )
+    query = _by_head(n, query, heads)
+    key, value = (v if n.rank(v) == 4 else _by_head(n, v, heads) for v in (key, value))
+    for port in (6, 7):
+        past = n.optional(port)
+        if past is not None and port == 6:
+            key = n.add(Concat(axis=2), past, key)
+        elif past is not None:
+            value = n.add(Concat(axis=2), past, value)
+    result = _attend(n, query, key, value, n.optional(4), n.optional(5), shape[2] // heads)
+    return [result, key, value]
+
+
+def _by_head(n: OnnxNode, x: Value, heads: int) -> Value:
+    """[B, S, N * H] as [B, N, S, H]."""
+    apart = n.add(Reshape(special_zero=True), x, n.ints_value([0, 0, heads, -1]))
+    return n.add(Transpose(), apart, n.ints_value([0, 2, 1, 3]))
+
+
+def _attend(
+    n: OnnxNode,
+    query: Value,
+    key: Value,
+    value: Value,
+    mask: Value | None,
+    bias: Value | None,
+    head_size: int,
+) -> Value:
+    """softmax(Q x K' * scale + mask + bias) x V, as [B, S, N * H]."""
+    scale = n.number("scale", 0.0) or 1 / math.sqrt(head_size)
+    scores = n.add(MatMul(transpose_b=True), query, key)
+    scores = n.add(Multiply(), scores, n.like(scores, scale))
+    if mask is not None:
+        scores = n.add(Add(), scores, _additive(n, mask, key, scores))
+    if bias is not None:
+        scores = n.add(Add(), scores, bias)
+    if n.flag("unidirectional"):
+        lowest = n.like(scores, float(np.finfo(np.float32).min))
+        scores = n.add(Select(), _later(n, query, key), lowest, scores)
+    mixed = n.add(MatMul(), n.add(Softmax(axis=-1), scores), value)
+    joined = n.add(Transpose(), mixed, n.ints_value([0, 2, 1, 3]))
+    return n.add(Reshape(special_zero=True), joined, n.ints_value([0, 0, -1]))
+
+
+def _additive(n: OnnxNode, mask: Value, key: Value, scores: Value) -> Value:
+    """0 where a key is seen, else `mask_filter_value`: from lengths [B], or [B, T], [B, S, T]."""
+    rank, shape = n.rank(mask), n.shape(mask)
+    if rank == 1:
+        batch = n.shape(key)
+        if shape is None or batch is None or eq(shape[0], batch[0]) is False:
+            raise n.unsupported("a mask of starts and ends")
+        positions = _positions(n, key)
+        seen = n.add(Less(), positions, n.add(Unsqueeze(), _whole(n, mask), n.ints_value([1])))
+        seen = n.add(Unsqueeze(), seen, n.ints_value([1, 2]))
+    elif rank in (2, 3):
+        axes = n.ints_value([1, 2] if rank == 2 else [1])
+        zero = n.int_value(0)
+        seen = n.add(Unsqueeze(), n.add(Greater(), _whole(n, mask), zero), axes)
+    else:
+        raise n.unsupported("a mask of four axes")
+    hidden = n.like(scores, n.number("mask_filter_value", -10000.0))
+    return n.add(Select(), seen, n.like(scores, 0), hidden)
+
+
+def _later(n: OnnxNode, query: Value, key: Value) -> Value:
+    """[S, T]: which keys come after each query; the queries are the last ones."""
+    own, all_ = _length(n, query), _length(n, key)
+    rows = n.add(Add(), _positions(n, query), n.add(Subtract(), all_, own))
+    return n.add(Greater(), _positions(n, key), n.add(Unsqueeze(), rows, n.ints_value([1])))
+
+
+def _length(n: OnnxNode, x: Value) -> Value:
+    """The number of rows of [B, N, rows, H], a scalar."""
+    return n.add(Squeeze(), size_of(n, x, 2), n.ints_value([0]))
+
+
+def _positions(n: OnnxNode, x: Value) -> Value:
+    """0, 1, ... for the rows of [B, N, rows, H]."""
+    return n.add(Range(DType.i64), n.int_value(0), _length(n, x), n.int_value(1))
+
+
+def _whole(n: OnnxNode, x: Value) -> Value:
+    return converted(n, x, DType.i64)
+
+
+def embed_layer_normalization(n: OnnxNode) -> Imported:
+    """Words, positions and segments added and normalised; output 1 counts what the mask shows."""
+    ids, segments = n.input(0), n.optional(1)
+    zero = n.int_value(0)
+    total = n.add(Gather(), n.input(2), ids, zero)
+    places = n.optional(8)
+    if places is None:
+        length = n.add(Squeeze(), size_of(n, ids, 1), n.ints_value([0]))
+        places = n.add(Range(DType.i64), zero, length, n.int_value(1))
+    total = n.add(Add(), total, n.add(Gather(), n.input(3), places, zero))
+    if segments is not None:
+        total = n.add(Add(), total, n.add(Gather(), n.input(4), segments, zero))
+    op = LayerNorm(-1, n.number("epsilon", 1e-12))
+    result = n.add(op, total, n.input(5), n.input(6))
+    n.has("mask_index_type")
+    counts: Value | None = None
+    if n.wants(1):
+        mask = n.optional(7)
+        if mask is None:
+            first = n.add(Convert(DType.i32), n.add(Multiply(), ids, n.constant(0, n.dtype(ids))))
+        else:
+            first = n.add(Convert(DType.i32), mask)
+        counts = n.add(ReduceSum(), first, n.ints_value([1]))
+    return [result, counts, total]
+
+
+def rotary_embedding(n: OnnxNode) -> Value:
+    """Pairs of numbers turned by the angle of their position: x of [B, S, N * H] or [B, N, S, H],
+    positions [B, S] or the first one, [1]; tables of cosines and sines by position."""
+    x, places, rank = n.input(0), n.input(1), n.rank(n.input(0))
+    table = n.shape(n.input(2))
+    if n.flag("is_packed_batching") or n.number("scale", 1.0) != 1:
+        raise n.unsupported("RotaryEmbedding of packed batches, or with a scale")
+    if table is None or not isinstance(table[-1], int):
+        raise n.unsupported("RotaryEmbedding of an unknown size")
+    half, turned = table[-1], n.integer("rotary_embedding_dim", 0)
+    heads = n.integer("num_heads", 0)
+    if turned and not heads:
+        raise n.error("rotary_embedding_dim needs num_heads", got=turned)
+    # With heads side by side these stand before the last axis, else before the positions.
+    sizes = [0, 0, heads, -1] if turned else [0, 0, -1, 2 * half]
+    data = n.add(Reshape(special_zero=True), x, n.ints_value(sizes)) if rank == 3 else x
+    if n.rank(places) == 1:
+        count = n.add(Squeeze(), size_of(n, x, rank - 2), n.ints_value([0]))
+        every = n.add(Range(DType.i64), n.int_value(0), count, n.int_value(1))
+        places = n.add(Unsqueeze(), n.add(Add(), every, places), n.ints_value([0]))
+    axis = n.ints_value([2 if rank == 3 else 1])
+    cosine, sine = (
+        n.add(Unsqueeze(), n.add(Gather(), n.input(i), places, n.int_value(0)), axis)
+        for i in (2, 3)
+    )
+    rest: list[Value] = []
+    if turned:
+        lengths = n.ints_value([2 * half, -1])
+        data, *rest = n.add_all(VariadicSplit(num_outputs=2), data, n.int_value(-1), lengths)
+    pairs = n.flag("interleaved")
+    apart = n.ints_value([0, 0, 0, half, 2] if pairs else [0, 0, 0, 2, half])
+    data = n.add(Reshape(special_zero=True), data, apart)
+    side = n.int_value(4 if pairs else 3)
+    a, b = (n.add(Gather(), data, n.int_value(i), side) for i in (0, 1))
+    left = n.add(Subtract(), n.add(Multiply(), a, cosine), n.add(Multiply(), b, sine))
+    right = n.add(Add(), n.add(Multiply(), a, sine), n.add(Multiply(), b, cosine))
+    if pairs:
+        left, right = (n.add(Unsqueeze(), v, n.ints_value([4])) for v in (left, right))
+    joined = n.add(Concat(axis=-1), left, right)
+    if pairs:
+        joined = n.add(Reshape(special_zero=True), joined, n.ints_value([0, 0, 0, 2 * half]))
+    if rest:
+        joined = n.add(Concat(axis=-1), joined, *rest)
+    if rank == 3:
+        joined = n.add(Reshape(special_zero=True), joined, n.ints_value([0, 0, -1]))
+    return joined
+
+
+_MS = "com.microsoft::"
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    f"{_MS}Attention": {1: attention},
+    f"{_MS}QAttention": {1: quantized_attention},
+    f"{_MS}MultiHeadAttention": {1: multi_head_attention},
+    f"{_MS}EmbedLayerNormalization": {1: embed_layer_normalization},
+    f"{_MS}RotaryEmbedding": {1: rotary_embedding},
+}

@@ -1,0 +1,164 @@
+"""onnxruntime's own operators (domain com.microsoft), which models that it optimised contain.
+
+Source: docs/ContribOperators.md of onnxruntime.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ......ir.dtype import DType
+from ......ir.graph import Value
+from ......ir.ops import (
+    Activation,
+    Add,
+    Divide,
+    Gelu,
+    Gemm,
+    LayerNorm,
+    MatMul,
+    Multiply,
+    ReduceMean,
+    RMSNorm,
+    Sqrt,
+    Swish,
+    Transpose,
+)
+from ..convolution import conv
+from ..elementary import converted, unary
+from ..normalization import layer_normalization, mean_and_deviation
+
+if TYPE_CHECKING:
+    from ...import_context import Imported, ImportFunction, OnnxNode
+
+# FusedGemm's activations and the names of their parameters, in our order.
+_ACTIVATIONS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
+    "Relu": ("relu", ()),
+    "Sigmoid": ("sigmoid", ()),
+    "Tanh": ("tanh", ()),
+    "Softsign": ("softsign", ()),
+    "Softplus": ("softplus", ()),
+    "LeakyRelu": ("leaky_relu", (("activation_alpha", 0.01),)),
+    "Elu": ("elu", (("activation_alpha", 1.0),)),
+    "ThresholdedRelu": ("thresholded_relu", (("activation_alpha", 1.0),)),
+    "HardSigmoid": ("hard_sigmoid", (("activation_alpha", 0.2), ("activation_beta", 0.5))),
+}
+# What only FusedConv has.
+_OF_CONV = {"Clip": "clip", "HardSwish": "hard_swish"}
+
+
+def fused_matmul(n: OnnxNode) -> Value:
+    """alpha * A' x B'; the batch flags move axis 0 to the last place but one."""
+    a, b = n.input(0), n.input(1)
+    values: list[Value] = []
+    for name, value in (("A", a), ("B", b)):
+        if n.flag(f"transBatch{name}"):
+            rank = n.rank(value)
+            value = n.add(Transpose(), value, n.ints_value([*range(1, rank - 1), 0, rank - 1]))
+        values.append(value)
+    product = n.add(MatMul(n.flag("transA"), n.flag("transB")), *values)
+    alpha = n.number("alpha", 1.0)
+    return product if alpha == 1 else n.add(Multiply(), product, n.like(product, alpha))
+
+
+def fused_gemm(n: OnnxNode) -> Value:
+    name = n.text("activation", "")
+    if name and name not in _ACTIVATIONS:
+        raise n.unsupported(f"FusedGemm with activation {name[:40]}")
+    function, parameters = _ACTIVATIONS[name] if name else ("identity", ())
+    op = Gemm(
+        alpha=n.number("alpha", 1.0),
+        beta=n.number("beta", 1.0),
+        transpose_a=n.flag("transA"),
+        transpose_b=n.flag("transB"),
+        activation=function,
+        activation_params=tuple(n.number(key, default) for key, default in parameters),
+    )
+    return n.add(op, n.input(0), n.input(1), n.optional(2))
+
+
+def fused_conv(n: OnnxNode) -> Value:
+    """activation(convolution + bias + Z); the activation's numbers come as one list."""
+    result, more = conv(n), n.optional(3)
+    total = result if more is None else n.add(Add(), result, more)
+    name, given = n.text("activation", ""), n.numbers("activation_params", [])
+    if not name:
+        return total
+    if name not in _ACTIVATIONS and name not in _OF_CONV:
+        raise n.unsupported(f"FusedConv with activation {name[:40]}")
+    function = _OF_CONV[name] if name in _OF_CONV else _ACTIVATIONS[name][0]
+    return n.add(Activation(function, tuple(given)), total)
+
+
+def fast_gelu(n: OnnxNode) -> Value:
+    """The tanh form of x, or of x + bias."""
+    x, bias = n.input(0), n.optional(1)
+    return n.add(Gelu("TANH"), x if bias is None else n.add(Add(), x, bias))
+
+
+def bias_gelu(n: OnnxNode) -> Value:
+    return n.add(Gelu("ERF"), n.add(Add(), n.input(0), n.input(1)))
+
+
+def quick_gelu(n: OnnxNode) -> Value:
+    x = n.input(0)
+    return n.add(Swish(), x, n.like(x, n.number("alpha", 1.702)))
+
+
+def skip_layer_normalization(n: OnnxNode) -> Imported:
+    """Normalises input + skip + bias; that sum is output 3, mean and 1 / deviation are 1 and 2."""
+    total = _skipped(n, n.optional(4))
+    op = LayerNorm(-1, n.number("epsilon", 1e-12))
+    result = n.add(op, total, n.input(2), n.optional(3))
+    if not (n.wants(1) or n.wants(2)):
+        return [result, None, None, total]
+    return [result, *mean_and_deviation(n, total, -1, op.eps), total]
+
+
+def simplified_layer_normalization(n: OnnxNode) -> Imported:
+    """x / sqrt(mean of x * x + epsilon) * scale; output 1 is the inverse of that root, in f32."""
+    x, axis, eps = n.input(0), n.integer("axis", -1), n.number("epsilon", 1e-5)
+    n.has("stash_type")
+    return [n.add(RMSNorm(axis, eps), x, n.input(1)), _inverse_root(n, x, axis, eps, 1)]
+
+
+def skip_simplified_layer_normalization(n: OnnxNode) -> Imported:
+    """The same of input + skip + bias; that sum is output 3."""
+    total, eps = _skipped(n, n.optional(3)), n.number("epsilon", 1e-12)
+    result = n.add(RMSNorm(-1, eps), total, n.input(2))
+    if n.wants(1):
+        raise n.unsupported("SkipSimplifiedLayerNormalization with the mean as output")
+    return [result, None, _inverse_root(n, total, -1, eps, 2), total]
+
+
+def _skipped(n: OnnxNode, bias: Value | None) -> Value:
+    total = n.add(Add(), n.input(0), n.input(1))
+    return total if bias is None else n.add(Add(), total, bias)
+
+
+def _inverse_root(n: OnnxNode, x: Value, axis: int, eps: float, output: int) -> Value | None:
+    if not n.wants(output):
+        return None
+    wide, rank = converted(n, x, DType.f32), n.rank(x)
+    axes = n.ints_value(range(n.axis(axis, rank), rank))
+    mean = n.add(ReduceMean(keep_dims=True), n.add(Multiply(), wide, wide), axes)
+    root = n.add(Sqrt(), n.add(Add(), mean, n.like(wide, eps)))
+    return n.add(Divide(), n.like(wide, 1), root)
+
+
+_MS = "com.microsoft::"
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    f"{_MS}FusedMatMul": {1: fused_matmul},
+    f"{_MS}FusedGemm": {1: fused_gemm},
+    f"{_MS}FusedConv": {1: fused_conv},
+    f"{_MS}Gelu": {1: unary(Gelu)},
+    f"{_MS}FastGelu": {1: fast_gelu},
+    f"{_MS}BiasGelu": {1: bias_gelu},
+    f"{_MS}QuickGelu": {1: quick_gelu},
+    f"{_MS}SkipLayerNormalization": {1: skip_layer_normalization},
+    f"{_MS}SkipSimplifiedLayerNormalization": {1: skip_simplified_layer_normalization},
+    # onnxruntime puts these into ONNX's own domain, as operators of version 1.
+    "SimplifiedLayerNormalization": {1: simplified_layer_normalization},
+    f"{_MS}SimplifiedLayerNormalization": {1: simplified_layer_normalization},
+    f"{_MS}LayerNormalization": {1: layer_normalization},
+}

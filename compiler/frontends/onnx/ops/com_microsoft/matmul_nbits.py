@@ -1,0 +1,95 @@
+"""onnxruntime's MatMulNBits (domain com.microsoft): products whose weights are packed integers.
+
+The weights become codes and scales as Dequantize has them, which kernels read compressed.
+Source: docs/ContribOperators.md of onnxruntime.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+
+from ......ir.dtype import DType
+from ......ir.graph import Value
+from ......ir.op import Array
+from ......ir.ops import Add, Dequantize, MatMul, Multiply, Subtract
+from ..elementary import converted
+
+if TYPE_CHECKING:
+    from ...import_context import ImportFunction, OnnxNode
+
+# Codes of 2 bits are kept in 4.
+_CODES = {2: ml_dtypes.uint4, 4: ml_dtypes.uint4, 8: np.uint8}
+
+
+def _unpacked(data: Array, bits: int, rows: int, count: int) -> Array:
+    """[rows, count] numbers of a few bits each, the first in the low bits of a byte; every row
+    begins with a byte."""
+    each = 8 // bits
+    wide = data.astype(np.uint8).reshape(rows, -1, 1) >> (np.arange(each, dtype=np.uint8) * bits)
+    return (wide & ((1 << bits) - 1)).reshape(rows, -1)[:, :count]
+
+
+def _constant(n: OnnxNode, port: int, count: int, what: str) -> Array:
+    """The elements of a constant input, of which there must be so many."""
+    found = n.constant_of(n.input(port))
+    if found is None:
+        raise n.unsupported(f"MatMulNBits with {what} that are no constant")
+    if found.size != count:
+        raise n.type_error(f"MatMulNBits has other {what} than K, N and block_size say",
+                       got=found.size, expected=count)  # fmt: skip
+    return found
+
+
+def matmul_nbits(n: OnnxNode) -> Value:
+    """a x W + bias, W[k, n] = (code - zero point) * scale, by blocks of K."""
+    a, k, columns = n.input(0), n.integer("K"), n.integer("N")
+    bits, block = n.integer("bits", 4), n.integer("block_size")
+    n.has("accuracy_level")  # irc computes in a's type: at least as exact as any level
+    if bits not in _CODES:
+        raise n.unsupported(f"MatMulNBits of {bits} bits")
+    if min(k, columns) < 1 or block < 8 // bits or block % (8 // bits):
+        raise n.type_error("MatMulNBits counts no weights", got=(k, columns, block))
+    if n.optional(4) is not None:
+        raise n.unsupported("MatMulNBits with an order of rows (g_idx)")
+    blocks = -(-k // block)
+    packed = _constant(n, 1, columns * blocks * block * bits // 8, "weights")
+    codes = _unpacked(packed, bits, columns, k).astype(_CODES[bits])
+    dtype = DType.from_numpy(codes.dtype)
+    _constant(n, 2, columns * blocks, "scales")
+    scale = n.constant(np.asarray(n.constant_of(n.input(2))).reshape(columns, blocks), n.dtype(a))
+    given = n.optional(3)
+    if given is not None and n.dtype(given).is_float:
+        weight = _floating(n, codes, scale, block, columns * blocks)
+    elif given is None:
+        # Codes about the middle are signed numbers, which need no zero point.
+        signed = codes.astype(np.int16) - (1 << bits - 1)
+        kind = DType.i8 if bits == 8 else DType.i4
+        weight = n.add(Dequantize(1, block), n.constant(signed.astype(kind.numpy), kind), scale)
+    else:
+        size = columns * -(-blocks * bits // 8)
+        zero = _unpacked(_constant(n, 3, size, "zero points"), bits, columns, blocks)
+        shift = n.constant(zero.astype(codes.dtype), dtype)
+        weight = n.add(Dequantize(1, block), n.constant(codes, dtype), scale, shift)
+    product = n.add(MatMul(transpose_b=True), a, weight)
+    bias = n.optional(5)
+    return product if bias is None else n.add(Add(), product, bias)
+
+
+def _floating(n: OnnxNode, codes: Array, scale: Value, block: int, count: int) -> Value:
+    """Weights with zero points that are no integers: in plain operations."""
+    k, dtype = codes.shape[1], n.dtype(scale)
+
+    def spread(value: Array) -> Array:
+        return np.repeat(value.reshape(codes.shape[0], -1), block, 1)[:, :k]
+
+    zero, factor = _constant(n, 3, count, "zero points"), n.constant_of(scale)
+    assert factor is not None
+    wide = converted(n, n.constant(codes, DType.from_numpy(codes.dtype)), dtype)
+    shifted = n.add(Subtract(), wide, n.constant(spread(zero), dtype))
+    return n.add(Multiply(), shifted, n.constant(spread(factor), dtype))
+
+
+IMPORTERS: dict[str, dict[int, ImportFunction]] = {"com.microsoft::MatMulNBits": {1: matmul_nbits}}

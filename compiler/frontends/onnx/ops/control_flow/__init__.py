@@ -1,0 +1,1 @@
+"""Importers of control flow and sequences."""

@@ -1,0 +1,1 @@
+"""Building regions: buffers, steps, scalar programs."""

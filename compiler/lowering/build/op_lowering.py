@@ -1,0 +1,326 @@
+"""What every lowering function works with: the graph, the region being built, views of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ....ir.dims import Dim, product
+from ....ir.dtype import DType
+from ....ir.errors import VerificationError
+from ....ir.graph import Graph, Value
+from ....ir.op import Array
+from ....ir.ops import Constant as ConstantOp
+from ....ir.scalar.builder import Builder, Ref, cast_array, identity
+from ....ir.scalar.program import Program
+from ....ir.types import TensorType, Type
+from ....plan.packing.layouts import Layout
+from ....plan.plan import Constant
+from ....plan.specs.elementwise import ElementwiseSpec
+from ....plan.target import Target
+from ...options import Options
+from ...strided_view import (
+    BlockedAxes,
+    View,
+    broadcast_to,
+    coalesce,
+    is_contiguous,
+    memory_order,
+    permute,
+    reshape,
+    take,
+)
+from ..schedule.fusion import Fusion
+from .region_builder import RegionBuilder, Sizes, fits
+from .scalar_programs import node_program
+
+# A cache line.
+LINE_BITS = 512
+
+
+@dataclass
+class Lowering:
+    """State of lowering one graph. `views` and `region` belong to the region being built."""
+
+    graph: Graph
+    target: Target
+    options: Options
+    fusion: Fusion
+    # Values that lie (batch, spatial..., channel) in memory.
+    channels_last: frozenset[Value] = frozenset()
+    # Values stored as bf16 (compiler/lowering/schedule/storage_types.py).
+    rounded: frozenset[Value] = frozenset()
+    # Values whose rows have a cache line between them
+    # (compiler/lowering/schedule/storage_types.py).
+    spaced: frozenset[Value] = frozenset()
+    region: RegionBuilder = field(default_factory=RegionBuilder)
+    views: dict[Value, View] = field(default_factory=dict[Value, View])
+    weights: dict[int, Array] = field(default_factory=dict[int, Array])
+    constants: dict[Constant, int] = field(default_factory=dict[Constant, int])
+    slots: list[Type] = field(default_factory=list[Type])
+    slot_of: dict[Value, int] = field(default_factory=dict[Value, int])
+    region_inputs: list[int] = field(default_factory=list[int])
+    # Constants that their readers convert, by the source array's id and the type they want.
+    converted: dict[tuple[int, DType], ConstantOp] = field(
+        default_factory=dict[tuple[int, DType], ConstantOp]
+    )
+    # Where a value is to be written, decided before its step: a region output's memory.
+    placed: dict[Value, View] = field(default_factory=dict[Value, View])
+    # Values that a product reads, or writes, where several strides per axis say they lie.
+    divided: dict[Value, BlockedAxes] = field(default_factory=dict[Value, BlockedAxes])
+
+    # Facts ------------------------------------------------------------------------------------
+
+    def tensor(self, value: Value) -> TensorType:
+        """The value's type, which is a tensor of known rank."""
+        type_ = self.graph.type(value)
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            raise VerificationError("lowering needs a tensor of known rank", got=str(type_))
+        return type_
+
+    def shape(self, value: Value) -> tuple[Dim, ...]:
+        """The value's shape."""
+        shape = self.tensor(value).shape
+        assert shape is not None
+        return shape
+
+    def name(self, node: int) -> str:
+        """A node's name for reports."""
+        record = self.graph.node(node)
+        return record.name or f"{record.op.kind}_{node}"
+
+    def sources(self, *nodes: int) -> tuple[str, ...]:
+        """Names of the model's operations that these nodes compute."""
+        found: dict[str, None] = {}
+        for node in nodes:
+            found.update(dict.fromkeys(self.graph.node(node).sources or (self.name(node),)))
+        return tuple(found)
+
+    def vectors(self, shape: Sequence[Dim], dtype: DType) -> Dim:
+        """The work of touching every element once, in vector operations."""
+        return product(shape) // max(1, self.target.vector_bits // max(8, dtype.bits)) + 1
+
+    # Constants --------------------------------------------------------------------------------
+
+    def constant_op(self, value: Value) -> ConstantOp | None:
+        """The constant that a value is, also through a conversion that nothing folded."""
+        op = self.graph.op(value.node)
+        if op.kind != "Convert":
+            return op if isinstance(op, ConstantOp) else None
+        source, dtype = self.constant_op(self.graph.input(value.node, 0)), self.tensor(value).dtype
+        if source is None:
+            return None
+        key = id(source.data), dtype
+        if key not in self.converted:
+            self.converted[key] = ConstantOp.of(cast_array(source.data, dtype), dtype)
+        return self.converted[key]
+
+    def constant(
+        self,
+        value: Value,
+        layout: Layout | None = None,
+        transposed: bool = False,
+        rounded: DType | None = None,
+    ) -> View | None:
+        """The buffer of a constant value in a layout, or None if the value is no constant.
+
+        rounded: the type its elements are rounded to as they are packed.
+        """
+        op = self.constant_op(value)
+        if op is None:
+            return None
+        dtype, name = self.tensor(value).dtype, self.name(value.node)
+        rounds = rounded not in (None, dtype)
+        return self.array(op.data, rounded or dtype, layout, name, transposed, rounds)
+
+    def array(
+        self,
+        data: Array,
+        dtype: DType,
+        layout: Layout | None,
+        name: str,
+        transposed: bool = False,
+        rounds: bool = False,
+    ) -> View:
+        """The buffer of an array in a layout, whose packing may round its elements to `dtype`."""
+        self.weights[id(data)] = data
+        shape = tuple(int(d) for d in data.shape)
+        entry = Constant(id(data), dtype, shape, layout, transposed, rounds)
+        index = self.constants.setdefault(entry, len(self.constants))
+        return self.region.constant(index, dtype, shape, name)
+
+    def scalar(self, value: Value) -> float | int | None:
+        """The number that a constant of one element holds."""
+        op = self.constant_op(value)
+        if op is None or op.data.size != 1:
+            return None
+        # By our own element type: NumPy calls bf16, float8 and 4-bit types "void".
+        if op.dtype.is_float:
+            return float(op.data.reshape(-1)[0])
+        known = op.dtype.is_int or op.dtype is DType.boolean
+        return int(op.data.reshape(-1)[0]) if known else None
+
+    # Values -----------------------------------------------------------------------------------
+
+    def view(self, value: Value) -> View:
+        """Where a value lies in this region; a value of an earlier region becomes an input."""
+        found = self.views.get(value)
+        if found is None and value.node in self.fusion.absorbed:
+            return self.view(self.unconverted(value))
+        if found is None and (divided := self.divided.get(value)):
+            copied = self.contiguous(divided.source, self.name(value.node))
+            found = reshape(copied, self.shape(value))
+        if found is None:
+            found = self.constant(value)
+        if found is None:
+            slot = self.slot_of[value]
+            self.region_inputs.append(slot)
+            type_ = self.tensor(value)
+            index = len(self.region_inputs) - 1
+            found = self.region.input(index, type_.dtype, self.shape(value), self.name(value.node))
+        self.views[value] = found
+        return found
+
+    def result(self, value: Value) -> View:
+        """Memory for a value about to be computed; remembered as its view."""
+        found = self.placed.get(value)
+        if found is None:
+            found = self.allocate(value)
+        self.views[value] = found
+        return found
+
+    def allocate(self, value: Value) -> View:
+        """Fresh memory for a value, in the order of axes that was chosen for it
+        (compiler/lowering/schedule/tensor_layout.py)."""
+        dtype, shape, name = self.tensor(value).dtype, self.shape(value), self.name(value.node)
+        dtype = DType.bf16 if value in self.rounded else dtype
+        if value in self.spaced:
+            last = len(shape) - 1
+            wide = (*shape[:last], shape[last] + LINE_BITS // dtype.bits)
+            return take(self.region.allocate(dtype, wide, name), last, 0, shape[last])
+        if value not in self.channels_last:
+            return self.region.allocate(dtype, shape, name)
+        rank = len(shape)
+        turned = self.region.allocate(dtype, (shape[0], *shape[2:], shape[1]), name)
+        return permute(turned, [0, rank - 1, *range(1, rank - 1)])
+
+    def contiguous(self, view: View, name: str) -> View:
+        """The view, copied if its elements do not follow one another."""
+        if is_contiguous(view):
+            return view
+        target = self.region.allocate(view.dtype, view.shape, name)
+        self.copy(view, target, name, (name,))
+        return target
+
+    def copy(self, source: View, target: View, name: str, sources: Sequence[str]) -> None:
+        """A step that copies one view into another of the same shape."""
+        self.elementwise(identity(source.dtype), [source], [target], name, sources)
+
+    def elementwise(
+        self,
+        program: Program,
+        inputs: Sequence[View],
+        outs: Sequence[View],
+        name: str,
+        sources: Sequence[str],
+    ) -> None:
+        """A step that applies a program to views of one shape."""
+        views = [*inputs, *outs]
+        order = memory_order(outs[0])
+        axes, strides = coalesce(
+            [outs[0].shape[i] for i in order], [[v.strides[i] for i in order] for v in views]
+        )
+        sizes = Sizes()
+        operands = [sizes.operand(v, s) for v, s in zip(views, strides, strict=True)]
+        spec = ElementwiseSpec(
+            sizes.all(axes), tuple(operands[: len(inputs)]), tuple(operands[len(inputs) :]), program
+        )
+        work = self.vectors(outs[0].shape, max((v.dtype for v in views), key=lambda d: d.bits))
+        cost = max(1, sum(i.op not in ("input", "const") for i in program.instrs))
+        self.region.kernel(spec, sizes, views, work * cost, name, sources)
+
+    def factor(self, value: Value) -> tuple[View, DType | None]:
+        """Where a product's operand lies, and the type that the product converts it to."""
+        view = self.view(value)
+        return view, self.cast(view, value)
+
+    def cast(self, view: View, value: Value) -> DType | None:
+        """The type that the product that reads `value` as it lies in `view` converts it to."""
+        dtype = self.tensor(value).dtype
+        widens = view.dtype.is_float and view.dtype.bits < dtype.bits
+        return None if widens or view.dtype is dtype else dtype
+
+    def unconverted(self, value: Value) -> Value:
+        """What a product reads in place of a conversion that it makes itself."""
+        return self.graph.input(value.node, 0) if value.node in self.fusion.absorbed else value
+
+    # Programs ---------------------------------------------------------------------------------
+
+    def expression(self, b: Builder, value: Value, operands: Operands) -> Ref:
+        """The value as part of a program: a constant, an absorbed producer's own expression, or
+        an operand. Absorbed producers nest only as deep as fusion lets them."""
+        if value in operands.computed:
+            return operands.computed[value]
+        dtype = self.tensor(value).dtype
+        number = self.scalar(value)
+        if number is not None:
+            return b.const(number, dtype)
+        if value.node in self.fusion.absorbed:
+            args = [
+                self.expression(b, v, operands)
+                for v in self.graph.inputs(value.node)
+                if v is not None
+            ]
+            program = node_program(self.graph, value.node)
+            (ref,) = b.inline(program, *args)
+            operands.nodes.append(value.node)
+            return ref
+        view = self.view(value)
+        return b.cast(b.input(operands.add(view), view.dtype), dtype)
+
+    def chain(self, b: Builder, node: int, ref: Ref, operands: Operands) -> tuple[Value, Ref]:
+        """Apply the elementwise consumers that `node` takes into its epilogue to `ref`, the value
+        of its output. Returns the value the step finally stores."""
+        value = Value(node)
+        operands.computed[value] = ref
+        for consumer in self.fusion.epilogues.get(node, ()):
+            args = [
+                self.expression(b, v, operands)
+                for v in self.graph.inputs(consumer)
+                if v is not None
+            ]
+            (ref,) = b.inline(node_program(self.graph, consumer), *args)
+            value = Value(consumer)
+            operands.computed[value] = ref
+            operands.nodes.append(consumer)
+        return value, ref
+
+    def alike(self, a: Value, b: Value) -> bool:
+        """Whether two values have the same shape for certain."""
+        return fits(self.shape(a), self.shape(b))
+
+
+@dataclass
+class Operands:
+    """The operands of a program being built, each once, all broadcast to `shape`."""
+
+    shape: tuple[Dim, ...]
+    base: int = 0
+    views: list[View] = field(default_factory=list[View])
+    computed: dict[Value, Ref] = field(default_factory=dict[Value, Ref])
+    nodes: list[int] = field(default_factory=list[int])
+
+    def add(self, view: View) -> int:
+        """The operand's number in the program (the first `base` numbers mean something else)."""
+        walked = broadcast_to(view, self.shape)
+        if walked not in self.views:
+            self.views.append(walked)
+        return self.base + self.views.index(walked)
+
+
+def insert_axis(view: View, axis: int) -> View:
+    """The view with an axis of size 1 put at `axis`."""
+    shape, strides = list(view.shape), list(view.strides)
+    shape.insert(axis, 1)
+    strides.insert(axis, 0)
+    return View(view.buffer, view.dtype, tuple(shape), tuple(strides), view.offset)

@@ -1,0 +1,1 @@
+"""Lowering of control flow and variables."""

@@ -1,0 +1,315 @@
+"""Native control flow: bodies become steps between the control steps of their region.
+
+A body reads what is outside where it lies. A sliced input is read and a joined output written
+through a buffer that moves with the loop; a carried value has memory of its own, into which each
+iteration brings its result, in place where nothing reads the old value any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ....ir.dims import bounds, maximum
+from ....ir.graph import Graph, Value
+from ....ir.ops import If, Loop, TensorIterator
+from ....ir.ops.control_flow.conditional import failure
+from ....ir.ops.control_flow.loops import BodyInput, BodyOutput
+from ....ir.types import normalize_axis
+from ....plan.plan import AGAIN, BRANCH, LOOP, SKIP, ControlStep, SizeCheck
+from ...strided_view import View, is_contiguous, same
+from ..build.op_lowering import Lowering
+from ..op_table import Lowerer
+from ..ops.squeeze_excite import lower_excite
+from ..schedule.fusion import decide_fusion
+from ..schedule.loop_in_place import write_in_place
+from ..schedule.output_placement import propagate_output_buffers
+from ..schedule.partition import decide_roles
+from ..schedule.role import Role
+from ..schedule.runtime_checks import checks_inside
+from .eligibility import Trips, index_parameter, slice_bounds, trips_of
+
+Iterating = Loop | TensorIterator
+
+
+def lower_native(low: Lowering, roles: Mapping[int, Role], node: int) -> None:
+    """The steps of a native node; of what an anchor takes along, at the end of its chain."""
+    if node in low.fusion.skipped or node in low.fusion.absorbed:
+        return
+    if node in low.fusion.excites:
+        lower_excite(low, node)
+        return
+    anchor = low.fusion.anchor_of.get(node)
+    found = roles[node if anchor is None else anchor].lowerer
+    assert found is not None
+    found.lower(low, node if anchor is None else anchor)
+
+
+def lower_control(low: Lowering, node: int) -> None:
+    """The steps of an If or a loop that refuse_control lets pass."""
+    if isinstance(low.graph.op(node), If):
+        _lower_if(low, node)
+    else:
+        _lower_loop(low, node)
+
+
+# How the partition lowers control flow that runs natively.
+CONTROL = Lowerer(lower_control)
+
+
+def _enter(low: Lowering, body: Graph) -> tuple[Lowering, dict[int, Role]]:
+    """The state of lowering a body into the same region, and its nodes' roles."""
+    roles = decide_roles(body, CONTROL)
+    fusion = decide_fusion(body, dict.fromkeys(roles, True), dict.fromkeys(roles, 0))
+    inner = Lowering(
+        body,
+        low.target,
+        low.options,
+        fusion,
+        region=low.region,
+        weights=low.weights,
+        constants=low.constants,
+    )
+    return inner, roles
+
+
+def _lower_body(inner: Lowering, roles: dict[int, Role]) -> None:
+    propagate_output_buffers(inner, dict.fromkeys(roles, 0), 0, roles)
+    for node in roles:
+        lower_native(inner, roles, node)
+
+
+def _whole(low: Lowering, value: Value) -> int:
+    """A buffer that holds a value and nothing else."""
+    view = low.view(value)
+    found = low.region.whole_buffer(view)
+    return _copied(low, view, low.name(value.node)).buffer if found is None else found
+
+
+def _copied(low: Lowering, view: View, name: str) -> View:
+    copy = low.region.allocate(view.dtype, view.shape, name)
+    low.copy(view, copy, name, (name,))
+    return copy
+
+
+def _lower_if(low: Lowering, node: int) -> None:
+    op, region = low.graph.op(node), low.region
+    assert isinstance(op, If)
+    name, sources = low.name(node), low.sources(node)
+    condition = _whole(low, low.graph.input(node, 0))
+    outs = [low.result(value) for value in low.graph.values(node)]
+    # What a branch reads is there before it: a view taken inside is nobody else's.
+    fed = [None if value is None else low.view(value) for value in low.graph.inputs(node)]
+    branch = region.control(ControlStep(BRANCH, 0, go=condition, name=name, sources=sources))
+    taken = _lower_branch(
+        low, node, op.then_body, [fed[i] for i in op.then_inputs], op.then_outputs, outs
+    )
+    skip = region.control(ControlStep(SKIP, 0, name=name, sources=sources))
+    region.lead(branch, skip + 1)
+    other = _lower_branch(
+        low, node, op.else_body, [fed[i] for i in op.else_inputs], op.else_outputs, outs
+    )
+    region.lead(skip, len(region.steps))
+    for check, end in ((taken, skip), (other, len(region.steps))):
+        if check is not None:
+            region.lead(check, end)
+
+
+def _lower_branch(
+    low: Lowering,
+    node: int,
+    body: Graph,
+    fed: Sequence[View | None],
+    given: Sequence[int],
+    outs: Sequence[View],
+) -> int | None:
+    """The steps of a branch; its CHECK, if it has one."""
+    why = failure(body)
+    if why is not None:
+        never = SizeCheck(low.region.dim(0), low.region.dim(1), why, low.name(node))
+        return low.region.ask([never], low.name(node))
+    inner, roles = _enter(low, body)
+    for parameter, view in zip(body.parameters, fed, strict=True):
+        assert view is not None
+        inner.views[Value(parameter)] = view
+    values = [body.input(body.results[k], 0) for k in given]
+    for value, out in zip(values, outs, strict=True):
+        if value.node in roles:
+            inner.placed.setdefault(value, out)
+    check = low.region.ask(checks_inside(inner, roles), low.name(node))
+    _lower_body(inner, roles)
+    for value, out in zip(values, outs, strict=True):
+        if (view := inner.view(value)) != out:
+            inner.copy(view, out, inner.name(value.node), inner.sources(value.node))
+    return check
+
+
+def _lower_loop(low: Lowering, node: int) -> None:
+    op, region, inputs = low.graph.op(node), low.region, low.graph.inputs(node)
+    assert isinstance(op, Iterating)
+    trips = trips_of(low.graph, node)
+    assert isinstance(trips, Trips)
+    body, name = op.body, low.name(node)
+    inner, roles = _enter(low, body)
+    step = ControlStep(LOOP, 0, trips=region.dim(trips.most), name=name, sources=low.sources(node))
+    if trips.count is not None:
+        step = replace(step, count=_whole(low, trips.count))
+    if trips.first is not None:
+        step = replace(step, go=_whole(low, trips.first))
+    states: dict[int, View] = {}
+    outer: dict[int, View] = {}
+    for i, port in enumerate(op.ports):
+        if port.mode != "iteration":
+            value = inputs[port.port]
+            assert value is not None
+            outer[i] = low.view(value)
+        if port.mode == "sliced" and (bounds(outer[i].strides[port.axis])[0] or 0) < 0:
+            outer[i] = _copied(low, outer[i], name)
+        if port.mode == "carried":
+            states[i] = _state(low, node, port)
+            low.copy(outer[i], states[i], name, low.sources(node))
+    joined = {k: low.result(Value(node, k)) for k, o in enumerate(op.results) if o.mode == "joined"}
+    kept = _kept(low, node, op)
+    index = index_parameter(op)
+    if index is not None:
+        view = region.allocate(inner.tensor(Value(index)).dtype, inner.shape(Value(index)), name)
+        inner.views[Value(index)] = view
+        step = replace(step, index=view.buffer)
+    begin = region.control(step)
+
+    for i, port in enumerate(op.ports):
+        parameter = Value(body.parameters[i])
+        if port.mode == "carried":
+            inner.views[parameter] = states[i]
+        elif port.mode == "sliced" and body.has_uses(parameter.node):
+            inner.views[parameter] = _part(low, outer[i], port, begin, trips)
+        elif port.mode == "invariant":
+            inner.views[parameter] = outer[i]
+    parts = [
+        (body.input(body.results[o.result], 0), _place(low, joined[k], o, inner, begin, trips))
+        for k, o in enumerate(op.results)
+        if k in joined
+    ]
+    parts += [(body.input(body.results[op.results[k].result], 0), v) for k, v in kept.items()]
+    for value, place in parts:
+        if value.node in roles:
+            inner.placed.setdefault(value, place)
+    check = region.ask(checks_inside(inner, roles), name)
+    _lower_body(inner, roles)
+    for value, place in parts:
+        if (view := inner.view(value)) != place:
+            inner.copy(view, place, inner.name(value.node), inner.sources(value.node))
+    go = None if trips.again is None else _whole(inner, trips.again)
+    go = _hand_over(inner, op, states, begin, go)
+    again = region.control(ControlStep(AGAIN, begin, go=go, index=step.index, name=name))
+    region.lead(begin, again)
+    if check is not None:
+        region.lead(check, again)
+
+    for k, output in enumerate(op.results):
+        if output.mode != "last" or k in kept:
+            continue
+        state = next(s for i, s in states.items() if op.ports[i].back == output.result)
+        value = Value(node, k)
+        if value not in low.placed:
+            low.views[value] = state
+        elif low.placed[value] != state:
+            low.copy(state, low.result(value), name, low.sources(node))
+        else:
+            low.views[value] = state
+
+
+def _state(low: Lowering, node: int, port: BodyInput) -> View:
+    """Memory of a carried value: that of the output it ends in, if it has all of that."""
+    op = low.graph.op(node)
+    assert isinstance(op, Iterating)
+    fellows = [i for i, p in enumerate(op.ports) if p.mode == "carried" and p.back == port.back]
+    for k, output in enumerate(op.results):
+        place = low.placed.get(Value(node, k))
+        first = op.ports[fellows[0]] is port
+        if output.mode == "last" and output.result == port.back and first and place is not None:
+            if is_contiguous(place):
+                return place
+    value = low.graph.inputs(node)[port.port]
+    assert value is not None
+    return low.region.allocate(low.tensor(value).dtype, low.shape(value), low.name(node))
+
+
+def _kept(low: Lowering, node: int, op: Iterating) -> dict[int, View]:
+    """Outputs of the last iteration that are no carried value: every iteration writes them."""
+    backs = {p.back for p in op.ports if p.mode == "carried"}
+    return {
+        k: low.result(Value(node, k))
+        for k, o in enumerate(op.results)
+        if o.mode == "last" and o.result not in backs
+    }
+
+
+def _part(low: Lowering, view: View, port: BodyInput, loop: int, trips: Trips) -> View:
+    """What the current iteration sees of a sliced input."""
+    axis = normalize_axis(port.axis, view.rank)
+    step, back = view.strides[axis], port.stride < 0
+    first, _ = slice_bounds(port, view.shape[axis])
+    begin = first - port.part_size if back else first
+    shape = (*view.shape[:axis], port.part_size, *view.shape[axis + 1 :])
+    offset = view.offset + begin * step
+    if same(step, 0):
+        return replace(view, shape=shape, offset=offset)
+    stride = abs(port.stride) * step
+    moved = low.region.moving(view.buffer, loop, trips.most, stride, back=back)
+    if back:
+        # The buffer itself begins where the last iteration reads.
+        offset = offset - (maximum(trips.most, 1) - 1) * stride
+    return replace(view, buffer=moved, shape=shape, offset=offset)
+
+
+def _place(
+    low: Lowering, out: View, output: BodyOutput, inner: Lowering, loop: int, trips: Trips
+) -> View:
+    """Where the current iteration writes its part of a joined output."""
+    value = inner.graph.input(inner.graph.results[output.result], 0)
+    shape = inner.shape(value)
+    axis = normalize_axis(output.axis, len(shape))
+    stride = shape[axis] * out.strides[axis]
+    moved = low.region.moving(out.buffer, loop, trips.most, stride, back=output.stride < 0)
+    return replace(out, buffer=moved, shape=shape)
+
+
+def _hand_over(
+    inner: Lowering, op: Iterating, states: Mapping[int, View], begin: int, go: int | None
+) -> int | None:
+    """Bring each iteration's results into the memory of what is carried. Returns the buffer of
+    the condition."""
+    body, region = inner.graph, inner.region
+    old = {state.buffer for state in states.values()}
+    pending: list[tuple[View, View, str]] = []
+    # Old values that are handed on are read before any is overwritten.
+    if go in old:
+        assert go is not None
+        base = region.buffers[go]
+        view = next(s for s in states.values() if s.buffer == go)
+        go = _copied(inner, replace(view, dtype=base.dtype), "condition").buffer
+    for i, state in states.items():
+        value = body.input(body.results[op.ports[i].back], 0)
+        view, name = inner.view(value), inner.name(value.node)
+        if view != state:
+            source = _copied(inner, view, name) if view.buffer in old else view
+            pending.append((source, state, name))
+    left: list[tuple[View, View, str]] = []
+    for n, (source, state, name) in enumerate(pending):
+        if source.buffer in old or not write_in_place(region, begin, source, state):
+            left.append((source, state, name))
+            continue
+        was = source.buffer
+        go = state.buffer if go == was else go
+        for m in range(n + 1, len(pending)):
+            other, target, named = pending[m]
+            if other.buffer == was:
+                pending[m] = replace(other, buffer=state.buffer), target, named
+        left = [
+            (replace(s, buffer=state.buffer) if s.buffer == was else s, t, named)
+            for s, t, named in left
+        ]
+    for source, state, name in left:
+        inner.copy(source, state, name, (name,))
+    return go

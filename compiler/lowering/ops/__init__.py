@@ -1,0 +1,1 @@
+"""Lowering of each operation to kernel specs."""

@@ -1,0 +1,100 @@
+"""Attention: one step that never stores the scores."""
+
+from __future__ import annotations
+
+from ....ir.dims import Dim, product
+from ....ir.graph import Graph, Value
+from ....ir.ops import Attention
+from ....ir.types import TensorType
+from ....plan.specs.attention import AttentionSpec
+from ...legality import head_size_failure
+from ...strided_view import View, broadcast_to, coalesce, same
+from ..build.op_lowering import Lowering
+from ..build.region_builder import Sizes
+from .matmul import rounded_factors
+from .recurrent import copied
+
+
+def refuse_attention(graph: Graph, node: int) -> str | None:
+    """Why no kernel runs the attention, or None."""
+    for port in (0, 2):
+        type_ = graph.type(graph.input(node, port))
+        assert isinstance(type_, TensorType) and type_.shape is not None
+        refused = head_size_failure(graph, graph.input(node, port), type_.shape[-1])
+        if refused:
+            return refused
+    return None
+
+
+def lower_attention(low: Lowering, node: int) -> None:
+    """Emit the step; rows of heads that are not contiguous are copied before."""
+    op, inputs, name = low.graph.op(node), low.graph.inputs(node), low.name(node)
+    assert isinstance(op, Attention)
+    result = low.result(Value(node))
+    *batch, rows, width = result.shape
+    out = result
+    if not same(result.strides[-1], 1) and width != 1:
+        out = low.region.allocate(result.dtype, result.shape, name)
+    query, key, value = (plain(low, low.view(low.graph.input(node, p)), name) for p in range(3))
+    # Keys are as wide as queries; where inference does not know how wide, a run asks them.
+    keys, size = key.shape[-2], query.shape[-1]
+    given, sink = (*inputs[3:], None, None)[:2]
+    views = [
+        broadcast_to(query, (*batch, rows, size)),
+        broadcast_to(key, (*batch, keys, size)),
+        broadcast_to(value, (*batch, keys, width)),
+        *([] if given is None else [broadcast_to(low.view(given), (*batch, rows, keys))]),
+        *([] if sink is None else [broadcast_to(low.view(sink), (*batch, rows, 1))]),
+        out,
+    ]
+    causal: Dim | None = None
+    if op.causal and not (op.causal == "last" and rows == 1):
+        causal = keys - rows if op.causal == "last" else 0
+    axes, strides = coalesce(batch, [v.strides[:-2] for v in views])
+    steps = [list(v.strides[-2:]) for v in views]
+    if rows == 1 and causal is None and axes and all(same(s[-1], 0) for s in strides[1:3]):
+        # Single queries that share keys and values are the rows of one matrix.
+        rows, axes = axes[-1], axes[:-1]
+        for step, lead in ((steps[i], strides[i]) for i in (0, *range(3, len(views)))):
+            step[0] = lead[-1]
+        strides = [s[:-1] for s in strides]
+    for i in (0, 1, 2, -1):
+        steps[i][1] = 1  # also where there is but one element
+    sizes = Sizes()
+    if sink is not None:
+        del steps[-2][1]
+    walked = [
+        sizes.operand(v, (*s, *step)) for v, s, step in zip(views, strides, steps, strict=True)
+    ]
+    assert isinstance(size, int) and isinstance(width, int)
+    dtype = low.tensor(Value(node)).dtype
+    spec = AttentionSpec(
+        batch=sizes.all(axes),
+        queries=sizes(rows),
+        keys=sizes(keys),
+        size=size,
+        width=width,
+        query=walked[0],
+        key=walked[1],
+        value=walked[2],
+        mask=None if given is None else walked[3],
+        out=walked[-1],
+        scale=op.scale,
+        causal=None if causal is None else sizes(causal),
+        fill=op.fill,
+        zeros=op.zeros,
+        cap=op.cap,
+        factors=rounded_factors(low.options, dtype),
+        sink=None if sink is None else walked[-2],
+    )
+    work = product([*axes, rows, keys, size + width]) // low.target.lanes(32) + 1
+    low.region.kernel(spec, sizes, views, work, name, low.sources(node))
+    if out is not result:
+        low.copy(out, result, name, low.sources(node))
+
+
+def plain(low: Lowering, view: View, name: str) -> View:
+    """The view, copied where the elements of a row do not follow one another."""
+    if same(view.strides[-1], 1) or view.shape[-1] == 1:
+        return view
+    return copied(low, view, name)

@@ -1,0 +1,332 @@
+"""Convolutions with the elementwise chain behind them: a ConvSpec, or a product of matrices where
+the window is a single place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ....ir.dims import Dim, maximum, product
+from ....ir.dtype import DType
+from ....ir.graph import Graph, Value
+from ....ir.op import Array
+from ....ir.ops import ConvInteger, Convolution, GroupConvInteger, GroupConvolution
+from ....ir.ops.nn.pooling_window import Windows
+from ....ir.scalar.builder import Builder
+from ....ir.scalar.program import Program
+from ....ir.types import TensorType
+from ....plan.packing.layouts import PackedConv
+from ....plan.packing.panel_params import BYTES, cell_depth, conv_cells, conv_panel, packed_layout
+from ....plan.specs.convolution import ConvSpec
+from ....plan.specs.gemm import GemmSpec
+from ...legality import window_of
+from ...strided_view import View, coalesce, permute, same, take
+from ..build.op_lowering import Lowering, Operands
+from ..build.region_builder import Sizes
+from ..schedule.conv_algorithm import byte_tile, float_tile
+from .matmul import accumulator, rounded_factors
+
+# Data of so few channels is read where it lies: turning it would cost more than it saves.
+_FEW = 8
+
+
+def refuse_convolution(graph: Graph, node: int) -> str | None:
+    """Why no kernel computes this convolution, or None."""
+    data, filters = graph.type(graph.input(node, 0)), graph.op(graph.input(node, 1).node)
+    assert isinstance(data, TensorType)
+    op = graph.op(node)
+    if not data.dtype.is_float and not isinstance(op, ConvInteger | GroupConvInteger):
+        return f"no kernel convolves {data.dtype}"
+    if filters.kind != "Constant":
+        return "the filters are known at run time only"
+    weights = graph.type(graph.input(node, 1))
+    assert isinstance(weights, TensorType) and weights.shape is not None
+    if any(d == 0 for d in weights.shape):
+        return "the filters are empty"
+    if isinstance(op, ConvInteger | GroupConvInteger):
+        zeros = graph.inputs(node)[3:]
+        if any(v is not None and graph.op(v.node).kind != "Constant" for v in zeros):
+            return "the filters' zero points are known at run time only"
+        windows = op.windows(weights.shape[-(len(weights.shape) - 2 - op.grouped) :])
+        if not window_of(windows).copyable:
+            return "windows reach too far to be copied"
+    return refuse_pads(op)
+
+
+def byte_ports(graph: Graph, node: int) -> tuple[int, ...]:
+    """What a convolution of bytes reads at run time: the data, and their zero point."""
+    zero = graph.inputs(node)[2:3]
+    return (0, 2) if zero and zero[0] is not None else (0,)
+
+
+def refuse_pads(op: object) -> str | None:
+    """Why no kernel slides windows with these paddings, or None."""
+    pads: list[int] = [*getattr(op, "pads_begin", ()), *getattr(op, "pads_end", ())]
+    return "negative paddings" if any(p < 0 for p in pads) else None
+
+
+def paddings(windows: Windows, sizes: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The paddings at the beginning of each axis."""
+    if not windows.same:
+        return windows.pads_begin
+    found: list[Dim] = []
+    for i, (size, count) in enumerate(zip(sizes, out, strict=True)):
+        total = maximum((count - 1) * windows.strides[i] + windows.extent(i) - size, 0)
+        less = total // 2
+        found.append(less if windows.auto_pad == "same_upper" else total - less)
+    return tuple(found)
+
+
+def channels_last(low: Lowering, dtype: DType, shape: Sequence[Dim], name: str) -> View:
+    """Fresh memory in which the channels of a place are neighbours."""
+    rank = len(shape)
+    turned = low.region.allocate(dtype, (shape[0], *shape[2:], shape[1]), name)
+    return permute(turned, [0, rank - 1, *range(1, rank - 1)])
+
+
+def turned(low: Lowering, view: View, name: str) -> View:
+    """The view with neighbouring channels: itself, or a copy."""
+    if same(view.strides[1], 1) or same(view.shape[1], 1):
+        return view
+    copy = channels_last(low, view.dtype, view.shape, name)
+    low.copy(view, copy, name, (name,))
+    return copy
+
+
+def picked(
+    low: Lowering, view: View, strides: Sequence[int], shape: Sequence[Dim], name: str
+) -> View:
+    """A copy of the places that windows of one place see: rows of a plain product."""
+    for i, stride in enumerate(strides):
+        view = take(view, 2 + i, 0, shape[2 + i], stride)
+    copy = channels_last(low, view.dtype, view.shape, name)
+    low.copy(view, copy, name, (name,))
+    return copy
+
+
+def lower_convolution(low: Lowering, node: int) -> None:
+    """Emit the step of a convolution and of the elementwise chain behind it."""
+    op = low.graph.op(node)
+    assert isinstance(op, Convolution | GroupConvolution | ConvInteger | GroupConvInteger)
+    data_value, filters = low.graph.input(node, 0), low.graph.input(node, 1)
+    dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)
+    shape = low.shape(Value(node))
+
+    operands, builder = Operands(shape, base=1), Builder()
+    ref = builder.cast(builder.input(0, acc), low.tensor(Value(node)).dtype)
+    stored, ref = low.chain(builder, node, ref, operands)
+    out = low.result(stored)
+    epilogue = builder.finish(builder.stored(ref, out.dtype))
+    target = out
+    if not same(out.strides[1], 1) and not same(out.shape[1], 1):
+        target = channels_last(low, out.dtype, out.shape, low.name(stored.node))
+
+    data = low.view(data_value)
+    windows, kernel = op.windows(low.shape(filters)[-(len(shape) - 2) :]), low.shape(filters)
+    pads = paddings(windows, data.shape[2:], shape[2:])
+    single = all(same(k, 1) for k in windows.kernel)
+    job = ConvolutionJob(low, node, stored, operands, epilogue, dtype, acc)
+    padded = any(p != 0 for p in (*pads, *windows.pads_end))
+    if dtype in BYTES:
+        job.zero_point(low.graph.inputs(node)[2:])
+    if single and not padded and not op.grouped and dtype not in BYTES:
+        if any(s != 1 for s in windows.strides):
+            data = picked(low, data, windows.strides, shape, low.name(data_value.node))
+        job.point(data, filters, target)
+    else:
+        groups, outputs, channels = (
+            int(str(d)) for d in (kernel[:3] if op.grouped else (1, *kernel[:2]))
+        )
+        depthwise = groups > 1 and channels == outputs == 1
+        if depthwise or channels > _FEW:
+            data = turned(low, data, low.name(data_value.node))
+        tile = 0
+        if job.filters is not None and not op.grouped:
+            tile = job.byte_tile(windows, shape)
+        elif not op.grouped:
+            tile = float_tile(low.graph, node, low.options, low.target)
+        if tile:
+            job.factors = None
+        layout = job.layout(windows, outputs, op.grouped, depthwise, tile)
+        layout = layout.with_tails(channels, window_of(windows).kernel)
+        if tile:
+            data = turned(low, data, low.name(data_value.node))
+        if dtype in BYTES:
+            weights = job.centred(filters, layout)
+        else:
+            weights = low.constant(filters, layout, rounded=job.factors)
+        assert weights is not None
+        job.window(data, weights, target, windows, pads, layout, (groups, channels, outputs))
+    if target != out:
+        low.copy(target, out, low.name(stored.node), low.sources(stored.node))
+        # Who reads it here reads it as it was computed.
+        low.views[stored] = target
+
+
+def conv_factors(low: Lowering, dtype: DType) -> DType | None:
+    """The type that a convolution's factors are rounded to: bf16 if the caller asks for it, or if
+    they are bf16 anyway."""
+    return DType.bf16 if dtype is DType.bf16 else rounded_factors(low.options, dtype)
+
+
+class ConvolutionJob:
+    """One convolution being lowered: what both of its forms need."""
+
+    def __init__(
+        self,
+        low: Lowering,
+        node: int,
+        stored: Value,
+        operands: Operands,
+        epilogue: Program,
+        dtype: DType,
+        acc: DType,
+    ) -> None:
+        self.low, self.node, self.stored, self.extras = low, node, stored, operands.views
+        self.epilogue, self.dtype, self.acc = epilogue, dtype, acc
+        self.factors = conv_factors(low, dtype)
+        self.zero: View | None = None
+        # What filters of bytes are stored as, without their zero points.
+        self.weights: DType | None = None
+        self.filters: Array | None = None
+        self.sources = low.sources(node, *dict.fromkeys(operands.nodes))
+
+    def zero_point(self, zeros: Sequence[Value | None]) -> None:
+        """Take in the zero points of data and filters that are bytes."""
+        low = self.low
+        x_zero, w_zero = (*zeros, None, None)[:2]
+        if x_zero is not None and low.scalar(x_zero) != 0:
+            self.zero = low.view(x_zero)
+        filters = low.constant_op(low.graph.input(self.node, 1))
+        zero = None if w_zero is None else low.constant_op(w_zero)
+        assert filters is not None
+        wide = filters.data.astype(np.int16)
+        if zero is not None:
+            wide = wide - zero.data.astype(np.int16)
+        narrow = bool(wide.min() >= -128 and wide.max() <= 127)
+        self.weights = DType.i8 if narrow else DType.i16
+        self.filters = filters.data if wide.dtype == filters.data.dtype else wide
+        if narrow:
+            plain = zero is None and filters.dtype is DType.i8
+            self.filters = filters.data if plain else wide.astype(np.int8)
+
+    def byte_tile(self, windows: Windows, shape: Sequence[Dim]) -> int:
+        """The tiles of Winograd's transform of bytes; its filters have 16 bits."""
+        assert self.filters is not None
+        reach = 128 if self.dtype is DType.i8 and self.zero is None else 255
+        tile = byte_tile(self.low, windows, self.filters, reach, shape)
+        if tile:
+            self.weights, self.filters = DType.i16, self.filters.astype(np.int16)
+        return tile
+
+    def centred(self, filters: Value, layout: PackedConv) -> View:
+        """The filters of bytes as they are stored."""
+        assert self.filters is not None and self.weights is not None
+        return self.low.array(self.filters, self.weights, layout, self.low.name(filters.node))
+
+    def layout(
+        self, windows: Windows, outputs: int, grouped: bool, depthwise: bool, winograd: int = 0
+    ) -> PackedConv:
+        """How the filters are packed. Windows that reach too far for copies keep their factors."""
+        target, bits = self.low.target, self.acc.bits
+        nr = target.lanes(bits) if depthwise else conv_panel(outputs, target, bits)
+        if self.factors and not window_of(windows).copyable:
+            self.factors = None
+        if self.weights in (DType.i8, DType.i16):
+            kr, sums = conv_cells(target, self.weights, None)
+        else:
+            kr, sums = cell_depth(target, self.factors), False
+        if depthwise:
+            kr, sums = 1, False
+        elif winograd:
+            kr, sums = (1 if self.weights is None else 2), False
+        runs = kr > 1 and not winograd and windows.dilations[-1] == 1
+        return PackedConv(nr, grouped, depthwise, winograd, kr, runs, sums)
+
+    def emit(
+        self, spec: GemmSpec | ConvSpec, sizes: Sizes, views: Sequence[View], terms: Sequence[Dim]
+    ) -> None:
+        low = self.low
+        work = product(terms) // max(1, low.target.vector_bits // self.acc.bits) + 1
+        low.region.kernel(spec, sizes, views, work, low.name(self.stored.node), self.sources)
+
+    def point(self, data: View, filters: Value, out: View) -> None:
+        """A window of one place: each place's channels times a matrix."""
+        low, extras = self.low, self.extras
+        n, k = low.shape(filters)[:2]
+        assert isinstance(n, int) and isinstance(k, int)
+        walked = [data, *extras, out]
+        order = [0, *range(2, out.rank)]
+        axes, rows = coalesce(
+            [out.shape[i] for i in order], [[v.strides[i] for i in order] for v in walked]
+        )
+        if not axes:
+            axes, rows = (1,), [(0,) for _ in walked]
+        *batch, m = axes
+        sizes = Sizes()
+        zeros = (0,) * len(batch)
+        packed = None
+        if n > 1:
+            packed = packed_layout(k, n, self.dtype, low.target, self.factors)
+            assert packed is not None
+            layout = PackedConv(packed.nr, kr=packed.kr)
+            weights = low.constant(filters, layout, rounded=self.factors)
+            b_strides: tuple[Dim, ...] = (0, 0)
+        else:
+            weights, b_strides = low.constant(filters), (1, k)
+        assert weights is not None
+        ends = [v.strides[1] for v in walked]
+        places = [sizes.operand(v, (*r, c)) for v, r, c in zip(walked, rows, ends, strict=True)]
+        spec = GemmSpec(
+            batch=sizes.all(batch),
+            m=sizes(m),
+            n=n,
+            k=k,
+            a=places[0],
+            b=sizes.operand(weights, (*zeros, *b_strides)),
+            out=places[-1],
+            acc=self.acc,
+            packed=packed,
+            epilogue=self.epilogue,
+            extras=tuple(places[1:-1]),
+            factors=self.factors,
+        )
+        self.emit(spec, sizes, [data, weights, *extras, out], [*axes, n, k])
+
+    def window(
+        self,
+        data: View,
+        weights: View,
+        out: View,
+        windows: Windows,
+        pads: tuple[Dim, ...],
+        layout: PackedConv,
+        counts: tuple[int, int, int],
+    ) -> None:
+        """Any other window."""
+        extras, sizes = self.extras, Sizes()
+        zeros = [] if self.zero is None else [self.zero]
+        groups, channels, outputs = counts
+        slides = window_of(windows)
+        spec = ConvSpec(
+            batch=sizes(out.shape[0]),
+            groups=groups,
+            channels=channels,
+            outputs=outputs,
+            in_sizes=sizes.all(data.shape[2:]),
+            out_sizes=sizes.all(out.shape[2:]),
+            window=replace(slides, pads=sizes.all(pads)),
+            data=sizes.operand(data, data.strides),
+            weights=sizes.operand(weights, (1,)),
+            out=sizes.operand(out, out.strides),
+            acc=self.acc,
+            packed=layout,
+            epilogue=self.epilogue,
+            extras=tuple(sizes.operand(v, v.strides) for v in extras),
+            factors=self.factors,
+            zero=sizes.operand(self.zero, (0,)) if self.zero is not None else None,
+        )
+        terms = [*out.shape, *slides.kernel, channels]
+        self.emit(spec, sizes, [data, weights, *zeros, *extras, out], terms)

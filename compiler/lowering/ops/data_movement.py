@@ -1,0 +1,277 @@
+"""Operations that move data: arithmetic on views where strides can say it, copies elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ....ir.dims import Dim, Expr
+from ....ir.graph import Graph, Value
+from ....ir.ops import Concat, Gather, Gemm, MatMul, MatMulInteger
+from ....ir.ops import shape_inference as rules
+from ....ir.scalar.builder import identity
+from ....ir.slice_bounds import normalize_start
+from ....ir.types import TensorType, normalize_axis
+from ....plan.packing.panel_params import accumulator, cell_depth, multiplied
+from ....plan.specs.gather_scatter import GatherSpec
+from ...strided_view import (
+    View,
+    broadcast_to,
+    cut,
+    divide,
+    has_same_strides,
+    merged_axes,
+    permute,
+    reshape,
+    runs_of_vectors,
+    take,
+)
+from ..build.op_lowering import Lowering
+from ..build.region_builder import Sizes
+from .matmul import rounded_factors
+
+
+def known_list(graph: Graph, node: int, port: int) -> list[Any] | None:
+    """The known elements of an input: ints or symbolic sizes."""
+    inputs = graph.inputs(node)
+    if port >= len(inputs) or (value := inputs[port]) is None:
+        return None
+    known = graph.known(value)
+    return None if known is None else list(known.reshape(-1))
+
+
+def known_ints(graph: Graph, node: int, port: int) -> list[int] | None:
+    """The known elements of an input that says axes: None where one is a symbolic size, too."""
+    inputs = graph.inputs(node)
+    return rules.known_ints(graph.fact(inputs[port])) if port < len(inputs) else None
+
+
+def rank_of(graph: Graph, value: Value) -> int:
+    """Rank of a tensor value."""
+    type_ = graph.type(value)
+    assert isinstance(type_, TensorType) and type_.shape is not None
+    return len(type_.shape)
+
+
+def keep(low: Lowering, value: Value, view: View) -> None:
+    """Let `value` be this view; where its place is decided already, copy it there."""
+    if value in low.placed and not has_same_strides(low.placed[value], view):
+        out = low.result(value)
+        low.copy(view, out, low.name(value.node), low.sources(value.node))
+    else:
+        low.views[value] = low.placed.get(value, view)
+
+
+def lower_reshape(low: Lowering, node: int) -> None:
+    """Reshape, Squeeze, Unsqueeze, Flatten: the same elements under the inferred shape."""
+    value = low.graph.input(node, 0)
+    shape = low.shape(Value(node))
+    if value in low.divided and value not in low.views:
+        # A product has written it where the reshaped value belongs.
+        low.views[Value(node)] = low.placed[Value(node)]
+        return
+    view = low.view(value)
+    found = reshape(view, shape)
+    if found is None and only_packed(low, Value(node)) and (divided := divide(view, shape)):
+        if runs_of_vectors(divided, packed_width(low, Value(node))):
+            low.divided[Value(node)] = divided
+            return
+    if found is None:
+        found = reshape(low.contiguous(view, low.name(node)), shape)
+    assert found is not None
+    keep(low, Value(node), found)
+
+
+def only_packed(low: Lowering, value: Value) -> bool:
+    """Whether one product alone reads a value, as the left operand, and not for a single column:
+    it packs what lies in blocks as fast as a copy would be made."""
+    use = low.graph.only_use(as_multiplied(low, value))
+    if use is None or use.port != 0 or value in low.placed:
+        return False
+    op, made = low.graph.op(use.node), Value(use.node)
+    if not isinstance(op, MatMul | Gemm | MatMulInteger) or op.transpose_a:
+        return False
+    columns = low.shape(made)[-1]
+    both = all(len(low.shape(low.graph.input(made.node, port))) > 1 for port in (0, 1))
+    return both and isinstance(columns, int) and columns > 1
+
+
+def as_multiplied(low: Lowering, value: Value) -> Value:
+    """The value, or what its only reader, a conversion that products make, gives."""
+    use = low.graph.only_use(value)
+    return value if use is None or use.node not in low.fusion.absorbed else Value(use.node)
+
+
+def packed_width(low: Lowering, value: Value) -> int:
+    """How many elements of a left operand a product packs at once."""
+    dtype = low.tensor(as_multiplied(low, value)).dtype
+    cells = cell_depth(low.target, multiplied(dtype, rounded_factors(low.options, dtype)))
+    return low.target.lanes(accumulator(dtype).bits) * cells
+
+
+def lower_identity(low: Lowering, node: int) -> None:
+    """A value under another name."""
+    keep(low, Value(node), low.view(low.graph.input(node, 0)))
+
+
+def lower_transpose(low: Lowering, node: int) -> None:
+    """Permuted axes; an empty order reverses them."""
+    view = low.view(low.graph.input(node, 0))
+    order = known_list(low.graph, node, 1) or list(reversed(range(view.rank)))
+    keep(low, Value(node), permute(view, [int(i) for i in order]))
+
+
+def lower_broadcast(low: Lowering, node: int) -> None:
+    """Broadcast by numpy's rule to the inferred shape."""
+    view = low.view(low.graph.input(node, 0))
+    keep(low, Value(node), broadcast_to(view, low.shape(Value(node))))
+
+
+def lower_slice(low: Lowering, node: int) -> None:
+    """Slice-8 with known starts, stops, steps and axes."""
+    view = low.view(low.graph.input(node, 0))
+    out = low.shape(Value(node))
+    for axis, first, step in slice_starts(low.graph, node) or ():
+        assert first is not None
+        view = take(view, axis, first, out[axis], step)
+    keep(low, Value(node), view)
+
+
+def slice_starts(graph: Graph, node: int) -> list[tuple[int, Dim | None, int]] | None:
+    """The axes of a Slice, each with its first element (None where its sign is not known) and its
+    step; None where starts, steps or axes are known at run time only."""
+    source = graph.type(graph.input(node, 0))
+    assert isinstance(source, TensorType) and source.shape is not None
+    ports = graph.inputs(node)
+    starts = rules.known_dims(graph.fact(ports[1]))
+    steps = known_ints(graph, node, 3)
+    if starts is None or steps is None:
+        return None
+    listed = list(range(len(starts)))
+    if len(ports) > 4 and ports[4] is not None:
+        axes = known_ints(graph, node, 4)
+        if axes is None:
+            return None
+        listed = [normalize_axis(a, len(source.shape)) for a in axes]
+    cuts = zip(listed, starts, steps, strict=True)
+    return [(a, normalize_start(first, source.shape[a], step), step) for a, first, step in cuts]
+
+
+def places(low: Lowering, node: int, values: Sequence[Value], view: View) -> list[View]:
+    """The parts of a view that the inputs of a Concat are, or the results of a Split along a known
+    axis. Other sizes are spelled as the values do, which need not be how the whole spells them:
+    what looks at a value elsewhere takes two spellings for two shapes."""
+    op, shapes = low.graph.op(node), [low.shape(v) for v in values]
+    if isinstance(op, Concat):
+        axis = normalize_axis(op.axis, view.rank)
+    else:
+        axes = known_list(low.graph, node, 1)
+        assert axes is not None
+        axis = normalize_axis(int(axes[0]), view.rank)
+    parts = cut(view, axis, [shape[axis] for shape in shapes])
+    return [replace(part, shape=shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def lower_split(low: Lowering, node: int) -> None:
+    """Split and VariadicSplit along a known axis: each output is a part of the input."""
+    values, whole = [*low.graph.values(node)], low.view(low.graph.input(node, 0))
+    for value, part in zip(values, places(low, node, values, whole), strict=True):
+        keep(low, value, part)
+
+
+def lower_concat(low: Lowering, node: int) -> None:
+    """Each input is copied into its part of the output."""
+    out, values = low.result(Value(node)), [v for v in low.graph.inputs(node) if v is not None]
+    for value, part in zip(values, places(low, node, values, out), strict=True):
+        # A producer may have written here already (compiler/lowering/schedule/output_placement.py).
+        if 0 not in part.shape and low.placed.get(value) != part:
+            low.copy(low.view(value), part, low.name(node), low.sources(node))
+
+
+def lower_tile(low: Lowering, node: int) -> None:
+    """Tile with known repeats: one copy whose source repeats by strides of 0."""
+    view, out = low.view(low.graph.input(node, 0)), low.result(Value(node))
+    repeats = known_list(low.graph, node, 1)
+    assert repeats is not None
+    repeats = [*[1] * (out.rank - len(repeats)), *repeats]
+    extra = out.rank - view.rank
+    shape: list[Dim] = []
+    strides: list[Dim] = []
+    for axis, repeat in enumerate(repeats):
+        inner = view.shape[axis - extra] if axis >= extra else 1
+        stride = view.strides[axis - extra] if axis >= extra else 0
+        shape += [int(repeat) if hasattr(repeat, "dtype") else repeat, inner]
+        strides += [0, stride]
+    source = View(view.buffer, view.dtype, tuple(shape), tuple(strides), view.offset)
+    target = reshape(out, shape)
+    if target is None:
+        copied = low.region.allocate(out.dtype, shape, low.name(node))
+        low.copy(source, copied, low.name(node), low.sources(node))
+        back = reshape(copied, out.shape)
+        assert back is not None
+        low.copy(back, out, low.name(node), low.sources(node))
+    else:
+        low.elementwise(identity(view.dtype), [source], [target], low.name(node), low.sources(node))
+
+
+def lower_gather(low: Lowering, node: int) -> None:
+    """Gather along a known axis: blocks picked by an index tensor; a single known one is a part of
+    the data, such as the queries of a product that makes keys and values too."""
+    op = low.graph.op(node)
+    data = low.view(low.graph.input(node, 0))
+    axes = known_list(low.graph, node, 2)
+    assert axes is not None
+    axis = normalize_axis(int(axes[0]), data.rank)
+    picked = known_list(low.graph, node, 1) or []
+    size = data.shape[axis]
+    if len(picked) == 1 and isinstance(size, int) and not isinstance(picked[0], Expr):
+        at = int(picked[0])
+        at += size if at < 0 else 0
+        part = reshape(take(data, axis, at, 1), low.shape(Value(node))) if 0 <= at < size else None
+        if part is not None:
+            keep(low, Value(node), part)
+            return
+    index = low.view(low.graph.input(node, 1))
+    outer, inner = one_block(data, 0, axis), one_block(data, axis + 1, data.rank)
+    if outer is None or inner is None:
+        data = low.contiguous(data, low.name(node))
+        outer, inner = one_block(data, 0, axis), one_block(data, axis + 1, data.rank)
+        assert outer is not None and inner is not None
+    index = low.contiguous(index, low.name(node))
+    count: Dim = 1
+    for size in index.shape:
+        count = count * size
+    value = Value(node)
+    out = low.result(value)
+    flat = reshape(out, (outer[0], count, inner[0]))
+    target = flat
+    if target is None:
+        target = low.region.allocate(out.dtype, (outer[0], count, inner[0]), low.name(node))
+    sizes = Sizes()
+    spec = GatherSpec(
+        outer=sizes(outer[0]),
+        axis=sizes(data.shape[axis]),
+        count=sizes(count),
+        inner=sizes(inner[0]),
+        data=sizes.operand(data, (outer[1], data.strides[axis], inner[1])),
+        index=sizes.operand(index, (1,)),
+        out=sizes.operand(target, target.strides),
+        out_of_range=op.out_of_range if isinstance(op, Gather) else "zeros",
+    )
+    work = low.vectors(out.shape, out.dtype)
+    views = [data, index, target]
+    low.region.kernel(spec, sizes, views, work, low.name(node), low.sources(node))
+    if flat is None:
+        back = reshape(target, out.shape)
+        assert back is not None
+        low.copy(back, out, low.name(node), low.sources(node))
+
+
+def one_block(view: View, start: int, end: int) -> tuple[Dim, Dim] | None:
+    """Axes start..end as one (size, stride), or None where one stride does not walk them."""
+    part = View(view.buffer, view.dtype, view.shape[start:end], view.strides[start:end])
+    blocks = merged_axes(part)
+    if not blocks:
+        return (1, 0) if start < end or start == 0 else (1, 1)
+    return blocks[0] if len(blocks) == 1 else None

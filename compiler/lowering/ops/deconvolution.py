@@ -1,0 +1,172 @@
+"""Transposed convolutions (ConvolutionBackpropData) as plain ones.
+
+With stride s, output places o = s * q + r of one remainder r read the taps k = k0 + s * t alone:
+they are a convolution of stride 1 over the data, written to every s-th place. So a transposed
+convolution is a step per remainder (of each axis), with its share of the taps, turned around.
+
+Remainders of the last axis that read the same places are one step with s times the channels, where
+remainder and channel are one axis in memory: of a single channel, as decoders of sound have it,
+each of many steps would use one lane of a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product as each
+
+import numpy as np
+
+from ....ir.dims import Dim, ceil_div, exact_quotient
+from ....ir.graph import Graph, Value
+from ....ir.op import Array
+from ....ir.ops import Constant, ConvolutionBackpropData, GroupConvolutionBackpropData
+from ....ir.ops.nn.pooling_window import Windows
+from ....ir.scalar.builder import Builder
+from ...strided_view import View, same, take
+from ..build.op_lowering import Lowering, Operands
+from .convolution import ConvolutionJob, channels_last, refuse_convolution, turned
+from .matmul import accumulator
+
+Backprop = ConvolutionBackpropData | GroupConvolutionBackpropData
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One remainder of one axis: the taps it reads, in the order of the data, and its padding."""
+
+    rest: int
+    taps: tuple[int, ...]
+    pad: int
+
+
+def phases(kernel: int, stride: int, dilation: int, begin: int) -> list[Phase] | None:
+    """The remainders of an axis; None where one reads no tap, or steps of taps do not fit."""
+    if dilation != 1 and stride != 1:
+        return None
+    found: list[Phase] = []
+    for rest in range(stride):
+        first = (rest + begin) % stride
+        taps = tuple(reversed(range(first, kernel, stride)))
+        if not taps:
+            return None
+        shift = (rest + begin - first) // stride
+        found.append(Phase(rest, taps, (len(taps) - 1) * dilation - shift))
+    return found
+
+
+def windows_of(graph: Graph, node: int) -> Windows:
+    """The windows of a transposed convolution."""
+    op = graph.op(node)
+    assert isinstance(op, Backprop)
+    weights = graph.op(graph.input(node, 1).node)
+    assert isinstance(weights, Constant)
+    kernel = weights.data.shape[3 if op.grouped else 2 :]
+    return Windows.of(kernel, op.strides, op.dilations, op.pads_begin, op.pads_end, op.auto_pad)
+
+
+def _phases_of(windows: Windows) -> list[list[Phase]] | None:
+    found: list[list[Phase]] = []
+    for kernel, stride, dilation, begin in zip(
+        windows.kernel, windows.strides, windows.dilations, windows.pads_begin, strict=True
+    ):
+        axis = phases(int(str(kernel)), stride, dilation, begin)
+        if axis is None:
+            return None
+        found.append(axis)
+    return found
+
+
+def refuse_deconvolution(graph: Graph, node: int) -> str | None:
+    """Why no kernels compute this transposed convolution, or None."""
+    found = refuse_convolution(graph, node)
+    if found is not None:
+        return found
+    inputs = graph.inputs(node)
+    windows = windows_of(graph, node)
+    if windows.same and len(inputs) > 2 and inputs[2] is not None:
+        return "paddings that follow from the output's shape"
+    return "a stride beyond the taps" if _phases_of(windows) is None else None
+
+
+def lower_deconvolution(low: Lowering, node: int) -> None:
+    """Emit the steps of a transposed convolution and of the elementwise chain behind it."""
+    op = low.graph.op(node)
+    assert isinstance(op, Backprop)
+    data_value = low.graph.input(node, 0)
+    dtype, acc = low.tensor(data_value).dtype, accumulator(low.tensor(data_value).dtype)
+    operands, builder = Operands(low.shape(Value(node)), base=1), Builder()
+    ref = builder.cast(builder.input(0, acc), dtype)
+    stored, ref = low.chain(builder, node, ref, operands)
+    epilogue = builder.finish(ref)
+    out = low.result(stored)
+    name = low.name(stored.node)
+    target = out
+    if not same(out.strides[1], 1) and not same(out.shape[1], 1):
+        target = channels_last(low, out.dtype, out.shape, name)
+    data = turned(low, low.view(data_value), low.name(data_value.node))
+
+    source = low.constant_op(low.graph.input(node, 1))
+    assert source is not None
+    filters = source.data if op.grouped else source.data[None]
+    # [G, C, O, kernel...] as a convolution has them: [G, O, C, kernel...].
+    filters = filters.swapaxes(1, 2)
+    windows = windows_of(low.graph, node)
+    axes = _phases_of(windows)
+    assert axes is not None
+    groups, outputs, channels = filters.shape[:3]
+    walked = [*operands.views, target]
+    merged = [_merged(v, axes[-1], windows.strides[-1]) for v in walked] if groups == 1 else []
+    joined = [v for v in merged if v is not None]
+    last, steps = axes[-1], windows.strides
+    if len(joined) == len(walked):
+        walked, outputs, steps = joined, outputs * steps[-1], (*steps[:-1], 1)
+        filters = np.concatenate([np.take(filters, p.taps, axis=-1) for p in last], axis=1)
+        last = [Phase(0, tuple(range(len(last[0].taps))), last[0].pad)]
+    for chosen in each(*axes[:-1], last):
+        part: Array = filters
+        for axis, phase in enumerate(chosen):
+            part = np.take(part, phase.taps, axis=3 + axis)
+        views = [_every(v, chosen, steps) for v in walked]
+        job = ConvolutionJob(low, node, stored, operands, epilogue, dtype, acc)
+        job.extras = views[:-1]
+        plain = Windows(
+            part.shape[3:],
+            (1,) * len(chosen),
+            windows.dilations,
+            tuple(p.pad for p in chosen),
+            (0,) * len(chosen),
+        )
+        layout = job.layout(plain, outputs, grouped=True, depthwise=False)
+        rounds = job.factors not in (None, dtype)
+        kept = np.ascontiguousarray(part)
+        weights = low.array(kept, job.factors or dtype, layout, name, rounds=rounds)
+        counts = (groups, channels, outputs)
+        job.window(data, weights, views[-1], plain, plain.pads_begin, layout, counts)
+    if target != out:
+        low.copy(target, out, name, low.sources(stored.node))
+        low.views[stored] = target
+
+
+def _merged(view: View, phases: Sequence[Phase], stride: int) -> View | None:
+    """The view with the remainders of its last axis joined to its channels, remainders before
+    channels; None where they are no single axis, or where remainders differ in what they read."""
+    places, channels = view.shape[-1], view.shape[1]
+    count = exact_quotient(places, stride)
+    alike = all((len(p.taps), p.pad) == (len(phases[0].taps), phases[0].pad) for p in phases)
+    if stride == 1 or not alike or count is None or not isinstance(channels, int):
+        return None
+    if channels != 1 and not same(view.strides[-1], view.strides[1] * channels):
+        return None
+    near = view.strides[-1] if channels == 1 else view.strides[1]
+    shape = (view.shape[0], channels * stride, *view.shape[2:-1], count)
+    strides = (view.strides[0], near, *view.strides[2:-1], view.strides[-1] * stride)
+    return replace(view, shape=shape, strides=strides)
+
+
+def _every(view: View, chosen: Sequence[Phase], strides: Sequence[int]) -> View:
+    """The places of a view that belong to one remainder of every axis."""
+    for i, (phase, stride) in enumerate(zip(chosen, strides, strict=True)):
+        size: Dim = view.shape[2 + i]
+        view = take(view, 2 + i, phase.rest, ceil_div(size - phase.rest, stride), stride)
+    return view

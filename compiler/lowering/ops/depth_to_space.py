@@ -1,0 +1,59 @@
+"""DepthToSpace, SpaceToDepth, ShuffleChannels: one copy, between views that split the axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.dims import Dim
+from ....ir.graph import Value
+from ....ir.ops import DepthToSpace, ShuffleChannels
+from ....ir.scalar.builder import identity
+from ....ir.types import normalize_axis
+from ...strided_view import permute, reshape
+from ..build.op_lowering import Lowering
+
+
+def lower_arranging(low: Lowering, node: int) -> None:
+    """Copy the elements of each output place from where they lie."""
+    split, order = split_axes(low, node)
+    name, sources = low.name(node), low.sources(node)
+    view, out = low.view(low.graph.input(node, 0)), low.result(Value(node))
+    source = reshape(view, split)
+    if source is None:
+        source = reshape(low.contiguous(view, name), split)
+    assert source is not None
+    source = permute(source, order)
+    target = reshape(out, source.shape)
+    if target is not None:
+        low.elementwise(identity(view.dtype), [source], [target], name, sources)
+        return
+    copied = low.region.allocate(out.dtype, source.shape, name)
+    low.copy(source, copied, name, sources)
+    back = reshape(copied, out.shape)
+    assert back is not None
+    low.copy(back, out, name, sources)
+
+
+def split_axes(low: Lowering, node: int) -> tuple[list[Dim], list[int]]:
+    """The input's axes split into blocks, and the order in which they make up the output's."""
+    op: Any = low.graph.op(node)
+    data, out = low.shape(low.graph.input(node, 0)), low.shape(Value(node))
+    if isinstance(op, ShuffleChannels):
+        at = normalize_axis(op.axis, len(data))
+        rest = data[at] // op.group
+        split = [*data[:at], op.group, rest, *data[at + 1 :]]
+        order = list(range(len(split)))
+        order[at], order[at + 1] = at + 1, at
+        return split, order
+    count = len(data) - 2
+    blocks: list[Dim] = [op.block_size] * count
+    first = op.mode.lower() == "blocks_first"
+    if isinstance(op, DepthToSpace):
+        depth = [*blocks, out[1]] if first else [out[1], *blocks]
+        at = 1 if first else 2  # of the first block
+        pairs = [a for i in range(count) for a in (2 + count + i, at + i)]
+        return [data[0], *depth, *data[2:]], [0, 1 + count if first else 1, *pairs]
+    inside = [a for i in range(count) for a in (out[2 + i], op.block_size)]
+    places, parts = [2 + 2 * i for i in range(count)], [3 + 2 * i for i in range(count)]
+    depth_order = [*parts, 1] if first else [1, *parts]
+    return [data[0], data[1], *inside], [0, *depth_order, *places]

@@ -1,0 +1,47 @@
+"""Elementwise operations and groups of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....ir.graph import Value
+from ....ir.ops import Group
+from ....ir.ops.math.elementwise import Elementwise
+from ....ir.scalar.builder import Builder, Ref
+from ...strided_view import View, reshape
+from ..build.op_lowering import Lowering, Operands
+from ..build.scalar_programs import node_program
+
+
+def lower_elementwise(low: Lowering, node: int) -> None:
+    """One step for the node; constants of one element become part of the program."""
+    op = low.graph.op(node)
+    values = [v for v in low.graph.inputs(node) if v is not None]
+    outputs = [Value(node, i) for i in range(op.output_count())]
+    operands = Operands(low.shape(outputs[0]))
+    builder = Builder()
+    if isinstance(op, Elementwise) and not isinstance(op, Group):
+        shapes = op.operand_shapes(*(low.shape(v) for v in values))
+    else:
+        shapes = tuple(low.shape(v) for v in values)
+    args: list[Ref] = []
+    for value, shape in zip(values, shapes, strict=True):
+        if shape is not None and shape != low.shape(value):
+            view = moved(low, low.view(value), shape)
+            args.append(builder.input(operands.add(view), view.dtype))
+        else:
+            args.append(low.expression(builder, value, operands))
+    refs = builder.inline(node_program(low.graph, node), *args)
+    outs = [low.result(v) for v in outputs]
+    nodes = dict.fromkeys((*operands.nodes, node))
+    program = builder.finish(*(builder.stored(r, o.dtype) for r, o in zip(refs, outs, strict=True)))
+    low.elementwise(program, operands.views, outs, low.name(node), low.sources(*nodes))
+
+
+def moved(low: Lowering, view: View, shape: tuple[object, ...]) -> View:
+    """The operand under the shape that broadcasting sees (a slope that stands on axis 1)."""
+    found = reshape(view, shape)  # type: ignore[arg-type]
+    if found is None:
+        found = reshape(low.contiguous(view, "operand"), shape)  # type: ignore[arg-type]
+    assert found is not None
+    return replace(found)

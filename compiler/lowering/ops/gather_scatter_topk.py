@@ -1,0 +1,269 @@
+"""Elements picked and put by indices, running sums, the best along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....ir.dims import Dim
+from ....ir.graph import Graph, Value
+from ....ir.ops import CumSum, Gather, TopK1
+from ....ir.ops.tensor.sorting import CumProd
+from ....ir.types import TensorType, normalize_axis
+from ....plan.specs.gather_scatter import GatherScatterSpec
+from ....plan.specs.scan_topk import ScanSpec, TopKSpec
+from ....plan.verify.gather_scatter import COMBINED, ORDERED
+from ...strided_view import View, broadcast_to, permute, take
+from ..build.op_lowering import Lowering
+from ..build.region_builder import Sizes
+from .data_movement import known_ints, known_list, rank_of
+
+
+def refuse_elements(graph: Graph, node: int) -> str | None:
+    """Why no kernel scatters elements, or None."""
+    op: Any = graph.op(node)
+    type_ = graph.type(Value(node))
+    assert isinstance(type_, TensorType)
+    if how := _combine(op):
+        if how not in COMBINED or not getattr(op, "use_init_val", True):
+            return f"a scatter that reduces by {how} without the data"
+        if type_.dtype not in ORDERED:
+            return f"a scatter that reduces {type_.dtype}"
+    axis = len(graph.inputs(node)) == 4 and known_ints(graph, node, 3) is None
+    return "the axis is known at run time only" if axis else None
+
+
+def refuse_points(graph: Graph, node: int) -> str | None:
+    """Why no kernel picks or puts at points given by several indices each, or None."""
+    type_ = graph.type(graph.input(node, 1))
+    assert isinstance(type_, TensorType) and type_.shape is not None
+    op: Any = graph.op(node)
+    if not type_.shape or not isinstance(type_.shape[-1], int) or not 1 <= type_.shape[-1] <= 8:
+        return "points of no or an unknown number of axes"
+    if getattr(op, "joins_batch", False) and op.batch_dims > 1:
+        return "batch axes that the result joins"
+    return refuse_elements(graph, node) if len(graph.inputs(node)) == 3 else None
+
+
+def refuse_ordered(graph: Graph, node: int) -> str | None:
+    """Why no kernel ranks or sums along the axis, or None."""
+    type_ = graph.type(graph.input(node, 0))
+    assert isinstance(type_, TensorType) and type_.shape is not None
+    if type_.dtype not in ORDERED:
+        return f"no kernel for {graph.op(node).kind} of {type_.dtype}"
+    if not type_.shape:
+        return "a scalar has no axis"
+    known = known_ints if isinstance(graph.op(node), CumSum) else known_list
+    if len(graph.inputs(node)) > 1 and known(graph, node, 1) is None:
+        return "an input is known at run time only"
+    return None
+
+
+def lower_batched_gather(low: Lowering, node: int) -> None:
+    """Gather where leading axes of the indices go along with those of the data."""
+    op: Any = low.graph.op(node)
+    data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
+    (axis,) = known_list(low.graph, node, 2) or (0,)
+    at = normalize_axis(int(axis), data.rank)
+    batch = normalize_axis(int(op.batch_dims), index.rank + 1)
+    more = index.rank - batch - 1
+    places = [i if i < at else None if i == at else i + more for i in range(data.rank)]
+    out = low.result(Value(node))
+    _step(
+        low,
+        node,
+        _moving(data, out.shape, places),
+        [
+            _spread(
+                index, out.shape, [i if i < batch else at + i - batch for i in range(index.rank)]
+            )
+        ],
+        out,
+        out_of_range=op.out_of_range if isinstance(op, Gather) else "zeros",
+    )
+
+
+def lower_gather_elements(low: Lowering, node: int) -> None:
+    """An index for every element of the result."""
+    op: Any = low.graph.op(node)
+    data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
+    at = normalize_axis(int(op.axis), data.rank)
+    moving = _moving(data, index.shape, _all_but(data, at))
+    _step(low, node, moving, [index], low.result(Value(node)))
+
+
+def lower_gather_points(low: Lowering, node: int) -> None:
+    """GatherND: the last axis of the indices is a point in the data."""
+    op: Any = low.graph.op(node)
+    data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
+    out = low.result(Value(node))
+    moving, indices = _points(data, index, out.shape, int(op.batch_dims))
+    _step(low, node, moving, indices, out)
+
+
+def lower_scatter_elements(low: Lowering, node: int) -> None:
+    """An index for every element of the updates."""
+    index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
+    (axis,) = known_list(low.graph, node, 3) or (0,)
+    out = _copied(low, node)
+    moving = _moving(out, index.shape, _all_but(out, normalize_axis(int(axis), out.rank)))
+    combine = _combine(low.graph.op(node))
+    _step(low, node, updates, [index], moving, put=True, combine=combine)
+
+
+def lower_scatter_points(low: Lowering, node: int) -> None:
+    """ScatterND: the last axis of the indices is a point in the data."""
+    index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
+    out = _copied(low, node)
+    moving, indices = _points(out, index, (*index.shape[:-1], *out.shape[index_depth(index) :]), 0)
+    shape = moving.shape[: len(moving.shape) - len(indices)]
+    data, combine = broadcast_to(updates, shape), _combine(low.graph.op(node))
+    _step(low, node, data, indices, moving, put=True, combine=combine)
+
+
+def lower_scatter_slices(low: Lowering, node: int) -> None:
+    """ScatterUpdate: an index for every slice of the updates along one axis."""
+    index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
+    (axis,) = known_list(low.graph, node, 3) or (0,)
+    out = _copied(low, node)
+    at = normalize_axis(int(axis), out.rank)
+    more = index.rank - 1
+    shape = (*out.shape[:at], *index.shape, *out.shape[at + 1 :])
+    places = [i if i < at else None if i == at else i + more for i in range(out.rank)]
+    spread = _spread(index, shape, [at + i for i in range(index.rank)])
+    _step(low, node, broadcast_to(updates, shape), [spread], _moving(out, shape, places), put=True)
+
+
+def lower_scan(low: Lowering, node: int) -> None:
+    """CumSum and CumProd along a known axis."""
+    op = low.graph.op(node)
+    assert isinstance(op, CumSum)
+    value = low.graph.input(node, 0)
+    axis = int((known_list(low.graph, node, 1) or [0])[0])
+    order = _last(rank_of(low.graph, value), axis)
+    data, out = permute(low.view(value), order), permute(low.result(Value(node)), order)
+    sizes = Sizes()
+    spec = ScanSpec(
+        sizes.all(data.shape[:-1]),
+        sizes(data.shape[-1]),
+        sizes.operand(data, data.strides),
+        sizes.operand(out, out.strides),
+        product=isinstance(op, CumProd),
+        exclusive=op.exclusive,
+        reverse=op.reverse,
+    )
+    work = low.vectors(data.shape, data.dtype) * 8
+    low.region.kernel(spec, sizes, [data, out], work, low.name(node), low.sources(node))
+
+
+def lower_rank(low: Lowering, node: int) -> None:
+    """TopK along its axis."""
+    op = low.graph.op(node)
+    assert isinstance(op, TopK1)
+    value = low.graph.input(node, 0)
+    order = _last(rank_of(low.graph, value), op.axis)
+    data = permute(low.view(value), order)
+    values, indices = (permute(low.result(Value(node, i)), order) for i in (0, 1))
+    sizes = Sizes()
+    spec = TopKSpec(
+        sizes.all(data.shape[:-1]),
+        sizes(data.shape[-1]),
+        sizes(values.shape[-1]),
+        *(sizes.operand(v, v.strides) for v in (data, values, indices)),
+        largest=op.mode.lower() == "max",
+        by_index=op.sort.lower() == "index",
+    )
+    work = low.vectors(data.shape, data.dtype) * 16
+    views = [data, values, indices]
+    low.region.kernel(spec, sizes, views, work, low.name(node), low.sources(node))
+
+
+def _combine(op: Any) -> str:
+    """How a scatter joins updates with the data: "" for not at all."""
+    how = str(getattr(op, "reduction", "none")).lower()
+    return {"none": "", "add": "sum", "mul": "prod"}.get(how, how)
+
+
+def index_depth(index: View) -> int:
+    """How many axes a point has."""
+    depth = index.shape[-1]
+    assert isinstance(depth, int)
+    return depth
+
+
+def _last(rank: int, axis: int) -> list[int]:
+    """The order of axes with one moved to the end."""
+    at = normalize_axis(axis, rank)
+    return [*(i for i in range(rank) if i != at), at]
+
+
+def _all_but(view: View, axis: int) -> list[int | None]:
+    return [None if i == axis else i for i in range(view.rank)]
+
+
+def _spread(view: View, shape: Sequence[Dim], places: Sequence[int | None]) -> View:
+    """The view over `shape`: its axis i goes along axis places[i], and stands still elsewhere."""
+    strides: list[Dim] = [0] * len(shape)
+    for stride, place in zip(view.strides, places, strict=True):
+        if place is not None:
+            strides[place] = stride
+    return View(view.buffer, view.dtype, tuple(shape), tuple(strides), view.offset)
+
+
+def _moving(view: View, shape: Sequence[Dim], places: Sequence[int | None]) -> View:
+    """As `_spread`, with the axes that go nowhere at the end: indices pick from them."""
+    base = _spread(view, shape, places)
+    picked = [i for i, place in enumerate(places) if place is None]
+    sizes, strides = [view.shape[i] for i in picked], [view.strides[i] for i in picked]
+    return View(
+        view.buffer, view.dtype, (*base.shape, *sizes), (*base.strides, *strides), view.offset
+    )
+
+
+def _points(view: View, index: View, shape: Sequence[Dim], batch: int) -> tuple[View, list[View]]:
+    """What is picked from (put into) at points, and the index for each axis of a point."""
+    depth, more = index_depth(index), index.rank - 1
+    places = [
+        i if i < batch else None if i < batch + depth else i - batch - depth + more
+        for i in range(view.rank)
+    ]
+    one = [take(index, more, i, 1) for i in range(depth)]
+    places_of_index = [*range(more), None]
+    return _moving(view, shape, places), [_spread(i, shape, places_of_index) for i in one]
+
+
+def _copied(low: Lowering, node: int) -> View:
+    """The result, with the data in it."""
+    out = low.result(Value(node))
+    low.copy(low.view(low.graph.input(node, 0)), out, low.name(node), low.sources(node))
+    return out
+
+
+def _step(
+    low: Lowering,
+    node: int,
+    data: View,
+    indices: Sequence[View],
+    out: View,
+    *,
+    put: bool = False,
+    out_of_range: str = "error",
+    combine: str = "",
+) -> None:
+    """The kernel. What is picked from or put into ends with the picked axes."""
+    moving = out if put else data
+    depth = moving.rank - len(indices)
+    sizes = Sizes()
+    spec = GatherScatterSpec(
+        sizes.all(moving.shape[:depth]),
+        sizes.all(moving.shape[depth:]),
+        sizes.operand(data, data.strides),
+        tuple(sizes.operand(i, i.strides) for i in indices),
+        sizes.operand(out, out.strides),
+        put,
+        out_of_range,
+        combine,
+    )
+    work = 1 if put else low.vectors(moving.shape[:depth], out.dtype)
+    views = [data, *indices, out]
+    low.region.kernel(spec, sizes, views, work, low.name(node), low.sources(node))

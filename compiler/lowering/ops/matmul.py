@@ -1,0 +1,228 @@
+"""Matrix products: MatMul, Gemm and MatMulInteger with their epilogue chain become a GemmSpec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir.dims import Dim, maximum, product
+from ....ir.dtype import DType
+from ....ir.graph import Value
+from ....ir.ops import Gemm, MatMul, MatMulInteger
+from ....ir.scalar.builder import Builder, Ref
+from ....plan.packing.panel_params import BYTES, accumulator, packed_layout, packed_size
+from ....plan.specs.gemm import GemmSpec, PackedB
+from ...compressed_weights import compressed_weight
+from ...options import Options
+from ...strided_view import View, broadcast_to, permute
+from ..build.gemm_axes import column_parts, join_rows
+from ..build.op_lowering import Lowering, Operands, insert_axis
+from ..build.region_builder import Sizes
+from ..schedule.fusion import conversion_of
+from .weight_only_quant import compressed_operand, compressed_spec
+
+LINE_BYTES = 64
+LINE_COST = 4
+
+
+def refuse_matmul(low_dtype: DType) -> str | None:
+    """Why no kernel multiplies matrices of this type, or None."""
+    if low_dtype.is_float or (low_dtype.is_int and low_dtype.bits >= 32):
+        return None
+    return f"no matrix kernel for {low_dtype}"
+
+
+def rounded_factors(options: Options, dtype: DType) -> DType | None:
+    """The type that factors of `dtype` are rounded to: bf16 for f32 if the caller asks for it."""
+    return DType.bf16 if options.precision == "bf16" and dtype is DType.f32 else None
+
+
+def lower_matmul(low: Lowering, node: int) -> None:
+    """Emit the step of a product and of the elementwise chain behind it."""
+    op = low.graph.op(node)
+    assert isinstance(op, MatMul | Gemm | MatMulInteger)
+    inputs = low.graph.inputs(node)
+    a_value, b_value = inputs[0], inputs[1]
+    assert a_value is not None and b_value is not None
+    out_value = Value(node)
+    dtype, acc = low.tensor(a_value).dtype, accumulator(low.tensor(a_value).dtype)
+
+    a_rank, b_rank = len(low.shape(a_value)), len(low.shape(b_value))
+    read = low.unconverted(a_value)
+    a_blocks = low.divided.get(read) if read not in low.views else None
+    a_view = a_blocks.plain if a_blocks else low.view(a_value)
+    a_cast = low.cast(a_view, a_value)
+    a = matrix(a_view, op.transpose_a, column=False)
+    n = low.shape(b_value)[-2 if op.transpose_b else -1] if b_rank > 1 else 1
+    k = a.shape[-1]
+    factors = rounded_factors(low.options, dtype)
+    weight, b_cast = compressed_weight(low.graph, node), None
+    scaling: list[View] = []
+    if weight is None:
+        b, packed, b_cast = right_operand(low, b_value, op.transpose_b, factors)
+    else:
+        b, packed, scaling = compressed_operand(low, weight, low.name(b_value.node))
+    if not isinstance(k, int):
+        k = b.shape[-2]  # the size that is known is the one that panels have
+    m = a.shape[-2]
+
+    shape = low.shape(out_value)
+    operands = Operands(shape, base=1)
+    builder = Builder()
+    ref = own_epilogue(low, builder, node, operands, dtype, acc)
+    stored, ref = low.chain(builder, node, ref, operands)
+    blocks = low.divided.get(stored)
+    out = blocks.plain if blocks else low.result(stored)
+    epilogue = builder.finish(builder.stored(ref, out.dtype))
+
+    def expand(view: View) -> View:
+        if b_rank == 1:
+            view = insert_axis(view, view.rank)
+        return insert_axis(view, view.rank - 1) if a_rank == 1 else view
+
+    out_, extras = expand(out), [expand(v) for v in operands.views]
+    batch = out_.shape[:-2]
+    a = broadcast_to(a, (*batch, m, k))
+    b = broadcast_to(b, (*batch, *b.shape[-2:]))
+    a_zero = zero_points(low, node, 2, (*batch, m, 1))
+    b_zero = zero_points(low, node, 3, (*batch, 1, n))
+    zeros = [z for z in (a_zero, b_zero) if z is not None]
+
+    walked = [a, b, out_, *extras, *zeros]
+    packs = a_cast is not None and isinstance(n, int) and n > 1
+    lie = {0: a_blocks, 2: blocks}
+    unseen = frozenset(i for i, v in enumerate(walked) if v is b or v is b_zero)
+    joined = join_rows((*batch, m), walked, lie, unseen, packs=packs)
+    if joined is None:
+        # The result's rows are divided in another way.
+        lie[0], walked[0] = None, broadcast_to(low.view(a_value), (*batch, m, k))
+        joined = join_rows((*batch, m), walked, lie, unseen, packs=False)
+        assert joined is not None
+    *batch_axes, m = joined.axes
+    rows = joined.strides
+
+    sizes = Sizes()
+    columns = [column_parts(lie.get(i), v) for i, v in enumerate(walked)]
+    steps = [[stride for _, stride in parts] for parts in columns]
+    a_operand = sizes.operand(walked[0], (*rows[0], *steps[0]))
+    b_operand = sizes.operand(b, (*rows[1][:-1], *b.strides[-2:]))
+    placed = list(zip(walked, rows, steps, strict=True))[2:]
+    others = [sizes.operand(v, (*r, *c)) for v, r, c in placed[: 1 + len(extras)]]
+    # Zero points walk rows or columns, not both.
+    around = [
+        sizes.operand(v, r if v is a_zero else (*r[:-1], *c))
+        for v, r, c in placed[1 + len(extras) :]
+    ]
+    spec = GemmSpec(
+        batch=sizes.all(batch_axes),
+        m=sizes(m),
+        n=sizes(n),
+        k=sizes(k),
+        a=a_operand,
+        b=b_operand,
+        out=others[0],
+        acc=acc,
+        packed=packed,
+        epilogue=epilogue,
+        extras=tuple(others[1:]),
+        factors=factors,
+        compressed=compressed_spec(weight, scaling, len(batch_axes) + 2) if weight else None,
+        a_zero=None if a_zero is None else around[0],
+        b_zero=None if b_zero is None else around[-1],
+        a_cast=a_cast,
+        b_cast=b_cast,
+        a_rows=sizes.split(joined.splits(0)),
+        a_depth=sizes.split(columns[0]),
+        out_rows=sizes.split(joined.splits(2)),
+        out_columns=sizes.split(columns[2]),
+    )
+    work = product_work(
+        low, batch_axes, m, n, k, min(acc.bits, dtype.bits if dtype in BYTES else 64)
+    )
+    found = [conversion_of(low.graph, low.fusion, v) for v in (a_value, b_value)]
+    converted = [n for n in found if n is not None]
+    low.region.kernel(
+        spec,
+        sizes,
+        [walked[0], b, *zeros, *extras, *scaling, out_],
+        work,
+        low.name(stored.node),
+        low.sources(node, *converted, *dict.fromkeys(operands.nodes)),
+    )
+
+
+def zero_points(low: Lowering, node: int, port: int, shape: Sequence[Dim]) -> View | None:
+    """The zero points of a product of bytes as they walk the rows, or columns, of the product."""
+    op, inputs = low.graph.op(node), low.graph.inputs(node)
+    value = inputs[port] if isinstance(op, MatMulInteger) and port < len(inputs) else None
+    if value is None or not isinstance(op, MatMulInteger):
+        return None
+    view = low.view(value)
+    if view.rank > 1:
+        view = matrix(view, (op.transpose_a, op.transpose_b)[port - 2], column=False)
+    return broadcast_to(view, shape)
+
+
+def matrix(view: View, transpose: bool, *, column: bool) -> View:
+    """A view as matrices: a vector becomes a row (or a column), a transposed one is swapped."""
+    if view.rank == 1:
+        return insert_axis(view, 1 if column else 0)
+    order = [*range(view.rank - 2), view.rank - 1, view.rank - 2]
+    return permute(view, order) if transpose else view
+
+
+def right_operand(
+    low: Lowering, value: Value, transpose: bool, factors: DType | None
+) -> tuple[View, PackedB | None, DType | None]:
+    """The right operand: a constant's packed panels where a kernel wants them, else a view.
+
+    A packed operand's batch strides count elements of the packed buffer
+    (plan/packing/panel_params.py). Its last two strides mean nothing and are 0. Its elements are
+    stored as `factors`. Last comes the type that a view's elements are to be converted to.
+    """
+    op, dtype = low.constant_op(value), low.tensor(value).dtype
+    if op is not None and len(op.shape) >= 2:
+        k, n = (op.data.shape[i] for i in ((-1, -2) if transpose else (-2, -1)))
+        layout = packed_layout(k, n, dtype, low.target, factors)
+        view = None if layout is None else low.constant(value, layout, transpose, factors)
+        if layout is not None and view is not None:
+            batch = view.shape[:-2]
+            step: Dim = packed_size(k, n, layout.nr, layout.kr, layout.sums)
+            strides: list[Dim] = [0, 0]
+            for size in reversed(batch):
+                strides.insert(0, 0 if size == 1 else step)
+                step = step * size
+            return View(view.buffer, view.dtype, (*batch, k, n), tuple(strides)), layout, None
+    view, cast = low.factor(value)
+    return matrix(view, transpose, column=True), None, cast
+
+
+def product_work(low: Lowering, batch: Sequence[Dim], m: Dim, n: Dim, k: Dim, bits: int) -> Dim:
+    """The work of a product in vector operations: its multiply-adds, or, where few rows or columns
+    share a matrix, reading it. A line from the outer caches takes as long as some four
+    operations."""
+    arithmetic = product([*batch, m, n, k]) // max(1, low.target.vector_bits // bits)
+    reading = product([*batch, n + m, k]) * bits // 8 // LINE_BYTES * LINE_COST
+    return maximum(arithmetic, reading) + 1
+
+
+def own_epilogue(
+    low: Lowering, b: Builder, node: int, operands: Operands, dtype: DType, acc: DType
+) -> Ref:
+    """What the operation itself does with the accumulator (alpha, beta * C, activation)."""
+    op = low.graph.op(node)
+    start = b.input(0, acc)
+    if isinstance(op, MatMulInteger):
+        return start
+    if isinstance(op, MatMul):
+        return b.cast(start, dtype)
+    assert isinstance(op, Gemm)
+    inputs = low.graph.inputs(node)
+    c_value = inputs[2] if len(inputs) > 2 else None
+    with_c = c_value is not None and op.beta != 0
+    program = op.epilogue(dtype, acc, with_c=with_c)
+    args = [start]
+    if with_c:
+        assert c_value is not None
+        args.append(low.expression(b, c_value, operands))
+    (ref,) = b.inline(program, *args)
+    return ref

@@ -1,0 +1,106 @@
+"""Pools: MaxPool without its indices, AvgPool, and adaptive averages."""
+
+from __future__ import annotations
+
+from ....ir.dims import Dim, product
+from ....ir.dtype import DType
+from ....ir.graph import Graph, Value
+from ....ir.ops import AdaptiveAvgPool
+from ....ir.ops.nn.pooling import AvgPool1
+from ....ir.ops.nn.pooling_window import Windows
+from ....ir.ops.shape_inference import known_ints
+from ....ir.scalar.builder import Builder
+from ....ir.types import TensorType
+from ....plan.specs.convolution import Window
+from ....plan.specs.pooling import PoolSpec
+from ...strided_view import same
+from ..build.op_lowering import Lowering
+from ..build.region_builder import Sizes
+from .convolution import channels_last, paddings, refuse_pads, turned
+from .resample_pad import lower_adaptive, refuse_adaptive
+
+
+def refuse_pool(graph: Graph, node: int) -> str | None:
+    """Why no kernel computes this pool, or None."""
+    type_ = graph.type(graph.input(node, 0))
+    assert isinstance(type_, TensorType) and type_.shape is not None
+    if len(type_.shape) < 3:
+        return "there is no axis for a window to slide on"
+    if graph.op(node).output_count() > 1 and graph.use_count(Value(node, 1)):
+        return "the indices of the largest elements are read"
+    op = graph.op(node)
+    if isinstance(op, AvgPool1):
+        if not type_.dtype.is_float:
+            return f"no kernel averages {type_.dtype}"
+        if op.rounding_type.lower() == "ceil_torch" and op.auto_pad.lower().startswith("same"):
+            return "paddings that follow from sizes, rounded as Torch does"
+    if isinstance(op, AdaptiveAvgPool) and adaptive_windows(graph, node) is None:
+        return refuse_adaptive(graph, node)
+    return refuse_pads(op)
+
+
+def adaptive_windows(graph: Graph, node: int) -> Windows | None:
+    """The windows of an adaptive pool whose pieces are all alike."""
+    data, known = graph.type(graph.input(node, 0)), known_ints(graph.fact(graph.input(node, 1)))
+    assert isinstance(data, TensorType) and data.shape is not None
+    if known is None or not data.dtype.is_float:
+        return None
+    pieces: list[int] = []
+    for size, count in zip(data.shape[2:], known, strict=True):
+        if not isinstance(size, int) or count < 1 or size % count or not size:
+            return None
+        pieces.append(size // count)
+    return Windows.of(pieces, pieces, (), (), (), "explicit")
+
+
+def lower_pool(low: Lowering, node: int) -> None:
+    """Emit the step of a pool."""
+    op = low.graph.op(node)
+    value, name = low.graph.input(node, 0), low.name(node)
+    windows = adaptive_windows(low.graph, node) if isinstance(op, AdaptiveAvgPool) else None
+    if windows is None and isinstance(op, AdaptiveAvgPool):
+        lower_adaptive(low, node)
+        return
+    if windows is None:
+        windows = op.windows()  # type: ignore[attr-defined]
+    assert isinstance(windows, Windows)
+    dtype = low.tensor(value).dtype
+    mean = isinstance(op, AvgPool1 | AdaptiveAvgPool)
+    acc = DType.f32 if dtype.is_float and dtype.bits == 16 else dtype
+    counted = "window"
+    if isinstance(op, AvgPool1):
+        torch = windows.rounding == "ceil_torch"
+        counted = "data" if op.exclude_pad else "padded" if torch else "window"
+
+    data = turned(low, low.view(value), low.name(value.node))
+    out = low.result(Value(node))
+    target = out
+    if not same(out.strides[1], 1) and not same(out.shape[1], 1):
+        target = channels_last(low, out.dtype, out.shape, name)
+    pads = paddings(windows, data.shape[2:], out.shape[2:])
+    builder = Builder()
+    ref = builder.input(0, acc)
+    if mean:
+        ref = builder.op("div", ref, builder.input(1, acc))
+    sizes = Sizes()
+    kernel = tuple(int(str(k)) for k in windows.kernel)
+    ends: tuple[Dim, ...] = windows.pads_end
+    spec = PoolSpec(
+        kind="sum" if mean else "max",
+        batch=sizes(out.shape[0]),
+        channels=sizes(out.shape[1]),
+        in_sizes=sizes.all(data.shape[2:]),
+        out_sizes=sizes.all(out.shape[2:]),
+        window=Window(kernel, windows.strides, windows.dilations, sizes.all(pads)),
+        pads_end=sizes.all(ends),
+        counted=counted,
+        data=sizes.operand(data, data.strides),
+        out=sizes.operand(target, target.strides),
+        acc=acc,
+        epilogue=builder.finish(builder.stored(builder.cast(ref, dtype), out.dtype)),
+    )
+    work = low.vectors(out.shape, dtype) * product(kernel)
+    low.region.kernel(spec, sizes, [data, target], work, name, low.sources(node))
+    if target != out:
+        low.copy(target, out, name, low.sources(node))
+        low.views[Value(node)] = target

@@ -1,0 +1,272 @@
+"""Axes resampled one after another: Interpolate, Pad, and adaptive pools of uneven pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....ir.dims import Dim, Expr, le, maximum
+from ....ir.dtype import DType
+from ....ir.graph import Graph, Value
+from ....ir.ops import AdaptiveAvgPool, Constant
+from ....ir.ops.nn.interpolate import Interpolate4
+from ....ir.ops.tensor.padding import cut_by
+from ....ir.types import TensorType, normalize_axis
+from ....plan.specs.resample import PICKING, PLACES, ROUNDINGS, ResampleSpec
+from ...strided_view import View, coalesce, permute, same, take
+from ..build.op_lowering import Lowering
+from ..build.region_builder import Sizes
+from .convolution import turned
+from .data_movement import keep, known_list
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One axis to resample, by the spec's words."""
+
+    axis: int
+    rule: str
+    places: str = "asymmetric"
+    rounding: str = "floor"
+    scale: float | None = None
+    coefficient: float = -0.75
+    begin: Dim = 0
+
+
+def _shapes(graph: Graph, node: int) -> tuple[tuple[Dim, ...], tuple[Dim, ...]] | None:
+    """The shapes of the first input and the first output."""
+    data, out = graph.type(graph.input(node, 0)), graph.type(Value(node))
+    assert isinstance(data, TensorType) and data.shape is not None
+    assert isinstance(out, TensorType)
+    return None if out.shape is None else (data.shape, out.shape)
+
+
+# Interpolate ----------------------------------------------------------------------------------
+
+
+def refuse_interpolate(graph: Graph, node: int) -> str | None:
+    """Why no kernel resizes this, or None."""
+    found = interpolated(graph, node)
+    return found if isinstance(found, str) else None
+
+
+def interpolated(graph: Graph, node: int) -> list[Turn] | str:
+    """The axes that an Interpolate resizes, or why no kernel does."""
+    op: Any = graph.op(node)
+    shapes = _shapes(graph, node)
+    by_scales = op.shape_calculation_mode.lower() == "scales"
+    port = 2 if isinstance(op, Interpolate4) and by_scales else 1
+    axes_port = 3 if isinstance(op, Interpolate4) else 2
+    if shapes is None:
+        return "the sizes are known at run time only"
+    mode = op.mode.lower()
+    rule = {"nearest": "nearest", "cubic": "cubic"}.get(mode, "linear")
+    if mode not in ("nearest", "linear", "linear_onnx", "cubic") or (
+        op.antialias and mode[0] != "n"
+    ):
+        return f"no kernel resizes by mode {mode}{' with antialiasing' * op.antialias}"
+    places, rounding = op.coordinate_transformation_mode.lower(), op.nearest_mode.lower()
+    if places not in PLACES or rounding not in ROUNDINGS:
+        return f"no kernel resizes by {places} and {rounding}"
+    if any((*op.pads_begin, *op.pads_end)):
+        return "paddings before the axes are resized"
+    type_ = graph.type(Value(node))
+    assert isinstance(type_, TensorType)
+    if rule != "nearest" and not type_.dtype.is_float:
+        return f"no kernel interpolates {type_.dtype}"
+    inputs = graph.inputs(node)
+    has_axes = axes_port < len(inputs) and inputs[axes_port] is not None
+    listed = known_list(graph, node, axes_port) if has_axes else list(range(len(shapes[0])))
+    given = known_list(graph, node, port)
+    if listed is None or given is None:
+        return "sizes, scales or axes are known at run time only"
+    turns: list[Turn] = []
+    for axis, number in zip(listed, given, strict=True):
+        at = normalize_axis(int(axis), len(shapes[0]))
+        size, out = shapes[0][at], shapes[1][at]
+        scale = float(np.float32(number)) if by_scales else None
+        if same(size, out) and scale in (None, 1.0):
+            continue
+        if scale is None and isinstance(size, int) and isinstance(out, int):
+            scale = float(np.float32(out) / np.float32(max(size, 1)))
+        if scale is None and rule == "nearest" and rounding == "simple":
+            return "the rounding depends on a scale that is known at run time only"
+        if scale is not None and not 0 < scale < float("inf"):
+            return f"a scale of {scale}"
+        turns.append(Turn(at, rule, places, rounding, scale, op.cube_coeff))
+    return turns
+
+
+def lower_interpolate(low: Lowering, node: int) -> None:
+    """A step per resized axis."""
+    turns = interpolated(low.graph, node)
+    assert not isinstance(turns, str)
+    resample(low, node, low.view(low.graph.input(node, 0)), turns)
+
+
+# Pad ------------------------------------------------------------------------------------------
+
+
+def refuse_pad(graph: Graph, node: int) -> str | None:
+    """Why no kernel pads this, or None."""
+    found = padded(graph, node)
+    return found if isinstance(found, str) else None
+
+
+def padded(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, Dim, Dim]], int] | str:
+    """The axes that grow, those that are cut as (axis, before, after), and the bits outside. A
+    padding that a run may make negative or not is both: the other one is 0 then."""
+    shapes = _shapes(graph, node)
+    begins, ends = known_list(graph, node, 1), known_list(graph, node, 2)
+    if shapes is None or begins is None or ends is None:
+        return "the paddings are known at run time only"
+    op: Any = graph.op(node)
+    rule = op.pad_mode.lower()
+    fill = 0
+    inputs = graph.inputs(node)
+    if rule == "constant" and len(inputs) > 3 and (value := inputs[3]) is not None:
+        constant = graph.op(value.node)
+        if not isinstance(constant, Constant) or constant.dtype.bits < 8:
+            return "the number outside is known at run time only"
+        fill = int.from_bytes(constant.data.reshape(-1)[:1].tobytes(), "little", signed=True)
+    turns: list[Turn] = []
+    cuts: list[tuple[int, Dim, Dim]] = []
+    for axis, pair in enumerate(zip(begins, ends, strict=True)):
+        begin, end = (n if isinstance(n, Expr) else int(n) for n in pair)
+        if not (same(cut_by(begin), 0) and same(cut_by(end), 0)):
+            cuts.append((axis, cut_by(begin), cut_by(end)))
+        if not (le(begin, 0) and le(end, 0)):
+            turns.append(Turn(axis, rule, begin=maximum(begin, 0)))
+    return turns, cuts, fill
+
+
+def lower_pad(low: Lowering, node: int) -> None:
+    """A step per padded axis; what is cut away is not looked at."""
+    found = padded(low.graph, node)
+    assert not isinstance(found, str)
+    turns, cuts, fill = found
+    view = low.view(low.graph.input(node, 0))
+    for axis, before, after in cuts:
+        view = take(view, axis, before, view.shape[axis] - before - after)
+    resample(low, node, view, turns, fill=fill)
+
+
+# Adaptive pools -------------------------------------------------------------------------------
+
+
+def refuse_adaptive(graph: Graph, node: int) -> str | None:
+    """Why no kernel computes this adaptive pool, or None."""
+    if graph.op(node).output_count() > 1 and graph.use_count(Value(node, 1)):
+        return "the indices of the largest elements are read"
+    shapes = _shapes(graph, node)
+    if shapes is None or known_list(graph, node, 1) is None:
+        return "the sizes are known at run time only"
+    return None
+
+
+def lower_adaptive(low: Lowering, node: int) -> None:
+    """Means of means, or maxima of maxima, axis by axis: pieces are boxes."""
+    view, out = low.view(low.graph.input(node, 0)), low.shape(Value(node))
+    rule = "mean" if isinstance(low.graph.op(node), AdaptiveAvgPool) else "max"
+    turns = [Turn(a, rule) for a in range(2, len(out)) if not same(view.shape[a], out[a])]
+    resample(low, node, view, turns)
+
+
+# Steps ----------------------------------------------------------------------------------------
+
+
+def resample(low: Lowering, node: int, view: View, turns: Sequence[Turn], *, fill: int = 0) -> None:
+    """Emit a step per turn; the last one writes where the value is to lie."""
+    value, name = Value(node), low.name(node)
+    if not turns:
+        keep(low, value, view)
+        return
+    out = low.result(value)
+    last = out.rank - 1
+    order = list(range(out.rank))
+    if out.rank > 2 and same(out.strides[1], 1) and not same(out.shape[1], 1):
+        order = [0, *range(2, out.rank), 1]
+        view = turned(low, view, name)
+    back = [order.index(axis) for axis in range(last + 1)]
+    acc = DType.f32 if out.dtype.is_float and out.dtype.bits == 16 else out.dtype
+    for number, turn in enumerate(turns):
+        target = out
+        if number + 1 < len(turns):
+            between = out.dtype if turn.rule in PICKING else acc
+            shape = [*view.shape]
+            shape[turn.axis] = out.shape[turn.axis]
+            made = low.region.allocate(between, [shape[a] for a in order], name)
+            target = permute(made, back)
+        _step(low, node, permute(view, order), permute(target, order), order, turn, acc, fill)
+        view = target
+
+
+def _step(
+    low: Lowering,
+    node: int,
+    data: View,
+    out: View,
+    order: Sequence[int],
+    turn: Turn,
+    acc: DType,
+    fill: int,
+) -> None:
+    """One axis, of views whose axes are in the order of memory."""
+    axis, name, sources = order.index(turn.axis), low.name(node), low.sources(node)
+    target, walked = out, _walked(data, out, axis)
+    if walked is None:
+        target = low.region.allocate(out.dtype, out.shape, name)
+        data = low.contiguous(data, name)
+        walked = _walked(data, target, axis)
+    assert walked is not None
+    (outer, middle, inner), strides = walked
+    sizes = Sizes()
+    operands = [
+        sizes.operand(v, (s[0], v.strides[axis], s[1], s[2]))
+        for v, s in zip((data, target), strides, strict=True)
+    ]
+    spec = ResampleSpec(
+        rule=turn.rule,
+        outer=sizes(outer),
+        axis=sizes(data.shape[axis]),
+        count=sizes(out.shape[axis]),
+        middle=sizes(middle),
+        inner=sizes(inner),
+        data=operands[0],
+        out=operands[1],
+        acc=acc,
+        places=turn.places,
+        rounding=turn.rounding,
+        scale=turn.scale,
+        coefficient=turn.coefficient,
+        begin=sizes(turn.begin),
+        fill=fill,
+    )
+    work = low.vectors(out.shape, out.dtype) * (1 if turn.rule in PICKING else 4)
+    low.region.kernel(spec, sizes, [data, target], work, name, sources)
+    if target != out:
+        low.copy(target, out, name, sources)
+
+
+Walked = tuple[tuple[Dim, Dim, Dim], list[tuple[Dim, Dim, Dim]]]
+
+
+def _walked(data: View, out: View, axis: int) -> Walked | None:
+    """(outer, middle, inner) around the axis and both views' strides along them, or None where
+    they are more than that. Behind the last axis comes what is before it: rows side by side."""
+    before = coalesce(out.shape[:axis], [v.strides[:axis] for v in (data, out)])
+    after = coalesce(out.shape[axis + 1 :], [v.strides[axis + 1 :] for v in (data, out)])
+    if not after[0]:
+        before, after = after, before
+    if len(before[0]) > 1 or len(after[0]) > 2:
+        return None
+    outer = before[0][0] if before[0] else 1
+    found = (outer, *(1 for _ in range(2 - len(after[0]))), *after[0])
+    strides: list[tuple[Dim, Dim, Dim]] = []
+    for near, far in zip(before[1], after[1], strict=True):
+        listed = (near[0] if near else 0, *(0 for _ in range(2 - len(far))), *far)
+        strides.append((listed[0], listed[1], listed[2]))
+    return (found[0], found[1], found[2]), strides

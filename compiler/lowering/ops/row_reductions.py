@@ -1,0 +1,224 @@
+"""Operations along an axis: softmax, normalisation, reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir.dims import Dim
+from ....ir.dtype import DType
+from ....ir.graph import Graph, Value
+from ....ir.ops import LogSoftmax, Softmax, Softmax1
+from ....ir.ops.accumulate import computing_dtype
+from ....ir.ops.math.reduce import Reduction
+from ....ir.ops.nn.normalize import MVN, LayerNorm
+from ....ir.ops.shape_inference import known_ints
+from ....ir.scalar.builder import Builder
+from ....ir.scalar.program import Program
+from ....ir.types import TensorType, normalize_axis
+from ....plan.specs.rows import NormSpec, ReduceSpec, SoftmaxSpec
+from ...strided_view import View, coalesce, permute, reshape
+from ..build.op_lowering import Lowering, Operands
+from ..build.region_builder import Sizes
+
+
+def lower_softmax(low: Lowering, node: int) -> None:
+    """Softmax or its logarithm along one axis."""
+    op = low.graph.op(node)
+    assert isinstance(op, Softmax | Softmax1 | LogSoftmax)
+    value = low.graph.input(node, 0)
+    shape = low.shape(value)
+    axis = normalize_axis(op.axis, len(shape))
+    builder, operands = Builder(), Operands(shape)
+    ref = low.expression(builder, value, operands)
+    prologue = builder.finish(builder.cast(ref, computing_dtype(ref.dtype)))
+    out = low.result(Value(node))
+    order = [*(i for i in range(len(shape)) if i != axis), axis]
+    views = [permute(v, order) for v in (*operands.views, out)]
+    axes, strides = coalesce([shape[i] for i in order], [v.strides for v in views], keep_last=1)
+    sizes = Sizes()
+    walked = [sizes.operand(v, s) for v, s in zip(views, strides, strict=True)]
+    spec = SoftmaxSpec(
+        sizes.all(axes), tuple(walked[:-1]), walked[-1], prologue, isinstance(op, LogSoftmax)
+    )
+    work = low.vectors(shape, low.tensor(value).dtype) * 8
+    sources = low.sources(*dict.fromkeys(operands.nodes), node)
+    low.region.kernel(spec, sizes, views, work, low.name(node), sources)
+
+
+def norm_axes(graph: Graph, node: int) -> list[int] | None:
+    """The normalised axes of MVN or LayerNorm if they are the last ones, else None."""
+    op = graph.op(node)
+    type_ = graph.type(graph.input(node, 0))
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return None
+    rank = len(type_.shape)
+    if isinstance(op, LayerNorm):
+        axes: Sequence[int] = range(normalize_axis(op.axis, rank), rank)
+    else:
+        known = known_ints(graph.fact(graph.input(node, 1)))
+        if known is None:
+            return None
+        axes = known
+    found = sorted(normalize_axis(a, rank) for a in axes)
+    return found if found and found == list(range(found[0], rank)) else None
+
+
+def lower_norm(low: Lowering, node: int) -> None:
+    """MVN over the last axes, and LayerNorm with its scale and bias, and the chain behind them."""
+    op = low.graph.op(node)
+    inputs = low.graph.inputs(node)
+    value = low.graph.input(node, 0)
+    shape, dtype = low.shape(value), low.tensor(value).dtype
+    axes = norm_axes(low.graph, node)
+    assert axes is not None
+    acc = computing_dtype(dtype)
+
+    before, read = Builder(), Operands(shape)
+    x = low.expression(before, value, read)
+    prologue = before.finish(before.cast(x, acc))
+
+    after, extras = Builder(), Operands(shape, base=1)
+    ref = after.input(0, acc)
+    centre, scale_variance, eps_outside = True, True, False
+    if isinstance(op, LayerNorm):
+        centre = op.centre
+        for port, name in ((1, "mul"), (2, "add")):
+            if len(inputs) > port and (extra := inputs[port]) is not None:
+                term = after.cast(low.expression(after, extra, extras), acc)
+                ref = after.op(name, ref, term)
+    else:
+        assert isinstance(op, MVN)
+        scale_variance = op.normalize_variance
+        eps_outside = op.eps_mode.lower() == "outside_sqrt"
+    stored, ref = low.chain(after, node, after.cast(ref, dtype), extras)
+    out = low.result(stored)
+
+    split = axes[0]
+    views = [*read.views, *extras.views, out]
+    merged = [merge_last(low, v, split, low.name(node)) for v in views]
+    row_axes, strides = coalesce(merged[-1].shape, [v.strides for v in merged], keep_last=1)
+    sizes = Sizes()
+    walked = [sizes.operand(v, s) for v, s in zip(merged, strides, strict=True)]
+    count = len(read.views)
+    spec = NormSpec(
+        axes=sizes.all(row_axes),
+        inputs=tuple(walked[:count]),
+        extras=tuple(walked[count:-1]),
+        outs=(walked[-1],),
+        prologue=prologue,
+        epilogue=after.finish(after.stored(ref, out.dtype)),
+        eps=op.eps,
+        centre=centre,
+        scale_variance=scale_variance,
+        eps_outside=eps_outside,
+    )
+    nodes = dict.fromkeys((*read.nodes, node, *extras.nodes))
+    work = low.vectors(shape, dtype) * 4
+    low.region.kernel(spec, sizes, merged, work, low.name(stored.node), low.sources(*nodes))
+
+
+def merge_last(low: Lowering, view: View, split: int, name: str) -> View:
+    """The view with axes from `split` on merged into one, copied if strides can't say it."""
+    if split == view.rank - 1:
+        return view
+    size: Dim = 1
+    for dim in view.shape[split:]:
+        size = size * dim
+    shape = (*view.shape[:split], size)
+    found = reshape(view, shape)
+    if found is None:
+        found = reshape(low.contiguous(view, name), shape)
+    assert found is not None
+    return found
+
+
+def reduced_axes(graph: Graph, node: int) -> list[int] | None:
+    """The known axes of a reduction, or None."""
+    type_ = graph.type(graph.input(node, 0))
+    known = graph.known(graph.input(node, 1))
+    if (
+        known is None
+        or known.dtype == object
+        or not isinstance(type_, TensorType)
+        or type_.shape is None
+    ):
+        return None
+    return sorted({normalize_axis(int(a), len(type_.shape)) for a in known.reshape(-1)})
+
+
+# The largest of truth values is whether any is true.
+_OF_BOOLEANS = {"max": "any", "min": "all"}
+
+
+def lower_reduce(low: Lowering, node: int) -> None:
+    """A reduction over known axes, with the scalar chain behind it."""
+    op = low.graph.op(node)
+    assert isinstance(op, Reduction)
+    value = low.graph.input(node, 0)
+    shape, dtype = low.shape(value), low.tensor(value).dtype
+    axes = reduced_axes(low.graph, node)
+    assert axes is not None
+    acc = computing_dtype(dtype)
+
+    before, read = Builder(), Operands(shape)
+    x = before.cast(low.expression(before, value, read), acc)
+    mapped = op.prologue(before, x)
+    prologue = before.finish(mapped)
+
+    after, none = Builder(), Operands(low.shape(Value(node)), base=2)
+    ref = op.epilogue(after, after.input(0, mapped.dtype), after.input(1, mapped.dtype))
+    stored, ref = low.chain(after, node, after.cast(ref, dtype), none)
+    out = low.result(stored)
+
+    kept = [i for i in range(len(shape)) if i not in axes]
+    kept_out = [out.strides[i] for i in kept] if out.rank == len(shape) else list(out.strides)
+    kind = op.reduction
+    if mapped.dtype is DType.boolean:
+        kind = _OF_BOOLEANS.get(kind, kind)
+    nodes = dict.fromkeys((*read.nodes, node, *none.nodes))
+    name, sources = low.name(stored.node), low.sources(*nodes)
+    work, programs = low.vectors(shape, dtype), (prologue, after.finish(ref))
+    add_reduction(low, kind, axes, read.views, out, kept_out, programs, work, name, sources)
+
+
+def add_reduction(
+    low: Lowering,
+    kind: str,
+    axes: Sequence[int],
+    ins: Sequence[View],
+    out: View,
+    kept_out: Sequence[Dim],
+    programs: tuple[Program, Program],
+    work: Dim,
+    name: str,
+    sources: Sequence[str],
+) -> None:
+    """A step that reduces `axes` of views of one shape. kept_out: how `out` walks the other axes;
+    programs: what is reduced of the inputs' elements, and what is stored of the result."""
+    shape = ins[0].shape
+    kept = [i for i in range(len(shape)) if i not in axes]
+    kept_axes, kept_strides = coalesce(
+        [shape[i] for i in kept], [*([v.strides[i] for i in kept] for v in ins), kept_out]
+    )
+    reduced, reduced_strides = coalesce(
+        [shape[i] for i in axes], [[v.strides[i] for i in axes] for v in ins]
+    )
+    sizes = Sizes()
+    spec = ReduceSpec(
+        kind=kind,
+        kept=sizes.all(kept_axes),
+        reduced=sizes.all(reduced),
+        inputs=tuple(
+            sizes.operand(v, (*k, *r))
+            for v, k, r in zip(ins, kept_strides[:-1], reduced_strides, strict=True)
+        ),
+        out=sizes.operand(out, kept_strides[-1]),
+        prologue=programs[0],
+        epilogue=programs[1],
+    )
+    low.region.kernel(spec, sizes, [*ins, out], work, name, sources)
+
+
+def refuse_row(dtype: DType) -> str | None:
+    """Why no row kernel computes this type, or None."""
+    return None if dtype.is_float else f"no kernel along rows for {dtype}"

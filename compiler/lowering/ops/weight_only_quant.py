@@ -1,0 +1,47 @@
+"""Compressed weights: a product's constant right operand that stays small integers in memory.
+
+Recognised here for whoever asks - lowering, and the passes that must not expand such a constant.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....ir.dtype import DType
+from ....ir.graph import Graph
+from ....plan.packing.panel_params import compressed_layout, normal_scales
+from ....plan.specs.base import Operand
+from ....plan.specs.gemm import Compressed, PackedB
+from ...compressed_weights import CompressedWeight, compressed_weight
+from ...strided_view import View
+from ..build.op_lowering import Lowering
+
+
+def right_ports(graph: Graph, node: int) -> tuple[int, ...]:
+    """The inputs that a product reads at run time: a compressed weight is known."""
+    count = len(graph.inputs(node))
+    known = compressed_weight(graph, node) is not None
+    return tuple(p for p in range(count) if p != 1 or not known)
+
+
+def compressed_operand(
+    low: Lowering, weight: CompressedWeight, name: str
+) -> tuple[View, PackedB, list[View]]:
+    """The buffers of a compressed weight: its codes, their layout, scales and zeros. Their strides
+    mean nothing and are 0."""
+    layout = compressed_layout(weight.k, weight.n, weight.codes.dtype, weight.group, low.target)
+    assert layout is not None
+    codes = low.array(weight.codes.data, weight.codes.dtype, layout, name, weight.transposed)
+    ones = (1,) * (len(weight.codes.data.shape) - 2)
+    shape = (*ones, weight.k, weight.n)
+    b = View(codes.buffer, codes.dtype, shape, (0,) * len(shape))
+    arrays = [weight.scale, weight.zero] if isinstance(weight.zero, np.ndarray) else [weight.scale]
+    scaling = [low.array(x, DType.from_numpy(x.dtype), PackedB(layout.nr), name) for x in arrays]
+    return b, layout, scaling
+
+
+def compressed_spec(weight: CompressedWeight, scaling: list[View], rank: int) -> Compressed:
+    """What a product of `rank` axes says of a compressed weight."""
+    scale, *zeros = (Operand(v.dtype, (0,) * rank) for v in scaling)
+    zero = weight.zero if isinstance(weight.zero, int) else zeros[0]
+    return Compressed(weight.group, scale, zero, normal_scales(weight.scale))

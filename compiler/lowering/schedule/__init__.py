@@ -1,0 +1,1 @@
+"""Decisions of lowering: partition, fusion, layouts, buffers."""

@@ -1,0 +1,139 @@
+"""Which convolutions Winograd's transforms compute, and by which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from ....ir.dims import Dim
+from ....ir.dtype import DType
+from ....ir.graph import Graph, Value
+from ....ir.op import Array
+from ....ir.ops import Constant, Convolution
+from ....ir.ops.nn.pooling_window import Windows
+from ....ir.types import TensorType
+from ....plan.packing.layouts import WHOLE_SUM
+from ....plan.packing.panel_params import cell_depth
+from ....plan.target import Target
+from ...options import Options
+from ..build.op_lowering import Lowering
+
+# Least channels, least side of an image, and of one for F(4 x 4).
+_WORTH, _SMALL, _LARGE = 16, 8, 28
+# Beside a unit that multiplies pairs or fours: instructions that transform a tile's sums of one
+# vector of channels back (36 stores and loads, 14 for each of six columns and four rows, 32 for the
+# scale of bytes, some that compute addresses), those that transform a tile's data of one vector of
+# cells (36 loads and stores, 12 for each of six columns and rows), and multiply-adds that take as
+# long as reading a vector of weights from beyond L2. A direct convolution of bytes then takes 1.43
+# times as long of 64 channels at 56 x 56 (measured on Zen 4: 1.5), 1.49 of 128 at 28 x 28 (1.55),
+# 0.96 of 256 at 14 x 14 (1.0 to 1.14), 0.5 of 512 at 7 x 7 (0.5); one of bf16 1.58 (1.65), 1.57
+# (1.54), 0.98 (0.96), 0.5 (0.54).
+_BACK, _FORTH, _AFAR = 300, 220, 8
+# How much cheaper than a direct convolution it has to be for weights of eight times the size (of
+# bytes and of bf16).
+_GAIN: Final = 1.2
+# Filters beyond these are extreme: the largest absolute value of a tap, and that of an output's
+# filter over that of the four taps which a window at a corner of the image multiplies.
+MAX_WEIGHT: Final = 2.0**30
+MAX_WEIGHT_RATIO: Final = 2.0**8
+
+
+def float_tile(graph: Graph, node: int, options: Options, target: Target) -> int:
+    """The side of the output tiles with which Winograd's transform computes a convolution of f32; 0
+    for a direct convolution, or another type or operation.
+
+    Fewer channels leave too little to multiply for what the transforms cost. F(4 x 4) has larger
+    errors, which docs/numerics.md allows for large images only: not where a size is of run time.
+    The transform computes in f32, and direct convolutions of bf16 take half the time where a unit
+    multiplies pairs: there F(4 x 4), whose errors are small beside bf16's, serves where it pays.
+    """
+    op, data, made = graph.op(node), graph.type(graph.input(node, 0)), graph.type(Value(node))
+    filters = graph.type(graph.input(node, 1))
+    assert isinstance(data, TensorType) and isinstance(made, TensorType)
+    assert isinstance(filters, TensorType)
+    if not isinstance(op, Convolution) or filters.shape is None or made.shape is None:
+        return 0
+    outputs, channels = filters.shape[:2]
+    if data.dtype is not DType.f32 or not _slides(options, op.windows(filters.shape[2:])):
+        return 0
+    if not isinstance(outputs, int) or not isinstance(channels, int):
+        return 0
+    least = min(d if isinstance(d, int) else _SMALL for d in made.shape[2:])
+    if least < _SMALL or min(outputs, channels) < _WORTH:
+        return 0
+    tile = _float_tile_of_sizes(made.shape, (outputs, channels), options, target)
+    return tile if tile and not _is_extreme(graph, graph.input(node, 1)) else 0
+
+
+def _float_tile_of_sizes(
+    shape: Sequence[Dim], filters: tuple[int, int], options: Options, target: Target
+) -> int:
+    """The same, of output sizes and (outputs, channels) that the transform is for."""
+    outputs, channels = filters
+    if options.precision != "bf16" or cell_depth(target, DType.bf16) == 1:
+        least = min(d if isinstance(d, int) else _SMALL for d in shape[2:])
+        return 4 if least >= _LARGE else 2
+    # Never by the batch: an image has the same bits alone and among others.
+    height, width = (d if isinstance(d, int) else 0 for d in shape[2:])
+    tiles = -(-height // 4) * -(-width // 4)
+    pairs = 9 * height * width * channels // 2
+    amx = target.has("amx-bf16")
+    return 4 if not amx and _pays(target, pairs, tiles, channels, outputs) else 0
+
+
+def _is_extreme(graph: Graph, filters: Value) -> bool:
+    """Whether filters [O, C, 3, 3] of f32 hold what the transform would spread: values that are not
+    finite or overflow sums, and values that drown those of another part of their window."""
+    op = graph.op(filters.node)
+    if not isinstance(op, Constant):
+        return True
+    taps = np.abs(op.data).max(axis=1)
+    largest = taps.max(axis=(1, 2))
+    # Not <= in place of >: NaN is extreme.
+    if not bool((largest <= MAX_WEIGHT).all()):
+        return True
+    rows = np.maximum(taps[:, :-1], taps[:, 1:])
+    corners = np.maximum(rows[:, :, :-1], rows[:, :, 1:]).min(axis=(1, 2))
+    return bool((largest > MAX_WEIGHT_RATIO * corners).any())
+
+
+def byte_tile(
+    low: Lowering, windows: Windows, filters: Array, reach: int, shape: Sequence[Dim]
+) -> int:
+    """The same for bytes, whose filters [O, C, 3, 3] are `filters`, and whose data, less their zero
+    point, are at most `reach` from 0: 4 where F(4 x 4) is exact and pays, else 0."""
+    sizes = [d for d in shape if isinstance(d, int)]
+    if not _slides(low.options, windows) or len(sizes) != 4 or filters.dtype != np.int8:
+        return 0
+    # By sums of 64 bits: of 8 bits -128 has no absolute value.
+    largest = np.abs(filters.astype(np.int16)).sum(axis=(1, 2, 3), dtype=np.int64).max()
+    if int(largest) * reach >= WHOLE_SUM:
+        return 0
+    batch, outputs, height, width = sizes
+    tiles = batch * -(-height // 4) * -(-width // 4)
+    lanes, kr = low.target.lanes(32), cell_depth(low.target, DType.i8)
+    channels = filters.shape[1]
+    # Where tiles of AMX multiply bytes, 16 rows at a time, nothing is left to save.
+    if kr == 1 or low.target.has("amx-int8") or channels % (2 * lanes) or outputs % lanes:
+        return 0
+    cells = 9 * batch * height * width * channels // kr
+    return 4 if _pays(low.target, cells, tiles, channels // 2, outputs) else 0
+
+
+def _slides(options: Options, windows: Windows) -> bool:
+    plain = windows.kernel == (3, 3) and windows.strides == windows.dilations == (1, 1)
+    return plain and options.conv_algorithm != "direct"
+
+
+def _pays(target: Target, direct: int, tiles: int, depth: int, outputs: int) -> bool:
+    """Whether F(4 x 4) takes fewer instructions than a direct convolution, which multiplies
+    `direct` cells for every output channel. The transform multiplies `depth` cells, of one f32 or
+    two values of 16 bits, at the 36 points of a tile.
+    """
+    lanes = target.lanes(32)
+    vectors = -(-outputs // lanes)
+    weights = 36 * depth * vectors
+    ours = tiles * (weights + vectors * _BACK + -(-depth // lanes) * _FORTH) + weights * _AFAR
+    return direct * vectors >= _GAIN * ours

@@ -1,0 +1,257 @@
+"""Where values that leave a region are computed, and where a region's symbols are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir.dims import Dim, Expr, Symbol, plain_symbol
+from ....ir.errors import VerificationError
+from ....ir.graph import Value
+from ....ir.ops import (
+    Attention,
+    Concat,
+    Gemm,
+    Group,
+    MatMul,
+    MatMulInteger,
+    Reshape,
+    Split,
+    Squeeze,
+    Squeeze1,
+    Transpose,
+    Unsqueeze,
+    VariadicSplit,
+)
+from ....ir.ops.math.elementwise import Elementwise
+from ....ir.types import TensorType, Type
+from ....plan.packing.panel_params import accumulator
+from ....plan.plan import SymbolSource
+from ...rewrite.patch import has_one_use
+from ...strided_view import (
+    BlockedAxes,
+    View,
+    divide,
+    is_contiguous,
+    permute,
+    reshape,
+    row_major,
+    runs_of_vectors,
+)
+from ..build.op_lowering import Lowering
+from ..ops.data_movement import known_list, places
+from .concat_in_place import around, concats_in_place, inputs_of, sharable
+from .fusion import conversion_of
+from .role import Role, is_host_only, reads, symbols_of
+
+_SAME_MEMORY = (Reshape, Squeeze, Squeeze1, Unsqueeze)
+_PRODUCTS = (MatMul, Gemm, MatMulInteger)
+# Kernels that write their output with any strides at full speed (a view can't).
+_WRITES_ANYWHERE = (*_PRODUCTS, Attention, Elementwise, Group)
+# Below this there are no vectors of columns.
+_FEW_COLUMNS = 8
+
+
+def symbols_in(dim: Dim) -> frozenset[Symbol]:
+    """The symbols of a size."""
+    return dim.symbols() if isinstance(dim, Expr) else frozenset()
+
+
+def reserve_output(low: Lowering, value: Value, slot: int, outputs: list[int]) -> None:
+    """Reserve a region output for a value."""
+    type_ = low.tensor(value)
+    view = low.region.output(len(outputs), type_.dtype, low.shape(value), low.name(value.node))
+    outputs.append(slot)
+    low.placed[value] = view
+    low.slot_of.setdefault(value, slot)
+
+
+def exported(
+    low: Lowering,
+    roles: dict[int, Role],
+    home: dict[int, int],
+    index: int,
+    nodes: Sequence[int],
+    end: int | None,
+) -> list[Value]:
+    """Values of this region's nodes that are read after it."""
+    found: list[Value] = []
+    for node in nodes:
+        for value in low.graph.values(node):
+            for use in low.graph.uses(value):
+                later = home.get(use.node, index) > index or use.node == end
+                if later and value in reads(low.graph, use.node, roles):
+                    found.append(value)
+                    break
+    return found
+
+
+def propagate_output_buffers(
+    low: Lowering, home: dict[int, int], index: int, roles: dict[int, Role]
+) -> None:
+    """Let producers write where their value will be needed: through reshapes into a region output,
+    and into their part of a concatenation."""
+    graph = low.graph
+    shared = concats_in_place(low, home, index, roles)
+    spread(low, list(low.placed), home, index, roles, shared)
+    # The last first: what it joins may have been joined by others before, in less memory.
+    for node, where in reversed(home.items()):
+        op, value = graph.op(node), Value(node)
+        if where != index or roles[node].lowerer is None or value in low.placed:
+            continue
+        if isinstance(op, Concat) and (whole := around(low, node, inputs_of(low, node), value)):
+            low.placed[value] = whole
+            continue
+        if isinstance(op, Concat) or (
+            isinstance(op, Transpose)
+            and read_in_order(low, value)
+            and conversion_of(graph, low.fusion, value) is None
+        ):
+            low.placed[value] = low.allocate(value)
+            spread(low, [value], home, index, roles, shared)
+
+
+def spread(
+    low: Lowering,
+    pending: list[Value],
+    home: dict[int, int],
+    index: int,
+    roles: dict[int, Role],
+    shared: frozenset[int],
+) -> None:
+    """Hand the places of these values on to what makes them, as far as views can say it."""
+    while pending:
+        value = pending.pop()
+        role = roles.get(value.node)
+        if role is None or role.lowerer is None:
+            continue
+        for source, part in input_buffers_for(low, value):
+            mine = home.get(source.node) == index and source not in low.placed
+            if part is None or not mine:
+                continue
+            alone = has_one_use(low.graph, source)
+            if not alone and not (
+                value.node in shared and sharable(low, value, source, home, roles)
+            ):
+                continue
+            if isinstance(part, View):
+                low.placed[source] = part
+                pending.append(source)
+            elif roles[source.node].lowerer is not None:
+                low.divided[source] = part
+
+
+def input_buffers_for(
+    low: Lowering, value: Value
+) -> Sequence[tuple[Value, View | BlockedAxes | None]]:
+    """Where the inputs of a placed value would have to be written for it to cost nothing."""
+    graph, view = low.graph, low.placed[value]
+    op = graph.op(value.node)
+    if isinstance(op, Concat):
+        parts = inputs_of(low, value.node)
+        return list(zip(parts, places(low, value.node, parts, view), strict=True))
+    if isinstance(op, Split | VariadicSplit):
+        whole = graph.input(value.node, 0)
+        return [(whole, around(low, value.node, [*graph.values(value.node)], whole))]
+    source = graph.input(value.node, 0) if graph.inputs(value.node) else value
+    if isinstance(op, _SAME_MEMORY) and is_contiguous(view):
+        return [(source, reshape(view, low.shape(source)))]
+    if isinstance(op, _SAME_MEMORY):
+        return [(source, blocks_of(low, source, view))]
+    if isinstance(op, Transpose) and can_write_transposed(low, value):
+        order = turning(low, value)
+        return [(source, permute(view, [order.index(axis) for axis in range(view.rank)]))]
+    return []
+
+
+def turning(low: Lowering, value: Value) -> list[int]:
+    """The order of the axes that a Transpose gives its input."""
+    rank = len(low.shape(value))
+    return [int(i) for i in known_list(low.graph, value.node, 1) or reversed(range(rank))]
+
+
+def can_write_transposed(low: Lowering, value: Value) -> bool:
+    """Whether the kernel behind a Transpose may write its result, reshaped or not, as the
+    transposed value lies. A product stores vectors of columns: turned against them it would write
+    one element at a time (1024 x 128, 32 deep: 735 us, 66 with a copy; 1000 x 128: 70 and 43)."""
+    graph, source = low.graph, low.graph.input(value.node, 0)
+    op, made = graph.op(source.node), source
+    if isinstance(op, _SAME_MEMORY):
+        made = graph.input(source.node, 0)
+        op = graph.op(made.node)
+        if not has_one_use(graph, made):
+            return False
+    if not isinstance(op, _WRITES_ANYWHERE):
+        return False
+    columns = low.shape(source)[-1:]
+    few = all(isinstance(n, int) and n < _FEW_COLUMNS for n in columns)
+    anchor = low.fusion.anchor_of.get(made.node, made.node)
+    if few or not isinstance(graph.op(anchor), _PRODUCTS):
+        return True
+    return turning(low, value)[-1] == len(low.shape(source)) - 1
+
+
+def blocks_of(low: Lowering, value: Value, view: View) -> BlockedAxes | None:
+    """A place for the result of a product that is reshaped to `view`: columns in blocks."""
+    anchor = low.fusion.anchor_of.get(value.node, value.node)
+    if not isinstance(low.graph.op(anchor), _PRODUCTS):
+        return None
+    if any(len(low.shape(low.graph.input(anchor, port))) < 2 for port in (0, 1)):
+        return None
+    found = divide(view, low.shape(value))
+    lanes = low.target.lanes(accumulator(low.tensor(Value(anchor)).dtype).bits)
+    return found if found and runs_of_vectors(found, lanes) else None
+
+
+def read_in_order(low: Lowering, value: Value) -> bool:
+    """Whether a transposed value is read only by a reshape that wants its elements in order: then
+    the producer had better write them so. Where the reshape only divides axes (tokens to an image
+    of channels) it is a view of what the producer writes anyway."""
+    graph = low.graph
+    use, source = graph.only_use(value), graph.input(value.node, 0)
+    if use is None or not isinstance(graph.op(use.node), Reshape):
+        return False
+    shape = low.shape(source)
+    plain = View(0, low.tensor(source).dtype, shape, row_major(shape))
+    if reshape(permute(plain, turning(low, value)), low.shape(Value(use.node))) is not None:
+        return False
+    return has_one_use(graph, source) and can_write_transposed(low, value)
+
+
+def telling(type_: Type) -> set[str]:
+    """Names of the symbols that a slot of this type tells a region: none where it has no buffer."""
+    if not isinstance(type_, TensorType) or is_host_only(type_):
+        return set()
+    return {s.name for d in type_.shape or () if (s := plain_symbol(d)) is not None}
+
+
+def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
+    """Where each symbol of the region is read: an axis of a region input, added for this purpose
+    if need be."""
+    sizes = [*low.region.dims, *(d for b in low.region.buffers for d in b.shape)]
+    names = {s.name for size in sizes for s in symbols_in(size)}
+    found: dict[str, SymbolSource] = {}
+    slots = [*low.region_inputs, *dict.fromkeys(low.slot_of.values())]
+    before = -1
+    # An input that is added brings its own sizes along, which may be told by another input.
+    while before < len(names):
+        before = len(names)
+        for slot in slots:
+            type_ = low.slots[slot]
+            if not isinstance(type_, TensorType) or is_host_only(type_):
+                continue
+            shape = list(enumerate(type_.shape or ()))
+            axes = {s.name: i for i, d in reversed(shape) if (s := plain_symbol(d)) is not None}
+            if not (axes.keys() & names) - found.keys():
+                continue
+            if slot not in low.region_inputs:
+                low.region_inputs.append(slot)
+                at = len(low.region_inputs) - 1
+                low.region.input(at, type_.dtype, type_.shape or ())
+                names |= symbols_of(type_)
+            source = low.region_inputs.index(slot)
+            for name in axes.keys() & names - found.keys():
+                found[name] = SymbolSource(name, source, axes[name])
+    missing = sorted(names - set(found))
+    if missing:
+        raise VerificationError("no input tells these sizes", got=", ".join(missing))
+    return tuple(found[n] for n in sorted(found))

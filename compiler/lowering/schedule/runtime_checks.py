@@ -1,0 +1,51 @@
+"""What has to hold of a region's sizes before its kernels run (ir/dims/constraints.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ....ir.dims import Dim, Expr, eq
+from ....ir.dims.constraints import ShapeConstraint
+from ....plan.plan import SizeCheck
+from ...shape_analysis.unify_dims import requirements_of
+from ..build.op_lowering import Lowering
+from .output_placement import telling
+from .role import Role
+
+
+def size_checks(
+    low: Lowering, roles: dict[int, Role], nodes: Sequence[int], *, first: bool
+) -> list[SizeCheck]:
+    """One check for every two sizes that native nodes take to be equal, and that may differ. The
+    first region checks what the whole model needs of its inputs.
+
+    Operations in Python check their own inputs.
+    """
+    told = {s for slot in low.slot_of.values() for s in telling(low.slots[slot])}
+    native = [n for n in nodes if roles[n].lowerer is not None]
+    needs = [each for n in native for each in requirements_of(low.graph, n)]
+    found = _checks(low, [*(low.graph.needs if first else ()), *needs], told)
+    return [*found, *low.region.checks]
+
+
+def checks_inside(inner: Lowering, roles: Mapping[int, Role]) -> list[SizeCheck]:
+    """What a body's nodes take for granted of sizes that its region knows: of everything around
+    the body that it reads, there are buffers."""
+    region = inner.region
+    told = {s for b in region.buffers for d in b.shape for s in _names(d)}
+    needs = [each for n in roles for each in requirements_of(inner.graph, n)]
+    return _checks(inner, needs, told)
+
+
+def _checks(low: Lowering, needs: Sequence[ShapeConstraint], told: set[str]) -> list[SizeCheck]:
+    found: dict[tuple[Dim, Dim, bool], SizeCheck] = {}
+    for each in needs:
+        if eq(each.left, each.right) is None and _names(each.left) | _names(each.right) <= told:
+            left, right = low.region.dim(each.left), low.region.dim(each.right)
+            check = SizeCheck(left, right, each.what, each.where, each.or_one)
+            found.setdefault((each.left, each.right, each.or_one), check)
+    return list(found.values())
+
+
+def _names(d: Dim) -> set[str]:
+    return {s.name for s in d.symbols()} if isinstance(d, Expr) else set()

@@ -1,0 +1,131 @@
+"""Which values lie in memory in a narrower type than the graph says, or with gaps between their
+rows, decided once for the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ....ir.dtype import DType
+from ....ir.graph import Graph, Use, Value
+from ....ir.types import TensorType, Type
+from ....plan.packing.panel_params import cell_depth, has_tiles, multiplied
+from ....plan.target import Target
+from ...legality import is_elementwise
+from ...options import Options
+from ..build.op_lowering import LINE_BITS
+from ..build.scalar_programs import node_program
+from .conv_algorithm import float_tile
+from .fusion import Fusion
+
+_PRODUCTS = frozenset({"MatMul", "Gemm"})
+_ON_TILES = _PRODUCTS | {"MatMulInteger"}
+_CONVOLUTIONS = frozenset({"Convolution", "GroupConvolution"})
+_POOL = "MaxPool"
+# What can store its result in another type than it computes.
+_WRITERS = (
+    _CONVOLUTIONS
+    | {_POOL}
+    | frozenset("MatMul Gemm LayerNorm RMSNorm MVN GroupNormalization".split())
+)
+# What writes rows with any stride between them.
+_ROW_WRITERS = _ON_TILES | frozenset("LayerNorm RMSNorm MVN Attention".split())
+# Rows of two cache lines take 1.01 of the time with another one.
+_FEW_LINES = 4
+# What a sum of a residual stream consists of: the sum, and activations that cut it off.
+_SUM = frozenset("input const cast add sub max min clip".split())
+
+
+def rounded_values(
+    graph: Graph, native: Mapping[int, bool], fusion: Fusion, options: Options, target: Target
+) -> frozenset[Value]:
+    """f32 values that are stored as bf16 (numerics.md, Precision). Every reader is a product that
+    rounds them anyway, or the largest of a window that only such products read, so that no bit of a
+    result changes; or the sum behind a convolution, which is what a residual stream is made of. A
+    layer hands the next one its factors in half the memory, and nothing is left to convert or to
+    pack."""
+    if options.precision != "bf16":
+        return frozenset()
+    summed = _sums(graph, fusion)
+    found: set[Value] = set()
+
+    def narrows(use: Use) -> bool:
+        if not native.get(use.node, False):
+            return False
+        pooled = graph.op(use.node).kind == _POOL and Value(use.node) in found
+        return pooled or use.node in summed or _rounds(graph, use, options, target)
+
+    # Readers first.
+    for value in reversed(list(_written(graph, native, fusion, _WRITERS))):
+        type_ = graph.type(value)
+        f32 = isinstance(type_, TensorType) and type_.dtype is DType.f32
+        if f32 and all(map(narrows, graph.uses(value))):
+            found.add(value)
+    return frozenset(found)
+
+
+def _written(
+    graph: Graph, native: Mapping[int, bool], fusion: Fusion, kinds: frozenset[str]
+) -> Iterator[Value]:
+    """Values that are read and that native operations of these kinds, or elementwise ones, write,
+    in order."""
+    for node in native:
+        writer = fusion.anchor_of.get(node, node)
+        writes = graph.op(writer).kind in kinds or is_elementwise(graph, writer)
+        if native[node] and writes and node not in fusion.absorbed:
+            yield from (v for v in graph.values(node) if graph.use_count(v))
+
+
+def spaced_values(
+    graph: Graph,
+    native: Mapping[int, bool],
+    fusion: Fusion,
+    target: Target,
+    rounded: frozenset[Value],
+) -> frozenset[Value]:
+    """Left factors of products on tiles of AMX whose rows take an even number of cache lines: with
+    a line between them, 128 rows of K bytes times 768 columns, K = 256 to 3072, take 0.86 to 0.95
+    of the time (docs/performance.md)."""
+
+    def reads(use: Use) -> bool:
+        op = graph.op(use.node)
+        left = use.port == 0 and op.kind in _ON_TILES and not getattr(op, "transpose_a", True)
+        return left and native.get(use.node, False)
+
+    return frozenset(
+        value
+        for value in _written(graph, native, fusion, _ROW_WRITERS)
+        if _is_even(graph.type(value), value in rounded, target)
+        and all(map(reads, graph.uses(value)))
+    )
+
+
+def _is_even(type_: Type, rounded: bool, target: Target) -> bool:
+    """Whether rows of a value of this type are factors of tiles, and an even number of lines."""
+    if not isinstance(type_, TensorType) or type_.shape is None or len(type_.shape) < 2:
+        return False
+    dtype, k = DType.bf16 if rounded else type_.dtype, type_.shape[-1]
+    factors = multiplied(dtype, dtype)
+    if not isinstance(k, int) or not has_tiles(target, factors, cell_depth(target, factors)):
+        return False
+    lines, rest = divmod(k * dtype.bits, LINE_BITS)
+    return rest == 0 and lines % 2 == 0 and lines >= _FEW_LINES
+
+
+def _sums(graph: Graph, fusion: Fusion) -> frozenset[int]:
+    """Nodes that add something to a convolution's result as it is stored."""
+    return frozenset(
+        node
+        for anchor, chain in fusion.epilogues.items()
+        if graph.op(anchor).kind in _CONVOLUTIONS
+        for node in chain
+        if all(i.op in _SUM for i in node_program(graph, node).instrs)
+    )
+
+
+def _rounds(graph: Graph, use: Use, options: Options, target: Target) -> bool:
+    """Whether a node rounds what comes in at a port: as a left factor, or as a convolution's data
+    (Winograd's transform does not)."""
+    kind = graph.op(use.node).kind
+    if use.port != 0 or kind not in _CONVOLUTIONS:
+        return use.port == 0 and kind in _PRODUCTS
+    return not float_tile(graph, use.node, options, target)

@@ -1,0 +1,85 @@
+"""Which values lie channels-last in memory, decided once for the graph.
+
+Convolutions and pools compute vectors of channels, so what they write lies (batch, spatial...,
+channel) in memory; elementwise operations, concatenations and views of it stay so. The graph's
+axes keep their order: only the strides of a View say it. Conversions stand where such a chain
+begins (an input of the model with many channels) and where it ends (a result).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ....ir.dims import eq
+from ....ir.graph import Graph, Value
+from ....ir.ops.shape_inference import known_ints
+from ....ir.types import TensorType
+from ...legality import WINDOWED_KINDS, is_elementwise
+from .fusion import same_shape
+
+# Operations whose result lies as their first input does.
+_FOLLOWING = frozenset(
+    "Identity Slice StridedSlice Split VariadicSplit Interpolate Pad AdaptiveMaxPool "
+    "DepthToSpace SpaceToDepth ShuffleChannels GroupNormalization".split()
+)
+# Those that are as well turned for what reads them: vectors of channels, not of single places.
+_RESAMPLING = frozenset({"Interpolate", "Pad"})
+# Fewer channels are no vector; convolutions read those from planes.
+_MANY = 8
+
+
+def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[Value]:
+    """The values that are to be computed channels-last; `native` by node."""
+    found: set[Value] = set()
+    for node in graph.order():
+        if not native.get(node, False):
+            continue
+        kind = graph.op(node).kind
+        inputs = [v for v in graph.inputs(node) if v is not None]
+        if kind in WINDOWED_KINDS:
+            chosen = True
+        elif kind == "Concat":
+            chosen = any(v in found for v in inputs)
+        elif kind in _FOLLOWING:
+            chosen = bool(inputs) and inputs[0] in found
+            if kind in _RESAMPLING:
+                chosen = chosen or _for_windows(graph, node)
+        elif kind == "Reshape":
+            chosen = _tokens_to_image(graph, node)
+        elif is_elementwise(graph, node):
+            chosen = any(v in found and same_shape(graph, v, Value(node)) for v in inputs)
+        else:
+            chosen = False
+        if chosen:
+            found.update(v for v in graph.values(node) if has_channels(graph, v))
+    return frozenset(found)
+
+
+def _tokens_to_image(graph: Graph, node: int) -> bool:
+    """Whether [batch, places, channels], turned and reshaped to an image, lies so as it was."""
+    turned = graph.input(node, 0)
+    if graph.op(turned.node).kind != "Transpose":
+        return False
+    order = known_ints(graph.fact(graph.input(turned.node, 1)))
+    have, made = graph.type(turned), graph.type(Value(node))
+    assert isinstance(have, TensorType) and isinstance(made, TensorType)
+    if order != [0, 2, 1]:
+        return False
+    if have.shape is None or made.shape is None or len(made.shape) < 4:
+        return False
+    return all(eq(a, b) is True for a, b in zip(have.shape[:2], made.shape[:2], strict=True))
+
+
+def _for_windows(graph: Graph, node: int) -> bool:
+    """Whether windows slide over the many channels of a node's result."""
+    type_ = graph.type(Value(node))
+    assert isinstance(type_, TensorType)
+    channels = type_.shape[1] if has_channels(graph, Value(node)) and type_.shape else 0
+    kinds = {graph.op(reader).kind for reader in graph.readers(Value(node))}
+    return isinstance(channels, int) and channels >= _MANY and bool(kinds & WINDOWED_KINDS)
+
+
+def has_channels(graph: Graph, value: Value) -> bool:
+    """Whether a value has a batch, a channel and a spatial axis."""
+    type_ = graph.type(value)
+    return isinstance(type_, TensorType) and type_.shape is not None and len(type_.shape) >= 3

@@ -1,0 +1,1 @@
+"""Canonicalization: identities, CSE, constant folding, static shapes."""

@@ -1,0 +1,195 @@
+"""What goes into and out of control flow, cut down to what its bodies need.
+
+Exporters feed a body everything that stands around it. A constant belongs inside, where the other
+passes see it and weights get packed; a carried value that no iteration changes is no state; what
+nobody reads need not be passed. An If whose condition is known is the branch taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ....ir.graph import Graph, Value
+from ....ir.infer import infer_graph
+from ....ir.op import Op
+from ....ir.ops import Constant, If, Loop, TensorIterator
+from ....ir.ops.control_flow.loops import BodyInput
+from ...rewrite.engine import Pass, Rule
+from ...rewrite.patch import Patch
+
+Iterating = Loop | TensorIterator
+_ITERATING = ("Loop", "TensorIterator")
+_INTERFACE = frozenset({"Parameter", "TypedParameter", "Result"})
+
+
+@dataclass
+class _Wiring:
+    """Inputs of the new node: those it keeps by position, then each other value once."""
+
+    inputs: list[Value | None]
+    places: dict[Value, int] = field(default_factory=dict[Value, int])
+
+    def port(self, value: Value) -> int:
+        """The input port that feeds this value."""
+        if value not in self.places:
+            self.inputs.append(value)
+            self.places[value] = len(self.inputs) - 1
+        return self.places[value]
+
+
+def take_branch(graph: Graph, node: int) -> Patch | None:
+    """An If whose condition is known: its branch, in its place."""
+    op, known = graph.op(node), graph.known(graph.input(node, 0))
+    assert isinstance(op, If)
+    if known is None or known.size != 1 or known.dtype == object:
+        return None
+    taken = bool(np.asarray(known).reshape(-1)[0])
+    body = op.then_body if taken else op.else_body
+    if any(graph_op.effects.value != "none" for graph_op in map(body.op, body.ids())):
+        return None
+    outside = graph.inputs(node)
+    place: dict[Value, Value] = {}
+    for parameter, port in zip(
+        body.parameters, op.then_inputs if taken else op.else_inputs, strict=True
+    ):
+        source = outside[port]
+        if source is None:
+            return None
+        place[Value(parameter)] = source
+    patch = Patch()
+    for inner in body.order():
+        record = body.node(inner)
+        if record.op.kind in _INTERFACE:
+            continue
+        inputs = [None if v is None else place[v] for v in body.inputs(inner)]
+        made = patch.add(record.op, *inputs, name=record.name)
+        for value in body.values(inner):
+            place[value] = Value(made.node, value.port)
+    outputs = op.then_outputs if taken else op.else_outputs
+    for port, result in enumerate(outputs):
+        patch.replace(Value(node, port), place[body.input(body.results[result], 0)])
+    return patch
+
+
+def narrow_branches(graph: Graph, node: int) -> Patch | None:
+    """Constants and unread parameters leave the interface of an If's bodies."""
+    op, outside = graph.op(node), graph.inputs(node)
+    assert isinstance(op, If)
+    wiring = _Wiring([outside[0]])
+    bodies: list[Graph] = []
+    ports: list[tuple[int, ...]] = []
+    changed = False
+    for body, inputs in ((op.then_body, op.then_inputs), (op.else_body, op.else_inputs)):
+        fed = [outside[port] for port in inputs]
+        kept, inner = _narrowed(graph, body, fed, [True] * len(fed))
+        changed = changed or inner is not body
+        bodies.append(inner)
+        ports.append(tuple(wiring.port(v) for i in kept if (v := fed[i]) is not None))
+    if not changed:
+        return None
+    new = replace(
+        op,
+        then_body=bodies[0],
+        else_body=bodies[1],
+        then_inputs=ports[0],
+        else_inputs=ports[1],
+    )
+    return _instead(graph, node, new, wiring.inputs, {k: k for k in range(op.output_count())})
+
+
+def narrow_loop(graph: Graph, node: int) -> Patch | None:
+    """The same for a loop; a carried value that no iteration changes is no longer carried, and
+    outputs that nobody reads go."""
+    op, outside = graph.op(node), graph.inputs(node)
+    assert isinstance(op, Iterating)
+    body = op.body
+    ports = [_settled(body, i, port) for i, port in enumerate(op.ports)]
+    passed = {p.back: p.port for p, new in zip(op.ports, ports, strict=True) if new is not p}
+    outputs = [
+        k
+        for k, output in enumerate(op.results)
+        if graph.use_count(Value(node, k))
+        and not (output.mode == "last" and output.result in passed)
+    ]
+    if not outputs and not passed:
+        return None
+    fed = [outside[p.port] if p.port >= 0 else None for p in ports]
+    free = [p.mode in ("invariant", "iteration") for p in ports]
+    kept, inner = _narrowed(graph, body, fed, free)
+    if inner is body and not passed and len(outputs) == len(op.results):
+        return None
+    wiring = _Wiring(outside[:2] if isinstance(op, Loop) else [])
+    wired: list[BodyInput] = []
+    for i in kept:
+        value = fed[i]
+        wired.append(ports[i] if value is None else replace(ports[i], port=wiring.port(value)))
+    results = tuple(op.results[k] for k in outputs)
+    new = replace(op, body=inner, ports=tuple(wired), results=results)
+    patch = _instead(graph, node, new, wiring.inputs, {k: n for n, k in enumerate(outputs)})
+    for k, output in enumerate(op.results):
+        source = outside[passed[output.result]] if output.result in passed else None
+        if output.mode == "last" and source is not None:
+            patch.replace(Value(node, k), source)
+    return patch
+
+
+def _settled(body: Graph, i: int, port: BodyInput) -> BodyInput:
+    """A carried port whose body hands its value on as it came: an invariant one."""
+    if port.mode != "carried":
+        return port
+    handed = body.input(body.results[port.back], 0)
+    while body.op(handed.node).kind == "Identity":
+        handed = body.input(handed.node, 0)
+    same = handed == Value(body.parameters[i])
+    return BodyInput("invariant", port.port) if same else port
+
+
+def _narrowed(
+    graph: Graph, body: Graph, fed: Sequence[Value | None], free: Sequence[bool]
+) -> tuple[list[int], Graph]:
+    """(parameters that stay, the body without the others). A parameter may go where it is `free`:
+    nobody reads it, or a constant feeds it."""
+    kept: list[int] = []
+    constants: dict[int, Constant] = {}
+    for i, (node, value) in enumerate(zip(body.parameters, fed, strict=True)):
+        op = None if value is None else graph.op(value.node)
+        if free[i] and isinstance(op, Constant):
+            constants[node] = op
+        elif not free[i] or body.has_uses(node):
+            kept.append(i)
+    if len(kept) == len(body.parameters):
+        return kept, body
+    inner = body.copy()
+    for i, node in enumerate(body.parameters):
+        if i in kept:
+            continue
+        if node in constants:
+            value = Value(inner.add(constants[node], name=inner.node(node).name))
+            for use in inner.uses(Value(node)):
+                inner.connect(value, use)
+        inner.remove(node)
+    infer_graph(inner)
+    return kept, inner
+
+
+def _instead(
+    graph: Graph, node: int, op: Op, inputs: Sequence[Value | None], outputs: dict[int, int]
+) -> Patch:
+    """A patch that puts `op` in the place of the node; `outputs`: old to new ports."""
+    patch = Patch()
+    made = patch.add(op, *inputs, name=graph.node(node).name)
+    for old, new in outputs.items():
+        patch.replace(Value(node, old), Value(made.node, new))
+    return patch
+
+
+_RULES = (
+    Rule("take_branch", ("If",), take_branch),
+    Rule("narrow_branches", ("If",), narrow_branches),
+    Rule("narrow_loop", _ITERATING, narrow_loop),
+)
+
+simplify_subgraphs = Pass("simplify_subgraphs", lambda options: _RULES)

@@ -1,0 +1,1 @@
+"""Decompositions of operations that have no kernel of their own."""

@@ -1,0 +1,220 @@
+"""Movements and conversions that no kernel knows, as slices, reshapes, transposes, gathers and
+Convert."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....ir.dims import bounds
+from ....ir.dtype import DType
+from ....ir.graph import Graph, Value
+from ....ir.ops import (
+    BatchToSpace,
+    Concat,
+    Convert,
+    Gather,
+    Less,
+    Minimum,
+    Pad,
+    Range,
+    Reshape,
+    Reverse,
+    ReverseSequence,
+    Select,
+    ShapeOf,
+    Slice,
+    SpaceToBatch,
+    Squeeze,
+    StridedSlice,
+    Subtract,
+    Unsqueeze,
+)
+from ....ir.ops.shape_inference import known_ints, unique_axes
+from ....ir.slice_bounds import END
+from ....ir.types import normalize_axis
+from ...rewrite.engine import Pass, Rule
+from ...rewrite.patch import MatchFailure, Patch
+from ..layout.cancel_transposes import add_transpose, inverse
+from ..match.values import dtype_of, known_axes, shape_of
+
+
+def _slice(patch: Patch, value: Value, cuts: Sequence[tuple[int, int, int, int]]) -> Value:
+    """value[start:stop:step] for each (axis, start, stop, step)."""
+    if not cuts:
+        return value
+    axes, starts, stops, steps = (patch.integers(list(n)) for n in zip(*cuts, strict=True))
+    return patch.add(Slice(), value, starts, stops, steps, axes)
+
+
+def spell_strided_slice(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """A Slice, and axes that are dropped and added."""
+    op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
+    assert isinstance(op, StridedSlice)
+    inputs = graph.inputs(node)
+    lists = [known_ints(graph.fact(v)) for v in inputs[1:] if v is not None]
+    if shape is None or any(n is None for n in lists):
+        return MatchFailure("the rank or the bounds are not known")
+    firsts, lasts, *strides = (n for n in lists if n is not None)
+    steps = strides[0] if strides else [1] * len(firsts)
+    patch, cuts = Patch(), list[tuple[int, int, int, int]]()
+    dropped, added = list[int](), list[int]()
+    at = 0
+    for entry in op.entries(len(firsts), len(shape)):
+        i = entry.position
+        if entry.new:
+            added.append(at)
+        elif entry.shrink:
+            first = firsts[i]
+            cuts.append((entry.axis, first, first + 1 if first != -1 else END, 1))
+            dropped.append(entry.axis)
+            continue
+        elif not entry.whole:
+            first, last = op.bounds_of(i, firsts[i], lasts[i], steps[i])
+            if (first, last, steps[i]) != (0, END, 1):
+                cuts.append((entry.axis, first, last, steps[i]))
+        at += 1
+    for axis, first, _, _ in cuts:
+        size = shape[axis]
+        if axis in dropped and not (isinstance(size, int) and -size <= first < size):
+            return MatchFailure("an element is taken that may not be there")
+    value = _slice(patch, graph.input(node, 0), cuts)
+    if dropped:
+        value = patch.add(Squeeze(), value, patch.integers(dropped))
+    if added:
+        value = patch.add(Unsqueeze(), value, patch.integers(added))
+    return patch.replace(Value(node), value)
+
+
+def spell_reverse(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """A slice with steps of -1."""
+    op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
+    assert isinstance(op, Reverse)
+    value = graph.inputs(node)[1] if len(graph.inputs(node)) > 1 else None
+    listed = [] if value is None else known_ints(graph.fact(value))
+    if shape is None or listed is None:
+        return MatchFailure("the rank or the axes are not known")
+    if op.mode.lower() == "mask":
+        listed = np.flatnonzero(listed).tolist()
+    axes = unique_axes(listed, len(shape))
+    patch = Patch()
+    cuts = [(a, END, -END, -1) for a in axes]
+    return patch.replace(Value(node), _slice(patch, graph.input(node, 0), cuts))
+
+
+def spell_roll(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """Both parts of each axis, the other way round."""
+    data, moves = graph.input(node, 0), graph.known(graph.input(node, 1))
+    shape = shape_of(graph, data)
+    axes = None if shape is None else known_axes(graph, graph.input(node, 2), len(shape))
+    if shape is None or moves is None or axes is None or moves.dtype.kind not in "iu":
+        return MatchFailure("the shifts or the axes are not known")
+    by = [int(m) for m in moves.reshape(-1)]
+    patch, value = Patch(), data
+    for axis, shift in zip(axes, by * len(axes) if len(by) == 1 else by, strict=True):
+        size = shape[axis]
+        if isinstance(size, int):
+            shift %= max(size, 1)
+        elif abs(shift) > (bounds(size)[0] or 0):
+            return MatchFailure("a shift may be longer than its axis")
+        if not shift:
+            continue
+        parts = [(axis, -shift, END, 1)], [(axis, 0, -shift, 1)]
+        value = patch.add(Concat(axis), *(_slice(patch, value, part) for part in parts))
+    return patch.replace(Value(node), value)
+
+
+def spell_space_to_batch(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """Padded, split into blocks, and the blocks moved in front."""
+    assert isinstance(graph.op(node), SpaceToBatch)
+    data, made = shape_of(graph, graph.input(node, 0)), shape_of(graph, Value(node))
+    lists = [known_ints(graph.fact(graph.input(node, port))) for port in (1, 2, 3)]
+    sizes = [d for d in (made or ())[1:] if isinstance(d, int) and d]
+    if data is None or made is None or None in lists or len(sizes) < len(made) - 1:
+        return MatchFailure("sizes are not known, or nothing")
+    block, begin, end = (n for n in lists if n is not None)
+    patch, value, k = Patch(), graph.input(node, 0), len(sizes)
+    if any(begin) or any(end):
+        dtype = dtype_of(graph, value)
+        zero = patch.constant(0, dtype)
+        value = patch.add(Pad(), value, patch.integers(begin), patch.integers(end), zero)
+    split = [n for pair in zip(sizes, block[1:], strict=True) for n in pair]
+    value = patch.add(Reshape(special_zero=True), value, patch.integers([0, *split]))
+    order = [*(2 + 2 * i for i in range(k)), 0, *(1 + 2 * i for i in range(k))]
+    value = add_transpose(patch, value, order)
+    return patch.replace(Value(node), patch.add(Reshape(), value, patch.integers([-1, *sizes])))
+
+
+def spell_batch_to_space(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """The inverse: blocks moved beside the axes that they belong to, and the edges cut off."""
+    assert isinstance(graph.op(node), BatchToSpace)
+    data = shape_of(graph, graph.input(node, 0))
+    lists = [known_ints(graph.fact(graph.input(node, port))) for port in (1, 2, 3)]
+    sizes = [d for d in (data or ())[1:] if isinstance(d, int) and d]
+    if data is None or None in lists or len(sizes) < len(data) - 1:
+        return MatchFailure("sizes are not known, or nothing")
+    block, begin, end = (n for n in lists if n is not None)
+    if not math.prod(block):
+        return MatchFailure("a block of nothing")
+    patch, k = Patch(), len(sizes)
+    split = patch.integers([*block[1:], -1, *sizes])
+    value = patch.add(Reshape(), graph.input(node, 0), split)
+    order = [k, *(a for i in range(k) for a in (k + 1 + i, i))]
+    whole = [d * b for d, b in zip(sizes, block[1:], strict=True)]
+    value = add_transpose(patch, value, order)
+    value = patch.add(Reshape(), value, patch.integers([-1, *whole]))
+    cuts = [
+        (1 + i, a, d - z, 1)
+        for i, (a, z, d) in enumerate(zip(begin[1:], end[1:], whole, strict=True))
+        if a or z
+    ]
+    return patch.replace(Value(node), _slice(patch, value, cuts))
+
+
+def spell_reverse_sequence(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """Each place is read from where it comes from: length - 1 - t before the length, t behind."""
+    op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
+    assert isinstance(op, ReverseSequence)
+    if shape is None or shape_of(graph, graph.input(node, 1)) is None:
+        return MatchFailure("a rank is unknown")
+    patch, rank = Patch(), len(shape)
+    axes = [normalize_axis(a, rank) for a in (op.batch_axis, op.seq_axis)]
+    order = [*axes, *(a for a in range(rank) if a not in axes)]
+    value = add_transpose(patch, graph.input(node, 0), order)
+    zero, one = patch.integers(0), patch.integers(1)
+    sizes = patch.add(ShapeOf(DType.i64), graph.input(node, 0))
+    time = patch.add(Gather(), sizes, patch.integers(axes[1]), zero)
+    places = patch.add(Range(DType.i64), zero, time, one)
+    lengths = patch.add(Convert(DType.i64), graph.input(node, 1))
+    # A length beyond the axis is the axis.
+    lengths = patch.add(Minimum(), lengths, time)
+    ends = patch.add(Unsqueeze(), lengths, patch.integers([1]))
+    back = patch.add(Subtract(), patch.add(Subtract(), ends, one), places)
+    inside = patch.add(Less(), places, ends)
+    source = patch.add(Select(), inside, back, places)
+    value = patch.add(Gather(batch_dims=1), value, source, one)
+    return patch.replace(Value(node), add_transpose(patch, value, inverse(order)))
+
+
+def spell_convert_like(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """A conversion to a type that is known."""
+    dtype = dtype_of(graph, Value(node))
+    if dtype is DType.dynamic:
+        return MatchFailure("the type is unknown")
+    patch = Patch()
+    return patch.replace(Value(node), patch.add(Convert(dtype), graph.input(node, 0)))
+
+
+_RULES = (
+    Rule("spell_strided_slice", ("StridedSlice",), spell_strided_slice),
+    Rule("spell_reverse", ("Reverse",), spell_reverse),
+    Rule("spell_roll", ("Roll",), spell_roll),
+    Rule("spell_space_to_batch", ("SpaceToBatch",), spell_space_to_batch),
+    Rule("spell_batch_to_space", ("BatchToSpace",), spell_batch_to_space),
+    Rule("spell_reverse_sequence", ("ReverseSequence",), spell_reverse_sequence),
+    Rule("spell_convert_like", ("ConvertLike",), spell_convert_like),
+)
+
+decompose_data_movement = Pass("decompose_data_movement", lambda options: _RULES)

@@ -1,0 +1,199 @@
+"""GridSample in operations that have kernels: places, the four elements around each, their mean;
+and resizing by filters, which is a product with a constant matrix per axis.
+
+An element is a row of all channels, picked from the image channels last by its number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....ir.dims import eq
+from ....ir.dtype import DType
+from ....ir.graph import Graph, Value
+from ....ir.op import Op
+from ....ir.ops import (
+    Add,
+    Concat,
+    Constant,
+    Convert,
+    Floor,
+    Gather,
+    GreaterEqual,
+    LessEqual,
+    LogicalAnd,
+    MatMul,
+    Maximum,
+    Minimum,
+    Multiply,
+    Reshape,
+    Round,
+    Select,
+    ShapeOf,
+    Slice,
+    Subtract,
+    Transpose,
+    Unsqueeze,
+)
+from ....ir.ops.nn.grid_sample_roi import GridSample
+from ....ir.ops.nn.interpolate import Interpolate, Interpolate4
+from ...rewrite.engine import Pass, Rule
+from ...rewrite.patch import MatchFailure, Patch
+from ..match.values import dtype_of, shape_of
+
+
+class _Plane:
+    """The nodes that a rule writes, for an image [N, C, H, W] in f32."""
+
+    def __init__(self, graph: Graph, data: Value) -> None:
+        self.patch = Patch()
+        self.shape = self.patch.add(ShapeOf(DType.i64), data)
+        # H and W as whole numbers of one element, and as floats.
+        self.whole = [self.sized(axis) for axis in (2, 3)]
+        self.sizes = [self.patch.add(Convert(DType.f32), size) for size in self.whole]
+        order = self.ints(0, 2, 3, 1)
+        rows = self.patch.add(Transpose(), data, order)
+        flat = self.patch.add(Concat(0), self.sized(0), self.ints(-1), self.sized(1))
+        self.rows = self.patch.add(Reshape(), rows, flat)
+
+    def ints(self, *numbers: int) -> Value:
+        return self.patch.integers(numbers)
+
+    def number(self, value: float) -> Value:
+        return self.patch.constant(value, DType.f32)
+
+    def sized(self, axis: int) -> Value:
+        one = self.ints(1)
+        return self.patch.add(
+            Slice(), self.shape, self.ints(axis), self.ints(axis + 1), one, self.ints(0)
+        )
+
+    def do(self, op: Op, *values: Value | float) -> Value:
+        given = [v if isinstance(v, Value) else self.number(v) for v in values]
+        return self.patch.add(op, *given)
+
+    def place(self, grid: Value, axis: int, *, corners: bool) -> Value:
+        """Where on axis 2 + `axis` of the image the grid's coordinates lie: [N, h, w]."""
+        at = 1 - axis
+        one, last = self.ints(1), self.ints(3)
+        part = self.patch.add(Slice(), grid, self.ints(at), self.ints(at + 1), one, last)
+        kept = self.patch.add(Slice(), self.patch.add(ShapeOf(DType.i64), grid), *(
+            self.ints(n) for n in (0, 3, 1, 0)
+        ))  # fmt: skip
+        x = self.do(Add(), self.patch.add(Reshape(), part, kept), 1.0)
+        size = self.sizes[axis]
+        if corners:
+            return self.do(Multiply(), x, self.do(Multiply(), self.do(Subtract(), size, 1.0), 0.5))
+        return self.do(Multiply(), self.do(Subtract(), self.do(Multiply(), x, size), 1.0), 0.5)
+
+    def inside(self, place: Value, axis: int) -> tuple[Value, Value]:
+        """A place kept within the image, and whether it was there."""
+        last = self.do(Subtract(), self.sizes[axis], 1.0)
+        was = self.do(
+            LogicalAnd(), self.do(GreaterEqual(), place, 0.0), self.do(LessEqual(), place, last)
+        )
+        return self.do(Maximum(), self.do(Minimum(), place, last), 0.0), was
+
+    def read(self, y: Value, x: Value, *, zeros: bool, weight: Value | None) -> Value:
+        """Rows [N, h, w, C] at whole places, by their weights, and 0 outside where `zeros`."""
+        (y, in_y), (x, in_x) = self.inside(y, 0), self.inside(x, 1)
+        wide = [self.patch.add(Convert(DType.i64), v) for v in (y, x)]
+        index = self.do(Add(), self.do(Multiply(), wide[0], self.whole[1]), wide[1])
+        if zeros:
+            # No row, which is 0: what stands at the border may be infinite, or no number.
+            count = self.do(Multiply(), *self.whole)
+            index = self.do(Select(), self.do(LogicalAnd(), in_y, in_x), index, count)
+        rows = self.patch.add(Gather(batch_dims=1), self.rows, index, self.ints(1))
+        if weight is None:
+            return rows
+        return self.do(Multiply(), rows, self.patch.add(Unsqueeze(), weight, self.ints(3)))
+
+
+def spell_grid_sample(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """The nearest element of each place, or four by their distance."""
+    op, data, grid = graph.op(node), graph.input(node, 0), graph.input(node, 1)
+    assert isinstance(op, GridSample)
+    mode, outside = op.mode.lower(), op.padding_mode.lower()
+    if mode not in ("bilinear", "nearest") or outside not in ("zeros", "border"):
+        return MatchFailure(f"mode {mode} with {outside}")
+    if dtype_of(graph, data) is not DType.f32 or dtype_of(graph, grid) is not DType.f32:
+        return MatchFailure("not in f32")
+    shapes = shape_of(graph, data), shape_of(graph, grid)
+    if None in shapes:
+        return MatchFailure("a rank is unknown")
+    plane, zeros = _Plane(graph, data), outside == "zeros"
+    y, x = (plane.place(grid, axis, corners=op.align_corners) for axis in (0, 1))
+    if mode == "nearest":
+        y, x = (plane.do(Round("half_to_even"), v) for v in (y, x))
+        found = plane.read(y, x, zeros=zeros, weight=None)
+    else:
+        if not zeros:
+            (y, _), (x, _) = plane.inside(y, 0), plane.inside(x, 1)
+        corners = [_around(plane, v) for v in (y, x)]
+        parts = [
+            plane.read(a, b, zeros=zeros, weight=plane.do(Multiply(), wa, wb))
+            for a, wa in corners[0]
+            for b, wb in corners[1]
+        ]
+        found = parts[0]
+        for part in parts[1:]:
+            found = plane.do(Add(), found, part)
+    made = plane.patch.add(Transpose(), found, plane.ints(0, 3, 1, 2))
+    return plane.patch.replace(Value(node), made)
+
+
+def _around(plane: _Plane, place: Value) -> list[tuple[Value, Value]]:
+    """The whole places before and behind, with their weights."""
+    before = plane.do(Floor(), place)
+    far = plane.do(Subtract(), place, before)
+    near = plane.do(Subtract(), 1.0, far)
+    return [(before, near), (plane.do(Add(), before, 1.0), far)]
+
+
+def spell_filtered(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """Sizes that are known, resized by a filter that grows as the image shrinks."""
+    op, data = graph.op(node), graph.input(node, 0)
+    if not isinstance(op, Interpolate | Interpolate4):
+        return None
+    mode = op.mode.lower()
+    if not (mode.endswith("_pillow") or (mode == "linear" and op.antialias)):
+        return None
+    before, after = shape_of(graph, data), shape_of(graph, Value(node))
+    if before is None or after is None or any((*op.pads_begin, *op.pads_end)):
+        return MatchFailure("the rank is unknown, or there are paddings")
+    if dtype_of(graph, data) is not DType.f32:
+        return MatchFailure("not in f32")
+    scales: set[Any] | None = None
+    if op.shape_calculation_mode.lower() == "scales":
+        given = graph.input(node, 2 if isinstance(op, Interpolate4) else 1)
+        constant = graph.op(given.node)
+        if not isinstance(constant, Constant):
+            return MatchFailure("scales of run time")
+        scales = set(constant.data.astype(np.float32).reshape(-1))
+    patch, value = Patch(), data
+    for axis, (size, out) in enumerate(zip(before, after, strict=True)):
+        if eq(size, out) is True:
+            continue
+        if not isinstance(size, int) or not isinstance(out, int) or axis < len(before) - 2:
+            return MatchFailure("sizes of run time, or axes that are not the last two")
+        scale = np.float32(out) / np.float32(max(size, 1))
+        if scales is not None and scale not in scales:
+            return MatchFailure("a scale that sizes do not tell")
+        matrix = op.weights_of(size, out, float(scale))
+        is_last = axis == len(before) - 1
+        factor = patch.constant(matrix, DType.f32)
+        if is_last:
+            value = patch.add(MatMul(False, True), value, factor)
+        else:
+            value = patch.add(MatMul(), factor, value)
+    return None if value == data else patch.replace(Value(node), value)
+
+
+_RULES = (
+    Rule("spell_grid_sample", ("GridSample",), spell_grid_sample),
+    Rule("spell_filtered", ("Interpolate",), spell_filtered),
+)
+
+decompose_grid_sample = Pass("decompose_grid_sample", lambda options: _RULES)

@@ -1,0 +1,116 @@
+"""An activation that alone reads a product becomes the product's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ....ir import ops
+from ....ir.graph import Graph, Value
+from ....ir.op import Op
+from ....ir.ops import ACTIVATIONS
+from ...rewrite.engine import Pass, Rule
+from ...rewrite.patch import MatchFailure, Patch
+from ..match.values import constant_scalar, dtype_of, same_shape
+from .matmul_add import as_gemm
+
+# The name of a Gemm's activation and its parameters.
+Named = tuple[str, tuple[float, ...]]
+
+
+def _plain(name: str, *parameters: float) -> Callable[[Graph, int], Named]:
+    return lambda graph, node: (name, parameters)
+
+
+def _with_numbers(
+    name: str, absent: tuple[float, ...] = ()
+) -> Callable[[Graph, int], Named | None]:
+    """Parameters are the inputs after the first; `absent` where there are none."""
+
+    def read(graph: Graph, node: int) -> Named | None:
+        given = graph.inputs(node)[1:]
+        if not given:
+            return name, absent
+        found = [constant_scalar(graph, v) for v in given]
+        known = [float(v) for v in found if v is not None]
+        return (name, tuple(known)) if len(known) == len(found) else None
+
+    return read
+
+
+def _clamp(graph: Graph, node: int) -> Named:
+    op = graph.op(node)
+    assert isinstance(op, ops.Clamp)
+    return "clip", (op.min, op.max)
+
+
+def _elu(graph: Graph, node: int) -> Named:
+    op = graph.op(node)
+    assert isinstance(op, ops.Elu)
+    return "elu", (op.alpha,)
+
+
+def _gelu(graph: Graph, node: int) -> Named:
+    op = graph.op(node)
+    assert isinstance(op, ops.Gelu)
+    return ("gelu_tanh" if op.approximation_mode.upper() == "TANH" else "gelu"), ()
+
+
+def _activation(graph: Graph, node: int) -> Named:
+    op = graph.op(node)
+    assert isinstance(op, ops.Activation)
+    return op.function, op.parameters
+
+
+# One line per operation: how it is called in a Gemm (the same formula,
+# ir/ops/math/activation_table.py).
+NAMES: dict[type[Op], Callable[[Graph, int], Named | None]] = {
+    ops.Relu: _plain("relu"),
+    ops.PRelu: _with_numbers("leaky_relu"),
+    ops.Clamp: _clamp,
+    ops.Elu: _elu,
+    ops.Selu: _with_numbers("scaled_elu"),
+    ops.Sigmoid: _plain("sigmoid"),
+    ops.HardSigmoid: _with_numbers("hard_sigmoid"),
+    ops.HSigmoid: _plain("hard_sigmoid", 1 / 6, 0.5),
+    ops.Tanh: _plain("tanh"),
+    ops.SoftPlus: _plain("softplus"),
+    ops.SoftSign: _plain("softsign"),
+    ops.Mish: _plain("mish"),
+    ops.HSwish: _plain("hard_swish", 1 / 6, 0.5),
+    ops.Swish: _with_numbers("swish", (1.0,)),
+    ops.Gelu2: _plain("gelu"),
+    ops.Gelu: _gelu,
+    ops.Activation: _activation,
+}
+
+
+def take_activation(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """An activation operation on a product."""
+    named = NAMES.get(type(graph.op(node)))
+    if named is None:
+        return None
+    source = graph.input(node, 0)
+    gemm = as_gemm(graph, source)
+    if gemm is None or isinstance(gemm, MatchFailure):
+        return gemm
+    if gemm.activation != "identity":
+        return MatchFailure("the product has an activation already")
+    found = named(graph, node)
+    if found is None:
+        return MatchFailure("a parameter of the activation is no constant number")
+    name, parameters = found
+    dtype = dtype_of(graph, source)
+    if dtype.is_int and not ACTIVATIONS[name].on_integers:
+        return MatchFailure("the activation of integers is rounded")
+    if not same_shape(graph, source, Value(node)):
+        return MatchFailure("a parameter has a higher rank than the product")
+    patch = Patch()
+    fused = replace(gemm, activation=name, activation_params=parameters)
+    return patch.replace(Value(node), patch.add(fused, *graph.inputs(source.node)))
+
+
+_KINDS = tuple(dict.fromkeys(cls.kind for cls in NAMES))
+_RULES = (Rule("take_activation", _KINDS, take_activation),)
+
+fuse_activations = Pass("fuse_activations", lambda options: _RULES)

@@ -1,0 +1,1 @@
+"""Layout: transposes cancelled or folded into products."""

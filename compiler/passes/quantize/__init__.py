@@ -1,0 +1,1 @@
+"""Quantization: QDQ recognition, integer products, scale folding."""

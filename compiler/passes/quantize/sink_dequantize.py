@@ -1,0 +1,208 @@
+"""Operations that only move elements, or choose among them, work on bytes: Dequantize moves behind
+them. A value that is dequantised and quantised again alike was bytes all along.
+
+Exact: an element's value is a function of its code, growing where the scale is positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir.dtype import DType
+from ....ir.graph import Graph, Value
+from ....ir.op import Array
+from ....ir.ops import (
+    Concat,
+    Constant,
+    Dequantize,
+    MaxPool1,
+    MaxPool8,
+    Quantize,
+    Reshape,
+    Transpose,
+)
+from ....ir.ops.shape_inference import known_ints
+from ...rewrite.engine import Pass, Rule
+from ...rewrite.patch import MatchFailure, Patch, producer
+from ..match.values import constant_scalar, dtype_of, known_axes, shape_of
+from .scale_layout import joined_groups, reshaped, transposed
+
+# Operations on the elements of input 0; other inputs only say where to.
+MOVERS = tuple(
+    "Reshape Squeeze Unsqueeze Transpose Slice StridedSlice Gather DepthToSpace "
+    "SpaceToDepth ShuffleChannels Identity Split VariadicSplit MaxPool".split()
+)
+
+# (operation, codes, scale, zero point) of a dequantised value.
+Parts = tuple[Dequantize, Value, Value, Value | None]
+
+
+def parts(graph: Graph, value: Value | None) -> Parts | None:
+    """What a dequantised value is made of."""
+    node = producer(graph, value, "Dequantize")
+    op = None if node is None else graph.op(node)
+    if node is None or not isinstance(op, Dequantize):
+        return None
+    codes, scale, zero = (*graph.inputs(node), None)[:3]
+    assert codes is not None and scale is not None
+    return op, codes, scale, zero
+
+
+def is_single(graph: Graph, value: Value | None) -> bool:
+    """Whether a scale or zero point is absent, or one value for all elements."""
+    shape = () if value is None else shape_of(graph, value)
+    return shape is not None and all(d == 1 for d in shape)
+
+
+def move_behind(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """Mover(Dequantize(codes)) = Dequantize(Mover(codes)), with one scale for all elements."""
+    op, inputs = graph.op(node), graph.inputs(node)
+    found = parts(graph, inputs[0])
+    if found is None:
+        return None
+    dequantize, codes, scale, zero = found
+    if dequantize.group or not is_single(graph, scale) or not is_single(graph, zero):
+        return None if isinstance(op, Reshape | Transpose) else MatchFailure("scales differ")
+    outputs = [v for v in graph.values(node) if graph.use_count(v)]
+    if op.kind == "Gather" and zero is not None and not _all_there(graph, node):
+        return MatchFailure("an index out of range gives 0, and the code 0 is another number")
+    if op.kind == "MaxPool":
+        factor = constant_scalar(graph, scale)
+        if factor is None or not factor > 0:
+            return MatchFailure("the scale is not known to be positive")
+        if any(v.port for v in outputs):
+            return MatchFailure("the places of the largest elements are read")
+        assert isinstance(op, MaxPool1 | MaxPool8)
+        if not op.windows().hold_data:
+            # What such a window gives, less than any number, is no byte.
+            return MatchFailure("a window may hold paddings only")
+    patch = Patch()
+    # As scalars: no mover's result has a lower rank.
+    factors, zeros = _scalar(graph, patch, scale), _scalar(graph, patch, zero)
+    made = patch.add(op, codes, *inputs[1:])
+    for value in outputs:
+        source = Value(made.node, value.port)
+        patch.replace(value, patch.add(Dequantize(), source, factors, zeros))
+    return patch
+
+
+def _all_there(graph: Graph, node: int) -> bool:
+    """Whether a Gather's indices are known to be in range, or refused where they are not."""
+    if getattr(graph.op(node), "out_of_range", "zeros") == "error":
+        return True
+    picks, axis = (known_ints(graph.fact(graph.input(node, n))) for n in (1, 2))
+    shape = shape_of(graph, graph.input(node, 0))
+    if picks is None or axis is None or shape is None:
+        return False
+    size = shape[axis[0]]
+    return isinstance(size, int) and all(0 <= n < size for n in picks)
+
+
+def _scalar(graph: Graph, patch: Patch, value: Value | None) -> Value | None:
+    if value is None or shape_of(graph, value) == ():
+        return value
+    op = graph.op(value.node)
+    if isinstance(op, Constant):
+        return patch.constant(op.data.reshape(()), op.dtype)
+    return patch.add(Reshape(special_zero=False), value, patch.integers([]))
+
+
+def move_weight(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """Reshape or Transpose of values with scales of their own, which follow."""
+    op, found = graph.op(node), parts(graph, graph.input(node, 0))
+    source, target = shape_of(graph, graph.input(node, 0)), shape_of(graph, Value(node))
+    if found is None or source is None or target is None:
+        return None
+    dequantize, codes, scale, zero = found
+    if is_single(graph, scale) and is_single(graph, zero) and not dequantize.group:
+        return None
+    given = [v for v in (scale, zero) if v is not None]
+    arrays = [o.data for v in given if isinstance(o := graph.op(v.node), Constant)]
+    sizes = [d for d in source if isinstance(d, int)]
+    wanted = [d for d in target if isinstance(d, int)]
+    whole = len(sizes) == len(source) and len(wanted) == len(target)
+    if len(arrays) < len(given) or not whole:
+        return MatchFailure("scales that differ are known at run time only, or a size is")
+    if 0 in sizes:  # counts of no elements say nothing of where they went
+        return MatchFailure("there are no elements")
+    layout: tuple[list[Array], int, int] | None
+    if isinstance(op, Transpose):
+        order = known_axes(graph, graph.input(node, 1), len(source))
+        layout = transposed(arrays, order, dequantize.axis, dequantize.group) if order else None
+    elif dequantize.group:
+        layout = None
+    else:
+        layout = reshaped(arrays, sizes, wanted) or joined_groups(arrays, sizes, wanted)
+    if layout is None:
+        return MatchFailure("the scales don't follow the elements")
+    moved, axis, group = layout
+    patch = Patch()
+    made = [patch.constant(a, dtype_of(graph, v)) for a, v in zip(moved, given, strict=True)]
+    codes = patch.add(op, codes, graph.input(node, 1))
+    return patch.replace(Value(node), patch.add(Dequantize(axis, group), codes, *made))
+
+
+def join_alike(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """Concat of values that are dequantised alike."""
+    op = graph.op(node)
+    assert isinstance(op, Concat)
+    found = [parts(graph, v) for v in graph.inputs(node)]
+    known = [p for p in found if p is not None]
+    if not known or len(known) < len(found):
+        return None
+    dequantize, _, scale, zero = known[0]
+    if not is_single(graph, scale) or not is_single(graph, zero) or dequantize.group:
+        return MatchFailure("scales differ within an input")
+    if not all(alike(graph, known[0], p) for p in known[1:]):
+        return MatchFailure("the inputs have different scales or zero points")
+    patch = Patch()
+    factors, zeros = _scalar(graph, patch, scale), _scalar(graph, patch, zero)
+    made = patch.add(op, *(p[1] for p in known))
+    return patch.replace(Value(node), patch.add(Dequantize(), made, factors, zeros))
+
+
+def alike(graph: Graph, a: Parts, b: Parts) -> bool:
+    """Whether two values are dequantised with the same numbers from the same type."""
+    return (
+        a[0] == b[0]
+        and dtype_of(graph, a[1]) is dtype_of(graph, b[1])
+        and all(same_number(graph, x, y) for x, y in zip(a[2:], b[2:], strict=True))
+    )
+
+
+def same_number(graph: Graph, a: Value | None, b: Value | None) -> bool:
+    """Whether both are one value, or constants of one equal element (absent: 0)."""
+    if a == b:
+        return True
+    left, right = (0 if v is None else constant_scalar(graph, v) for v in (a, b))
+    return left is not None and left == right
+
+
+def cancel_quantize(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """Quantize(Dequantize(codes)) with the same scale and zero point."""
+    op, (x, scale, zero) = graph.op(node), (*graph.inputs(node), None, None)[:3]
+    found = parts(graph, x)
+    assert isinstance(op, Quantize)
+    if found is None or scale is None:
+        return None
+    _, codes, factor, shift = found
+    if dtype_of(graph, codes) is not op.destination_type:
+        return None
+    if dtype_of(graph, factor) is not DType.f32:
+        return None
+    same = same_number(graph, scale, factor) and same_number(graph, zero, shift)
+    value = constant_scalar(graph, scale)
+    # (code * scale) / scale rounds to the code where both stay far from the type's ends.
+    if not same or value is None or not 1e-30 < abs(value) < 1e30:
+        return MatchFailure("the scales or zero points differ")
+    return Patch().replace(Value(node), codes)
+
+
+_RULES: Sequence[Rule] = (
+    Rule("move_behind", MOVERS, move_behind),
+    Rule("move_weight", ("Reshape", "Transpose"), move_weight),
+    Rule("join_alike", ("Concat",), join_alike),
+    Rule("cancel_quantize", ("Quantize",), cancel_quantize),
+)
+
+sink_dequantize = Pass("sink_dequantize", lambda options: _RULES)

@@ -1,0 +1,1 @@
+"""Loops raised to single operations."""

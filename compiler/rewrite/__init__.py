@@ -1,0 +1,1 @@
+"""The rewrite engine: patches, rules, traces."""

@@ -1,0 +1,147 @@
+"""What an operation takes: its inference asked with facts at compile time, with arrays at run time.
+
+Sizes and ranks that compile time did not know may not fit one another. Evaluation alone would let
+some of that pass, where NumPy broadcasts or takes the first element of many: asked here as well, it
+refuses what it refuses when the same sizes are known. What it says itself comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .dtype import DType
+from .errors import Error, ShapeError
+from .limits.memory_budget import active_budget
+from .op import Fact, Op
+from .ops.control_flow.optionals import OptionalGetElement
+from .ops.math.elementwise import INTEGERS
+from .ops.shape_inference import naming, require_dtype
+from .types import MAX_RANK, MAX_SIZE, TensorType, Type
+
+# Inputs of these names are places, counts or sizes, whichever operation reads them.
+_WHOLE = frozenset(
+    "axes axes_mapping axis batch_indices batch_shape begin block_shape crops_begin crops_end "
+    "depth diagonal_index end indices k kernel_size lengths max_output_boxes_per_class num_columns "
+    "num_rows order output_shape output_size pads_begin pads_end position repeats seq_lengths "
+    "sequence_lengths shape signal_size split_lengths strides target_shape trip_count".split()
+)
+# Inputs whose values decide how large outputs are, and how many elements of them are looked at.
+_SIZING = _WHOLE | frozenset("scales scales_or_sizes sizes start stop step".split())
+_SIZING_ELEMENTS = 4096
+UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
+# Operations with the types and shapes they were asked about at run time.
+_REMEMBERED = 4096
+
+
+def inferred(op: Op, facts: Sequence[Fact | None], scope: str) -> list[Type]:
+    """The types of an operation's outputs; `scope` names symbols for sizes that data decides.
+
+    Error without a place where the operation refuses its inputs.
+    """
+    try:
+        slots = op.slots(list(facts))
+        for port, slot in zip(op.inputs, slots, strict=True):
+            if port.name in _WHOLE and isinstance(slot, Fact):
+                require_dtype(slot, port.name, INTEGERS, "an integer type")
+        with naming(scope):
+            types = list(op.infer(*slots))
+        for type_ in types:
+            _refuse_huge(type_)
+        return types
+    except Error:
+        raise
+    except UNFORESEEN as error:
+        # A model file may hold any attributes and shapes: what no rule foresaw is its error too.
+        given = ", ".join("nothing" if f is None else str(f.type) for f in facts)
+        raise ShapeError(
+            f"{op.kind} cannot work with these inputs and attributes",
+            got=f"inputs {given or 'none'} ({type(error).__name__}: {str(error)[:200]})",
+        ) from error
+
+
+def _refuse_huge(type_: Type) -> None:
+    """ShapeError for more axes than an array has, and for a known size beyond 64 bits. (What sizes
+    make when multiplied is bounded where memory is asked for.)"""
+    while not isinstance(type_, TensorType):
+        type_ = type_.element
+    shape = type_.shape or ()
+    if len(shape) > MAX_RANK:
+        raise ShapeError(
+            "a tensor has too many axes", got=len(shape), expected=f"at most {MAX_RANK}"
+        )
+    for size in shape:
+        if type(size) is int and size > MAX_SIZE:
+            raise ShapeError("a size is beyond 64 bits", got=type_, expected=f"at most {MAX_SIZE}")
+
+
+def require_memory(op: Op, arrays: Sequence[Any], where: str) -> None:
+    """MemoryLimitError where the outputs, as far as types and values of the inputs say how large
+    they are, exceed this thread's budget. (Evaluators charge what only they know.)"""
+    if op.bodies() or not all(a is None or isinstance(a, np.ndarray) for a in arrays):
+        return
+    ports = op.inputs
+    kinds = tuple(
+        None
+        if a is None
+        else (a.dtype, a.shape, _sizing_value(a, ports[min(n, len(ports) - 1)].name))
+        for n, a in enumerate(arrays)
+    )
+    for size, text in _output_bytes(op, kinds):
+        active_budget().require(size, text, where)
+
+
+def _sizing_value(array: Any, port: str) -> bytes | None:
+    few = array.size <= _SIZING_ELEMENTS and array.dtype.kind in "iufb"
+    return array.tobytes() if few and port in _SIZING else None
+
+
+@lru_cache(_REMEMBERED)
+def _output_bytes(op: Op, kinds: tuple[Any, ...]) -> tuple[tuple[int, str], ...]:
+    """Bytes and type of all outputs together, where inference finds the sizes; of each, and of
+    all."""
+    facts = [k and _fact_of(*k) for k in kinds]
+    try:
+        types = inferred(op, facts, "run")
+    except Error:  # evaluation says what is wrong, in its own words
+        return ()
+    found = [(type_bytes(t), str(t)) for t in types]
+    known = [(size, text) for size, text in found if size is not None]
+    if len(known) > 1:
+        known.append((sum(size for size, _ in known), f"{len(known)} outputs"))
+    return tuple(known)
+
+
+def _fact_of(dtype: Any, shape: tuple[int, ...], value: bytes | None) -> Fact:
+    array = None if value is None else np.frombuffer(value, dtype).reshape(shape)
+    return Fact(TensorType(DType.from_numpy(dtype), shape), array)
+
+
+def type_bytes(type_: Type) -> int | None:
+    """Bytes of a tensor of this type; None where a size is no number."""
+    if not isinstance(type_, TensorType) or not type_.is_static or type_.dtype is DType.string:
+        return None
+    return prod(d for d in type_.shape or () if isinstance(d, int)) * type_.dtype.numpy.itemsize
+
+
+def refuse_unfit(op: Op, arrays: Sequence[Any]) -> None:
+    """ShapeError without a place where arrays of these types and shapes do not fit the operation.
+
+    Not asked: what bodies need, sequences and optionals.
+    """
+    if not arrays or op.bodies() or isinstance(op, OptionalGetElement):
+        return
+    if all(a is None or isinstance(a, np.ndarray) for a in arrays):
+        _ask(op, tuple(None if a is None else (a.dtype, a.shape) for a in arrays))
+
+
+@lru_cache(_REMEMBERED)
+def _ask(op: Op, kinds: tuple[tuple[Any, tuple[int, ...]] | None, ...]) -> None:
+    facts = [k and Fact(TensorType(DType.from_numpy(k[0]), k[1])) for k in kinds]
+    absent = [op.inputs[min(i, len(op.inputs) - 1)] for i, k in enumerate(kinds) if k is None]
+    if all(port.optional for port in absent):
+        inferred(op, facts, "run")

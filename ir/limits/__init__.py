@@ -1,0 +1,1 @@
+"""Limits on the memory of calls."""

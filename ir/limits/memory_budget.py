@@ -1,0 +1,159 @@
+"""The memory budget of a call: host evaluators charge it before they allocate.
+
+A budget belongs to a thread while a call runs (`use_budget`). `require` refuses bytes beyond the
+limit, `charge` also counts them until the evaluation ends (`evaluating`). A value counts with the
+size that its shape and type say, also where it is a view without memory of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import MemoryLimitError
+from .host_memory import default_max_memory
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+RAISE_LIMIT = "use smaller inputs, or raise max_memory (--max-memory)"
+_bytes_of = operator.attrgetter("nbytes")
+
+
+@dataclass
+class Budget:
+    """Bytes that the values of one call may take together (`limit`), and take now (`used`)."""
+
+    limit: int
+    used: int = 0
+
+    def require(self, size: int, what: str = "", where: str | None = None) -> None:
+        """MemoryLimitError unless `size` more bytes, for `what`, stay within the limit."""
+        if self.used + size <= self.limit:
+            return
+        beside = f", beside {human(self.used)} in use" if self.used else ""
+        raise MemoryLimitError(
+            "an operation needs more memory than max_memory allows",
+            where=where,
+            got=f"{human(size)}{f' for {what}' if what else ''}{beside}",
+            expected=f"at most {human(self.limit)} (max_memory)",
+            fix=RAISE_LIMIT,
+        )
+
+    def charge(self, size: int, what: str = "", where: str | None = None) -> None:
+        """`require`, and count the bytes as used."""
+        self.require(size, what, where)
+        self.used += size
+
+    @contextmanager
+    def evaluating(self) -> Generator[None]:
+        """Inside the block charges add up; behind it they are forgotten."""
+        before = self.used
+        try:
+            yield
+        finally:
+            self.used = before
+
+
+class _Local(threading.local):
+    budget: Budget | None = None
+
+
+_local = _Local()
+
+
+def active_budget(limit: int | None = None) -> Budget:
+    """The budget of the call that this thread runs; outside of calls a fresh one."""
+    if _local.budget is not None:
+        return _local.budget
+    return Budget(default_max_memory() if limit is None else limit)
+
+
+@contextmanager
+def use_budget(budget: Budget) -> Generator[Budget]:
+    """Inside the block `budget` is this thread's."""
+    before, _local.budget = _local.budget, budget
+    try:
+        yield budget
+    finally:
+        _local.budget = before
+
+
+def with_budget(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function within a budget of its keyword argument `max_memory` (None: the default)."""
+
+    @wraps(function)
+    def run(*args: _P.args, **options: _P.kwargs) -> _R:
+        with use_budget(active_budget(cast("int | None", options.get("max_memory")))):
+            return function(*args, **options)
+
+    return run
+
+
+def charge_array(shape: Sequence[int], dtype: np.dtype[Any], copies: int = 1) -> None:
+    """Charge this thread's budget with arrays that an evaluator is about to allocate."""
+    size = math.prod(map(int, shape)) * dtype.itemsize * copies
+    active_budget().charge(size, f"{dtype.name}{list(map(int, shape))}")
+
+
+def charge_bytes(size: int, what: str) -> None:
+    """Charge this thread's budget with what an evaluator is about to allocate."""
+    active_budget().charge(size, what)
+
+
+def value_bytes(value: Any) -> int:
+    """Bytes of a value as its type says: arrays, and what sequences and maps hold, each time they
+    hold it; strings once."""
+    if isinstance(value, np.ndarray):
+        array = cast("npt.NDArray[Any]", value)
+        return array.nbytes + (text_bytes(array) if array.dtype == object else 0)
+    if isinstance(value, Mapping):
+        value = list(cast("Mapping[Any, Any]", value).values())
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[Any]", value)
+        try:  # arrays of numbers, in C
+            if not any(a.dtype == object for a in items):
+                return sum(map(_bytes_of, items))
+        except AttributeError:
+            pass
+        return sum(map(value_bytes, items))
+    return 0
+
+
+def text_bytes(value: Any) -> int:
+    """What the strings in a value take, each object once: arrays may share them."""
+    found: dict[int, int] = {}
+    pending: list[Any] = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, np.ndarray):
+            array = cast("npt.NDArray[Any]", part)
+            if array.dtype == object:
+                texts = cast("list[object]", array.reshape(-1).tolist())
+                found |= {id(text): sys.getsizeof(text) for text in texts}
+        elif isinstance(part, Mapping):
+            pending += cast("Mapping[Any, Any]", part).values()
+        elif isinstance(part, list | tuple):
+            pending += cast("Sequence[Any]", part)
+        elif isinstance(part, str | bytes):
+            found[id(part)] = sys.getsizeof(part)
+    return sum(found.values())
+
+
+def human(size: int) -> str:
+    """1536 -> '1.5 KiB'."""
+    value = float(min(size, 1 << 1000))
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if value < 1024:
+            return f"{value:.4g} {unit}"
+        value /= 1024
+    return f"{value:.4g} EiB"

@@ -1,0 +1,124 @@
+"""OnnxNode (dialect): one ONNX node that onnx.reference evaluates, for the long tail of operators.
+
+The frontend's list (compiler/frontends/onnx/ops/reference.py) says which operators may become one;
+the compile report names them. The onnx package is imported by `_evaluator` only.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...dtype import DType
+from ...errors import ExecutionError, ShapeError, VerificationError
+from ...op import Fact, Op, Port
+from ...types import SequenceType, TensorType, Type, parse_type
+from ..regex_match import match_fully
+from .sequences import refreshed
+
+
+@dataclass(frozen=True)
+class OnnxNode(Op):
+    """`node`: a serialised NodeProto in base64; inputs by position, absent ones included. `opsets`:
+    the operator sets it is read by, such as "ai.onnx.ml=4". `types`: one type per output as text;
+    sizes that are no numbers are decided by data.
+    """
+
+    kind: ClassVar[str] = "OnnxNode"
+    version: ClassVar[int] = 0
+    inputs: ClassVar[tuple[Port, ...]] = (Port("inputs", optional=True, variadic=True),)
+    op_type: str
+    domain: str
+    node: str
+    opsets: tuple[str, ...]
+    types: tuple[str, ...]
+
+    def output_count(self) -> int:
+        return len(self.types)
+
+    def infer(self, facts: tuple[Fact | None, ...]) -> tuple[Type, ...]:
+        return tuple(refreshed(self, t) for t in self._types)
+
+    @cached_property
+    def _types(self) -> tuple[Type, ...]:
+        return tuple(map(parse_type, self.types))
+
+    @cached_property
+    def _proto(self) -> Any:
+        """The stored NodeProto."""
+        from google.protobuf.message import DecodeError
+        from onnx import NodeProto
+
+        node = NodeProto()
+        try:
+            node.ParseFromString(base64.b64decode(self.node, validate=True))
+        except (DecodeError, ValueError) as error:
+            raise VerificationError("a stored ONNX node is broken", got=str(error)[:80]) from error
+        return node
+
+    @cached_property
+    def _evaluator(self) -> tuple[Any, list[str]]:
+        """ONNX's evaluator of a function that is this node, and the names of its inputs."""
+        from onnx import FunctionProto, NodeProto
+        from onnx.reference import ReferenceEvaluator
+
+        node, function = NodeProto(), FunctionProto()
+        node.CopyFrom(self._proto)
+        names = [f"x{i}" if name else "" for i, name in enumerate(node.input)]
+        del node.input[:]
+        del node.output[:]
+        node.input.extend(names)
+        node.output.extend(f"y{i}" for i in range(self.output_count()))
+        function.name, function.domain = "one_node", "irc"
+        function.input.extend(name for name in names if name)
+        function.output.extend(node.output)
+        function.node.append(node)
+        for text in self.opsets:
+            domain, _, number = text.rpartition("=")
+            function.opset_import.add(domain=domain, version=int(number))
+        return ReferenceEvaluator(function), names
+
+    def _match(self, texts: Any) -> Any:
+        """RegexFullMatch, whose work onnx.reference does not bound."""
+        pattern = next((a.s for a in self._proto.attribute if a.name == "pattern"), b"")
+        array = np.asarray(texts, object)
+        found = match_fully(pattern.decode("utf-8", "replace"), list(map(str, array.reshape(-1))))
+        return np.array(found, bool).reshape(array.shape)
+
+    def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.op_type == "RegexFullMatch":
+            return (self._match(values[0]),)
+        evaluator, names = self._evaluator
+        # A copy: onnx.reference may write to what it is given.
+        fed: dict[str, Any] = {
+            name: copy.deepcopy(v) for name, v in zip(names, values, strict=False) if name
+        }
+        try:
+            found = evaluator.run(None, fed, {})
+        except Exception as error:
+            raise ExecutionError(
+                f"onnx.reference could not evaluate {self.op_type}",
+                got=f"{type(error).__name__}: {error}"[:300],
+            ) from error
+        return tuple(_tidy(v, t) for v, t in zip(found, self._types, strict=True))
+
+
+def _tidy(value: Any, type_: Type) -> Any:
+    """What the evaluator returns, as the type says: strings as objects."""
+    if isinstance(type_, SequenceType):
+        return [_tidy(v, type_.element) for v in value]
+    if not isinstance(type_, TensorType):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind in "UST" or type_.dtype is DType.string:
+        return array.astype(object)
+    if type_.dtype is DType.dynamic or array.dtype == type_.dtype.numpy:
+        return np.array(array, order="C")
+    if array.dtype.kind not in "biufc" or type_.dtype.is_complex:
+        raise ShapeError("onnx.reference gave another type", got=array.dtype, expected=type_)
+    return array.astype(type_.dtype.numpy)

@@ -1,0 +1,1 @@
+"""Elementwise, reduction and product operations."""

@@ -1,0 +1,1 @@
+"""Classical machine learning (ai.onnx.ml): trees, SVM, encoders."""

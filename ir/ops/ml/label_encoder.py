@@ -1,0 +1,71 @@
+"""Values replaced by a table (ai.onnx.ml's LabelEncoder), numbers and strings alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...errors import ExecutionError, ShapeError
+from ...op import Array, Fact, Op, Port
+from ...types import Type
+from ..shape_inference import one_dtype, require_rank, tensor
+
+
+@dataclass(frozen=True)
+class LabelEncoder(Op):
+    """`values[i]` where x is `keys[i]` (NaN is equal to NaN), else the one element of `default`;
+    without a default that is an error. Where a key stands twice, its last value counts."""
+
+    kind: ClassVar[str] = "LabelEncoder"
+    version: ClassVar[int] = 0
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("x"),
+        Port("keys"),
+        Port("values"),
+        Port("default", optional=True),
+    )
+
+    def infer(
+        self, x: Fact, keys: Fact, values: Fact, default: Fact | None = None
+    ) -> tuple[Type, ...]:
+        one_dtype(x, keys)
+        require_rank(keys, "keys", 1)
+        require_rank(values, "values", 1)
+        sizes = keys.tensor.shape, values.tensor.shape
+        if sizes[0] is not None and sizes[1] is not None and sizes[0] != sizes[1]:
+            raise ShapeError("keys and values differ in number", got=f"{sizes[0]} and {sizes[1]}")
+        return (tensor(one_dtype(values, default), x.tensor.shape),)
+
+    def evaluate(
+        self, x: Array, keys: Array, values: Array, default: Array | None = None
+    ) -> tuple[Array, ...]:
+        table: dict[Any, int] = {_key(key): i for i, key in enumerate(keys.tolist())}
+        distinct, inverse = _distinct(x)
+        places = np.array([table.get(_key(v), -1) for v in distinct], dtype=np.int64)
+        if default is None and (places < 0).any():
+            raise ExecutionError(
+                "a value is none of the keys, and there is no default",
+                got=repr(distinct[int(places.argmin())])[:80],
+                expected=", ".join(repr(key)[:40] for key in keys.tolist()[:10]),
+            )
+        known = values if default is None else np.append(values, default.reshape(-1)[:1])
+        return (known[np.where(places < 0, len(values), places)[inverse].reshape(x.shape)],)
+
+
+def _distinct(x: Array) -> tuple[list[Any], Array]:
+    """The distinct elements, and the place of each element among them."""
+    if x.dtype != object:
+        found, inverse = np.unique(x, return_inverse=True)
+        return found.tolist(), np.asarray(inverse).reshape(-1)
+    places: dict[Any, int] = {}
+    inverse = [places.setdefault(_key(v), len(places)) for v in x.reshape(-1).tolist()]
+    return list(places), np.array(inverse, dtype=np.int64)
+
+
+def _key(value: Any) -> Any:
+    """NaN by one name; text as str."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return "\0nan" if isinstance(value, float) and value != value else value

@@ -1,0 +1,1 @@
+"""Operations of neural networks: convolution, pooling, normalization, attention."""

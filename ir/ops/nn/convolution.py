@@ -1,0 +1,236 @@
+"""Convolutions and their transposes, plain and grouped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ...dims import Dim
+from ...dtype import DType
+from ...errors import ShapeError
+from ...op import Array, Fact, Op, Port
+from ...types import TensorType, Type
+from ..accumulate import multiply_matrices, narrowed, widened
+from ..math.elementwise import NUMBERS
+from ..shape_inference import (
+    Shape,
+    fresh_symbol,
+    ints_of,
+    known_dims,
+    one_dtype,
+    require_dtype,
+    same_size,
+    unknown_shape,
+)
+from .pooling_window import Windows
+
+
+def _checked(data: Fact, filters: Fact, extra: int) -> tuple[DType, Shape | None, Shape | None]:
+    """Element type and shapes; `extra` is by how much the filters' rank exceeds the data's."""
+    dtype = one_dtype(data, filters)
+    require_dtype(data, "data", NUMBERS, "a numeric type")
+    shape, kernel = data.tensor.shape, filters.tensor.shape
+    for name, found, least in (("data", shape, 3), ("filters", kernel, 3 + extra)):
+        if found is not None and not least <= len(found) <= least + 2:
+            raise ShapeError(
+                f"input {name!r} has the wrong rank",
+                got=TensorType(dtype, found),
+                expected=f"rank {least} to {least + 2}",
+            )
+    if shape is not None and kernel is not None and len(kernel) != len(shape) + extra:
+        raise ShapeError(
+            "data and filters differ in their number of spatial axes",
+            got=f"{data.type} and {filters.type}",
+        )
+    return dtype, shape, kernel
+
+
+@dataclass(frozen=True)
+class Convolving(Op):
+    """Base: windows of the data times filters, summed."""
+
+    inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("filters"))
+    grouped: ClassVar[bool] = False
+    strides: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    auto_pad: str = "explicit"
+
+    def windows(self, kernel: Sequence[Dim]) -> Windows:
+        """The windows that slide over the data for a kernel of these spatial sizes."""
+        return Windows.of(
+            kernel, self.strides, self.dilations, self.pads_begin, self.pads_end, self.auto_pad
+        )
+
+    def infer(self, data: Fact, filters: Fact) -> tuple[Type, ...]:
+        lead = 1 if self.grouped else 0
+        dtype, shape, kernel = _checked(data, filters, lead)
+        if kernel is None:
+            return (TensorType(dtype, None if shape is None else unknown_shape(self, len(shape))),)
+        groups = kernel[0] if self.grouped else 1
+        if shape is None:
+            out = (fresh_symbol(self), groups * kernel[lead])
+            spatial = unknown_shape(self, len(kernel) - 2 - lead)
+            return (TensorType(dtype, (*out, *spatial)),)
+        same_size(shape[1], groups * kernel[lead + 1], "data and filters differ in channels")
+        sizes = self.windows(kernel[lead + 2 :]).out_sizes(shape[2:])
+        return (TensorType(dtype, (shape[0], groups * kernel[lead], *sizes)),)
+
+    def evaluate(self, data: Array, filters: Array) -> tuple[Array, ...]:
+        weights = filters if self.grouped else filters[None]
+        return (narrowed(self._convolve(widened(data), widened(weights)), data.dtype),)
+
+    def _convolve(self, data: Array, weights: Array) -> Array:
+        groups, outputs, inputs, *kernel = weights.shape
+        view = self.windows(kernel).view(data, 0)
+        spatial = len(kernel)
+        counts, batch = view.shape[2 : 2 + spatial], data.shape[0]
+        split = view.reshape(batch, groups, inputs, *counts, *kernel)
+        # [N, G, out..., C, kernel...] as rows of one matrix product per batch and group.
+        order = [0, 1, *range(3, 3 + spatial), 2, *range(3 + spatial, 3 + 2 * spatial)]
+        depth = inputs * int(np.prod(kernel, dtype=np.int64))
+        places = int(np.prod(counts, dtype=np.int64))
+        rows = split.transpose(order).reshape(batch, groups, places, depth)
+        matrix = weights.reshape(groups, outputs, depth).swapaxes(1, 2)
+        product = np.asarray(multiply_matrices(rows, matrix))
+        return product.swapaxes(2, 3).reshape(batch, groups * outputs, *counts)
+
+
+@dataclass(frozen=True)
+class Convolution(Convolving):
+    """data [N, C, spatial...], filters [O, C, kernel...]."""
+
+    kind: ClassVar[str] = "Convolution"
+
+
+@dataclass(frozen=True)
+class GroupConvolution(Convolving):
+    """data [N, G*C, spatial...], filters [G, O, C, kernel...]."""
+
+    kind: ClassVar[str] = "GroupConvolution"
+    grouped: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class _Backprop(Op):
+    """Base. The gradient of a convolution with respect to its data, used as a layer: every input
+    element adds its kernel-sized patch to the output, from which paddings are then cut off.
+
+    auto_pad same_* distributes what `output_shape` cuts; without that input it has no effect.
+    """
+
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("data"),
+        Port("filters"),
+        Port("output_shape", optional=True),
+    )
+    grouped: ClassVar[bool] = False
+    strides: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    auto_pad: str = "explicit"
+    output_padding: tuple[int, ...] = ()
+
+    def _windows(self, kernel: Sequence[Dim]) -> Windows:
+        return Windows.of(
+            kernel, self.strides, self.dilations, self.pads_begin, self.pads_end, self.auto_pad
+        )
+
+    def _full(self, windows: Windows, sizes: Sequence[Dim]) -> list[Dim]:
+        """Sizes of the output before paddings are cut off."""
+        extra = self.output_padding or (0,) * len(sizes)
+        return [
+            (d - 1) * windows.strides[i] + windows.extent(i) + extra[i] for i, d in enumerate(sizes)
+        ]
+
+    def infer(
+        self, data: Fact, filters: Fact, output_shape: Fact | None = None
+    ) -> tuple[Type, ...]:
+        lead = 1 if self.grouped else 0
+        dtype, shape, kernel = _checked(data, filters, lead)
+        if shape is None or kernel is None:
+            rank = len(shape) if shape is not None else None
+            rank = len(kernel) - lead if kernel is not None else rank
+            return (TensorType(dtype, None if rank is None else unknown_shape(self, rank)),)
+        groups = kernel[0] if self.grouped else 1
+        same_size(shape[1], groups * kernel[lead], "data and filters differ in channels")
+        windows = self._windows(kernel[lead + 2 :])
+        spatial: Sequence[Dim]
+        if output_shape is not None:
+            spatial = known_dims(output_shape) or unknown_shape(self, len(shape) - 2)
+        else:
+            pads = zip(windows.pads_begin, windows.pads_end, strict=True)
+            full = self._full(windows, shape[2:])
+            spatial = [d - b - e for d, (b, e) in zip(full, pads, strict=True)]
+        return (TensorType(dtype, (shape[0], groups * kernel[lead + 1], *spatial)),)
+
+    def evaluate(
+        self, data: Array, filters: Array, output_shape: Array | None = None
+    ) -> tuple[Array, ...]:
+        weights = filters if self.grouped else filters[None]
+        target = None if output_shape is None else ints_of(output_shape)
+        out = self._spread(widened(data), widened(weights), target)
+        return (narrowed(out, data.dtype),)
+
+    def _spread(self, data: Array, weights: Array, target: Sequence[int] | None) -> Array:
+        groups, inputs, outputs, *kernel = weights.shape
+        batch, sizes = data.shape[0], data.shape[2:]
+        windows = self._windows(kernel)
+        full = [int(d) for d in self._full(windows, sizes) if isinstance(d, int)]
+        begin, want = self._cut(windows, full, target)
+        room = [max(f, b + w) for f, b, w in zip(full, begin, want, strict=True)]
+        # Sizes in full: none can be told from the others where there are no elements.
+        rows = data.reshape(batch, groups, inputs, math.prod(sizes))
+        matrix = weights.reshape(groups, inputs, outputs * math.prod(kernel)).swapaxes(1, 2)
+        patches = np.asarray(multiply_matrices(matrix, rows))
+        patches = patches.reshape(batch, groups, outputs, *kernel, *sizes)
+        out = np.zeros((batch, groups, outputs, *room), patches.dtype)
+        for place in np.ndindex(*kernel):
+            starts = [p * d for p, d in zip(place, windows.dilations, strict=True)]
+            where = tuple(
+                slice(a, a + (n - 1) * s + 1 if n else a, s)
+                for a, n, s in zip(starts, sizes, windows.strides, strict=True)
+            )
+            out[(..., *where)] += patches[(slice(None), slice(None), slice(None), *place)]
+        keep = tuple(slice(b, b + w) for b, w in zip(begin, want, strict=True))
+        return out[(..., *keep)].reshape(batch, groups * outputs, *want)
+
+    def _cut(
+        self,
+        windows: Windows,
+        full: Sequence[int],
+        target: Sequence[int] | None,
+    ) -> tuple[list[int], list[int]]:
+        """Where the output begins in the full one, and its sizes."""
+        begin = list(windows.pads_begin)
+        if target is None:
+            pads = zip(windows.pads_begin, windows.pads_end, strict=True)
+            return begin, [f - b - e for f, (b, e) in zip(full, pads, strict=True)]
+        if windows.same:
+            # The odd element of padding is at the beginning for same_upper: the opposite of what
+            # a convolution does, as OpenVINO's specification has it.
+            total = [max(f - t, 0) for f, t in zip(full, target, strict=True)]
+            upper = windows.auto_pad == "same_upper"
+            begin = [t - t // 2 if upper else t // 2 for t in total]
+        return begin, list(target)
+
+
+@dataclass(frozen=True)
+class ConvolutionBackpropData(_Backprop):
+    """data [N, C, spatial...], filters [C, O, kernel...]."""
+
+    kind: ClassVar[str] = "ConvolutionBackpropData"
+
+
+@dataclass(frozen=True)
+class GroupConvolutionBackpropData(_Backprop):
+    """data [N, G*C, spatial...], filters [G, C, O, kernel...]."""
+
+    kind: ClassVar[str] = "GroupConvolutionBackpropData"
+    grouped: ClassVar[bool] = True

@@ -1,0 +1,118 @@
+"""Boxes chosen among candidates: NonMaxSuppression."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ...dtype import DType
+from ...op import Array, Fact, Op, Port
+from ...types import TensorType, Type
+from ..shape_inference import fresh_symbol, one_dtype, require_rank
+
+
+@dataclass(frozen=True)
+class NonMaxSuppression(Op):
+    """The best boxes per batch and class that do not overlap a better one.
+
+    boxes [N, B, 4] as two corners (y, x, y, x), or centre and size (x, y, w, h) where box_encoding
+    is center; scores [N, C, B]. Outputs: [n, 3] of (batch, class, box), [n, 3] of (batch, class,
+    score), and n. A soft_nms_sigma > 0 lowers the scores of overlapping boxes instead.
+    """
+
+    kind: ClassVar[str] = "NonMaxSuppression"
+    version: ClassVar[int] = 9
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("boxes"),
+        Port("scores"),
+        Port("max_output_boxes_per_class", optional=True),
+        Port("iou_threshold", optional=True),
+        Port("score_threshold", optional=True),
+        Port("soft_nms_sigma", optional=True),
+    )
+    outputs: ClassVar[tuple[Port, ...]] = (
+        Port("selected_indices"),
+        Port("selected_scores"),
+        Port("valid_outputs"),
+    )
+    data_dependent: ClassVar[bool] = True
+    box_encoding: str = "corner"
+    sort_result_descending: bool = True
+    output_type: DType = DType.i64
+
+    def infer(self, boxes: Fact, scores: Fact, *limits: Fact | None) -> tuple[Type, ...]:
+        one_dtype(boxes, scores)
+        require_rank(boxes, "boxes", 3)
+        require_rank(scores, "scores", 3)
+        count = fresh_symbol(self)
+        return (
+            TensorType(self.output_type, (count, 3)),
+            TensorType(scores.tensor.dtype, (count, 3)),
+            TensorType(self.output_type, (1,)),
+        )
+
+    def evaluate(self, boxes: Array, scores: Array, *limits: Array | None) -> tuple[Array, ...]:
+        given = [None if a is None or not a.size else float(a.reshape(-1)[0]) for a in limits]
+        top, overlap, least, sigma = [*given, *[None] * (4 - len(given))]
+        corners = _corners(boxes.astype(np.float64), self.box_encoding.lower())
+        kept: list[tuple[float, int, int, int]] = []
+        for n in range(scores.shape[0]):
+            for c in range(scores.shape[1]):
+                chosen = _choose(
+                    corners[n],
+                    scores[n, c].astype(np.float64),
+                    int(top or 0),
+                    overlap or 0.0,
+                    -math.inf if least is None else least,
+                    sigma or 0.0,
+                )
+                kept += [(score, n, c, box) for score, box in chosen]
+        if self.sort_result_descending:
+            kept.sort(key=lambda k: (-k[0], k[1], k[2], k[3]))
+        indices = np.array([k[1:] for k in kept], self.output_type.numpy).reshape(-1, 3)
+        values = np.array([(k[1], k[2], k[0]) for k in kept], np.float64).reshape(-1, 3)
+        count = np.array([len(kept)], self.output_type.numpy)
+        return indices, values.astype(scores.dtype), count
+
+
+def _corners(boxes: Array, encoding: str) -> Array:
+    """Boxes as (low y, low x, high y, high x)."""
+    if encoding == "center":
+        x, y, w, h = np.moveaxis(boxes, -1, 0)
+        return np.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], axis=-1)
+    first, second = boxes[..., :2], boxes[..., 2:]
+    return np.concatenate([np.minimum(first, second), np.maximum(first, second)], axis=-1)
+
+
+def _overlaps(box: Array, others: Array) -> Array:
+    """Intersection over union of a box with others."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    shared = np.prod(np.maximum(high - low, 0), axis=1)
+    areas = np.prod(others[:, 2:] - others[:, :2], axis=1)
+    union = np.prod(box[2:] - box[:2]) + areas - shared
+    return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+
+
+def _choose(
+    boxes: Array, scores: Array, top: int, overlap: float, least: float, sigma: float
+) -> list[tuple[float, int]]:
+    """(score, box) of one class, best first; among equal scores the first box comes first."""
+    left = scores.copy()
+    left[~(left > least)] = -math.inf
+    open_ = np.isfinite(left)
+    out: list[tuple[float, int]] = []
+    while len(out) < top and open_.any():
+        best = int(np.argmax(np.where(open_, left, -math.inf)))
+        out.append((float(left[best]), best))
+        open_[best] = False
+        shared = _overlaps(boxes[best], boxes)
+        if sigma > 0:
+            weight = np.where(shared <= overlap, np.exp(-shared * shared * 0.5 / sigma), 0)
+            left = np.where(open_, left * weight, left)
+            open_ &= left > least
+        else:
+            open_ &= shared <= overlap
+    return out

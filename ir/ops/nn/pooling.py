@@ -1,0 +1,271 @@
+"""Pools: MaxPool, AvgPool, and the adaptive ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...dims import Dim
+from ...dims.constraints import require_at_least
+from ...dtype import DType
+from ...errors import ShapeError
+from ...op import Array, Fact, Op, Port, attr
+from ...scalar.builder import cast_array
+from ...types import TensorType, Type, normalize_axis
+from ..accumulate import widened
+from ..math.elementwise import FLOATS, INTEGERS
+from ..shape_inference import (
+    Shape,
+    count_of,
+    ints_of,
+    known_dims,
+    require_dtype,
+    require_rank,
+    unknown_shape,
+)
+from .pooling_window import Windows
+
+
+@dataclass(frozen=True)
+class _Pool(Op):
+    """Base. Windows of `kernel` slide over the spatial axes of [N, C, spatial...]."""
+
+    inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
+    strides: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    kernel: tuple[int, ...] = ()
+    rounding_type: str = "floor"
+    auto_pad: str = "explicit"
+
+    def windows(self) -> Windows:
+        """The windows of the pool."""
+        dilations: tuple[int, ...] = getattr(self, "dilations", ())
+        return Windows.of(
+            self.kernel,
+            self.strides,
+            dilations,
+            self.pads_begin,
+            self.pads_end,
+            self.auto_pad,
+            self.rounding_type,
+        )
+
+    def out_shape(self, data: Fact) -> Shape | None:
+        """The output's shape. ShapeError where kernel and data differ in spatial axes."""
+        shape = data.tensor.shape
+        if shape is None:
+            return None
+        if len(shape) != len(self.kernel) + 2:
+            raise ShapeError(
+                "the kernel needs one number per spatial axis",
+                got=f"kernel {list(self.kernel)} for {data.type}",
+                expected=f"{len(shape) - 2} numbers",
+            )
+        return (*shape[:2], *self.windows().out_sizes(shape[2:]))
+
+
+@dataclass(frozen=True)
+class MaxPool1(_Pool):
+    """MaxPool of operation set 1: no dilations, no indices."""
+
+    kind: ClassVar[str] = "MaxPool"
+
+    def infer(self, data: Fact) -> tuple[Type, ...]:
+        require_dtype(data, "data", INTEGERS | FLOATS, "a numeric type")
+        return (TensorType(data.tensor.dtype, self.out_shape(data)),)
+
+    def evaluate(self, data: Array) -> tuple[Array, ...]:
+        return (_largest(self.windows(), data),)
+
+
+def _lowest(data: Array) -> Any:
+    dtype = DType.from_numpy(data.dtype)
+    return -np.inf if dtype.is_float else dtype.min
+
+
+def _largest(windows: Windows, data: Array) -> Array:
+    wide = widened(data)
+    view = windows.view(wide, _lowest(wide))
+    axes = tuple(range(data.ndim, view.ndim))
+    return np.asarray(np.max(view, axis=axes)).astype(data.dtype)
+
+
+@dataclass(frozen=True)
+class MaxPool8(_Pool):
+    """MaxPool with the indices of the largest elements, counted over the axes from `axis` on."""
+
+    kind: ClassVar[str] = "MaxPool"
+    version: ClassVar[int] = 8
+    outputs: ClassVar[tuple[Port, ...]] = (Port("output"), Port("indices"))
+    dilations: tuple[int, ...] = ()
+    index_element_type: DType = DType.i64
+    axis: int = 0
+
+    def infer(self, data: Fact) -> tuple[Type, ...]:
+        require_dtype(data, "data", INTEGERS | FLOATS, "a numeric type")
+        shape = self.out_shape(data)
+        if data.tensor.shape is not None:
+            normalize_axis(self.axis, len(data.tensor.shape))
+        return TensorType(data.tensor.dtype, shape), TensorType(self.index_element_type, shape)
+
+    def evaluate(self, data: Array) -> tuple[Array, ...]:
+        windows, at = self.windows(), normalize_axis(self.axis, data.ndim)
+        place = np.arange(data.size, dtype=np.int64).reshape(data.shape)
+        place %= max(int(np.prod(data.shape[at:], dtype=np.int64)), 1)
+        wide = widened(data)
+        view = windows.view(wide, _lowest(wide))
+        places = windows.view(place, -1)
+        flat = view.reshape(*view.shape[: data.ndim], -1)
+        # The first of equal elements that are not padding; NaN counts as the largest.
+        real = places.reshape(flat.shape) >= 0
+        largest = np.max(flat, axis=-1, keepdims=True)
+        hit = real & ((flat == largest) | (np.isnan(flat) if flat.dtype.kind == "f" else False))
+        first = np.argmax(hit, axis=-1)[..., None]
+        indices = np.take_along_axis(places.reshape(flat.shape), first, axis=-1)[..., 0]
+        return largest[..., 0].astype(data.dtype), indices.astype(self.index_element_type.numpy)
+
+
+@dataclass(frozen=True)
+class MaxPool(MaxPool8):
+    """As MaxPool-8, with rounding_type ceil_torch."""
+
+    version: ClassVar[int] = 14
+
+
+@dataclass(frozen=True)
+class AvgPool1(_Pool):
+    """The mean of each window; padding counts unless `exclude_pad`.
+
+    Where rounding is "ceil", what a window covers beyond the padding counts as well.
+    """
+
+    kind: ClassVar[str] = "AvgPool"
+    exclude_pad: bool = attr(xml="exclude-pad", default=False)
+
+    def infer(self, data: Fact) -> tuple[Type, ...]:
+        require_dtype(data, "data", INTEGERS | FLOATS, "a numeric type")
+        return (TensorType(data.tensor.dtype, self.out_shape(data)),)
+
+    def evaluate(self, data: Array) -> tuple[Array, ...]:
+        windows = self.windows()
+        view = windows.view(data.astype(np.float64), 0)
+        axes = tuple(range(data.ndim, view.ndim))
+        count: Any = math.prod(self.kernel)
+        if self.exclude_pad:
+            count = windows.view(np.ones((1, 1, *data.shape[2:])), 0).sum(axis=axes)
+        elif windows.rounding == "ceil_torch":
+            count = self._inside(windows, data.shape[2:], view.shape[2 : data.ndim])
+        with np.errstate(all="ignore"):
+            mean = view.sum(axis=axes) / count
+        return (cast_array(np.asarray(mean), DType.from_numpy(data.dtype)),)
+
+    @staticmethod
+    def _inside(windows: Windows, sizes: tuple[int, ...], counts: tuple[int, ...]) -> Array:
+        """How many elements of each window are data or its padding, not beyond both."""
+        whole = [n + b + e for n, (b, e) in zip(sizes, windows.pads(sizes), strict=True)]
+        free = Windows.of(
+            windows.kernel, windows.strides, windows.dilations, (), (), "explicit", "ceil"
+        )
+        view = free.view(np.ones((1, 1, *whole)), 0)
+        view = view[(slice(None), slice(None), *(slice(0, n) for n in counts))]
+        return np.asarray(view.sum(axis=tuple(range(2 + len(sizes), view.ndim))))
+
+
+@dataclass(frozen=True)
+class AvgPool14(AvgPool1):
+    """As AvgPool-1, with rounding_type ceil_torch: nothing beyond the padding counts."""
+
+    version: ClassVar[int] = 14
+
+
+@dataclass(frozen=True)
+class AvgPool(AvgPool1):
+    """As AvgPool-14, with dilations."""
+
+    version: ClassVar[int] = 16
+    dilations: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Adaptive(Op):
+    """Base. Output element i of n covers input elements floor(i * d / n) to ceil((i+1) * d / n)."""
+
+    version: ClassVar[int] = 8
+    inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("output_shape"))
+
+    def _shape(self, data: Fact, output_shape: Fact) -> Shape | None:
+        shape, wanted = data.tensor.shape, known_dims(output_shape)
+        count = count_of(output_shape)
+        require_dtype(output_shape, "output_shape", INTEGERS, "an integer type")
+        if shape is None:
+            return None
+        require_rank(data, "data", 3, 4, 5)
+        if count is not None and count != len(shape) - 2:
+            raise ShapeError(
+                "output_shape needs one number per spatial axis", got=count, expected=len(shape) - 2
+            )
+        for size in wanted or ():
+            require_at_least(0, size, "a size to pool to is negative")
+        spatial: tuple[Dim, ...] = unknown_shape(self, len(shape) - 2)
+        return (*shape[:2], *(spatial if wanted is None else wanted))
+
+    @staticmethod
+    def _pieces(data: Array, sizes: list[int]) -> list[tuple[tuple[int, ...], Array, list[int]]]:
+        """Position, elements [N, C, spatial...] and where they begin, of every output place."""
+        out: list[tuple[tuple[int, ...], Array, list[int]]] = []
+        if 0 not in sizes and 0 in data.shape[2:]:
+            raise ShapeError("an empty axis has no element to take", got=list(data.shape))
+        for place in np.ndindex(*sizes):
+            spans: list[slice] = []
+            for i, n, d in zip(place, sizes, data.shape[2:], strict=True):
+                spans.append(slice(i * d // n, -((-(i + 1) * d) // n)))
+            part = data[(slice(None), slice(None), *spans)]
+            out.append((tuple(place), part, [int(s.start) for s in spans]))
+        return out
+
+
+@dataclass(frozen=True)
+class AdaptiveAvgPool(_Adaptive):
+    kind: ClassVar[str] = "AdaptiveAvgPool"
+
+    def infer(self, data: Fact, output_shape: Fact) -> tuple[Type, ...]:
+        require_dtype(data, "data", FLOATS, "a float type")
+        return (TensorType(data.tensor.dtype, self._shape(data, output_shape)),)
+
+    def evaluate(self, data: Array, output_shape: Array) -> tuple[Array, ...]:
+        sizes = ints_of(output_shape)
+        out = np.empty((*data.shape[:2], *sizes))
+        for place, part, _ in self._pieces(data.astype(np.float64), sizes):
+            out[(..., *place)] = part.mean(axis=tuple(range(2, data.ndim)))
+        return (cast_array(out, DType.from_numpy(data.dtype)),)
+
+
+@dataclass(frozen=True)
+class AdaptiveMaxPool(_Adaptive):
+    """With the index of the largest element among the spatial ones."""
+
+    kind: ClassVar[str] = "AdaptiveMaxPool"
+    outputs: ClassVar[tuple[Port, ...]] = (Port("output"), Port("indices"))
+    index_element_type: DType = DType.i64
+
+    def infer(self, data: Fact, output_shape: Fact) -> tuple[Type, ...]:
+        require_dtype(data, "data", FLOATS, "a float type")
+        shape = self._shape(data, output_shape)
+        return TensorType(data.tensor.dtype, shape), TensorType(self.index_element_type, shape)
+
+    def evaluate(self, data: Array, output_shape: Array) -> tuple[Array, ...]:
+        sizes, spatial = ints_of(output_shape), data.shape[2:]
+        out = np.empty((*data.shape[:2], *sizes), data.dtype)
+        indices = np.empty(out.shape, self.index_element_type.numpy)
+        for place, part, start in self._pieces(data, sizes):
+            flat = widened(part).reshape(*part.shape[:2], -1)
+            best: Array = np.argmax(flat, axis=-1)
+            inside: Any = np.unravel_index(best, part.shape[2:])
+            where: Any = tuple(inside[i] + s for i, s in enumerate(start))
+            out[(..., *place)] = np.take_along_axis(flat, best[..., None], -1)[..., 0]
+            indices[(..., *place)] = np.ravel_multi_index(where, spatial)
+        return out, indices

@@ -1,0 +1,112 @@
+"""Full matches of a regular expression with a bound on the work.
+
+google-re2, where it is installed, matches in linear time. Python's `re` backtracks: without
+google-re2 an upper bound of the ways in which the pattern may take a text decides, before the first
+match, whether the work stays below MAX_STEPS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
+
+from ..errors import ExecutionError
+
+try:  # Python 3.11 and later
+    _parser: Any = import_module("re._parser")
+except ImportError:
+    _parser = import_module("sre_parse")
+
+# Steps of a backtracking match, in all texts together: about a second.
+MAX_STEPS: Final = 10_000_000
+# Syntax that RE2, which ONNX asks for, does not have: its work has no bound of the kind below.
+_NOT_RE2 = frozenset("GROUPREF GROUPREF_EXISTS ASSERT ASSERT_NOT".split())
+_REPEATS = frozenset("MAX_REPEAT MIN_REPEAT POSSESSIVE_REPEAT".split())
+_INSTALL = "install google-re2 (pip install google-re2), which matches in linear time"
+
+
+def match_fully(pattern: str, texts: Sequence[str]) -> list[bool]:
+    """Whether the pattern matches the whole of each text. ExecutionError for a pattern that is not
+    one, and where Python's `re` might need more than MAX_STEPS."""
+    try:
+        re2 = import_module("re2")
+    except ImportError:
+        return _match_by_backtracking(pattern, texts)
+    try:
+        return [re2.fullmatch(pattern, text) is not None for text in texts]
+    except re2.error as error:
+        raise _invalid(pattern, error) from error
+
+
+def _match_by_backtracking(pattern: str, texts: Sequence[str]) -> list[bool]:
+    try:
+        tree, compiled = _parser.parse(pattern), re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise _invalid(pattern, error) from error
+    ways = {n: count_ways(tree, n) for n in {len(text) for text in texts}}
+    steps = sum(ways[len(text)] + len(text) for text in texts)
+    if steps > MAX_STEPS:
+        longest = max(map(len, texts))
+        raise ExecutionError(
+            "a regular expression may take too long: repeats in it are nested or ambiguous",
+            got=f"{pattern[:80]!r} on a text of {longest} characters",
+            expected=f"at most {MAX_STEPS} steps of backtracking",
+            fix=_INSTALL,
+        )
+    return [compiled.fullmatch(text) is not None for text in texts]
+
+
+def _invalid(pattern: str, error: Exception) -> ExecutionError:
+    return ExecutionError(
+        "a regular expression is not valid",
+        got=f"{pattern[:80]!r}: {error}"[:200],
+        expected="RE2's syntax",
+    )
+
+
+def count_ways(tree: Any, length: int) -> int:
+    """An upper bound of the ways in which a parsed pattern may take parts of a text."""
+    total = 1
+    for kind, value in tree:
+        total = min(total * _ways_of(str(kind), value, length), MAX_STEPS + 1)
+    return total
+
+
+def _ways_of(kind: str, value: Any, length: int) -> int:
+    if kind in _NOT_RE2:
+        return MAX_STEPS + 1
+    if kind == "BRANCH":
+        return sum(count_ways(branch, length) for branch in value[1])
+    if kind == "SUBPATTERN":
+        return count_ways(value[-1], length)
+    if kind == "ATOMIC_GROUP":
+        return count_ways(value, length)
+    if kind not in _REPEATS:
+        return 1
+    low, high, body = value
+    if high == 1:
+        return count_ways(body, length) + (low == 0)
+    least, most = body.getwidth()
+    inner = count_ways(body, length)
+    if inner == 1 and least == most:
+        return 1 if low == high else min(int(high), length) + 1
+    # Each character may begin another repetition, and choose among the branches of the body.
+    choices = 2 * max(1, _count_branches(body))
+    return choices ** min(length, 64)
+
+
+def _count_branches(tree: Any) -> int:
+    """The product of the numbers of branches in a pattern."""
+    total = 1
+    for kind, value in tree:
+        if str(kind) == "BRANCH":
+            total *= sum(_count_branches(branch) for branch in value[1])
+        elif str(kind) == "SUBPATTERN":
+            total *= _count_branches(value[-1])
+        elif str(kind) == "ATOMIC_GROUP":
+            total *= _count_branches(value)
+        elif str(kind) in _REPEATS:
+            total *= _count_branches(value[2])
+    return total

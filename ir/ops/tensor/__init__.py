@@ -1,0 +1,1 @@
+"""Data movement: reshape, slice, gather, scatter, concat, pad, sort."""

@@ -1,0 +1,1 @@
+"""Scalar programs: the elementwise expressions that a kernel evaluates per element."""

@@ -1,0 +1,1 @@
+"""JSON forms of graphs and of dataclasses."""

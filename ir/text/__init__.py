@@ -1,0 +1,1 @@
+"""Reading and printing graphs as text."""

@@ -1,0 +1,1 @@
+"""The plan language: what lowering writes and the runtime executes."""

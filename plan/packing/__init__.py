@@ -1,0 +1,1 @@
+"""Packed layouts of constant operands."""

@@ -1,0 +1,162 @@
+"""Widths of packed matrix panels: the one tiling figure that both halves of irc must agree on.
+
+Lowering writes a `PackedB` into specs and constants, the runtime's kernels read panels of that
+width. It depends on the accumulator's size and the Target only (never on M, N, K or the threads),
+so a weight is packed once for every product it takes part in.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ...ir.dtype import DType
+from ...ir.op import Array
+from ..specs.gemm import GemmSpec, PackedB
+from ..target import Isa, Target
+
+# Vector registers across a panel. A register tile of r rows and v vectors does r*v multiply-adds
+# for r broadcasts and v loads, and needs r*v + v + 1 registers (more without fused multiply-add).
+# With v = 2, 32 registers give 14 x 2 (28 for 16), 16 registers 6 x 2 (12 for 8): the loads stay
+# below the two per cycle that cores sustain beside two multiply-adds. Wider tiles (9 x 3, 6 x 4)
+# measure the same, waste more of a ragged last panel and share worse; where they do not measure the
+# same, a tile takes two panels (runtime/kernels/gemm/tiling.py). NEON multiplies by a lane of a
+# register, so rows are as cheap as columns: 6 x 4.
+_PANEL_VECTORS: Final[dict[Isa, int]] = {"avx512": 2, "avx2": 2, "neon": 4, "plain": 2}
+
+
+def panel_width(target: Target, bits: int) -> int:
+    """Columns of one packed panel, for accumulators of that many bits."""
+    return _PANEL_VECTORS[target.isa] * target.lanes(bits)
+
+
+# Units that multiply cells of several values and add their products to one sum: values per cell
+# and the feature that has it, best first. Of bytes (i8 stands for u8 too), four make a cell for
+# VNNI; without it pairs are multiplied as 16-bit integers, whose products' sum never saturates.
+_CELLS: Final[dict[tuple[DType, Isa], tuple[tuple[int, str], ...]]] = {
+    (DType.bf16, "avx512"): ((2, "avx512bf16"),),
+    (DType.i8, "avx512"): ((4, "avx512vnni"), (2, "avx512bw")),
+    (DType.i8, "avx2"): ((4, "avxvnni"), (2, "avx2")),
+    (DType.i8, "plain"): ((2, "sse2"),),
+}
+BYTES: Final = (DType.u8, DType.i8)
+# What products convert as they pack an operand.
+CONVERTIBLE: Final = frozenset(
+    {
+        *(DType.boolean, DType.i8, DType.i16, DType.i32, DType.i64),
+        *(DType.u8, DType.u16, DType.u32, DType.u64),
+        *(DType.f16, DType.bf16, DType.f32, DType.f64),
+    }
+)
+
+
+def multiplied(dtype: DType, factors: DType | None) -> DType | None:
+    """The type of the factors in cells, for operands of `dtype` that are rounded to `factors`:
+    bf16, i8 for both types of bytes, None where factors have the accumulator's type."""
+    return DType.i8 if dtype in BYTES else factors
+
+
+def cell_type(spec: GemmSpec) -> DType | None:
+    """The type of a product's factors in cells; compressed weights become floats first."""
+    return spec.factors if spec.compressed else multiplied(factor_types(spec)[1], spec.factors)
+
+
+def factor_types(spec: GemmSpec) -> tuple[DType, DType]:
+    """The types of a product's factors, once they are converted."""
+    return spec.a_cast or spec.a.dtype, spec.b_cast or spec.b.dtype
+
+
+def cell_depth(target: Target, factors: DType | None) -> int:
+    """How many values of K one cell of a packed operand holds (PackedB.kr), for factors of that
+    type (`multiplied`): 2 or 4 where a unit multiplies so many at once, else 1."""
+    if factors is None:
+        return 1
+    found = _CELLS.get((factors, target.isa), ())
+    return next((depth for depth, feature in found if target.has(feature)), 1)
+
+
+# Factors that tiles of AMX multiply: values per cell, and the feature that has them.
+_TILED: Final = {DType.bf16: (2, "amx-bf16"), DType.i8: (4, "amx-int8")}
+
+
+def has_tiles(target: Target, factors: DType | None, kr: int) -> bool:
+    """Whether tiles multiply cells of `kr` factors of that type (`multiplied`)."""
+    depth, feature = _TILED[factors] if factors in _TILED else (0, "")
+    return kr == depth and target.has("amx-tile") and target.has(feature)
+
+
+# Types of compressed weights.
+COMPRESSED: Final = (DType.u4, DType.i4, DType.u8, DType.i8)
+
+
+def accumulator(dtype: DType) -> DType:
+    """The type that products of `dtype` operands accumulate in: f32 for f16 and bf16, 32 bits for
+    narrower integers, else the type itself."""
+    if dtype in (DType.f16, DType.bf16):
+        return DType.f32
+    if dtype.is_int and dtype.bits < 32:
+        return DType.i32
+    return dtype
+
+
+def conv_panel(n: int, target: Target, bits: int) -> int:
+    """Output channels of one panel of a convolution's weights: one register where that is all."""
+    lanes = target.lanes(bits)
+    return lanes if n <= lanes else panel_width(target, bits)
+
+
+def conv_cells(target: Target, weights: DType, factors: DType | None) -> tuple[int, bool]:
+    """(values per cell, whether panels hold sums) of a convolution's packed weights, as they are
+    stored: bf16 `factors`, i8, or i16 for what i8 cannot hold, which has no cells."""
+    kr = cell_depth(target, DType.i8 if weights is DType.i8 else factors)
+    return kr, weights is DType.i8 and kr > 1
+
+
+def packed_layout(
+    k: int, n: int, dtype: DType, target: Target, factors: DType | None = None
+) -> PackedB | None:
+    """How a constant K x N right operand of element type `dtype` is laid out; None: as it stands.
+
+    A single column (N = 1) is a vector of K elements and stays one.
+    """
+    if n <= 1 or k < 0:
+        return None
+    kind = multiplied(dtype, factors)
+    nr = panel_width(target, accumulator(dtype).bits)
+    return PackedB(nr, cell_depth(target, kind), sums=kind is DType.i8)
+
+
+# Scales of 16 bits whose products with a difference of two bytes have all bits of their type, with
+# room for the splitting that rounds them (runtime/kernels/gemm/dequant.py).
+_NORMAL: Final = {DType.f16: (2.0**-14, 127.0), DType.bf16: (2.0**-100, 2.0**100)}
+
+
+def normal_scales(scale: Array) -> bool:
+    """Whether scales are f16 or bf16, and they times a difference of two bytes 0 or normal."""
+    dtype = DType.from_numpy(scale.dtype)
+    if dtype not in _NORMAL:
+        return False
+    size, (least, most) = np.abs(scale.astype(np.float32)), _NORMAL[dtype]
+    return bool(((size == 0) | ((size >= least) & (size <= most))).all())
+
+
+def compressible(k: int, n: int, dtype: DType, group: int) -> bool:
+    """Whether kernels expand a constant K x N of integers with scales per column and `group` rows
+    of K: cells of 32 bits along K lie in one group each."""
+    cell = 32 // max(1, dtype.bits)
+    return n > 1 and k >= 1 and dtype in COMPRESSED and (group >= k or group % cell == 0)
+
+
+def compressed_layout(k: int, n: int, dtype: DType, group: int, target: Target) -> PackedB | None:
+    """How a constant K x N of 4 or 8-bit integers that kernels expand is laid out; None where no
+    kernel does. A cell is 32 bits, so that lanes of f32 each expand their own column."""
+    if not compressible(k, n, dtype, group):
+        return None
+    return PackedB(panel_width(target, DType.f32.bits), 32 // dtype.bits)
+
+
+def packed_size(k: int, n: int, nr: int, kr: int = 1, sums: bool = False) -> int:
+    """Elements of one packed K x N matrix. Batch strides of a packed operand count in these.
+    Sums of columns (of bytes) are four elements each."""
+    return -(-n // nr) * nr * (-(-k // kr) * kr + (4 if sums else 0))

@@ -1,0 +1,1 @@
+"""Kernel specs: one frozen dataclass per kernel family."""

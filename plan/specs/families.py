@@ -1,0 +1,27 @@
+"""All families of kernel specs, by name and by the class that a stored plan names."""
+
+from __future__ import annotations
+
+from .attention import AttentionSpec
+from .base import Spec
+from .convolution import ConvSpec
+from .elementwise import ElementwiseSpec
+from .gather_scatter import GatherScatterSpec, GatherSpec
+from .gemm import GemmSpec
+from .iota import IotaSpec
+from .pooling import PoolSpec
+from .recurrent import RecurrentSpec
+from .resample import ResampleSpec
+from .roi_align import ROIAlignSpec
+from .rows import NormSpec, ReduceSpec, SoftmaxSpec
+from .scan_topk import ScanSpec, TopKSpec
+from .squeeze_excite import SqueezeExciteSpec
+
+SPECS: dict[str, type[Spec]] = {
+    s.family: s
+    for s in (
+        *(GemmSpec, ElementwiseSpec, ReduceSpec, SoftmaxSpec, NormSpec, GatherSpec),
+        *(ConvSpec, PoolSpec, RecurrentSpec, IotaSpec, AttentionSpec, SqueezeExciteSpec),
+        *(GatherScatterSpec, ScanSpec, TopKSpec, ResampleSpec, ROIAlignSpec),
+    )
+}

@@ -1,0 +1,156 @@
+"""A plan as text: for goldens, diffs and people. One line per buffer and step, in order.
+
+Sizes are written as expressions of the region's symbols; tests/lowering/goldens/ shows some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir.dims import Dim
+from ..ir.scalar.program import Program
+from .packing.layouts import Layout
+from .plan import Buffer, ControlStep, HostStep, KernelStep, Plan, Region, Step
+from .specs.attention import AttentionSpec
+from .specs.base import RuntimeDim, Size
+from .specs.gemm import GemmSpec, PackedB
+
+
+def print_plan(plan: Plan) -> str:
+    """The plan's text; equal plans have equal texts, on every machine of one Target."""
+    lines = [f'plan "{plan.name}" {plan.precision}']
+    lines += [f"input {p.name} {p.type} -> slot {p.slot}" for p in plan.inputs]
+    lines += [f"output {p.name} {p.type} <- slot {p.slot}" for p in plan.outputs]
+    for v in plan.variables:
+        first = "zeros" if v.initial is None else f"slot {v.initial}"
+        type_ = plan.slots[v.slot]
+        lines.append(f"variable {v.name} {type_}: slot {v.slot} -> {v.after}, at first {first}")
+    for number, region in enumerate(plan.regions):
+        lines += _region(plan, number, region)
+    return "\n".join(lines) + "\n"
+
+
+def _region(plan: Plan, number: int, region: Region) -> list[str]:
+    sources = ", ".join(f"{s.symbol} = input {s.input} axis {s.axis}" for s in region.symbols)
+    slots = f"slots {_list(region.inputs)} -> {_list(region.outputs)}"
+    lines = [f"region {number}: {slots}{'; ' if sources else ''}{sources}"]
+    if region.initialises:
+        lines.append(f"  only for the initial values of variables {_list(region.initialises)}")
+    for c in region.checks:
+        at = "" if c.step is None else f" at {c.step}"
+        others = f"{region.dims[c.right]}{' or 1' if c.or_one else ''}"
+        lines.append(f"  needs {region.dims[c.left]} = {others}{at}: {c.where}")
+    lines += [f"  b{i} {_buffer(plan, b)}" for i, b in enumerate(region.buffers)]
+    lines += [f"  {i} {_step(region, s)}" for i, s in enumerate(region.steps)]
+    if region.terminal is not None:
+        end = region.terminal
+        reads, writes = _list(end.inputs), _list(end.outputs)
+        lines.append(f"  then {end.op.kind} slots {reads} -> {writes}: {end.reason}")
+        for n, body in enumerate(end.bodies):
+            lines.append(f"    body {n}")
+            lines += [f"      {line}" for line in _body(plan, body)]
+    return lines
+
+
+def _body(plan: Plan, body: Plan) -> list[str]:
+    """A body, whose buffers name constants of the plan around it."""
+    lines = [f"input {p.type} -> slot {p.slot}" for p in body.inputs]
+    lines += [f"output {p.type} <- slot {p.slot}" for p in body.outputs]
+    for number, region in enumerate(body.regions):
+        lines += _region(plan, number, region)
+    return lines
+
+
+def _list(items: Sequence[int | None]) -> str:
+    return ", ".join("_" if i is None else str(i) for i in items) or "none"
+
+
+def _buffer(plan: Plan, buffer: Buffer) -> str:
+    shape = ", ".join(map(str, buffer.shape))
+    text = f"{buffer.kind}{'' if buffer.index < 0 else f' {buffer.index}'} {buffer.dtype}[{shape}]"
+    if buffer.kind == "constant":
+        layout = plan.constants[buffer.index].layout
+        return text + (f" {_layout(layout)}" if layout is not None else "")
+    if buffer.loop is not None:
+        text += f" moving by {buffer.stride} with step {buffer.loop}"
+    if buffer.inside is not None:
+        text += f" inside b{buffer.inside} at {buffer.inside_offset}"
+    return text + (f" steps {buffer.first}..{buffer.last}" if buffer.kind == "arena" else "")
+
+
+def _layout(layout: Layout) -> str:
+    """Cells are named where they are not single values, sums of columns where there are any."""
+    if isinstance(layout, PackedB):
+        cells = f", kr={layout.kr}" if layout.kr > 1 else ""
+        return f"PackedB(nr={layout.nr}{cells}{', sums' if layout.sums else ''})"
+    return str(layout)
+
+
+def _step(region: Region, step: Step) -> str:
+    if isinstance(step, HostStep):
+        reads = ", ".join("_" if b is None else f"b{b}" for b in step.inputs)
+        writes = ", ".join(f"b{b}" for b in step.outputs)
+        return f"in Python: {step.op.kind} ({reads}) -> {writes}: {step.reason}"
+    if isinstance(step, ControlStep):
+        return _control(region, step)
+    count = step.spec.output_count()
+    reads = ", ".join(f"b{b}" for b in step.buffers[:-count])
+    writes = ", ".join(f"b{b}" for b in step.buffers[-count:])
+    extent = _extent(region, step)
+    named = " + ".join(step.sources) or step.name
+    return f"{step.spec.family}{extent} ({reads}) -> {writes}: {named}"
+
+
+def _control(region: Region, step: ControlStep) -> str:
+    parts = [f"{step.kind} {step.target}"]
+    if step.trips is not None:
+        parts.append(f"at most {region.dims[step.trips]} times")
+    named = (("count", step.count), ("while", step.go), ("index", step.index))
+    parts += [f"{name} b{b}" for name, b in named if b is not None]
+    return ", ".join(parts) + (f": {step.name}" if step.name else "")
+
+
+def _extent(region: Region, step: KernelStep) -> str:
+    def size(value: Size) -> str:
+        dim: Dim = region.dims[step.dims[value.index]] if isinstance(value, RuntimeDim) else value
+        return str(dim)
+
+    spec = step.spec
+    if isinstance(spec, GemmSpec):
+        return _gemm(spec, size)
+    if isinstance(spec, AttentionSpec):
+        return _attention(spec, size)
+    axes = [*getattr(spec, "axes", ()), *getattr(spec, "kept", ()), *getattr(spec, "reduced", ())]
+    return f" [{', '.join(size(a) for a in axes)}]" if axes else ""
+
+
+def _gemm(spec: GemmSpec, size: Callable[[Size], str]) -> str:
+    batch = "".join(f"{size(b)} x " for b in spec.batch)
+    program = _program(spec.epilogue)
+    sizes = f"{size(spec.m)} x {size(spec.n)} x {size(spec.k)}"
+    factors = f" of {spec.factors} factors" if spec.factors else ""
+    if spec.compressed is not None:
+        factors += f" of {spec.b.dtype} weights in groups of {spec.compressed.group}"
+    for name, of, cast in (("a", spec.a, spec.a_cast), ("b", spec.b, spec.b_cast)):
+        factors += f" with {name} from {of.dtype} to {cast}" if cast else ""
+    parts = (spec.a_rows, spec.a_depth), (spec.out_rows, spec.out_columns)
+    for name, pair in zip(("a", "out"), parts, strict=True):
+        split = [f"{size(s[0])} x {size(s[1])}" for s in pair if s is not None]
+        factors += f" with {name} in blocks {', '.join(split)}" if split else ""
+    return f" {batch}{sizes}{factors}" + (f" then {program}" if program else "")
+
+
+def _attention(spec: AttentionSpec, size: Callable[[Size], str]) -> str:
+    batch = "".join(f"{size(b)} x " for b in spec.batch)
+    rows = f"{size(spec.queries)} queries x {size(spec.keys)} keys"
+    heads = f"{spec.size}" if spec.size == spec.width else f"{spec.size}, {spec.width}"
+    factors = f" of {spec.factors} factors" if spec.factors else ""
+    capped = f" capped at {spec.cap:g}" if spec.cap else ""
+    causal = " causal" if spec.causal is not None else ""
+    sinks = " with sinks" if spec.sink else ""
+    return f" {batch}{rows} x {heads}{factors}{capped}{causal}{sinks}"
+
+
+def _program(program: Program) -> str:
+    """The operations of a program in order, without inputs and constants."""
+    return " ".join(i.op for i in program.instrs if i.op not in ("input", "const"))

@@ -1,0 +1,1 @@
+"""Plan verification: a plan that passes reads and writes inside its buffers."""

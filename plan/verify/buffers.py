@@ -1,0 +1,92 @@
+"""What verify_plan asks of a region's buffers. Every finding is a VerificationError."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...ir.dims import Expr
+from ...ir.dtype import DType
+from ...ir.errors import VerificationError
+from ..plan import ARENA, CONSTANT, INPUT, OUTPUT, Buffer, Constant, Region
+
+_KINDS: Final = (INPUT, OUTPUT, CONSTANT, ARENA)
+
+
+def verify_buffer(
+    region: Region, constants: Sequence[Constant], b: int, buffer: Buffer, where: str
+) -> None:
+    """Kind, type, sizes, place and lifetime of one buffer."""
+    here = f"{where}, buffer {b} ({buffer.name})"
+    if buffer.kind not in _KINDS:
+        raise broken("a buffer's kind is not known", here, buffer.kind, ", ".join(_KINDS))
+    if buffer.dtype in (DType.dynamic, DType.string):
+        raise broken("a buffer's elements have no fixed size", here, buffer.dtype)
+    for d in (*buffer.shape, buffer.inside_offset):
+        if not isinstance(d, Expr) and (not is_int(d) or d < 0):
+            raise broken("a size is no number", here, d)
+    if buffer.inside is not None:
+        check_index(buffer.inside, len(region.buffers), here, "buffer it lies inside")
+        if buffer.kind not in (ARENA, OUTPUT) and buffer.loop is None:
+            raise broken("only an arena or output buffer may lie inside another", here, "")
+        around = region.buffers[buffer.inside]
+        if around.kind != buffer.kind:
+            raise broken("a buffer and the one it lies inside differ in kind", here, buffer.kind)
+        if buffer.kind == CONSTANT:
+            check_index(buffer.index, len(constants), here, buffer.kind)
+            if around.index != buffer.index or constants[buffer.index].layout is not None:
+                raise broken("a part of another constant, or of a packed one", here, buffer.index)
+            return
+    if buffer.kind == ARENA:
+        if not 0 <= buffer.first <= buffer.last < max(1, len(region.steps)):
+            raise broken("a lifetime is no range of steps", here, (buffer.first, buffer.last))
+        if buffer.inside is not None:
+            parent = region.buffers[buffer.inside]
+            if not parent.first <= buffer.first <= buffer.last <= parent.last:
+                raise broken("a buffer outlives the one it lies inside", here, "")
+        return
+    sizes = {INPUT: len(region.inputs), OUTPUT: len(region.outputs), CONSTANT: len(constants)}
+    if buffer.inside is None:
+        check_index(buffer.index, sizes[buffer.kind], here, buffer.kind)
+    if buffer.kind == CONSTANT:
+        made = constants[buffer.index]
+        if made.dtype is not buffer.dtype or made.shape != buffer.shape:
+            got = f"{buffer.dtype}{list(buffer.shape)}"
+            raise broken("a buffer is not its constant", here, got)
+
+
+def buffer_roots(region: Region, where: str = "region") -> list[int]:
+    """For each buffer, the buffer at the end of its chain of `inside`."""
+    roots = list(range(len(region.buffers)))
+    for b in roots.copy():
+        seen: set[int] = set()
+        at = b
+        while (parent := region.buffers[at].inside) is not None:
+            if at in seen:
+                raise broken("buffers lie inside one another in a circle", where, b)
+            seen.add(at)
+            at = parent
+        roots[b] = at
+    return roots
+
+
+def is_empty(buffer: Buffer) -> bool:
+    """Whether there is nothing to write: a step without elements is left out of a plan."""
+    return any(not isinstance(d, Expr) and d == 0 for d in buffer.shape)
+
+
+def is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_index(n: object, size: int, where: str, what: str) -> None:
+    if not isinstance(n, int) or not 0 <= n < size:
+        raise VerificationError(
+            f"a plan names a {what} that there is not", where=where, got=n, expected=f"0..{size}"
+        )
+
+
+def broken(what: str, where: str, got: object, expected: object = None) -> VerificationError:
+    text = str(got)
+    text = text if len(text) < 200 else text[:197] + "..."
+    return VerificationError(what, where=where, got=text, expected=expected)

@@ -1,0 +1,30 @@
+"""Sizes of a region for one set of input shapes, computed and verified by RegionLayoutTables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .runtime_checks import Barred
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class RegionSizes:
+    """Sizes of a region for one set of shapes, verified.
+
+    values: of the distinct size expressions (RegionLayoutTables has their order); elements and
+    nbytes: per buffer; inner: bytes from the start of the buffer's root to its own start; work:
+    per kernel step; barred: CHECK steps that fail. Buffers' shapes: RegionLayoutTables.shape(sizes,
+    b).
+    """
+
+    values: Ints
+    elements: Ints
+    nbytes: Ints
+    inner: Ints
+    work: Ints
+    barred: Barred

@@ -1,0 +1,65 @@
+"""Plan.verify, the part about variables: each has a value before anything reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.dtype import DType
+from ...ir.errors import VerificationError
+from ...ir.types import TensorType
+from ..plan import Plan
+
+
+def initialised_after(plan: Plan) -> dict[int, list[int]]:
+    """By region, the numbers of the variables that have a value once it has run or was left out;
+    under -1 those that need no region. VerificationError for numbers of no variable."""
+    last: dict[int, int] = {}
+    for number, region in enumerate(plan.regions):
+        for variable in region.initialises:
+            if not 0 <= variable < len(plan.variables):
+                raise VerificationError(
+                    "a region initialises a variable that there is not",
+                    where=f"region {number}",
+                    got=variable,
+                    expected=f"0..{len(plan.variables)}",
+                )
+            last[variable] = number
+    found: dict[int, list[int]] = {n: [] for n in range(-1, len(plan.regions))}
+    for variable in range(len(plan.variables)):
+        found[last.get(variable, -1)].append(variable)
+    return found
+
+
+def define_variables(
+    plan: Plan, variables: Sequence[int], written: set[int], defined: set[int]
+) -> None:
+    """Add the slots of these variables to `defined`. `written`: slots that hold their initial
+    values by now. VerificationError where they can't."""
+    for number in variables:
+        v = plan.variables[number]
+        where = f"variable {v.name!r}"
+        for slot in (v.slot, v.after, *([] if v.initial is None else [v.initial])):
+            if not 0 <= slot < len(plan.slots):
+                raise VerificationError(
+                    "a variable has a slot that there is not", where=where, got=slot
+                )
+        held = plan.slots[v.slot]
+        if v.slot in written | defined:
+            raise VerificationError("a variable's slot is another value's", where=where, got=v.slot)
+        if v.initial is not None and v.initial not in written:
+            raise VerificationError("an initial value is never made", where=where, got=v.initial)
+        if not isinstance(held, TensorType):
+            raise VerificationError("a variable is no tensor", where=where, got=str(held))
+        for slot in (v.after, v.slot if v.initial is None else v.initial):
+            other = plan.slots[slot]
+            if not isinstance(other, TensorType) or other.dtype is not held.dtype:
+                raise VerificationError(
+                    "a variable is given another type", where=where, got=str(other), expected=held
+                )
+        if v.initial is None and (
+            held.shape is None or held.dtype in (DType.dynamic, DType.string)
+        ):
+            raise VerificationError(
+                "a variable of unknown rank or type has no initial value", where=where, got=held
+            )
+        defined.add(v.slot)

@@ -1,0 +1,281 @@
+"""Which buffers of a region are shown to be written, every element, before they are read.
+
+A stored plan may write less than its outputs, whose memory would then be what the heap held. Most
+buffers are written by one kernel whose walk visits as many distinct elements as the buffer has;
+that is counted for all steps together. Pieces of the others (concatenations, paddings, scans) are
+joined one by one, in the order of the steps. What is not shown here the runtime fills with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ..plan import (
+    AGAIN,
+    ARENA,
+    BRANCH,
+    LOOP,
+    OUTPUT,
+    ControlStep,
+    HostStep,
+    KernelStep,
+    Region,
+)
+from ..specs.base import RuntimeDim, Size
+from ..specs.gather_scatter import GatherScatterSpec
+from ..specs.scan_topk import TopKSpec
+from .size_evaluation import RegionLayoutTables, RegionSizes
+from .strided_access import are_distinct
+from .written_bytes import WrittenBytes, fill_shape
+
+_MADE: Final = (ARENA, OUTPUT)
+# Per step: (operand's number or -1 for the whole buffer, buffer).
+_Touched = list[tuple[int, int]]
+
+
+class Coverage:
+    """What of a region does not depend on sizes."""
+
+    def __init__(self, tables: RegionLayoutTables) -> None:
+        self.tables, self.region = tables, tables.region
+        self.root = tables.root.tolist()
+        self.reads, self.writes = _touched(self.region, tables)
+        made = [b.kind in _MADE and b.inside is None for b in self.region.buffers]
+        self.made = [b for b, is_made in enumerate(made) if is_made]
+        self.outputs = [b for b in self.made if self.region.buffers[b].kind == OUTPUT]
+        self._single, self._rest = self._find_first_writers()
+        self._choosing = [
+            (n, step)
+            for n, step in enumerate(self.region.steps)
+            if isinstance(step, KernelStep) and isinstance(step.spec, GatherScatterSpec | TopKSpec)
+        ]
+
+    def _find_first_writers(self) -> tuple[list[tuple[int, int, int]], set[int]]:
+        """(root, operand, buffer) where a kernel outside control flow touches the root first, by
+        writing; the roots for which that is not so."""
+        inside = _steps_in_control(self.region)
+        first: dict[int, tuple[int, int, int] | None] = {}
+        for n in range(len(self.region.steps)):
+            for _, b in self.reads[n]:
+                first.setdefault(self.root[b], None)
+            for operand, b in self.writes[n]:
+                plain = n not in inside and operand >= 0
+                first.setdefault(self.root[b], (self.root[b], operand, b) if plain else None)
+        made = set(self.made)
+        single = [f for r, f in first.items() if f is not None and r in made]
+        return single, {r for r in made if first.get(r) is None}
+
+    def unwritten(self, sizes: RegionSizes) -> frozenset[int]:
+        """The root buffers, of outputs and of what is read, that are not shown to be written."""
+        counted = self._count(sizes)
+        rest = set(self._rest)
+        for root, operand, b in self._single:
+            whole = sizes.nbytes[b] == sizes.nbytes[root] and self.tables.itemsize[b] > 0
+            if not (counted[operand] and whole):
+                rest.add(root)
+        rest = {r for r in rest if sizes.nbytes[r] > 0}
+        return _Pieces(self, sizes, rest).find() if rest else frozenset()
+
+    def _count(self, sizes: RegionSizes) -> Any:
+        """Per operand, whether its walk visits as many distinct elements as its buffer has."""
+        size, stride, start = self.tables.terms(sizes)
+        if not len(start):
+            return np.zeros(0, np.bool_)
+        places = np.multiply.reduceat(size.astype(np.float64), start)
+        whole = places == sizes.elements[self.tables.operand_buffer]
+        return are_distinct(size, stride, start) & whole & ~self._partial(sizes)
+
+    def _partial(self, sizes: RegionSizes) -> Any:
+        """Operands of which the kernel writes what data or other sizes say."""
+        found = np.zeros(len(self.tables.operand_buffer), np.bool_)
+        for n, step in self._choosing:
+            if _writes_less(step, self.tables.step_sizes(sizes, n)):
+                found[[operand for operand, _ in self.writes[n]]] = True
+        return found
+
+
+def _writes_less(step: KernelStep, dims: Sequence[int]) -> bool:
+    """Whether a kernel may leave elements of its outputs as they are."""
+
+    def at(size: Size) -> int:
+        return dims[size.index] if isinstance(size, RuntimeDim) else size
+
+    if isinstance(step.spec, GatherScatterSpec):
+        return step.spec.put
+    return isinstance(step.spec, TopKSpec) and at(step.spec.count) > at(step.spec.size)
+
+
+class _Pieces:
+    """One walk through the steps, in order, for some root buffers and one set of sizes.
+
+    A buffer that moves with a loop is a space of its own while the loop runs; `WrittenBytes` of a
+    space count from its buffer's start.
+    """
+
+    def __init__(self, coverage: Coverage, sizes: RegionSizes, roots: set[int]) -> None:
+        self.of, self.sizes, self.roots = coverage, sizes, roots
+        self.tables, self.steps = coverage.tables, coverage.region.steps
+        self.buffers = coverage.region.buffers
+        self.missing: set[int] = set()
+        self.idle = {self.tables.kernels[row] for row in self.tables.rows_not_run(sizes)}
+
+    def find(self) -> frozenset[int]:
+        """The roots that are read, or left, with elements that are not written."""
+        state = self.walk(0, len(self.steps), {})
+        for root in self.roots.intersection(self.of.outputs):
+            whole = (0, (), int(self.sizes.nbytes[root]))
+            if not (_of(state, root).holds(*whole) or self.is_filled(root, state)):
+                self.missing.add(root)
+        return frozenset(self.missing)
+
+    def walk(self, n: int, end: int, state: dict[int, WrittenBytes]) -> dict[int, WrittenBytes]:
+        """The state behind the steps from `n` up to `end`."""
+        while n < end:
+            step = self.steps[n]
+            self.touch(n, state)
+            if isinstance(step, ControlStep) and step.kind == LOOP:
+                state = self.loop(n, step, state)
+                n = step.target
+            elif isinstance(step, ControlStep) and step.kind == BRANCH:
+                skip = self.steps[step.target - 1]
+                assert isinstance(skip, ControlStep)
+                one = self.walk(n + 1, step.target - 1, _copy(state))
+                other = self.walk(step.target, skip.target, state)
+                state = {s: one[s].common(other[s]) for s in one.keys() & other.keys()}
+                n = skip.target - 1
+            n += 1
+        return state
+
+    def loop(
+        self, n: int, step: ControlStep, state: dict[int, WrittenBytes]
+    ) -> dict[int, WrittenBytes]:
+        """The state behind a loop: what all its iterations write, if it is sure to have them."""
+        trips = self.tables.trips(self.sizes, n)
+        if trips <= 0:
+            return state
+        again = self.steps[step.target]
+        assert isinstance(again, ControlStep)
+        sure = step.count is step.go is again.go is None
+        inner = self.walk(n + 1, step.target, _copy(state))
+        self.touch(step.target, inner)
+        if not sure:
+            return state
+        for b, buffer in enumerate(self.buffers):
+            if buffer.loop == n and b in inner:
+                stride, around = self.tables.stride_bytes(self.sizes, b), self.space(b, outer=True)
+                shift = int(self.sizes.inner[b] - self.sizes.inner[around])
+                for start, terms, length in inner.pop(b).pieces():
+                    _of(inner, around).add(start + shift, (*terms, (trips, stride)), length)
+        return inner
+
+    def touch(self, n: int, state: dict[int, WrittenBytes]) -> None:
+        """What a step reads is written; what it writes is written from now on."""
+        if n in self.idle:
+            return
+        for operand, b in self.of.reads[n]:
+            if self.of.root[b] in self.roots and not self.is_written(operand, b, state):
+                self.missing.add(self.of.root[b])
+        step = self.steps[n]
+        if isinstance(step, KernelStep) and _writes_less(
+            step, self.tables.step_sizes(self.sizes, n)
+        ):
+            return
+        for operand, b in self.of.writes[n]:
+            if self.of.root[b] in self.roots:
+                space = self.space(b)
+                piece = self.piece(operand, b, space)
+                if piece is not None:
+                    _of(state, space).add(*piece)
+
+    def is_written(self, operand: int, b: int, state: dict[int, WrittenBytes]) -> bool:
+        space = self.space(b)
+        piece = self.piece(operand, b, space)
+        if piece is None:
+            return True
+        start, terms, length = piece
+        while not _of(state, space).holds(start, terms, length):
+            if self.is_filled(space, state):
+                return True
+            loop = self.buffers[space].loop
+            if loop is None:
+                return False
+            trips, stride = (
+                self.tables.trips(self.sizes, loop),
+                self.tables.stride_bytes(self.sizes, space),
+            )
+            around = self.space(space, outer=True)
+            start += int(self.sizes.inner[space] - self.sizes.inner[around])
+            terms, space = (*terms, (trips, stride)), around
+        return True
+
+    def is_filled(self, space: int, state: dict[int, WrittenBytes]) -> bool:
+        """Whether the pieces that are written are known to be the whole buffer; joins them."""
+        written = _of(state, space)
+        shape = (*self.tables.shape(self.sizes, space), int(self.tables.itemsize[space]))
+        if not fill_shape(list(written.pieces()), shape):
+            return False
+        written.add(0, (), int(self.sizes.nbytes[space]))
+        return True
+
+    def space(self, b: int, *, outer: bool = False) -> int:
+        """The buffer that `b` lies inside, or itself, that moves or lies inside no other."""
+        while True:
+            buffer = self.buffers[b]
+            if buffer.inside is None or (buffer.loop is not None and not outer):
+                return b
+            b, outer = buffer.inside, False
+
+    def piece(
+        self, operand: int, b: int, space: int
+    ) -> tuple[int, tuple[tuple[int, int], ...], int] | None:
+        """(start, terms, length) in bytes of what an operand walks; None for nothing."""
+        begin = int(self.sizes.inner[b] - self.sizes.inner[space])
+        if operand < 0:
+            size = int(self.sizes.nbytes[b])
+            return (begin, (), size) if size else None
+        walk, item = self.tables.walk(self.sizes, operand), int(self.tables.itemsize[b])
+        if any(size == 0 for size, _ in walk.terms):
+            return None
+        terms = tuple((size, stride * item) for size, stride in walk.terms)
+        return begin + walk.offset * item, terms, item
+
+
+def _of(state: dict[int, WrittenBytes], space: int) -> WrittenBytes:
+    return state.setdefault(space, WrittenBytes())
+
+
+def _copy(state: dict[int, WrittenBytes]) -> dict[int, WrittenBytes]:
+    return {space: written.copy() for space, written in state.items()}
+
+
+def _touched(region: Region, tables: RegionLayoutTables) -> tuple[list[_Touched], list[_Touched]]:
+    """What each step reads and writes."""
+    starts = {n: int(tables.operand_start[row]) for row, n in enumerate(tables.kernels)}
+    reads: list[_Touched] = []
+    writes: list[_Touched] = []
+    for n, step in enumerate(region.steps):
+        if isinstance(step, KernelStep):
+            listed = [(starts[n] + i, b) for i, b in enumerate(step.buffers)]
+            count = step.spec.output_count()
+            reads.append(listed[:-count])
+            writes.append(listed[-count:])
+        elif isinstance(step, HostStep):
+            reads.append([(-1, b) for b in step.inputs if b is not None])
+            writes.append([(-1, b) for b in step.outputs])
+        else:
+            listed = [(starts[n] + i, b) for i, b in enumerate(step.buffers)]
+            index = step.kind in (LOOP, AGAIN) and step.index is not None
+            reads.append(listed[:-1] if index else listed)
+            writes.append(listed[-1:] if index else [])
+    return reads, writes
+
+
+def _steps_in_control(region: Region) -> set[int]:
+    found: set[int] = set()
+    for n, step in enumerate(region.steps):
+        if isinstance(step, ControlStep):
+            found.update(range(min(n, step.target), max(n, step.target) + 1))
+    return found

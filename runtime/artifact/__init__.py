@@ -1,0 +1,1 @@
+"""Artefacts (.irc): reading and writing."""

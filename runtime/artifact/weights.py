@@ -1,0 +1,201 @@
+"""The arrays behind a stored plan's constants: read, checked and packed, each byte once.
+
+A large weight that only packed constants are made of has chunks of its own in the file. It is
+read into memory that a thread uses for one weight after the other, checked, and packed from there
+while it is still in the cache: fresh pages cost more time than reading does. All other arrays get
+memory of their own in one pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import mmap
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ...ir.dtype import DType
+from ...ir.errors import MemoryLimitError
+from ...ir.int4 import in_halves, unpack_halves
+from ...ir.limits.memory_budget import human
+from ...ir.serialization.dataclass_json import broken
+from ...plan.plan import Constant, Plan
+from ..machine.detect import usable_cores
+from ..machine.memory_planner import aligned_bytes
+from .container_format import CUT
+from .container_reader import Container, Piece
+
+Array = npt.NDArray[Any]
+MakeConstant = Callable[[Constant, Array], Array]
+
+# From this size on an array has pages of its own, which go back to the system with it.
+_OWN_PAGES: Final = 1 << 20
+# Memory that no other process shares: only such memory gets large pages. (Windows has no flags.)
+_PRIVATE: Final[dict[str, int]] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
+# Constants of artefacts in this process: nets that load the same file share them.
+_shared: weakref.WeakValueDictionary[tuple[bytes, Place, Constant], Array]
+_shared = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array lies: `offset` bytes into a section."""
+
+    section: int
+    offset: int
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        count = math.prod(self.shape)
+        return (count + 1) // 2 if in_halves(self.dtype) else count * self.dtype.numpy.itemsize
+
+
+class PlanReader:
+    """A stored plan and, on demand, its arrays."""
+
+    plan: Plan
+
+    def __init__(self, places: Sequence[Place], file: Container) -> None:
+        self._places, self._file = places, file
+
+    def check(self, source: int, dtype: DType, shape: tuple[int, ...]) -> None:
+        """VerificationError where there is no such array."""
+        if not 0 <= source < len(self._places):
+            raise broken(source, f"a weight's number, below {len(self._places)}")
+        place = self._places[source]
+        if place.dtype is not dtype or place.shape != shape:
+            raise broken(place, f"{dtype}{list(shape)}")
+
+    def inner_array(self, source: int, dtype: DType, shape: tuple[int, ...]) -> Array:
+        """An array of a constant inside control flow, read at once: types may depend on it."""
+        self.check(source, dtype, shape)
+        return self._read([source], self._chunks(source))[source]
+
+    def arrays(self) -> dict[int, Array]:
+        """The array of each source of the plan's constants, read-only, after a check of the whole
+        file."""
+        return self._read({c.source for c in self.plan.constants}, range(self._file.chunks))
+
+    def constants(self, make: MakeConstant) -> list[Array]:
+        """The plan's constants as `make` makes them of their arrays, all of the file checked.
+
+        `make` is called in several threads; it must not keep the array of a constant that has a
+        layout. ArtifactError for damage.
+        """
+        constants = self.plan.constants
+        lent = self._lent()
+        later = {c for s in lent for c in self._chunks(s)}
+        now = [c for c in range(self._file.chunks) if c not in later]
+        kept = [c.source for c in constants if c.source not in lent]
+        now += sorted({c for s in kept for c in self._chunks(s)} & later)
+        arrays = self._read(kept, now)
+        largest = max((self._places[s].nbytes for s in lent), default=0)
+        scratch = _Scratch(largest)
+
+        def one(c: Constant) -> Array:
+            key = (self._file.digest, self._places[c.source], c)
+            found = _shared.get(key)
+            if c.source in lent:
+                array = self._borrow(c.source, scratch.get())
+            else:
+                array = arrays[c.source]
+            if found is None:
+                found = _shared[key] = make(c, array)
+            return found
+
+        with ThreadPoolExecutor(usable_cores(), "irc-load") as pool:
+            return list(pool.map(one, constants))
+
+    def _lent(self) -> set[int]:
+        """Sources of which only one constant is made, a packed one."""
+        uses: dict[int, list[Constant]] = {}
+        for c in self.plan.constants:
+            uses.setdefault(c.source, []).append(c)
+        places = Counter((p.section, p.offset) for p in self._places)
+        return {
+            s
+            for s, made in uses.items()
+            if len(made) == 1
+            and made[0].layout is not None
+            and self._places[s].nbytes >= CUT
+            and places[self._places[s].section, self._places[s].offset] == 1
+        }
+
+    def _offset(self, p: Place) -> int:
+        return self._file.sections[p.section].offset + p.offset
+
+    def _chunks(self, source: int) -> range:
+        p = self._places[source]
+        return self._file.chunks_of(self._offset(p), p.nbytes)
+
+    def _borrow(self, source: int, memory: Array) -> Array:
+        p = self._places[source]
+        part = memory[: p.nbytes]
+        self._file.read_at(Piece(self._offset(p), part.data))
+        return _as_array(p, part)
+
+    def _read(self, sources: Iterable[int], chunks: Sequence[int]) -> dict[int, Array]:
+        """Arrays in memory of their own; equal bytes are one array's."""
+        places = {s: self._places[s] for s in sources}
+        sizes = {(p.section, p.offset): p.nbytes for p in places.values() if p.nbytes}
+        held = {key: page_memory(size) for key, size in sizes.items()}
+        starts = self._file.sections
+        pieces = [Piece(starts[s].offset + at, m.data) for (s, at), m in held.items()]
+        self._file.fill(pieces, chunks)
+        nothing = np.empty(0, np.uint8)
+        return {
+            s: _as_array(p, held[p.section, p.offset] if p.nbytes else nothing)
+            for s, p in places.items()
+        }
+
+
+class _Scratch(threading.local):
+    """Memory of each thread, made when it is first used."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._memory: Array | None = None
+
+    def get(self) -> Array:
+        if self._memory is None:
+            self._memory = page_memory(self._size)
+        return self._memory
+
+
+def _as_array(p: Place, raw: Array) -> Array:
+    if p.dtype is DType.boolean:
+        raw = (raw != 0).view(np.uint8)  # any byte but 0 is true; NumPy knows 0 and 1 only
+    if in_halves(p.dtype):
+        count = math.prod(p.shape)
+        array = unpack_halves(p.dtype, raw, count, page_memory(count)).reshape(p.shape)
+    else:
+        array = raw.view(p.dtype.numpy).reshape(p.shape)
+    array.flags.writeable = False
+    return array
+
+
+def page_memory(size: int) -> Array:
+    """Bytes of our own, aligned. Large ones are pages that go back when they are dropped (the C
+    library would keep them for later)."""
+    if size < _OWN_PAGES:
+        return aligned_bytes(size)
+    try:
+        pages = mmap.mmap(-1, size, **_PRIVATE)
+    except (OSError, MemoryError) as error:
+        raise MemoryLimitError("no memory for the artefact's weights", got=human(size)) from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)

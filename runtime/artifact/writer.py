@@ -1,0 +1,133 @@
+"""Writing an artefact: graph and weights once, plans that point into them (reader.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+
+from ...ir.dtype import DType
+from ...ir.errors import VerificationError
+from ...ir.int4 import in_halves, pack_halves
+from ...plan.plan import Plan
+from ...plan.serialization import encode_plan
+from ...plan.target import Target
+from .code import CODE, Images, pack_images
+from .container_format import ALIGN, Writer
+from .reader import DERIVED, GRAPH, PLAN, WEIGHTS, Artifact, Options, PlanEntry, version
+from .weights import Array
+
+# Where the graph's writer put an array of this element type in the weights; None: nowhere.
+Locate = Callable[[Array, DType], int | None]
+# Writes the weights to a stream; returns the graph's text and how to find an array in them.
+WriteGraph = Callable[[BinaryIO], tuple[str, Locate]]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPlan:
+    """A plan with what it was made for, and the arrays behind its constants."""
+
+    options: Options
+    target: Target
+    plan: Plan
+    weights: Mapping[int, Array]
+    code: Images | None = None
+
+
+def stored_plan(artifact: Artifact, entry: PlanEntry) -> StoredPlan:
+    """A plan of another artefact with its arrays, to be written again."""
+    read = artifact.read_plan(entry)
+    return StoredPlan(entry.options, entry.target, read.plan, read.arrays())
+
+
+def write_artifact(
+    stream: BinaryIO, write_graph: WriteGraph, options: Options, plans: Sequence[StoredPlan]
+) -> list[str]:
+    """Write an artefact to a seekable stream. `options` are those that a load takes by default.
+
+    A plan that cannot be written as data (it holds text) is left out and made again by every
+    load. Returns the reasons, one per such plan.
+    """
+    writer = Writer(stream)
+    weights = writer.begin(WEIGHTS)
+    text, locate = write_graph(cast(BinaryIO, writer))
+    graph = writer.begin(GRAPH)
+    writer.write(text.encode())
+    derived = _Derived(writer)
+
+    def place(array: Array, dtype: DType) -> list[Any]:
+        offset = locate(array, dtype)
+        where = derived.place(array, dtype) if offset is None else (weights, offset)
+        return [*where, dtype.value, [int(d) for d in array.shape]]
+
+    refused: list[str] = []
+    listed: list[tuple[StoredPlan, bytes]] = []
+    for each in plans:
+        try:
+            encoded, arrays = _encode(each)
+        except VerificationError as error:
+            refused.append(error.what)
+            continue
+        data = {"plan": encoded, "weights": [place(*a) for a in arrays]}
+        listed.append((each, json.dumps(data, separators=(",", ":"), allow_nan=False).encode()))
+    entries: list[dict[str, Any]] = []
+    for each, content in listed:
+        section = writer.begin(PLAN)
+        writer.write(content)
+        entry: dict[str, Any] = {"options": dict(each.options), "target": asdict(each.target)}
+        entry |= {"version": version(), "section": section}
+        if each.code is not None:
+            entry["kernels"], packed = pack_images(each.code)
+            entry["code"] = writer.begin(CODE)
+            writer.write(packed)
+        entries.append(entry)
+    sections = {"graph": graph, "weights": weights}
+    writer.finish({"version": version(), "options": dict(options), **sections, "plans": entries})
+    return refused
+
+
+def _encode(stored: StoredPlan) -> tuple[Any, list[tuple[Array, DType]]]:
+    """A plan as JSON, and the arrays that it names by number, with their types: those behind its
+    constants, then those inside control flow."""
+    types = {c.source: c.source_dtype for c in stored.plan.constants}
+    arrays = [(stored.weights[n], types[n]) for n in range(len(stored.weights))]
+
+    def keep(array: Array, dtype: DType) -> int:
+        arrays.append((array, dtype))
+        return len(arrays) - 1
+
+    encoded = encode_plan(stored.plan, keep)
+    if any(dtype is DType.string for _, dtype in arrays):
+        raise VerificationError("text among the constants of a plan cannot be stored")
+    return encoded, arrays
+
+
+class _Derived:
+    """The section of derived arrays, begun with the first; each content once, aligned."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._section: int | None = None
+        self._end = 0
+        self._places: dict[tuple[int, bytes], int] = {}
+
+    def place(self, array: Array, dtype: DType) -> tuple[int, int]:
+        """Section and offset."""
+        if self._section is None:
+            self._section = self._writer.begin(DERIVED)
+        native = np.ascontiguousarray(array, dtype.numpy)
+        if in_halves(dtype):
+            native = pack_halves(native)
+        data = native.reshape(-1).view(np.uint8).data if native.size else memoryview(b"")
+        key = len(data), hashlib.sha256(data).digest()
+        offset = self._places.get(key)
+        if offset is None:
+            pad = -self._end % ALIGN
+            self._writer.write(bytes(pad))
+            offset = self._places[key] = self._end + pad
+            self._end = offset + self._writer.write(data)
+        return self._section, offset

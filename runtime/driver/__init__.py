@@ -1,0 +1,1 @@
+"""The native driver: step tables, control flow, thread pool."""

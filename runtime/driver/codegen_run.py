@@ -1,0 +1,298 @@
+"""The native driver's LLVM text: the walk through a step table, a worker's life. How they share a
+step is in codegen_sharing.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...plan.target import Target
+from ..llvmir.builder import Function, Module
+from ..llvmir.values import I32, I64, PTR, Value
+from .abi import (
+    ASSERT_FAILED,
+    BUSY,
+    CALL_BUSY,
+    CALL_PART,
+    CALL_STATUS,
+    CALL_STEP,
+    CONTROL,
+    GANG_CPU,
+    GANG_DONE,
+    GANG_EPOCH,
+    GANG_IDS,
+    GANG_MASK,
+    GANG_OWNER,
+    GANG_SLEEPERS,
+    GANG_SPIN,
+    GANG_STOP,
+    GANG_STREAK,
+    GANG_THREADS,
+    GANG_TICKET,
+    GANG_UNTIL,
+    INTERRUPTED,
+    LONG,
+    MASK_WORDS,
+    NEEDS_WORKERS,
+    NOWHERE,
+    SHARED,
+    STEP_WORDS,
+    WAKE,
+)
+from .codegen_control import write_control
+from .codegen_polling import read_clock, write_poll, write_run_polling
+from .codegen_sharing import (
+    add_word,
+    claim_word,
+    get_word,
+    parts_of,
+    pause,
+    set_word,
+    word,
+    write_part,
+)
+from .codegen_steps import write_own_step, write_shared_step
+
+# Calls too short to wake workers for wake them together: the one that follows this many, each of
+# which came no later after the one before than that had taken. A burst that ends there has paid
+# for one wake (2 to 5 us) in vain; a caller that goes on is helped from then on.
+_STREAK: Final = 8
+_GAP: Final = 40_000  # ns at most: half of what a worker spins
+# A call that polls does so behind each LONG step, and behind this many steps (a power of two):
+# reading the clock takes as long as a small step.
+_POLL_STEPS: Final = 16
+# Numbers of Linux's system calls.
+FUTEX: Final = {"x86_64": 202, "aarch64": 98}
+SET_AFFINITY: Final = {"x86_64": 203, "aarch64": 122}
+_FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
+MXCSR_DEFAULT: Final = 0x1F80
+
+
+def driver_text(target: Target) -> str:
+    """The driver as LLVM assembly."""
+    module = Module(target)
+    poll = write_poll(module)
+    part, wake = write_part(module, poll), _write_small(module)
+    own, shared = write_own_step(module, poll), write_shared_step(module, part, wake)
+    walk = _write_walk(module, own, shared, _write_spread(module), write_control(module), poll)
+    _write_run(module, walk)
+    write_run_polling(module, walk)
+    _write_work(module, part)
+    return module.text()
+
+
+def _swap_mode(f: Function, new: Value | int) -> Value:
+    """Set the floating-point control word (x86: MXCSR, sticky flags included); the old one."""
+    mode = f.as_value(new, I32)
+    if f.target.arch == "x86_64":
+        old, fresh = f.stack(4, 4), f.stack(4, 4)
+        f.call("llvm.x86.sse.stmxcsr", "void", old)
+        f.line(f"store {mode}, {fresh}, align 4")
+        f.call("llvm.x86.sse.ldmxcsr", "void", fresh)
+        return f.op(I32, f"load i32, {old}, align 4")
+    old64 = f.call("llvm.aarch64.get.fpcr", I64)
+    f.call("llvm.aarch64.set.fpcr", "void", f.cast(mode, I64, signed_=False))
+    return f.cast(old64, I32)
+
+
+def _follows(f: Function, gang: Value, now: Value) -> Value:
+    """1 if a call that finds all workers asleep has followed _STREAK others, else 0. The count then
+    begins again: it takes a few calls until the workers are there."""
+    follows = f.icmp("sle", now, get_word(f, gang, GANG_UNTIL, "monotonic"))
+    streak = f.add(get_word(f, gang, GANG_STREAK, "monotonic"), 1)
+    enough = f.op("i1", f"and {follows}, {f.icmp('ugt', streak, _STREAK).text}")
+    kept = f.select(follows, streak, 0)
+    set_word(f, gang, GANG_STREAK, f.select(enough, f.as_value(0, I64), kept), "monotonic")
+    return f.cast(enough, I64, signed_=False)
+
+
+def _write_spread(module: Module) -> Function:
+    """spread(gang): keep the workers off the caller's CPU, if the caller is not where it was.
+
+    A kernel that wakes a thread likes to put it where its waker runs, in virtual machines even
+    when the other CPUs are idle; a worker then waits there until the caller has done all the work.
+    """
+    f = module.function("irc_spread", [(PTR, "gang")], linkage="internal")
+    gang = f.params["gang"]
+    cpu = f.cast(f.call("sched_getcpu", I32), I64)
+    with f.if_(f.icmp("eq", cpu, get_word(f, gang, GANG_CPU, "monotonic"))):
+        f.ret()
+    with f.if_(f.icmp("uge", cpu, MASK_WORDS * 64)):
+        f.ret()
+    set_word(f, gang, GANG_CPU, cpu, "monotonic")
+    mask = f.stack(MASK_WORDS * 8)
+    left = f.var(I64, 0)
+    for n in range(MASK_WORDS):
+        bit = f.shl(1, f.and_(cpu, 63))
+        mine = f.select(f.icmp("eq", f.lshr(cpu, 6), n), bit, 0)
+        bits = f.and_(f.load(I64, word(f, gang, GANG_MASK + n)), f.not_(mine))
+        f.store(bits, word(f, mask, n))
+        left.set(f.or_(left.get(), bits))
+    with f.if_(f.icmp("ne", left.get(), 0)):
+        number = f.as_value(SET_AFFINITY[f.target.arch], I64)
+        size = f.as_value(MASK_WORDS * 8, I64)
+        with f.range(0, f.smax(get_word(f, gang, GANG_THREADS), 0), unroll=1) as i:
+            who = f.load(I64, f.at(gang, f.add(i, GANG_IDS), I64))
+            _system_call(f, number, who, size, _address_of(f, mask))
+    f.ret()
+    return f
+
+
+def _write_run(module: Module, walk: Function) -> None:
+    """run(call): the steps of a Call."""
+    f = module.function("irc_run", [(PTR, "call")], I32)
+    f.ret(f.call_function(walk, f.params["call"], 0))
+
+
+def _write_walk(
+    module: Module,
+    own_step: Function,
+    shared_step: Function,
+    spread: Function,
+    control: Function,
+    poll: Function,
+) -> Function:
+    """walk(call, block): the steps of a Call. block: of polls, or 0."""
+    f = module.function("irc_walk", [(PTR, "call"), (I64, "block")], I32, linkage="internal")
+    call, block = f.params["call"], f.params["block"]
+    with f.if_(f.icmp("eq", claim_word(f, call, CALL_BUSY), 0)):
+        f.ret(BUSY)
+    steps, count, scratch, stride, parts, gang_word, wake = (
+        f.load(I64, word(f, call, n)) for n in range(7)
+    )
+    gang = f.op(PTR, f"inttoptr {gang_word} to ptr")
+    team, began, wake_pending = f.var(I64, 0), f.var(I64, 0), f.var(I64, 0)
+    shared = f.op("i1", f"and {f.icmp('ne', gang_word, 0)}, {f.icmp('ugt', parts, 1).text}")
+    with f.if_(shared):
+        threads = get_word(f, gang, GANG_THREADS)
+        unstarted = f.icmp("ult", threads, f.sub(parts, 1))
+        # Sleeping workers are not waited for, so a gang that is all asleep is no help.
+        awake = f.icmp("sgt", threads, get_word(f, gang, GANG_SLEEPERS))
+        alone = f.op("i1", f"and {f.icmp('eq', wake, 0)}, {f.icmp('sge', threads, 0).text}")
+        with f.if_(f.op("i1", f"and {alone}, {f.icmp('eq', awake, 0).text}")):
+            began.set(read_clock(f))
+            wake_pending.set(_follows(f, gang, began.get()))
+        wants = f.icmp("ne", f.or_(wake, wake_pending.get()), 0)
+        with f.if_(f.op("i1", f"and {unstarted}, {wants.text}")):
+            set_word(f, call, CALL_BUSY, 0)
+            f.ret(NEEDS_WORKERS)
+        with f.if_(f.op("i1", f"or {wants}, {awake.text}")):
+            with f.if_(f.icmp("sgt", threads, 0)):
+                with f.if_(claim_word(f, gang, GANG_OWNER)):
+                    team.set(SHARED)
+                    f.call_function(spread, gang)
+    mode = _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)
+    table = f.op(PTR, f"inttoptr {steps} to ptr")
+    status, failed_part = f.var(I32, 0), f.var(I64, 0)
+    i, passed = f.var(I64, 0), f.var(I64, 0)
+    ok = lambda: f.op(  # noqa: E731
+        "i1", f"and {f.icmp('ult', i.get(), count)}, {f.icmp('eq', status.get(), 0).text}"
+    )
+    with f.while_(ok):
+        step = f.at(table, f.mul(i.get(), STEP_WORDS), I64)
+        words = [f.load(I64, word(f, step, n)) for n in range(STEP_WORDS)]
+        fn, buffers, dims, flags = words
+        with f.if_(f.icmp("ne", f.and_(flags, CONTROL), 0)) as kind:
+            way = f.call_function(control, fn, buffers, dims, flags)
+            with f.if_(f.icmp("eq", way, NOWHERE)) as goes:
+                status.set(ASSERT_FAILED)
+                i.set(f.add(i.get(), 1))
+                goes.else_()
+                i.set(f.add(i.get(), way))
+            kind.else_()
+            with f.if_(f.icmp("ne", f.and_(flags, team.get()), 0)) as branch:
+                rounds = (parts, stride, f.or_(f.and_(flags, WAKE), wake_pending.get()))
+                found = f.call_function(shared_step, gang, *words, scratch, *rounds, block)
+                status.set(f.cast(found, I32))
+                failed_part.set(f.lshr(found, 32))
+                branch.else_()
+                status.set(f.call_function(own_step, *words, scratch, block))
+            i.set(f.add(i.get(), 1))
+        with f.if_(f.icmp("ne", block, 0)):
+            passed.set(f.add(passed.get(), 1))
+            is_kernel = f.icmp("eq", f.and_(flags, CONTROL), 0)
+            is_long = f.op("i1", f"and {is_kernel}, {f.icmp('ne', f.and_(flags, LONG), 0).text}")
+            due = f.icmp("eq", f.and_(passed.get(), _POLL_STEPS - 1), 0)
+            with f.if_(f.op("i1", f"or {is_long}, {due.text}")):
+                with f.if_(f.icmp("ne", f.call_function(poll, block), 0)):
+                    status.set(INTERRUPTED)
+    with f.if_(f.icmp("ne", team.get(), 0)):
+        set_word(f, gang, GANG_OWNER, 0)
+    _swap_mode(f, mode)
+    with f.if_(f.icmp("ne", began.get(), 0)):
+        ended = read_clock(f)
+        soon = f.add(ended, f.smin(f.sub(ended, began.get()), _GAP))
+        set_word(f, gang, GANG_UNTIL, soon, "monotonic")
+    with f.if_(f.icmp("ne", status.get(), 0)):
+        f.store(f.cast(status.get(), I64), word(f, call, CALL_STATUS))
+        f.store(f.sub(i.get(), 1), word(f, call, CALL_STEP))
+        f.store(failed_part.get(), word(f, call, CALL_PART))
+    set_word(f, call, CALL_BUSY, 0)
+    f.ret(status.get())
+    return f
+
+
+def _write_work(module: Module, part: Function) -> None:
+    """work(gang): a worker's life: claim parts, spin for a while, sleep, until told to stop."""
+    f = module.function("irc_work", [(PTR, "gang")], I32)
+    gang = f.params["gang"]
+    _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)
+    limit = f.load(I64, word(f, gang, GANG_SPIN))
+    idle = f.var(I64, 0)
+
+    def open_part() -> Value:
+        n, of = parts_of(f, get_word(f, gang, GANG_TICKET))
+        return f.icmp("ult", n, of)
+
+    with f.while_(lambda: f.icmp("eq", get_word(f, gang, GANG_STOP), 0)):
+        with f.if_(open_part()) as branch:
+            n, of = parts_of(f, add_word(f, gang, GANG_TICKET, 1))
+            with f.if_(f.icmp("ult", n, of)):
+                f.call_function(part, gang, n, of, 0)
+                add_word(f, gang, GANG_DONE, 1)
+                idle.set(0)
+            branch.else_()
+            pause(f)
+            idle.set(f.add(idle.get(), 1))
+            with f.if_(f.icmp("ugt", idle.get(), limit)):
+                idle.set(0)
+                epoch = f.cast(get_word(f, gang, GANG_EPOCH), I32)
+                add_word(f, gang, GANG_SLEEPERS, 1)
+                f.line("fence seq_cst")
+                with f.if_(open_part()) as late:
+                    late.else_()
+                    with f.if_(f.icmp("eq", get_word(f, gang, GANG_STOP), 0)):
+                        _futex(f, gang, _FUTEX_WAIT_PRIVATE, epoch)
+                add_word(f, gang, GANG_SLEEPERS, -1)
+    f.ret(0)
+
+
+def _system_call(f: Function, number: Value | int, *args: Value | int) -> None:
+    """libc's syscall with six arguments, as words: one declaration serves all."""
+    words = [f.as_value(a, I64) for a in (number, *args, *[0] * (6 - len(args)))]
+    f.call("syscall", I64, *words)
+
+
+def _address_of(f: Function, pointer: Value) -> Value:
+    return f.op(I64, f"ptrtoint {pointer} to i64")
+
+
+def _futex(f: Function, gang: Value, operation: int, value: Value | int) -> None:
+    epoch = _address_of(f, word(f, gang, GANG_EPOCH))
+    v = f.cast(value, I64, signed_=False) if isinstance(value, Value) else value
+    _system_call(f, FUTEX[f.target.arch], epoch, operation, v)
+
+
+def _write_small(module: Module) -> Function:
+    """wake(gang), which is returned; spin(n), swap_mode(new)."""
+    wake = module.function("irc_wake", [(PTR, "gang")], I32)
+    add_word(wake, wake.params["gang"], GANG_EPOCH, 1, "seq_cst")
+    _futex(wake, wake.params["gang"], _FUTEX_WAKE_PRIVATE, 0x7FFFFFFF)
+    wake.ret(0)
+    f = module.function("irc_spin", [(I64, "n")], I32)
+    with f.range(0, f.params["n"], unroll=1):
+        pause(f)
+    f.ret(0)
+    f = module.function("irc_swap_mode", [(I32, "new")], I32)
+    f.ret(_swap_mode(f, f.params["new"]))
+    return wake

@@ -1,0 +1,127 @@
+"""The native driver: walks a table of steps, shares large ones with the gang, keeps the caller's
+floating-point mode.
+
+It is compiled once per process for the plain instruction set (it only calls). Everything it
+reads and writes lies in tables that Python fills (abi.py); its text is in codegen_run.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from ...plan.target import generic
+from ..jit.builtin_code import CodeCache, kept_code
+from .codegen_polling import PYTHON_API
+from .codegen_run import FUTEX, MXCSR_DEFAULT, driver_text
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The loaded driver. Arguments are addresses of Calls or of the gang's block.
+
+    run: a Call's steps, to 0, a kernel's status, BUSY (the Call is running in another thread) or
+    NEEDS_WORKERS (start the gang's threads and call again). run_held is the same without giving the
+    interpreter lock away, for calls of microseconds; only with `parts` 1. run_polling: the same for
+    calls of seconds from the main thread, where handlers of signals run meanwhile: it raises what
+    a handler raises.
+    work: a worker's life, until GANG_STOP. wake: wakes all sleeping workers. spin: n pauses.
+    swap_mode: sets the floating-point control word, gives the old one back.
+    """
+
+    run: Any
+    run_polling: Any
+    run_held: Any
+    work: Any
+    wake: Any
+    spin: Any
+    swap_mode: Any
+    default_mode: int
+    threads: bool  # can there be workers?
+    library: Any
+
+
+_driver: Driver | None = None
+_lock = threading.Lock()
+
+
+def load_driver(cache: CodeCache | None = None) -> Driver:
+    """This process's driver, compiled or taken from `cache` at the first call."""
+    global _driver
+    with _lock:
+        if _driver is None:
+            _driver = _load(cache)
+        return _driver
+
+
+def in_default_mode(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function under the default floating-point mode, whatever its caller's is: constants that
+    are folded or converted are the same for everybody. The caller's is given back."""
+    from ..jit.disk_cache import default_cache
+
+    @wraps(function)
+    def run(*args: _P.args, **options: _P.kwargs) -> _R:
+        driver = load_driver(default_cache())
+        mode = driver.swap_mode(driver.default_mode)
+        try:
+            return function(*args, **options)
+        finally:
+            driver.swap_mode(mode)
+
+    return run
+
+
+def reset_lock() -> None:
+    """In a forked child: the lock may be held by a thread that is not there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+def _load(cache: CodeCache | None) -> Driver:
+    from ..jit.host_features import host_arch
+    from ..jit.image_loader import load_objects
+
+    target = generic("plain" if host_arch() == "x86_64" else "neon")
+    libc = ctypes.CDLL(None)
+    # Elsewhere than on Linux there are no workers, and what only they need is never called.
+    names = ("syscall", "sched_yield", "sched_getcpu", "clock_gettime")
+    imports = {n: _address(libc, n if hasattr(libc, n) else "abort") for n in names}
+    threads = host_arch() in FUTEX and _is_linux()
+    image = kept_code(driver_text(target), target, cache)
+    python = {n: _address(ctypes.pythonapi, n) for n in PYTHON_API}
+    names = ("irc_run", "irc_run_polling", "irc_work", "irc_wake", "irc_spin", "irc_swap_mode")
+    library = load_objects([image], names, target, {**imports, **python})
+    run, polling, work, wake, spin, swap = (library.address(n) for n in names)
+    free = ctypes.CFUNCTYPE
+    held = ctypes.PYFUNCTYPE
+    i32, i64, ptr = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
+    return Driver(
+        run=free(i32, ptr)(run),
+        run_polling=held(i32, ptr)(polling),
+        run_held=held(i32, ptr)(run),
+        work=free(i32, ptr)(work),
+        wake=free(i32, ptr)(wake),
+        spin=free(i32, i64)(spin),
+        swap_mode=held(i32, i32)(swap),
+        default_mode=MXCSR_DEFAULT if target.arch == "x86_64" else 0,
+        threads=threads,
+        library=library,
+    )
+
+
+def _is_linux() -> bool:
+    import sys
+
+    return sys.platform.startswith("linux")
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    found = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    return found or 0

@@ -1,0 +1,183 @@
+"""The gang: one per process, daemon Python threads inside one native wait loop.
+
+Threads start at the first call that wants them, spin for a short while after each step they
+helped with, then sleep; a call wakes them at most once. A forked child has none of its parent's
+threads: the block is wiped there and new ones start when wanted. At exit they are told to stop
+and joined, since a daemon thread must not be inside native code when the interpreter goes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from ..machine.detect import usable_cores
+from . import abi as words
+from .abi import MAX_WORKERS
+from .loader import Driver, reset_lock
+
+# A worker spins this long before it sleeps: waking takes about 45 us on a virtual machine, so
+# spinning about as long costs at most twice what the best decision would (the ski-rental rule),
+# and covers the Python code between two calls in a loop.
+SPIN_SECONDS: Final = 80e-6
+
+# A step's `work` counts vector operations or vectors moved: 0.15 ns each in a product, 0.3 ns and
+# more elsewhere. Sharing a step costs its caller 0.2 to 0.3 us (publish, claim, wait for the
+# others' last store): products of 4000 take 0.72 us alone and 0.66 shared by two, products of
+# 8000 1.23 and 0.91.
+SHARE_WORK: Final = 6_000
+# Every thread's work in each phase of a step, at least. A meeting of two costs 0.4 us with what
+# they then fetch from each other's cache: phases of 1000 take 1.2 times as long as alone, of 2300
+# as long, of 4100 nine tenths, of 16400 six tenths (recurrent layers of one sequence).
+BARRIER_GRAIN: Final = 1_500
+# Waking costs the caller a system call (2 to 5 us on a virtual machine) and brings help only
+# after some 45 us: worth it from about 60 us of shareable work. The caller goes on meanwhile.
+WAKE_WORK: Final = 200_000
+# Below about 10 us the interpreter lock is kept: giving it away costs more than it frees.
+KEEP_GIL_BELOW: Final = 30_000
+
+
+class Forkable(Protocol):
+    def after_fork(self) -> None: ...
+
+
+class ThreadPool:
+    """The block that the driver and the workers share, and the threads."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        # From ctypes-free memory that lives as long as the process: calls hold its address.
+        raw = np.zeros(words.GANG_WORDS + 16, np.int64)
+        skip = -(raw.ctypes.data // 8) % 16
+        self.block: words.Words = raw[skip : skip + words.GANG_WORDS]
+        self.address = int(self.block.ctypes.data)
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._closed = not driver.threads
+        self._wipe()
+
+    def _wipe(self) -> None:
+        self.block[:] = 0
+        self.block[words.GANG_CPU] = -1
+        self.block[words.GANG_THREADS] = -1 if self._closed else 0
+
+    @property
+    def size(self) -> int:
+        """Workers there are, the callers not counted."""
+        return len(self._threads)
+
+    def grow(self, workers: int) -> None:
+        """Have at least that many workers, if threads can be had at all."""
+        with self._lock:
+            if self._closed:
+                return
+            if not self.block[words.GANG_SPIN]:
+                self.block[words.GANG_SPIN] = self._pauses(SPIN_SECONDS)
+            while len(self._threads) < min(workers, MAX_WORKERS):
+                name = f"irc-worker-{len(self._threads) + 1}"
+                t = threading.Thread(
+                    target=self._driver.work, args=(self.address,), name=name, daemon=True
+                )
+                try:
+                    t.start()
+                except RuntimeError:  # no more threads, or the interpreter is going
+                    self.block[words.GANG_THREADS] = -1
+                    self._closed = True
+                    return
+                self.block[words.GANG_IDS + len(self._threads)] = t.native_id or 0
+                self._threads.append(t)
+            self._allow_cpus()
+            self.block[words.GANG_THREADS] = len(self._threads)
+
+    def _allow_cpus(self) -> None:
+        """Say which CPUs workers may use; the next call moves them off its own."""
+        mask = [0] * words.MASK_WORDS
+        for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
+            if cpu < 64 * len(mask):
+                mask[cpu // 64] |= 1 << cpu % 64
+        self.block[words.GANG_MASK : words.GANG_MASK + len(mask)] = np.array(mask, np.uint64).view(
+            np.int64
+        )
+        self.block[words.GANG_CPU] = -1
+
+    def _pauses(self, seconds: float) -> int:
+        """Pauses that take about that long on this machine (tens of ns to over 100 each)."""
+        n = 2000
+        best = 1.0
+        for _ in range(3):
+            start = time.perf_counter()
+            self._driver.spin(n)
+            best = min(best, time.perf_counter() - start)
+        return max(100, int(n * seconds / max(best, 1e-7)))
+
+    def stop(self) -> None:
+        """End and join the workers; calls run alone from now on."""
+        with self._lock:
+            self._closed = True
+            self.block[words.GANG_THREADS] = -1
+            self.block[words.GANG_STOP] = 1
+            if self._threads:
+                self._driver.wake(self.address)
+            for t in self._threads:
+                t.join(timeout=5)
+            self._threads.clear()
+
+    def after_fork(self) -> None:
+        """In a child: the threads are gone, whatever they were doing."""
+        self._threads.clear()
+        self._lock = threading.Lock()
+        self._wipe()
+
+
+_gang: ThreadPool | None = None
+_lock = threading.Lock()
+_forkable: weakref.WeakSet[Any] = weakref.WeakSet()
+_resets: list[Callable[[], None]] = []
+
+
+def gang(driver: Driver) -> ThreadPool:
+    """This process's gang; no thread runs before a call wants it."""
+    global _gang
+    with _lock:
+        if _gang is None:
+            _gang = ThreadPool(driver)
+            atexit.register(_gang.stop)
+        return _gang
+
+
+def default_threads() -> int:
+    """Threads a call may use unless told: the CPUs this process may keep busy."""
+    return usable_cores()
+
+
+def watch_forks(thing: Forkable) -> None:
+    """Call `thing.after_fork()` in forked children while it lives."""
+    _forkable.add(thing)
+
+
+def reset_in_child(reset: Callable[[], None]) -> None:
+    """Call `reset` in every forked child (a module's own lock)."""
+    _resets.append(reset)
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for reset in _resets:
+        reset()
+    if _gang is not None:
+        _gang.after_fork()
+    for thing in list(_forkable):
+        thing.after_fork()
+
+
+reset_in_child(reset_lock)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,1 @@
+"""Execution: sessions, contexts, bound calls, variables."""

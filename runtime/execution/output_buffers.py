@@ -1,0 +1,89 @@
+"""Outputs that a caller provides: do they fit, and which can kernels write at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...ir.errors import InputError
+
+Array = npt.NDArray[Any]
+
+
+def check_output(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], mine: Any) -> None:
+    """Can `mine` (None: no array) take a result of this type and shape? InputError."""
+    if mine is None:
+        return
+    if not isinstance(mine, np.ndarray):
+        raise InputError(
+            f"output {name!r} can't be put there",
+            got=type(mine).__name__,
+            expected=f"numpy.empty({list(shape)}, {dtype.name!r})",
+        )
+    if mine.dtype != dtype or mine.shape != shape or not mine.flags.writeable:
+        raise InputError(
+            f"the array given for output {name!r} does not fit",
+            got=f"{mine.dtype}{list(mine.shape)}{' (read-only)' * (not mine.flags.writeable)}",
+            expected=f"{dtype}{list(shape)}",
+        )
+
+
+def check_apart(names: Sequence[str], out: Sequence[Any]) -> None:
+    """InputError where two outputs, or two elements of one, would be written to the same memory."""
+    arrays = [(n, a) for n, a in zip(names, out, strict=True) if isinstance(a, np.ndarray)]
+    for at, (name, mine) in enumerate(arrays):
+        if _overlaps_itself(mine):
+            raise InputError(
+                f"elements of the array given for output {name!r} share memory",
+                got=f"strides {list(mine.strides)} for shape {list(mine.shape)}",
+                expected="an array in which each element has its own memory",
+                fix="pass a.copy()",
+            )
+        for other, theirs in arrays[:at]:
+            if _overlap(mine, theirs):
+                raise InputError(
+                    f"outputs {other!r} and {name!r} would be written to the same memory",
+                    got="the same array" if mine is theirs else "arrays that overlap",
+                    expected="an array for each output",
+                    fix="pass one array per output, or None for a fresh one",
+                )
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=1 << 16))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:  # strides for which an exact answer takes too long
+        return True
+
+
+def _overlaps_itself(a: Array) -> bool:
+    """Whether a step along an axis may stay inside what the axes of smaller steps cover."""
+    axes = [(abs(s), n) for s, n in zip(a.strides, a.shape, strict=True) if n > 1]
+    covered = a.itemsize
+    for stride, size in sorted(axes) if a.size else ():
+        if stride < covered:
+            return True
+        covered = stride * (size - 1) + covered
+    return False
+
+
+def written_at_once(out: Sequence[Array | None], inputs: Sequence[Array]) -> list[Array | None]:
+    """`out` without the arrays that must wait until all is read and done: those with strides, and
+    those that may share memory with an input or another output."""
+    found: list[Array | None] = []
+    taken = list(inputs)
+    for mine in out:
+        if mine is None or not (mine.flags.c_contiguous and mine.flags.aligned):
+            found.append(None)
+        elif any(np.may_share_memory(mine, other) for other in taken):
+            found.append(None)
+        else:
+            found.append(mine)
+        if mine is not None:
+            taken.append(mine)
+    return found

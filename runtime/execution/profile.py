@@ -1,0 +1,108 @@
+"""Timing one run step by step, from Python: the same tables, one call of the driver per step."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ...plan.plan import BRANCH, ControlStep, HostStep, Plan
+from ...plan.specs.flop_model import operations, unit_of
+from .region_instance import NativeSegment, RegionInstance
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One step of a profiled run. kind: the spec's family, or the operation's name for a step in
+    Python (`native` False). step: number in the region; -1 for its terminal. operations: what it
+    computes (plan/specs/flop_model.py), None where that is not counted, and the `unit` that does.
+    nbytes: of all buffers that it reads and writes."""
+
+    region: int
+    step: int
+    name: str
+    kind: str
+    sources: tuple[str, ...]
+    native: bool
+    seconds: float
+    operations: int | None = None
+    unit: str = "f32"
+    nbytes: int = 0
+
+
+def timed_walk(frame: RegionInstance, times: list[StepTime]) -> Callable[[], None]:
+    """A walk through the frame's steps that appends each one's time."""
+
+    def walk() -> None:
+        code = frame.code
+        for stretch in frame.stretches:
+            if isinstance(stretch, NativeSegment):
+                # Entries are made behind all steps: what Python does between two of them cools
+                # caches and units down.
+                parts = _parts(frame, stretch)
+                taken: list[float] = []
+                for _, part in parts:
+                    start = time.perf_counter()
+                    part.run()
+                    taken.append(time.perf_counter() - start)
+                for (first, _), seconds in zip(parts, taken, strict=True):
+                    number = code.tables.kernels[first]
+                    times.append(_entry(frame, number, seconds, first))
+            else:
+                start = time.perf_counter()
+                frame.host(stretch)
+                times.append(_entry(frame, stretch, time.perf_counter() - start))
+
+    return walk
+
+
+def _parts(frame: RegionInstance, stretch: NativeSegment) -> list[tuple[int, NativeSegment]]:
+    """Each kernel of a stretch alone, and each loop or branch with all that is in it; with the
+    number of its first native step."""
+    numbers, steps = frame.code.tables.kernels, frame.code.region.steps
+    first, end = stretch.kernels.start, stretch.kernels.stop
+    found: list[tuple[int, NativeSegment]] = []
+    at = first
+    while at < end:
+        step, after = steps[numbers[at]], at + 1
+        if isinstance(step, ControlStep):
+            last = step.target + 1
+            if step.kind == BRANCH:
+                skip = steps[step.target - 1]
+                assert isinstance(skip, ControlStep)
+                last = skip.target
+            after = bisect_left(numbers, last)
+        found.append((at, stretch.part(at - first, after - first)))
+        at = after
+    return found
+
+
+def _entry(frame: RegionInstance, number: int, seconds: float, kernel: int = -1) -> StepTime:
+    """The entry of step `number`, the region's kernel number `kernel` if it is one."""
+    step, region = frame.code.region.steps[number], frame.code.number
+    if isinstance(step, HostStep):
+        return StepTime(region, number, step.name, step.op.kind, step.sources, False, seconds)
+    if isinstance(step, ControlStep):
+        return StepTime(region, number, step.name, step.kind, step.sources, True, seconds)
+    start = int(frame.code.tables.step_dims_start[kernel])
+    dims = frame.dims[start : start + len(step.dims)].tolist()
+    nbytes = int(frame.layout.sizes.nbytes[list({*step.buffers})].sum())
+    done, unit = operations(step.spec, dims), unit_of(step.spec)
+    kind = step.spec.family
+    return StepTime(
+        region, number, step.name, kind, step.sources, True, seconds, done, unit, nbytes
+    )
+
+
+@contextmanager
+def timed_terminal(plan: Plan, region: int, times: list[StepTime] | None) -> Iterator[None]:
+    """Append the time of a region's terminal, where times are wanted."""
+    start = time.perf_counter()
+    yield
+    terminal = plan.regions[region].terminal
+    if times is not None and terminal is not None:
+        seconds = time.perf_counter() - start
+        kind = terminal.op.kind
+        times.append(StepTime(region, -1, terminal.name, kind, (), False, seconds))

@@ -1,0 +1,243 @@
+"""One region made runnable, without addresses: what holds for all shapes, and layouts per shape.
+
+A Layout is what a region's sizes decide: verified sizes, where arena buffers lie, which steps are
+shared. All contexts use it; region_instance.py puts it at addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ...ir.op import Op
+from ...plan.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
+from ...plan.specs.base import RuntimeDim, Size, Spec
+from ...plan.verify.size_evaluation import Ints, RegionSizes
+from ...plan.verify.written_coverage import Coverage
+from ..driver.abi import MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, WAKE
+from ..driver.loop_tables import Control
+from ..driver.signal_polling import cut_steps, loop_rows, polls
+from ..jit.program import Program
+from ..machine.memory_planner import Placement, check_limit, live_peak, place
+from .fused_tensor_sizes import FusedReductions
+
+Array = npt.NDArray[Any]
+Evaluate = Callable[[Op, list[Any]], Sequence[Any]]
+
+# A placement is used again for smaller sizes while its peak stays within this of the least
+# possible, or within _SMALL_ARENA bytes; then growing sizes rarely need a new one.
+_SLACK: Final = 1.1
+_SMALL_ARENA: Final = 4 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a session sets: parts a step is cut into at most, thresholds, bytes."""
+
+    threads: int
+    max_memory: int
+    share_work: int
+    wake_work: int
+    meet_work: int
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A region for one set of input shapes. flags: per kernel step. work: of all kernel steps.
+    unwritten: root buffers that are not shown to be written before they are read or returned."""
+
+    sizes: RegionSizes
+    placement: Placement
+    inputs: list[tuple[int, ...]]
+    outputs: list[tuple[int, ...]]
+    flags: Ints
+    work: int
+    wake: bool
+    unwritten: frozenset[int]
+    need: int  # bytes of arena and outputs
+    polls: bool  # for signals
+
+    @property
+    def shares(self) -> bool:
+        return bool((self.flags & SHARED).any())
+
+
+class CompiledRegion:
+    """What of a region is the same for all shapes."""
+
+    def __init__(
+        self, program: Program, number: int, limits: Limits, evaluate: Evaluate | None
+    ) -> None:
+        self.program, self.number, self.limits = program, number, limits
+        self.evaluate = evaluate
+        self.region = program.plan.regions[number]
+        self.tables = tables = program.tables[number]
+        self._coverage = Coverage(tables)
+        steps = [s for s in self.region.steps if not isinstance(s, HostStep)]
+        kernels = [program.kernels[s.spec] for s in steps if isinstance(s, KernelStep)]
+        self._steps, self._loops = steps, loop_rows(steps)
+        self._fused = FusedReductions(steps)
+        # Native steps that may have phases.
+        self._phased = [
+            (n, s.spec)
+            for n, s in enumerate(steps)
+            if isinstance(s, KernelStep) and type(s.spec).phases is not Spec.phases
+        ]
+        self.scratch = max((k.scratch for k in kernels), default=64)
+        self.control = Control(self.region, tables)
+        # Word 0 and the fixed flags of each native step.
+        rows = [
+            (program.kernels[s.spec].address, 0)
+            if isinstance(s, KernelStep)
+            else self.control.row(n)
+            for n, s in enumerate(steps)
+        ]
+        self.addresses = np.array([r[0] for r in rows], np.int64)
+        self.flags = np.array([r[1] for r in rows], np.int64)
+        buffers = self.region.buffers
+        self.dtypes = [b.dtype.numpy for b in buffers]
+        roots = tables.root[tables.operand_buffer]
+        self.places: dict[str, list[int]] = {INPUT: [], OUTPUT: []}
+        for kind, slots in ((INPUT, self.region.inputs), (OUTPUT, self.region.outputs)):
+            found = {
+                b.index: i for i, b in enumerate(buffers) if b.kind == kind and b.inside is None
+            }
+            self.places[kind] = [found.get(n, -1) for n in range(len(slots))]
+        # Where in the list of all operands each input's and output's address stands.
+        self.positions = {
+            b: np.flatnonzero(roots == b).tolist()
+            for kind in self.places
+            for b in self.places[kind]
+        }
+        self.constants = {
+            i: program.constants[b.index] for i, b in enumerate(buffers) if b.kind == CONSTANT
+        }
+        arena = tables.arena_roots()
+        self.arena = np.array(arena, np.int64)
+        self._first = np.array([buffers[i].first for i in arena], np.int64)
+        self._last = np.array([buffers[i].last for i in arena], np.int64)
+        self._placement: Placement | None = None
+        self.segments = _segments(self.region.steps)
+
+    @property
+    def native(self) -> bool:
+        """Is the whole region one stretch of kernels?"""
+        return len(self.segments) == 1 and isinstance(self.segments[0], range)
+
+    def layout(self, shapes: Sequence[tuple[int, ...]]) -> Layout:
+        """Sizes evaluated and verified, buffers placed. Raises what RegionLayoutTables.sizes
+        raises; MemoryLimitError before anything is allocated."""
+        env = {s.symbol: shapes[s.input][s.axis] for s in self.region.symbols}
+        sizes = self.tables.sizes(env)
+        outputs = [self.tables.shape(sizes, b) for b in self.places[OUTPUT]]
+        inputs = [
+            self.tables.shape(sizes, b) if b >= 0 else tuple(shapes[n])
+            for n, b in enumerate(self.places[INPUT])
+        ]
+        placement = self._place(sizes)
+        need = self._check_memory(sizes, placement)
+        parts = self.limits.threads
+        flags = np.where(sizes.work >= self.limits.share_work, SHARED, 0)
+        flags = flags if parts > 1 else np.zeros_like(flags)
+        for n, spec in self._phased:
+            if flags[n]:
+                flags[n] = self._flags_of_phases(n, spec, sizes)
+        shared = np.flatnonzero(flags)
+        work = self.tables.total_work(sizes)
+        wake = len(shared) > 0 and int(work[shared].sum()) >= self.limits.wake_work
+        if wake:
+            # At the first chance, and again where workers may have slept during long other steps.
+            flags[shared[0]] |= WAKE
+            flags[(flags != 0) & (sizes.work >= self.limits.wake_work)] |= WAKE
+        flags |= self.flags
+        unwritten = self._coverage.unwritten(sizes)
+        dims, starts = self.tables.dims(sizes), self.tables.step_dims_start
+        trips = [int(dims[starts[n]]) for n in self._loops]
+        if must_poll := polls(int(work.sum()), need, trips):
+            cut_steps(flags, sizes, self._steps, lambda n: self._read_size(n, dims))
+        return Layout(
+            sizes,
+            placement,
+            inputs,
+            outputs,
+            flags,
+            int(work.sum()),
+            wake,
+            unwritten,
+            need,
+            must_poll,
+        )
+
+    def _flags_of_phases(self, n: int, spec: Spec, sizes: RegionSizes) -> int:
+        """SHARED, with phases where the step has them; 0 where they are too short to be shared."""
+        at = self._read_size(n, self.tables.dims(sizes))
+        phases = spec.phases(at, self.limits.threads)
+        if phases == 0:
+            return SHARED
+        parts = min(self.limits.threads, int(sizes.work[n]) // (phases * self.limits.meet_work))
+        if parts < 2 or phases > MAX_PHASES:
+            return 0
+        return SHARED | parts << PARTS_SHIFT | phases << PHASES_SHIFT
+
+    def _read_size(self, n: int, dims: Ints) -> Callable[[Size], int]:
+        """What gives the value of a size of native step n."""
+        start = int(self.tables.step_dims_start[n])
+        return lambda size: int(dims[start + size.index]) if isinstance(size, RuntimeDim) else size
+
+    def _place(self, sizes: RegionSizes) -> Placement:
+        need = sizes.nbytes[self.arena]
+        least = live_peak(need, self._first, self._last)
+        allowed = max(least * _SLACK, _SMALL_ARENA)
+        found = self._placement
+        if found is not None and found.fits(need) and found.peak <= allowed:
+            return found
+        made = None
+        if found is not None:
+            # A second shape: more will come, and they tend to grow.
+            grown = need * 2 if least * 2 <= _SMALL_ARENA else need + (need >> 4)
+            made = place(grown, self._first, self._last)
+        if made is None or made.peak > allowed:
+            made = place(need, self._first, self._last)
+        self._placement = made
+        return made
+
+    def _check_memory(self, sizes: RegionSizes, placement: Placement) -> int:
+        """Bytes of arena and outputs. MemoryLimitError, also for a step that walks over more
+        elements than fit: a tensor that is fused into its consumer counts as if it were stored."""
+        outputs = [b for b in self.places[OUTPUT] if b >= 0]
+        need = placement.peak + int(sizes.nbytes[outputs].sum())
+        self._fused.require_memory(self.tables, sizes, self.limits.max_memory)
+        if need <= self.limits.max_memory:
+            return need
+        mine = [*self.arena.tolist(), *outputs]
+        mine.sort(key=lambda b: -int(sizes.nbytes[b]))
+        named = [
+            (
+                f"{self.region.buffers[b].name or b} {list(self.tables.shape(sizes, b))}",
+                int(sizes.nbytes[b]),
+            )
+            for b in mine
+        ]
+        check_limit(need, self.limits.max_memory, named, f"region {self.number}")
+        return need
+
+
+def _segments(steps: Sequence[object]) -> list[range | int]:
+    """Stretches of kernel steps (as ranges of kernel numbers), host steps (as step numbers)."""
+    found: list[range | int] = []
+    kernels = begin = 0
+    for n, step in enumerate(steps):
+        if isinstance(step, HostStep):
+            if kernels > begin:
+                found.append(range(begin, kernels))
+            found.append(n)
+            begin = kernels
+        else:
+            kernels += 1
+    if kernels > begin:
+        found.append(range(begin, kernels))
+    return found

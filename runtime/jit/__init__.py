@@ -1,0 +1,1 @@
+"""Code generation by LLVM, loading and caching of machine code."""

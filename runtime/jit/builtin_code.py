@@ -1,0 +1,39 @@
+"""Code that irc itself runs on, beside the kernels: made once, then taken from the cache.
+
+What comes from the cache is loaded without LLVM; a module's text names it, so that another text is
+other code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+from ...ir.errors import VerificationError
+from ...plan.target import Target
+from .code_image import FORMAT, CodeImage, read_image
+
+
+class CodeCache(Protocol):
+    """Where machine code is kept between processes; what comes back was checked by a digest."""
+
+    def get(self, key: str) -> bytes | None: ...
+
+    def put(self, key: str, payload: bytes) -> None: ...
+
+
+def kept_code(text: str, target: Target, cache: CodeCache | None) -> CodeImage:
+    """The machine code of an LLVM module, from the cache where it holds it."""
+    key = hashlib.sha256(f"{FORMAT} {target.key()} {text}".encode()).hexdigest()
+    data = None if cache is None else cache.get(key)
+    if data is not None:
+        try:
+            return read_image(data)
+        except VerificationError:
+            pass  # no code of ours: as good as none
+    from .llvm import emit_object
+
+    image = emit_object(text, target)
+    if cache is not None:
+        cache.put(key, image.to_bytes())
+    return image

@@ -1,0 +1,204 @@
+"""The code cache on disk: machine code by content key, private to the user, bounded.
+
+An entry is a file named by its key: 32 bytes of SHA-256 over key and payload, then the payload.
+Nobody ever sees an entry whose digest does not match, nor one that another user could have put
+there (private_folder.py). Writers write a temporary file and rename it, so readers see whole
+entries only; when the folder grows past its bound, the entries used longest ago go. Every failure
+to read or write the cache is a miss, never an error: the cache is a comfort.
+
+`IRC_CACHE_DIR` names another folder, or "off"; `IRC_CACHE_BYTES` another bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ...ir.errors import UsageError
+from .private_folder import NotPrivateError, PrivateFolder
+
+# About 40 kB a kernel: room for some thousand kernels.
+DEFAULT_BYTES = 256 * 2**20
+_DIGEST = 32
+_KEY_LENGTH = 64
+# Files that are being written, and after how many seconds one of them is nobody's any more.
+_NEW = ".new-"
+_STALE = 600.0
+
+
+def cache_folder() -> Path | None:
+    """The folder of the cache, or None where it is switched off."""
+    chosen = os.environ.get("IRC_CACHE_DIR")
+    if chosen == "off":
+        return None
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "irc" / "code"
+
+
+def cache_bytes() -> int:
+    """The bound of the cache in bytes. UsageError where the environment says no number."""
+    text = os.environ.get("IRC_CACHE_BYTES", "")
+    if text and not (text.isascii() and text.isdecimal()):
+        raise UsageError(
+            "the bound of the code cache is no number",
+            where="environment variable IRC_CACHE_BYTES",
+            got=text[:80],
+            expected="bytes, such as 268435456",
+        )
+    return int(text) if text else DEFAULT_BYTES
+
+
+def default_cache() -> DiskCache | None:
+    """The user's cache, or None where it is off or its folder can't be trusted."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    cache = DiskCache(folder, cache_bytes())
+    return cache if cache.prepare() else None
+
+
+def find_cache_fault() -> str | None:
+    """Why the folder of the cache is not used; None where it is, or is switched off."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    try:
+        PrivateFolder(folder).close()
+    except (NotPrivateError, OSError) as error:
+        return str(error)
+    return None
+
+
+# Entries that a process puts before it looks again what others did, and the bound from which on
+# trimming leaves room.
+_LOOK_EVERY: Final = 256
+_LARGE: Final = 1 << 20
+# By folder: the bytes it held at the last look with those put since, and how many puts that were.
+_held: dict[Path, tuple[int, int]] = {}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry: its key, size in bytes, and time of last use (seconds since the epoch)."""
+
+    key: str
+    size: int
+    used: float
+
+
+class DiskCache:
+    """A folder of entries; safe against concurrent readers and writers of many processes."""
+
+    def __init__(self, folder: Path, limit: int = DEFAULT_BYTES) -> None:
+        self.folder, self.limit = folder, limit
+        self._opened: PrivateFolder | None = None
+
+    def prepare(self) -> bool:
+        """Open the folder, and make it if need be. False where it is not this user's alone."""
+        if self._opened is None:
+            try:
+                self._opened = PrivateFolder(self.folder)
+            except (NotPrivateError, OSError):
+                return False
+        return True
+
+    def get(self, key: str) -> bytes | None:
+        """The payload stored under a key; what is not an entry of this user is removed."""
+        if not _is_key(key) or not self.prepare() or self._opened is None:
+            return None
+        try:
+            data = self._opened.read(key, self.limit)
+        except OSError:
+            return None
+        except NotPrivateError:
+            data = b""
+        payload = data[_DIGEST:]
+        if data[:_DIGEST] != _digest(key, payload):
+            self._remove(key)
+            return None
+        with contextlib.suppress(OSError):
+            self._opened.touch(key)
+        return payload
+
+    def put(self, key: str, payload: bytes) -> None:
+        """Store a payload; what does not fit or can't be written is left out silently."""
+        size = len(payload) + _DIGEST
+        if not _is_key(key) or size > self.limit or not self.prepare() or self._opened is None:
+            return
+        new = f"{_NEW}{secrets.token_hex(8)}"
+        try:
+            self._opened.write(key, new, _digest(key, payload) + payload)
+        except OSError:
+            return
+        self._account(size)
+
+    def entries(self) -> list[Entry]:
+        """All entries, the one used longest ago first."""
+        found = [Entry(n, s.st_size, s.st_mtime) for n, s in self._list_files() if _is_key(n)]
+        return sorted(found, key=lambda e: (e.used, e.key))
+
+    def clear(self) -> int:
+        """Remove all entries; returns how many."""
+        entries = self.entries()
+        for entry in entries:
+            self._remove(entry.key)
+        self._sweep(time.time() - _STALE)
+        return len(entries)
+
+    def _list_files(self) -> list[tuple[str, os.stat_result]]:
+        """Name and status of each file of the folder; none where it can't be read."""
+        if not self.prepare() or self._opened is None:
+            return []
+        with contextlib.suppress(OSError):
+            return list(self._opened.list_files())
+        return []
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            if self._opened is not None:
+                self._opened.remove(name)
+
+    def _sweep(self, before: float) -> None:
+        """Remove what writers left that were killed before then."""
+        for name, status in self._list_files():
+            if name.startswith(_NEW) and status.st_mtime < before:
+                self._remove(name)
+
+    def _account(self, size: int) -> None:
+        """Keep the bound without a look at the whole folder for every entry: what it held at the
+        last look and what this process has put since is known, others' entries are not."""
+        held, puts = _held.get(self.folder, (self.limit, 0))
+        if held + size > self.limit or puts >= _LOOK_EVERY:
+            held, puts = self._trim(), -1
+            size = 0
+        _held[self.folder] = (held + size, puts + 1)
+
+    def _trim(self) -> int:
+        """Remove the entries used longest ago; returns the bytes that are left. A large cache is
+        trimmed by a sixteenth more, so that the next entry does not come to look again."""
+        self._sweep(time.time() - _STALE)
+        entries = self.entries()
+        total = sum(e.size for e in entries)
+        wanted = self.limit - (self.limit // 16 if self.limit > _LARGE else 0)
+        for entry in entries if total > self.limit else ():
+            if total <= wanted:
+                break
+            self._remove(entry.key)
+            total -= entry.size
+        return total
+
+
+def _is_key(name: str) -> bool:
+    return len(name) == _KEY_LENGTH and not name.strip("0123456789abcdef")
+
+
+def _digest(key: str, payload: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + payload).digest()

@@ -1,0 +1,92 @@
+"""An object file laid out as it shall lie in memory, so that no linker is needed to load it.
+
+Generated kernels are position-independent functions over their own constants: every address is a
+distance inside the object, known here, but for the few functions of libc that code generation
+calls on its own. A call of one goes to a stub in the image, which jumps to the address in a word
+of the image that the loader fills in. Unwinding tables are left out: nothing throws through
+kernels.
+
+What is laid out: x86-64 ELF on Linux without data that is written to. Anything else stays an object
+file, which LLVM's own linker loads.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import Final
+
+from .code_image import ALIGNMENT, FLAT, OBJECT, WORD, CodeImage
+from .elf_read import ElfObject, Relocation, Section, read_object
+
+_X86_64: Final = 62
+_WRITE, _ALLOC, _EXECUTE, _THREAD = 1, 2, 4, 0x400
+_UNWIND: Final = ".eh_frame"
+_PC32, _PLT32 = 2, 4
+_COMMON: Final = 0xFF00  # numbers from here on are no sections
+# jmp *[rip + distance], filled up to a word.
+_JUMP: Final = b"\xff\x25"
+_FILL: Final = b"\xcc\xcc"
+
+
+class _NotFlat(Exception):
+    """This object needs a linker."""
+
+
+def image_of(data: bytes) -> CodeImage:
+    """The image of an object file: flat where it can be, else the object as it is."""
+    found = read_object(data) if sys.platform.startswith("linux") else None
+    if found is None or found.machine != _X86_64:
+        return CodeImage(OBJECT, data)
+    try:
+        return _flat(found)
+    except _NotFlat:
+        return CodeImage(OBJECT, data)
+
+
+def _flat(elf: ElfObject) -> CodeImage:
+    code = bytearray()
+    places: dict[int, int] = {}
+    numbered = [(n, s) for n, s in enumerate(elf.sections) if _is_kept(s)]
+    # Code first: what is executed and what is only read share no line of the cache.
+    for number, section in sorted(numbered, key=lambda n: not n[1].flags & _EXECUTE):
+        code.extend(bytes(-len(code) % (section.alignment or 1)))
+        places[number] = len(code)
+        code.extend(section.content)
+    code.extend(bytes(-len(code) % WORD))
+    stubs = {name: len(code) + WORD * n for n, name in enumerate(sorted(elf.needed()))}
+    words = {name: at + WORD * len(stubs) for name, at in stubs.items()}
+    for name, at in stubs.items():
+        code.extend(_JUMP + struct.pack("<i", words[name] - (at + 6)) + _FILL)
+    code.extend(bytes(WORD * len(words)))
+    for r in elf.relocations:
+        if r.section in places:
+            _resolve(code, r, places, stubs)
+    if any(s.section >= _COMMON and s.is_global for s in elf.symbols):
+        raise _NotFlat
+    exports = {
+        s.name: places[s.section] + s.value
+        for s in elf.symbols
+        if s.is_global and s.section in places
+    }
+    return CodeImage(FLAT, bytes(code), exports, words)
+
+
+def _is_kept(section: Section) -> bool:
+    if not section.flags & _ALLOC or section.name == _UNWIND or not section.size:
+        return False
+    written = section.flags & (_WRITE | _THREAD) or len(section.content) != section.size
+    if written or section.alignment > ALIGNMENT:
+        raise _NotFlat
+    return True
+
+
+def _resolve(code: bytearray, r: Relocation, places: dict[int, int], stubs: dict[str, int]) -> None:
+    if r.symbol.section in places and r.kind in (_PC32, _PLT32):
+        target = places[r.symbol.section] + r.symbol.value
+    elif r.symbol.name in stubs and r.kind == _PLT32:
+        target = stubs[r.symbol.name]
+    else:
+        raise _NotFlat
+    at = places[r.section] + r.offset
+    struct.pack_into("<i", code, at, target + r.addend - at)

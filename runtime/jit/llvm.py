@@ -1,0 +1,149 @@
+"""LLVM assembly text in, machine code out.
+
+The only door to LLVM's optimiser and code generator. llvmlite guards every foreign call by
+one global lock, so plain threads would compile one after the other. The two long calls (optimize,
+generate code: nine tenths of the time) are made past that lock; this is sound because every module
+here lives in an LLVM context of its own and has a target machine of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ...ir.errors import Error
+from ...plan.target import Target
+from ..machine.detect import usable_cores
+from .code_image import CodeImage
+from .elf_flatten import image_of
+from .fork_guard import inside_llvm
+from .host_features import binding, target_machine
+
+_dump_numbers = itertools.count()
+
+# A module with this line is written as it shall run (a matrix kernel is): a few passes do for it,
+# in half the time of the standard ones.
+BRIEF = "!irc.brief = !{}\n"
+
+
+def emit_object(ir_text: str, target: Target, *, opt: int = 3) -> CodeImage:
+    """The machine code of an LLVM module, verified and optimised at -O`opt`.
+
+    Raises Error where LLVM refuses the text: a fault of a kernel writer, never of a model.
+    """
+    with inside_llvm():
+        generated = _generate(ir_text, target, opt, as_object=True)
+    image = image_of(generated)
+    _dump(ir_text, target, opt)
+    return image
+
+
+def emit_assembly(ir_text: str, target: Target, *, opt: int = 3) -> str:
+    """The same as assembly text, for reading and for tests of generated code."""
+    with inside_llvm():
+        return _generate(ir_text, target, opt, as_object=False).decode()
+
+
+def emit_objects(
+    texts: Sequence[str], target: Target, *, threads: int | None = None
+) -> list[CodeImage]:
+    """One image per text, in order, made on up to `threads` threads (None: one per usable CPU)."""
+    if threads is None:
+        threads = usable_cores()
+    if threads <= 1 or len(texts) <= 1:
+        return [emit_object(text, target) for text in texts]
+    # Long texts first, so that no thread is left with the largest at the end.
+    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    images: dict[int, CodeImage] = {}
+    with ThreadPoolExecutor(min(threads, len(texts)), "irc-compile") as pool:
+        done = pool.map(emit_object, [texts[i] for i in order], itertools.repeat(target))
+        for i, image in zip(order, done, strict=True):
+            images[i] = image
+    return [images[i] for i in range(len(texts))]
+
+
+def _generate(ir_text: str, target: Target, opt: int, *, as_object: bool) -> bytes:
+    llvm = binding()
+    machine = target_machine(target, opt=opt)
+    context = llvm.context.create_context()
+    try:
+        module = llvm.parse_assembly(ir_text, context)
+    except RuntimeError as e:
+        raise _refused(ir_text, str(e)) from e
+    try:
+        try:
+            module.verify()
+        except RuntimeError as e:
+            raise _refused(ir_text, str(e)) from e
+        # Kernels write their vectors themselves; the vectorisers would only spend time on tails.
+        tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
+        tuning.loop_vectorization = False
+        tuning.slp_vectorization = False
+        builder = llvm.create_pass_builder(machine, tuning)
+        passes = _brief(llvm) if BRIEF in ir_text else builder.getModulePassManager()
+        _past_lock("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+        return _emit(machine, module, as_object)
+    finally:
+        module.close()  # before its context
+        context.close()
+
+
+def _brief(llvm: Any) -> Any:
+    """Variables into registers, then cleaning; no loop is moved or changed."""
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_new_gvn_pass()
+    return passes
+
+
+def _emit(machine: Any, module: Any, as_object: bool) -> bytes:
+    from llvmlite.binding import ffi
+
+    with ffi.OutputString() as problem:
+        emit = _past_lock("LLVMPY_TargetMachineEmitToMemory")
+        buffer = emit(machine, module, int(as_object), problem)
+        if not buffer:
+            raise Error("LLVM could not generate code", got=str(problem))
+    try:
+        size = ffi.lib.LLVMPY_GetBufferSize(buffer)
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), size)
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _past_lock(name: str) -> Callable[..., Any]:
+    from llvmlite.binding import ffi
+
+    wrapped = getattr(ffi.lib, name)
+    return getattr(wrapped, "_cfn", wrapped)  # another llvmlite: locked, slower, still right
+
+
+def _refused(ir_text: str, message: str) -> Error:
+    line = next((int(p) for p in message.replace(",", ":").split(":") if p.strip().isdigit()), 0)
+    lines = ir_text.splitlines()
+    where = f"line {line}: {lines[line - 1].strip()[:200]}" if 0 < line <= len(lines) else None
+    return Error(
+        "LLVM refused a generated kernel: this is a bug of irc",
+        where=where,
+        got=message.strip()[:2000],
+        fix="set IRC_DUMP_LLVM=<folder> to keep the text, and report it",
+    )
+
+
+def _dump(ir_text: str, target: Target, opt: int) -> None:
+    folder = os.environ.get("IRC_DUMP_LLVM")
+    if not folder:
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    first = ir_text.find("define i32 @")
+    name = ir_text[first + 12 :].split("(", 1)[0] if first >= 0 else "module"
+    stem = f"{next(_dump_numbers):04d}-{name[:60]}"
+    Path(folder, f"{stem}.ll").write_text(ir_text)
+    Path(folder, f"{stem}.s").write_text(emit_assembly(ir_text, target, opt=opt))

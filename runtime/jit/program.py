@@ -1,0 +1,369 @@
+"""Program: the machine code of a plan's kernels, loaded, and its constants, packed.
+
+Code is shared: a process holds a kernel once per (spec, Target) as long as any Program uses it,
+and a cache on disk (`code_cache`) keeps it between processes. Packed constants are shared by all
+plans that read the same array in the same layout.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ...ir.errors import VerificationError
+from ...ir.provenance import owner, place_of
+from ...plan.plan import Constant, Plan
+from ...plan.specs.base import Spec
+from ...plan.target import Target
+from ...plan.verify.plan import verify_plan
+from ...plan.verify.size_evaluation import RegionLayoutTables
+from ..artifact.code import Images
+from ..driver.loader import Driver, load_driver
+from ..driver.thread_pool import reset_in_child
+from ..kernels.emit.contract import Kernel
+from ..machine.detect import usable_cores
+from .builtin_code import CodeCache
+from .code_image import FORMAT, CodeImage, read_image
+
+Array = npt.NDArray[Any]
+Generate = Callable[[Spec, Target, str], Kernel]
+
+# Weights that take fewer bytes are packed by the calling thread.
+_WORTH_THREADS: Final = 1 << 20
+# Bytes before the machine code of a cache entry: the kernel's scratch, little-endian.
+_HEAD: Final = 8
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedKernel:
+    """A kernel in memory. `library` keeps the address valid."""
+
+    symbol: str
+    address: int
+    scratch: int
+    library: Any
+
+
+class Program:
+    """A plan that can run: see runtime/execution/session.py. Immutable and shared by sessions.
+
+    compiled: kernels that LLVM compiled for it (the others were shared or cached).
+    kernels: per spec. constants: per entry of the plan's constants. tables: per region. bodies:
+    per region, programs of the plans inside its terminal, which share kernels and constants.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        kernels: Mapping[Spec, LoadedKernel],
+        constants: Sequence[Array],
+        compiled: int,
+        driver: Driver,
+        around: Plan | None = None,
+    ) -> None:
+        self.plan, self.target = plan, target
+        self.kernels, self.constants = kernels, tuple(constants)
+        self.compiled, self.driver = compiled, driver
+        whole = plan if around is None else around
+        self.tables = [RegionLayoutTables(r, whole.constants) for r in plan.regions]
+        self.bodies = [
+            [
+                Program(body, target, kernels, constants, compiled, driver, whole)
+                for body in (() if r.terminal is None else r.terminal.bodies)
+            ]
+            for r in plan.regions
+        ]
+
+    @property
+    def scratch(self) -> int:
+        """Scratch bytes one worker needs, for any step."""
+        return max((k.scratch for k in self.kernels.values()), default=64)
+
+    @property
+    def linked(self) -> int:
+        """Kernels that irc's own loader could not take, so that LLVM's linker did."""
+        return sum(k.library.linked > 0 for k in self.kernels.values())
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of the constants as the kernels read them."""
+        return sum(c.nbytes for c in self.constants)
+
+
+_loaded: weakref.WeakValueDictionary[str, LoadedKernel] = weakref.WeakValueDictionary()
+_packed: dict[tuple[object, ...], tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
+_lock = threading.Lock()
+_compilations = 0
+
+
+def compilations() -> int:
+    """Kernels that LLVM has compiled in this process: a new shape must not change it."""
+    return _compilations
+
+
+def reset_lock() -> None:
+    """In a forked child: the lock may be held by a thread that is not there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+reset_in_child(reset_lock)
+
+
+def build_program(
+    plan: Plan,
+    weights: dict[int, Array],
+    target: Target,
+    *,
+    code_cache: CodeCache | None = None,
+    generate: Generate | None = None,
+    threads: int | None = None,
+    constants: Sequence[Array] | None = None,
+    trusted: Images | None = None,
+    consume: bool = False,
+) -> Program:
+    """Compile what is not compiled yet, load it, and pack the constants.
+
+    weights: the arrays behind `Constant.source`; read only, and kept only where a constant can
+    use the array itself. threads: for compiling (None: all usable). generate: another source of
+    kernels, for tests; its code is shared with nobody. constants: the plan's, as make_constant
+    makes them, where the caller has made them. trusted: code of a file that the user trusts; it
+    stays with this program. consume: take an array out of `weights` when all is made of it, so
+    that it need not be there twice. VerificationError for a bad plan.
+    """
+    if plan.target_key != target.key():
+        raise VerificationError(
+            "the plan was made for another machine",
+            got=plan.target_key,
+            expected=target.key(),
+            fix="lower the graph again for this Target",
+        )
+    verify_plan(plan)
+    driver = load_driver(code_cache)
+    own = trusted or {}
+    kernels, compiled = _load_kernels(plan.specs(), target, code_cache, generate, threads, own)
+    if constants is None:
+        constants = _constants(plan.constants, weights, consume)
+    return Program(plan, target, kernels, constants, compiled, driver)
+
+
+def _load_kernels(
+    specs: Sequence[Spec],
+    target: Target,
+    cache: CodeCache | None,
+    generate: Generate | None,
+    threads: int | None,
+    trusted: Images,
+) -> tuple[dict[Spec, LoadedKernel], int]:
+    """Every spec's kernel, and how many LLVM compiled."""
+    from .image_loader import load_objects
+
+    if not specs:
+        return {}, 0
+    private = generate is not None
+    keys = {spec: _kernel_key(spec, target) for spec in specs}
+    # One build at a time: two models with equal layers compile them once.
+    with _lock:
+        held = {} if private else {s: k for s in specs if (k := _loaded.get(keys[s])) is not None}
+        images: dict[Spec, tuple[int, CodeImage]] = {}
+        if cache is not None and not private:
+            for spec in specs:
+                if spec not in held and (found := _cached(cache, keys[spec])) is not None:
+                    images[spec] = found
+        given = {s for s in specs if keys[s] in trusted and s not in held and s not in images}
+        images.update({s: _opened(trusted[keys[s]]) for s in given})
+        missing = [s for s in specs if s not in held and s not in images]
+        images.update(_compile(missing, keys, target, generate, threads))
+        if cache is not None and not private:
+            for spec in missing:
+                cache.put(keys[spec], _payload(*images[spec]))
+        if images:
+            fresh = [s for s in specs if s in images]
+            symbols = [_symbol(keys[s]) for s in fresh]
+            library = load_objects([images[s][1] for s in fresh], symbols, target)
+            for spec, symbol in zip(fresh, symbols, strict=True):
+                address = library.address(symbol)
+                held[spec] = LoadedKernel(symbol, address, images[spec][0], library)
+                if not private and spec not in given:
+                    _loaded[keys[spec]] = held[spec]
+    return held, len(missing)
+
+
+def _payload(scratch: int, image: CodeImage) -> bytes:
+    """A cache entry."""
+    return scratch.to_bytes(_HEAD, "little") + image.to_bytes()
+
+
+def _opened(payload: bytes) -> tuple[int, CodeImage]:
+    """(scratch, machine code) of a cache entry. VerificationError for anything else."""
+    return int.from_bytes(payload[:_HEAD], "little"), read_image(payload[_HEAD:])
+
+
+def _cached(cache: CodeCache, key: str) -> tuple[int, CodeImage] | None:
+    """What the cache holds; an entry that is no code is a miss."""
+    data = cache.get(key)
+    try:
+        return None if data is None else _opened(data)
+    except VerificationError:
+        return None
+
+
+def code_of(plan: Plan, target: Target, cache: CodeCache | None) -> dict[str, bytes]:
+    """The machine code of a plan's kernels as cache entries by key: this user's own, from the
+    cache, or made now."""
+    keys = {spec: _kernel_key(spec, target) for spec in plan.specs()}
+    found = {k: data for k in keys.values() if cache and (data := cache.get(k)) is not None}
+    missing = [spec for spec, key in keys.items() if key not in found]
+    with _lock:
+        made = _compile(missing, keys, target, None, None)
+    return found | {keys[spec]: _payload(*image) for spec, image in made.items()}
+
+
+def _compile(
+    specs: Sequence[Spec],
+    keys: Mapping[Spec, str],
+    target: Target,
+    generate: Generate | None,
+    threads: int | None,
+) -> dict[Spec, tuple[int, CodeImage]]:
+    """(scratch, machine code) of each spec."""
+    global _compilations
+    if not specs:
+        return {}
+    from .llvm import emit_objects
+
+    make = generate or _generator()
+    made = [make(spec, target, _symbol(keys[spec])) for spec in specs]
+    images = emit_objects([k.text for k in made], target, threads=threads)
+    _compilations += len(specs)
+    return {s: (k.scratch, i) for s, k, i in zip(specs, made, images, strict=True)}
+
+
+def _symbol(key: str) -> str:
+    return f"k{key[:24]}"
+
+
+def _kernel_key(spec: Spec, target: Target) -> str:
+    """64 hex digits that name the machine code: what it computes, for what, and by which irc."""
+    return hashlib.sha256(f"{_generators()}|{target.key()}|{spec!r}".encode()).hexdigest()
+
+
+@functools.cache
+def _generators() -> str:
+    """A digest of the kernel generators' own text and of what they import, of LLVM's version and
+    of the images' format."""
+    digest = hashlib.sha256(f"{FORMAT} {importlib.metadata.version('llvmlite')}".encode())
+    for path in generator_files():
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def generator_files() -> list[Path]:
+    """The files whose text decides what a kernel's code is: the generators, and in `plan/` and
+    `ir/` what specs mean to them (tile sizes, scalar programs)."""
+    root = Path(__file__).parents[2]
+    folders = (
+        "runtime/jit",
+        "runtime/kernels",
+        "runtime/llvmir",
+        "runtime/vecmath",
+        "ir/dims",
+        "ir/scalar",
+        "plan",
+    )
+    found = [p for folder in folders for p in (root / folder).rglob("*.py")]
+    return sorted([*found, *(root / "ir").glob("*.py")])
+
+
+def _generator() -> Generate:
+    from ..kernels import generate
+
+    return generate
+
+
+def _constants(
+    constants: Sequence[Constant], weights: dict[int, Array], consume: bool
+) -> list[Array]:
+    """The constants as their readers want them, the largest first, on all usable CPUs."""
+    readers = Counter(c.source for c in constants)
+    if missing := readers.keys() - weights.keys():
+        raise VerificationError("a plan's weight is missing", got=min(missing))
+    lock = threading.Lock()
+
+    def one(n: int) -> Array:
+        c = constants[n]
+        made = make_constant(c, weights[c.source])
+        with lock:
+            readers[c.source] -= 1
+            if consume and not readers[c.source]:
+                del weights[c.source]
+        return made
+
+    order = sorted(range(len(constants)), key=lambda n: -weights[constants[n].source].nbytes)
+    large = sum(weights[s].nbytes for s in readers) >= _WORTH_THREADS
+    if large and len(constants) > 1:
+        with ThreadPoolExecutor(usable_cores(), "irc-pack") as pool:
+            made = dict(zip(order, pool.map(one, order), strict=True))
+    else:
+        made = {n: one(n) for n in order}
+    return [made[n] for n in range(len(constants))]
+
+
+def make_constant(c: Constant, source: Array, *, threads: int | None = None) -> Array:
+    """The constant in its reader's layout: aligned, contiguous, native byte order, shared.
+
+    It is the source itself where that is so already and `c` has no layout; a packed one keeps
+    nothing of the source. threads: for packing (None: all usable).
+    """
+    wanted = c.source_dtype.numpy
+    if source.dtype.newbyteorder("=") != wanted or source.shape != c.shape:
+        raise VerificationError(
+            "a plan's weight is another array than the plan says",
+            where=f"weight {c.source}",
+            got=f"{source.dtype}{list(source.shape)}",
+            expected=f"{c.source_dtype}{list(c.shape)}",
+        )
+    if c.layout is not None:
+        return _share(c, source, lambda: _pack(c, source, threads))
+    ready = source.flags.c_contiguous and source.flags.aligned and source.dtype.isnative
+    # A small view would keep all of a large file's memory alive.
+    if ready and 2 * source.nbytes >= owner(source).nbytes:
+        return source if place_of(source) is None else _share(c, source, lambda: source)
+    return _share(c, source, lambda: np.array(source, wanted, order="C"))
+
+
+def _pack(c: Constant, source: Array, threads: int | None) -> Array:
+    from ..kernels.gemm.weight_packing import pack
+
+    return pack(source, c, threads=threads)
+
+
+def _share(c: Constant, source: Array, make: Callable[[], Array]) -> Array:
+    """What `make` gives, made once per place in a file, or per source array, and constant."""
+    place = place_of(source)
+    who = id(source) if place is None else place
+    key = (who, c.dtype, c.shape, c.layout, c.transposed, c.rounds)
+    found = _packed.get(key)
+    # An id may be used again by another array, a place stands for its numbers.
+    if found is not None and (place is not None or found[0]() is source):
+        if (made := found[1]()) is not None:
+            return made
+    made = make()
+    made.flags.writeable = False
+    # The entry goes with the packed array.
+    gone = weakref.ref(made, lambda _: _packed.pop(key, None))
+    _packed[key] = (weakref.ref(source), gone)
+    return made

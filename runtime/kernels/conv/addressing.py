@@ -1,0 +1,170 @@
+"""What the parts of a convolution kernel share: frame, addresses, the taps inside the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ....ir.dtype import DType
+from ....plan.packing.panel_params import BYTES
+from ....plan.specs.convolution import ConvSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module
+from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, Buffer
+from ...llvmir.values import ELEMENT, I8, Value, bits_of, integer, vec
+from ..emit.casts import from_memory, to_memory
+from ..emit.dot_units import left_shift, shifted
+from ..emit.gather_lanes import gather, scatter
+from ..emit.register_tile import Frame
+from ..emit.scalar_program import emit_program
+from ..emit.strided_loops import masked_load, masked_store
+from ..emit.tail_mask import TailMask, tail_mask
+from ..gemm.bf16_rounding import rounded
+from ..gemm.epilogue import is_short
+
+
+def buffers_of(spec: ConvSpec) -> list[Buffer]:
+    """What a kernel may assume of its buffers."""
+    out = INPLACE if spec.extras else WRITE
+    return [READ, READ, *[READ] * len(spec.zeros), *[READ_SHARED] * len(spec.extras), out]
+
+
+class Context(Frame):
+    """The spec (of three spatial axes), and the frame of a tile's first place and channel."""
+
+    def __init__(self, spec: ConvSpec, target: Target, module: Module, lanes: int) -> None:
+        super().__init__(spec, target, module, lanes)
+        self.spec = spec
+        kr = spec.packed.kr
+        self.choose_unit(DType.i8 if spec.data.dtype in BYTES and kr > 1 else spec.factors, kr)
+        # What is added to bytes, and to their zero point, for the unit's sake.
+        self.shift = left_shift(self.unit, spec.data.dtype)
+        # Where a mode flushes denormals in sums, the epilogue runs outside of it.
+        rounds = spec.factors is not None and not spec.packed.depthwise
+        self.flushes = rounds and self.unit is None
+        self.short = is_short(spec.epilogue) and not self.flushes
+
+    def factor(self, f: Function, value: Value, dtype: DType) -> Value:
+        """A value of an operand's type as a factor of the accumulator's type."""
+        wide = f.cast(value, self.acc, signed_=dtype.is_signed)
+        done = self.spec.factors in (None, dtype)
+        return wide if done else rounded(f, wide)
+
+    def zero_byte(self, f: Function, frame: Value) -> Value:
+        """The zero point as it stands in copies of bytes."""
+        if not self.zeros:
+            return integer(self.shift, I8)
+        zero = f.load(I8, self.zero_base(f, frame, left=True))
+        return shifted(f, zero, self.shift)
+
+    def zero_number(self, f: Function, frame: Value) -> Value:
+        """The zero point as a number of the accumulator's type."""
+        if not self.zeros:
+            return integer(0, self.acc)
+        zero = f.load(I8, self.zero_base(f, frame, left=True))
+        return f.cast(zero, self.acc, signed_=self.spec.data.dtype.is_signed)
+
+    def parts(self, f: Function, channels: int) -> list[TailMask | None]:
+        """The vectors that hold so many channels, the last one perhaps in part."""
+        lanes = self.lanes
+        found: list[TailMask | None] = [None] * (channels // lanes)
+        if channels % lanes:
+            found.append(tail_mask(f, lanes, integer(channels % lanes)))
+        return found
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Place (row, column) of a tile, and a vector of its channels."""
+
+    row: Value
+    column: Value
+    channel: int
+    part: TailMask | None
+
+
+class Epilogue:
+    """Loads extras, applies the program and stores, at places of the tile that the frame names."""
+
+    def __init__(self, g: Context, f: Function, frame: Value) -> None:
+        self.g, self.f = g, f
+        self.bases = [g.base(f, frame, i) for i in range(len(g.walked))]
+        self.steps = [[g.size(f, frame, o.strides[axis]) for axis in (1, 3, 4)] for o in g.walked]
+        self._shared: dict[tuple[int, int], Value] = {}
+
+    def share(self, channels: Sequence[tuple[int, TailMask | None]]) -> None:
+        """Load what all places of the tile read alike (a bias), once per vector of channels."""
+        zero = integer(0)
+        for i, (_, row, column) in enumerate(self.steps[:-1]):
+            if row.known == 0 and column.known == 0:
+                for c, part in channels:
+                    self._shared[i, c] = self._load(i, Spot(zero, zero, c, part))
+
+    def finish(self, value: Value, spot: Spot) -> None:
+        """Store what the program makes of an accumulator and the extras there."""
+        f, g, last = self.f, self.g, len(self.bases) - 1
+        inputs: list[Value | None] = [value]
+        for i in range(last):
+            shared = self._shared.get((i, spot.channel))
+            bits = shared if shared is not None else self._load(i, spot)
+            dtype = g.walked[i].dtype
+            read = f.bitcast(bits, vec(ELEMENT[dtype.value], g.lanes))
+            inputs.append(from_memory(f, read, dtype))
+        (result,) = emit_program(f, g.spec.epilogue, inputs, lanes=g.lanes)
+        result = to_memory(f, result, g.walked[last].dtype)
+        place, step = self._place(last, spot), self.steps[last][0]
+        if step.known == 1 or g.lanes == 1:
+            masked_store(f, result, place, spot.part)
+        else:
+            scatter(f, result, place, step, spot.part)
+
+    def _load(self, index: int, spot: Spot) -> Value:
+        """As integers: halves that live from block to block would pass through library calls on
+        instruction sets that have none."""
+        f, g, dtype = self.f, self.g, self.g.walked[index].dtype
+        bits = f"i{bits_of(ELEMENT[dtype.value])}"
+        place, step = self._place(index, spot), self.steps[index][0]
+        if step.known == 0:
+            return f.splat(f.load(bits, place), g.lanes)
+        if step.known == 1 or g.lanes == 1:
+            return masked_load(f, vec(bits, g.lanes), place, spot.part)
+        return gather(f, bits, g.lanes, place, step, spot.part)
+
+    def _place(self, index: int, spot: Spot) -> Value:
+        f, (channel, row, column) = self.f, self.steps[index]
+        at = f.add(f.mul(spot.row, row), f.mul(spot.column, column))
+        at = f.add(at, f.mul(channel, spot.channel))
+        return f.at(self.bases[index], at, ELEMENT[self.g.walked[index].dtype.value])
+
+
+def taps_inside(
+    f: Function, start: Value, data: Value, kernel: int, dilation: int
+) -> tuple[Value, Value]:
+    """[lo, hi) of the taps k for which start + k * dilation lies in [0, data)."""
+    lo = f.ceil_div(f.smax(f.sub(0, start), 0), dilation)
+    hi = f.ceil_div(f.smax(f.sub(data, start), 0), dilation)
+    return lo, f.smin(hi, kernel)
+
+
+def places_inside(
+    f: Function, out: Value, data: Value, pad: Value, reach: int, stride: int
+) -> tuple[Value, Value]:
+    """[lo, hi) of the output places all of whose taps lie inside the data (maybe empty, lo = hi).
+
+    `reach` is how far the last tap lies beyond the first.
+    """
+    lo = f.smin(f.ceil_div(f.smax(pad, 0), stride), out)
+    room = f.sub(f.add(data, pad), reach)
+    hi = f.smin(f.ceil_div(f.smax(room, 0), stride), out)
+    return lo, f.smax(hi, lo)
+
+
+def widths(f: Function, panel: Value, channels: int, width: int) -> Iterator[int]:
+    """Write what follows for panels of `width` channels, and for the last one that holds fewer."""
+    full, tail = divmod(channels, width)
+    if full:
+        with f.if_(f.icmp("slt", panel, full) if tail else True):
+            yield width
+    if tail:
+        with f.if_(f.icmp("eq", panel, full) if full else True):
+            yield tail

@@ -1,0 +1,276 @@
+"""Convolution on tiles of AMX where a row of taps is no whole number of steps: unfolded places.
+
+Beside each tile of places lies a buffer with a row per place: all values that the place sees, in
+the order of the packed weights, zeros where these are padded. A row is whole steps of cells. Cells
+that do not fill the last step leave a gap of zeros in front of its own, and the step's weights
+begin so much earlier: weights are multiplied by zeros then, and nothing behind a panel is read.
+
+A row is written once for a few panels of weights, from rows that are copied as for the other
+kernels (row_packing.py). Few channels and odd ones come here: first layers above all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ....plan.specs.convolution import ConvSpec
+from ....plan.target import Target
+from ...jit.llvm import BRIEF
+from ...llvmir.builder import Function, Module
+from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import open_kernel
+from ...llvmir.values import I64, Value, bits_of, constants, integer, vec
+from ..emit.amx_registers import SIDE
+from ..emit.contract import Kernel
+from . import amx
+from .addressing import Context, buffers_of, widths
+from .amx import MOST, TileMicro
+from .packed_direct import Copied, factors, tail_steps
+from .register_tile import Factors, Tile
+from .row_packing import Rows, choose_rows
+from .tile_partition import Cut, choose, three_axes
+
+_LINE = 64
+# Vectors moved for a place, above which the code would be long.
+_MOVES = 64
+# Panels of weights that one unfolding serves.
+_PANELS = 4
+
+
+def serves(spec: ConvSpec, target: Target) -> bool:
+    """Whether the places of a convolution (of any axes) are unfolded."""
+    wide = three_axes(spec)
+    plain = spec.packed.depthwise or spec.packed.winograd
+    if plain or not amx.instruction(wide, target) or amx.step_cells(wide):
+        return False
+    pieces = unfolding(wide).pieces
+    return sum(-(-piece.count // _LINE) for piece in pieces) <= _MOVES
+
+
+def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a convolution that unfolds its places."""
+    module, wide = Module(target), three_axes(spec)
+    cut = grouped(amx.cut_for_tiles(choose(wide, target)))
+    g = Context(wide, target, module, cut.lanes)
+    rows = choose_rows(g, cut, 1)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
+    Unfolded(g, UnfoldedMicro(g, cut, factors(g, rows)), entry, rows).run()
+    return Kernel(symbol, module.text() + BRIEF, scratch(rows, wide))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`count` bytes of a place's row, at byte `to`: tap (depth, row, column), from channel 0, or
+    the cell of rows below each other that begins there. `depth` None: zeros."""
+
+    to: int
+    count: int
+    depth: int | None = None
+    row: int = 0
+    column: int = 0
+    skip: int = 0
+    tails: bool = False
+
+
+@dataclass(frozen=True)
+class Unfolding:
+    """A place's row: `steps` steps of `cells` cells, of which `total` are the weights'."""
+
+    total: int
+    steps: int
+    cells: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from a place's row to the next."""
+        return -(-4 * self.cells * self.steps // _LINE) * _LINE
+
+    def weights_at(self, f: Function, step: Value) -> Value:
+        """The cell of the weights with which a step begins."""
+        return f.smin(f.mul(step, self.cells), self.total - self.cells)
+
+
+def unfolding(spec: ConvSpec) -> Unfolding:
+    """How the places of a convolution of three spatial axes unfold."""
+    kr = spec.packed.kr
+    total = spec.matrices[1] // kr
+    steps = -(-total // SIDE)
+    cells = total if steps == 1 else SIDE
+    gap = 4 * (steps * cells - total)
+    begins = 4 * (steps - 1) * cells
+    pieces: list[Piece] = []
+    for piece in _in_order(spec):
+        if not gap or piece.to + piece.count <= begins:
+            pieces.append(piece)
+        elif piece.to >= begins:
+            pieces.append(replace(piece, to=piece.to + gap))
+        else:
+            first = begins - piece.to
+            pieces.append(replace(piece, count=first))
+            rest = replace(piece, to=begins + gap, count=piece.count - first, skip=first)
+            pieces.append(rest)
+    if gap:
+        pieces.append(Piece(begins, gap))
+    return Unfolding(total, steps, cells, tuple(sorted(pieces, key=lambda p: p.to)))
+
+
+def _in_order(spec: ConvSpec) -> Iterator[Piece]:
+    """The pieces of a row without a gap: the order of packed weights (plan/packing/layouts.py)."""
+    packed, each = spec.packed, 4 // spec.packed.kr
+    deep, high, wide = spec.window.kernel
+    runs = 1 if packed.runs else wide
+    values = spec.channels * (wide // runs)
+    at = 0
+    for d in range(deep):
+        for h in range(high):
+            for w in range(runs):
+                count = values // packed.kr * 4 if packed.tails else values * each
+                yield Piece(at, count, d, h, w)
+                at += count
+                if pad := -at % 4:
+                    yield Piece(at, pad)
+                    at += pad
+        if packed.tails:
+            for h in range(0, high, packed.kr):
+                yield Piece(at, 4, d, h, wide - 1, tails=True)
+                at += 4
+
+
+class UnfoldedMicro(TileMicro):
+    """The functions of tiles that read unfolded places, one row of them."""
+
+    def __init__(self, g: Context, cut: Cut, factors: Factors) -> None:
+        super().__init__(g, cut, factors)
+        self.unfolding = unfolding(g.spec)
+        self.cells = self.unfolding.cells
+        self.place_bytes = self.unfolding.pitch
+
+    def walk(self, f: Function, first: Value, step: Callable[[Value, Value], None]) -> None:
+        p, u = f.params, self.unfolding
+        with f.range(0, u.steps, unroll=1) as k:
+            there = f.mul(u.weights_at(f, k), 4 * self.cut.nr)
+            step(f.offset(first, f.mul(k, 4 * u.cells)), f.offset(p["weights"], there))
+
+
+def grouped(cut: Cut) -> Cut:
+    """Tasks of a few panels, all of a unit's one after the other."""
+    tasks = -(-cut.panels // _PANELS)
+    return replace(cut, panels=tasks, group=tasks)
+
+
+def scratch(rows: Rows, spec: ConvSpec) -> int:
+    """Bytes of the copied rows, and of the unfolded places behind them."""
+    return _behind(rows) + MOST * unfolding(spec).pitch + _LINE
+
+
+def _behind(rows: Rows) -> int:
+    return -(-rows.bytes // _LINE) * _LINE
+
+
+class Unfolded(Copied):
+    """The loops: each tile's places are unfolded for the panels of a task."""
+
+    def __init__(self, g: Context, micro: UnfoldedMicro, entry: Entry, rows: Rows) -> None:
+        super().__init__(g, micro, entry, rows, 1)
+        self.unfold = _unfold_function(g, rows, micro)
+        self.places = self.f.offset(entry.scratch, _behind(rows))
+
+    def serve(self, place: tuple[Value, ...], panel: Value) -> None:
+        """All tiles of a block, and the panels of task `panel`."""
+        f, rows = self.f, self.copies
+        batch, group, depth, row, column = place
+        assert self.micro.factors is not None
+        w, (_, down, right) = self.spec.window, self.micro.factors.places
+        # What tiles of other kernels are told: taps, and tails.
+        taps = [x for k in w.kernel for x in (integer(0), integer(k))]
+        taps += [self.places] * rows.tails
+        first = f.mul(panel, _PANELS)
+        last = f.smin(f.add(first, _PANELS), -(-self.spec.outputs // self.cut.nr))
+        high = f.smin(f.sub(self.out[1], row), rows.down)
+        with f.range(0, high, outer=True) as r:
+            for size, count, begin, _ in self.pieces(column, self.spec.outputs):
+                with f.range(0, count, outer=True) as i:
+                    at = f.add(f.mul(i, size), begin)
+                    offset = f.add(f.mul(r, down), f.mul(at, right))
+                    data = f.at(self.entry.scratch, offset, rows.kept)
+                    below, beside = tail_steps(self.g, rows)
+                    tails = f.add(f.mul(r, below), f.mul(at, beside))
+                    ends = f.offset(self.entry.scratch, f.add(tails, rows.tails_at))
+                    f.call_function(self.unfold, data, ends, self.places, size)
+                    with f.range(first, last, outer=True) as which:
+                        weights, channel = self.panel_of(group, which)
+                        spot = (batch, channel, depth, f.add(row, r), f.add(column, at))
+                        for n in widths(f, which, self.spec.outputs, self.cut.nr):
+                            tile = Tile(1, size, None, None, n)
+                            self.tile(tile, self.places, weights, spot, taps)
+
+
+def _unfold_function(g: Context, rows: Rows, micro: UnfoldedMicro) -> Function:
+    """unfold(data, tails, to, count): write the rows of `count` places whose tap 0 begins at
+    `data`, and its cells of rows below each other at `tails`."""
+    f = g.module.function(
+        "unfold",
+        [("ptr noalias readonly", "data"), ("ptr noalias readonly", "tails")]
+        + [("ptr noalias", "to"), (I64, "count")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    assert micro.factors is not None
+    p, factors, u = f.params, micro.factors, micro.unfolding
+    each = bits_of(rows.kept) // 8
+    _, beside = tail_steps(g, rows)
+    with f.range(0, p["count"], unroll=1) as q:
+        data = f.offset(p["data"], f.mul(q, factors.places[2] * each))
+        tails = f.offset(p["tails"], f.mul(q, beside))
+        to = f.offset(p["to"], f.mul(q, u.pitch))
+        zeros = 0
+        for piece in u.pieces:
+            end = piece.to + piece.count
+            if piece.depth is None:
+                if end > zeros:
+                    kind = _kind(_width(piece.count))
+                    f.store(f.as_value(0, kind), f.offset(to, piece.to))
+                continue
+            if piece.tails:
+                assert factors.tails is not None
+                at = f.offset(tails, piece.depth * factors.tails[0] + piece.row * factors.tails[1])
+                at = f.offset(at, piece.column * rows.kr)
+            else:
+                taps = zip((piece.depth, piece.row, piece.column), factors.taps, strict=True)
+                at = f.offset(data, sum(t * s for t, s in taps) * each + piece.skip)
+            zeros = _move(f, at, f.offset(to, piece.to), piece.count) + piece.to
+    return f
+
+
+def _width(count: int) -> int:
+    """Bytes of the vector that so many are moved with."""
+    return min(_LINE, max(4, 1 << (count - 1).bit_length()))
+
+
+def _kind(width: int) -> str:
+    return vec(I64, width // 8) if width > 8 else f"i{8 * width}"
+
+
+def _move(f: Function, source: Value, to: Value, count: int) -> int:
+    """Copy bytes, and zeros behind them; returns how many are written. What is read beyond `count`
+    are values of other places, in the copy or behind it."""
+    at = 0
+    while at < count:
+        width = _width(count - at)
+        x = f.load(_kind(width), f.offset(source, at))
+        if count - at < width:
+            x = f.and_(x, _first(width, count - at))
+        f.store(x, f.offset(to, at))
+        at += width
+    return at
+
+
+def _first(width: int, count: int) -> Value:
+    """Ones in the first bytes of a vector."""
+    word = (1 << 8 * count) - 1
+    if width <= 8:
+        return integer(word, f"i{8 * width}")
+    words = [word >> 64 * i & (1 << 64) - 1 for i in range(width // 8)]
+    return constants([w - (w >> 63 << 64) for w in words], I64)

@@ -1,0 +1,266 @@
+"""Direct convolution of copied rows: the loops, where factors are not the data as it lies.
+
+A unit is a block of output places of one image and group; its rows are copied (row_packing.py) once
+for a group of panels of weights. In a copy the paddings are zeros, so that all tiles can be alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ....ir.dtype import DType
+from ....plan.specs.convolution import ConvSpec
+from ....plan.target import Target
+from ...jit.llvm import BRIEF
+from ...llvmir.builder import Module
+from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import open_kernel, share
+from ...llvmir.values import ELEMENT, I16, I64, Value, integer
+from ..emit.amx_registers import release
+from ..emit.contract import Kernel
+from ..gemm.tiling import tile_rows
+from . import amx
+from .addressing import Context, buffers_of, taps_inside, widths
+from .direct import Loops
+from .register_tile import Factors, Micro, Tile
+from .row_packing import Rows, choose_rows, copy_function
+from .tile_partition import Cut, Run, Taps, choose, cut_axis, known_axis, three_axes
+
+# Places of a row up to which tiles at its ends are compiled for their own taps.
+_SMALL = 64
+
+
+def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a direct convolution that copies its data."""
+    module = Module(target)
+    wide = three_axes(spec)
+    cut, tiles = choose(wide, target), amx.serves(wide, target)
+    cut = amx.cut_for_tiles(cut) if tiles else cut
+    g = Context(wide, target, module, cut.lanes)
+    flat = amx.flat(wide) if tiles else None
+    tall = flat.rows if flat else _tall(wide, cut)
+    rows = choose_rows(g, cut, tall, flat.width if flat else 0)
+    entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
+    micro = amx.TileMicro if tiles else Micro
+    Copied(g, micro(g, cut, factors(g, rows)), entry, rows, tall, flat).run()
+    # Registers of places are full, beyond the last one as well.
+    beyond = amx.MOST * wide.window.strides[2] * wide.channels * 4 if flat else 0
+    return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes + beyond))
+
+
+def _tall(spec: ConvSpec, cut: Cut) -> int:
+    """Rows of one tile: several where an output row is short."""
+    height, width = spec.out_sizes[1:]
+    if not isinstance(height, int) or not isinstance(width, int) or width < 1:
+        return 1
+    if spec.window.dilations[1] > 1 or spec.window.strides[1] > spec.window.kernel[1]:
+        return 1
+    tall = cut.most // width
+    return max(1, min(height, min(tall, 2) if cut.most == amx.MOST else tall))
+
+
+def factors(g: Context, rows: Rows) -> Factors:
+    """How tiles walk a copy. Its rows are taps' rows: a dilation of rows is not in it."""
+    spec, w = g.spec, g.spec.window
+    weight = rows.cell if rows.kr > 1 else ELEMENT[spec.weights.dtype.value]
+    if rows.kr == 2 and spec.weights.dtype is DType.i8:
+        weight = I16  # two bytes, widened as they are read
+    place = w.strides[2] * spec.channels
+    return Factors(
+        rows.kept,
+        rows.cell,
+        weight,
+        rows.kr,
+        (rows.pitch * rows.height, rows.pitch, w.dilations[2] * spec.channels),
+        (0, w.strides[1] * rows.pitch, place),
+        (rows.height * rows.tail_pitch, rows.tail_pitch, *tail_steps(g, rows))
+        if rows.tails
+        else None,
+    )
+
+
+def tail_steps(g: Context, rows: Rows) -> tuple[int, int]:
+    """Bytes from the cells of rows below each other to those of the next output row, and place."""
+    w = g.spec.window
+    return w.strides[1] * rows.tail_pitch, w.strides[2] * rows.kr
+
+
+class Copied(Loops):
+    def __init__(
+        self,
+        g: Context,
+        micro: Micro,
+        entry: Entry,
+        rows: Rows,
+        tall: int,
+        flat: amx.Flat | None = None,
+    ) -> None:
+        super().__init__(g, micro, entry)
+        self.copies, self.tall, self.flat = rows, tall, flat
+        self.tiled = isinstance(micro, amx.TileMicro)
+        self.across, self.down = self.known_tiles()
+        self.furthest, self.configured = self.f.var(I64, -1), self.f.var(I64, -1)
+        self.passes = flat.passes if flat else 1
+        if isinstance(micro, amx.TileMicro) and self.across is not None:
+            across = sum(run.count for run in self.across)
+            micro.share_fetching(across * -(-rows.down // tall) * self.passes)
+
+    def prepare(self, tile: Tile) -> None:
+        """Configure the registers where a tile needs another shape than the last one."""
+        f, micro = self.f, self.micro
+        if isinstance(micro, amx.TileMicro):
+            configure, number = micro.configuration(tile)
+            with f.if_(f.icmp("ne", self.configured.get(), number)):
+                self.configured.set(integer(number))
+                f.call_function(configure)
+
+    def known_tiles(self) -> tuple[Sequence[Run] | None, Sequence[Run] | None]:
+        """The tiles of a row, and the rows of tiles, where they are known. Small images leave out
+        the taps that see paddings only: there they are many."""
+        spec, rows, w = self.spec, self.copies, self.spec.window
+        across, down = spec.out_sizes[2], spec.out_sizes[1]
+        if across != rows.across or not isinstance(across, int):
+            return None, None
+        g, tiles = self.g, known_axis(spec, 2, self.cut.most)
+        mixed = g.unit is not None and g.unit.mixed
+        neutral = not mixed or not (g.zeros or g.shift)
+        fits = spec.channels % rows.kr == 0 and across <= _SMALL and neutral and not self.tiled
+        if tiles is None or not fits:
+            most = across if self.flat else self.cut.most
+            return cut_axis(across, across, 1, 1, 1, 0, most), None
+        if self.tall > 1 and isinstance(down, int) and down <= rows.down and w.kernel[1] > 1:
+            return tiles, known_axis(spec, 1, self.tall)
+        return tiles, None
+
+    def run(self) -> None:
+        f, spec, cut, rows = self.f, self.spec, self.cut, self.copies
+        if any(s == 0 for s in (spec.batch, spec.groups, spec.outputs, *spec.out_sizes)):
+            f.ret(0)
+            return
+        copy = copy_function(self.g, rows)
+        down, across = f.ceil_div(self.out[1], rows.down), f.ceil_div(self.out[2], rows.across)
+        images = f.mul(self.size(spec.batch), spec.groups)
+        units = f.mul(f.mul(f.mul(images, self.out[0]), down), across)
+        lo, hi = share(f, f.mul(units, cut.panels), self.entry.worker, self.entry.workers)
+        held = f.var(I64, -1)
+        with f.range(lo, hi, outer=True) as task:
+            unit, panel = self.unit_of(task, units)
+            piece, rest = f.urem(unit, across), f.udiv(unit, across)
+            block, rest = f.urem(rest, down), f.udiv(rest, down)
+            depth, image = f.urem(rest, self.out[0]), f.udiv(rest, self.out[0])
+            batch, group = f.udiv(image, spec.groups), f.urem(image, spec.groups)
+            row, column = f.mul(block, rows.down), f.mul(piece, rows.across)
+            with f.if_(f.icmp("ne", unit, held.get())):
+                held.set(unit)
+                first = self.first(batch, group)
+                starts = [
+                    f.sub(f.mul(place, stride), pad)
+                    for place, stride, pad in zip(
+                        (depth, row, column), spec.window.strides, self.pads, strict=True
+                    )
+                ]
+                f.call_function(copy, self.frame, first, self.entry.scratch, *starts)
+            self.fetch(group, panel, self.panel_after(task, hi, units), self.tiles_in(row))
+            self.serve((batch, group, depth, row, column), panel)
+        if self.tiled:
+            release(f)
+        f.ret(0)
+
+    def serve(self, place: tuple[Value, ...], panel: Value) -> None:
+        """All tiles of a block and one panel."""
+        for n in widths(self.f, panel, self.spec.outputs, self.cut.nr):
+            self.block(place, panel, n)
+
+    def panel_after(self, task: Value, end: Value, units: Value) -> Value:
+        """The next task's panel; this one's at the end."""
+        f = self.f
+        return self.unit_of(f.smin(f.add(task, 1), f.sub(end, 1)), units)[1]
+
+    def fetch(self, group: Value, panel: Value, following: Value, tiles: Value) -> None:
+        """Let `tiles` tiles of `panel` fetch the panel that follows from afar, if it is a new one
+        (panels of a group are in L2 once they have been read)."""
+        f = self.f
+        furthest = f.smax(self.furthest.get(), panel)
+        self.furthest.set(furthest)
+        weights, _ = self.panel_of(group, following)
+        row = self.cut.nr * self.spec.packed.kr * self.spec.weights.dtype.bits // 8
+        new = f.icmp("sgt", following, furthest)
+        self.pace.set(f.select(new, f.udiv(row, tiles), 0))
+        self.soon.set(weights)
+
+    def tiles_in(self, row: Value) -> Value:
+        """About how many passes over a panel the block at `row` takes."""
+        f, rows = self.f, self.copies
+        across = -(-rows.across // self.cut.most)
+        if self.across is not None:
+            across = sum(run.count for run in self.across)
+        high = f.smin(f.sub(self.out[1], row), rows.down)
+        return f.mul(f.ceil_div(high, self.tall), across * self.passes)
+
+    def block(self, place: tuple[Value, ...], panel: Value, channels: int) -> None:
+        """All tiles of a block and one panel of so many channels."""
+        f, rows, tall = self.f, self.copies, self.tall
+        batch, group, depth, row, column = place
+        weights, channel = self.panel_of(group, panel)
+        high = f.smin(f.sub(self.out[1], row), rows.down)
+        assert self.micro.factors is not None
+        steps = self.micro.factors.places
+        w = self.spec.window
+        taps = [x for k in w.kernel for x in (integer(0), integer(k))]
+        skips = any(run.taps for run in self.across or ())
+
+        def across(r: Value, height: int, row_taps: Taps = None) -> None:
+            here = taps
+            if height == 1 and skips:
+                start = f.sub(f.mul(f.add(row, r), w.strides[1]), self.pads[1])
+                inside = taps_inside(f, start, self.data[1], w.kernel[1], w.dilations[1])
+                here = [*taps[:2], *inside, *taps[4:]]
+            for size, count, first, column_taps in self.pieces(column, channels):
+                met = row_taps if height > 1 else None
+                apart = self.flat.apart if self.flat else 0
+                tile = Tile(height, size, met, column_taps, channels, apart=apart)
+                with f.range(0, count, outer=True) as i:
+                    at = f.add(f.mul(i, size), first)
+                    spot = (batch, channel, depth, f.add(row, r), f.add(column, at))
+                    offset = f.add(f.mul(r, steps[1]), f.mul(at, steps[2]))
+                    data = f.at(self.entry.scratch, offset, rows.kept)
+                    ends = ()
+                    if rows.tails:
+                        down, right = tail_steps(self.g, rows)
+                        place = f.add(f.mul(r, down), f.mul(at, right))
+                        last = (w.kernel[2] - 1) * rows.kr + rows.tails_at
+                        ends = (f.offset(self.entry.scratch, f.add(place, last)),)
+                    self.tile(tile, data, weights, spot, (*here, *ends))
+
+        if self.down is not None:
+            for run in self.down:
+                with f.range(0, run.count, outer=True) as i:
+                    across(f.add(f.mul(i, run.size), run.start), run.size, run.taps)
+            return
+        whole = f.udiv(high, tall)
+        with f.range(0, whole, outer=True) as i:
+            across(f.mul(i, tall), tall)
+        height = self.spec.out_sizes[1]
+        if tall > 1 and isinstance(height, int) and height % tall:
+            with f.if_(f.icmp("sgt", high, f.mul(whole, tall))):
+                across(f.mul(whole, tall), height % tall)
+
+    def pieces(self, column: Value, channels: int) -> Iterator[tuple[int, Value, Value, Taps]]:
+        """(size, count, first, taps) of the tiles of a block's row that begins at `column`. In a
+        last panel of fewer vectors tiles are longer, and ends do not pay for code of their own."""
+        f, rows = self.f, self.copies
+        if self.across is not None:
+            runs, wide, vectors = self.across, rows.across, -(-channels // self.cut.lanes)
+            if vectors < self.cut.vectors and not self.tiled:
+                most = tile_rows(self.g.target, vectors)
+                runs = cut_axis(wide, wide, 1, 1, 1, 0, most)
+            for run in runs:
+                yield run.size, integer(run.count), integer(run.start), run.taps
+            return
+        left = f.smin(f.sub(self.out[2], column), rows.across)
+        first, size = integer(0), min(self.cut.most, rows.across)
+        while size:
+            count = f.udiv(f.sub(left, first), size)
+            yield size, count, first, None
+            first = f.add(first, f.mul(count, size))
+            size = max(1, size * 5 // 12) if size > 1 else 0

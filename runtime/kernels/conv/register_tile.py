@@ -1,0 +1,349 @@
+"""The register tile of a direct convolution: places x output channels, summed over taps and input
+channels in vector registers.
+
+Per tap and channel: one broadcast of the data per place, one vector of weights per register of
+output channels, one multiply-add for each pair. Neighbouring places of a row read overlapping data;
+LLVM must not see that, or it keeps what it has read in registers that the sums need. So the taps of
+a row are a loop, and where they are written out, the address is hidden from it.
+
+A step along K, and the loop over steps, are those of products of matrices
+(runtime/kernels/emit/register_tile.py); a window of one place is such a product itself
+(compiler/lowering/ops/convolution.py). The way along K is another one: it leaves out the taps that
+some places of a tile do not meet, so a tile has sums that a step passes over; its places lie along
+two axes; and channels of one tap are few steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from operator import or_
+
+from ...llvmir.builder import Function, Variable
+from ...llvmir.values import ELEMENT, I64, PTR, Value, integer, is_float, vec
+from ..emit.register_tile import unrolled_loop
+from ..gemm.bf16_rounding import flushing
+from .addressing import Context, Epilogue, Spot
+from .tile_partition import Cut, Taps, outside
+
+# Steps per turn of the innermost loop; up to twice as many are written out without a loop.
+_UNROLL = 4
+# A loop over fewer taps than a row's by this has its steps written out once.
+_PART = 8
+# Sets of places that the taps of a row meet, above which taps share them.
+_SETS = 8
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`rows` x `columns` places, of which `row_taps` and `column_taps` say what meets the data.
+    One row alone takes its taps at run time; `ragged`: so does its one column. `apart`: rows are
+    so many places apart, where what lies between them is computed, too, and thrown away."""
+
+    rows: int
+    columns: int
+    row_taps: Taps
+    column_taps: Taps
+    channels: int
+    ragged: bool = False
+    apart: int = 0
+
+
+@dataclass(frozen=True)
+class Factors:
+    """How tiles walk a copy of the data, in values of type `element`: from a tap to the next and
+    from a place to the next along each axis. A step reads `kr` neighbours, one `cell`, and a row
+    of weights of type `weight`."""
+
+    element: str
+    cell: str
+    weight: str
+    kr: int
+    taps: tuple[int, int, int]
+    places: tuple[int, int, int]
+    # Of cells of rows below each other (PackedConv.tails), in bytes: to those of the next plane of
+    # taps, of the next row, of the next output row, of the next place.
+    tails: tuple[int, int, int, int] | None = None
+
+
+class Micro:
+    """Makes the functions of tiles, each at its first use. `factors` None: tiles read the data as
+    they lie."""
+
+    def __init__(self, g: Context, cut: Cut, factors: Factors | None = None) -> None:
+        self.g, self.cut, self.factors = g, cut, factors
+        self._tiles: dict[Tile, Function] = {}
+        self._finish: dict[int, Function] = {}
+
+    def tile(self, tile: Tile) -> Function:
+        """tile(frame, data, weights, d0, d1, h0, h1, w0, w1, [tails,] soon, pace): `data` is where
+        tap 0 of the first place lies, [d0, d1) and so on are the taps inside the data, `tails`
+        where that place's cells of rows below each other lie; what lies at `soon` is fetched
+        ahead, `pace` bytes per row of weights."""
+        if tile not in self._tiles:
+            self._tiles[tile] = self._make(tile)
+        return self._tiles[tile]
+
+    def open(self, stem: str, tile: Tile) -> Function:
+        """The function of a tile, empty."""
+        module = self.g.module
+        return module.function(
+            module.unique(f"{stem}_{tile.rows}x{tile.columns}"),
+            [("ptr noalias", "frame"), ("ptr noalias readonly", "data")]
+            + [("ptr noalias readonly", "weights")]
+            + [(I64, n) for n in ("d0", "d1", "h0", "h1", "w0", "w1")]
+            + [(PTR, "tails")] * self.g.spec.packed.tails
+            + [(PTR, "soon"), (I64, "pace")],
+            attributes="nounwind noinline",
+            linkage="internal",
+        )
+
+    def _make(self, tile: Tile) -> Function:
+        g, f = self.g, self.open("tile", tile)
+        parts = g.parts(f, tile.channels)
+        places = [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
+        first = self.first_sums(f, len(parts))
+        sums = {place: [f.var(g.vector, x) for x in first] for place in places}
+        align = g.lanes * g.bytes
+        buffer = None if g.short else f.stack(len(places) * len(parts) * align)
+        with flushing(f, g.flushes):
+            _Sum(self, f, tile, sums).run()
+            if buffer is not None:
+                kept = [s for place in places for s in sums[place]]
+                for i, s in enumerate(kept):
+                    f.store(s.get(), f.offset(buffer, i * align), align)
+        frame = f.params["frame"]
+        spots = [(v * g.lanes, part) for v, part in enumerate(parts)]
+        if buffer is None:
+            epilogue = Epilogue(g, f, frame)
+            epilogue.share(spots)
+            for (r, q), row in sums.items():
+                for s, (c, part) in zip(row, spots, strict=True):
+                    epilogue.finish(s.get(), Spot(integer(r), integer(q), c, part))
+            return f
+        self.finished(f, tile, buffer)
+        return f
+
+    def finished(self, f: Function, tile: Tile, buffer: Value) -> None:
+        """The epilogue of a tile's sums."""
+        shape = (tile.rows, tile.columns, tile.apart or tile.columns)
+        frame = f.params["frame"]
+        f.call_function(self.finish(tile.channels), frame, buffer, *map(integer, shape))
+
+    def first_sums(self, f: Function, vectors: int) -> list[Value | int]:
+        """What a tile's sums begin with: zero, or what takes the zero point out of bytes again,
+        which the sums of weights behind a panel say."""
+        g, (_, k, _) = self.g, self.g.spec.matrices
+        if not (g.unit and g.unit.mixed) or not (g.zeros or g.shift):
+            return [0] * vectors
+        zero = f.add(g.zero_number(f, f.params["frame"]), g.shift)
+        less = f.splat(f.sub(integer(0, g.acc), zero), g.lanes)
+        behind = f.offset(f.params["weights"], k * self.cut.nr)
+        places = [f.at(behind, v * g.lanes, g.acc) for v in range(vectors)]
+        return [f.mul(less, f.load(g.vector, at)) for at in places]
+
+    def finish(self, channels: int) -> Function:
+        """finish(frame, buffer, rows, columns, apart): the epilogue of a tile's sums, place by
+        place; rows are `apart` places from each other."""
+        g = self.g
+        if channels in self._finish:
+            return self._finish[channels]
+        f = g.module.function(
+            g.module.unique("finish"),
+            [("ptr noalias", "frame"), ("ptr noalias readonly", "buffer")]
+            + [(I64, "rows"), (I64, "columns"), (I64, "apart")],
+            attributes="nounwind noinline",
+            linkage="internal",
+        )
+        p, parts = f.params, g.parts(f, channels)
+        epilogue = Epilogue(g, f, p["frame"])
+        spots = [(v * g.lanes, part) for v, part in enumerate(parts)]
+        epilogue.share(spots)
+        align = g.lanes * g.bytes
+        with (
+            f.range(0, p["rows"], unroll=1) as r,
+            f.range(0, p["columns"], unroll=1) as q,
+        ):
+            place = f.add(f.mul(r, p["apart"]), q)
+            at = f.offset(p["buffer"], f.mul(place, len(parts) * align))
+            for v, (c, part) in enumerate(spots):
+                value = f.load(g.vector, f.offset(at, v * align), align)
+                epilogue.finish(value, Spot(r, q, c, part))
+        self._finish[channels] = f
+        return f
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Where a part of a panel lies, and what is fetched ahead while it is read."""
+
+    place: Value
+    soon: Value
+
+
+class _Sum:
+    """Writes the loops over the taps and channels of one tile."""
+
+    def __init__(
+        self, micro: Micro, f: Function, tile: Tile, sums: dict[tuple[int, int], list[Variable]]
+    ) -> None:
+        self.f, self.g, self.tile, self.sums = f, micro.g, tile, sums
+        spec, frame = self.g.spec, f.params["frame"]
+        self.nr = micro.cut.nr
+        w, given = spec.window, micro.factors
+        self.kr = spec.packed.kr
+        self.weight = ELEMENT[spec.weights.dtype.value]
+        if given is not None:
+            self.element, self.cell, self.weight = given.element, given.cell, given.weight
+            self.step = integer(given.kr)
+            self.taps = [integer(s) for s in given.taps]
+            self.places = [integer(s) for s in given.places]
+        else:
+            self.element = self.cell = ELEMENT[spec.data.dtype.value]
+            self.step, *spatial = [self.g.size(f, frame, s) for s in spec.data.strides[1:]]
+            # Elements from one tap to the next, and from one place to the next.
+            self.taps = [f.mul(s, d) for s, d in zip(spatial, w.dilations, strict=True)]
+            self.places = [f.mul(s, d) for s, d in zip(spatial, w.strides, strict=True)]
+        self.pace, self.copied = f.params["pace"], given is not None
+        # Values of a row of taps in whole cells; weights of such a row, and of one tap of it.
+        self.tails = given.tails if given else None
+        self.run_length = spec.channels * w.kernel[2] - (self.tails is not None)
+        self.row = self.tap = self.run_length // self.kr * self.nr
+        if self.tails is None:
+            self.tap = spec.packed.depth(spec.channels, (1,)) // self.kr * self.nr
+            self.row = spec.packed.depth(spec.channels, w.kernel[2:]) // self.kr * self.nr
+
+    def run(self) -> None:
+        f, p, w = self.f, self.f.params, self.g.spec.window
+        plane = rows = w.kernel[1] * self.row
+        if self.tails is not None:
+            plane += -(-w.kernel[1] // self.kr) * self.nr
+        with f.range(p["d0"], p["d1"], unroll=1) as kd:
+            data = f.at(p["data"], f.mul(kd, self.taps[0]), self.element)
+            weights = self.weights_at(_Weights(p["weights"], p["soon"]), kd, plane)
+            if self.tile.rows == 1:
+                with f.range(p["h0"], p["h1"], unroll=1) as kh:
+                    self.taps_of_row(kh, data, weights, (True,))
+            elif self.tile.row_taps is None:
+                with f.range(0, w.kernel[1], unroll=1) as kh:
+                    self.taps_of_row(kh, data, weights, (True,) * self.tile.rows)
+            else:
+                # Neighbouring taps that the same rows of places meet are a loop.
+                for met, taps in groupby(range(w.kernel[1]), self.tile.row_taps.__getitem__):
+                    these = list(taps)
+                    with f.range(these[0], these[-1] + 1, unroll=1) as kh:
+                        self.taps_of_row(kh, data, weights, met)
+            if self.tails is not None:
+                self.last_values(kd, f.at(weights.place, rows, self.weight), self.tails)
+
+    def last_values(self, kd: Value, weights: Value, tails: tuple[int, ...]) -> None:
+        """The last value of each row of taps, in cells of rows below each other."""
+        f, g = self.f, self.g
+        kind = vec(self.weight, g.lanes)
+        high = g.spec.window.kernel[1]
+        plane = f.offset(f.params["tails"], f.mul(kd, tails[0]))
+        for n, row in enumerate(range(0, high, self.kr)):
+            at = f.assembly(PTR, "", "=r,0", f.offset(plane, row * tails[1]))
+            for place, sums in self.sums.items():
+                x = f.load(self.cell, f.offset(at, place[0] * tails[2] + place[1] * tails[3]))
+                x = f.splat(x, g.lanes)
+                for v, s in enumerate(sums):
+                    y = f.load(kind, f.at(weights, n * self.nr + v * g.lanes, self.weight))
+                    s.set(g.multiply_add(f, x, y, s.get()))
+
+    def weights_at(self, base: _Weights, index: Value | int, size: int) -> _Weights:
+        """Part `index` of weights in parts of `size`, and what is fetched ahead beside it."""
+        f = self.f
+        ahead = f.mul(f.mul(self.pace, index), size // self.nr)
+        at = f.at(base.place, f.mul(integer(size), index), self.weight)
+        return _Weights(at, f.offset(base.soon, ahead))
+
+    def taps_of_row(
+        self, kh: Value, data: Value, weights: _Weights, rows: tuple[bool, ...]
+    ) -> None:
+        f, w, tile = self.f, self.g.spec.window, self.tile
+        if not any(rows):
+            return
+        data = f.at(data, f.mul(kh, self.taps[1]), self.element)
+        weights = self.weights_at(weights, kh, self.row)
+        channels, width = self.g.spec.channels, w.kernel[2]
+        lo: Value | int = f.params["w0"] if tile.ragged else 0
+        hi: Value | int = f.params["w1"] if tile.ragged else width
+        if tile.column_taps is None:
+            keep = [(r, q) for r, q in self.sums if rows[r]]
+            dense = self.taps[2].known == channels * ((self.step.known or 0) // self.kr)
+            if dense and not tile.ragged:
+                # The taps of a row and their channels are one run, in data and weights alike.
+                distinct = (self.places[2].known or 1) // self.kr
+                self.depth(data, weights, self.run_length, keep, distinct)
+                return
+            with f.range(lo, hi, unroll=1) as kw:
+                at = f.at(data, f.mul(kw, self.taps[2]), self.element)
+                to = self.weights_at(weights, kw, self.tap)
+                self.depth(at, to, channels, keep, 2 * _UNROLL)
+            return
+        # Neighbouring taps that meet the data in the same places are a loop. Of few taps of a long
+        # row no step is written out several times: such loops are short, but their code is not.
+        met = [outside(tile.column_taps, kw, tile.columns) for kw in range(width)]
+        if self.copied and len(set(met)) > _SETS:
+            # Two taps share one where a copy holds zeros for the places that one does not meet.
+            met = [
+                tuple(map(or_, some, met[min(kw ^ 1, width - 1)])) for kw, some in enumerate(met)
+            ]
+        loops = [list(taps) for _, taps in groupby(range(width), met.__getitem__)]
+        for taps in loops:
+            apart = 2 * _UNROLL if len(taps) * _PART >= width else 1
+            keep = [(r, q) for r, q in self.sums if rows[r] and met[taps[0]][q]]
+            if not keep:
+                continue
+            with f.range(taps[0], taps[-1] + 1, unroll=1) as kw:
+                at = f.at(data, f.mul(kw, self.taps[2]), self.element)
+                to = self.weights_at(weights, kw, self.tap)
+                self.depth(at, to, channels, keep, apart)
+
+    def depth(
+        self, data: Value, weights: _Weights, count: int, keep: list[tuple[int, int]], apart: int
+    ) -> None:
+        """`count` values: channels of one tap, or taps and channels that are one run. So many
+        steps as `apart` says read no element twice."""
+        f, g = self.f, self.g
+        vectors = len(next(iter(self.sums.values())))
+        kind = vec(self.weight, g.lanes)
+        # Hidden: places overlap across taps.
+        data = f.assembly(PTR, "", "=r,0", data)
+
+        def step(k: Value, left: int = self.kr) -> None:
+            at = f.at(data, f.mul(k, self.step), self.element)
+            row = f.at(weights.place, f.mul(k, self.nr), self.weight)
+            # Beside numbers in place one more instruction costs more than it wins.
+            if self.copied:
+                f.prefetch(f.offset(weights.soon, f.mul(k, self.pace)), locality=2)
+            right = [
+                g.widen(f, f.load(kind, f.at(row, v * g.lanes, self.weight)), g.spec.weights.dtype)
+                for v in range(vectors)
+            ]
+
+            def factor(i: int) -> Value:
+                r, q = keep[i]
+                place = f.add(f.mul(self.places[1], r), f.mul(self.places[2], q))
+                x = self.value(f.at(at, place, self.element), left)
+                return g.widen(f, x, g.spec.data.dtype)
+
+            g.add_products(f, [self.sums[place] for place in keep], factor, right)
+
+        steps, apart = count // self.kr, max(1, apart)
+        # 24 multiply-adds hide a loop's own instructions; between the steps of larger tiles LLVM
+        # would move loads, for which there are no registers.
+        unroll = min(_UNROLL, apart, -(-24 // (len(keep) * vectors)))
+        if unroll == 3 and steps % 3 and steps % 2 == 0:
+            unroll = 2  # without a rest
+        unrolled_loop(f, integer(steps), unroll, step, loop=steps > min(2 * unroll, apart))
+        if count % self.kr:
+            step(integer(steps), count % self.kr)
+
+    def value(self, place: Value, left: int) -> Value:
+        """What stands there, of which `left` values are the tile's: others could be infinite."""
+        f = self.f
+        if left == self.kr or not is_float(self.g.acc):
+            return f.load(self.cell, place)
+        return f.cast(f.load(self.element, place), self.cell, signed_=False)

@@ -1,0 +1,145 @@
+"""How an output row is cut into register tiles, and which taps of each tile meet the data.
+
+Where an axis has known sizes, every tile's taps are known: a tile at an edge is compiled for its
+own set of taps, so that paddings cost neither a copy nor a test. Pure functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ....plan.specs.base import Size
+from ....plan.specs.convolution import ConvSpec, Window
+from ....plan.target import Target
+from ..gemm.tiling import tile_rows
+
+# Per tap of one axis, which of a tile's places meet the data; None: all of them, at every tap.
+Taps = tuple[tuple[bool, ...], ...] | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """`count` tiles of `size` places, the first at `start`, that meet the data alike."""
+
+    start: int
+    count: int
+    size: int
+    taps: Taps
+
+
+def cut_axis(
+    out: int, data: int, kernel: int, stride: int, dilation: int, pad: int, most: int
+) -> tuple[Run, ...]:
+    """The tiles of an axis of known sizes, at most `most` places each, as even as possible.
+
+    Only tiles around the places where a tap starts or ceases to meet the data are looked at: an
+    axis may have any number of others.
+    """
+    if not out:
+        return ()
+    tiles = max(1, -(-out // most))
+    low, longer = divmod(out, tiles)
+    # Places from which on a tap meets the data, or does so no more.
+    starts = {-(-(pad - k * dilation) // stride) for k in range(kernel)}
+    ends = {-(-(data + pad - k * dilation) // stride) for k in range(kernel)}
+    changes = {_tile_of(p, low, longer) for p in starts | ends if 0 <= p < out}
+    firsts = sorted({0, longer, *changes, *(t + 1 for t in changes)} - {tiles})
+    runs: list[Run] = []
+    for tile, following in zip(firsts, [*firsts[1:], tiles], strict=True):
+        size, start = low + (tile < longer), tile * low + min(tile, longer)
+        taps: Taps = tuple(
+            tuple(0 <= (start + i) * stride - pad + k * dilation < data for i in range(size))
+            for k in range(kernel)
+        )
+        if all(all(t) for t in taps or ()):
+            taps = None
+        if runs and (runs[-1].size, runs[-1].taps) == (size, taps):
+            last = runs.pop()
+            runs.append(Run(last.start, last.count + following - tile, size, taps))
+        else:
+            runs.append(Run(start, following - tile, size, taps))
+    return tuple(runs)
+
+
+def _tile_of(place: int, low: int, longer: int) -> int:
+    """The tile of a place, where the first `longer` tiles have `low` + 1 places, others `low`."""
+    if place < longer * (low + 1):
+        return place // (low + 1)
+    return longer + (place - longer * (low + 1)) // low
+
+
+def known_axis(spec: ConvSpec, axis: int, most: int) -> tuple[Run, ...] | None:
+    """The tiles of a spatial axis, or None where a size is of run time."""
+    w = spec.window
+    out, data, pad = spec.out_sizes[axis], spec.in_sizes[axis], w.pads[axis]
+    if not isinstance(out, int) or not isinstance(data, int) or not isinstance(pad, int):
+        return None
+    return cut_axis(out, data, w.kernel[axis], w.strides[axis], w.dilations[axis], pad, most)
+
+
+def three_axes(spec: ConvSpec) -> ConvSpec:
+    """The same convolution with three spatial axes: what is missing in front has size 1."""
+    extra = 3 - len(spec.in_sizes)
+    ones: tuple[int, ...] = (1,) * extra
+    zeros: tuple[int, ...] = (0,) * extra
+    w = spec.window
+
+    def wide(strides: tuple[Size, ...]) -> tuple[Size, ...]:
+        return (*strides[:2], *zeros, *strides[2:])
+
+    return replace(
+        spec,
+        in_sizes=(*ones, *spec.in_sizes),
+        out_sizes=(*ones, *spec.out_sizes),
+        window=Window(
+            (*ones, *w.kernel), (*ones, *w.strides), (*ones, *w.dilations), (*zeros, *w.pads)
+        ),
+        data=replace(spec.data, strides=wide(spec.data.strides)),
+        out=replace(spec.out, strides=wide(spec.out.strides)),
+        extras=tuple(replace(e, strides=wide(e.strides)) for e in spec.extras),
+    )
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a direct convolution is cut. `columns` None: the row's length is of run time, tiles are
+    `most` places and fewer. `rows` None: one output row per tile, its taps found at run time.
+    `group`: panels of weights that serve all tiles before the next ones' turn."""
+
+    lanes: int
+    nr: int
+    vectors: int
+    most: int
+    columns: tuple[Run, ...] | None
+    rows: tuple[Run, ...] | None
+    panels: int
+    group: int
+
+
+def choose(spec: ConvSpec, target: Target) -> Cut:
+    """The cut of a convolution of three spatial axes."""
+    lanes, nr = target.lanes(spec.acc.bits), spec.packed.nr
+    vectors = min(nr // lanes, max(1, -(-spec.outputs // lanes)))
+    most = tile_rows(target, vectors)
+    columns, rows = known_axis(spec, 2, most), None
+    width = spec.out_sizes[2]
+    fixed = all(isinstance(s, int) for o in spec.operands() for s in o.strides[3:])
+    if columns is not None and fixed and isinstance(width, int) and 0 < 2 * width <= most:
+        rows = known_axis(spec, 1, most // width)
+    panels = -(-spec.outputs // nr)
+    return Cut(lanes, nr, vectors, most, columns, rows, panels, _group(spec, target))
+
+
+def _group(spec: ConvSpec, target: Target) -> int:
+    """How many panels of weights take turns at each tile: as many as stay in L2 beside the rows.
+
+    So weights are fetched from afar once, and data once per group of panels.
+    """
+    _, k, n = spec.matrices
+    panel = k * spec.packed.nr * spec.weights.dtype.bits // 8
+    return max(1, min(-(-n // spec.packed.nr), (target.l2 or 256 << 10) * 5 // 8 // max(1, panel)))
+
+
+def outside(taps: Taps, tap: int, size: int) -> tuple[bool, ...]:
+    """Which places of a tile meet the data at a tap."""
+    return (True,) * size if taps is None else taps[tap]

@@ -1,0 +1,60 @@
+"""How a convolution by Winograd's transform is cut into blocks and register tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....plan.specs.convolution import ConvSpec
+from ....plan.target import Target
+from ...llvmir.values import F32, I16
+from ..gemm.tiling import tile_rows
+
+
+@dataclass(frozen=True)
+class Plan:
+    """m: side of an output tile; side: of the data it reads; nr: channels of a panel; rows: tiles
+    per register tile; block: tiles transformed at once, a multiple of `rows`; pitch: elements
+    between two tiles' channels in scratch; kr: values of a cell of 32 bits, f32 or pairs of i16."""
+
+    m: int
+    kr: int
+    lanes: int
+    nr: int
+    rows: int
+    block: int
+    pitch: int
+
+    @property
+    def side(self) -> int:
+        return self.m + 2
+
+    @property
+    def element(self) -> str:
+        """The type of data in scratch and of weights."""
+        return F32 if self.kr == 1 else I16
+
+    @property
+    def points(self) -> int:
+        return self.side * self.side
+
+
+def choose(spec: ConvSpec, target: Target) -> Plan:
+    """The plan of a convolution of three spatial axes."""
+    m, kr, nr, lanes = spec.packed.winograd, spec.packed.kr, spec.packed.nr, target.lanes(32)
+    points = (m + 2) ** 2
+    # A line more than the channels fill: tiles a power of two apart would share cache sets.
+    pitch = (-(-spec.channels // (kr * lanes)) * lanes + 16) * kr
+    most = tile_rows(target, nr // lanes)
+    # Of bytes, half of L2: weights of eight times the size pass through it.
+    share = (target.l2 or 256 << 10) // 4 * (3 if kr == 1 else 2)
+    room = max(most, share // (4 * points * (pitch // kr + nr)))
+    sizes = [spec.batch, *spec.out_sizes[1:]]
+    tiles = 4 * room
+    if all(isinstance(s, int) for s in sizes):
+        batch, height, width = (s for s in sizes if isinstance(s, int))
+        tiles = max(1, batch * -(-height // m) * -(-width // m))
+    blocks = -(-tiles // room)
+    block = -(-tiles // blocks)
+    strips = -(-block // most)
+    rows = -(-block // strips)
+    return Plan(m, kr, lanes, nr, rows, strips * rows, pitch)

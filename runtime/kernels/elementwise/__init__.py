@@ -1,0 +1,1 @@
+"""Elementwise and transposing kernels."""

@@ -1,0 +1,197 @@
+"""Elementwise kernels: a scalar program over any strides, in vectors along the innermost axis.
+
+Work is split over the flattened elements at multiples of 64, or over whole rows where they are
+short and of known length (then a row's vectors and tail are known too). An output may be the very
+memory of an input that walks it with the same strides: all of a vector's inputs are read before
+any output is written, and nothing is promised to LLVM about aliasing.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ....ir.dtype import DType
+from ....ir.scalar.program import Program
+from ....plan.specs.base import Size
+from ....plan.specs.elementwise import ElementwiseSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module
+from ...llvmir.kernel_entry import Buffer, open_kernel, share
+from ...llvmir.values import Value, integer
+from ..emit.contract import Kernel
+from ..emit.scalar_program import Guard, emit_program
+from ..emit.strided_loops import Lane, Rows, Sizes, base_pointer, coalesce, has_masks
+from ..emit.tail_mask import TailMask, tail_mask
+from .transpose import emit_transpose, transposed_axis
+
+# Rows up to this many bytes are split whole among workers.
+_SHORT_ROW = 16384
+# No two workers write to one cache line where rows are aligned to it: 64 elements are 64 bytes.
+_GRAIN = 64
+_LIGHT = frozenset("input const cast neg abs add sub mul max min fma select".split())
+
+
+def generate(spec: ElementwiseSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of an elementwise spec. UnsupportedOperationError for types without one."""
+    operands = spec.operands()
+    module = Module(target)
+    buffers = [Buffer(noalias=False)] * len(spec.inputs)
+    buffers += [Buffer(writes=True, noalias=False)] * len(spec.outs)
+    k = open_kernel(module, symbol, buffers, spec.runtime_dims)
+    f, sizes = k.function, Sizes(k.function, k.dims)
+    space = coalesce(spec.axes, [o.strides for o in operands])
+    if space.is_empty:
+        f.ret(0)
+        return Kernel(symbol, module.text())
+    pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
+    turned = transposed_axis(spec, space, target)
+    if turned is not None:
+        emit_transpose(f, spec, sizes, space, turned, pointers, k.worker, k.workers)
+        f.ret(0)
+        return Kernel(symbol, module.text())
+    axes = space.axes or (1,)
+    strides = [s or (1,) for s in space.strides]
+    rows = Rows(
+        f, sizes, axes[:-1], pointers, [o.dtype for o in operands], [s[:-1] for s in strides]
+    )
+    inner = axes[-1]
+    lanes = lane_count(target, spec, inner)
+    line = [Lane(f, sizes, o.dtype, s[-1], lanes) for o, s in zip(operands, strides, strict=True)]
+    row = _Row(f, spec.program, line, len(spec.inputs), inner, lanes, k.scratch)
+    _split(f, sizes, axes, rows, row, k.worker, k.workers, widest_bytes(spec))
+    f.ret(0)
+    return Kernel(symbol, module.text())
+
+
+def widest_bytes(spec: ElementwiseSpec) -> int:
+    """Bytes of the widest type that the program or an operand has."""
+    types = [i.dtype for i in spec.program.instrs] + [o.dtype for o in spec.operands()]
+    return max(_bits(t) for t in types) // 8
+
+
+def _bits(dtype: DType) -> int:
+    return max(8, dtype.bits)
+
+
+def lane_count(target: Target, spec: ElementwiseSpec, inner: Size) -> int:
+    """Lanes by the widest type; no more than a short row of known length fills."""
+    lanes = target.lanes(widest_bytes(spec) * 8)
+    if isinstance(inner, int):
+        lanes = min(lanes, 1 << max(0, inner - 1).bit_length())
+    return lanes
+
+
+def unroll_of(program: Program) -> int:
+    """Vectors per iteration: four of light programs, one of long ones (code size, registers)."""
+    cost = sum(
+        0 if i.op in ("input", "const") else 1 if i.op in _LIGHT else 8 for i in program.instrs
+    )
+    return 4 if cost <= 12 else 2 if cost <= 40 else 1
+
+
+def _split(
+    f: Function,
+    sizes: Sizes,
+    axes: tuple[Size, ...],
+    rows: Rows,
+    row: _Row,
+    worker: Value,
+    workers: Value,
+    width: int,
+) -> None:
+    """This worker's share: whole rows, or a run of elements."""
+    inner, outer = axes[-1], axes[:-1]
+    n = sizes.value(inner)
+    if not outer:
+        lo, hi = share(f, n, worker, workers, _GRAIN)
+        with f.if_(f.icmp("slt", lo, hi)):
+            rows.seek(integer(0))
+            row.run(rows.pointers(), lo, hi, integer(0))
+        return
+    count = sizes.product(outer)
+    if isinstance(inner, int) and inner * width <= _SHORT_ROW:
+        grain = _GRAIN // math.gcd(_GRAIN, inner)
+        lo, hi = share(f, count, worker, workers, grain)
+        with f.if_(f.icmp("slt", lo, hi)):
+            rows.seek(lo)
+            with f.range(lo, hi, unroll=1) as r:
+                row.run(rows.pointers(), integer(0), n, f.mul(r, n))
+                rows.next()
+        return
+    lo, hi = share(f, f.mul(count, n), worker, workers, _GRAIN)
+    with f.if_(f.icmp("slt", lo, hi)):
+        first = f.udiv(lo, n)
+        rows.seek(first)
+        at = f.var("i64", lo)
+        column = f.var("i64", f.sub(lo, f.mul(first, n)))
+        with f.while_(lambda: f.icmp("slt", at.get(), hi)):
+            begin, here = column.get(), at.get()
+            end = f.smin(n, f.add(begin, f.sub(hi, here)))
+            row.run(rows.pointers(), begin, end, f.sub(here, begin))
+            at.set(f.add(here, f.sub(end, begin)))
+            column.set(0)
+            rows.next()
+
+
+class _Row:
+    """Applies the program to columns [begin, end) of one row."""
+
+    def __init__(
+        self,
+        f: Function,
+        program: Program,
+        line: list[Lane],
+        inputs: int,
+        inner: Size,
+        lanes: int,
+        scratch: Value,
+    ) -> None:
+        self.f, self.program, self.lanes, self.scratch = f, program, lanes, scratch
+        self.ins, self.outs = line[:inputs], line[inputs:]
+        self.masked = all(
+            x.kind != "vector" or has_masks(f.target, f"<{lanes} x {x.element}>") for x in line
+        )
+        self.base: Value = integer(0)
+
+    def run(self, pointers: list[Value], begin: Value, end: Value, base: Value) -> None:
+        """`base` is the iteration number of column 0."""
+        f, lanes = self.f, self.lanes
+        self.base = base
+        for x, p in zip([*self.ins, *self.outs], pointers, strict=True):
+            x.begin(p, reads=any(x is i for i in self.ins))
+        n = f.sub(end, begin)
+        unroll = unroll_of(self.program)
+        block = lanes * unroll
+        full = f.mul(f.udiv(n, block), block)
+        with f.range(0, full, block, unroll=1) as i:
+            self.block(f.add(begin, i), unroll, None)
+        if lanes == 1 or n.known is not None or not self.masked:
+            whole = f.mul(f.udiv(n, lanes), lanes)
+            if unroll > 1:
+                with f.range(full, whole, lanes, unroll=1) as i:
+                    self.block(f.add(begin, i), 1, None)
+            if lanes > 1:
+                with f.if_(f.icmp("slt", whole, n)):
+                    self.block(f.add(begin, whole), 1, tail_mask(f, lanes, f.sub(n, whole)))
+            return
+        with f.range(full, n, lanes, unroll=1) as i:
+            self.block(f.add(begin, i), 1, tail_mask(f, lanes, f.sub(n, i)))
+
+    def block(self, i: Value, count: int, part: TailMask | None) -> None:
+        """`count` vectors from column i: all read, then computed, then written."""
+        f = self.f
+        at = [f.add(i, u * self.lanes) for u in range(count)]
+        loaded = [[x.load(a, part) for x in self.ins] for a in at]
+        results = [
+            emit_program(
+                f,
+                self.program,
+                values,
+                lanes=self.lanes,
+                guard=Guard(self.scratch, f.add(self.base, a), None if part is None else part.mask),
+            )
+            for values, a in zip(loaded, at, strict=True)
+        ]
+        for values, a in zip(results, at, strict=True):
+            for x, value in zip(self.outs, values, strict=True):
+                x.store(value, a, part)

@@ -1,0 +1,1 @@
+"""Building blocks that kernel generators share."""

@@ -1,0 +1,85 @@
+"""Units that multiply cells: one table of instructions, and what bytes need to pass through them.
+
+A cell is `depth` neighbours along the summed axis. A unit multiplies the cells of two vectors,
+value by value, and adds each cell's products to one accumulator. How deep the cells of a Target
+are says plan/packing/panel_params.py (`cell_depth`); here is the instruction for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ....ir.dtype import DType
+from ....plan.packing.panel_params import has_tiles
+from ....plan.target import Target
+from ...llvmir.builder import Function
+from ...llvmir.values import I8, I16, LLVM_BF16, Value, vec
+
+
+@dataclass(frozen=True)
+class DotUnit:
+    """An instruction for cells. `factors`: the vector type of both of its factors; `adds`: it adds
+    to an accumulator itself; `mixed`: the left factor is u8, the right one i8."""
+
+    intrinsic: str
+    factors: str
+    adds: bool = True
+    mixed: bool = False
+
+
+# By type of the factors (`tiles.multiplied`), values per cell, accumulators per register.
+UNITS: Final[dict[tuple[DType, int, int], DotUnit]] = {
+    (DType.bf16, 2, 16): DotUnit("llvm.x86.avx512bf16.dpbf16ps.512", vec(LLVM_BF16, 32)),
+    (DType.i8, 4, 16): DotUnit("llvm.x86.avx512.vpdpbusd.512", vec(I8, 64), mixed=True),
+    (DType.i8, 4, 8): DotUnit("llvm.x86.avx512.vpdpbusd.256", vec(I8, 32), mixed=True),
+    # Products of bytes as 16-bit integers, whose pairs add up in 32 bits: nothing saturates.
+    (DType.i8, 2, 16): DotUnit("llvm.x86.avx512.pmaddw.d.512", vec(I16, 32), adds=False),
+    (DType.i8, 2, 8): DotUnit("llvm.x86.avx2.pmadd.wd", vec(I16, 16), adds=False),
+    (DType.i8, 2, 4): DotUnit("llvm.x86.sse2.pmadd.wd", vec(I16, 8), adds=False),
+}
+
+# Instructions that multiply tiles of cells, by type of the factors. They take what the unit of the
+# same cells takes: u8 by i8, where bytes are.
+_TILES: Final = {DType.bf16: "llvm.x86.tdpbf16ps", DType.i8: "llvm.x86.tdpbusd"}
+
+
+def tile_instruction(target: Target, factors: DType | None, kr: int) -> str:
+    """The intrinsic that multiplies tiles of cells of `kr` values of that type; "" if none does."""
+    return _TILES[factors] if factors is not None and has_tiles(target, factors, kr) else ""
+
+
+# What 128 more or 128 less does to a byte's bits.
+FLIP: Final = 0x80
+
+
+def left_shift(unit: DotUnit | None, dtype: DType) -> int:
+    """What is added to left factors, and to their zero points, so that the unit takes them."""
+    return FLIP if unit is not None and unit.mixed and dtype is DType.i8 else 0
+
+
+def right_shift(unit: DotUnit | None, dtype: DType) -> int:
+    """What is added to right factors, and to their zero points, so that the unit takes them."""
+    return -FLIP if unit is not None and unit.mixed and dtype is DType.u8 else 0
+
+
+def shifted(f: Function, x: Value, shift: int) -> Value:
+    """Bytes (or words full of them) plus 128 or less 128: the same bits change."""
+    if not shift:
+        return x
+    word = int.from_bytes(bytes([FLIP]) * (int(x.element[1:]) // 8), "little")
+    return f.xor(x, word)
+
+
+def ones(unit: DotUnit | None) -> int:
+    """The cell of an accumulator's 32 bits whose values are all 1: a product with it is a sum."""
+    if unit is None:
+        return 1
+    return 0x01010101 if unit.factors.endswith("i8>") else 0x00010001
+
+
+def widened(f: Function, cells: Value, dtype: DType) -> Value:
+    """Cells of two bytes, stored as 16-bit words, as cells of two 16-bit integers."""
+    pairs = f.bitcast(cells, vec(I8, 2 * cells.lanes))
+    wide = f.cast(pairs, I16, signed_=dtype.is_signed)
+    return f.bitcast(wide, vec("i32", cells.lanes))

@@ -1,0 +1,113 @@
+"""What kernels that sum products in register tiles share: the frame, a tile's step along K.
+
+The frame is a record on the stack with the addresses of extras and out where a tile stands, and
+with the run-time sizes: functions take it instead of a dozen arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ....ir.dtype import DType
+from ....plan.specs.base import Size
+from ....plan.specs.convolution import ConvSpec
+from ....plan.specs.gemm import GemmSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module, Variable
+from ...llvmir.values import ELEMENT, I16, I64, PTR, Value, bits_of, integer, is_float, vec
+from .dot_units import UNITS, DotUnit, widened
+
+
+class Frame:
+    """A kernel of `lanes` accumulators per register, whose factors are cells of `kr` values."""
+
+    def __init__(
+        self, spec: GemmSpec | ConvSpec, target: Target, module: Module, lanes: int
+    ) -> None:
+        self.target, self.module, self.lanes = target, module, lanes
+        self.acc = ELEMENT[spec.acc.value]
+        self.vector = vec(self.acc, lanes)
+        self.bytes = bits_of(self.acc) // 8
+        self.walked = (*spec.extras, spec.out)
+        self.zeros = spec.zeros
+        self.unit: DotUnit | None = None
+        self._dims = spec.runtime_dims
+
+    def choose_unit(self, factors: DType | None, kr: int) -> None:
+        """Multiply cells of `kr` values of the type `factors`."""
+        assert factors is not None or kr == 1
+        self.unit = UNITS[factors, kr, self.lanes] if factors and kr > 1 else None
+
+    @property
+    def frame_bytes(self) -> int:
+        return 8 * (self.bases + self._dims)
+
+    @property
+    def bases(self) -> int:
+        """How many addresses stand in front of the sizes."""
+        return len(self.walked) + len(self.zeros)
+
+    def set_base(self, f: Function, frame: Value, index: int, pointer: Value) -> None:
+        f.store(pointer, f.offset(frame, 8 * index))
+
+    def base(self, f: Function, frame: Value, index: int) -> Value:
+        """The address that set_base stored for extra `index` (then come out, and zero points)."""
+        return f.load(PTR, f.offset(frame, 8 * index))
+
+    def zero_base(self, f: Function, frame: Value, left: bool) -> Value:
+        """The address of the left or right operand's zero points there."""
+        return self.base(f, frame, len(self.walked) + (0 if left else len(self.zeros) - 1))
+
+    def set_dim(self, f: Function, frame: Value, index: int, value: Value) -> None:
+        f.store(value, f.offset(frame, 8 * (self.bases + index)))
+
+    def size(self, f: Function, frame: Value, size: Size) -> Value:
+        if isinstance(size, int):
+            return integer(size)
+        return f.load(I64, f.offset(frame, 8 * (self.bases + size.index)))
+
+    def widen(self, f: Function, value: Value, dtype: DType) -> Value:
+        """What a tile loads, as it multiplies it: of the accumulator's type, or cells."""
+        if self.unit and value.element == I16:
+            return widened(f, value, dtype)
+        return value if self.unit else f.cast(value, self.acc, signed_=dtype.is_signed)
+
+    def multiply_add(self, f: Function, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c; integers wrap. Of cells: the sum of their products, + c."""
+        if self.unit:
+            pair = [f.bitcast(x, self.unit.factors) for x in (a, b)]
+            if self.unit.adds:
+                return f.call(self.unit.intrinsic, self.vector, c, *pair)
+            return f.add(f.call(self.unit.intrinsic, self.vector, *pair), c)
+        return f.fma(a, b, c) if is_float(self.acc) else f.add(f.mul(a, b), c)
+
+    def add_products(
+        self,
+        f: Function,
+        sums: Sequence[Sequence[Variable]],
+        left: Callable[[int], Value],
+        right: Sequence[Value],
+    ) -> None:
+        """One step of a register tile: the factor left(i), the same in all lanes, times each
+        register of `right`, added to the sums of row i."""
+        for i, row in enumerate(sums):
+            x = f.splat(left(i), self.lanes)
+            for y, s in zip(right, row, strict=True):
+                s.set(self.multiply_add(f, x, y, s.get()))
+
+
+def unrolled_loop(
+    f: Function, depth: Value, unroll: int, step: Callable[[Value], None], *, loop: bool = True
+) -> None:
+    """Call step(k) for k in [0, depth), `unroll` of them in each turn of a loop; `loop` False: all
+    written out, for a depth that is known."""
+    whole = f.mul(f.udiv(depth, unroll), unroll) if loop else integer(0)
+    with f.range(0, whole, unroll, unroll=1) as k:
+        for u in range(unroll):
+            step(f.add(k, u))
+    if depth.known is not None and whole.known is not None:
+        for k in range(whole.known, depth.known):
+            step(integer(k))
+    elif unroll > 1:
+        with f.range(whole, depth, unroll=1) as k:
+            step(k)

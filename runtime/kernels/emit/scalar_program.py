@@ -1,0 +1,381 @@
+"""Scalar programs as LLVM: one instruction of a Program becomes a few words on vectors.
+
+Inside a program a boolean is an i1 vector, every other type its own LLVM element. Meaning:
+ir/scalar/evaluate.py, to which the tests compare every operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....ir.dtype import DType
+from ....ir.errors import UnsupportedOperationError
+from ....ir.scalar.program import Instr, Program
+from ....plan.specs.base import DIVISION_BY_ZERO
+from ...llvmir.builder import Function
+from ...llvmir.values import F32, F64, I1, I64, Value, integer, number, vec
+from ...vecmath import functions
+from .casts import bfloat_of_flushed, cast, element_type, flushed
+from .requantize import Rounded, divisor, quotient, rounded_byte, whole
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What an integer division needs: where the lanes stand, and which of them count.
+
+    `element` is the iteration number of lane 0 (i64), `mask` the active lanes (None: all). A
+    division by zero in an active lane stores its number to `scratch` and returns from the kernel.
+    """
+
+    scratch: Value
+    element: Value | int = 0
+    mask: Value | None = None
+
+
+def program_types(program: Program) -> list[DType]:
+    """Types of the results."""
+    return [program.instrs[r].dtype for r in program.results]
+
+
+def emit_program(
+    f: Function,
+    program: Program,
+    inputs: Sequence[Value | None],
+    *,
+    lanes: int | None = None,
+    guard: Guard | None = None,
+) -> list[Value]:
+    """The program's results for `inputs`, one Value per operand number (None: not read).
+
+    All inputs have the same lane count (1: scalars); `lanes` is needed where there is none.
+    """
+    if lanes is None:
+        lanes = next((v.lanes for v in inputs if v is not None), 1)
+    emitter = _Emitter(f, program, lanes, guard)
+    values: list[Value] = []
+    for instr in program.instrs:
+        if instr.op == "input":
+            value = inputs[instr.args[0]]
+            if value is None:
+                raise ValueError(f"program reads input {instr.args[0]}, which is not given")
+        else:
+            value = emitter.bytes_of(len(values), values)
+            if value is None:
+                value = emitter.emit(instr, [values[i] for i in instr.args])
+        values.append(value)
+    return [values[r] for r in program.results]
+
+
+_FUNCTIONS = functions.NAMES - {"pow", "sqrt"}
+_ROUND = {"ceil": "ceil", "floor": "floor", "round_even": "rint", "trunc": "trunc"}
+_COMPARE = {
+    "eq": ("oeq", "eq", "eq"),
+    "ne": ("une", "ne", "ne"),
+    "lt": ("olt", "slt", "ult"),
+    "le": ("ole", "sle", "ule"),
+    "gt": ("ogt", "sgt", "ugt"),
+    "ge": ("oge", "sge", "uge"),
+}
+_LOGIC = {"and": "and", "or": "or", "xor": "xor", "bitand": "and", "bitor": "or", "bitxor": "xor"}
+
+
+class _Emitter:
+    def __init__(self, f: Function, program: Program, lanes: int, guard: Guard | None) -> None:
+        self.f, self.program, self.lanes, self.guard = f, program, lanes, guard
+        # What was flushed to give a value.
+        self.whole: dict[str, Value] = {}
+        # Bytes that were rounded: how, and in 32 bits less their zero point.
+        self.rounded: dict[int, tuple[Rounded, Value]] = {}
+
+    def bytes_of(self, index: int, values: Sequence[Value]) -> Value | None:
+        """Instruction `index` where it rounds to bytes or reads such (requantize.py), or None."""
+        f, program = self.f, self.program
+        instr = program.instrs[index]
+        how = rounded_byte(program, index)
+        if how is not None:
+            found = divisor(program, how.ratio)
+            ratio = quotient(f, values[found[0]], found[1]) if found else values[how.ratio]
+            near = whole(f, ratio, how)
+            self.rounded[index] = how, near
+            return f.cast(f.add(near, how.zero), element_type(how.dtype))
+        if instr.op == "cast" and instr.dtype is DType.f32 and instr.args[0] in self.rounded:
+            how, near = self.rounded[instr.args[0]]
+            return f.cast(f.add(near, how.zero), F32)
+        if instr.op == "sub" and program.instrs[instr.args[0]].op == "cast":
+            byte = program.instrs[instr.args[0]].args[0]
+            zero = program.instrs[instr.args[1]]
+            if byte in self.rounded and instr.dtype is DType.f32 and zero.op == "const":
+                how, near = self.rounded[byte]
+                return f.cast(near, F32) if zero.value == how.zero else None
+        return None
+
+    def type_of(self, dtype: DType) -> str:
+        return vec(element_type(dtype), self.lanes)
+
+    def emit(self, instr: Instr, args: Sequence[Value]) -> Value:
+        """One instruction other than "input"."""
+        f, op = self.f, instr.op
+        if op == "const":
+            value = 0 if instr.value is None else instr.value
+            return number(value, self.type_of(instr.dtype))
+        source = self.program.instrs[instr.args[-1]].dtype
+        if op == "cast" and instr.dtype is DType.bf16 and args[0].text in self.whole:
+            return bfloat_of_flushed(f, self.whole[args[0].text])
+        if op == "cast":
+            return cast(f, args[0], source, instr.dtype)
+        if op == "select":
+            return f.select(*args)
+        if op == "flush":
+            value = flushed(f, args[0])
+            self.whole[value.text] = args[0]
+            return value
+        if op in _COMPARE:
+            return self.compare(op, source, args)
+        if op in _LOGIC:
+            return f.op(args[0].type, f"{_LOGIC[op]} {args[0]}, {args[1].text}")
+        if op in ("not", "bitnot"):
+            return f.xor(args[0], -1)
+        if source.is_float:
+            # f16 and bf16 compute in f32 and round to their own type once.
+            wide = [cast(f, a, source, DType.f32) if source.bits == 16 else a for a in args]
+            value = self.floating(instr, wide)
+            if source.bits == 16 and instr.dtype is source:
+                value = cast(f, value, DType.f32, source)
+            return value
+        return self.integral(instr, source, args)
+
+    def compare(self, op: str, source: DType, args: Sequence[Value]) -> Value:
+        f = self.f
+        on_floats, signed, unsigned = _COMPARE[op]
+        if source.is_float:
+            a, b = (cast(f, a, source, DType.f32) if source.bits == 16 else a for a in args)
+            return f.fcmp(on_floats, a, b)
+        return f.icmp(signed if source.is_signed else unsigned, *args)
+
+    # -- floats -------------------------------------------------------------------------------
+
+    def floating(self, instr: Instr, args: Sequence[Value]) -> Value:
+        f, op, x = self.f, instr.op, args[0]
+        if op in _SIMPLE_FLOAT:
+            return _SIMPLE_FLOAT[op](f, *args)
+        if op in _FUNCTIONS:
+            return functions.call(f, op, *args)
+        if op in _ROUND:
+            return round_to(f, x, _ROUND[op])
+        if op == "pow":
+            return self.power(instr, args)
+        if op in ("max", "min"):
+            return pick(f, op, *args)
+        if op == "clip":
+            return pick(f, "min", pick(f, "max", x, args[1]), args[2])
+        if op == "sign":
+            zero, one = number(0.0, x.type), number(1.0, x.type)
+            unsigned = f.select(f.fcmp("olt", x, zero), number(-1.0, x.type), x)
+            return f.select(
+                f.fcmp("ogt", x, zero), one, f.select(f.fcmp("oeq", x, zero), zero, unsigned)
+            )
+        if op == "round_away":
+            whole = round_to(f, x, "trunc")
+            step = f.copysign(1.0, x)
+            far = f.fcmp("oge", f.fabs(f.fsub(x, whole)), 0.5)
+            return f.select(far, f.fadd(whole, step), whole)
+        if op == "isinf":
+            return f.fcmp("oeq", f.fabs(x), float("inf"))
+        if op in ("mod", "floormod"):
+            return self.remainder(op, *args)
+        raise UnsupportedOperationError(f"no kernel computes {op!r} of {instr.dtype}")
+
+    def power(self, instr: Instr, args: Sequence[Value]) -> Value:
+        """Small whole exponents by products, which the exact answer rounds within 1 ulp of."""
+        f, x = self.f, args[0]
+        exponent = self.program.instrs[instr.args[1]]
+        known = exponent.value if exponent.op == "const" else None
+        if known in (0, 1, 2, 3, -1):
+            one = number(1.0, x.type)
+            square = f.fmul(x, x) if known in (2, 3) else x
+            return (
+                {0: one, 1: x, 2: square, -1: x}[known]
+                if known in (0, 1, 2)
+                else (f.fmul(square, x) if known == 3 else f.fdiv(one, x))
+            )
+        return functions.call(f, "pow", *args)
+
+    def remainder(self, op: str, a: Value, b: Value) -> Value:
+        f = self.f
+        r = functions.fmod(f, a, b)
+        if op == "mod":
+            return r
+        zero = number(0.0, a.type)
+        differ = f.fcmp("olt", f.fmul(f.copysign(1.0, r), f.copysign(1.0, b)), zero)
+        wrong = f.op(differ.type, f"and {differ}, {f.fcmp('une', r, zero).text}")
+        return f.select(
+            wrong, f.fadd(r, b), f.select(f.fcmp("oeq", r, zero), f.copysign(0.0, b), r)
+        )
+
+    # -- integers -----------------------------------------------------------------------------
+
+    def integral(self, instr: Instr, dtype: DType, args: Sequence[Value]) -> Value:
+        f, op, x = self.f, instr.op, args[0]
+        signed = dtype.is_signed
+        if op in _SIMPLE_INTEGER:
+            return _SIMPLE_INTEGER[op](f, *args)
+        if op in ("max", "min"):
+            return f.intrinsic(f"{'s' if signed else 'u'}{op}", *args)
+        if op == "clip":
+            kind = "s" if signed else "u"
+            return f.intrinsic(f"{kind}min", f.intrinsic(f"{kind}max", x, args[1]), args[2])
+        if op == "abs":
+            return f.intrinsic("smax", x, f.sub(integer(0, x.type), x)) if signed else x
+        if op == "sign":
+            top = integer(1, x.type)
+            small = f.intrinsic("smin" if signed else "umin", x, top)
+            return f.intrinsic("smax", small, integer(-1, x.type)) if signed else small
+        if op in ("shl", "shr"):
+            return self.shift(op, signed, *args)
+        if op in ("div", "mod", "floormod"):
+            return self.divide(instr, signed, *args)
+        if op == "pow":
+            return self.integer_power(signed, *args)
+        raise UnsupportedOperationError(f"no kernel computes {op!r} of {dtype}")
+
+    def shift(self, op: str, signed: bool, x: Value, count: Value) -> Value:
+        f, bits = self.f, memory_bits(x)
+        inside = f.icmp("ult", count, integer(bits, x.type))
+        if op == "shr" and signed:
+            safe = f.select(inside, count, integer(bits - 1, x.type))
+            return f.op(x.type, f"ashr {x}, {safe.text}")
+        # Lanes shifted too far are poison, and are not chosen.
+        moved = f.op(x.type, f"{'shl' if op == 'shl' else 'lshr'} {x}, {count.text}")
+        return f.select(inside, moved, integer(0, x.type))
+
+    def divide(self, instr: Instr, signed: bool, a: Value, b: Value) -> Value:
+        """Truncating division or a remainder; MIN / -1 wraps, zero is reported."""
+        f, op = self.f, instr.op
+        divisor = self.program.instrs[instr.args[1]]
+        known = int(divisor.value or 0) if divisor.op == "const" else None
+        one, zero = integer(1, a.type), integer(0, a.type)
+        if not known:
+            b = self.not_zero(b)
+        minus = None
+        if signed and (known is None or known == -1):
+            minus = f.icmp("eq", b, integer(-1, a.type))
+            b = f.select(minus, one, b)
+        kind = "s" if signed else "u"
+        if op == "div":
+            q = f.op(a.type, f"{kind}div {a}, {b.text}")
+            return q if minus is None else f.select(minus, f.sub(zero, a), q)
+        r = f.op(a.type, f"{kind}rem {a}, {b.text}")
+        if op == "mod" or not signed:
+            return r
+        differ = f.icmp("slt", f.op(a.type, f"xor {r}, {b.text}"), zero)
+        wrong = f.op(differ.type, f"and {differ}, {f.icmp('ne', r, zero).text}")
+        return f.select(wrong, f.add(r, b), r)
+
+    def not_zero(self, b: Value) -> Value:
+        """b with zeros replaced by 1; a zero in an active lane leaves the kernel."""
+        f, guard = self.f, self.guard
+        bad = f.icmp("eq", b, integer(0, b.type))
+        safe = f.select(bad, integer(1, b.type), b)
+        if guard is None:
+            raise UnsupportedOperationError("integer division is not supported in this kernel")
+        if guard.mask is not None:
+            bad = f.op(bad.type, f"and {bad}, {guard.mask.text}")
+        bits = bad
+        some = bad
+        if bad.lanes > 1:
+            bits = f.bitcast(bad, f"i{bad.lanes}")
+            some = f.icmp("ne", bits, integer(0, bits.type))
+        with f.if_(some):
+            lane: Value | int = 0
+            if bad.lanes > 1:
+                found = f.call(f"llvm.cttz.i{bad.lanes}", bits.type, bits, integer(1, I1))
+                lane = f.cast(found, I64, signed_=False) if bad.lanes < 64 else found
+            f.store(f.add(guard.element, lane), guard.scratch)
+            f.ret(DIVISION_BY_ZERO)
+        return safe
+
+    def integer_power(self, signed: bool, a: Value, b: Value) -> Value:
+        """a ** b modulo 2**bits by squaring; a negative b gives 1 / a**-b truncated."""
+        f, t = self.f, a.type
+        one, zero = integer(1, t), integer(0, t)
+        left = f.var(t, f.intrinsic("smax", b, zero) if signed else b)
+        base, result = f.var(t, a), f.var(t, one)
+
+        def more() -> Value:
+            some = f.icmp("ne", left.get(), zero)
+            return some if a.lanes == 1 else f.intrinsic("vector.reduce.or", some, returns=I1)
+
+        with f.while_(more):
+            n, x, r = left.get(), base.get(), result.get()
+            odd = f.icmp("ne", f.op(t, f"and {n}, {one.text}"), zero)
+            result.set(f.select(odd, f.mul(r, x), r))
+            base.set(f.mul(x, x))
+            left.set(f.op(t, f"lshr {n}, {one.text}"))
+        if not signed:
+            return result.get()
+        minus = integer(-1, t)
+        odd = f.icmp("ne", f.op(t, f"and {b}, {one.text}"), zero)
+        inverse = f.select(f.icmp("eq", a, minus), f.select(odd, minus, one), zero)
+        inverse = f.select(f.icmp("eq", a, one), one, inverse)
+        return f.select(f.icmp("slt", b, zero), inverse, result.get())
+
+
+def memory_bits(x: Value) -> int:
+    return int(x.element[1:])
+
+
+def pick(f: Function, op: str, a: Value, b: Value) -> Value:
+    """max or min that hands on NaN; which zero of two signs is not promised."""
+    word = f.max_or if op == "max" else f.min_or
+    # The one instruction gives b where either is NaN: right unless only a is.
+    if is_constant(a):
+        return word(a, b)
+    if is_constant(b):
+        return word(b, a)
+    return f.select(f.fcmp("uno", a, a), a, word(a, b))
+
+
+def is_constant(x: Value) -> bool:
+    """A constant that is not NaN (a constant's text is no local name)."""
+    return not x.text.startswith("%") and "x7FF8" not in x.text and "xFFF8" not in x.text
+
+
+def round_to(f: Function, x: Value, how: str) -> Value:
+    """ceil, floor, rint or trunc; signs of zeros are kept."""
+    if f.target.isa != "plain":
+        return f.intrinsic(how, x)
+    # No such instruction, and LLVM would call a library. Adding 2**23 (2**52) rounds to nearest.
+    magic = 2.0**52 if x.element == F64 else 2.0**23
+    size = f.fabs(x)
+    near = f.fsub(f.fadd(size, magic), magic)
+    if how == "trunc":
+        near = f.select(f.fcmp("ogt", near, size), f.fsub(near, 1.0), near)
+    y = f.copysign(near, x)
+    if how == "floor":
+        y = f.select(f.fcmp("ogt", y, x), f.fsub(y, 1.0), y)
+    if how == "ceil":
+        y = f.copysign(f.select(f.fcmp("olt", y, x), f.fadd(y, 1.0), y), x)
+    return f.select(f.fcmp("olt", size, magic), y, x)
+
+
+_SIMPLE_FLOAT: dict[str, Callable[..., Value]] = {
+    "neg": lambda f, x: f.fneg(x),
+    "abs": lambda f, x: f.fabs(x),
+    "sqrt": lambda f, x: f.sqrt(x),
+    "rsqrt": lambda f, x: f.fdiv(1.0, f.sqrt(x)),
+    "recip": lambda f, x: f.fdiv(1.0, x),
+    "isnan": lambda f, x: f.fcmp("uno", x, x),
+    "add": lambda f, a, b: f.fadd(a, b),
+    "sub": lambda f, a, b: f.fsub(a, b),
+    "mul": lambda f, a, b: f.fmul(a, b),
+    "div": lambda f, a, b: f.fdiv(a, b),
+    "fma": lambda f, a, b, c: f.fma(a, b, c),
+}
+_SIMPLE_INTEGER: dict[str, Callable[..., Value]] = {
+    "neg": lambda f, x: f.sub(integer(0, x.type), x),
+    "add": lambda f, a, b: f.op(a.type, f"add {a}, {b.text}"),
+    "sub": lambda f, a, b: f.op(a.type, f"sub {a}, {b.text}"),
+    "mul": lambda f, a, b: f.op(a.type, f"mul {a}, {b.text}"),
+    "fma": lambda f, a, b, c: f.add(f.mul(a, b), c),
+}

@@ -1,0 +1,95 @@
+"""Tiles of AMX whose sums wait in the buffer: they are finished beside the next tile's products.
+
+The unit that multiplies tiles and those of vectors work at once, but the window in which a core
+looks for independent instructions is shorter than an epilogue. So each step of K of the next tile
+finishes a few rows. A block's last tile is finished behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...llvmir.builder import Function
+from ...llvmir.values import I64, PTR, Value
+from ..emit.amx_registers import SIDE
+from ..emit.register_tile import unrolled_loop
+from .epilogue import FullRows, is_short
+
+if TYPE_CHECKING:
+    from .micro import Context
+
+# Where the words of a waiting tile are: how many rows, then the arguments of the epilogue.
+_ROWS, _BUFFER, _M, _N, _COLS, _ROW_TERMS, _COLUMN_TERMS = range(0, 56, 8)
+
+
+class DeferredEpilogue:
+    """The tile that waits, in memory of the kernel's own: `place`."""
+
+    def __init__(self, f: Function, g: Context, finish: Function) -> None:
+        self.g, self.place, self.finish = g, f.stack(64), finish
+        self.corrects = bool(g.corrections)
+        g.finishes = self
+
+    def nothing(self, f: Function) -> None:
+        """No tile waits."""
+        f.store(f.as_value(0, I64), f.offset(self.place, _ROWS))
+
+    def put(self, f: Function, rows: Value, what: tuple[Value, ...]) -> None:
+        """`rows` of a tile wait from now on: buffer, m, n, columns, and the terms."""
+        f.store(rows, f.offset(self.place, _ROWS))
+        for at, value in zip(
+            (_BUFFER, _M, _N, _COLS, _ROW_TERMS, _COLUMN_TERMS), what, strict=False
+        ):
+            f.store(value, f.offset(self.place, at))
+
+    def flush(self, f: Function, frame: Value) -> None:
+        """Finish the tile that waits, if one does."""
+        part = Rows(self, f, frame, self.place)
+        with f.if_(f.icmp("sgt", part.rows, 0)):
+            part.call(f.as_value(0, I64), part.rows)
+
+
+class Rows:
+    """The rows of the tile that waits, in a function that gets its `place`."""
+
+    def __init__(self, waiting: DeferredEpilogue, f: Function, frame: Value, place: Value) -> None:
+        self.waiting, self.f, self.frame = waiting, f, frame
+        self.rows = f.load(I64, f.offset(place, _ROWS))
+        words = ((PTR, _BUFFER), (I64, _M), (I64, _N), (I64, _COLS))
+        self.buffer, self.m, self.n, self.cols = (f.load(k, f.offset(place, x)) for k, x in words)
+        self.terms = [
+            f.load(PTR, f.offset(place, x))
+            for x in ((_ROW_TERMS, _COLUMN_TERMS) if waiting.corrects else ())
+        ]
+
+    def call(self, first: Value, count: Value) -> None:
+        """Finish `count` rows from `first` on."""
+        f, finish = self.f, self.waiting.finish
+        row = self.waiting.g.tiling.width * self.waiting.g.bytes
+        terms = self.terms and [f.offset(self.terms[0], f.mul(first, 4)), self.terms[1]]
+        buffer, m = f.offset(self.buffer, f.mul(first, row)), f.add(self.m, first)
+        f.call_function(finish, self.frame, buffer, m, self.n, count, self.cols, *terms)
+
+    def some(self, k: Value, each: int) -> None:
+        """At the step of K that begins with cell k: the `each` rows that are its share. A short
+        program is written out where that is once (bytes of 128x768x768 take 0.95 of the time). An M
+        of run time has three kinds of tiles: they would take up to 2.4 times as long to compile."""
+        f, g = self.f, self.waiting.g
+        first = f.mul(f.udiv(k, SIDE), each)
+        with f.if_(f.icmp("slt", first, self.rows)):
+            count = f.smin(f.sub(self.rows, first), each)
+            if g.tiling.guarded or not is_short(g.spec.epilogue):
+                self.call(first, count)
+                return
+            with f.if_(f.icmp("eq", self.cols, g.tiling.width)) as branch:
+                place = (self.buffer, self.m, self.n)
+                full = FullRows(g, f, self.frame, place, self.terms)
+                unrolled_loop(f, count, 2, lambda i: full.finish(f.add(first, i)))
+                branch.else_()
+                self.call(first, count)
+
+    def rest(self, done: Value) -> None:
+        """The rows from `done` on."""
+        f = self.f
+        with f.if_(f.icmp("slt", done, self.rows)):
+            self.call(done, f.sub(self.rows, done))

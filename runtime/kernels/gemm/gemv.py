@@ -1,0 +1,121 @@
+"""Products with a single column: rows of A times a vector, summed along K in vector registers.
+
+The order over K depends on the types and the instruction set only: `_SUMS` registers take turns,
+then they are joined pairwise, then the lanes. It is not the ascending chain of wider products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....plan.specs.base import Size
+from ...llvmir.builder import Function, Variable
+from ...llvmir.values import ELEMENT, I64, Value, integer, is_float, vec
+from ..emit.gather_lanes import gather
+from ..emit.strided_loops import masked_load
+from ..emit.tail_mask import TailMask, tail_mask
+from .bf16_rounding import flushing
+from .epilogue import finish_function
+from .micro import Context
+from .pack_cells import Side, left_side, right_side
+from .zero_point_schedule import zero_point
+
+# Accumulators per row, and rows that share the loads of the vector: 16 chains fill any core.
+_SUMS = 4
+ROWS = 4
+
+
+def dot_function(g: Context, rows: int) -> Function:
+    """dot(frame, a, b, m, count, k): out[m .. m + count, 0] for 1 <= count <= rows, from the rows
+    of A at `a` and the vector at `b`."""
+    spec, lanes = g.spec, g.tiling.lanes
+    a_side, b_side = left_side(g), right_side(g)
+    f = g.module.function(
+        g.module.unique("dot"),
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias readonly", "b")]
+        + [(I64, "m"), (I64, "count"), (I64, "k")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p = f.params
+    row, a_step = (g.size(f, p["frame"], s) for s in spec.a.strides[-2:])
+    # The column of a packed panel is a vector with a stride.
+    b_stride: Size = spec.packed.nr if spec.packed else spec.b.strides[-2]
+    b_step = g.size(f, p["frame"], b_stride)
+    # Rows that are not there repeat the last one; their sums are not stored.
+    last = f.sub(p["count"], 1)
+    places = [
+        f.at(p["a"], f.mul(row, f.smin(i, last) if i else 0), ELEMENT[spec.a.dtype.value])
+        for i in range(rows)
+    ]
+    sums = [[f.var(g.vector, 0) for _ in range(rows)] for _ in range(_SUMS)]
+    # Bytes are multiplied one by one, without their zero points.
+    a_zeros = [
+        zero_point(g, f, p["frame"], True, f.add(p["m"], f.smin(i, last))) for i in range(rows)
+    ]
+    b_zero = zero_point(g, f, p["frame"], False, integer(0))
+
+    def load(
+        place: Value, k: Value, step: Value, side: Side, part: TailMask | None, zero: Value | None
+    ) -> Value:
+        element = side.element
+        at = f.at(place, f.mul(k, step), element)
+        if step.known == 1:
+            x = masked_load(f, vec(element, lanes), at, part)
+        else:
+            x = gather(f, element, lanes, at, step, part)
+        x = g.factor(f, x, side.dtype, side.to)
+        if zero is None:
+            return x
+        x = f.sub(x, f.splat(zero, lanes))
+        return x if part is None else f.select(part.mask, x, 0)
+
+    def turn(k: Value, into: Sequence[Variable], part: TailMask | None) -> None:
+        b = load(p["b"], k, b_step, b_side, part, b_zero)
+        for place, total, zero in zip(places, into, a_zeros, strict=True):
+            a = load(place, k, a_step, a_side, part, zero)
+            # By no unit for cells: rounded factors are floats here, one to a lane.
+            if is_float(g.acc):
+                total.set(f.fma(a, b, total.get()))
+            else:
+                total.set(f.add(f.mul(a, b), total.get()))
+
+    buffer = f.stack(rows * g.bytes)
+    with flushing(f, spec.factors is not None):
+        depth = integer(spec.k) if isinstance(spec.k, int) else p["k"]
+        step = _SUMS * lanes
+        # Lanes that lie apart hide a loop's own instructions: no turn is written out.
+        single = a_step.known != 1 or b_step.known != 1
+        whole = integer(0) if single else f.mul(f.udiv(depth, step), step)
+        with f.range(0, whole, step, unroll=1) as k:
+            for u in range(_SUMS):
+                turn(f.add(k, u * lanes), sums[u], None)
+        if single or depth.known is None or depth.known % step:
+            # The rest in a loop, through memory: its code is long, and stands once.
+            size = lanes * g.bytes
+            waiting = f.stack(_SUMS * rows * size)
+            slots = [[(u * rows + i) * size for i in range(rows)] for u in range(_SUMS)]
+            for some, their in zip(sums, slots, strict=True):
+                for s, at in zip(some, their, strict=True):
+                    f.store(s.get(), f.offset(waiting, at), size)
+            with f.range(whole, depth, lanes, outer=True) as k:
+                u = f.urem(f.udiv(f.sub(k, whole), lanes), _SUMS)
+                mine = f.offset(waiting, f.mul(u, rows * size))
+                for s, at in zip(sums[0], slots[0], strict=True):
+                    s.set(f.load(g.vector, f.offset(mine, at), size))
+                turn(k, sums[0], tail_mask(f, lanes, f.sub(depth, k)))
+                for s, at in zip(sums[0], slots[0], strict=True):
+                    f.store(s.get(), f.offset(mine, at), size)
+            for some, their in zip(sums, slots, strict=True):
+                for s, at in zip(some, their, strict=True):
+                    s.set(f.load(g.vector, f.offset(waiting, at), size))
+        word = "fadd" if is_float(g.acc) else "add"
+        add = f.fadd if is_float(g.acc) else f.add
+        for i in range(rows):
+            parts = [some[i].get() for some in sums]
+            while len(parts) > 1:
+                parts = [add(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+            f.store(f.reduce(word, parts[0]), f.at(buffer, i, g.acc))
+    finish = finish_function(g, 1, 1)
+    f.call_function(finish, p["frame"], buffer, p["m"], integer(0), p["count"], integer(1))
+    return f

@@ -1,0 +1,280 @@
+"""Zero points of bytes: what they, and a unit's shifts, take off the sums of a tile.
+
+    sum (a - za)(b - zb) = sum ab - za * sum b - zb * (sum a - K * za)
+
+`sum b` of a column stands behind its panel, or is summed after a panel is packed; `sum a` of a row
+is summed from its cells. Both are products with ones. What is the same in a whole panel or row is
+multiplied once: a tile begins with the terms of its columns and rows, not with zeros, or, where its
+sums go through a buffer, they are taken off there. All of it modulo 2^32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from ....plan.specs.gemm import GemmSpec
+from ...llvmir.builder import Function, Variable
+from ...llvmir.values import ELEMENT, I1, I32, I64, Value, integer, vec
+from ..emit.dot_units import DotUnit, left_shift, ones, right_shift
+from ..emit.gather_lanes import gather
+from ..emit.strided_loops import masked_load
+from ..emit.tail_mask import tail_mask
+
+if TYPE_CHECKING:
+    from .micro import Access, Context
+
+# More parameters of a function that takes terms off sums.
+TERMS: Final = [
+    ("ptr noalias readonly", "row_terms"),
+    ("ptr noalias readonly", "column_terms"),
+]
+
+
+def terms_of(f: Function) -> list[Value]:
+    """What a function got for TERMS."""
+    return [f.params[name] for _, name in TERMS]
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """What zero points there are besides 0: `left` one for all rows or one per row, `right` one for
+    all columns or one per column. Shifts are part of them."""
+
+    left: Literal["none", "one", "rows"]
+    right: Literal["none", "one", "columns"]
+    left_shift: int
+    right_shift: int
+
+    def __bool__(self) -> bool:
+        return self.left != "none" or self.right != "none"
+
+    @property
+    def row_terms(self) -> bool:
+        """Whether rows have terms, or zero points of their own."""
+        return self.right != "none" or self.left == "rows"
+
+
+def corrections(spec: GemmSpec, unit: DotUnit | None) -> Corrections:
+    """The corrections of a product's sums. Of other types than bytes: none."""
+    a_shift, b_shift = left_shift(unit, spec.a.dtype), right_shift(unit, spec.b.dtype)
+    left, right = "one" if a_shift else "none", "one" if b_shift else "none"
+    if spec.a_zero is not None:
+        left = "one" if spec.a_zero.strides[-1] == 0 else "rows"
+    if spec.b_zero is not None:
+        right = "one" if spec.b_zero.strides[-1] == 0 else "columns"
+    return Corrections(left, right, a_shift, b_shift)
+
+
+class ZeroPointCompensation:
+    """Takes their terms off sums, row by row, a vector of columns at a time. `terms`: those of rows
+    and of columns."""
+
+    def __init__(self, g: Context, f: Function, frame: Value, terms: Sequence[Value]) -> None:
+        self.g, self.f, self.c = g, f, g.corrections
+        self.row_terms, self.column_terms = terms
+        self.one = right_zero(g, f, frame) if self.c.right == "one" else None
+
+    def column(self, at: Value | int) -> tuple[Value | None, Value | None]:
+        """What the columns from `at` on have: sum b (times za), and zb."""
+        g, f, nr = self.g, self.f, self.g.tiling.nr
+        at = f.add(f.as_value(at, I64), f.mul(f.udiv(at, nr), nr))
+        places = [f.at(self.column_terms, f.add(at, x), I32) for x in (0, nr)]
+        wanted = (self.c.left != "none", self.c.right == "columns")
+        first, second = (
+            f.load(g.vector, place, g.align) if want else None
+            for place, want in zip(places, wanted, strict=True)
+        )
+        return first, second
+
+    def row(self, i: Value | int) -> tuple[Value | None, Value | None]:
+        """What row i has: za, and sum a - K za (times zb)."""
+        f, t, terms = self.f, self.g.tiling, self.row_terms
+        zero = term = None
+        if self.c.left == "rows":
+            zero = f.splat(f.load(I32, f.at(terms, f.add(i, t.mr), I32)), t.lanes)
+        if self.c.right != "none":
+            term = f.load(I32, f.at(terms, i, I32))
+            term = f.splat(term if self.one is None else f.mul(term, self.one), t.lanes)
+        return zero, term
+
+    def take(
+        self,
+        value: Value,
+        column: tuple[Value | None, Value | None],
+        row: tuple[Value | None, Value | None],
+    ) -> Value:
+        """The sums in `value` without the terms of their columns and their row."""
+        f, (first, second), (zero, term) = self.f, column, row
+        if first is not None:
+            value = f.sub(value, first if zero is None else f.mul(first, zero))
+        if term is not None:
+            value = f.sub(value, term if second is None else f.mul(term, second))
+        return value
+
+
+def correct(
+    g: Context, f: Function, columns: Sequence[int], sums: Sequence[Sequence[Variable]]
+) -> None:
+    """Take their terms off a tile's sums."""
+    correcting = ZeroPointCompensation(g, f, f.params["frame"], terms_of(f))
+    terms = [correcting.column(c) for c in columns]
+    for i, row in enumerate(sums):
+        of_row = correcting.row(i)
+        for s, of_column in zip(row, terms, strict=True):
+            s.set(correcting.take(s.get(), of_column, of_row))
+
+
+def left_zero(g: Context, f: Function, frame: Value, m: Value) -> Value:
+    """A row's zero point with the shift, i32."""
+    zero = zero_point(g, f, frame, True, m)
+    return f.add(integer(0, I32) if zero is None else zero, g.corrections.left_shift)
+
+
+def right_zero(g: Context, f: Function, frame: Value) -> Value:
+    """The zero point of all columns with the shift, i32."""
+    zero = zero_point(g, f, frame, False, integer(0))
+    return f.add(integer(0, I32) if zero is None else zero, g.corrections.right_shift)
+
+
+def zero_point(g: Context, f: Function, frame: Value, left: bool, at: Value) -> Value | None:
+    """The zero point of row (left operand) or column `at`, i32; None if there is none."""
+    operand = g.spec.a_zero if left else g.spec.b_zero
+    if operand is None:
+        return None
+    element, at = ELEMENT[operand.dtype.value], f.mul(at, g.size(f, frame, operand.strides[-1]))
+    zero = f.load(element, f.at(g.zero_base(f, frame, left), at, element))
+    return f.cast(zero, I32, signed_=operand.dtype.is_signed)
+
+
+# -- functions ----------------------------------------------------------------------------------
+
+
+def row_terms_function(g: Context, *, in_place: bool) -> Function:
+    """terms(frame, a, to, m, rows, steps, values, first): of one strip of A, for a block of K of
+    `values` values, to[i] = sum a - values * za (added to what is there, unless `first`), and
+    to[mr + i] = za where rows have their own."""
+    t, c = g.tiling, g.corrections
+    f = g.module.function(
+        g.module.unique("row_terms"),
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "a"), ("ptr noalias", "to")]
+        + [(I64, n) for n in ("m", "rows", "steps", "values")]
+        + [(I1, "first")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p, access = f.params, g.a_access(in_place=in_place)
+    across = g.size(f, p["frame"], access.across)
+    # Where rows lie side by side in vectors, all are summed at once.
+    found = f.stack(4 * t.a_row) if t.pack_a == "columns" and not in_place else None
+    if c.right != "none" and found is not None:
+        for s in range(0, t.a_row, t.lanes):
+            total = f.var(g.vector, 0)
+            with f.range(0, p["steps"], unroll=1) as k:
+                at = f.at(p["a"], f.add(f.mul(k, t.a_row), s), I32)
+                _add(g, f, total, left=f.load(g.vector, at, g.align))
+            f.store(total.get(), f.at(found, s, I32))
+    with f.range(0, p["rows"], outer=True) as i:
+        zero = left_zero(g, f, p["frame"], f.add(p["m"], i))
+        if c.left == "rows":
+            f.store(zero, f.at(p["to"], f.add(i, t.mr), I32))
+        if c.right != "none":
+            if found is not None:
+                total_ = f.load(I32, f.at(found, i, I32))
+            else:
+                row = f.at(p["a"], f.mul(i, across), ELEMENT[access.dtype.value])
+                total_ = _sum_of_row(g, f, row, access)
+            if c.left != "none":
+                total_ = f.sub(total_, f.mul(f.cast(p["values"], I32), zero))
+            place = f.at(p["to"], i, I32)
+            old = f.var(I32, 0)
+            with f.if_(f.xor(p["first"], 1)):
+                old.set(f.load(I32, place))
+            f.store(f.add(total_, old.get()), place)
+    return f
+
+
+def _sum_of_row(g: Context, f: Function, row: Value, access: Access) -> Value:
+    """The sum of a row's cells, which follow one another; a packed row ends in whole vectors of
+    them, one that is read in place must not be left."""
+    t, steps = g.tiling, f.params["steps"]
+    total = f.var(g.vector, 0)
+    whole = f.mul(f.udiv(steps, t.lanes), t.lanes)
+    with f.range(0, whole, t.lanes, unroll=1) as k:
+        _add(g, f, total, left=f.load(g.vector, f.at(row, k, I32), 1))
+    with f.if_(f.icmp("slt", whole, steps)):
+        part = None if access.cell is None else tail_mask(f, t.lanes, f.sub(steps, whole))
+        _add(g, f, total, left=masked_load(f, g.vector, f.at(row, whole, I32), part))
+    return f.reduce("add", total.get())
+
+
+def column_sums_function(g: Context) -> Function:
+    """sums(frame, panel, to, steps, first): the sums of a packed panel's columns, added to what is
+    there unless `first`."""
+    t = g.tiling
+    f = g.module.function(
+        g.module.unique("column_sums"),
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "panel"), ("ptr noalias", "to")]
+        + [(I64, "steps"), (I1, "first")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p, element = f.params, ELEMENT[g.b_cell.value]
+    for s in range(0, t.nr, t.lanes):
+        place, total = f.at(p["to"], s, I32), f.var(g.vector, 0)
+        with f.if_(f.xor(p["first"], 1)):
+            total.set(f.load(g.vector, place, g.align))
+        with f.range(0, p["steps"], unroll=1) as k:
+            at = f.at(p["panel"], f.add(f.mul(k, t.nr), s), element)
+            _add(g, f, total, right=f.load(vec(element, t.lanes), at))
+        f.store(total.get(), place, g.align)
+    return f
+
+
+def _add(
+    g: Context, f: Function, total: Variable, left: Value | None = None, right: Value | None = None
+) -> None:
+    """Add the values of cells to their lanes."""
+    one = integer(ones(g.unit), g.vector)
+    a = one if left is None else g.widen(f, left, g.spec.a.dtype)
+    b = one if right is None else g.widen(f, right, g.spec.b.dtype)
+    total.set(g.multiply_add(f, a, b, total.get()))
+
+
+def column_terms_function(g: Context) -> Function:
+    """terms(frame, sums, to, n, cols): of one panel, to[j] = sum b (times za where rows share it),
+    and to[nr + j] = zb where columns have their own."""
+    t, c, operand = g.tiling, g.corrections, g.spec.b_zero
+    f = g.module.function(
+        g.module.unique("column_terms"),
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "sums"), ("ptr noalias", "to")]
+        + [(I64, "n"), (I64, "cols")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p = f.params
+    za = left_zero(g, f, p["frame"], integer(0)) if c.left == "one" else None
+    for s in range(0, t.nr, t.lanes):
+        if c.left != "none":
+            x = f.load(g.vector, f.at(p["sums"], s, I32), 1)
+            x = x if za is None else f.mul(x, f.splat(za, t.lanes))
+            f.store(x, f.at(p["to"], s, I32), g.align)
+        if c.right == "columns" and operand is not None:
+            element, left = ELEMENT[operand.dtype.value], f.sub(p["cols"], s)
+            step = g.size(f, p["frame"], operand.strides[-1])
+            with f.if_(f.icmp("sgt", left, 0)):
+                at = f.mul(f.add(p["n"], s), step)
+                place = f.at(g.zero_base(f, p["frame"], False), at, element)
+                x = _spaced(g, f, element, place, step, left)
+                x = f.add(f.cast(x, I32, signed_=operand.dtype.is_signed), c.right_shift)
+                f.store(x, f.at(p["to"], t.nr + s, I32), g.align)
+    return f
+
+
+def _spaced(g: Context, f: Function, element: str, place: Value, step: Value, left: Value) -> Value:
+    lanes = g.tiling.lanes
+    part = tail_mask(f, lanes, left)
+    if step.known == 1:
+        return masked_load(f, vec(element, lanes), place, part)
+    return gather(f, element, lanes, place, step, part)

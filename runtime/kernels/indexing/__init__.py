@@ -1,0 +1,1 @@
+"""Indexed kernels: gather, scatter, scan, top-k."""

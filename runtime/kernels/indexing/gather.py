@@ -1,0 +1,176 @@
+"""Gather: blocks of `inner` elements picked along one axis by an index, each checked.
+
+Bits are copied, whatever the type. Results are split over workers as one run of elements, at
+multiples of 64, so that a few long blocks are shared too.
+"""
+
+from __future__ import annotations
+
+from ....ir.errors import UnsupportedOperationError
+from ....plan.specs.base import GATHER_OUT_OF_RANGE
+from ....plan.specs.gather_scatter import GatherSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module
+from ...llvmir.kernel_entry import Buffer, open_kernel, share
+from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.values import I64, Value, integer, number, vec
+from ..emit.casts import memory_type
+from ..emit.contract import Kernel
+from ..emit.strided_loops import Sizes, masked_load, masked_store
+from ..emit.tail_mask import tail_mask
+
+_GRAIN = 64
+_UNROLL = 4
+
+
+def generate(spec: GatherSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a gather spec. UnsupportedOperationError for types without one."""
+    if not spec.index.dtype.is_int:
+        raise UnsupportedOperationError("gather takes integer indices", got=spec.index.dtype)
+    module = Module(target)
+    buffers = [Buffer(), Buffer(), Buffer(writes=True)]
+    k = open_kernel(module, symbol, buffers, spec.runtime_dims)
+    if 0 not in (spec.outer, spec.count, spec.inner):
+        _Gather(spec, k).run(k.worker, k.workers)
+    k.function.ret(0)
+    return Kernel(symbol, module.text())
+
+
+class _Gather:
+    def __init__(self, spec: GatherSpec, k: Entry) -> None:
+        self.spec, self.f, self.scratch = spec, k.function, k.scratch
+        f = self.f
+        sizes = self.sizes = Sizes(f, k.dims)
+        bits = max(8, spec.data.dtype.bits)
+        memory_type(spec.data.dtype)  # refuses types that are not whole bytes
+        self.element = f"i{bits}"
+        operands = spec.operands()
+        types = [self.element, memory_type(spec.index.dtype), self.element]
+        self.data, self.index, self.out = (
+            f.at(b, sizes.value(o.offset), t)
+            for b, o, t in zip(k.buffers, operands, types, strict=True)
+        )
+        self.contiguous = spec.data.strides[-1] == 1 and spec.out.strides[-1] == 1
+        self.lanes = f.target.lanes(bits)
+        if isinstance(spec.inner, int):
+            self.lanes = min(self.lanes, 1 << max(0, spec.inner - 1).bit_length())
+        if not self.contiguous:
+            self.lanes = 1
+
+    def run(self, worker: Value, workers: Value) -> None:
+        f, spec = self.f, self.spec
+        count, inner = self.sizes.value(spec.count), self.sizes.value(spec.inner)
+        places = f.mul(self.sizes.value(spec.outer), count)
+        if isinstance(spec.inner, int) and spec.inner <= _GRAIN:
+            lo, hi = share(f, places, worker, workers, _GRAIN // spec.inner)
+            with f.if_(f.icmp("slt", lo, hi)):
+                with self.each(lo, hi, count) as (o, i):
+                    self.copy(o, i, integer(0), inner)
+            return
+        lo, hi = share(f, f.mul(places, inner), worker, workers, _GRAIN)
+        with f.if_(f.icmp("slt", lo, hi)):
+            first, last = f.udiv(lo, inner), f.ceil_div(hi, inner)
+            with self.each(first, last, count) as (o, i):
+                begin = f.mul(f.add(f.mul(o, count), i), inner)
+                self.copy(o, i, f.smax(f.sub(lo, begin), 0), f.smin(f.sub(hi, begin), inner))
+
+    def each(self, lo: Value, hi: Value, count: Value) -> _Each:
+        return _Each(self.f, lo, hi, count)
+
+    def copy(self, o: Value, i: Value, begin: Value, end: Value) -> None:
+        """Elements [begin, end) of the block at (o, i)."""
+        f, spec = self.f, self.spec
+        size = self.sizes.value(spec.axis)
+        out = self.address(self.out, spec.out.strides, o, i)
+        picked = self.pick(i)
+        wrapped = picked
+        if spec.index.dtype.is_signed:
+            negative = f.icmp("slt", picked, 0)
+            wrapped = f.select(negative, f.add(picked, size), picked)
+        bad = f.icmp("uge", wrapped, size)
+        if spec.out_of_range == "error":
+            with f.if_(bad):
+                f.store(i, self.scratch)
+                f.ret(GATHER_OUT_OF_RANGE)
+            self.move(self.address(self.data, spec.data.strides, o, wrapped), out, begin, end)
+            return
+        with f.if_(bad) as branch:
+            self.move(None, out, begin, end)
+            branch.else_()
+            self.move(self.address(self.data, spec.data.strides, o, wrapped), out, begin, end)
+
+    def pick(self, i: Value) -> Value:
+        f, dtype = self.f, self.spec.index.dtype
+        at = f.mul(i, self.sizes.value(self.spec.index.strides[0]))
+        type_ = memory_type(dtype)
+        return f.cast(f.load(type_, f.at(self.index, at, type_)), I64, signed_=dtype.is_signed)
+
+    def address(self, base: Value, strides: tuple, o: Value, i: Value) -> Value:  # type: ignore[type-arg]
+        f = self.f
+        step, along = (self.sizes.value(s) for s in strides[:2])
+        return f.at(base, f.add(f.mul(o, step), f.mul(i, along)), self.element)
+
+    def move(self, source: Value | None, to: Value, begin: Value, end: Value) -> None:
+        """Copy, or write zeros where there is no source."""
+        f, lanes = self.f, self.lanes
+        if not self.contiguous:
+            self.move_strided(source, to, begin, end)
+            return
+        type_ = vec(self.element, lanes)
+        n = f.sub(end, begin)
+
+        def vectors(at: Value, count: int, left: Value | None) -> None:
+            part = None if left is None else tail_mask(f, lanes, left)
+            places = [f.add(at, u * lanes) for u in range(count)]
+            values = [
+                number(0, type_)
+                if source is None
+                else masked_load(f, type_, f.at(source, p, self.element), part)
+                for p in places
+            ]
+            for p, v in zip(places, values, strict=True):
+                masked_store(f, v, f.at(to, p, self.element), part)
+
+        block = lanes * _UNROLL
+        full = f.mul(f.udiv(n, block), block)
+        whole = f.mul(f.udiv(n, lanes), lanes)
+        with f.range(0, full, block, unroll=1) as at:
+            vectors(f.add(begin, at), _UNROLL, None)
+        with f.range(full, whole, lanes, unroll=1) as at:
+            vectors(f.add(begin, at), 1, None)
+        if lanes > 1:
+            with f.if_(f.icmp("slt", whole, n)):
+                vectors(f.add(begin, whole), 1, f.sub(n, whole))
+
+    def move_strided(self, source: Value | None, to: Value, begin: Value, end: Value) -> None:
+        f, spec = self.f, self.spec
+        step, out_step = (self.sizes.value(o.strides[-1]) for o in (spec.data, spec.out))
+        with f.range(begin, end, unroll=1) as e:
+            value = integer(0, self.element)
+            if source is not None:
+                value = f.load(self.element, f.at(source, f.mul(e, step), self.element))
+            f.store(value, f.at(to, f.mul(e, out_step), self.element))
+
+
+class _Each:
+    """Places [lo, hi) as (outer, position in the index), without a division each."""
+
+    def __init__(self, f: Function, lo: Value, hi: Value, count: Value) -> None:
+        self.f, self.lo, self.hi, self.count = f, lo, hi, count
+
+    def __enter__(self) -> tuple[Value, Value]:
+        f = self.f
+        first = f.udiv(self.lo, self.count)
+        self.outer = f.var(I64, first)
+        self.place = f.var(I64, f.sub(self.lo, f.mul(first, self.count)))
+        self.loop = f.range(self.lo, self.hi, unroll=1)
+        self.loop.__enter__()
+        return self.outer.get(), self.place.get()
+
+    def __exit__(self, *problem: object) -> None:
+        f = self.f
+        after = f.add(self.place.get(), 1)
+        wraps = f.icmp("sge", after, self.count)
+        self.place.set(f.select(wraps, integer(0), after))
+        self.outer.set(f.add(self.outer.get(), f.cast(wraps, I64, signed_=False)))
+        self.loop.__exit__(None, None, None)

@@ -1,0 +1,153 @@
+"""Elements picked (or put) by indices along several axes at once, each index checked.
+
+Bits are copied, whatever the type. Where no index changes along the innermost axis, whole rows are
+copied in vectors. What is put goes in order, by one worker: the last of equal places stays.
+"""
+
+from __future__ import annotations
+
+from ....plan.specs.base import GATHER_OUT_OF_RANGE
+from ....plan.specs.gather_scatter import GatherScatterSpec
+from ....plan.target import Target
+from ...llvmir.builder import Module
+from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
+from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.values import I1, I64, Value, integer, vec
+from ..emit.casts import memory_type
+from ..emit.contract import Kernel
+from ..emit.strided_loops import Rows, Sizes, base_pointer, coalesce, masked_load, masked_store
+from ..emit.tail_mask import tail_mask
+
+
+def generate(spec: GatherScatterSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a pick spec. UnsupportedOperationError for types without one."""
+    module = Module(target)
+    memory_type(spec.data.dtype)  # refuses types that are not whole bytes
+    operands = spec.operands()
+    k = open_kernel(module, symbol, [READ] * (len(operands) - 1) + [WRITE], spec.runtime_dims)
+    if 0 not in spec.axes:
+        _Pick(spec, k).run(k.worker, k.workers)
+    k.function.ret(0)
+    return Kernel(symbol, module.text())
+
+
+class _Pick:
+    def __init__(self, spec: GatherScatterSpec, k: Entry) -> None:
+        self.spec, self.f, self.scratch = spec, k.function, k.scratch
+        f = self.f
+        sizes = self.sizes = Sizes(f, k.dims)
+        operands, depth = spec.operands(), len(spec.axes)
+        space = coalesce(spec.axes, [o.strides[:depth] for o in operands])
+        self.outer = space.axes[:-1]
+        self.inner = sizes.value(space.axes[-1]) if space.axes else integer(1)
+        self.steps = [s[-1] if s else 0 for s in space.strides]
+        pointers = [base_pointer(f, sizes, b, o) for b, o in zip(k.buffers, operands, strict=True)]
+        self.rows = Rows(
+            f,
+            sizes,
+            self.outer,
+            pointers,
+            [o.dtype for o in operands],
+            [s[:-1] for s in space.strides],
+        )
+        moving = spec.out if spec.put else spec.data
+        self.places = [sizes.value(s) for s in moving.strides[depth:]]
+        self.limits = [sizes.value(s) for s in spec.picked]
+        self.element = f"i{max(8, spec.data.dtype.bits)}"
+
+    def run(self, worker: Value, workers: Value) -> None:
+        f = self.f
+        count = self.sizes.product(self.outer)
+        lo, hi = share(f, count, worker, workers)
+        if self.spec.put:
+            first = f.icmp("eq", worker, 0)
+            lo, hi = integer(0), f.select(first, count, integer(0))
+        with f.if_(f.icmp("slt", lo, hi)):
+            self.rows.seek(lo)
+            with f.range(lo, hi, unroll=1) as row:
+                self.row(row)
+                self.rows.next()
+
+    def row(self, row: Value) -> None:
+        """The elements along the innermost axis."""
+        f, inner = self.f, self.inner
+        data, *indices, out = self.rows.pointers()
+        number = f.mul(row, inner)
+        if any(step != 0 for step in self.steps[1:-1]):
+            with f.range(0, inner, unroll=1) as i:
+                place, bad = self.place(indices, i)
+                self.move(data, out, place, bad, i, f.add(i, 1), f.add(number, i))
+            return
+        with f.if_(f.icmp("sgt", inner, 0)):
+            place, bad = self.place(indices, integer(0))
+            self.move(data, out, place, bad, integer(0), inner, number)
+
+    def place(self, indices: list[Value], i: Value) -> tuple[Value, Value]:
+        """How far the picked element is, in elements, and whether an index is out of range."""
+        f = self.f
+        place, wrong = integer(0), integer(0, I1)
+        for n, pointer in enumerate(indices):
+            dtype, limit = self.spec.indices[n].dtype, self.limits[n]
+            type_ = memory_type(dtype)
+            at = f.at(pointer, f.mul(i, self.sizes.value(self.steps[1 + n])), type_)
+            picked = f.cast(f.load(type_, at), I64, signed_=dtype.is_signed)
+            if dtype.is_signed:
+                picked = f.select(f.icmp("slt", picked, 0), f.add(picked, limit), picked)
+            wrong = f.or_(wrong, f.icmp("uge", picked, limit))
+            place = f.add(place, f.mul(picked, self.places[n]))
+        return place, wrong
+
+    def move(
+        self, data: Value, out: Value, place: Value, bad: Value, lo: Value, hi: Value, at: Value
+    ) -> None:
+        """Elements lo..hi of the row, `place` further on in what is picked from or put into."""
+        f, spec = self.f, self.spec
+        if spec.out_of_range == "error":
+            with f.if_(bad):
+                f.store(at, self.scratch)
+                f.ret(GATHER_OUT_OF_RANGE)
+            source = data if spec.put else f.at(data, place, self.element)
+            self.copy(source, f.at(out, place, self.element) if spec.put else out, lo, hi)
+            return
+        with f.if_(bad) as branch:
+            step = self.sizes.value(self.steps[-1])
+            with f.range(lo, hi, unroll=1) as i:
+                f.store(integer(0, self.element), f.at(out, f.mul(i, step), self.element))
+            branch.else_()
+            self.copy(f.at(data, place, self.element), out, lo, hi)
+
+    def copy(self, source: Value, to: Value, lo: Value, hi: Value) -> None:
+        f, element = self.f, self.element
+        lanes = f.target.lanes(int(element[1:]))
+        steps = (self.steps[0], self.steps[-1])
+        if self.spec.combine or steps != (1, 1) or any(step != 0 for step in self.steps[1:-1]):
+            read, write = (self.sizes.value(s) for s in steps)
+            with f.range(lo, hi, unroll=1) as i:
+                place = f.at(to, f.mul(i, write), element)
+                self.put(f.at(source, f.mul(i, read), element), place)
+            return
+        type_ = vec(element, lanes)
+        whole = f.mul(f.udiv(hi, lanes), lanes)
+        with f.range(0, whole, lanes, unroll=1) as i:
+            f.store(f.load(type_, f.at(source, i, element)), f.at(to, i, element))
+        if lanes > 1:
+            with f.if_(f.icmp("slt", whole, hi)):
+                part = tail_mask(f, lanes, f.sub(hi, whole))
+                value = masked_load(f, type_, f.at(source, whole, element), part)
+                masked_store(f, value, f.at(to, whole, element), part)
+
+    def put(self, source: Value, place: Value) -> None:
+        """One element to its place, joined with what is there if so wished."""
+        f, combine = self.f, self.spec.combine
+        if not combine:
+            f.store(f.load(self.element, source), place)
+            return
+        dtype = self.spec.data.dtype
+        type_ = memory_type(dtype)
+        join = {
+            "sum": f.fadd if dtype.is_float else f.add,
+            "prod": f.fmul if dtype.is_float else f.mul,
+            "min": f.minimum if dtype.is_float else f.smin,
+            "max": f.maximum if dtype.is_float else f.smax,
+        }[combine]
+        f.store(join(f.load(type_, place), f.load(type_, source)), place)

@@ -1,0 +1,1 @@
+"""Recurrent kernels: LSTM, GRU, RNN."""

@@ -1,0 +1,357 @@
+"""Recurrent kernels: the loop over time of LSTM, GRU and RNN, with the inputs' products given.
+
+A step multiplies the state by packed weights, all gates of some hidden elements at once, and
+applies the cell's program to the sums; nothing but the new state is stored. The state of the step
+before is read where it was written, in the output. Where the last gate multiplies something else
+(a plain GRU's reset state), that waits in the last state's memory, and the number beside it in the
+output, until the second pass. Rows of the batch and directions are independent: workers share
+them; where they are too few, workers share the elements of each step instead, a phase per pass. No
+split changes a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ....ir.scalar.program import Program
+from ....plan.specs.base import Operand
+from ....plan.specs.recurrent import RecurrentSpec
+from ....plan.target import Target
+from ...jit.llvm import BRIEF
+from ...llvmir.builder import Function, Module
+from ...llvmir.kernel_entry import Buffer, open_kernel, share
+from ...llvmir.values import ELEMENT, F32, I1, I64, Value, integer, number, vec
+from ..emit.contract import Kernel
+from ..emit.scalar_program import emit_program
+from ..emit.strided_loops import Sizes, base_pointer, masked_load, masked_store
+from ..emit.tail_mask import TailMask, tail_mask
+from .state_products import Shape, Tiles, shapes
+
+
+def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a recurrent spec."""
+    module = Module(target)
+    operands = spec.operands()
+    reads = len(operands) - len(spec.outs)
+    buffers = [Buffer(writes=k >= reads, noalias=False) for k in range(len(operands))]
+    k = open_kernel(module, symbol, buffers, spec.runtime_dims)
+    f, sizes = k.function, Sizes(k.function, k.dims)
+    placed = [Array(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
+    made = Layer(f, spec, sizes, placed, k.scratch)
+    made.write(k.worker, k.workers)
+    f.ret(0)
+    return Kernel(symbol, module.text() + BRIEF, made.tiles.bytes)
+
+
+class Array:
+    """One operand in memory: the address of an element by its indices."""
+
+    def __init__(self, f: Function, sizes: Sizes, pointer: Value, operand: Operand) -> None:
+        self.f, self.element = f, ELEMENT[operand.dtype.value]
+        self.base = base_pointer(f, sizes, pointer, operand)
+        self.strides = [sizes.value(s) for s in operand.strides]
+
+    def at(self, *indices: Value | int) -> Value:
+        offset: Value = integer(0)
+        for index, stride in zip(indices, self.strides, strict=True):
+            offset = self.f.add(offset, self.f.mul(index, stride))
+        return self.f.at(self.base, offset, self.element)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sequence at one step: its number, whether the step counts, the place in time that the
+    step reads and writes, where the states before it lie, and what is multiplied."""
+
+    b: Value
+    alive: Value | None
+    place: Value
+    states: tuple[Value, ...]
+    factor: Value
+
+
+class Layer:
+    """Writes one layer's loops into an open kernel."""
+
+    def __init__(
+        self,
+        f: Function,
+        spec: RecurrentSpec,
+        sizes: Sizes,
+        placed: Sequence[Array],
+        scratch: Value,
+    ) -> None:
+        self.f, self.spec, self.target = f, spec, f.target
+        self.batch, self.time = sizes.value(spec.batch), sizes.value(spec.time)
+        rest = list(placed)
+        self.x, self.weights = rest.pop(0), rest.pop(0)
+        self.first = [rest.pop(0) for _ in spec.states]
+        self.lengths = rest.pop(0) if spec.lengths is not None else None
+        self.vectors = [rest.pop(0) for _ in spec.vectors]
+        self.out, self.last = rest[0], rest[1:]
+        self.lanes = self.target.lanes(32)
+        self.type = vec(F32, self.lanes)
+        self.tiles = Tiles(f, spec, scratch)
+        # The direction at hand, and the panels [lo, hi) of it.
+        self.d: Value = integer(0)
+        self.phased: Value = integer(0, I1)
+        self.panels: tuple[Value, Value] = integer(0), integer(self.tiles.panels)
+
+    # -- loops --------------------------------------------------------------------------------
+
+    def write(self, worker: Value, workers: Value) -> None:
+        """A worker's rows and directions; or its elements of all of them, in one phase."""
+        f, directions = self.f, len(self.spec.reverse)
+        phased = f.icmp("sge", worker, workers)
+        phase, part = f.sub(f.udiv(worker, workers), 1), f.urem(worker, workers)
+        # Rows are shared but in phases that are passes.
+        passes = f.mul(self.time, self.spec.passes)
+        whole = f.and_(phased, f.icmp("slt", phase, passes))
+        lo, hi = share(f, f.mul(self.batch, directions), part, workers)
+        panels, grain = self.tiles.panels, self.tiles.grain
+        grains = -(-panels // grain)
+        bounds = share(f, directions * grains, part, workers)
+        with f.range(0, directions, outer=True) as d:
+
+            def inside(at: Value, size: Value | int, d: Value = d) -> Value:
+                return f.smin(f.smax(f.sub(at, f.mul(d, size)), 0), size)
+
+            begin = f.select(whole, 0, inside(lo, self.batch))
+            end = f.select(whole, self.batch, inside(hi, self.batch))
+            first, last = (f.smin(f.mul(inside(at, grains), grain), panels) for at in bounds)
+            self.panels = f.select(whole, first, 0), f.select(whole, last, panels)
+            self.d, self.phased = d, phased
+            with f.if_(f.and_(f.icmp("slt", begin, end), f.icmp("slt", *self.panels))):
+                self.direction(begin, end, phased, phase)
+
+    def direction(self, begin: Value, end: Value, phased: Value, phase: Value) -> None:
+        """All steps of rows begin..end, then their last states and the zeros behind their ends; or
+        of that what the phase is for."""
+        f, spec = self.f, self.spec
+        t, pass_ = f.udiv(phase, spec.passes), f.urem(phase, spec.passes)
+        steps = self.steps(begin, end)
+        until = f.select(phased, f.smin(steps, f.add(t, 1)), steps)
+        with f.range(f.select(phased, t, 0), until, outer=True) as t:
+            if spec.early is not None:
+                with f.if_(f.or_(f.xor(phased, 1), f.icmp("eq", pass_, 0))):
+                    self.apply(t, begin, end, range(spec.gates - 1), spec.early, early=True)
+                with f.if_(f.or_(f.xor(phased, 1), f.icmp("eq", pass_, 1))):
+                    self.apply(t, begin, end, range(spec.gates - 1, spec.gates), spec.step)
+            else:
+                self.apply(t, begin, end, range(spec.gates), spec.step)
+        passes = f.mul(self.time, spec.passes)
+        with f.if_(f.or_(f.xor(phased, 1), f.icmp("eq", phase, passes))):
+            with f.range(begin, end, outer=True) as b:
+                self.finish(b)
+
+    def steps(self, begin: Value, end: Value) -> Value:
+        """How many steps the longest of rows begin..end takes."""
+        if self.lengths is None:
+            return self.time
+        longest = self.f.var(I64, 0)
+        with self.f.range(begin, end, unroll=1) as b:
+            longest.set(self.f.smax(longest.get(), self.length(b)))
+        return longest.get()
+
+    def apply(
+        self,
+        t: Value,
+        begin: Value,
+        end: Value,
+        gates: range,
+        program: Program,
+        early: bool = False,
+    ) -> None:
+        """One pass over all elements of some rows: products of these gates, then the program."""
+        f = self.f
+        one, several = shapes(self.spec, self.target, len(gates))
+
+        def run(shape: Shape) -> None:
+            with (
+                f.range(*self.panels, shape.panels, outer=True) as panel,
+                f.range(begin, end, shape.rows, outer=True) as low,
+            ):
+                high = f.smin(f.add(low, shape.rows), end)
+                self.block(t, (low, high), panel, shape, gates, program, early=early)
+
+        with f.if_(self.phased):
+            # Other workers wrote most of the states: ask for all of them at once.
+            with f.range(begin, end, outer=True) as b:
+                factor = self.row(b, t, again=self.spec.early is not None and not early).factor
+                with f.range(0, self.spec.hidden, 64 // 4, unroll=4) as i:
+                    f.prefetch(f.at(factor, i, F32))
+        # Elements are shared where there are few rows.
+        single = f.or_(self.phased, f.icmp("eq", f.sub(end, begin), 1))
+        with f.if_(True if self.batch.known == 1 else single) as branch:
+            run(one)
+            branch.else_()
+            run(several)
+
+    def block(
+        self,
+        t: Value,
+        rows: tuple[Value, Value],
+        panel: Value,
+        shape: Shape,
+        gates: range,
+        program: Program,
+        *,
+        early: bool,
+    ) -> None:
+        """The products of a block of rows and some panels, and the program on each vector."""
+        f, tiles, (low, high) = self.f, self.tiles, rows
+        again = self.spec.early is not None and not early
+        last = f.sub(high, 1)
+        left, below = f.sub(high, low), 0
+        for count in shape.variants:
+            # Beyond the last row stands that row again.
+            fits = f.and_(f.icmp("sgt", left, below), f.icmp("sle", left, count))
+            below = count
+            with f.if_(True if shape.rows == 1 else fits):
+                places = [f.smin(f.add(low, r), last) for r in range(count)]
+                found = [self.row(b, t, again=again) for b in places]
+                alive = [row.alive for row in found if row.alive is not None]
+                some = alive[0] if alive else integer(1, I1)
+                for other in alive[1:]:
+                    some = f.or_(some, other)
+                with f.if_(some):
+                    size = self.spec.packed.size(self.spec.hidden)
+                    weights = self.weights.at(f.mul(self.d, size))
+                    factors = [(row.b, row.factor) for row in found]
+                    self.fetch(found, panel, shape.panels, gates)
+                    tiles.multiply(factors, weights, panel, self.panels, shape, gates)
+        with f.range(low, high, outer=True) as b:
+            row = self.row(b, t, again=again)
+            with self.counts(row):
+                stop = f.smin(f.add(panel, shape.panels), self.panels[1])
+                with f.range(panel, stop, outer=True) as p:
+                    at = f.add(f.mul(f.sub(b, low), shape.panels), f.sub(p, panel))
+                    self.run(program, row, tiles.sums(at, gates), p, gates, early=early)
+
+    def row(self, b: Value, t: Value, *, again: bool) -> Row:
+        """Where row b stands at step t. A row that has ended looks at its last place again."""
+        f, d = self.f, self.d
+        length = self.length(b)
+        alive = None if self.lengths is None else f.icmp("slt", t, length)
+        # An ended row still takes part in the products: it reads what is there.
+        now = t if alive is None else f.smin(t, f.smax(f.sub(length, 1), 0))
+        mirrored = f.smax(f.sub(f.sub(length, 1), now), 0)
+        place = f.select(self.backwards(), mirrored, now)
+        begins = f.icmp("eq", now, 0)
+        # The place before is no place of the array at the first step: it is not looked at then.
+        before = f.select(self.backwards(), f.add(place, 1), f.sub(place, 1))
+        before = f.select(begins, place, before)
+        states = [f.select(begins, self.first[0].at(b, d, 0), self.out.at(b, d, before, 0))]
+        for first, last in zip(self.first[1:], self.last[1:], strict=True):
+            states.append(f.select(begins, first.at(b, d, 0), last.at(b, d, 0)))
+        factor = self.last[0].at(b, d, 0) if again else states[0]
+        return Row(b, alive, place, tuple(states), factor)
+
+    def backwards(self) -> Value:
+        """Whether the direction at hand runs from the sequence's end; of two, the second does."""
+        if len(self.spec.reverse) == 1:
+            return integer(self.spec.reverse[0], I1)
+        return self.f.icmp("eq", self.d, 1)
+
+    def length(self, b: Value) -> Value:
+        """The row's length inside 0..time."""
+        f = self.f
+        if self.lengths is None:
+            return self.time
+        given = f.cast(f.load(self.lengths.element, self.lengths.at(b)), I64)
+        return f.smin(f.smax(given, 0), self.time)
+
+    @contextmanager
+    def counts(self, row: Row) -> Iterator[None]:
+        """The body where the step counts for the row."""
+        if row.alive is None:
+            yield
+            return
+        with self.f.if_(row.alive):
+            yield
+
+    def finish(self, b: Value) -> None:
+        """The last states of a row, zeros where its sequence is empty or has ended."""
+        f, d = self.f, self.d
+        length = self.length(b)
+        with f.if_(f.icmp("sgt", length, 0)) as branch:
+            end = f.select(self.backwards(), 0, f.sub(length, 1))
+            self.copy(self.out.at(b, d, end, 0), self.last[0].at(b, d, 0))
+            branch.else_()
+            for last in self.last:
+                self.copy(None, last.at(b, d, 0))
+        if self.lengths is not None:
+            with f.range(length, self.time, unroll=1) as t:
+                self.copy(None, self.out.at(b, d, t, 0))
+
+    def copy(self, source: Value | None, to: Value) -> None:
+        """One state; zeros without a source."""
+        f, hidden, lanes = self.f, self.spec.hidden, self.lanes
+        whole = hidden // lanes * lanes
+
+        def move(i: Value, part: TailMask | None) -> None:
+            value = number(0.0, self.type)
+            if source is not None:
+                value = masked_load(f, self.type, f.at(source, i, F32), part)
+            masked_store(f, value, f.at(to, i, F32), part)
+
+        with f.range(0, whole, lanes, unroll=1) as i:
+            move(i, None)
+        if whole != hidden:
+            move(integer(whole), tail_mask(f, lanes, integer(hidden - whole)))
+
+    def fetch(self, rows: Sequence[Row], panel: Value, panels: int, gates: range) -> None:
+        """Ask for the inputs' shares that the program reads after the products."""
+        f = self.f
+        for row in rows:
+            share = self.x.at(row.b, row.place, self.d, f.mul(panel, self.lanes))
+            for gate in gates:
+                for p in range(panels):
+                    f.prefetch(f.at(share, gate * self.spec.hidden + p * self.lanes, F32))
+
+    # -- programs -----------------------------------------------------------------------------
+
+    def run(
+        self,
+        program: Program,
+        row: Row,
+        sums: Sequence[Value],
+        panel: Value,
+        gates: range,
+        *,
+        early: bool,
+    ) -> None:
+        """A program on one vector of elements of a row."""
+        f, spec, d = self.f, self.spec, self.d
+        j = f.mul(panel, self.lanes)
+        part = None
+        if spec.hidden % self.lanes:
+            part = tail_mask(f, self.lanes, f.sub(spec.hidden, j))
+        out = self.out.at(row.b, d, row.place, 0)
+        reads = {i.args[0] for i in program.instrs if i.op == "input"}
+
+        def given(n: int) -> Value | None:
+            """Input n of the program."""
+            count = spec.gates
+            if n not in reads:
+                return None
+            if n < count:
+                return sums[n - gates[0]] if n in gates else self.load(out, j, part)
+            if n < 2 * count:
+                column = f.add(j, (n - count) * spec.hidden)
+                return self.load(self.x.at(row.b, row.place, d, column), integer(0), part)
+            if n < 2 * count + len(row.states):
+                return self.load(row.states[n - 2 * count], j, part)
+            return self.load(self.vectors[n - 2 * count - len(row.states)].at(d, 0), j, part)
+
+        inputs = [given(n) for n in range(spec.program_inputs)]
+        results = emit_program(f, program, inputs, lanes=self.lanes)
+        last = [a.at(row.b, d, 0) for a in self.last]
+        places = [last[0], out] if early else [out, *last[1:]]
+        for result, place in zip(results, places, strict=True):
+            masked_store(f, result, f.at(place, j, F32), part)
+
+    def load(self, pointer: Value, j: Value, part: TailMask | None) -> Value:
+        return masked_load(self.f, self.type, self.f.at(pointer, j, F32), part)

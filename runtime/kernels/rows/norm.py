@@ -1,0 +1,159 @@
+"""Normalisation kernels: rows centred and scaled by their own mean and variance.
+
+The variance is taken about the mean, so the row is swept three times (twice without centring). It
+lies in L1 after the first: the value before normalisation is computed again where that is cheap,
+else read back from the second output or from scratch. Outputs may be written over an input that
+walks memory alike; the second one only where it has the computing type (f32, f64).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....plan.specs.rows import NormSpec
+from ....plan.target import Target
+from ...llvmir.values import Value, number, vec
+from ..emit.casts import cast
+from ..emit.contract import Kernel
+from ..emit.scalar_program import emit_program, program_types
+from ..emit.strided_loops import masked_load, masked_store
+from ..emit.tail_mask import TailMask
+from .row_sweeps import (
+    Accumulators,
+    RowKernel,
+    compute_type,
+    float_element,
+    is_cheap,
+    open_rows,
+    prologue,
+)
+
+_SCRATCH = 65536
+
+
+def generate(spec: NormSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a norm spec. UnsupportedOperationError for types without one."""
+    compute = compute_type(spec.prologue)
+    k = open_rows(spec, spec.axes, target, symbol, compute)
+    if 0 in spec.axes:
+        return k.close()
+    made = _Norm(spec, k)
+    with k.each_row(len(spec.inputs) + len(spec.extras)):
+        # A row of no elements has no mean; there is nothing to divide by or to write.
+        with k.f.if_(k.f.icmp("sgt", k.n, 0)):
+            made.row()
+    return k.close(made.scratch)
+
+
+class _Norm:
+    def __init__(self, spec: NormSpec, k: RowKernel) -> None:
+        self.spec, self.k, self.f = spec, k, k.f
+        self.compute = compute_type(spec.prologue)
+        self.element = float_element(self.compute)
+        self.type = vec(self.element, k.lanes)
+        first, second = len(spec.inputs), len(spec.inputs) + len(spec.extras)
+        self.ins, self.extras, self.outs = k.line[:first], k.line[first:second], k.line[second:]
+        self.sum = Accumulators(k.f, self.element, k.lanes, 0.0, "fadd")
+        self.squares = Accumulators(k.f, self.element, k.lanes, 0.0, "fadd")
+        self.scratch = 64
+        self.memory = self._memory()
+
+    def _memory(self) -> str | None:
+        """Where x is read back from; None: it is computed again."""
+        if len(self.outs) == 2 and self.outs[1].dtype is self.compute:
+            # Also where x is cheap: the second output may be written over an input.
+            if self.outs[1].kind == "vector":
+                return "second"
+        elif is_cheap(self.spec.prologue, self.ins) and len(self.ins) == 1:
+            return None
+        n = self.k.n.known
+        size = 0 if n is None else n * self.compute.bits // 8
+        if n is not None and size <= _SCRATCH:
+            self.scratch = 64 + size
+            return "scratch"
+        return None
+
+    def row(self) -> None:
+        f, k, spec = self.f, self.k, self.spec
+        count = f.cast(k.n, self.element)
+        mean: Value | None = None
+        self.sum.clear()
+        self.squares.clear()
+        k.sweep(self.first)
+        if spec.centre:
+            mean = f.splat(f.fdiv(self.sum.total(), count), k.lanes)
+            if spec.scale_variance:
+                k.sweep(lambda i, parts: self.second(i, parts, mean))
+        scale: Value | None = None
+        if spec.scale_variance:
+            variance = f.fdiv(self.squares.total(), count)
+            eps = number(spec.eps, self.element)
+            if spec.eps_outside:
+                root = f.fadd(f.sqrt(variance), eps)
+            else:
+                root = f.sqrt(f.fadd(variance, eps))
+            scale = f.splat(f.fdiv(1.0, root), k.lanes)
+        k.sweep(lambda i, parts: self.third(i, parts, mean, scale))
+
+    # -- sweeps -------------------------------------------------------------------------------
+
+    def first(self, i: Value, parts: Sequence[TailMask | None]) -> None:
+        """Sum of x, or of its squares; x goes to the second output and to where it is kept."""
+        values = [self.compute_x(i, u, part) for u, part in enumerate(parts)]
+        for u, (x, part) in enumerate(zip(values, parts, strict=True)):
+            at = self.f.add(i, u * self.k.lanes)
+            if len(self.outs) == 2:
+                second = self.outs[1]
+                second.store(cast(self.f, x, self.compute, second.dtype), at, part)
+            if self.memory == "scratch":
+                masked_store(self.f, x, self.place(at), part)
+            if self.spec.centre:
+                self.sum.add(u, x, part)
+            else:
+                self.squares.fold(u, x, x, part)
+
+    def second(self, i: Value, parts: Sequence[TailMask | None], mean: Value | None) -> None:
+        """Sum of squares about the mean."""
+        for u, part in enumerate(parts):
+            d = self.f.fsub(self.x(i, u, part), mean if mean is not None else 0.0)
+            self.squares.fold(u, d, d, part)
+
+    def third(
+        self,
+        i: Value,
+        parts: Sequence[TailMask | None],
+        mean: Value | None,
+        scale: Value | None,
+    ) -> None:
+        f = self.f
+        given = self.spec.epilogue
+        wanted = {i.args[0]: i.dtype for i in given.instrs if i.op == "input"}
+        out = self.outs[0]
+        for u, part in enumerate(parts):
+            at = f.add(i, u * self.k.lanes)
+            y = self.x(i, u, part)
+            if mean is not None:
+                y = f.fsub(y, mean)
+            if scale is not None:
+                y = f.fmul(y, scale)
+            y = cast(f, y, self.compute, wanted.get(0, self.compute))
+            extras = [x.load(at, part) for x in self.extras]
+            (result,) = emit_program(f, given, [y, *extras], lanes=self.k.lanes)
+            out.store(cast(f, result, program_types(given)[0], out.dtype), at, part)
+
+    # -- values -------------------------------------------------------------------------------
+
+    def compute_x(self, i: Value, u: int, part: TailMask | None) -> Value:
+        at = self.f.add(i, u * self.k.lanes)
+        inputs = [x.load(at, part) for x in self.ins]
+        return prologue(self.f, self.spec.prologue, inputs, self.k.lanes, self.compute)
+
+    def x(self, i: Value, u: int, part: TailMask | None) -> Value:
+        if self.memory is None:
+            return self.compute_x(i, u, part)
+        return masked_load(self.f, self.type, self.place(self.f.add(i, u * self.k.lanes)), part)
+
+    def place(self, at: Value) -> Value:
+        f = self.f
+        base = self.outs[1].pointer if self.memory == "second" else f.offset(self.k.scratch, 64)
+        return f.at(base, at, self.element)

@@ -1,0 +1,268 @@
+"""Reductions: along rows (vectors along the reduced axis) or across them (vectors of results).
+
+Kept elements are split over workers, never the reduced ones, so the bits do not depend on the
+split; a reduction to one element is one worker's. The order of a sum depends on the reduced sizes
+and the instruction set: blocks of UNROLL vectors, one accumulator each, or, across rows, one
+ascending chain per result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....ir.dtype import DType
+from ....ir.errors import UnsupportedOperationError
+from ....ir.scalar.program import Instr, Program
+from ....plan.specs.base import Size
+from ....plan.specs.rows import ReduceSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module, Variable
+from ...llvmir.kernel_entry import Buffer, open_kernel, share
+from ...llvmir.values import Value, number, vec
+from ..emit.casts import cast, element_type
+from ..emit.contract import Kernel
+from ..emit.scalar_program import emit_program, program_types
+from ..emit.strided_loops import Lane, Rows, Sizes, Space, base_pointer, coalesce
+from ..emit.tail_mask import TailMask, tail_mask
+from .row_sweeps import UNROLL, sweep
+
+_WORD = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+# Rows longer than this are worth a worker of their own, shorter ones come in groups.
+_LONG_ROW = 256
+_GROUP = 16
+
+
+def generate(spec: ReduceSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a reduce spec. UnsupportedOperationError for types or kinds without one."""
+    if spec.kind not in _WORD:
+        raise UnsupportedOperationError("no kernel reduces by this", got=spec.kind)
+    module = Module(target)
+    operands = spec.operands()
+    buffers = [Buffer()] * len(spec.inputs) + [Buffer(writes=True)]
+    k = open_kernel(module, symbol, buffers, spec.runtime_dims)
+    f, sizes = k.function, Sizes(k.function, k.dims)
+    cut = len(spec.kept)
+    kept = coalesce(spec.kept, [o.strides[:cut] for o in operands])
+    reduced = coalesce(spec.reduced, [o.strides[cut:] for o in spec.inputs])
+    if not kept.is_empty:
+        pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
+        made = _Reduce(spec, f, sizes, kept, reduced, pointers)
+        if _is_across(kept, reduced):
+            made.across(k.worker, k.workers)
+        else:
+            made.along(k.worker, k.workers)
+    f.ret(0)
+    return Kernel(symbol, module.text())
+
+
+def _is_across(kept: Space, reduced: Space) -> bool:
+    """Are neighbouring results made of neighbouring elements, and reduced ones not?"""
+    if not kept.axes:
+        return False
+    if not reduced.axes:
+        return True
+    across = [s[-1] for s in kept.strides]
+    along = [s[-1] for s in reduced.strides]
+    return _in_vectors(across) and not _in_vectors(along)
+
+
+def _in_vectors(strides: Sequence[Size]) -> bool:
+    return all(s in (0, 1) for s in strides) and 1 in strides
+
+
+def neutral(kind: str, dtype: DType) -> float | int:
+    """What an empty reduction gives."""
+    if kind in ("sum", "any"):
+        return 0
+    if kind in ("prod", "all"):
+        return 1
+    if dtype.is_float:
+        return -float("inf") if kind == "max" else float("inf")
+    return int(dtype.min if kind == "max" else dtype.max)
+
+
+@dataclass(frozen=True)
+class Join:
+    """The binary operation of a reduction on vectors of any lane count."""
+
+    f: Function
+    kind: str
+    dtype: DType
+
+    def __call__(self, a: Value, b: Value) -> Value:
+        args = tuple(Instr("input", (i,), self.dtype) for i in range(2))
+        program = Program((*args, Instr(_WORD[self.kind], (0, 1), self.dtype)), (2,))
+        return emit_program(self.f, program, [a, b])[0]
+
+    def start(self, lanes: int) -> Value:
+        return number(neutral(self.kind, self.dtype), vec(element_type(self.dtype), lanes))
+
+    def masked(self, value: Value, part: TailMask | None) -> Value:
+        return value if part is None else self.f.select(part.mask, value, self.start(value.lanes))
+
+    def total(self, values: Sequence[Value]) -> Value:
+        """All lanes of all values, pairs by pairs, then halves onto halves."""
+        while len(values) > 1:
+            values = [self(values[i], values[i + 1]) for i in range(0, len(values), 2)]
+        v = values[0]
+        while v.lanes > 1:
+            half = v.lanes // 2
+            low = self.f.shuffle(v, None, range(half))
+            v = self(low, self.f.shuffle(v, None, range(half, 2 * half)))
+        return v
+
+
+class _Reduce:
+    def __init__(
+        self,
+        spec: ReduceSpec,
+        f: Function,
+        sizes: Sizes,
+        kept: Space,
+        reduced: Space,
+        pointers: list[Value],
+    ) -> None:
+        self.spec, self.f, self.sizes = spec, f, sizes
+        self.kept, self.reduced, self.pointers = kept, reduced, pointers
+        self.acc = program_types(spec.prologue)[0]
+        self.join = Join(f, spec.kind, self.acc)
+        self.dtypes = [o.dtype for o in spec.operands()]
+        types = [i.dtype for i in spec.prologue.instrs] + [o.dtype for o in spec.inputs]
+        self.lanes = f.target.lanes(max(max(8, t.bits) for t in types))
+
+    def epilogue(self, value: Value) -> Value:
+        """The stored result of a reduced value (any lane count)."""
+        f, spec = self.f, self.spec
+        count = cast(f, self.sizes.product(spec.reduced), DType.i64, self.acc)
+        inputs = [value, f.splat(count, value.lanes)]
+        (result,) = emit_program(f, spec.epilogue, inputs, lanes=value.lanes)
+        return cast(f, result, program_types(spec.epilogue)[0], spec.out.dtype)
+
+    def nest(
+        self,
+        axes: Sequence[Size],
+        strides: Sequence[Sequence[Size]],
+        lines: Sequence[Lane],
+        pointers: Sequence[Value],
+        body: Callable[[], None],
+    ) -> None:
+        """body() at every place of `axes`, the lines beginning there."""
+        f = self.f
+        if not axes:
+            for line, pointer in zip(lines, pointers, strict=True):
+                line.begin(pointer)
+            body()
+            return
+        with f.range(0, self.sizes.value(axes[0]), unroll=1) as i:
+            inside = [
+                f.at(p, f.mul(i, self.sizes.value(s[0])), line.element)
+                for p, s, line in zip(pointers, strides, lines, strict=True)
+            ]
+            self.nest(axes[1:], [s[1:] for s in strides], lines, inside, body)
+
+    # -- along --------------------------------------------------------------------------------
+
+    def along(self, worker: Value, workers: Value) -> None:
+        f, sizes = self.f, self.sizes
+        axes = self.reduced.axes or (1,)
+        strides = [s or (0,) for s in self.reduced.strides]
+        n = sizes.value(axes[-1])
+        rows = Rows(f, sizes, self.kept.axes, self.pointers, self.dtypes, self.kept.strides)
+        lines = [
+            Lane(f, sizes, o.dtype, s[-1], self.lanes)
+            for o, s in zip(self.spec.inputs, strides, strict=True)
+        ]
+        out = Lane(f, sizes, self.spec.out.dtype, 1, 1)
+        accumulators = [f.var(self.join.start(self.lanes).type) for _ in range(UNROLL)]
+
+        def visit(i: Value, parts: Sequence[TailMask | None]) -> None:
+            at = [f.add(i, u * self.lanes) for u in range(len(parts))]
+            loaded = [[x.load(a, p) for x in lines] for a, p in zip(at, parts, strict=True)]
+            for u, (values, part) in enumerate(zip(loaded, parts, strict=True)):
+                self.accumulate(accumulators[u], values, part)
+
+        def visit_row() -> None:
+            sweep(f, n, self.lanes, visit)
+
+        length = sizes.product(axes).known
+        long = length is None or length > _LONG_ROW
+        total = sizes.product(self.kept.axes)
+        lo, hi = share(f, total, worker, workers, 1 if long else _GROUP)
+        with f.if_(f.icmp("slt", lo, hi)):
+            rows.seek(lo)
+            with f.range(lo, hi, unroll=1):
+                pointers = rows.pointers()
+                for a in accumulators:
+                    a.set(self.join.start(self.lanes))
+                with f.if_(f.icmp("sgt", sizes.product(axes), 0)):
+                    self.nest(axes[:-1], [s[:-1] for s in strides], lines, pointers[:-1], visit_row)
+                value = self.join.total([a.get() for a in accumulators])
+                out.begin(pointers[-1], reads=False)
+                out.store(self.epilogue(value), 0)
+                rows.next()
+
+    def accumulate(self, into: Variable, values: Sequence[Value], part: TailMask | None) -> None:
+        (x,) = emit_program(self.f, self.spec.prologue, values, lanes=self.lanes)
+        into.set(self.join(into.get(), self.join.masked(x, part)))
+
+    # -- across -------------------------------------------------------------------------------
+
+    def across(self, worker: Value, workers: Value) -> None:
+        """Blocks of UNROLL vectors of results; a task is one block of one row of results."""
+        f, sizes = self.f, self.sizes
+        axes, inner = self.kept.axes[:-1], self.kept.axes[-1]
+        n = sizes.value(inner)
+        rows = Rows(f, sizes, axes, self.pointers, self.dtypes, [s[:-1] for s in self.kept.strides])
+        operands = self.spec.operands()
+        lines = [
+            Lane(f, sizes, o.dtype, s[-1], self.lanes)
+            for o, s in zip(operands, self.kept.strides, strict=True)
+        ]
+        block = self.lanes * UNROLL
+        blocks = f.ceil_div(n, block)
+        lo, hi = share(f, f.mul(sizes.product(axes), blocks), worker, workers)
+        with f.if_(f.icmp("slt", lo, hi)):
+            first = f.udiv(lo, blocks)
+            rows.seek(first)
+            column = f.var("i64", f.sub(lo, f.mul(first, blocks)))
+            with f.range(lo, hi, unroll=1):
+                here = column.get()
+                at = f.mul(here, block)
+                left = f.sub(n, at)
+                pointers = rows.pointers()
+                with f.if_(f.icmp("sge", left, block)) as branch:
+                    self.columns(lines, pointers, at, [None] * UNROLL)
+                    branch.else_()
+                    parts = [
+                        tail_mask(f, self.lanes, f.sub(left, u * self.lanes)) for u in range(UNROLL)
+                    ]
+                    self.columns(lines, pointers, at, parts)
+                after = f.add(here, 1)
+                column.set(after)
+                with f.if_(f.icmp("sge", after, blocks)):
+                    column.set(0)
+                    rows.next()
+
+    def columns(
+        self,
+        lines: list[Lane],
+        pointers: list[Value],
+        at: Value,
+        parts: Sequence[TailMask | None],
+    ) -> None:
+        """Results at `at`: one accumulator per vector over all reduced places."""
+        f = self.f
+        accumulators = [
+            f.var(self.join.start(self.lanes).type, self.join.start(self.lanes)) for _ in parts
+        ]
+
+        def visit() -> None:
+            for u, part in enumerate(parts):
+                values = [x.load(f.add(at, u * self.lanes), part) for x in lines[:-1]]
+                self.accumulate(accumulators[u], values, None)
+
+        self.nest(self.reduced.axes, self.reduced.strides, lines[:-1], pointers[:-1], visit)
+        lines[-1].begin(pointers[-1], reads=False)
+        for u, (a, part) in enumerate(zip(accumulators, parts, strict=True)):
+            lines[-1].store(self.epilogue(a.get()), f.add(at, u * self.lanes), part)

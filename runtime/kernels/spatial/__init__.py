@@ -1,0 +1,1 @@
+"""Spatial kernels: pooling, resampling, padding, RoI align."""

@@ -1,0 +1,163 @@
+"""Pooling: the largest element or the sum of each window, vectors along channels.
+
+A task is one output row of one image, cut into blocks of channels. Taps outside the data are left
+out by their bounds, which are found once per row and place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir.dtype import DType
+from ....ir.errors import UnsupportedOperationError
+from ....plan.specs.base import Size
+from ....plan.specs.convolution import Window
+from ....plan.specs.pooling import PoolSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module
+from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
+from ...llvmir.values import Value, integer
+from ..conv.addressing import taps_inside
+from ..emit.casts import cast
+from ..emit.contract import Kernel
+from ..emit.scalar_program import emit_program, program_types
+from ..emit.strided_loops import Lane, Sizes, base_pointer
+from ..emit.tail_mask import TailMask, tail_mask
+from ..rows.reduce import Join
+
+# Vectors of channels that one walk over a window serves.
+_UNROLL = 4
+# Taps of a row up to which they are written out.
+_WRITTEN = 4
+Bounds = tuple[Value, Value]
+
+
+def generate(spec: PoolSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a pool."""
+    if spec.kind not in ("max", "sum"):
+        raise UnsupportedOperationError("no kernel pools by this", got=spec.kind)
+    module = Module(target)
+    entry = open_kernel(module, symbol, [READ, WRITE], spec.runtime_dims)
+    f, sizes = entry.function, Sizes(entry.function, entry.dims)
+    pointers = [
+        base_pointer(f, sizes, p, o) for p, o in zip(entry.buffers, spec.operands(), strict=True)
+    ]
+    _Pool(spec, f, sizes, pointers).run(entry.worker, entry.workers)
+    f.ret(0)
+    return Kernel(symbol, module.text())
+
+
+class _Pool:
+    def __init__(
+        self, spec: PoolSpec, f: Function, sizes: Sizes, pointers: Sequence[Value]
+    ) -> None:
+        self.spec, self.f, self.sizes, self.pointers = spec, f, sizes, pointers
+        self.join = Join(f, spec.kind, spec.acc)
+        widest = max(spec.acc.bits, spec.data.dtype.bits, spec.out.dtype.bits, 8)
+        self.lanes = f.target.lanes(widest)
+        self.rank = len(spec.in_sizes)
+        self.inside = [sizes.value(s) for s in spec.in_sizes]
+        self.pads = [sizes.value(s) for s in spec.window.pads]
+        self.ends = [sizes.value(s) for s in spec.pads_end]
+        data, out = spec.data.strides, spec.out.strides
+        self.source = [sizes.value(s) for s in (data[0], *data[2:])]
+        self.target = [sizes.value(s) for s in (out[0], *out[2:])]
+        self.lines = (
+            Lane(f, sizes, spec.data.dtype, data[1], self.lanes),
+            Lane(f, sizes, spec.out.dtype, out[1], self.lanes),
+        )
+
+    def run(self, worker: Value, workers: Value) -> None:
+        """This worker's output rows; a row is all places of the last axis."""
+        f, spec = self.f, self.spec
+        outer: list[Size] = [spec.batch, *spec.out_sizes[:-1]]
+        lo, hi = share(f, self.sizes.product(outer), worker, workers)
+        with f.range(lo, hi, unroll=1) as row:
+            left, places = row, list[Value]()
+            for size in reversed(outer[1:]):
+                n = self.sizes.value(size)
+                places.insert(0, f.urem(left, n))
+                left = f.udiv(left, n)
+            with f.range(0, self.sizes.value(spec.out_sizes[-1]), unroll=1) as last:
+                self.place(left, [*places, last])
+
+    def place(self, batch: Value, places: Sequence[Value]) -> None:
+        """One output place: the taps inside the data, then block after block of channels."""
+        f, w = self.f, self.spec.window
+        source, target = f.mul(batch, self.source[0]), f.mul(batch, self.target[0])
+        taps: list[Bounds] = []
+        count = integer(1)
+        for axis, place in enumerate(places):
+            start = f.sub(f.mul(place, w.strides[axis]), self.pads[axis])
+            bounds = taps_inside(f, start, self.inside[axis], w.kernel[axis], w.dilations[axis])
+            taps.append(bounds)
+            count = f.mul(count, self.counted(axis, start, bounds, w))
+            source = f.add(source, f.mul(start, self.source[1 + axis]))
+            target = f.add(target, f.mul(place, self.target[1 + axis]))
+        line, out = self.lines
+        out.begin(f.at(self.pointers[1], target, out.element), reads=False)
+        data = f.at(self.pointers[0], source, line.element)
+        n, block = self.sizes.value(self.spec.channels), self.lanes * _UNROLL
+        whole = f.mul(f.udiv(n, block), block)
+        with f.range(0, whole, block, unroll=1) as c:
+            self.block(data, c, [None] * _UNROLL, taps, count)
+        with f.range(whole, n, self.lanes, unroll=1) as c:
+            left = f.sub(n, c)
+            with f.if_(f.icmp("sge", left, self.lanes)) as branch:
+                self.block(data, c, [None], taps, count)
+                branch.else_()
+                self.block(data, c, [tail_mask(f, self.lanes, left)], taps, count)
+
+    def counted(self, axis: int, start: Value, bounds: Bounds, w: Window) -> Value:
+        """How many taps of one axis count."""
+        f, mode = self.f, self.spec.counted
+        if mode == "window":
+            return integer(w.kernel[axis])
+        if mode == "padded":
+            # The padded axis begins `pad` before the data; no window begins before it.
+            room = f.add(f.add(self.inside[axis], self.pads[axis]), self.ends[axis])
+            begin = f.add(start, self.pads[axis])
+            bounds = taps_inside(f, begin, room, w.kernel[axis], w.dilations[axis])
+        return f.smax(f.sub(bounds[1], bounds[0]), 0)
+
+    def block(
+        self,
+        data: Value,
+        channel: Value,
+        parts: Sequence[TailMask | None],
+        taps: Sequence[Bounds],
+        count: Value,
+    ) -> None:
+        f, spec, (line, out) = self.f, self.spec, self.lines
+        held = [f.var(self.join.start(self.lanes).type) for _ in parts]
+        for h in held:
+            h.set(self.join.start(self.lanes))
+
+        def walk(axis: int, at: Value) -> None:
+            if axis == self.rank:
+                line.begin(at)
+                for u, (h, part) in enumerate(zip(held, parts, strict=True)):
+                    x = line.load(f.add(channel, u * self.lanes), part)
+                    h.set(self.join(h.get(), cast(f, x, spec.data.dtype, spec.acc)))
+                return
+            step = f.mul(self.source[1 + axis], spec.window.dilations[axis])
+            kernel, (lo, hi) = spec.window.kernel[axis], taps[axis]
+            if axis < self.rank - 1 or kernel > _WRITTEN:
+                with f.range(lo, hi, unroll=1) as k:
+                    walk(axis + 1, f.at(at, f.mul(k, step), line.element))
+                return
+            # All taps of a row, as nearly everywhere: no loop.
+            with f.if_(f.icmp("eq", f.sub(hi, lo), kernel)) as branch:
+                for k in range(kernel):
+                    walk(axis + 1, f.at(at, f.mul(step, k), line.element))
+                branch.else_()
+                with f.range(lo, hi, unroll=1) as k:
+                    walk(axis + 1, f.at(at, f.mul(k, step), line.element))
+
+        walk(0, data)
+        number = f.splat(cast(f, count, DType.i64, spec.acc), self.lanes)
+        kind = program_types(spec.epilogue)[0]
+        for u, (h, part) in enumerate(zip(held, parts, strict=True)):
+            (y,) = emit_program(f, spec.epilogue, [h.get(), number], lanes=self.lanes)
+            y = cast(f, y, kind, spec.out.dtype)
+            out.store(y, f.add(channel, u * self.lanes), part)

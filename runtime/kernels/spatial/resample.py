@@ -1,0 +1,201 @@
+"""Resampling of one axis: elements picked or weighed along it, vectors along the inner axis.
+
+A task is one place of the output axis: which elements it is made of follows from its position
+alone and is found once for all `middle * inner` elements behind it. Padded axes of neighbours are
+done row by row instead (pad_rows.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ....ir.dtype import DType
+from ....ir.errors import UnsupportedOperationError
+from ....plan.specs.base import EMPTY_AXIS
+from ....plan.specs.resample import COMPUTING, PICKING, ResampleSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module
+from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
+from ...llvmir.values import Value, integer, vec
+from ..emit.casts import cast, memory_type
+from ..emit.contract import Kernel
+from ..emit.strided_loops import Lane, Sizes, base_pointer
+from ..emit.tail_mask import TailMask, tail_mask
+from ..rows.reduce import Join
+from .pad_rows import PaddedRows, is_in_rows
+from .resample_coords import Taps, taps_of
+
+# Vectors that one turn of the inner loop serves.
+_UNROLL = 4
+_WORDS = {8: DType.u8, 16: DType.u16, 32: DType.u32, 64: DType.u64}
+
+
+def generate(spec: ResampleSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of a resampled axis. UnsupportedOperationError for what it cannot do."""
+    if spec.rule not in (*PICKING, *COMPUTING):
+        raise UnsupportedOperationError("no kernel resamples by this", got=spec.rule)
+    memory_type(spec.data.dtype)  # refuses types that are not whole bytes
+    module = Module(target)
+    entry = open_kernel(module, symbol, [READ, WRITE], spec.runtime_dims)
+    f, sizes = entry.function, Sizes(entry.function, entry.dims)
+    pointers = [
+        base_pointer(f, sizes, p, o) for p, o in zip(entry.buffers, spec.operands(), strict=True)
+    ]
+    made = _Resample(spec, f, sizes, pointers)
+    if spec.rule != "constant":
+        wanted = sizes.product([spec.outer, spec.count, spec.middle, spec.inner])
+        missing = f.and_(f.icmp("sle", made.axis, 0), f.icmp("sgt", wanted, 0))
+        with f.if_(missing):
+            f.store(integer(0), entry.scratch)
+            f.ret(EMPTY_AXIS)
+        if missing.known:
+            return Kernel(symbol, module.text())
+    if is_in_rows(spec):
+        PaddedRows(spec, f, sizes, pointers, _word(spec)).run(entry.worker, entry.workers)
+    else:
+        made.run(entry.worker, entry.workers)
+    f.ret(0)
+    return Kernel(symbol, module.text())
+
+
+def _word(spec: ResampleSpec) -> DType:
+    """The type that elements are copied as."""
+    return _WORDS[max(8, spec.data.dtype.bits)]
+
+
+class _Resample:
+    def __init__(
+        self, spec: ResampleSpec, f: Function, sizes: Sizes, pointers: Sequence[Value]
+    ) -> None:
+        self.spec, self.f, self.sizes, self.pointers = spec, f, sizes, pointers
+        types = (spec.data.dtype, spec.out.dtype)
+        if spec.rule in PICKING:
+            types = (_word(spec),) * 2
+        bits = [max(8, t.bits) for t in types]
+        self.lanes = f.target.lanes(max(bits if spec.rule in PICKING else (*bits, spec.acc.bits)))
+        self.lines = [
+            Lane(f, sizes, t, o.strides[3], self.lanes)
+            for t, o in zip(types, spec.operands(), strict=True)
+        ]
+        self.axis, self.count = sizes.value(spec.axis), sizes.value(spec.count)
+
+    def run(self, worker: Value, workers: Value) -> None:
+        """This worker's places of the output axis."""
+        f, spec = self.f, self.spec
+        rows = f.mul(self.sizes.value(spec.outer), self.count)
+        lo, hi = share(f, rows, worker, workers)
+        with f.range(lo, hi, unroll=1) as row:
+            outer, i = f.udiv(row, self.count), f.urem(row, self.count)
+            if spec.rule in ("mean", "max"):
+                first = f.udiv(f.mul(i, self.axis), self.count)
+                last = f.ceil_div(f.mul(f.add(i, 1), self.axis), self.count)
+                self.place(outer, i, lambda at, c, p: self.joined(at, c, p, first, last))
+                return
+            taps = taps_of(f, spec, i, self.axis, self.count, self.sizes.value(spec.begin))
+            if taps.weights and spec.scale is None:
+                # An axis that stays as long as it was: no weight of 0 makes NaN of an infinity.
+                with f.if_(f.icmp("eq", self.axis, self.count)) as branch:
+                    self.place(outer, i, lambda at, c, p: self.kept(at, c, p, i))
+                    branch.else_()
+                    self.place(outer, i, lambda at, c, p: self.weighed(at, c, p, taps))
+                return
+            if taps.inside is None:
+                self.place(outer, i, lambda at, c, p: self.weighed(at, c, p, taps))
+                return
+            with f.if_(taps.inside) as branch:
+                self.place(outer, i, lambda at, c, p: self.weighed(at, c, p, taps))
+                branch.else_()
+                self.place(outer, i, self.filled)
+
+    def place(
+        self,
+        outer: Value,
+        i: Value,
+        compute: Callable[[Value, Value, Sequence[TailMask | None]], list[Value]],
+    ) -> None:
+        """All elements of one place; `compute` gives vectors of the output's type from where its
+        row of data begins, the first of their elements, and which parts of them there are."""
+        f, line = self.f, self.lines[1]
+        source, target = ([self.sizes.value(s) for s in o.strides] for o in self.spec.operands())
+        n, block = self.sizes.value(self.spec.inner), self.lanes * _UNROLL
+        whole = f.mul(f.udiv(n, block), block)
+        begin = f.add(f.mul(outer, target[0]), f.mul(i, target[1]))
+        with f.range(0, self.sizes.value(self.spec.middle), unroll=1) as m:
+            row = f.add(f.mul(outer, source[0]), f.mul(m, source[2]))
+            data = f.at(self.pointers[0], row, self.lines[0].element)
+            to = f.at(self.pointers[1], f.add(begin, f.mul(m, target[2])), line.element)
+            line.begin(to, reads=False)
+
+            def write(c: Value, parts: Sequence[TailMask | None]) -> None:
+                for u, (y, part) in enumerate(zip(compute(data, c, parts), parts, strict=True)):
+                    line.store(y, f.add(c, u * self.lanes), part)
+
+            with f.range(0, whole, block, unroll=1) as c:
+                write(c, [None] * _UNROLL)
+            with f.range(whole, n, self.lanes, unroll=1) as c:
+                left = f.sub(n, c)
+                with f.if_(f.icmp("sge", left, self.lanes)) as branch:
+                    write(c, [None])
+                    branch.else_()
+                    write(c, [tail_mask(f, self.lanes, left)])
+
+    def loads(
+        self, data: Value, at: Value, c: Value, parts: Sequence[TailMask | None]
+    ) -> list[Value]:
+        """Element `at` of the axis: vectors from `c` on, as they are in memory."""
+        f, line = self.f, self.lines[0]
+        step = self.sizes.value(self.spec.data.strides[1])
+        line.begin(f.at(data, f.mul(at, step), line.element))
+        return [line.load(f.add(c, u * self.lanes), p) for u, p in enumerate(parts)]
+
+    def wide(self, values: Sequence[Value]) -> list[Value]:
+        spec = self.spec
+        return [cast(self.f, v, spec.data.dtype, spec.acc) for v in values]
+
+    def narrow(self, values: Sequence[Value]) -> list[Value]:
+        spec = self.spec
+        return [cast(self.f, v, spec.acc, spec.out.dtype) for v in values]
+
+    def kept(
+        self, data: Value, c: Value, parts: Sequence[TailMask | None], i: Value
+    ) -> list[Value]:
+        """The element of the place itself."""
+        return self.narrow(self.wide(self.loads(data, i, c, parts)))
+
+    def weighed(
+        self, data: Value, c: Value, parts: Sequence[TailMask | None], taps: Taps
+    ) -> list[Value]:
+        """The sum of the taps by their weights, or the one tap there is."""
+        f = self.f
+        if not taps.weights:
+            return self.loads(data, taps.places[0], c, parts)
+        sums: list[Value] = []
+        for place, weight in zip(taps.places, taps.weights, strict=True):
+            by = f.splat(weight, self.lanes)
+            values = self.wide(self.loads(data, place, c, parts))
+            sums = (
+                [f.fma(v, by, s) for v, s in zip(values, sums, strict=True)]
+                if sums
+                else [f.fmul(v, by) for v in values]
+            )
+        return self.narrow(sums)
+
+    def joined(
+        self, data: Value, c: Value, parts: Sequence[TailMask | None], first: Value, last: Value
+    ) -> list[Value]:
+        """The mean or the largest of elements first..last."""
+        f, spec = self.f, self.spec
+        join = Join(f, "max" if spec.rule == "max" else "sum", spec.acc)
+        held = [f.var(join.start(self.lanes).type, join.start(self.lanes)) for _ in parts]
+        with f.range(first, last, unroll=1) as at:
+            for h, x in zip(held, self.wide(self.loads(data, at, c, parts)), strict=True):
+                h.set(join(h.get(), x))
+        found = [h.get() for h in held]
+        if spec.rule == "mean":
+            by = f.splat(cast(f, f.sub(last, first), DType.i64, spec.acc), self.lanes)
+            found = [f.fdiv(v, by) for v in found]
+        return self.narrow(found)
+
+    def filled(self, data: Value, c: Value, parts: Sequence[TailMask | None]) -> list[Value]:
+        """The number that stands outside the data."""
+        return [integer(self.spec.fill, vec(self.lines[1].element, self.lanes)) for _ in parts]

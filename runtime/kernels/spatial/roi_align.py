@@ -1,0 +1,207 @@
+"""Regions of feature maps pooled from bilinear samples, vectors along the channels.
+
+A task is one bin of one region: its samples are walked for a few vectors of channels at a time, so
+that sums stay in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....ir.dtype import DType
+from ....plan.specs.base import GATHER_OUT_OF_RANGE, Size
+from ....plan.specs.roi_align import ROIAlignSpec
+from ....plan.target import Target
+from ...llvmir.builder import Function, Module, Variable
+from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
+from ...llvmir.values import F32, I64, Value, vec
+from ..emit.casts import memory_type
+from ..emit.contract import Kernel
+from ..emit.scalar_program import round_to
+from ..emit.strided_loops import Lane, Sizes, base_pointer
+from ..emit.tail_mask import TailMask, tail_mask
+
+_UNROLL = 4
+_LOWEST = -float("inf")
+
+
+def generate(spec: ROIAlignSpec, target: Target, symbol: str) -> Kernel:
+    """The kernel of pooled regions."""
+    module = Module(target)
+    entry = open_kernel(module, symbol, [READ, READ, READ, WRITE], spec.runtime_dims)
+    f, sizes = entry.function, Sizes(entry.function, entry.dims)
+    pointers = [
+        base_pointer(f, sizes, p, o) for p, o in zip(entry.buffers, spec.operands(), strict=True)
+    ]
+    _Regions(spec, f, sizes, pointers, entry.scratch).run(entry.worker, entry.workers)
+    f.ret(0)
+    return Kernel(symbol, module.text())
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A bin along one axis: where it begins, how long it is, how many samples it has, and the
+    size of the image there."""
+
+    start: Value
+    length: Value
+    count: Value
+    size: Value
+
+
+class _Regions:
+    def __init__(
+        self,
+        spec: ROIAlignSpec,
+        f: Function,
+        sizes: Sizes,
+        pointers: Sequence[Value],
+        scratch: Value,
+    ) -> None:
+        self.spec, self.f, self.sizes, self.pointers = spec, f, sizes, pointers
+        self.scratch, self.lanes = scratch, f.target.lanes(32)
+        self.data, self.out = (
+            Lane(f, sizes, DType.f32, o.strides[3], self.lanes) for o in (spec.data, spec.out)
+        )
+
+    def at(self, pointer: Value, strides: Sequence[Size], *places: Value, element: str) -> Value:
+        """The address of an element, by its leading places."""
+        f, offset = self.f, self.f.as_value(0, I64)
+        for place, stride in zip(places, strides, strict=False):
+            offset = f.add(offset, f.mul(place, self.sizes.value(stride)))
+        return f.at(pointer, offset, element)
+
+    def run(self, worker: Value, workers: Value) -> None:
+        f, spec = self.f, self.spec
+        bins = spec.rows * spec.columns
+        lo, hi = share(f, f.mul(self.sizes.value(spec.regions), bins), worker, workers)
+        with f.range(lo, hi, unroll=1) as task:
+            region, bin_ = f.udiv(task, bins), f.urem(task, bins)
+            i, j = f.udiv(bin_, spec.columns), f.urem(bin_, spec.columns)
+            image = self.image(region)
+            corners = [self.corner(region, k) for k in range(4)]
+            y = self.side(corners[1], corners[3], i, spec.rows, spec.height)
+            x = self.side(corners[0], corners[2], j, spec.columns, spec.width)
+            base = self.at(self.pointers[0], spec.data.strides, image, element=F32)
+            to = self.at(self.pointers[3], spec.out.strides, region, i, j, element=F32)
+            self.out.begin(to, reads=False)
+            self.channels(base, y, x)
+
+    def image(self, region: Value) -> Value:
+        """The region's image, which there is."""
+        f, spec = self.f, self.spec
+        type_ = memory_type(spec.numbers.dtype)
+        place = self.at(self.pointers[2], spec.numbers.strides, region, element=type_)
+        found = f.cast(f.load(type_, place), I64, signed_=spec.numbers.dtype.is_signed)
+        with f.if_(f.icmp("uge", found, self.sizes.value(spec.images))):
+            f.store(region, self.scratch)
+            f.ret(GATHER_OUT_OF_RANGE)
+        return found
+
+    def corner(self, region: Value, k: int) -> Value:
+        f, spec = self.f, self.spec
+        at = self.at(self.pointers[1], spec.rois.strides, region, f.as_value(k, I64), element=F32)
+        moved = f.fadd(f.load(F32, at), spec.before) if spec.before else f.load(F32, at)
+        scaled = f.fmul(moved, spec.scale)
+        return f.fsub(scaled, spec.after) if spec.after else scaled
+
+    def side(self, first: Value, last: Value, n: Value, bins: int, size: Size) -> _Side:
+        f, spec = self.f, self.spec
+        whole = f.fsub(last, first)
+        whole = f.max_or(whole, spec.least) if spec.least else whole
+        length = f.fdiv(whole, float(bins))
+        start = f.fadd(first, f.fmul(f.cast(n, F32), length))
+        if spec.ratio:
+            count = f.as_value(spec.ratio, I64)
+        else:
+            count = f.smax(self.whole(round_to(f, length, "ceil")), 1)
+        return _Side(start, length, count, self.sizes.value(size))
+
+    def whole(self, x: Value) -> Value:
+        """A float as an integer, whatever it is."""
+        return self.f.call("llvm.fptosi.sat.i64.f32", I64, x)
+
+    # -- one bin ------------------------------------------------------------------------------
+
+    def channels(self, base: Value, y: _Side, x: _Side) -> None:
+        f, n = self.f, self.sizes.value(self.spec.channels)
+        block = self.lanes * _UNROLL
+        whole = f.mul(f.udiv(n, block), block)
+        with f.range(0, whole, block, unroll=1) as c:
+            self.bin(base, y, x, c, [None] * _UNROLL)
+        with f.range(whole, n, self.lanes, unroll=1) as c:
+            left = f.sub(n, c)
+            with f.if_(f.icmp("sge", left, self.lanes)) as branch:
+                self.bin(base, y, x, c, [None])
+                branch.else_()
+                self.bin(base, y, x, c, [tail_mask(f, self.lanes, left)])
+
+    def bin(
+        self, base: Value, y: _Side, x: _Side, c: Value, parts: Sequence[TailMask | None]
+    ) -> None:
+        """Vectors of channels from c on."""
+        f, most = self.f, self.spec.most
+        kind = vec(F32, self.lanes)
+        held = [f.var(kind, f.as_value(_LOWEST if most else 0.0, kind)) for _ in parts]
+        with f.range(0, y.count, unroll=1) as a:
+            down = self.sample(y, a)
+            with f.range(0, x.count, unroll=1) as b:
+                across = self.sample(x, b)
+                with f.if_(f.and_(down.inside, across.inside)) as branch:
+                    self.take(base, down, across, c, parts, held)
+                    branch.else_()
+                    if most:
+                        for h in held:
+                            h.set(f.maximum(h.get(), f.as_value(0.0, kind)))
+        total = f.cast(f.mul(y.count, x.count), F32)
+        for u, (h, part) in enumerate(zip(held, parts, strict=True)):
+            found = h.get() if most else f.fdiv(h.get(), f.splat(total, self.lanes))
+            self.out.store(found, f.add(c, u * self.lanes), part)
+
+    def sample(self, side: _Side, k: Value) -> _Sample:
+        """Sample k of a bin along one axis."""
+        f = self.f
+        part = f.fdiv(f.fadd(f.cast(k, F32), 0.5), f.cast(side.count, F32))
+        at = f.fadd(side.start, f.fmul(part, side.length))
+        last = f.sub(side.size, 1)
+        inside = f.and_(f.fcmp("oge", at, -1.0), f.fcmp("ole", at, f.cast(side.size, F32)))
+        inside = f.and_(inside, f.icmp("sgt", side.size, 0))
+        held = f.max_or(at, 0.0)
+        low = f.smax(f.smin(self.whole(round_to(f, held, "floor")), last), 0)
+        high = f.smin(f.add(low, 1), last)
+        # At the last element there is no other to go to.
+        weight = f.fsub(held, f.cast(low, F32))
+        weight = f.select(f.icmp("sge", low, last), 0.0, weight)
+        return _Sample(inside, (low, high), (f.fsub(1.0, weight), weight))
+
+    def take(
+        self,
+        base: Value,
+        down: _Sample,
+        across: _Sample,
+        c: Value,
+        parts: Sequence[TailMask | None],
+        held: Sequence[Variable],
+    ) -> None:
+        """Add a sample's four weighted corners, or take the largest of them."""
+        f, strides = self.f, self.spec.data.strides
+        for row, weight in zip(down.places, down.weights, strict=True):
+            for column, other in zip(across.places, across.weights, strict=True):
+                by = f.splat(f.fmul(weight, other), self.lanes)
+                self.data.begin(self.at(base, strides[1:], row, column, element=F32))
+                for u, (h, part) in enumerate(zip(held, parts, strict=True)):
+                    value = self.data.load(f.add(c, u * self.lanes), part)
+                    if self.spec.most:
+                        h.set(f.maximum(h.get(), f.fmul(value, by)))
+                    else:
+                        h.set(f.fma(value, by, h.get()))
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Whether a sample counts, the elements around it and their weights."""
+
+    inside: Value
+    places: tuple[Value, Value]
+    weights: tuple[Value, Value]

@@ -1,0 +1,1 @@
+"""A builder of LLVM IR text."""

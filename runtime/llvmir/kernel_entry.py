@@ -1,0 +1,117 @@
+"""The kernel entry every step has, opened with its arguments fetched.
+
+    i32 kernel(ptr buffers, ptr dims, i32 worker, i32 workers, ptr scratch)
+
+buffers: array of pointers, the step's arguments; dims: array of i64; the result is 0 or a status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .builder import Function, Module
+from .values import I32, I64, PTR, Value, integer
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """What a kernel may assume of one argument. Promise noalias only where the plan keeps it.
+
+    align: bytes; writes: the kernel stores to it; noalias: no other argument overlaps what is
+    stored through this one (and none stores what is read through it).
+    """
+
+    align: int = 1
+    writes: bool = False
+    noalias: bool = True
+
+
+READ = Buffer()
+WRITE = Buffer(writes=True)
+# Where an output may be one of the inputs, every buffer that may overlap says so.
+READ_SHARED = Buffer(noalias=False)
+INPLACE = Buffer(writes=True, noalias=False)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An open kernel: write into `function`; worker and workers are i64."""
+
+    function: Function
+    buffers: tuple[Value, ...]
+    dims: tuple[Value, ...]
+    worker: Value
+    workers: Value
+    scratch: Value
+
+
+def open_kernel(
+    module: Module,
+    name: str,
+    buffers: Sequence[Buffer],
+    dims: Sequence[int | None] | int = 0,
+    *,
+    attributes: str = "",
+) -> Kernel:
+    """Make the entry @name and the inner function that holds the body.
+
+    dims: how many, or one entry per dim, an int where the size is fixed (the run-time value is
+    then not read). The inner function gets pointers as parameters, because only there LLVM
+    accepts noalias and align; it is a call of its own, once per worker and step.
+    """
+    wishes: list[int | None] = [None] * dims if isinstance(dims, int) else list(dims)
+    entry_params = [(PTR, "buffers"), (PTR, "dims"), (I32, "worker"), (I32, "workers")]
+    entry_params.append((PTR, "scratch"))
+    entry = module.function(name, entry_params, I32, attributes="nounwind uwtable(sync)")
+    params: list[tuple[str, str]] = []
+    args: list[Value] = []
+    for i, buffer in enumerate(buffers):
+        flags = [PTR, "noundef"]
+        flags += ["noalias"] if buffer.noalias else []
+        flags += [] if buffer.writes else ["readonly"]
+        flags += [f"align {buffer.align}"] if buffer.align > 1 else []
+        params.append((" ".join(flags), f"b{i}"))
+        args.append(entry.load(PTR, entry.at(entry.params["buffers"], i, PTR)))
+    for i, wish in enumerate(wishes):
+        if wish is None:
+            params.append((I64, f"d{i}"))
+            args.append(entry.load(I64, entry.at(entry.params["dims"], i, I64)))
+    for who in ("worker", "workers"):
+        params.append((I64, who))
+        args.append(entry.cast(entry.params[who], I64))
+    params.append(("ptr noundef", "scratch"))
+    args.append(entry.params["scratch"])
+    inner = module.function(
+        module.unique(f"{name}.body"),
+        params,
+        I32,
+        attributes=f"nounwind noinline {attributes}".strip(),
+        linkage="internal",
+    )
+    entry.ret(entry.call_function(inner, *args))
+    p = inner.params
+    return Kernel(
+        inner,
+        tuple(p[f"b{i}"] for i in range(len(buffers))),
+        tuple(p[f"d{i}"] if w is None else integer(w) for i, w in enumerate(wishes)),
+        p["worker"],
+        p["workers"],
+        p["scratch"],
+    )
+
+
+def share(
+    f: Function, count: Value | int, worker: Value, workers: Value, grain: int = 1
+) -> tuple[Value, Value]:
+    """This worker's [lo, hi) of `count` tasks: contiguous, together exactly [0, count).
+
+    Shares differ by at most one grain; bounds inside are multiples of the grain.
+    """
+    n = f.as_value(count, I64)
+    units = f.ceil_div(n, grain)
+    lo = f.udiv(f.mul(units, worker), workers)
+    hi = f.udiv(f.mul(units, f.add(worker, 1)), workers)
+    if grain == 1:
+        return lo, hi
+    return f.smin(f.mul(lo, grain), n), f.smin(f.mul(hi, grain), n)

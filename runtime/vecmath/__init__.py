@@ -1,0 +1,1 @@
+"""Vector mathematics: exp, log, trigonometric and hyperbolic functions."""
