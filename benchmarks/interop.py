@@ -28,7 +28,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
-# Shares of what OpenVINO converts; the test in tests/coverage keeps them on its sample.
+# Shares of what OpenVINO converts; the test in tests/interop keeps them on its sample.
 BAR = 0.85
 # Element types that OpenVINO takes from NumPy as bits, and those that it packs.
 _BITS = {

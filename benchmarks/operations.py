@@ -60,7 +60,7 @@ Measured in November 2026 with onnx 1.23.2 and openvino 2026.4.1: irc passes 199
 backend cases (98.5 %; `python -m benchmarks.coverage`), 1915 without onnx.reference, and all
 63 with matmul or gemm in their names. Of the 1609 node cases that OpenVINO converts, irc computes
 1518 from OpenVINO's IR (94.3 %; `python -m benchmarks.interop read`), and OpenVINO computes 1484
-from irc's (92.2 %; `... write`). CI runs a part; `pytest tests/coverage --exhaustive` runs all.
+from irc's (92.2 %; `... write`). CI runs a part; `pytest tests/interop --exhaustive` runs all.
 
 """
 

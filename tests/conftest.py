@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["support.fixtures"]
+pytest.register_assert_rewrite("support", "fuzz")
+
 # No example is judged by its speed, and CI draws the same ones every time.
 settings.register_profile("irc", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("irc")
@@ -24,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         const="1/1",
         metavar="PART/PARTS",
         help="every combination of a kernel's cases (hours), or a part of them; "
-        "in tests/coverage every case of ONNX",
+        "in tests/interop every case of ONNX",
     )
 
 

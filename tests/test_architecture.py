@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("ir", "plan", "compiler", "runtime", "api", "builder", "cli", "compat")
 SOURCES = sorted(
     p for name in PACKAGES for p in (ROOT / name).rglob("*.py") if "__pycache__" not in p.parts

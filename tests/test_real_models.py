@@ -13,13 +13,13 @@ import numpy as np
 import onnx
 import pytest
 from irc_compiler.runtime.jit.program import compilations
-from models import small
-from models.encoders import bert, bert_inputs
-from models.openvino_ir import write_ir
-from models.oracles import random_inputs, run_onnxruntime, run_openvino
+from support.models import small
+from support.models.encoders import bert, bert_inputs
+from support.models.openvino_ir import write_ir
+from support.models.oracles import random_inputs, run_onnxruntime, run_openvino
 
-ROOT = Path(__file__).resolve().parent.parent
-FIXTURES = sorted((ROOT / "tests" / "models").glob("encoder_torch_*.onnx"))
+ROOT = Path(__file__).resolve().parents[1]
+FIXTURES = sorted((ROOT / "tests" / "support" / "models").glob("encoder_torch_*.onnx"))
 
 
 def digits() -> tuple[onnx.ModelProto, dict[str, Any]]:

@@ -9,7 +9,7 @@ import irc_compiler as irc
 import pytest
 from irc_compiler.compiler.options import Options, from_recipe, to_compile_config
 
-DIGITS = Path(__file__).parents[2] / "samples" / "digits" / "digits.onnx"
+DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx"
 WRONG: list[dict[str, Any]] = [
     {"precision": "f16"},
     {"num_threads": 0},

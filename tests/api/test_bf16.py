@@ -18,7 +18,7 @@ from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
 from irc_compiler.plan.target import generic
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.machine.detect import host_target
-from models.encoders import bert, bert_inputs
+from support.models.encoders import bert, bert_inputs
 
 F32, BF16 = DType.f32, DType.bf16
 VOCABULARY = 50

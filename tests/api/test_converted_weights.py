@@ -10,8 +10,7 @@ import numpy as np
 import openvino as ov
 import pytest
 from openvino import opset13 as op
-
-from .stateful import CONFIG, parameter, save
+from support.models.stateful import CONFIG, parameter, save
 
 SIZE = 304  # more than 64 KiB of any type once they are f32
 

@@ -20,8 +20,7 @@ import onnx.parser
 import pytest
 from irc_compiler.runtime.driver.abi import CALL_BUSY
 from irc_compiler.runtime.execution.region_instance import NativeSegment
-
-from .stateful import growing
+from support.models.stateful import growing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="not run: no fork here")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("interrupted_call.py")
+PROGRAM = Path(__file__).resolve().parents[1] / "support" / "models" / "interrupted_call.py"
 # Seconds in which both calls have to end. Uninterrupted, each takes longer than that.
 BOUND = 50
 

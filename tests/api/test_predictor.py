@@ -18,8 +18,7 @@ import irc_compiler as irc
 import numpy as np
 import pytest
 from irc_compiler.api import predictor
-
-from .models import DIGITS, arrays, two_outputs
+from support.models.digits import DIGITS, arrays, two_outputs
 
 X = np.random.default_rng(0).standard_normal((6, 64)).astype(np.float32)
 

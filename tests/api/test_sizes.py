@@ -11,8 +11,7 @@ import numpy as np
 import openvino as ov
 import pytest
 from openvino import opset13 as op
-
-from .stateful import CONFIG, parameter, save
+from support.models.stateful import CONFIG, parameter, save
 
 Build = Callable[..., Any]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from irc_compiler.cli.main import main
 
-DIGITS = Path(__file__).resolve().parent.parent.parent / "samples" / "digits"
+DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits"
 
 
 @pytest.fixture

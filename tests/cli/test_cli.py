@@ -13,11 +13,11 @@ import irc_compiler as irc
 import numpy as np
 import pytest
 from irc_compiler.cli.main import COMMANDS, main, make_parser
-from models import small
-from models.control_flow import control_flow
-from models.oracles import run_onnxruntime
+from support.models import small
+from support.models.control_flow import control_flow
+from support.models.oracles import run_onnxruntime
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "samples" / "digits"
 
 

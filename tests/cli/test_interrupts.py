@@ -205,7 +205,7 @@ print("moved" if start() not in (None, before) else "kept")
 def test_openvino_does_not_move_signals() -> None:
     """It would leave them a stack that is freed with its model; the next Ctrl-C is a crash."""
     pytest.importorskip("openvino", reason="not run: what OpenVINO does to signals needs OpenVINO")
-    model = Path(__file__).parents[2] / "samples" / "digits" / "digits.onnx"
+    model = Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx"
     done = subprocess.run(
         [sys.executable, "-c", OWN_STACK, str(model)], capture_output=True, text=True, timeout=120
     )

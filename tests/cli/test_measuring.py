@@ -22,9 +22,9 @@ from irc_compiler.compiler import pipeline
 from irc_compiler.runtime.execution.profile import StepTime
 from lxml import etree
 
-from .test_layers import WRONG
+from tests.cli.test_layers import WRONG
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("ir", "plan", "compiler", "runtime", "api", "builder", "cli", "compat")
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
 Captured = pytest.CaptureFixture[str]

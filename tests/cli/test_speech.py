@@ -17,7 +17,7 @@ from irc_compiler.api.progress import show_progress
 from irc_compiler.cli.logging import coloured
 from irc_compiler.cli.main import COMMANDS, main, make_parser
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
 Captured = pytest.CaptureFixture[str]
 

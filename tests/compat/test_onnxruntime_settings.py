@@ -19,10 +19,10 @@ import pytest
 from irc_compiler.compat.warn import forget_warnings
 from onnx import TensorProto, helper
 
-from .test_onnxruntime_values import BOTH, X, ort, session, small_model
+from tests.compat.test_onnxruntime_values import BOTH, X, ort, session, small_model
 
 STATE = importlib.import_module("irc_compiler.compat.onnxruntime.capi.onnxruntime_pybind11_state")
-DIGITS = Path(__file__).resolve().parent.parent.parent / "samples" / "digits" / "digits.onnx"
+DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx"
 
 
 @pytest.fixture(autouse=True)

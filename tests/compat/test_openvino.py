@@ -11,7 +11,7 @@ import irc_compiler as irc
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "samples" / "digits" / "digits.onnx")
 X = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
 CONFIG = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}

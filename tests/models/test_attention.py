@@ -8,11 +8,14 @@ from pathlib import Path
 import irc_compiler as irc
 import numpy as np
 import pytest
+from support.models.encoders import bert_inputs
+from support.models.oracles import run_onnxruntime
 
-from models.encoders import bert_inputs
-from models.oracles import run_onnxruntime
-
-FIXTURES = sorted(Path(__file__).parent.glob("encoder_torch_*.onnx"))
+FIXTURES = sorted(
+    (Path(__file__).resolve().parents[2] / "tests" / "support" / "models").glob(
+        "encoder_torch_*.onnx"
+    )
+)
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)

@@ -10,8 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import parser
-
-from .control_flow import INPUTS, TEXTS, control_flow
+from support.models.control_flow import INPUTS, TEXTS, control_flow
 
 
 def same(got: Any, wanted: list[np.ndarray[Any, Any]]) -> None:

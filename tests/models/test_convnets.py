@@ -7,9 +7,8 @@ import numpy as np
 import onnx
 import pytest
 from irc_compiler.runtime.execution.session import Session
-
-from models import convnets
-from models.oracles import random_inputs, run_onnxruntime
+from support.models import convnets
+from support.models.oracles import random_inputs, run_onnxruntime
 
 NETS = {
     "resnet": convnets.resnet,

@@ -9,11 +9,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from support.models.encoders import bert, bert_inputs
+from support.models.oracles import run_onnxruntime, run_openvino
 
-from models.encoders import bert, bert_inputs
-from models.oracles import run_onnxruntime, run_openvino
-
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[2] / "tests" / "support" / "models"
 TINY: dict[str, Any] = {
     "layers": 2,
     "hidden": 32,

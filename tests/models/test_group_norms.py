@@ -10,9 +10,8 @@ import numpy as np
 import onnx
 import pytest
 from irc_compiler.plan.specs.rows import NormSpec
-
-from models.onnx_graph import OnnxGraph
-from models.oracles import random_inputs, run_onnxruntime
+from support.models.onnx_graph import OnnxGraph
+from support.models.oracles import random_inputs, run_onnxruntime
 
 Dims = Sequence[int | str]
 

@@ -7,8 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-
-from models.oracles import run_onnxruntime
+from support.models.oracles import run_onnxruntime
 
 
 def recurrent(axis: int, new_axis: int, *, position: bool = False) -> onnx.ModelProto:

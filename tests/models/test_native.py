@@ -11,7 +11,6 @@ from typing import Any
 import irc_compiler as irc
 import onnx
 import pytest
-from api.stateful import decoder
 from irc_compiler.compiler.lowering import lower
 from irc_compiler.compiler.options import Options
 from irc_compiler.compiler.pipeline import optimize
@@ -19,12 +18,15 @@ from irc_compiler.compiler.shape_analysis.override_inputs import fix_shapes
 from irc_compiler.ir.graph import Graph
 from irc_compiler.plan.target import ISAS, generic
 from irc_compiler.plan.text import print_plan
-from lowering import recurrent_models
+from support.models import convnets, quantized, recurrent_models, small
+from support.models.encoders import bert, bert_inputs
+from support.models.stateful import decoder
 
-from models import convnets, quantized, small
-from models.encoders import bert, bert_inputs
-
-FIXTURES = sorted(Path(__file__).parent.glob("encoder_torch_*.onnx"))
+FIXTURES = sorted(
+    (Path(__file__).resolve().parents[2] / "tests" / "support" / "models").glob(
+        "encoder_torch_*.onnx"
+    )
+)
 
 
 def encoder() -> onnx.ModelProto:

@@ -8,9 +8,8 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import pytest
-
-from models.onnx_graph import OnnxGraph
-from models.oracles import run_onnxruntime
+from support.models.onnx_graph import OnnxGraph
+from support.models.oracles import run_onnxruntime
 
 Inputs = dict[str, np.ndarray[Any, Any]]
 

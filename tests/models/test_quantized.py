@@ -12,10 +12,9 @@ import onnx
 import pytest
 from irc_compiler.compiler.frontends.onnx.reader import read_onnx
 from irc_compiler.ir.interpret import interpret
-
-from models import quantized, small
-from models.encoders import bert, bert_inputs
-from models.oracles import Arrays, random_inputs, run_onnxruntime, run_openvino
+from support.models import quantized, small
+from support.models.encoders import bert, bert_inputs
+from support.models.oracles import Arrays, random_inputs, run_onnxruntime, run_openvino
 
 TINY = {"layers": 1, "hidden": 32, "heads": 2, "intermediate": 48, "vocab": 40}
 

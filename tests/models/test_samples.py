@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from support.models.oracles import random_inputs, run_onnxruntime, run_openvino
 
-from models.oracles import random_inputs, run_onnxruntime, run_openvino
-
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "samples" / "digits"
 MATMUL = ROOT / "samples" / "matmul1"
 IR = ROOT / "tests" / "data" / "ir"

@@ -6,8 +6,8 @@ import irc_compiler as irc
 import numpy as np
 import onnx
 import pytest
-from frontends.onnx_cases import node_cases, same
 from onnx import TensorProto, helper
+from support.frontends.onnx_cases import node_cases, same
 
 NAMES = (
     "attention_4d",

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-
-from models import small
-from models.openvino_ir import write_ir
-from models.oracles import random_inputs, run_onnxruntime, run_openvino
+from support.models import small
+from support.models.openvino_ir import write_ir
+from support.models.oracles import random_inputs, run_onnxruntime, run_openvino
 
 DIMS = {"N": 3, "S": 5, "B": 2, "M": 7}
 F32 = np.float32

@@ -9,9 +9,8 @@ import irc_compiler as irc
 import numpy as np
 import pytest
 from irc_compiler.ir.text.graph_text import parse_graph
-
-from models.onnx_graph import OnnxGraph
-from models.oracles import run_onnxruntime
+from support.models.onnx_graph import OnnxGraph
+from support.models.oracles import run_onnxruntime
 
 RNG = np.random.default_rng(3)
 

@@ -14,9 +14,9 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import pytest
+from support.reliability.scripts import run_script
 
-from .conftest import Load
-from .scripts import run_script
+from tests.reliability.conftest import Load
 
 KILL_EXPORT = """
 nets = [irc.compile_model(DIGITS, shapes={"image": [n, None]}) for n in (3, 4)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .conftest import Load
-from .scripts import run_script
+from support.reliability.scripts import run_script
+
+from tests.reliability.conftest import Load
 
 THREADS = """
 import threading
@@ -80,8 +81,7 @@ print(json.dumps({"codes": codes, "files": len(names), "good": good,
 def test_sixteen_processes_share_a_cold_cache(tmp_path: Path) -> None:
     import irc_compiler as irc
     import numpy as np
-
-    from .scripts import DIGITS
+    from support.reliability.scripts import DIGITS
 
     x = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
     np.save(tmp_path / "wanted.npy", irc.compile_model(DIGITS, num_threads=1)(x)[0])

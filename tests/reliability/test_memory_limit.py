@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from irc_compiler.ir.errors import MemoryLimitError
 from irc_compiler.ir.interpret import interpret
-
-from .memory_bombs import CASES, LIMIT, graph_of, node
+from support.reliability.memory_bombs import CASES, LIMIT, graph_of, node
 
 # What a run may take beside its values: Python's own objects, temporaries of small operations.
 SLACK = 24 << 20
@@ -26,7 +25,7 @@ FINE = {("input without memory of its own", "interpret")}
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[tuple[str, str], dict[str, Any]]:
-    script = Path(__file__).with_name("memory_bombs.py")
+    script = Path(__file__).resolve().parents[1] / "support" / "reliability" / "memory_bombs.py"
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     found = map(json.loads, done.stdout.splitlines())
     return {(case["name"], case["mode"]): case for case in found}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import tracemalloc
-from pathlib import Path
 
 import irc_compiler as irc
 import numpy as np
@@ -15,9 +13,7 @@ from irc_compiler.compiler.frontends.onnx.reader import read_onnx
 from irc_compiler.compiler.frontends.xml.reader import read_xml
 from irc_compiler.ir.interpret import interpret
 from onnx import helper, numpy_helper
-
-sys.path.append(str(Path(__file__).parents[1] / "frontends"))
-from ir_text import constant, edge, layer, net, parameter, port, result, unary_net
+from support.frontends.ir_text import constant, edge, layer, net, parameter, port, result, unary_net
 
 X = np.array([[1, -2, 3], [0, 1, 2]], np.float32)
 LONG = 50_000

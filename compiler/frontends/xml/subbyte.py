@@ -40,7 +40,7 @@ def _u6_places(i: int) -> tuple[int, ...]:
 
 _PAIRS = _Group(1, tuple((2 * i, 2 * i + 1) for i in range(4)))
 _NIBBLES = _Group(1, ((0, 1, 2, 3), (4, 5, 6, 7)))
-# Observed with openvino 2026.4, one bit at a time (tests/frontends/test_xml_weights.py).
+# Observed with openvino 2026.4, one bit at a time (tests/compiler/frontends/xml/test_weights.py).
 _GROUPS: dict[DType, _Group] = {
     DType.u1: _Group(1, tuple((7 - i,) for i in range(8))),
     DType.u2: _PAIRS,

@@ -1,6 +1,0 @@
-"""Makes `harness` importable by the tests of this folder (import mode importlib adds no path)."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

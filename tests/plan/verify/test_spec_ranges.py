@@ -1,0 +1,72 @@
+"""Every integer of every family of kernels is bounded on both sides."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any
+
+import irc_compiler as irc
+import numpy as np
+import pytest
+from irc_compiler import ops
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.ops import StridedSlice
+from irc_compiler.plan.specs.base import Operand, RuntimeDim
+from irc_compiler.plan.specs.families import SPECS
+from irc_compiler.plan.specs.iota import IotaSpec
+from irc_compiler.plan.verify.spec_ranges import RANGES, check_ranges
+from support.tiny_plans import i64
+
+
+def parts_of(hint: Any) -> set[Any]:
+    """The classes that a field's type is made of."""
+    inner = typing.get_args(hint)
+    return set().union(*map(parts_of, inner)) if inner else {hint}
+
+
+def reachable() -> dict[type, dict[str, set[Any]]]:
+    found: dict[type, dict[str, set[Any]]] = {}
+    waiting: list[type] = list(SPECS.values())
+    while waiting:
+        kind = waiting.pop()
+        if kind in found:
+            continue
+        hints = typing.get_type_hints(kind)
+        found[kind] = {f.name: parts_of(hints[f.name]) for f in dataclasses.fields(kind)}
+        parts = {p for ps in found[kind].values() for p in ps}
+        waiting += [p for p in parts if isinstance(p, type) and dataclasses.is_dataclass(p)]
+    return found
+
+
+def test_every_integer_field_has_a_range() -> None:
+    fields = reachable()
+    wanted = {k: {n for n, parts in f.items() if int in parts} for k, f in fields.items()}
+    assert {k: set(RANGES.get(k, ())) for k in fields} == wanted
+    assert set(RANGES) <= set(fields)
+
+
+def test_ranges_are_bounded_on_both_sides() -> None:
+    for kind, ranges in RANGES.items():
+        for name, (low, high) in ranges.items():
+            assert -(1 << 63) <= low <= high < 1 << 64, (kind, name)
+
+
+@pytest.mark.parametrize(
+    "count", [-1, (1 << 48) + 1, (1 << 63) - 1, RuntimeDim(-1), RuntimeDim(1 << 62)]
+)
+def test_a_number_out_of_range_is_refused(count: Any) -> None:
+    spec = IotaSpec(count, 0, 1, Operand(i64, (1,)))
+    with pytest.raises(VerificationError, match="IotaSpec.count"):
+        check_ranges(spec, "step 0")
+
+
+@pytest.mark.parametrize("step", [1 << 31, 1 << 50, 1 << 60])
+def test_an_axis_of_one_element_has_any_stride(step: int) -> None:
+    """As a slice of an honest model has, whose step is longer than any axis."""
+    x = ops.parameter("x", ("N",))
+    y = ops.apply(
+        StridedSlice((0,), (0,)), x, *(ops.constant(np.array([v])) for v in (1, 1 << 62, step))
+    )
+    (found,) = irc.compile_model(ops.model({"y": y}))([np.arange(4, dtype=np.float32)])
+    np.testing.assert_array_equal(found, [1])

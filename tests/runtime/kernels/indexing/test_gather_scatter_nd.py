@@ -1,0 +1,172 @@
+"""Picking and putting by several indices, running sums, rankings: against NumPy, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.ops.tensor.sorting import CumProd, CumSum, TopK
+from irc_compiler.plan.specs.base import GATHER_OUT_OF_RANGE, Operand
+from irc_compiler.plan.specs.gather_scatter import GatherScatterSpec
+from irc_compiler.plan.specs.scan_topk import ScanSpec, TopKSpec
+from support.kernels.harness import ISAS, Sizes, compile_spec, guard_copy, run, same_bits
+
+F32, I64 = DType.f32, DType.i64
+TYPES = (F32, I64, DType.i8, DType.f16, DType.boolean)
+
+
+def elements(*shape: int, dtype: DType = F32) -> np.ndarray:
+    found = np.random.default_rng(3).integers(-9, 9, shape)
+    return (found > 0 if dtype is DType.boolean else found).astype(dtype.numpy)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("inner", [1, 3, 16, 37, 0])
+def test_points(isa: str, dynamic: bool, inner: int) -> None:
+    """GatherND: two indices pick rows of `inner` elements."""
+    rows, columns, count = 5, 7, 11
+    points = np.random.default_rng(1).integers(-5, 5, (count, 2))
+    for dtype in TYPES:
+        data = elements(rows, columns, inner, dtype=dtype)
+        size = Sizes(dynamic)
+        spec = GatherScatterSpec(
+            (size(count), size(inner)),
+            (size(rows), size(columns)),
+            Operand(dtype, (0, 1, size(columns * inner), size(inner))),
+            (Operand(I64, (2, 0)), Operand(I64, (2, 0), 1)),
+            Operand(dtype, (size(inner), 1)),
+        )
+        for workers in (1, 3):
+            given = [data, points, points]
+            found = run(spec, given, [(count, inner)], isa=isa, workers=workers, dims=size.dims)
+            assert found.status == 0
+            assert same_bits(found.outs[0], data[points[:, 0], points[:, 1]])
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_index_for_every_element(isa: str, dynamic: bool) -> None:
+    """GatherElements along the last and the first axis; the indices are transposed in memory."""
+    data = elements(6, 9)
+    size = Sizes(dynamic)
+    index = np.random.default_rng(2).integers(-9, 9, (4, 6)).astype(np.int32)
+    last = GatherScatterSpec(
+        (size(6), size(4)),
+        (size(9),),
+        Operand(F32, (size(9), 0, 1)),
+        (Operand(DType.i32, (1, size(6))),),
+        Operand(F32, (size(4), 1)),
+    )
+    found = run(last, [data, index], [(6, 4)], isa=isa, dims=size.dims)
+    assert same_bits(found.outs[0], np.take_along_axis(data, index.T.astype(np.int64), 1))
+    index = np.random.default_rng(2).integers(0, 6, (4, 9)).astype(np.uint8)
+    first = GatherScatterSpec(
+        (4, 9), (6,), Operand(F32, (0, 1, 9)), (Operand(DType.u8, (9, 1)),), Operand(F32, (9, 1))
+    )
+    found = run(first, [data, index], [(4, 9)], isa=isa, workers=2)
+    assert same_bits(found.outs[0], np.take_along_axis(data, index.astype(np.int64), 0))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_indices_out_of_range(isa: str) -> None:
+    data = elements(5, 4)
+    for bad in (5, -6, 2**40, -(2**63)):
+        index = np.array([[0, 1], [bad, 2], [4, 3]])
+        operands = (
+            Operand(F32, (0, 4, 1)),
+            (Operand(I64, (2,)), Operand(I64, (2,), 1)),
+            Operand(F32, (1,)),
+        )
+        spec = GatherScatterSpec((3,), (5, 4), Operand(F32, (0, 4, 1)), *operands[1:])
+        found = run(spec, [data, index, index], [(3,)], isa=isa)
+        assert (found.status, found.element) == (GATHER_OUT_OF_RANGE, 1)
+        spec = GatherScatterSpec((3,), (5, 4), *operands, out_of_range="zeros")
+        found = run(spec, [data, index, index], [(3,)], isa=isa)
+        assert found.status == 0
+        assert same_bits(found.outs[0], np.array([data[0, 1], 0, data[4, 3]], np.float32))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_what_is_put_last_stays(isa: str) -> None:
+    updates = elements(6, 5)
+    index = np.array([3, 0, 3, -1, 2, 0])
+    spec = GatherScatterSpec(
+        (6, 5), (4,), Operand(F32, (5, 1)), (Operand(I64, (1, 0)),), Operand(F32, (0, 1, 5)), True
+    )
+    want = np.full((4, 5), np.nan, np.float32)
+    want[index] = updates
+    for workers in (1, 4):
+        found = run(spec, [updates, index], [(4, 5)], isa=isa, workers=workers)
+        assert found.status == 0 and same_bits(found.outs[0], want)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", [F32, DType.f64, DType.i32, I64], ids=str)
+@pytest.mark.parametrize("combine", ["sum", "prod", "min", "max"])
+def test_what_is_put_joins_what_was_there(isa: str, dtype: DType, combine: str) -> None:
+    updates, index = elements(6, 5, dtype=dtype), np.array([3, 0, 3, -1, 2, 0])
+    if dtype.is_float:
+        updates[2, 1] = np.nan
+    target = Operand(dtype, (0, 1, 5))
+    spec = GatherScatterSpec(
+        (6, 5),
+        (4,),
+        Operand(dtype, (5, 1)),
+        (Operand(I64, (1, 0)),),
+        target,
+        True,
+        combine=combine,
+    )
+    want = np.arange(20).reshape(4, 5).astype(dtype.numpy)
+    out = guard_copy(want)
+    status, _ = compile_spec(spec, isa)([updates, index, out])
+    how = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}[combine]
+    how.at(want, index, updates)
+    assert status == 0
+    np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", [F32, DType.f64, DType.i32, I64], ids=str)
+def test_running_sums(isa: str, dtype: DType) -> None:
+    data = elements(3, 8, 5, dtype=dtype)
+    for exclusive in (False, True):
+        for reverse in (False, True):
+            for op in (CumSum(exclusive, reverse), CumProd(exclusive, reverse)):
+                size = Sizes(exclusive)
+                walk = Operand(dtype, (size(40), 1, size(5)))
+                product = isinstance(op, CumProd)
+                spec = ScanSpec((3, 5), size(8), walk, walk, product, exclusive, reverse)
+                found = run(spec, [data], [(3, 8, 5)], isa=isa, workers=2, dims=size.dims)
+                (want,) = op.evaluate(data, np.array(1))
+                assert same_bits(found.outs[0], want)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", [F32, DType.f64, DType.i32, I64], ids=str)
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_rankings(isa: str, dtype: DType, mode: str) -> None:
+    data = elements(3, 40, dtype=dtype)
+    if dtype.is_float:
+        data[1, [0, 3, 39]] = np.nan, np.inf, np.nan
+        data[2, [1, 5]] = -np.inf, -0.0
+    for count in (1, 2, 7, 40):
+        for sort in ("value", "index"):
+            size = Sizes(count == 2)
+            best = (size(count), 1)
+            spec = TopKSpec(
+                (3,),
+                size(40),
+                size(count),
+                Operand(dtype, (40, 1)),
+                Operand(dtype, best),
+                Operand(I64, best),
+                mode == "max",
+                sort == "index",
+            )
+            shapes = [(3, count)] * 2
+            found = run(spec, [data], shapes, isa=isa, workers=2, dims=size.dims)
+            op = TopK(axis=1, mode=mode, sort=sort, index_element_type=I64)
+            values, indices = op.evaluate(data, np.array(count))
+            assert same_bits(found.outs[1], indices) and same_bits(found.outs[0], values)

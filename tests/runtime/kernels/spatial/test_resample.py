@@ -1,0 +1,247 @@
+"""Resampled axes: every rule against the operations' own meaning, sizes, strides, workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from irc_compiler.ir.dtype import DType
+from irc_compiler.ir.errors import VerificationError
+from irc_compiler.ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Interpolate
+from irc_compiler.ir.ops.tensor.padding import padded
+from irc_compiler.plan.specs.base import EMPTY_AXIS, Operand
+from irc_compiler.plan.specs.resample import PADDING, PLACES, ROUNDINGS, ResampleSpec
+from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.runtime.machine.detect import host_target
+from support.kernels.harness import ISAS, Sizes, run, same_bits
+
+F32 = DType.f32
+
+
+def resampled(
+    data: np.ndarray,
+    count: int,
+    isa: str,
+    rule: str,
+    *,
+    dynamic: bool = False,
+    dtype: DType = F32,
+    **how: object,
+) -> np.ndarray:
+    """Axis 1 of [outer, axis, middle, inner] by a kernel; the number of workers must not show."""
+    outer, axis, middle, inner = data.shape
+    found: list[np.ndarray] = []
+    for workers in (1, 3):
+        sizes = Sizes(dynamic)
+        places = [sizes(n) for n in (outer, axis, count, middle, inner)]
+        step = sizes(middle * inner)
+        strides = [(sizes(n * middle * inner), step, sizes(inner), 1) for n in (axis, count)]
+        operands = [Operand(dtype, s) for s in strides]
+        acc = F32 if dtype.bits == 16 else dtype
+        spec = ResampleSpec(rule, *places, *operands, acc, **how)  # type: ignore[arg-type]
+        shape = (outer, count, middle, inner)
+        made = run(spec, [data], [shape], isa=isa, dims=sizes.dims, workers=workers)
+        assert made.status == 0
+        found.append(made.outs[0])
+    assert same_bits(*found)
+    return found[0]
+
+
+def noise(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def wanted(data: np.ndarray, count: int, scale: float | None, **how: object) -> np.ndarray:
+    """What Interpolate says of axis 1."""
+    given = [count] if scale is None else [scale]
+    mode = "sizes" if scale is None else "scales"
+    op = Interpolate(shape_calculation_mode=mode, **how)  # type: ignore[arg-type]
+    return op.evaluate(data, np.array(given), np.array([1]))[0]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_nearest_is_the_same_element(isa: str, dynamic: bool) -> None:
+    data = noise(2, 7, 1, 19)
+    turned = (*ROUNDINGS[2:], *ROUNDINGS[:2])
+    for places, rounding in (
+        *zip(PLACES, ROUNDINGS, strict=True),
+        *zip(PLACES, turned, strict=True),
+    ):
+        scale, count = (2.0, 14) if rounding == "simple" or not dynamic else (None, 9)
+        how = {"places": places, "rounding": rounding, "scale": scale}
+        found = resampled(data, count, isa, "nearest", dynamic=dynamic, **how)
+        same = wanted(
+            data,
+            count,
+            scale,
+            mode="nearest",
+            coordinate_transformation_mode=places,
+            nearest_mode=rounding,
+        )
+        assert same_bits(found, same), how
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("rule", ["linear", "cubic"])
+def test_weights(isa: str, rule: str) -> None:
+    for places, shape, count, scale in zip(
+        PLACES,
+        ((1, 5, 3, 70), (2, 4, 1, 8), (3, 6, 1, 3), (1, 9, 2, 1), (1, 1, 1, 33)),
+        (11, 1, 12, 4, 3),
+        (None, None, 2.0, 0.5, None),
+        strict=True,
+    ):
+        data = noise(*shape)
+        found = [
+            resampled(data, count, isa, rule, dynamic=d, places=places, scale=scale)
+            for d in (False, True)
+        ]
+        assert same_bits(*found)
+        mode = "linear_onnx" if rule == "linear" else rule
+        exact = wanted(
+            data.astype(np.float64), count, scale, mode=mode, coordinate_transformation_mode=places
+        )
+        assert np.abs(found[0] - exact).max() <= 4e-6
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_weights_of_doubles_in_front_of_the_axis(isa: str) -> None:
+    """A place of -1/6 is 5/6 behind -1, which takes more bits than a place has."""
+    data = noise(1, 6, 2, 3).astype(np.float64)
+    found = resampled(data, 9, isa, "cubic", dtype=DType.f64, places="half_pixel", scale=1.5)
+    exact = wanted(data, 9, 1.5, mode="cubic", coordinate_transformation_mode="half_pixel")
+    assert np.abs(found - exact).max() <= 1e-14
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", [F32, DType.f16, DType.i64, DType.u8], ids=str)
+def test_paddings(isa: str, dtype: DType) -> None:
+    data = (np.arange(2 * 5 * 2 * 21) % 251).astype(dtype.numpy).reshape(2, 5, 2, 21)
+    fill = np.array(3, dtype.numpy)
+    bits = int.from_bytes(fill.tobytes(), "little")
+    for rule in PADDING:
+        for begin, end in ((2, 3), (4, 0)):
+            count = 5 + begin + end
+            how = {"begin": begin, "fill": bits, "dtype": dtype}
+            found = resampled(data, count, isa, rule, dynamic=begin == 2, **how)
+            same = padded(data, [(0, 0), (begin, end), (0, 0), (0, 0)], rule, fill)
+            assert same_bits(found, same), (rule, begin, end)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_pieces(isa: str, dynamic: bool) -> None:
+    for axis, count, inner in ((7, 3, 19), (8, 4, 64), (5, 5, 1), (3, 7, 130), (1, 2, 2)):
+        data = np.random.default_rng(axis).integers(-9, 9, (2, axis, 2, inner)).astype(np.float32)
+        turned = np.moveaxis(data, 1, 3)
+        sizes = np.array([inner, count]) if turned.ndim == 4 else np.array([count])
+        largest = AdaptiveMaxPool().evaluate(turned, sizes)[0]
+        mean = AdaptiveAvgPool().evaluate(turned, sizes)[0]
+        found = resampled(data, count, isa, "max", dynamic=dynamic)
+        assert same_bits(found, np.ascontiguousarray(np.moveaxis(largest, 3, 1)))
+        found = resampled(data, count, isa, "mean", dynamic=dynamic)
+        assert np.abs(found - np.moveaxis(mean, 3, 1)).max() <= 1e-6
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_nan_is_the_largest_and_stays_in_its_piece(isa: str) -> None:
+    data = noise(1, 6, 1, 5)
+    data[0, 1, 0, 2], data[0, 4, 0, 3] = np.nan, np.inf
+    found = resampled(data, 3, isa, "max")
+    assert np.isnan(found[0, 0, 0, 2]) and np.isnan(found).sum() == 1
+    found = resampled(data, 3, isa, "mean")
+    assert np.isnan(found).sum() == 1 and np.isinf(found).sum() == 1
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_rows_side_by_side_and_nothing_to_read(isa: str) -> None:
+    data = noise(20, 6)  # the axis is the last one; rows are the inner axis
+    strides = [(0, 1, 0, 6), (0, 1, 0, 12)]
+    operands = [Operand(F32, s) for s in strides]
+    spec = ResampleSpec("linear", 1, 6, 12, 1, 20, *operands, F32, "half_pixel", scale=2.0)
+    found = run(spec, [data], [(20, 12)], isa=isa).outs[0]
+    how = {"mode": "linear_onnx", "coordinate_transformation_mode": "half_pixel"}
+    assert np.abs(found - wanted(data, 12, 2.0, **how)).max() <= 1e-6
+    for rule in ("edge", "mean", "constant"):
+        spec = ResampleSpec(rule, 1, 0, 4, 1, 3, *[Operand(F32, (0, 3, 0, 1))] * 2, F32)
+        found = run(spec, [np.zeros((0, 3), np.float32)], [(4, 3)], isa=isa)
+        if rule == "constant":
+            assert found.status == 0 and np.all(found.outs[0] == 0)
+        else:
+            assert found.status == EMPTY_AXIS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rule": "nothing"},
+        {"places": "nowhere"},
+        {"rounding": "simple", "rule": "nearest"},
+        {"scale": 0.0},
+        {"coefficient": float("nan")},
+        {"acc": DType.f16},
+        {"data": Operand(DType.i32, (1, 1, 1, 1))},
+    ],
+    ids=str,
+)
+def test_refused(change: dict[str, object]) -> None:
+    operands = [Operand(F32, (24, 4, 4, 1))] * 2
+    spec = ResampleSpec("linear", 1, 6, 6, 1, 4, *operands, F32)
+    target = host_target()
+    verify_specs([spec], target)
+    with pytest.raises(VerificationError):
+        verify_specs([replace(spec, **change)], target)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dtype", [F32, DType.f16, DType.i64, DType.u8], ids=str)
+def test_padded_rows(isa: str, dynamic: bool, dtype: DType) -> None:
+    """The axis is the last one: rows are copied in vectors, long ones in pieces."""
+    fill = np.array(3, dtype.numpy)
+    bits = int.from_bytes(fill.tobytes(), "little")
+    rng = np.random.default_rng(1)
+    for shape, begin, end in (
+        ((3, 2, 5, 9), 2, 3),
+        ((1, 3, 1, 1), 0, 4),
+        ((2, 1, 2, 130), 70, 0),
+        ((1, 1, 1, 9000), 4100, 33),
+        ((2, 1, 1, 4096), 0, 0),
+    ):
+        outer, middle, inner, axis = shape
+        count = begin + axis + end
+        data = rng.integers(0, 99, shape).astype(dtype.numpy)
+        for rule in PADDING:
+            found: list[np.ndarray] = []
+            for workers in (1, 3):
+                sizes = Sizes(dynamic)
+                places = [sizes(n) for n in (outer, axis, count, middle, inner)]
+                operands = [
+                    Operand(dtype, (sizes(middle * inner * n), 1, sizes(inner * n), sizes(n)))
+                    for n in (axis, count)
+                ]
+                spec = ResampleSpec(rule, *places, *operands, dtype, begin=sizes(begin), fill=bits)
+                made = run(
+                    spec, [data], [(*shape[:3], count)], isa=isa, dims=sizes.dims, workers=workers
+                )
+                assert made.status == 0
+                found.append(made.outs[0])
+            assert same_bits(*found)
+            want = padded(data, [(0, 0)] * 3 + [(begin, end)], rule, fill)
+            assert same_bits(found[0], want), (rule, shape)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("rule", PADDING)
+def test_rows_without_elements_of_an_empty_axis(isa: str, rule: str) -> None:
+    """Nothing is written, and nothing divided by the size of the axis."""
+    for in_rows in (False, True):
+        sizes = Sizes(True)
+        axis, count, inner = (sizes(n) for n in (0, 4, 0))
+        steps = (0, 1, 0, 4) if in_rows else (0, inner, 0, 1)
+        operands = [Operand(F32, steps)] * 2
+        spec = ResampleSpec(rule, 1, axis, count, 1, inner, *operands, F32, begin=2)
+        made = run(spec, [np.zeros((0, 0), np.float32)], [(4, 0)], isa=isa, dims=sizes.dims)
+        assert made.status == 0
