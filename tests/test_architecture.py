@@ -78,6 +78,7 @@ def imports(path: Path) -> list[tuple[int, str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_arrows_and_fences(path: Path) -> None:
     here = tail_mask(path)
@@ -115,6 +116,7 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@pytest.mark.slow
 def test_import_circles() -> None:
     """No circle but the listed ones; a listed one that is cut leaves the list."""
     import networkx as nx
@@ -131,6 +133,7 @@ def test_import_circles() -> None:
     assert sizes == CIRCLES, [sorted(c) for c in circles]
 
 
+@pytest.mark.slow
 def test_import_is_light() -> None:
     code = (
         "import sys, irc_compiler; "
@@ -160,6 +163,7 @@ def test_every_package_is_listed() -> None:
         assert f'"{name}"' in text, f"{name} is missing from pyproject.toml"
 
 
+@pytest.mark.slow
 def test_no_import_has_side_effects_by_decorator() -> None:
     """Tables are visible: nothing registers itself in a table of another module."""
     for path in SOURCES:
@@ -169,6 +173,7 @@ def test_no_import_has_side_effects_by_decorator() -> None:
                     assert "register" not in ast.unparse(decorator), f"{path}:{node.lineno}"
 
 
+@pytest.mark.slow
 def test_a_skip_says_what_was_not_run() -> None:
     """Reasons begin with "not run: ", so that nobody takes a skip for a test."""
     found = 0

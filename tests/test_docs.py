@@ -39,6 +39,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [b for _, b in SHELL], ids=[n for n, _ in SHELL])
 def test_commands(block: str, folder: Path) -> None:
     for line in block.strip().splitlines():
@@ -60,6 +61,7 @@ def test_commands(block: str, folder: Path) -> None:
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "block", [b for _, b in blocks("python")], ids=[n for n, _ in blocks("python")]
 )

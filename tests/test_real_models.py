@@ -67,6 +67,7 @@ def agree(got: Any, wanted: dict[str, Any], tolerance: float = 1e-5) -> None:
         assert float(np.abs(g - w).max()) <= tolerance * scale, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_onnx_against_both_peers(name: str, tmp_path: Path) -> None:
     model, inputs = MODELS[name]()
@@ -92,6 +93,7 @@ SAVED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fp16", "version"), SAVED)
 def test_openvino_ir(name: str, fp16: bool, version: int, tmp_path: Path) -> None:
     model, inputs = MODELS[name]()
@@ -164,6 +166,7 @@ def test_matmul_1_examples_give_the_declared_shapes(name: str) -> None:
     assert (got == (a @ (b.T if flipped else b)).reshape(declared)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ["avx2", "plain"])
 def test_another_instruction_set(isa: str, tmp_path: Path) -> None:
     """A whole encoder with the instruction set forced from outside."""
@@ -185,6 +188,7 @@ def test_another_instruction_set(isa: str, tmp_path: Path) -> None:
     agree(dict(np.load(tmp_path / "y.npz")), run_onnxruntime(model, inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", range(7, 23))
 def test_every_opset_from_7_up(opset: int) -> None:
     for dense in ("MatMul", "Gemm"):

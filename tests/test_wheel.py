@@ -38,6 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.slow
 def test_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     # A new environment that sees our dependencies (as plain folders: no editable irc) and the
     # wheel's content, nothing else.
@@ -81,6 +82,7 @@ def chat_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["irc", "irc-compiler"])
 def test_wheel_installs_next_to_the_chat_library(
     first: str, wheel: Path, chat_library: Path, tmp_path: Path

@@ -26,16 +26,8 @@ def verify_buffer(
         if not isinstance(d, Expr) and (not is_int(d) or d < 0):
             raise broken("a size is no number", here, d)
     if buffer.inside is not None:
-        check_index(buffer.inside, len(region.buffers), here, "buffer it lies inside")
-        if buffer.kind not in (ARENA, OUTPUT) and buffer.loop is None:
-            raise broken("only an arena or output buffer may lie inside another", here, "")
-        around = region.buffers[buffer.inside]
-        if around.kind != buffer.kind:
-            raise broken("a buffer and the one it lies inside differ in kind", here, buffer.kind)
+        _verify_view(region, constants, buffer, here)
         if buffer.kind == CONSTANT:
-            check_index(buffer.index, len(constants), here, buffer.kind)
-            if around.index != buffer.index or constants[buffer.index].layout is not None:
-                raise broken("a part of another constant, or of a packed one", here, buffer.index)
             return
     if buffer.kind == ARENA:
         if not 0 <= buffer.first <= buffer.last < max(1, len(region.steps)):
@@ -53,6 +45,21 @@ def verify_buffer(
         if made.dtype is not buffer.dtype or made.shape != buffer.shape:
             got = f"{buffer.dtype}{list(buffer.shape)}"
             raise broken("a buffer is not its constant", here, got)
+
+
+def _verify_view(region: Region, constants: Sequence[Constant], buffer: Buffer, where: str) -> None:
+    """A buffer inside another one is of its kind; of a constant, a part of that plain array."""
+    assert buffer.inside is not None
+    check_index(buffer.inside, len(region.buffers), where, "buffer it lies inside")
+    if buffer.kind not in (ARENA, OUTPUT) and buffer.loop is None:
+        raise broken("only an arena or output buffer may lie inside another", where, "")
+    parent = region.buffers[buffer.inside]
+    if parent.kind != buffer.kind:
+        raise broken("a buffer and the one it lies inside differ in kind", where, buffer.kind)
+    if buffer.kind == CONSTANT:
+        check_index(buffer.index, len(constants), where, buffer.kind)
+        if parent.index != buffer.index or constants[buffer.index].layout is not None:
+            raise broken("a part of another constant, or of a packed one", where, buffer.index)
 
 
 def buffer_roots(region: Region, where: str = "region") -> list[int]:

@@ -47,7 +47,7 @@ def verify_control(region: Region, step: ControlStep, where: str) -> tuple[list[
     return reads, [] if step.index is None else [step.index]
 
 
-def verify_flow(region: Region, where: str) -> None:
+def verify_flow(region: Region, where: str) -> None:  # noqa: C901 - one case per kind of step, over one stack
     """Loops and branches nest, and nothing in them runs in Python."""
     steps = region.steps
     # What is open, innermost last: where it ends, the loop it is (or -1), and the last step to

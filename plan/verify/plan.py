@@ -21,6 +21,7 @@ from ..plan import (
     INPUT,
     MAX_DEPTH,
     OUTPUT,
+    Buffer,
     Constant,
     ControlStep,
     HostStep,
@@ -209,23 +210,7 @@ def verify_region(region: Region, constants: Sequence[Constant], where: str = "r
     for b, buffer in enumerate(region.buffers):
         verify_buffer(region, constants, b, buffer, where)
     roots = buffer_roots(region, where)
-    taken: dict[tuple[str, int], int] = {}
-    for b, buffer in enumerate(region.buffers):
-        if buffer.kind in (INPUT, OUTPUT) and buffer.inside is None:
-            if taken.setdefault((buffer.kind, buffer.index), b) != b:
-                raise broken(f"two buffers are {buffer.kind} {buffer.index}", where, b)
-    for n in range(len(region.outputs)):
-        if (OUTPUT, n) not in taken:
-            raise broken(f"nothing stands for output {n}", where, "no buffer")
-    for source in region.symbols:
-        check_index(source.input, len(region.inputs), where, "region input of a symbol")
-        b = taken.get((INPUT, source.input))
-        if b is None:
-            raise broken("a symbol is read off an input without a buffer", where, source.symbol)
-        check_index(source.axis, len(region.buffers[b].shape), where, "axis of a symbol")
-    for check in region.checks:
-        for d in (check.left, check.right):
-            check_index(d, len(region.dims), where, "size to compare")
+    ports = _verify_ports(region, where)
     verify_flow(region, where)
     written: set[int] = set()
     for n, step in enumerate(region.steps):
@@ -236,22 +221,59 @@ def verify_region(region: Region, constants: Sequence[Constant], where: str = "r
             reads, writes = verify_control(region, step, here)
         else:
             reads, writes = _verify_host(region, constants, step, here)
-        for b in reads:
-            made = region.buffers[b].kind in (ARENA, OUTPUT)
-            if made and roots[b] not in written and not is_empty(region.buffers[roots[b]]):
-                raise broken(f"buffer {b} is read before anything is written", here, b)
-        for b in writes:
-            if region.buffers[b].kind not in (ARENA, OUTPUT):
-                raise broken(f"{region.buffers[b].kind} buffer {b} is written", here, b)
-            written.add(roots[b])
-        for b in (*reads, *writes):
-            buffer = region.buffers[b]
-            if buffer.kind == ARENA and not buffer.first <= n <= buffer.last:
-                got = f"alive for {buffer.first}..{buffer.last}"
-                raise broken(f"buffer {b} is used outside its lifetime", here, got)
-    for (kind, n), b in taken.items():
+        _verify_accesses(region, roots, written, n, (reads, writes), here)
+    for (kind, n), b in ports.items():
         if kind == OUTPUT and b not in written and not is_empty(region.buffers[b]):
             raise broken(f"output {n} is never written", where, b)
+
+
+def _verify_ports(region: Region, where: str) -> dict[tuple[str, int], int]:
+    """The buffer of each input and output, by (kind, index). Every output, symbol and compared size
+    refers to one that exists."""
+    ports: dict[tuple[str, int], int] = {}
+    for b, buffer in enumerate(region.buffers):
+        if buffer.kind in (INPUT, OUTPUT) and buffer.inside is None:
+            if ports.setdefault((buffer.kind, buffer.index), b) != b:
+                raise broken(f"two buffers are {buffer.kind} {buffer.index}", where, b)
+    for n in range(len(region.outputs)):
+        if (OUTPUT, n) not in ports:
+            raise broken(f"output {n} has no buffer", where, "no buffer")
+    for source in region.symbols:
+        check_index(source.input, len(region.inputs), where, "region input of a symbol")
+        b = ports.get((INPUT, source.input))
+        if b is None:
+            raise broken("a symbol is read off an input without a buffer", where, source.symbol)
+        check_index(source.axis, len(region.buffers[b].shape), where, "axis of a symbol")
+    for check in region.checks:
+        for d in (check.left, check.right):
+            check_index(d, len(region.dims), where, "size to compare")
+    return ports
+
+
+def _verify_accesses(
+    region: Region,
+    roots: list[int],
+    written: set[int],
+    step: int,
+    accesses: tuple[list[int], list[int]],
+    where: str,
+) -> None:
+    """The buffers that a step reads hold values, those that it writes may be written, and all are
+    alive. Adds the roots of the written ones to `written`."""
+    reads, writes = accesses
+    for b in reads:
+        made = region.buffers[b].kind in (ARENA, OUTPUT)
+        if made and roots[b] not in written and not is_empty(region.buffers[roots[b]]):
+            raise broken(f"buffer {b} is read before anything is written", where, b)
+    for b in writes:
+        if region.buffers[b].kind not in (ARENA, OUTPUT):
+            raise broken(f"{region.buffers[b].kind} buffer {b} is written", where, b)
+        written.add(roots[b])
+    for b in (*reads, *writes):
+        buffer = region.buffers[b]
+        if buffer.kind == ARENA and not buffer.first <= step <= buffer.last:
+            got = f"alive for {buffer.first}..{buffer.last}"
+            raise broken(f"buffer {b} is used outside its lifetime", where, got)
 
 
 def _verify_kernel(
@@ -274,34 +296,41 @@ def _verify_kernel(
         if buffer.dtype is not operand.dtype:
             got = f"operand {n} is {operand.dtype}, buffer {b} {buffer.dtype}"
             raise broken("operand and buffer differ in element type", where, got)
-        layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None
-        wanted, product = None, ()
-        if isinstance(spec, GemmSpec | SqueezeExciteSpec):
-            wanted, *product = spec.packed_operands().get(n, (None,))
-        elif isinstance(spec, ConvSpec | RecurrentSpec) and n == 1:
-            wanted = spec.packed
-        # Filters of one place are panels of a plain matrix.
-        point = False
-        if isinstance(wanted, PackedB) and not wanted.sums:
-            point = layout == PackedConv(wanted.nr, kr=wanted.kr)
-        if layout != wanted and not point:
-            raise broken("a constant's layout is not what its reader wants", where, layout)
-        if layout is not None:
-            made = constants[buffer.index]
-            found = panels(made.shape, layout, made.transposed)
-            if point and made.shape[1:2] == tuple(product[:1]):
-                # Filters are padded to whole cells of channels.
-                found = (found[0], made.shape[1], found[2])
-            if isinstance(spec, GemmSpec | SqueezeExciteSpec) and tuple(product) != found[1:]:
-                raise broken("a packed constant has other sizes", where, product)
-            if isinstance(spec, SqueezeExciteSpec) and found[0] != 1:
-                raise broken("a product has several matrices", where, found[0])
-            if isinstance(spec, ConvSpec | RecurrentSpec) and spec.matrices != found:
-                raise broken("a packed constant has other sizes", where, spec.matrices)
+        _verify_layout(constants, spec, n, buffer, where)
     count = spec.output_count()
     if not 0 < count <= len(operands):
         raise broken("a kernel writes nothing", where, count)
     return list(step.buffers[:-count]), list(step.buffers[-count:])
+
+
+def _verify_layout(
+    constants: Sequence[Constant], spec: Spec, n: int, buffer: Buffer, where: str
+) -> None:
+    """A packed constant has the layout and the sizes that operand `n` of the kernel reads."""
+    layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None
+    wanted, product = None, ()
+    if isinstance(spec, GemmSpec | SqueezeExciteSpec):
+        wanted, *product = spec.packed_operands().get(n, (None,))
+    elif isinstance(spec, ConvSpec | RecurrentSpec) and n == 1:
+        wanted = spec.packed
+    # Filters of one place are panels of a plain matrix.
+    point = False
+    if isinstance(wanted, PackedB) and not wanted.sums:
+        point = layout == PackedConv(wanted.nr, kr=wanted.kr)
+    if layout != wanted and not point:
+        raise broken("a constant's layout is not what its reader wants", where, layout)
+    if layout is not None:
+        made = constants[buffer.index]
+        found = panels(made.shape, layout, made.transposed)
+        if point and made.shape[1:2] == tuple(product[:1]):
+            # Filters are padded to whole cells of channels.
+            found = (found[0], made.shape[1], found[2])
+        if isinstance(spec, GemmSpec | SqueezeExciteSpec) and tuple(product) != found[1:]:
+            raise broken("a packed constant has other sizes", where, product)
+        if isinstance(spec, SqueezeExciteSpec) and found[0] != 1:
+            raise broken("a product has several matrices", where, found[0])
+        if isinstance(spec, ConvSpec | RecurrentSpec) and spec.matrices != found:
+            raise broken("a packed constant has other sizes", where, spec.matrices)
 
 
 def _verify_host(

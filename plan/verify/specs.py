@@ -64,7 +64,7 @@ def _elementwise(s: ElementwiseSpec, _: Target, where: str) -> None:
     stored(verify_program(s.program, given, where), types_of(s.outs), where)
 
 
-def _conv(s: ConvSpec, target: Target, where: str) -> None:
+def _conv(s: ConvSpec, target: Target, where: str) -> None:  # noqa: C901 - a list of independent checks
     widths = (target.lanes(s.acc.bits), panel_width(target, s.acc.bits))
     if s.packed.nr not in widths:
         raise broken("packed panels have another width", where, s.packed.nr, widths)

@@ -82,6 +82,7 @@ def in_child(check: Callable[[], int]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_a_bound_call_that_runs_at_the_fork(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     call, stop, inside = bound(name), threading.Event(), list[bool]()

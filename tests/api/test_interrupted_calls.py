@@ -16,6 +16,7 @@ PROGRAM = Path(__file__).resolve().parents[1] / "support" / "models" / "interrup
 BOUND = 50
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="not run: sends SIGINT to a process")
 @pytest.mark.parametrize(
     ("case", "threads", "how"),

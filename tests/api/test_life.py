@@ -195,6 +195,7 @@ def test_closing_while_calls_run() -> None:
     assert session.stats().contexts == 0  # what calls had borrowed is given back, too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_threads", [1, None])
 def test_eight_threads_with_inputs_of_their_own(num_threads: int | None) -> None:
     net = irc.compile_model(DIGITS, num_threads=num_threads)

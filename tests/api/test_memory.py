@@ -106,6 +106,7 @@ print(json.dumps(resident() - before))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not run: needs Linux's /proc")
 def test_memory_grows_by_the_weights_alone(tmp_path: Path) -> None:
     """After the libraries are loaded by a small model: 64 MiB of weights cost at most 1.2 times

@@ -159,10 +159,12 @@ def sample(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_sample_on_a_pool() -> None:
     assert re.match(r"352 of 360 digits right, 2 processes", sample())
 
 
+@pytest.mark.slow
 def test_the_sample_on_a_local_dask_cluster() -> None:
     for package in ("dask.dataframe", "distributed"):
         if importlib.util.find_spec(package.split(".")[0]) is None:

@@ -64,6 +64,7 @@ def test_every_command_of_the_docs_is_here() -> None:
     assert {m for m in named_in_docs() if m.startswith("benchmarks")} <= set(SHORT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", SHORT)
 def test_short_run(module: str) -> None:
     if module in NEEDS_TORCH and importlib.util.find_spec("torch") is None:

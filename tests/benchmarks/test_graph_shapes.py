@@ -46,6 +46,7 @@ def calls_to_compile(graph: Graph) -> int:
 SHAPES = ("chain", "fan-out", "fan-in", "many outputs", "many kernels", "deep nesting")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [*SHAPES, "split"])
 def test_work_grows_with_the_nodes(shape: str) -> None:
     from benchmarks.graph_shapes import SHAPES, split_into

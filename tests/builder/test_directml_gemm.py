@@ -129,6 +129,7 @@ def test_every_activation_of_the_table_is_here() -> None:
     assert listed == DEFAULTS and listed.keys() == GIVEN.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize(("name", "params"), CASES, ids=lambda v: str(v))
 def test_activations(name: str, params: tuple[float, ...], dtype: str) -> None:
@@ -181,6 +182,7 @@ LEADING = [(), (3,), (2, 3)]
 SHAPES_OF_C = ["absent", "full", "row", "column", "one", "scalar"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("leading", LEADING, ids=lambda v: f"{len(v) + 2}d")
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])

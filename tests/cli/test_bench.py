@@ -97,6 +97,7 @@ def run_irc(path: Path, inputs: Any) -> Any:
     return irc.compile_model(path, num_threads=1)(inputs)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_rivals_get_the_same_task(
     precision: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
@@ -137,6 +138,7 @@ DISAGREE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", DISAGREE)
 @pytest.mark.parametrize("verb", ["bench", "compare"])
 @pytest.mark.filterwarnings("ignore:divide by zero")

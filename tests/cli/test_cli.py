@@ -50,6 +50,7 @@ def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[1] for line in plan] == ["gemm"] * 4 + ["softmax"]
 
 
+@pytest.mark.slow
 def test_convert_compile_run(folder: Path) -> None:
     assert irc_command("convert", "model.onnx", "-o", "m.xml", cwd=folder).returncode == 0
     compiled = irc_command("compile", "m.xml", "-o", "m.irc", cwd=folder)
@@ -189,6 +190,7 @@ def test_every_verb_has_help_with_an_example(capsys: pytest.CaptureFixture[str])
         assert all(action.help for action in make_parser(name)._actions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they are printed, in a folder that holds what they name."""

@@ -190,6 +190,7 @@ def test_hostile_arguments(words: list[str], code: int, hostile: str, capsys: Ca
     assert not [x for x in done.err.split("\n") if x.startswith("irc: error: forged")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["doctor", "cache"])
 def test_hostile_environment(
     verb: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
@@ -261,6 +262,7 @@ def test_errors_and_reports_of_the_api(here: Path) -> None:
     assert str(error).count("\n") == 4
 
 
+@pytest.mark.slow
 def test_escapes_are_readable() -> None:
     assert escape_text("a\x1b\u202e\ud800\n\U000e0001") == r"a\x1b\u202e\ud800\n\U000e0001"
     assert escape_text("Größe 寸法 \u3000 😀 \\x1b") == "Größe 寸法 \u3000 😀 \\x1b"

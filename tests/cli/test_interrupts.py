@@ -81,6 +81,7 @@ entry.entry()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["at once", "late"])
 def test_what_is_half_made_goes_without_a_word(when: str) -> None:
     """A finaliser that misses what its object was to hold: as the frames go, or at the very end."""
@@ -150,6 +151,7 @@ def test_where_interrupts_are_ignored_they_stay_so(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module", ["irc_compiler.cli.main", "argparse", "irc_compiler.ir.errors", "numpy"]
 )
@@ -242,6 +244,7 @@ entry.entry()
 """
 
 
+@pytest.mark.slow
 def test_in_a_loop_that_does_not_end(tmp_path: Path) -> None:
     """No instruction of Python is reached any more: the loop is machine code."""
     port = onnx.helper.make_tensor_value_info

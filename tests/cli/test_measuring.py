@@ -114,6 +114,7 @@ def test_profile_writes_the_graph_that_runs(tmp_path: Path) -> None:
     assert joined == [("0", "0"), *[("1", "0")] * 5]
 
 
+@pytest.mark.slow
 def test_doctor_measures_the_machine(capsys: Captured) -> None:
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -147,6 +148,7 @@ def test_compare_finds_the_layer_and_the_rewrite(
     assert good == ["Relu_hidden1", "Gemm_sum2"]
 
 
+@pytest.mark.slow
 def test_doctor_lists_every_knob(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IRC_CACHE_BYTES", "12345")
     monkeypatch.delenv("IRC_VERIFY", raising=False)

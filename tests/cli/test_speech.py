@@ -43,6 +43,7 @@ def test_every_verb_is_there() -> None:
     assert set(AS_JSON) | WITHOUT_JSON == set(COMMANDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", AS_JSON)
 @pytest.mark.parametrize("speech", [[], ["-q"], ["-vv"]], ids=["plain", "quiet", "verbose"])
 def test_json_is_one_object(verb: str, speech: list[str], here: Path, capsys: Captured) -> None:

@@ -60,6 +60,7 @@ SHELL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", SHELL)
 def test_a_closed_pipe_is_no_error(what: str, folder: Path) -> None:
     words, code = SHELL[what]
@@ -78,6 +79,7 @@ NOBODY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", NOBODY)
 def test_closed_streams(what: str, folder: Path) -> None:
     """What is said goes nowhere; not into the file that is opened next."""
@@ -137,6 +139,7 @@ def on_a_terminal(
 TOLD = rb"\rcompiling model.onnx \.\.\. \d+ s "
 
 
+@pytest.mark.slow
 def test_progress_is_for_a_terminals_stderr(folder: Path) -> None:
     out, told, code = on_a_terminal(folder, BY_COMMAND, "told", "--json", until=b" s ")
     assert code == 0 and json.loads(out)["native_steps"] == 5
@@ -144,12 +147,14 @@ def test_progress_is_for_a_terminals_stderr(folder: Path) -> None:
     assert on_a_terminal(folder, BY_COMMAND, "late", "-q") == (b"", b"", 0)
 
 
+@pytest.mark.slow
 def test_progress_of_a_call(folder: Path) -> None:
     out, told, code = on_a_terminal(folder, BY_CALL, "told", until=b" s ")
     assert (out, code) == (b"5\n", 0) and re.match(TOLD, told) and told.endswith(b" \r")
     assert on_a_terminal(folder, BY_CALL, "late", IRC_PROGRESS="0") == (b"5\n", b"", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [BY_COMMAND, BY_CALL], ids=["command", "call"])
 def test_no_progress_elsewhere(code: str, folder: Path) -> None:
     words = [sys.executable, "-c", code, "late"]
@@ -157,6 +162,7 @@ def test_no_progress_elsewhere(code: str, folder: Path) -> None:
     assert done.returncode == 0 and done.stderr == "" and done.stdout
 
 
+@pytest.mark.slow
 def test_one_thing_is_told_at_a_time(folder: Path) -> None:
     code = """
 import sys, time
@@ -178,6 +184,7 @@ with show_progress("next"):
     assert all(b"\x1b" not in x and len(x) < 40 for x in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_colours_on_a_terminal(environment: dict[str, str], folder: Path) -> None:
     code = "import sys; from irc_compiler.cli.main import main; sys.exit(main(sys.argv[1:]))"

@@ -56,6 +56,7 @@ def same_encoder(source: Graph, found: Graph) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant",
     [
@@ -80,6 +81,7 @@ def test_encoders_keep_their_numbers(variant: dict[str, Any]) -> None:
     assert trace.hits()["take_addend"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["legacy", "dynamo", "legacy_sdpa", "dynamo_sdpa"])
 def test_what_pytorch_exports(name: str) -> None:
     source, found, trace = optimised(MODELS / f"encoder_torch_{name}.onnx")

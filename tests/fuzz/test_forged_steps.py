@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from irc_compiler.plan.specs.families import SPECS
 
 from fuzz.forged_steps import run_forged, seeds
@@ -12,10 +13,12 @@ from fuzz.forged_steps import run_forged, seeds
 MORE = 40 if os.environ.get("IRC_LONG") == "1" else 1
 
 
+@pytest.mark.slow
 def test_every_family_is_drawn() -> None:
     assert {s.step.spec.family for s in seeds()} == set(SPECS)
 
 
+@pytest.mark.slow
 def test_forged_steps_are_refused_or_stay_inside_their_buffers() -> None:
     counts, findings = run_forged(20_000_000, 200 * MORE)
     assert not findings, findings

@@ -19,11 +19,13 @@ MORE = 40 if os.environ.get("IRC_LONG") == "1" else 1
 FOUND = sorted(p for p in SEEDS.glob("*") if p.suffix in (".xml", ".onnx", ".npy", ".irc"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FOUND, ids=lambda p: p.name)
 def test_what_was_found_once(path: Path) -> None:
     assert check_file(path).startswith(("refused", "accepted", "agrees, ran"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", BATCHES)
 def test_a_batch_without_a_finding(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

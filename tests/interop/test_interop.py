@@ -24,6 +24,7 @@ def _interop() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["read", "write"])
 def test_share_of_what_openvino_converts(direction: str, request: pytest.FixtureRequest) -> None:
     interop = _interop()

@@ -88,6 +88,7 @@ def onnx_slices(*, computed: bool) -> bytes:
     return helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [False, True])
 def test_constant_bounds_in_native_code(fixed: bool) -> None:
     text = onnx_slices(computed=False)

@@ -77,6 +77,7 @@ def of_all_numbers(op: Op, dtype: DType, *, constant: bool = False) -> tuple[lis
     return found[1], found[0][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SMALL, ids=str)
 @pytest.mark.parametrize("constant", [True, False])
 def test_functions_of_few_bits_round_and_saturate(dtype: DType, constant: bool) -> None:
@@ -88,6 +89,7 @@ def test_functions_of_few_bits_round_and_saturate(dtype: DType, constant: bool) 
             np.testing.assert_array_equal(got.astype(np.int64), want, str(op))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SMALL, ids=str)
 def test_what_is_exact_wraps_in_few_bits(dtype: DType) -> None:
     low = int(dtype.min)

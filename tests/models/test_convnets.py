@@ -27,6 +27,7 @@ def check(net: irc.CompiledModel, model: onnx.ModelProto, **dims: int) -> np.nda
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_against_onnxruntime(name: str) -> None:
     model = NETS[name]()
@@ -36,6 +37,7 @@ def test_against_onnxruntime(name: str) -> None:
     assert one.tobytes() == two.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_symbolic_batch(name: str) -> None:
     model = NETS[name](33, batch="N")

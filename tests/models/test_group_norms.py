@@ -56,6 +56,7 @@ def check(model: onnx.ModelProto, inputs: dict[str, Any], **options: Any) -> np.
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 2, 8, 24])
 @pytest.mark.parametrize("sizes", [("T",), (7, "W")], ids=["1d", "2d"])
 def test_groups(sizes: Dims, groups: int) -> None:

@@ -66,6 +66,7 @@ def check(graph: Graph, precision: str) -> None:
         assert len(plan.regions) == 1 and plan.kernel_steps(), print_plan(plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_step_is_native(name: str, precision: str) -> None:

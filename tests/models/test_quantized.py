@@ -42,6 +42,7 @@ def built(name: str) -> tuple[onnx.ModelProto, Arrays]:
     return model, random_inputs(model, N=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_quantised_tensors_equal_evaluate(name: str) -> None:
     """At least 99.9 % of the elements, and none is off by more than a step."""
@@ -58,6 +59,7 @@ def test_quantised_tensors_equal_evaluate(name: str) -> None:
     assert same >= 0.999 * count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_outputs_against_both_peers(name: str) -> None:
     model, inputs = built(name)

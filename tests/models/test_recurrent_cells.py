@@ -48,6 +48,7 @@ def check(model: ov.Model, inputs: list[np.ndarray], folder: Path) -> None:
         np.testing.assert_allclose(got, wanted[n], rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [3, -1])
 @pytest.mark.parametrize("name", CELLS)
 def test_cells(name: str, batch: int, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def _told_by_data(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     return changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_that_data_tells(name: str) -> None:
     (case,) = (c for c in node_cases() if c.name == f"test_{name}")

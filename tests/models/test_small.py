@@ -82,6 +82,7 @@ def test_layer_norm_and_gelu_forms_are_the_same_function() -> None:
     same(run_onnxruntime(small.gelu(form="tanh"), x), erf, tolerance=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [10, 11])
 @pytest.mark.parametrize("fp16", [False, True])
 @pytest.mark.parametrize("raw", [False, True])

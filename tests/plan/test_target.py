@@ -174,6 +174,7 @@ print(irc.compile_model(ops.model({"y": x + x})).session.num_threads)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="not run: no CPU affinity on this system"
 )

@@ -53,6 +53,7 @@ print(json.dumps({"killed": killed, "whole": sum(found.values()), "both": all(fo
 """
 
 
+@pytest.mark.slow
 def test_killed_while_writing_an_artefact(load: Load, tmp_path: Path) -> None:
     found = run_script(KILL_EXPORT.replace("COUNT", str(load.moments)), tmp_path)
     assert found == {"killed": load.moments, "whole": load.moments, "both": True}
@@ -91,6 +92,7 @@ print(json.dumps({"killed": killed, "found": found}))
 """
 
 
+@pytest.mark.slow
 def test_killed_while_writing_a_model(load: Load, tmp_path: Path) -> None:
     """.xml and .bin are of one model, or there is no .xml."""
     found = run_script(KILL_CONVERT.replace("COUNT", str(load.moments)), tmp_path)
@@ -204,6 +206,7 @@ COMMANDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_room_on_the_disk(tmp_path: Path) -> None:
     """By the limit of a file's size, which fails as a full disk does: in the middle of writing."""
     np.save(tmp_path / "x.npy", np.zeros((9, 64), np.float32))
@@ -246,6 +249,7 @@ print(json.dumps({"errors": errors, "same": all(same)}))
 """
 
 
+@pytest.mark.slow
 def test_a_read_only_folder(tmp_path: Path) -> None:
     """The cache there is no cache; writing there is a clear error."""
     (tmp_path / "cache").mkdir()
@@ -283,6 +287,7 @@ LARGE_COMMANDS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", LARGE_COMMANDS)
 def test_interrupted_without_litter(verb: str, load: Load, tmp_path: Path) -> None:
     big_model(tmp_path / "big.xml")

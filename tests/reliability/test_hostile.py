@@ -35,6 +35,7 @@ def loaded() -> None:
     irc.CompiledModel.load(artifact())(np.zeros((1, 64), np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ALL, ids=lambda h: f"{h.kind}, {h.name}".replace("/", " "))
 def test_one_clear_error(
     case: Hostile,
@@ -147,6 +148,7 @@ def test_weights_that_change_under_the_reader(
     assert data.reshape(-1).tolist() == [1, 2, 3, 4, 5, 6] and done[0]
 
 
+@pytest.mark.slow
 def test_the_command_in_a_process_of_its_own(tmp_path: Path) -> None:
     """As users run it, with a hard limit of memory: three of the classes."""
     import resource

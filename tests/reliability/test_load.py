@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.reliability.scripts import run_script
 
 from tests.reliability.conftest import Load
@@ -46,6 +47,7 @@ print(json.dumps({"wrong": len(wrong), "calls": sum(calls), "least": min(calls),
 """
 
 
+@pytest.mark.slow
 def test_eight_threads_on_one_model(load: Load, tmp_path: Path) -> None:
     found = run_script(THREADS.replace("SECONDS", str(load.seconds)), tmp_path)
     print(found)
@@ -78,6 +80,7 @@ print(json.dumps({"codes": codes, "files": len(names), "good": good,
 """
 
 
+@pytest.mark.slow
 def test_sixteen_processes_share_a_cold_cache(tmp_path: Path) -> None:
     import irc_compiler as irc
     import numpy as np
@@ -99,6 +102,7 @@ print(json.dumps({"right": right, "bytes": len(data)}))
 """
 
 
+@pytest.mark.slow
 def test_pickled_again_and_again(load: Load, tmp_path: Path) -> None:
     found = run_script(PICKLES.replace("COUNT", str(load.moments)), tmp_path)
     assert found["right"] == load.moments
@@ -131,6 +135,7 @@ print(json.dumps({"codes": sorted(set(codes)), "parent": bool((net(large)[0] == 
 """
 
 
+@pytest.mark.slow
 def test_forked_while_other_threads_run(load: Load, tmp_path: Path) -> None:
     found = run_script(FORKS.replace("COUNT", str(load.moments)), tmp_path)
     assert found == {"codes": [0], "parent": True}
@@ -177,6 +182,7 @@ print(json.dumps({"codes": sorted(set(codes))}))
 """
 
 
+@pytest.mark.slow
 def test_forked_while_another_thread_compiles(load: Load, tmp_path: Path) -> None:
     """A child runs what was compiled; to compile there ends in an error, or does it (the fork fell
     between two kernels). Nothing hangs."""

@@ -31,6 +31,7 @@ def outcomes() -> dict[tuple[str, str], dict[str, Any]]:
     return {(case["name"], case["mode"]): case for case in found}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="not run: reads /proc")
 @pytest.mark.parametrize("mode", ["call", "interpret"])
 @pytest.mark.parametrize("name", CASES)

@@ -38,6 +38,7 @@ def long_onnx(length: int, width: int = 3) -> bytes:
 CHAINS = {"xml": (long_xml, read_xml), "onnx": (long_onnx, read_onnx)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CHAINS)
 def test_a_chain_of_50_000_nodes(kind: str) -> None:
     """It takes about four times as long as a quarter of it, in this process's own time. 16 times
@@ -54,6 +55,7 @@ def test_a_chain_of_50_000_nodes(kind: str) -> None:
     assert taken[1] < 8 * taken[0], taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CHAINS)
 def test_a_chain_takes_memory_by_its_length(kind: str) -> None:
     """Four times the nodes take four times the memory; a run, no more than two tensors at once."""

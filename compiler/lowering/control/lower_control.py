@@ -144,7 +144,7 @@ def _lower_branch(
     return check
 
 
-def _lower_loop(low: Lowering, node: int) -> None:
+def _lower_loop(low: Lowering, node: int) -> None:  # noqa: C901 - the parts of a loop in the order of its plan
     op, region, inputs = low.graph.op(node), low.region, low.graph.inputs(node)
     assert isinstance(op, Iterating)
     trips = trips_of(low.graph, node)

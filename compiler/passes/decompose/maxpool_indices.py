@@ -38,7 +38,7 @@ from ..match.values import dtype_of, shape_of
 _MOST = 32
 
 
-def place(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def place(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901 - builds one expression, part by part
     """The second result of a MaxPool: the number of the first tap that equals the maximum and is
     no padding. Elements of an image are numbered, and their numbers padded and cut as they are."""
     op = graph.op(node)

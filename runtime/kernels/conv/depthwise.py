@@ -153,7 +153,7 @@ class _Loops:
         f.call_function(self.tiles[tile], self.frame, data, weights, *taps)
 
 
-def tile_function(g: Context, tile: Tile) -> Function:
+def tile_function(g: Context, tile: Tile) -> Function:  # noqa: C901 - emits one function; its closures are the steps
     """tile(frame, data, weights, d0, d1, h0, h1, w0, w1), as of a direct convolution, of one
     vector of channels."""
     spec, w = g.spec, g.spec.window

@@ -71,7 +71,7 @@ class Tiles:
             f.store(integer(word, I64), f.offset(place, at), 8)
         f.call("llvm.x86.ldtilecfg", "void", place)
 
-    def multiply(
+    def multiply(  # noqa: C901 - two loop orders over the same closures
         self,
         f: Function,
         instruction: str,

@@ -25,7 +25,7 @@ _SUMS = 4
 ROWS = 4
 
 
-def dot_function(g: Context, rows: int) -> Function:
+def dot_function(g: Context, rows: int) -> Function:  # noqa: C901 - emits one function; its closures are the steps
     """dot(frame, a, b, m, count, k): out[m .. m + count, 0] for 1 <= count <= rows, from the rows
     of A at `a` and the vector at `b`."""
     spec, lanes = g.spec, g.tiling.lanes

@@ -88,6 +88,7 @@ def test_activations_become_the_operation_of_their_name() -> None:
         assert kinds(decompose(one_op(Activation(name), (3,))))[1] == kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["identity", "relu", "tanh", "hard_swish"])
 @pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (0.5, 2.0), (1.0, 0.0), (2.0, 1.0)])
 @pytest.mark.parametrize("c", [None, (4,), (3, 1), (1, 1)])

@@ -23,6 +23,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fp16", [False, True], ids=["f32", "f16"])
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
 def test_openvino_computes_the_same(path: Path, fp16: bool, tmp_path: Path) -> None:

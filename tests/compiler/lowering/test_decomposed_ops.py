@@ -102,6 +102,7 @@ POOLS = {
 SIZES = ({"N": 1, "H": 6, "W": 8}, {"N": 3, "H": 5, "W": 4})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_against_evaluate(name: str, compile_graph) -> None:
     graph = parse_graph(f'graph "{name}"\n{CASES[name]}')
@@ -118,6 +119,7 @@ def test_against_evaluate(name: str, compile_graph) -> None:
         np.testing.assert_allclose(found, want, rtol=0, atol=2e-5 * max(1, np.abs(want).max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image", (IMAGE, FIXED), ids=("symbolic", "fixed"))
 @pytest.mark.parametrize("pool", POOLS)
 def test_places_of_maxima(pool: str, image: str, compile_graph) -> None:

@@ -24,6 +24,7 @@ def arrays(net: irc.CompiledModel, sizes: dict[str, int], seed: int) -> list[np.
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimised", [False, True], ids=["as-is", "optimised"])
 @pytest.mark.parametrize("name", CASES)
 def test_against_evaluate(name: str, optimised: bool, compile_graph) -> None:

@@ -45,12 +45,14 @@ def test_digits_plan(golden) -> None:
     golden("digits", print_plan(plan_of(model.graph)))
 
 
+@pytest.mark.slow
 def test_a_plan_does_not_depend_on_history() -> None:
     model = bert(layers=2, hidden=32, heads=2, intermediate=64, vocab=20)
     first, second = (plan_of(irc.read_model(model).graph) for _ in range(2))
     assert print_plan(first) == print_plan(second)
 
 
+@pytest.mark.slow
 def test_an_encoder_layer_is_seven_steps() -> None:
     """Per layer: q, k and v in one product, attention (written in the order in which the heads are
     joined), output, norm, two products, norm. Scale and mask belong to attention; biases, gelu and

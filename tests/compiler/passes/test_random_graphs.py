@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from irc_compiler.compiler.options import Options
@@ -200,6 +201,7 @@ def finite_outputs(graph: Graph) -> tuple[list[np.ndarray], list[np.ndarray]]:
         reject()  # sizes of N that inference could not rule out
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(graphs())
 def test_the_pipeline_keeps_meaning(graph: Graph) -> None:
@@ -220,6 +222,7 @@ def test_the_pipeline_keeps_meaning(graph: Graph) -> None:
     assert sum(trace.hits().values()) < 200
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(graphs())
 def test_every_pass_is_idempotent(graph: Graph) -> None:

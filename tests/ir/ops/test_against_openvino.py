@@ -303,6 +303,7 @@ def label(case: Any) -> str:
     return f"{type(case[0]).__name__}-{','.join(str(list(a.shape)) for a in arrays_of(case[1]))}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=label)
 def test_numbers_and_version(case: Any) -> None:
     op, inputs = case

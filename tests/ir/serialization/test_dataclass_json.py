@@ -175,6 +175,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     JSON, st.sampled_from([Outer, Op, Spec, Program, int | float | None, Expr, TensorType, DType])
 )

@@ -314,6 +314,7 @@ NUMBERS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_random_damage_never_gets_through_or_crashes(data_: st.DataObject) -> None:

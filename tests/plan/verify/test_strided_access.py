@@ -26,6 +26,7 @@ WALKS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(WALKS, WALKS)
 @settings(max_examples=2000, deadline=None)
 def test_what_is_said_to_lie_apart_does(a: StridedAccess, b: StridedAccess) -> None:

@@ -155,6 +155,7 @@ def test_a_busy_bound_call_says_what_to_do() -> None:
     assert (call()[0] == chain_answer(*data(5))).all()
 
 
+@pytest.mark.slow
 def test_long_calls_let_other_python_threads_run() -> None:
     session = Session(chain(length=200).compile(), num_threads=1)
     a, b = np.ones(500_000, np.float32), np.zeros(500_000, np.float32)

@@ -122,6 +122,7 @@ def run_python(code: str, expect: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_forked_child_runs_with_a_gang_of_its_own(warm: bool) -> None:

@@ -82,6 +82,7 @@ def require_equal(got: Any, want: Any) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("kind", NODES)
 def test_tensors(kind: str, dtype: str) -> None:

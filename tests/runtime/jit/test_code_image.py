@@ -278,6 +278,7 @@ print(json.dumps([net.program.compiled, "llvmlite" in sys.modules, out]))
 """
 
 
+@pytest.mark.slow
 @on_linux
 def test_a_warm_cache_needs_no_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))

@@ -69,6 +69,7 @@ def test_a_processor_of_more_features_is_refused(name: str, unmasked: pytest.Mon
         assert possible in str(caught.value)
 
 
+@pytest.mark.slow
 def test_doctor_names_the_mask(lesser: str, unmasked: pytest.MonkeyPatch) -> None:
     unmasked.setenv("IRC_CPU", lesser)
     state = examine()

@@ -98,6 +98,7 @@ def test_another_users_link_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
         PrivateFolder(tmp_path / "link" / "cache")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
 def test_a_parent_that_others_can_write_is_refused(
     mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -60,6 +60,7 @@ def test_equal_specs_are_compiled_once() -> None:
     assert compilations() == before + 2
 
 
+@pytest.mark.slow
 def test_code_is_shared_while_a_program_lives(tiny: list[str]) -> None:
     plan = chain(length=5).plan()
     first = build_program(plan, {}, TARGET)

@@ -94,6 +94,7 @@ def test_trusted_it_runs_whatever_it_does(lying: Path) -> None:
     assert (irc.compile_model(lying, trust_code=True)(X)[0] == np.abs(X)).all()
 
 
+@pytest.mark.slow
 def test_on_the_command_line(lying: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     for words, wanted, said in (

@@ -75,6 +75,7 @@ def compared(
     return float(max(errors))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiles")
 @pytest.mark.parametrize("name", ["encoder", "resnet"])
 def test_bf16(name: str) -> None:
@@ -83,6 +84,7 @@ def test_bf16(name: str) -> None:
     assert 1e-5 < compared(model, inputs, exact, precision="bf16") < 2e-2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiles")
 @pytest.mark.parametrize("name", ["encoder", "resnet"])
 def test_bytes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

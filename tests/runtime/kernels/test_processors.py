@@ -126,6 +126,7 @@ def scalar_functions() -> list[Spec]:
     return specs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_no_kernel_of_a_family_calls_a_library(processor: str) -> None:
     target = processor_target(processor)
@@ -137,16 +138,19 @@ def test_no_kernel_of_a_family_calls_a_library(processor: str) -> None:
     assert_no_calls(list(specs), processor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_no_conversion_calls_a_library(processor: str) -> None:
     assert_no_calls(casts(), processor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", ENDS)
 def test_no_function_calls_a_library(processor: str) -> None:
     assert_no_calls(scalar_functions(), processor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_conversions_agree_with_evaluation(processor: str) -> None:
     needs(processor)
@@ -188,6 +192,7 @@ def assert_same_numbers(found: np.ndarray, want: np.ndarray) -> None:
     assert found[~nan].tobytes() == want[~nan].tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", RUN, ids="-".join)
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_models_of_all_families_run(

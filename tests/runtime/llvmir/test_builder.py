@@ -163,6 +163,7 @@ def test_long_calls_go_past_the_lock():
         assert not isinstance(getattr(ffi.lib, name), ctypes._CFuncPtr)
 
 
+@pytest.mark.slow
 def test_libraries_unload():
     target = host_target("plain")
     image = llvm.emit_object(_constant(3), target)

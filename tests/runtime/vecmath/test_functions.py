@@ -152,6 +152,7 @@ def singles():
     return np.concatenate([patterns, usual, both, -both])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({**UNARY, **SINGLE_ONLY}))
 def test_f32(name, isa):
     x = singles()
@@ -173,6 +174,7 @@ def doubles():
     return np.concatenate([bits, usual, both, -both])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="not run: longdouble is narrow")
 @pytest.mark.parametrize("name", sorted(UNARY))
 def test_f64(name, isa):
@@ -232,6 +234,7 @@ def test_exact_values(name, isa):
     assert (np.signbit(y) == np.signbit(want))[:-1][~np.isnan(want[:-1])].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MATH))
 def test_lanes_do_not_matter(name, isa):
     """The same bits for every lane count, in the masked tail, and whatever the neighbours are."""
@@ -293,6 +296,7 @@ def test_pow_is_exact_where_f32_is(isa):
     assert run("pow", isa, x, y).tolist() == want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MATH))
 def test_no_library_calls_on_neon(name):
     """Linking finds stray calls on the machine's own instruction sets; here the text must do."""

@@ -98,6 +98,7 @@ def _by_operator() -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", [*PASSING, *PARTLY])
 def test_cases_of_an_operator_pass(operator: str) -> None:
     cases = _by_operator()[operator]

@@ -153,6 +153,7 @@ def test_a_file_that_shrinks_while_it_is_read(
     assert f"{len(GOOD)} bytes" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_long_chain_loads() -> None:
     count = 50_000
     layers = [

@@ -91,6 +91,7 @@ def xml_model(folder: Path) -> Path:
     return folder / "m.xml"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(resource is None, reason="not run: the system limits no address space")
 @pytest.mark.parametrize("make", [onnx_model, xml_model])
 def test_a_sparse_file_of_8_gib_loads(make: object, tmp_path: Path) -> None:
@@ -179,6 +180,7 @@ def test_a_file_that_becomes_shorter_is_an_error(
         irc.read_model(path)
 
 
+@pytest.mark.slow
 def test_no_file_is_mapped() -> None:
     """Every mmap of the package is anonymous, so that no file's change is a signal."""
     root, found = Path(irc.__file__).parent, 0

@@ -98,6 +98,7 @@ def exact(a: Any, b: Any, dtype: DType) -> Any:
     return (product - low) % (1 << dtype.bits) + low if dtype.bits < 64 else product
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [ops.matmul, ops.gemm], ids=["MatMul", "Gemm"])
 @pytest.mark.parametrize("dtype", NUMERIC, ids=str)
 def test_small_integers_are_exact(dtype: DType, make: Any) -> None:

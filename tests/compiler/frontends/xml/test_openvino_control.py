@@ -68,6 +68,7 @@ def agree(model: onnx.ModelProto, path: Path, kind: str, many: list[dict[str, An
                 np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", sorted(TEXTS.keys() - {"nested"})
 )  # which OpenVINO does not convert

@@ -58,6 +58,7 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool],
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raw", [False, True], ids=["converted", "read"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_model_of_the_family(name: str, raw: bool, converted: Callable[..., Path]) -> None:

@@ -42,6 +42,7 @@ VARIANTS: list[tuple[Literal[10, 11], bool, bool]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "fp16", "raw"), VARIANTS)
 def test_encoder(version: Literal[10, 11], fp16: bool, raw: bool, tmp_path: Path) -> None:
     model = small_encoder()
@@ -60,6 +61,7 @@ def test_encoder(version: Literal[10, 11], fp16: bool, raw: bool, tmp_path: Path
         np.testing.assert_allclose(again[name], array, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", sorted(p.stem for p in ENCODERS.glob("encoder_torch*.onnx")))
 @pytest.mark.parametrize("raw", [False, True])
 def test_encoders_exported_by_pytorch(stem: str, raw: bool, tmp_path: Path) -> None:

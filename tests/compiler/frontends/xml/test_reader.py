@@ -57,6 +57,7 @@ def test_reads_and_verifies(name: str) -> None:
     verify(read_xml(DATA / f"{name}.xml"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_computes_what_openvino_computes(name: str, tmp_path: Path) -> None:
     source = DATA / f"{name}.xml"

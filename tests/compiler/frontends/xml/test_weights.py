@@ -61,6 +61,7 @@ CONVERSIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "to"), CONVERSIONS)
 def test_conversions_of_stored_types_are_openvinos(dtype: str, to: str, tmp_path: Path) -> None:
     """A weight of 24 elements, converted and multiplied, as compressed models do."""

@@ -197,6 +197,7 @@ def graph_of(name: str) -> Graph:
     return parse_graph(f'graph "{name}"\n{CASES[name]}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimised", [False, True], ids=["as-is", "optimised"])
 @pytest.mark.parametrize("name", CASES)
 def test_against_evaluate(name: str, optimised: bool, compile_graph) -> None:
@@ -220,6 +221,7 @@ def test_against_evaluate(name: str, optimised: bool, compile_graph) -> None:
                 assert [g.tobytes() for g in got] == [g.tobytes() for g in first[seed]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in CASES if n not in ("half", "adaptive")])
 def test_factors_of_bf16(name: str, compile_graph) -> None:
     """Every step stays native; the error is that of rounding factors to 8 bits."""

@@ -35,6 +35,7 @@ def dense(name: str, dtype: DType, rows: int | str) -> tuple[Graph, list[np.ndar
     return graph, arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [5, "N"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_every_activation_is_the_product_s_own(

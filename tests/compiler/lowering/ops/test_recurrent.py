@@ -71,6 +71,7 @@ def test_reset_after_the_product_and_clip() -> None:
     check(data, irc.compile_model(data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("kind", sorted(GATES))
 def test_every_activation(kind: str, name: str) -> None:
@@ -122,6 +123,7 @@ def test_the_batch_first(kind: str) -> None:
         np.testing.assert_allclose(got, want.transpose(order), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "GRU linear", "RNN"])
 def test_sequences_of_openvino(kind: str, direction: str, tmp_path) -> None:

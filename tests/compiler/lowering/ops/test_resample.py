@@ -102,6 +102,7 @@ CASES["places_of_maxima"] = """%0 = Parameter.1() {element_type=f32, shape=[2, 9
 SIZES = ({"N": 1, "H": 6, "W": 8}, {"N": 3, "H": 5, "W": 4})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_against_evaluate(name: str, compile_graph) -> None:
     graph = parse_graph(f'graph "{name}"\n{CASES[name]}')

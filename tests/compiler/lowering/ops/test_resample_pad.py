@@ -58,6 +58,7 @@ def check(nets: Sequence[irc.CompiledModel], graph: Graph, inputs: Sequence[np.n
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i64", "u8"])
 def test_either_sign_at_both_ends_of_two_axes(mode: str, dtype: str, compile_graph) -> None:

@@ -129,6 +129,7 @@ def copies(net: irc.CompiledModel) -> list[KernelStep]:
     return [s for s in moves if "Concat" in s.name or "Split" in s.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_numbers(name: str, precision: str, compile_graph: Compile) -> None:

@@ -56,6 +56,7 @@ def test_copies_of_a_concat_share_a_kernel() -> None:
     np.testing.assert_array_equal(net(data)[0], np.concatenate(data, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [2, "N"])
 @pytest.mark.parametrize("kind", ["matmul", "reduce", "norm", "gather", "convolution", "transpose"])
 def test_every_family_takes_its_offsets_as_sizes(kind: str, batch: int | str) -> None:

@@ -191,6 +191,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_a_form_is_one_step(form: str) -> None:
     """Found, with the values of what was written; and as a step, alone but for its masks."""

@@ -44,6 +44,7 @@ def close(case: Case) -> None:
     np.testing.assert_allclose(on_tiles, on_vectors, rtol=limit, atol=limit)
 
 
+@pytest.mark.slow
 @tiled
 @pytest.mark.parametrize(
     ("queries", "keys"), [(1, 1), (1, 34), (15, 31), (17, 2), (33, 32), (70, 34)]
@@ -52,12 +53,14 @@ def test_queries_and_keys_around_a_register(queries: int, keys: int) -> None:
     close(Case(queries, keys, size=20, width=18))
 
 
+@pytest.mark.slow
 @tiled
 @pytest.mark.parametrize("keys", [127, 128, 130, 161])
 def test_keys_around_a_block(keys: int) -> None:
     close(Case(20, keys, heads=1))
 
 
+@pytest.mark.slow
 @tiled
 @pytest.mark.parametrize(
     ("size", "width"), [(1, 16), (31, 33), (32, 1), (33, 32), (65, 49), (64, 17)]
@@ -66,6 +69,7 @@ def test_heads_around_a_step(size: int, width: int) -> None:
     close(Case(9, 37, size, width, heads=1))
 
 
+@pytest.mark.slow
 @tiled
 @pytest.mark.parametrize("mask", ["keys", "full", "turned", "bool", "row", ""])
 @pytest.mark.parametrize("causal", [None, 10])
@@ -73,6 +77,7 @@ def test_masks(mask: str, causal: int | None) -> None:
     close(Case(37, 45, mask=mask, causal=causal, fill=-3.0))
 
 
+@pytest.mark.slow
 @tiled
 @pytest.mark.parametrize(
     "case",

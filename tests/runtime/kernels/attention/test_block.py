@@ -137,18 +137,21 @@ def check(case: Case, isa: str, tolerance: float = 2e-6) -> None:
 SIZES = [(1, 1), (1, 7), (2, 129), (15, 16), (16, 128), (17, 31), (33, 130), (70, 300)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(("queries", "keys"), SIZES)
 def test_sizes(isa: str, queries: int, keys: int) -> None:
     check(Case(queries, keys, size=20, width=18), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(("size", "width"), [(1, 1), (3, 17), (32, 32), (64, 64), (65, 128)])
 def test_heads(isa: str, size: int, width: int) -> None:
     check(Case(37, 140, size, width), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("sink", ["head", "full", "bare"])
 def test_sinks(isa: str, sink: str) -> None:
@@ -164,6 +167,7 @@ def test_sinks_of_other_types_are_refused() -> None:
         verify_specs([replace(spec, sink=Operand(DType.i32, (1, 0)))], target_of(ISAS[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("mask", ["keys", "full", "turned", "bool", "row"])
 @pytest.mark.parametrize("causal", [None, 90])
@@ -172,6 +176,7 @@ def test_masks(isa: str, mask: str, causal: int | None) -> None:
     check(Case(1, 131, mask=mask, causal=causal, fill=-3.0), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(
     ("queries", "keys", "causal"),
@@ -183,6 +188,7 @@ def test_causal(isa: str, queries: int, keys: int, causal: int) -> None:
     check(Case(queries, keys, causal=causal, zeros=True), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("queries", [1, 40])
 def test_shared_heads_and_negative_scales(isa: str, queries: int) -> None:
@@ -191,6 +197,7 @@ def test_shared_heads_and_negative_scales(isa: str, queries: int) -> None:
     check(Case(queries, 150, scale=0.0), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", [*ISAS, *TILED])
 @pytest.mark.parametrize("mask", ["", "keys", "full", "bool"])
 def test_capped_scores(isa: str, mask: str) -> None:
@@ -206,6 +213,7 @@ def test_capped_scores(isa: str, mask: str) -> None:
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=4 * tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", [*ISAS, *TILED])
 @pytest.mark.parametrize("factors", [None, BF16])
 def test_small_integers_are_exact(isa: str, factors: DType | None) -> None:
@@ -221,6 +229,7 @@ def test_small_integers_are_exact(isa: str, factors: DType | None) -> None:
         np.testing.assert_array_equal(found(case, isa, data, 2), want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("size", [8, 17, 64])
 def test_bf16_factors(isa: str, size: int) -> None:
@@ -233,6 +242,7 @@ def test_bf16_factors(isa: str, size: int) -> None:
         check(case, isa, 2e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [DType.f16, BF16], ids=str)
 def test_stored_halves(isa: str, dtype: DType) -> None:
@@ -274,6 +284,7 @@ def test_empty_sizes(isa: str) -> None:
             assert not got.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("factors", [None, BF16])
 def test_the_scores_are_never_all_there(isa: str, factors: DType | None) -> None:

@@ -28,6 +28,7 @@ each_isa = pytest.mark.parametrize("isa", ISAS)
 ROUNDED = [n for n, c in CASES.items() if c.dtype in (DType.f32, BF16)]
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", ROUNDED)
 def test_integers_are_exact(name: str, isa: str) -> None:
@@ -47,6 +48,7 @@ def test_random_convolutions_are_exact(number: int, isa: str) -> None:
     check(case, isa, rng.choice([1, 2, 4]), rng.choice(["start", "end"]))
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("channels", [1, 2, 3, 5, 8])
 def test_few_channels_in_planes(channels: int, isa: str) -> None:
@@ -84,6 +86,7 @@ def test_factors_are_rounded_and_sums_are_not(name: str, isa: str) -> None:
     assert np.max(np.abs(wanted - exact)) > 1e-3  # else rounding is not what was tested
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", ["padded", "small", "first", "dilated", "depthwise"])
 def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str, isa: str) -> None:
@@ -162,6 +165,7 @@ MANY = {
 }
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("factors", [None, BF16])

@@ -209,6 +209,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", CASES)
 def test_against_evaluate(name: str, isa: str) -> None:
@@ -259,6 +260,7 @@ def test_random_convolutions_are_exact(number: int, isa: str) -> None:
     check(random_case(rng), isa, rng.choice([1, 2, 4]), rng.choice(["start", "end"]))
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", ["padded", "small", "depthwise"])
 def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str, isa: str) -> None:
@@ -297,6 +299,7 @@ WINOGRAD = {
 }
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", WINOGRAD)
 def test_winograd(name: str, isa: str) -> None:

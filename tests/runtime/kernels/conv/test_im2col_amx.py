@@ -51,6 +51,7 @@ CASES = {
 each = pytest.mark.parametrize("name", CASES)
 
 
+@pytest.mark.slow
 @tiled
 @each
 def test_rounded_factors_are_exact(name: str) -> None:
@@ -61,6 +62,7 @@ def test_rounded_factors_are_exact(name: str) -> None:
     check(replace(case, dynamic=True), ISA, workers=2, at="start")
 
 
+@pytest.mark.slow
 @tiled
 @each
 def test_bytes_are_exact(name: str) -> None:

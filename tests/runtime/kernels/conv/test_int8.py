@@ -146,6 +146,7 @@ def check(
     np.testing.assert_array_equal(np.moveaxis(found, -1, 1) if case.out_last else found, expected)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", NAMES)
 def test_sums_are_exact(name: str, isa: str) -> None:
@@ -176,6 +177,7 @@ def test_random_convolutions_are_exact(number: int, isa: str) -> None:
     check(random_case(rng), isa, kind, zero, out, wide, rng.choice([1, 2, 4]))
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 7])
 def test_few_channels_in_planes(channels: int, isa: str) -> None:
@@ -195,6 +197,7 @@ TAILS = {
 }
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", sorted(TAILS))
 def test_rows_of_taps_that_end_in_cells_of_their_own(name: str, isa: str) -> None:

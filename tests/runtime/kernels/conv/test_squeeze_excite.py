@@ -188,6 +188,7 @@ CASES = {
 each_isa = pytest.mark.parametrize("isa", ISAS)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("dynamic", [False, True], ids=["known", "dynamic"])
 @pytest.mark.parametrize("name", CASES)

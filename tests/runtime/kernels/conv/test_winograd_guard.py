@@ -74,6 +74,7 @@ def check(case: Case, isa: str, change: Change, workers: int = 1, at: str = "end
 VALUES = [np.nan, np.inf, -np.inf, 1e38, -3e38, 1e25, 1e6, -1e4, 300.0]
 
 
+@pytest.mark.slow
 @each_isa
 @each_case
 def test_one_value_reaches_what_the_direct_convolution_lets_it_reach(name: str, isa: str) -> None:
@@ -132,6 +133,7 @@ def enlarge(x: np.ndarray) -> None:
     x *= np.float32(MAX_VALUE)
 
 
+@pytest.mark.slow
 @each_isa
 @each_case
 def test_direct_tiles_have_the_direct_convolution_s_bits(name: str, isa: str) -> None:
@@ -203,6 +205,7 @@ def test_the_bounds(m: int, isa: str) -> None:
     assert tiles(1.0, -np.inf) == tiles(0.0, np.nan) == tiles(0.0, 1.0) == reached
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("m", [2, 4])
 @pytest.mark.parametrize("size", [5, 6, 7, 8, 9])

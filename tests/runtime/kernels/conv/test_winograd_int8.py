@@ -38,6 +38,7 @@ each_isa = pytest.mark.parametrize(
 KINDS = [(U8, 131), (U8, None), (I8, -7), (I8, None), (U8, 255), (I8, -128), (I8, 127)]
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", WHOLE)
 def test_winograd_is_exact(name: str, isa: str) -> None:
@@ -51,6 +52,7 @@ def test_winograd_is_exact(name: str, isa: str) -> None:
 
 
 # 9 * 114 * 128 * 255 is just below 2^25.
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize(
     ("kind", "zero", "data", "filters"),

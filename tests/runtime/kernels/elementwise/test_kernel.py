@@ -89,6 +89,7 @@ def test_one_axis_of_every_length(isa: str, dynamic: bool) -> None:
         check(spec, [x, y], n, isa, axes=(n,), dims=(n,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("dtype", [F32, DType.f16, U8, I64, DType.f64], ids=str)
@@ -197,6 +198,7 @@ PERMUTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("dtype", [F32, DType.f64, DType.f16, U8, DType.boolean], ids=str)

@@ -56,6 +56,7 @@ def values(by: float) -> np.ndarray:
     return np.concatenate([np.array(EDGES, np.float32), *near, noise])
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("opened", [False, True])
 @pytest.mark.parametrize(
@@ -69,6 +70,7 @@ def test_every_form(dtype: DType, zero: int | None, opened: bool, isa: str) -> N
         check(made, [values(by or 1.0)], isa)
 
 
+@pytest.mark.slow
 @each_isa
 def test_quotients_round_as_divisions_do(isa: str) -> None:
     """Among them divisors whose reciprocals are the least exact, and ones next to powers of two."""

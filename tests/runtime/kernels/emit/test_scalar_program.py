@@ -115,6 +115,7 @@ def test_fma_rounds_at_most_twice(dtype: DType, isa: str) -> None:
     check(build(["fma"], 3, dtype), [np.abs(x), np.abs(y), z], isa, ulps=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", INTS, ids=str)
 def test_integer_arithmetic_is_exact(dtype: DType, isa: str) -> None:
@@ -128,6 +129,7 @@ def test_integer_arithmetic_is_exact(dtype: DType, isa: str) -> None:
     check(build(["clip", "fma"], 3, dtype), [x, np.minimum(y, 5), np.maximum(y, 5)], isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("source", [*FLOATS, *INTS, DType.boolean], ids=str)
 def test_casts_are_exact(source: DType, isa: str) -> None:
@@ -204,6 +206,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_functions_stay_in_their_bound(dtype: DType, isa: str) -> None:
@@ -221,6 +224,7 @@ def test_functions_stay_in_their_bound(dtype: DType, isa: str) -> None:
         check(build([op], 1, dtype), [x], isa, ulps=bound, where=f" of {dtype}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_functions_of_two_arguments(dtype: DType, isa: str) -> None:
@@ -284,6 +288,7 @@ def test_large_angles_in_f64(isa: str) -> None:
         assert ulp_error(got, want).max() <= 3.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", INTS, ids=str)
 @pytest.mark.parametrize("workers", [1, 3])

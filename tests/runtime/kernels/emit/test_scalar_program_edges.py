@@ -80,6 +80,7 @@ def test_integers_wrap(dtype: DType, isa: str) -> None:
         assert total[0] == dtype.min and less[1] == dtype.max
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("target", INTS, ids=str)
 @pytest.mark.parametrize("source", FLOATS, ids=str)

@@ -53,6 +53,7 @@ def sapphire_rapids() -> Target:
     return dataclasses.replace(target, cpu_features=tuple(sorted({*target.cpu_features, *more})))
 
 
+@pytest.mark.slow
 @tiled
 @each_kind
 @pytest.mark.parametrize("m", [1, 16, 17, 31, 33, 37, 65])
@@ -66,6 +67,7 @@ def test_rows_around_the_tile(kind: str, m: int) -> None:
                 check(dataclasses.replace(case, dynamic="m"), ISA, at="start")
 
 
+@pytest.mark.slow
 @tiled
 @copied
 @pytest.mark.parametrize("n", [2, 16, 17, 31, 33, 48, 64, 65, 101])
@@ -82,6 +84,7 @@ def test_depths_around_a_step(kind: str, k: int) -> None:
     check(Case(18, k, 40, b=layouts[k % 4], a=["rows", "columns"][k % 2], **KINDS[kind]), ISA)
 
 
+@pytest.mark.slow
 @tiled
 @pytest.mark.parametrize("left", ["rows", "columns", "gaps"])
 @pytest.mark.parametrize("right", ["packed", "rows", "columns"])
@@ -200,6 +203,7 @@ def test_blocks_stay_where_they_are_meant_to() -> None:
     assert choose(make(Case(256, 1024, 64, factors=BF16), "plain", target)[0], target).mc == 6
 
 
+@pytest.mark.slow
 @tiled
 @each_kind
 @pytest.mark.parametrize("m", [48, 64, 80, 96, 112, 128, 160])
@@ -231,6 +235,7 @@ def test_blocks_of_little_depth_have_short_rows(k: int, n: int, tiles: int) -> N
     assert choose(beside, target).mc == (max(2, tiles // 2) if k < 256 and n > 64 else 8)
 
 
+@pytest.mark.slow
 @tiled
 @copied
 @pytest.mark.parametrize("k", [600, 9000])
@@ -264,6 +269,7 @@ def test_the_emulation_finds_faults() -> None:
         amx_emulation.check()
 
 
+@pytest.mark.slow
 @tiled
 @each_kind
 @pytest.mark.parametrize("m, k, n", [(1, 768, 96), (37, 301, 75), (64, 1024, 200), (112, 1024, 75)])

@@ -44,6 +44,7 @@ def rounding_product(left: np.ndarray, right: np.ndarray, isa: str, **case: obje
     return product(left, right, isa, factors=BF16, **case)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(8))
 def test_random_products_of_integers_are_exact(isa: str, number: int) -> None:
@@ -54,6 +55,7 @@ def test_random_products_of_integers_are_exact(isa: str, number: int) -> None:
     check(case, isa, workers=rng.choice([1, 1, 2, 3, 5]), at=rng.choice(["start", "end"]))
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("a, b", [("rows", "columns"), ("columns", "gaps"), ("gaps", "rows")])
 def test_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> None:
@@ -63,6 +65,7 @@ def test_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> Non
             check(Case(3, k, n, a=a, b=b, dynamic="mnkabc", factors=BF16), isa)
 
 
+@pytest.mark.slow
 @each_isa
 def test_every_size_around_the_register_tile(isa: str) -> None:
     nr, mr = panel_width(target_of(isa), 32), tile_rows(target_of(isa), 2)
@@ -74,6 +77,7 @@ def test_every_size_around_the_register_tile(isa: str) -> None:
                 check(case, isa, at="start" if (m + n) % 2 else "end")
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("dynamic", ["", "mnkqabc"])
 @pytest.mark.parametrize("zero", ["m", "k", "n", "batch"])
@@ -118,6 +122,7 @@ def test_ties_denormals_and_infinities(isa: str, b: str, n: int) -> None:
         np.testing.assert_array_equal(found, rounded(row).astype(np.float32))
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("n, dynamic", [(1, ""), (1, "mnkabc"), (35, ""), (35, "mnkabc")])
 def test_denormal_products_and_sums_are_zero(isa: str, n: int, dynamic: str) -> None:
@@ -137,12 +142,14 @@ def test_denormal_products_and_sums_are_zero(isa: str, n: int, dynamic: str) -> 
     assert np.all(found == np.float32(2.0**-130))
 
 
+@pytest.mark.slow
 @each_isa
 def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str) -> None:
     rng = np.random.default_rng(11)
     check_bits(rng.standard_normal((37, 301)), rng.standard_normal((301, 75)), isa, factors=BF16)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("b", ["packed", "columns", "rows"])
 @pytest.mark.parametrize("k", [600, 601])

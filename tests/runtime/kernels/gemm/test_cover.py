@@ -218,6 +218,7 @@ COVER = functools.cache(lambda isa, alike: pairwise(ISAS.index(isa), AXES | {"ty
 COVER_BYTES = functools.cache(lambda kind: pairwise(VECTORS.index(kind), OF_BYTES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alike", ALIKE)
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_pair_of_choices(isa: str, alike: str) -> None:
@@ -225,6 +226,7 @@ def test_every_pair_of_choices(isa: str, alike: str) -> None:
         check(isa, choice)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("kind", VECTORS)
 def test_every_pair_of_choices_of_bytes(kind: str, part: int) -> None:

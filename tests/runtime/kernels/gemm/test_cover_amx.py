@@ -41,12 +41,14 @@ OF_FLOATS = AXES | {"type": list(FLOATS)}
 COVER = functools.cache(lambda which: pairwise(7, OF_FLOATS if which == "floats" else OF_BYTES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_every_pair_of_choices_of_floats(part: int) -> None:
     for choice in COVER("floats")[part::4]:
         check_product(ISA, choice, *FLOATS[str(choice["type"])], (SIDE, WIDTH, WIDTH))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_every_pair_of_choices_of_bytes(part: int) -> None:
     for choice in COVER("bytes")[part::4]:

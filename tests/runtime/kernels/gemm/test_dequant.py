@@ -135,6 +135,7 @@ def test_every_code_is_expanded(isa: str, dtype: DType, zero: str) -> None:
                      (weights_of(c).expanded + np.float32(0.5)) - np.float32(0.5))  # fmt: skip
 
 
+@pytest.mark.slow
 @each_isa
 @each_type
 @pytest.mark.parametrize(
@@ -146,6 +147,7 @@ def test_sizes_that_do_not_divide(isa: str, dtype: DType, k: int, n: int, group:
     check(Case(m, k, n, dtype, group), isa, workers=m % 3 + 1, at="start" if m % 2 else "end")
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("scale", [DType.f16, DType.bf16], ids=str)
 @each_type

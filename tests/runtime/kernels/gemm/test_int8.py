@@ -58,6 +58,7 @@ each_kind = pytest.mark.parametrize("isa", KINDS)
 TYPES = [(a, b) for a in (U8, I8) for b in (U8, I8)]
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("number", range(8))
 def test_random_products_are_exact(isa: str, number: int) -> None:
@@ -80,6 +81,7 @@ CHOICES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("a, b, a_zero, b_zero", CHOICES)
 def test_all_zero_points(isa: str, a: DType, b: DType, a_zero: str, b_zero: str) -> None:
@@ -87,6 +89,7 @@ def test_all_zero_points(isa: str, a: DType, b: DType, a_zero: str, b_zero: str)
     check(Case(19, 36, 37, dtype=a, b_dtype=b, a_zero=a_zero, b_zero=b_zero), isa, workers=2)
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("a, b", [("rows", "columns"), ("columns", "gaps"), ("gaps", "rows")])
 def test_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> None:
@@ -98,6 +101,7 @@ def test_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> Non
             check(case, isa)
 
 
+@pytest.mark.slow
 @each_kind
 def test_every_size_around_the_register_tile(isa: str) -> None:
     target = target_of(isa)
@@ -118,6 +122,7 @@ def test_rows_of_run_time_over_a_packed_constant(isa: str) -> None:
             check(Case(m, 40, 70, dtype=U8, b_dtype=I8, dynamic="m", epilogue="relu", **zeros), isa)
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("zero, dynamic", [("m", ""), ("k", ""), ("n", "mnkqabc"), ("k", "mnkqabc"),
                                            ("batch", "mnkqabc")])  # fmt: skip
@@ -143,6 +148,7 @@ def test_no_sum_saturates_and_long_ones_wrap(isa: str, a: int, b: int) -> None:
     np.testing.assert_array_equal(found, np.full((2, 20), a * b * k, np.int64).astype(np.int32))
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("b", ["packed", "columns", "rows"])
 @pytest.mark.parametrize("zeros", [("each", "one"), ("one", "each")], ids=str)
@@ -170,6 +176,7 @@ def requantising(columns: bool) -> Program:
     return b.finish(b.cast(b.op("select", b.op("isnan", x), zero, y), U8))
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("m, dynamic", [(20, ""), (20, "mnkabc")])
@@ -253,6 +260,7 @@ def test_the_unit_is_used_where_there_is_one_and_only_there(isa: str) -> None:
     assert ("pmaddwd" in assembly or "vpdpwssd" in assembly) == lacks
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     "avx512vnni" not in target_of("avx512").cpu_features if "avx512" in ISAS else True,
     reason="not run: this machine has no AVX512-VNNI, whose short form stands in for AVX-VNNI",

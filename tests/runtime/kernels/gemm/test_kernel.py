@@ -69,6 +69,7 @@ def random_case(rng: random.Random, isa: str) -> Case:
 each_isa = pytest.mark.parametrize("isa", ISAS)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("number", range(12))
 def test_random_products_are_exact(isa: str, number: int) -> None:
@@ -77,6 +78,7 @@ def test_random_products_are_exact(isa: str, number: int) -> None:
     check(case, isa, workers=rng.choice([1, 1, 2, 3, 5]), at=rng.choice(["start", "end"]))
 
 
+@pytest.mark.slow
 @each_isa
 def test_every_size_around_the_register_tile(isa: str) -> None:
     """One kernel whose sizes are read at run time computes them all."""
@@ -143,6 +145,7 @@ def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str, fl
     assert same_bits(np.ascontiguousarray(batch[1][::-1]), expected)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("dtype, unit", UNITS.items(), ids=str)
 @pytest.mark.parametrize("n", [1, 75])
@@ -184,6 +187,7 @@ def test_blocks_of_k_resume_the_same_chain(isa: str, b: str, floats) -> None:
     assert same_bits(product(x, y, isa, b=b, target=small), product(x, y, isa, b=b))
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("dtype", [t for t in OPTIONS["dtype"][6:] if t.bits > 8], ids=str)
 def test_blocks_of_k_keep_every_type_exact(isa: str, dtype: DType) -> None:

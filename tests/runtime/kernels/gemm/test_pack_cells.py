@@ -38,6 +38,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_small_integers_are_exact(isa: str, case: Case) -> None:
@@ -51,6 +52,7 @@ def test_tiles_of_amx(isa: str, case: Case) -> None:
     check(case, isa)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("to", FLOATS, ids=str)
 @pytest.mark.parametrize("source", SOURCES, ids=str)

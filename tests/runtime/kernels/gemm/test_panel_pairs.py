@@ -66,6 +66,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("isa", ISAS)
 def test_pairs_change_no_bit(isa: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +92,7 @@ def test_pairs_change_no_bit(isa: str, name: str, monkeypatch: pytest.MonkeyPatc
     assert all(same_bits(found[0], x) for x in found[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [DType.i4, DType.u8], ids=str)
 @pytest.mark.parametrize("isa", ISAS)
 def test_pairs_of_expanded_panels_change_no_bit(

@@ -85,6 +85,7 @@ def check_split(case: Case, sizes: tuple[int, ...], isa: str, parts: str = "ac")
     return found[0]
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("name", TYPES)
 def test_heads_are_read_and_written_where_they_lie(isa: str, name: str) -> None:
@@ -101,6 +102,7 @@ def test_tiles_of_amx(isa: str, name: str) -> None:
         check_split(TYPES[name], sizes, isa)
 
 
+@pytest.mark.slow
 @each_isa
 @pytest.mark.parametrize("parts", ["a", "c", "ac"])
 def test_run_time_sizes_give_the_same_bits(isa: str, parts: str) -> None:

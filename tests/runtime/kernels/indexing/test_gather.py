@@ -18,6 +18,7 @@ def block(outer: int, axis: int, inner: int, dtype: DType) -> np.ndarray:
     return (bits if dtype is DType.boolean else count % 251).astype(dtype.numpy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [DType.f32, DType.i64, DType.f16, DType.boolean], ids=str)
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -143,6 +143,7 @@ def test_running_sums(isa: str, dtype: DType) -> None:
                 assert same_bits(found.outs[0], want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [F32, DType.f64, DType.i32, I64], ids=str)
 @pytest.mark.parametrize("mode", ["max", "min"])

@@ -176,6 +176,7 @@ def test_hidden_sizes(isa: str, cell: str, hidden: int) -> None:
     check(Case(cell, "forward", 1, 3, hidden), isa, 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("cell, hidden, batch", [("rnn", 72, 1), ("gru", 200, 1), ("lstm", 72, 2)])
 def test_workers_share_panels_that_tiles_do_not_divide(
@@ -199,6 +200,7 @@ def test_empty_axes(isa: str, batch: int, time: int) -> None:
     check(Case("gru", "forward", batch, time, 5), isa)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("batch", [2, 4, 6, 8, 9, 13])
@@ -243,6 +245,7 @@ def test_nan_stays_in_its_row(isa: str) -> None:
     assert np.isfinite(found[[0, 2]]).all() and np.isfinite(found[1, 0, 0]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("cell, direction", PAIRS)
 def test_rounded_factors(isa: str, cell: str, direction: str) -> None:

@@ -69,6 +69,7 @@ def test_layer_norm_lengths(isa: str, dtype: DType) -> None:
         np.testing.assert_allclose(first.astype(np.float64), want, rtol=rel, atol=absolute)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("centre", [True, False])
 @pytest.mark.parametrize("scale", [True, False])

@@ -57,6 +57,7 @@ def reference(kind: str, x: np.ndarray, axis: int | tuple[int, ...]) -> np.ndarr
     return NUMPY[kind](x, axis, **extra)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(
     ("kind", "dtype"),
@@ -89,6 +90,7 @@ def test_kinds(kind: str, dtype: DType, isa: str) -> None:
                 assert same_bits(found + 0, want + 0), (a, n, c, workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_mean_of_squares_over_several_axes(isa: str, dynamic: bool) -> None:

@@ -36,6 +36,7 @@ def logits(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(shape) * 5).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)

@@ -60,6 +60,7 @@ def wanted(data: np.ndarray, count: int, scale: float | None, **how: object) -> 
     return op.evaluate(data, np.array(given), np.array([1]))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_nearest_is_the_same_element(isa: str, dynamic: bool) -> None:
@@ -83,6 +84,7 @@ def test_nearest_is_the_same_element(isa: str, dynamic: bool) -> None:
         assert same_bits(found, same), how
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("rule", ["linear", "cubic"])
 def test_weights(isa: str, rule: str) -> None:
@@ -115,6 +117,7 @@ def test_weights_of_doubles_in_front_of_the_axis(isa: str) -> None:
     assert np.abs(found - exact).max() <= 1e-14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [F32, DType.f16, DType.i64, DType.u8], ids=str)
 def test_paddings(isa: str, dtype: DType) -> None:
@@ -195,6 +198,7 @@ def test_refused(change: dict[str, object]) -> None:
         verify_specs([replace(spec, **change)], target)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("dtype", [F32, DType.f16, DType.i64, DType.u8], ids=str)

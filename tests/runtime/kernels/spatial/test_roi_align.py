@@ -55,6 +55,7 @@ def made(shape: tuple[int, ...], op: ROIAlign, dynamic: bool, count: int = len(B
     return spec, [data, rois, numbers], sizes.dims
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("places", MODES)

@@ -102,6 +102,7 @@ def scales_of(shape: tuple[int, ...]) -> Any:
     return np.resize(SCALES.reshape(-1), shape).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("opset", VERSIONS)
 def test_quantize_linear(opset: int, form: str) -> None:
@@ -178,6 +179,7 @@ def test_float8_without_saturation(form: str, opset: int) -> None:
         assert np.isnan(got[0, 0]) and not np.isfinite(got[1, 0].astype(np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("opset", VERSIONS)
 def test_dequantize_linear(opset: int, form: str) -> None:

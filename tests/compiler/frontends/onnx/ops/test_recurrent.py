@@ -52,6 +52,7 @@ def check(op_type: str, names: list[str], direction: str, *, given: bool = True)
     compare(model, feeds, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("op_type", GATES)
 def test_every_activation(op_type: str, name: str) -> None:
@@ -168,6 +169,7 @@ def test_dynamically_quantised_layers_compute_with_the_weights_numbers(
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("lengths", [[0, 2], [0, 0], [4, 0]])
 @pytest.mark.parametrize("constant", [False, True])

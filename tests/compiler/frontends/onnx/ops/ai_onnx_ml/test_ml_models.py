@@ -16,6 +16,7 @@ ML = "ai.onnx.ml"
 X = (np.random.default_rng(7).standard_normal((50, 6)) * 2).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")), ids=lambda p: p.stem)
 def test_models_of_scikit_learn(path: Path) -> None:
     compare(str(path), {"X": X}, rtol=1e-5, atol=1e-5)
@@ -137,6 +138,7 @@ NODES += [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", NODES, ids=lambda c: c[0])
 def test_nodes(case: tuple[str, list[Any], list[str], dict[str, Any]]) -> None:
     op_type, inputs, outputs, attributes = case

@@ -152,6 +152,7 @@ NODES += [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", NODES, ids=lambda c: c[0])
 def test_nodes(case: tuple[str, list[Any], list[str], dict[str, Any]]) -> None:
     op_type, inputs, outputs, attributes = case
@@ -223,6 +224,7 @@ def of_the_transformers_optimiser(name: str) -> tuple[onnx.ModelProto, dict[str,
     return bert(1, 32, 4, 64, 50, positions=16, mask=name), sentences(50), "bert"  # type: ignore
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mul", "where", "gpt2", "vit"])
 def test_what_the_transformers_optimiser_writes(name: str, tmp_path: Path) -> None:
     """In memory its models use com.microsoft without importing it, as onnxruntime accepts."""

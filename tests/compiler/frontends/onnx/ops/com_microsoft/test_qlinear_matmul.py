@@ -103,6 +103,7 @@ def check(a: int, b: int, out: int, scale: int, form: str, rank: int) -> None:
     np.testing.assert_array_equal(found.astype(np.float32), wanted.astype(np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", TYPES, ids=lambda k: P.DataType.Name(k))
 @pytest.mark.parametrize("a", TYPES, ids=lambda k: P.DataType.Name(k))
 def test_every_combination_of_types(a: int, out: int) -> None:
@@ -111,6 +112,7 @@ def test_every_combination_of_types(a: int, out: int) -> None:
         check(a, b, out, P.FLOAT, forms[place % len(forms)], 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("scale", SCALES, ids=lambda k: P.DataType.Name(k))
 @pytest.mark.parametrize("rank", [2, 4])
