@@ -1,5 +1,5 @@
 """NaN payloads and signed zeros, as docs/numerics.md promises them: operations that move elements
-copy every bit, a maximum of zeros is a zero, and a NaN reaches each result that is computed of it."""
+copy every bit, a maximum of zeros is a zero, and a NaN reaches each result of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES = {
     "f16": (np.float16, TensorProto.FLOAT16, np.uint16, [0x7E01, 0xFE55, 0x7C01]),
     "bf16": (ml_dtypes.bfloat16, TensorProto.BFLOAT16, np.uint16, [0x7FC1, 0xFFD5, 0x7F81]),
 }
-# Each operation: operator, attributes, further constant inputs, and what NumPy makes of x[4, 6, 70].
+# Operator, attributes, further constant inputs, and what NumPy makes of x[4, 6, 70].
 MOVES = {
     "transpose": ("Transpose", {"perm": [2, 0, 1]}, [], lambda x: x.transpose(2, 0, 1)),
     "reshape": ("Reshape", {}, [[24, 70]], lambda x: x.reshape(24, 70)),
