@@ -1,6 +1,6 @@
 """A plan as text: for goldens, diffs and people. One line per buffer and step, in order.
 
-Sizes are written as expressions of the region's symbols; tests/compiler/lowering/goldens/ shows some.
+Sizes are expressions of the region's symbols. Examples: tests/compiler/lowering/goldens/.
 """
 
 from __future__ import annotations
