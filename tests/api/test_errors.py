@@ -84,8 +84,6 @@ def test_memory_that_the_allocator_refuses(
     bound = net.bind([x])
     identity = [helper.make_node("Relu", ["x"], ["y"])]
     relu = irc.compile_model(model(identity, {"x": (1, [3])}, ["y"]))
-        model([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, [3])}, ["y"])
-    )
     relu([x])
     patches = {
         "context": (session, "Context", lambda: irc.compile_model(source)([x])),
