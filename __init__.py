@@ -46,6 +46,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+
+def _check_interpreter() -> None:
+    """ImportError in a subinterpreter: NumPy and the thread pool have one state per process."""
+    try:
+        import _interpreters as interpreters  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        try:
+            import _xxsubinterpreters as interpreters
+        except ImportError:
+            return
+    current, main = interpreters.get_current(), interpreters.get_main()
+    if current != main:
+        raise ImportError(
+            "irc_compiler cannot be imported in a subinterpreter, because NumPy and the thread "
+            "pool of irc have one state per process: import it in the main interpreter, or start "
+            "a process for each (multiprocessing)"
+        )
+
+
+_check_interpreter()
+
 __all__ = [
     "ArtifactError",
     "BoundCall",

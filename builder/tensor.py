@@ -110,6 +110,7 @@ def parameter(
 ) -> Tensor:
     """An input of the model. A size is an int, the name of a symbol (equal names are equal sizes)
     or None for one of its own; `shape` None is an unknown rank."""
+    check_name(name, "the input")
     dims = None if shape is None else tuple(_dim(name, i, d) for i, d in enumerate(shape))
     op = o.Parameter(element_type(dtype), dims)
     return add_node(op, (), name, [frozenset([name])])[0]
@@ -117,6 +118,7 @@ def parameter(
 
 def constant(data: npt.ArrayLike, dtype: str | DType | None = None, *, name: str = "") -> Tensor:
     """An array of its own element type, or cast to `dtype` as Convert casts."""
+    check_name(name, "the constant")
     array = np.asarray(data)
     try:
         own = DType.from_numpy(array.dtype)
@@ -167,6 +169,9 @@ def model(
     if len({t._record.name for t in given}) < len(given):
         names = [t._record.name for t in given]
         raise UsageError("two inputs have one name", got=names, expected="a name for each")
+    check_name(name, "the model")
+    for key in named:
+        check_name(key, "the output")
     graph, places = Graph(name), dict[int, int]()
     for tensor in [*given, *order]:
         record = tensor._record
@@ -237,7 +242,22 @@ def as_ints(values: int | Sequence[int] | Tensor) -> Tensor:
 def _dim(name: str, axis: int, size: int | str | None) -> Dim:
     if size is None or size == -1:
         return symbol(f"{name}.{axis}")
-    return symbol(size) if isinstance(size, str) else int(size)
+    if isinstance(size, str):
+        check_name(size, f"the size of axis {axis}")
+        return symbol(size)
+    return int(size)
+
+
+def check_name(name: str, what: str) -> None:
+    """UsageError unless files can hold the name: a string that UTF-8 encodes."""
+    try:
+        name.encode("utf-8")
+    except (AttributeError, UnicodeEncodeError) as error:
+        raise UsageError(
+            f"invalid name of {what}",
+            got=ascii(name),
+            expected="a string without lone surrogates (files store names in UTF-8)",
+        ) from error
 
 
 def element_type(dtype: str | DType) -> DType:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from ..ir.dims import Dim
-from ..ir.errors import ModelFormatError, UsageError
+from ..ir.errors import ModelFormatError, UsageError, memory_errors
 from ..ir.types import TensorType, Type
 from .metadata import HasMetadata
 
@@ -117,7 +117,7 @@ def read_model(
     """
     from .frontends.xml.source import recorded
 
-    with recorded() as files:
+    with memory_errors(), recorded() as files:
         graph = _read(source, weights, declared_shapes, max_memory)
     if not isinstance(source, str | os.PathLike):
         return Model(graph)
@@ -182,4 +182,5 @@ def save_model(
     if Path(path).suffix.lower() != ".xml":
         raise UsageError("the output's name has the wrong ending", got=str(path), expected="*.xml")
     held = model if isinstance(model, Model) else read_model(model)
-    write_xml(held.graph, path, compress_to_fp16=compress_to_fp16, dialect=dialect)
+    with memory_errors():
+        write_xml(held.graph, path, compress_to_fp16=compress_to_fp16, dialect=dialect)

@@ -260,7 +260,7 @@ def case_of(number: int) -> tuple[Seed, random.Random]:
     return forge(rng.choice([s for s in listed if s.step.spec.family == family]), rng), rng
 
 
-def _child(first: int, count: int) -> None:
+def run_cases(first: int, count: int) -> None:
     """Cases one after the other: a line before each, and one of what became of it."""
     for number in range(first, first + count):
         case, rng = case_of(number)
@@ -274,11 +274,19 @@ def _child(first: int, count: int) -> None:
 
 def run_forged(first: int, count: int, minutes: float = 1e9) -> tuple[dict[str, int], list[str]]:
     """(counts by what became of cases, findings) of so many cases, from number `first` on."""
+    return run_children("fuzz.forged_steps", first, count, minutes)
+
+
+def run_children(
+    module: str, first: int, count: int, minutes: float = 1e9
+) -> tuple[dict[str, int], list[str]]:
+    """`run_forged` for a module whose run_cases(first, count) prints a line "case NUMBER KIND"
+    before each case and a line "done OUTCOME" after it. A process that ends is a finding."""
     counts: collections.Counter[str] = collections.Counter()
     findings: list[str] = []
     until, end = time.monotonic() + minutes * 60, first + count
     while first < end and time.monotonic() < until:
-        code = f"import fuzz.forged_steps as f; f._child({first}, {end - first})"
+        code = f"import {module} as f; f.run_cases({first}, {end - first})"
         child = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", code],
             stdout=subprocess.PIPE,

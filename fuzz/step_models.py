@@ -146,7 +146,8 @@ LISTED: dict[str, tuple[str, Given, int, Given]] = {
 
 
 def _chains() -> Iterator[tuple[str, onnx.ModelProto]]:
-    """Attention, and squeeze-and-excite, which several operations make."""
+    """What several operations make, or operators of other domains: attention (one with a causal
+    mask, one whose heads are split axes), compressed weights, and squeeze-and-excite."""
     read = onnx.parser.parse_model
     head = '<ir_version: 9, opset_import: ["" : 18]> '
     for name, rows in (("attention", "5"), ("attention dynamic", "S")):
@@ -158,6 +159,32 @@ def _chains() -> Iterator[tuple[str, onnx.ModelProto]]:
                 " { s = MatMul(q, k) t = Add(s, m) p = Softmax<axis=-1>(t) y = MatMul(p, v) }"
             ),
         )
+    yield (
+        "attention causal",
+        read(
+            '<ir_version: 10, opset_import: ["" : 23]>'
+            " g (float[N,2,S,16] q, float[N,2,T,16] k, float[N,2,T,16] v) => (float[N,2,S,16] y)"
+            " { y = Attention<is_causal=1>(q, k, v) }"
+        ),
+    )
+    heads = read(
+        f"{head} g (float[1,2,S,32] x) => (float[1,2,S,32] y)"
+        " { a = Transpose<perm=[0,2,1,3]>(x) b = Reshape(a, r) c = MatMul(b, w)"
+        " d = Reshape(c, s) y = Transpose<perm=[0,2,1,3]>(d) }"
+    )
+    for name, values in {"s": [1, -1, 2, 32], "r": [1, -1, 64]}.items():
+        heads.graph.initializer.append(numpy_helper.from_array(np.array(values, i8), name))
+    heads.graph.initializer.append(numpy_helper.from_array(weight(64, 64), "w"))
+    yield "split heads", heads
+    nbits = read(
+        '<ir_version: 9, opset_import: ["" : 18, "com.microsoft" : 1]>'
+        " g (float[N,64] x) => (float[N,24] y)"
+        " { y = com.microsoft.MatMulNBits<K=64, N=24, bits=4, block_size=32>(x, c, f) }"
+    )
+    codes = (np.arange(24 * 2 * 16) % 251).astype(np.uint8).reshape(24, 2, 16)
+    nbits.graph.initializer.append(numpy_helper.from_array(codes, "c"))
+    nbits.graph.initializer.append(numpy_helper.from_array(np.abs(weight(48)) + 1, "f"))
+    yield "compressed weights", nbits
     excite = read(
         f"{head} g (float[N,3,7,7] z) => (float[N,5,5,5] y)"
         " { x = Conv(z, v) a = GlobalAveragePool(x) b = Conv(a, w) c = Relu(b) d = Conv(c, u)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ...ir.errors import memory_errors
 from ..driver.thread_pool import watch_forks
 from .execution_context import Context
 from .region_instance import NativeSegment
@@ -61,7 +62,8 @@ class BoundCall:
                 self._stretch.resume(status)
         except BaseException as error:
             self._reset_after(error)
-            raise
+            with memory_errors():
+                raise
         return self.result
 
     def _call_slowly(self) -> Any:

@@ -209,7 +209,8 @@ class Session:
         try:
             return self._pool.pop()
         except IndexError:  # asking first would let another thread take it in between
-            return Context(self)
+            with memory_errors():
+                return Context(self)
 
     def _run_into(self, inputs: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
         """The results of one region of kernels, in these arrays where kernels may write there."""

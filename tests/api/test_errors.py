@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import irc_compiler as irc
 import numpy as np
 import pytest
+from irc_compiler.compiler import model as compiler_model
+from irc_compiler.compiler.export import xml
+from irc_compiler.runtime.execution import session
+from irc_compiler.runtime.execution.region_instance import RegionInstance
 from onnx import TensorProto, helper
 
 
@@ -61,3 +67,32 @@ def test_tensors_of_declared_sizes_that_no_array_has(sizes: list[int]) -> None:
     relu = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, sizes)}, ["y"])
     with pytest.raises(irc.MemoryLimitError):
         ov.Core().compile_model(relu, "CPU").create_infer_request().get_input_tensor()
+
+
+def refuse_memory(*_: object, **__: object) -> None:
+    raise MemoryError("no more memory")
+
+
+@pytest.mark.parametrize("how", ["context", "fast call", "bound call", "read_model", "save_model"])
+def test_memory_that_the_allocator_refuses(
+    how: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where memory is allocated, one place after another: MemoryLimitError, never MemoryError."""
+    nodes = [helper.make_node("NonZero", ["x"], ["y"])]  # on the host: a bound call runs regions
+    source = model(nodes, {"x": (1, ["N"])}, ["y"])
+    net, x = irc.compile_model(source), np.ones(3, np.float32)
+    bound = net.bind([x])
+    identity = [helper.make_node("Relu", ["x"], ["y"])]
+    relu = irc.compile_model(model(identity, {"x": (1, [3])}, ["y"]))
+    relu([x])
+    patches = {
+        "context": (session, "Context", lambda: irc.compile_model(source)([x])),
+        "fast call": (RegionInstance, "run_fast", lambda: relu([x])),
+        "bound call": (session.Session, "run_regions", bound),
+        "read_model": (compiler_model, "_read", lambda: irc.read_model(source)),
+        "save_model": (xml, "write_xml", lambda: irc.save_model(source, tmp_path / "m.xml")),
+    }
+    target, name, call = patches[how]
+    monkeypatch.setattr(target, name, refuse_memory)
+    with pytest.raises(irc.MemoryLimitError, match="not enough memory"):
+        call()

@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import weakref
@@ -223,3 +224,23 @@ def test_eight_threads_with_inputs_of_their_own(num_threads: int | None) -> None
         w.join()
     assert not wrong
     assert net.stats().contexts <= 8
+
+
+def test_import_in_a_subinterpreter_is_refused_with_the_reason() -> None:
+    code = """
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        import irc_compiler
+        new = interpreters.create()
+        try:
+            print(interpreters.run_string(new, "import irc_compiler"))
+        except Exception as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    assert "cannot be imported in a subinterpreter" in done.stdout
+    assert "multiprocessing" in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import irc_compiler as irc
 import numpy as np
@@ -115,3 +116,22 @@ def test_it_is_loaded_when_asked_for() -> None:
         "assert 'irc_compiler.builder' not in sys.modules; irc.ops.gemm"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+SURROGATE = "a\ud800"
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: ops.parameter(SURROGATE, [1]),
+        lambda: ops.parameter("x", [SURROGATE]),
+        lambda: ops.constant(1.0, name=SURROGATE),
+        lambda: ops.model({SURROGATE: ops.parameter("x", [1])}),
+        lambda: ops.model({"y": ops.parameter("x", [1])}, name=SURROGATE),
+    ],
+    ids=["parameter", "size", "constant", "output", "model"],
+)
+def test_names_that_no_file_can_hold_are_refused(build: Callable[[], object]) -> None:
+    with pytest.raises(irc.UsageError, match="lone surrogates"):
+        build()
