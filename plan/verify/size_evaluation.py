@@ -31,7 +31,7 @@ from .operand_bounds import MAX_BYTES, MAX_SIZE, beyond_machines, operand_terms,
 from .plan import buffer_roots, has_same_access, may_alias_output
 from .region_sizes import Ints, RegionSizes
 from .runtime_checks import SizeChecks
-from .step_bounds import StepBounds
+from .step_bounds import MAX_BROADCAST_REDUCTION, StepBounds
 from .strided_access import StridedAccess, are_distinct, lie_apart
 
 
@@ -310,8 +310,17 @@ class RegionLayoutTables:
                 expected=int(whole[n]),
             )
         empty = np.minimum.reduceat(size, self._term_start) == 0
+        endless = empty & self._loops_long(size)
         for row in self.rows_not_run(sizes):
             empty[self.operand_start[row] : self.operand_start[row + 1]] = True
+            endless[self.operand_start[row] : self.operand_start[row + 1]] = False
+        if endless.any():
+            raise MemoryLimitError(
+                "a step without elements has axes too large to loop over",
+                where=self._operand(int(endless.argmax())),
+                expected=f"at most {MAX_BROADCAST_REDUCTION} iterations",
+                fix="use smaller sizes on the axes next to the empty one",
+            )
         rough = (size - 1.0) * stride
         if not float(np.abs(rough).max()) < MAX_BYTES:
             # An empty walk touches nothing whatever its strides are.
@@ -348,6 +357,12 @@ class RegionLayoutTables:
                     where=self._operand(w),
                     got=f"bytes {at} and {of} of one buffer",
                 )
+
+    def _loops_long(self, size: Ints) -> Any:
+        """Per operand, whether loops over its axes, an empty one inside, take too many iterations:
+        a kernel has loops also around an axis of size 0."""
+        loops = np.multiply.reduceat(np.maximum(size, 1).astype(np.float64), self._term_start)
+        return loops > MAX_BROADCAST_REDUCTION
 
     def rows_not_run(self, sizes: RegionSizes) -> set[int]:
         """Native steps in loops without iterations, and behind checks that fail."""

@@ -11,6 +11,7 @@ from irc_compiler.plan.specs.base import Operand, RuntimeDim
 from irc_compiler.plan.specs.convolution import ConvSpec, Window
 from irc_compiler.plan.specs.elementwise import ElementwiseSpec
 from irc_compiler.plan.specs.pooling import PoolSpec
+from irc_compiler.plan.specs.resample import ResampleSpec
 from irc_compiler.plan.specs.rows import ReduceSpec
 from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
@@ -113,3 +114,19 @@ def test_a_reduction_is_bounded() -> None:
         inputs = (Operand(f32, (0,) * (1 + len(reduced))),)
         with pytest.raises(MemoryLimitError, match="reduces more elements"):
             check(dataclasses.replace(good, reduced=reduced, inputs=inputs))
+
+
+def test_long_loops_around_an_empty_axis_are_refused() -> None:
+    """Nothing is written, and the kernel would count to 2^47 all the same."""
+    seed = next(s for s in seeds() if isinstance(s.step.spec, ResampleSpec) and s.name == "pad")
+    assert not is_refused(seed)
+    spec: Any = seed.step.spec
+    empty = dataclasses.replace(seed, dims=(0,) * len(seed.dims))
+    far = put(empty, middle=1 << 47, inner=RuntimeDim(0), data=flat(spec.data), out=flat(spec.out))
+    with pytest.raises(MemoryLimitError, match="too large to loop over"):
+        accept(far)
+
+
+def flat(operand: Operand) -> Operand:
+    """The operand without steps, so that no size leads outside its buffer."""
+    return dataclasses.replace(operand, strides=(0,) * len(operand.strides))
