@@ -9,6 +9,7 @@ from typing import Any
 from ..api import Model, PortInfo, compile_model, read_model
 from ..compiler.frontends.xml.text import short
 from ..compiler.inspect.summary import Summary, summarise
+from ..plan.text import print_plan
 from .arguments import add_model, limits, require_file
 from .console import print_result
 from .logging import print_json
@@ -20,11 +21,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
     add_model(parser, ".onnx, .xml, .irc")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="print the compiled plan: regions, steps, buffers, constants and sizes",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print inputs, outputs, operations, parameters, arithmetic and what will fuse."""
     path = require_file(args.model)
+    if args.plan:
+        text = print_plan(compile_model(path, **limits(args)).plan)
+        if args.json:
+            print_json({"schema": SCHEMA, "plan": text.splitlines()})
+        else:
+            print_result(*text.splitlines())
+        return 0
     read = _read_artifact if Path(path).suffix.lower() == ".irc" else read_model
     model = read(path, **limits(args))
     summary = summarise(model.graph)

@@ -13,6 +13,7 @@ import irc_compiler as irc
 import numpy as np
 import pytest
 from irc_compiler.cli.main import COMMANDS, main, make_parser
+from irc_compiler.plan.text import print_plan
 from support.models import small
 from support.models.control_flow import control_flow
 from support.models.oracles import run_onnxruntime
@@ -107,6 +108,16 @@ def test_inspect_says_what_a_model_is(capsys: pytest.CaptureFixture[str]) -> Non
     assert told["rewrites"] == "3 take_activation, 2 take_addend"
     assert told["afterwards"] == "4 Gemm, 1 Softmax"
     assert all(f"{n} {kind}" in told["operations"] for kind, n in found["operations"].items())
+
+
+def test_inspect_prints_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(DIGITS / "digits.onnx")
+    assert main(["inspect", "--plan", model]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines() == print_plan(irc.compile_model(model).plan).splitlines()
+    assert "region 0" in text and " softmax [N, 10]" in text
+    assert main(["inspect", "--plan", "--json", model]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"] == text.splitlines()
 
 
 def test_inspect_looks_into_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
