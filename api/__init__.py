@@ -60,7 +60,7 @@ def compile_model(
     transform. verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps the
     precision and shapes that it was compiled with where none are given here. trust_code: run the
     machine code that a .irc may hold: only for files from those whose programs you would run.
-    A terminal is told on stderr what takes more than a second (IRC_PROGRESS=0: nothing).
+    Progress is shown on stderr after one second, if it is a terminal (IRC_PROGRESS=0: never).
     Raises an irc.Error that says what is wrong, where, and what to do.
     """
     if precision not in (None, *PRECISIONS):
@@ -94,10 +94,10 @@ def compile_model(
 
 
 def _require_count(name: str, value: Any, most: int | None = None) -> None:
-    """UsageError for anything but None and whole numbers from 1 to `most`."""
+    """UsageError for anything but None and integers from 1 to `most`."""
     whole = hasattr(value, "__index__") and not isinstance(value, bool)
     if value is not None and not (whole and value >= 1):
-        raise UsageError(f"{name} must be at least 1", got=repr(value), expected="a whole number")
+        raise UsageError(f"{name} must be at least 1", got=repr(value), expected="an integer")
     if value is not None and most is not None and value > most:
         raise UsageError(f"{name} is too large", got=value, expected=f"at most {most}")
 

@@ -71,7 +71,7 @@ class CompiledModel(HasMetadata):
         self._entry: PlanEntry | None = None
         self.trace: Trace | None = None
         origin = None if isinstance(source, Model) else self.model.origin
-        if origin is not None:  # nobody else has the graph, which need not be copied then
+        if origin is not None:  # the graph has no other owner, so it need not be copied
             self.graph = self._optimised(self.model.graph)
         plan, weights = lower(self.graph, host_target(), options)
         self._weights: Mapping[int, np.ndarray[Any, Any]] = weights
@@ -80,7 +80,7 @@ class CompiledModel(HasMetadata):
             return
         from ..runtime.machine.memory_planner import trim_heap
 
-        # Nobody else holds the weights either, and each is dropped when it is packed.
+        # The weights have no other owner either: each is released when it is packed.
         self.model.graph.clear()
         self.graph.clear()
         self._origin, self._model, self._weights = origin, None, {}
@@ -162,7 +162,8 @@ class CompiledModel(HasMetadata):
         from ..compiler.shape_analysis.unify_dims import unify_sizes
 
         graph = unify_sizes(fix_shapes(graph, self._shapes))
-        # The passes run again where the graph was given back: they were told the first time.
+        # The passes run again where the graph was given back: their messages were shown the first
+        # time.
         trace = Trace(self.options.stop_after, aloud=self.trace is None)
         self.trace = optimize(graph, self.options, trace)
         return graph
@@ -226,7 +227,7 @@ class CompiledModel(HasMetadata):
     def close(self) -> None:
         """Give code, weights and arenas back; calls from now on raise ExecutionError.
 
-        Running calls finish, bound calls go on while they live. Closing twice is no error.
+        Running calls finish, bound calls go on while they live. Closing twice is not an error.
         """
         if self._session is None:
             return

@@ -1,6 +1,6 @@
-"""What takes longer than a second is told to a person who sits at a terminal.
+"""Shows progress of work that takes longer than a second on stderr, if it is a terminal.
 
-One line on stderr, which goes when the work is done; nothing where stderr is no terminal, and
+One line on stderr, which goes when the work is done; nothing where stderr is not a terminal, and
 nothing with IRC_PROGRESS=0 (the command line's -q).
 """
 
@@ -19,12 +19,12 @@ from ..ir.escape import escape_text
 
 # Seconds until the line is shown first.
 FIRST_SECONDS = 1.0
-_telling = threading.Lock()
+_progress_lock = threading.Lock()
 
 
 def _new_lock() -> None:
-    global _telling
-    _telling = threading.Lock()  # a forked child has no teller of its parent's
+    global _progress_lock
+    _progress_lock = threading.Lock()  # a forked child has no progress thread of its parent
 
 
 if hasattr(os, "register_at_fork"):
@@ -38,9 +38,9 @@ def stream_beneath(stream: TextIO) -> TextIO:
 
 @contextlib.contextmanager
 def show_progress(what: str) -> Iterator[None]:
-    """Tell `what` is being done, and for how many seconds already, from the first second on. One
-    piece of work is told at a time; of others meanwhile, in it or in other threads, nothing is."""
-    mine, silent = _telling, os.environ.get("IRC_PROGRESS") == "0"
+    """Show `what` is being done, and for how many seconds, after the first second. One piece of
+    work is shown at a time: nested and concurrent ones are not."""
+    mine, silent = _progress_lock, os.environ.get("IRC_PROGRESS") == "0"
     # stderr is None under pythonw, and may be replaced by an object without isatty.
     if silent or not getattr(sys.stderr, "isatty", bool)() or not mine.acquire(blocking=False):
         yield
@@ -51,7 +51,7 @@ def show_progress(what: str) -> Iterator[None]:
     line = escape_text(what)[:room]
     stream = stream_beneath(sys.stderr)
 
-    def tell() -> None:
+    def show() -> None:
         started, shown = time.monotonic(), False
         while not done.wait(0.2 if shown else FIRST_SECONDS):
             shown = True
@@ -61,12 +61,12 @@ def show_progress(what: str) -> Iterator[None]:
             stream.write(f"\r{' ' * (len(line) + 12)}\r")
             stream.flush()
 
-    teller = threading.Thread(target=tell, daemon=True)
+    thread = threading.Thread(target=show, daemon=True)
     try:
-        teller.start()
+        thread.start()
         yield
     finally:
         done.set()
-        if teller.ident is not None:
-            teller.join()
+        if thread.ident is not None:
+            thread.join()
         mine.release()

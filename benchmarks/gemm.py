@@ -5,8 +5,8 @@ alternate in one run, together with loops that measure the peak of a core's mult
 where a product streams its weights, the bandwidth at which that many bytes can be read. Ratios are
 medians over medians. What each group of rows has to reach stands in benchmarks/products.py; the
 column `holds` says what a row reaches: its ratio, 90 % of the peak, or 90 % of the bandwidth. The
-peak is the best of the whole run, so tables come at its end, and what is measured is told on stderr
-as it comes. Without a peer of its bar a row holds nothing.
+peak is the best of the whole run, so tables come at its end, and each measurement is printed on
+stderr as it comes. Without a peer of its bar a row holds nothing.
 
 The bare command is the whole table: all groups with one and two threads, OpenVINO's own settings
 beside those that are compared, and the chart docs/products.svg.
@@ -181,7 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--chart",
         type=Path,
-        # A part of the table is no table: what is asked for is drawn where it is told to be.
+        # A partial table replaces the page's table only where --draw names a file.
         default=None if arguments else CHART,
         help="write the ratios as an SVG chart",
     )
@@ -214,14 +214,14 @@ def measured(
     seconds: float,
     defaults: bool,
 ) -> list[Row]:
-    """The rows of a run; each is told on stderr once it is there."""
+    """The rows of a run; each is printed on stderr when it is measured."""
     meter, rows = Meter(), list[Row]()
     for name, group, peers in groups:
         own = ["openvino defaults"] if defaults and "openvino" in peers else []
         for count, work in itertools.product(threads, group.works):
             rows.append(meter.measure(name, group, work, count, [*peers, *own], seconds))
-            told = f"{name} {work.name}, {count} threads: ratio {rows[-1].ratio:.2f}"
-            print(told, file=sys.stderr, flush=True)
+            line = f"{name} {work.name}, {count} threads: ratio {rows[-1].ratio:.2f}"
+            print(line, file=sys.stderr, flush=True)
     return meter.judged(rows)
 
 

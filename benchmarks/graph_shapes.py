@@ -48,7 +48,7 @@ class Builder:
         return Value(made)
 
     def constant(self, *shape: int, value: float = 0.5) -> Value:
-        """A constant that is no single number, so that nothing inlines it."""
+        """A constant that is not a single number, so that nothing inlines it."""
         data = value + np.arange(np.prod(shape), dtype=np.float32).reshape(shape) / 64
         return self.add(Constant.of(data, DType.f32))
 

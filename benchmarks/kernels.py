@@ -39,7 +39,7 @@ def models(zoos: str, only: list[str]) -> Iterator[tuple[str, Any, str]]:
 
 
 def open_products() -> Iterator[tuple[str, Any]]:
-    """Products of every type whose sizes and strides of rows, or all strides, are of run time."""
+    """Products of every type whose sizes and strides of rows, or all strides, are dynamic."""
     from irc_compiler.ir.dtype import DType
     from irc_compiler.ir.scalar.builder import Builder
     from irc_compiler.plan.packing.panel_params import accumulator

@@ -1,8 +1,8 @@
 """The peers that benchmarks compare with, each as a callable that does one inference.
 
 A peer gets the same ONNX model (its bytes, or its path) and the same inputs as irc, fixed buffers,
-and its own best settings for a fixed number of threads. openvino is told to compute in f32: by
-default it may choose bf16.
+and its own best settings for a fixed number of threads. openvino computes in f32 by
+INFERENCE_PRECISION_HINT: by default it may choose bf16.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 
 def compiled(args: argparse.Namespace) -> CompiledModel:
-    """The model of the command line, compiled as its options say; -v tells what came of the
+    """The model of the command line, compiled with its options; -v prints the outcome of each
     machine code of a .irc."""
     net = compile_model(
         require_file(args.model),
@@ -143,10 +143,10 @@ def _size(text: str, item: str) -> int | str | None:
 
 
 def count_of(text: str) -> int:
-    """A whole number from 1 up, for argparse."""
+    """An integer from 1 up, for argparse."""
     value = int(text) if text.isascii() and text.isdecimal() else 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 1 up")
     return value
 
 
@@ -234,7 +234,7 @@ def load_array(
         # A broken header makes NumPy's reader raise anything, up to errors of Python's tokenizer;
         # and NumPy's own text would advise to unpickle the file.
         raise InputFileError(
-            "an input file is no array of numbers, or cut short",
+            "an input file is not an array of numbers, or cut short",
             where=path,
             got=found,
             expected="what numpy.save or numpy.savez writes of numbers",

@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _seed(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 0 up")
     return int(text)
 
 
@@ -241,8 +241,8 @@ def _tensors_of_rival(graph: Graph, name: str, task: Task) -> Iterator[tuple[int
 
 
 def _sizes(graph: Graph, inputs: Mapping[str, Array]) -> list[int]:
-    """Bytes of each of the graph's results with such inputs; where their shapes do not tell, as
-    many as the largest has whose size they tell."""
+    """Bytes of each of the graph's results with such inputs. Where their shapes do not determine
+    it, as many as the largest result has whose size is known."""
     known = {n: a.shape for n, a in inputs.items() if n and isinstance(a, np.ndarray)}
     fixed = fix_shapes(graph.copy(), known)
     types = [fixed.type(fixed.input(node, 0)) for node in fixed.results]

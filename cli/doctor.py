@@ -44,7 +44,7 @@ KNOBS = (
     Knob("IRC_DUMP_LLVM", "nowhere", "folder for each kernel's LLVM text and assembly"),
     Knob("IRC_CACHE_DIR", "in the user's cache folder", "folder of the code cache, or off"),
     Knob("IRC_CACHE_BYTES", str(DEFAULT_BYTES), "bound of the code cache"),
-    Knob("IRC_PROGRESS", "1", "0: a terminal is not told what takes more than a second"),
+    Knob("IRC_PROGRESS", "1", "0: show no progress of work that takes more than a second"),
     Knob("IRC_TRACEBACK", "0", "1 shows Python's traceback with an error"),
     Knob("NO_COLOR", "unset", "any text leaves colours out"),
 )

@@ -135,7 +135,8 @@ def chosen(stages: list[tuple[str, Picture | None]], wish: str | None) -> Pictur
             names = ", ".join(dict.fromkeys(name for name, _ in stages))
             raise UsageError("no such stage", got=wish, expected=names)
         at = named[-1] if numbered is None else numbered
-    # A pass that changed nothing looks as the one before; a body is no pass.
+    # A pass that changed nothing looks as the one before; a body of control flow is not the result
+    # of a pass.
     inside = stages[at][0].startswith(INSIDE)
     seen = [p for name, p in stages[: at + 1] if inside or not name.startswith(INSIDE)]
     return next(p for p in reversed(seen) if p is not None)

@@ -21,7 +21,7 @@ from typing import Any
 
 from .exit_codes import INTERRUPTED
 
-# Seconds from when a lost interrupt was told to when it comes again: by then the callback that
+# Seconds from the report of a lost interrupt to its repetition: by then the callback that
 # swallowed it is over.
 AGAIN = 0.01
 # Seconds that a command has to end by itself. Longer than a kernel of a model of any sense takes;
@@ -44,7 +44,7 @@ def interruptible() -> Iterator[Interrupt]:
     if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield state
         return
-    told, over, telling = sys.unraisablehook, threading.Event(), threading.Lock()
+    original_hook, over, lock = sys.unraisablehook, threading.Event(), threading.Lock()
 
     def handle(number: int, frame: object) -> None:
         state.came = True
@@ -53,13 +53,13 @@ def interruptible() -> Iterator[Interrupt]:
     def lost(what: Any) -> None:
         if not issubclass(what.exc_type, KeyboardInterrupt):
             if not state.came:  # or it is about what the interrupt left half made
-                told(what)
+                original_hook(what)
             return
-        with telling:
+        with lock:
             threading.Thread(target=again, daemon=True).start()
 
     def again() -> None:
-        with telling:  # in the hook itself it would be lost for good
+        with lock:  # in the hook itself it would be lost for good
             pass
         if not over.wait(AGAIN):
             _thread.interrupt_main()
@@ -71,7 +71,7 @@ def interruptible() -> Iterator[Interrupt]:
             yield state
     finally:
         over.set()
-        sys.unraisablehook = told
+        sys.unraisablehook = original_hook
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -82,8 +82,8 @@ def _watched(over: threading.Event) -> Iterator[None]:
     if sys.platform == "win32":  # where pipes always block
         yield
         return
-    heard, told = os.pipe()
-    os.set_blocking(told, False)
+    heard, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
 
     def watch() -> None:
         while number := os.read(heard, 1):
@@ -94,13 +94,13 @@ def _watched(over: threading.Event) -> Iterator[None]:
         os.close(heard)
 
     threading.Thread(target=watch, daemon=True, name="irc-interrupts").start()
-    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     try:
         yield
     finally:
         over.set()
         signal.set_wakeup_fd(before)
-        os.close(told)
+        os.close(wakeup)
 
 
 class _Stack(ctypes.Structure):

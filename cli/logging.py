@@ -1,6 +1,6 @@
 """How much a verb says, and in what colour.
 
-Results go to stdout. `-q` leaves out what is told beside a file that was written; `-v` adds notes
+Results go to stdout. `-q` omits the summary of a file that was written; `-v` adds notes
 on stderr, `-vv` every rewrite as well. Nothing is coloured unless a terminal reads it and NO_COLOR
 (https://no-color.org) is not set.
 """

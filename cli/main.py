@@ -105,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _settle() -> None:
-    """Drop what nobody takes any more: Python would try again at exit, and complain."""
+    """Drop output whose reader is gone: Python would try to write it again at exit, and report an
+    error."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

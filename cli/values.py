@@ -1,4 +1,4 @@
-"""Values that are no arrays (sequences, optionals, dictionaries) as the arrays in them."""
+"""Values that are not arrays (sequences, optionals, dictionaries) as the arrays in them."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def compile_model(
 def save_model(
     model: Model, output_model: str | os.PathLike[str], compress_to_fp16: bool = True
 ) -> None:
-    """Write .xml and .bin; as in OpenVINO, in half precision unless told otherwise."""
+    """Write .xml and .bin; as in OpenVINO, in half precision by default."""
     api.save_model(model.model, output_model, compress_to_fp16=compress_to_fp16)
 
 

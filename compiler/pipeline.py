@@ -54,7 +54,7 @@ PASSES: tuple[Pass, ...] = (
     # A branch that what follows cannot take: with one rank left everything behind has types. First:
     # other passes remove nodes that take one rank only.
     prune_infeasible_branches,
-    # Bytes next: once folded, a quantised weight is four times as large and nobody knows it.
+    # Recognize QDQ before constant folding, which would expand int8 weights to f32.
     recognize_qdq,
     recognize_fake_quantize,
     # Constants: shape arithmetic disappears, and every later pattern sees plain constants.
@@ -81,7 +81,7 @@ PASSES: tuple[Pass, ...] = (
     raise_embedding_bag,
     # Equal work once: an exporter's repeated scale or mask is one value for the patterns below.
     eliminate_common_subexpressions,
-    # Reshapes with constant targets: nobody reads the shape of a product that wants an epilogue.
+    # Give Reshapes constant targets: a use by ShapeOf would block the fusion of an epilogue.
     materialize_reshape_targets,
     # Bytes of one sign, while each is read by nothing but what opens it.
     convert_i8_to_u8,
@@ -133,7 +133,8 @@ def optimize(graph: Graph, options: Options, trace: Trace | None = None) -> Trac
         if trace.exhausted:
             break
         run_pass(graph, each, options, trace)
-    # What bodies hand on unchanged shows once they are optimised, and then they shrink again.
+    # Loop-invariant results of bodies are known after the bodies are optimised, which shrinks them
+    # again.
     for _ in range(_ROUNDS):
         found = optimize_subgraphs(graph, options, trace, optimize)
         if not found or trace.exhausted or not run_pass(graph, simplify_subgraphs, options, trace):

@@ -156,7 +156,7 @@ def draw_inputs(graph: Graph, sizes: dict[str, int], rng: random.Random) -> list
 
 
 def draw_array(dtype: DType, shape: Sequence[int], rng: random.Random) -> Array:
-    """Mostly small whole numbers and halves; sometimes normal ones, sometimes NaN and infinity."""
+    """Mostly small integers and halves; sometimes normal ones, sometimes NaN and infinity."""
     numbers = np.random.default_rng(rng.randrange(1 << 30))
     if dtype is DType.string:
         return numbers.choice(np.array(["", "a", "Bc", "\u00e9"], object), shape)

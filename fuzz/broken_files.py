@@ -93,7 +93,7 @@ def check_npy(data: bytes, path: Path) -> bool:
 
 
 def check_artifact(data: bytes, inputs: Sequence[Any], *, run: bool = True) -> bool:
-    """Loaded, and run where that is accepted: wrong numbers are no harm, a signal is."""
+    """Loaded, and run where that is accepted: wrong numbers are accepted, a signal is a finding."""
 
     def load() -> None:
         held.append(irc.CompiledModel.load(data, max_memory=MEMORY, num_threads=1))

@@ -42,7 +42,7 @@ DRAWN: tuple[type[Op], ...] = tuple(c for c in ALL_OPS if c.kind not in _NOT_DRA
 TYPES = [DType.f32] * 8 + [
     *(DType.f16, DType.f64, DType.i64, DType.i32, DType.boolean, DType.u8, DType.i8, DType.bf16)
 ]
-# Ports that take a few small whole numbers.
+# Ports that take a few small integers.
 _SMALL_INTS = frozenset(
     "axis axes order shape target_shape repeats start stop step begin end strides pads_begin "
     "pads_end k depth split_lengths shift seq_lengths block_shape crops_begin crops_end "

@@ -216,7 +216,7 @@ def _overlooking(op: Any, weights: Any, values: Any, made: Any, seen: Any) -> An
 
 def _where_met(met: Any, every: Any, made: Any, without: Any) -> Any:
     """What attention makes of values without those that are hidden, given how many of those that
-    are no finite numbers a row sees; anything where it sees some, and some are hidden."""
+    are not finite numbers a row sees; anything where it sees some, and some are hidden."""
     some = np.where(every > met, 0, made)
     return np.where(met > 0, some, without).astype(made.dtype)
 

@@ -165,7 +165,7 @@ def _rename(graph: onnx.GraphProto, prefix: str, outer: dict[str, str]) -> None:
 
 def stored_feeds(model: onnx.ModelProto, feeds: list[Any]) -> bytes:
     """Inputs in order as a graph's initialisers, to replay a finding with; empty where one of them
-    is no tensor."""
+    is not a tensor."""
     held = onnx.GraphProto(name="feeds")
     for port, array in zip(model.graph.input, feeds, strict=True):
         if not isinstance(array, np.ndarray):

@@ -92,7 +92,7 @@ class DType(enum.Enum):
         """The dtype of unpacked arrays, one element per item; object for string.
 
         u1, u3 and u6 have none: they are held in uint8. Nor has nf4: its codes are the one field
-        of a record, so that they are no numbers to NumPy and cast_array knows them. TypeError for
+        of a record, so that they are not numbers to NumPy and cast_array knows them. TypeError for
         dynamic, and where the installed ml_dtypes is too old for the type.
         """
         if self is DType.nf4:

@@ -91,7 +91,7 @@ class Graph:
         self._use_counts: dict[Value, int] = {}
 
     def clear(self) -> None:
-        """Drop every node of a graph that nobody will look at again. Graphs are cycles of
+        """Drop every node of a graph that is not used again. Graphs are cycles of
         references: without this their constants stay until Python next looks for such cycles."""
         self._g.clear()
         self._reads.clear()
@@ -147,7 +147,7 @@ class Graph:
         self._order = None
 
     def remove(self, node: int) -> None:
-        """Remove a node whose outputs nobody reads."""
+        """Remove a node whose outputs have no uses."""
         if self.op(node).kind in _ROOTS:
             for roots in (self.parameters, self.results, self.sinks):
                 if node in roots:
@@ -228,7 +228,7 @@ class Graph:
         return Use(node, next(iter(ports)))
 
     def unread(self) -> list[int]:
-        """Nodes of which nobody reads any output, ascending."""
+        """Nodes whose outputs have no uses, ascending."""
         return sorted(n for n, readers in self._succ.items() if not readers)
 
     def kinds(self) -> set[str]:

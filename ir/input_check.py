@@ -122,7 +122,7 @@ def _fact_of(dtype: Any, shape: tuple[int, ...], value: bytes | None) -> Fact:
 
 
 def type_bytes(type_: Type) -> int | None:
-    """Bytes of a tensor of this type; None where a size is no number."""
+    """Bytes of a tensor of this type; None where a size is not a number."""
     if not isinstance(type_, TensorType) or not type_.is_static or type_.dtype is DType.string:
         return None
     return prod(d for d in type_.shape or () if isinstance(d, int)) * type_.dtype.numpy.itemsize

@@ -146,7 +146,7 @@ class Op:
 
     def body_types(self, facts: Sequence[Fact | None]) -> list[list[Type | None]]:
         """Per body, the types that its parameters have in every run, from facts by input port;
-        None where only the body's own declaration tells."""
+        None where only the body's own declaration defines it."""
         raise VerificationError(f"{self.kind} has no bodies")
 
     def run(self, values: Sequence[Any], bodies: Sequence[RunBody]) -> tuple[Any, ...]:

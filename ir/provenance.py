@@ -20,7 +20,7 @@ from .op import Array
 @dataclass(frozen=True)
 class Place:
     """Bytes of a file in one of its states: the array's elements lie as `strides` say, from `start`
-    on. `file` tells states of files apart."""
+    on. `file` identifies the state of a file."""
 
     file: Hashable
     start: int
@@ -41,7 +41,7 @@ def note(memory: Array, file: Hashable, offset: int = 0) -> None:
 
 
 def place_of(array: Array) -> Place | None:
-    """The place of an array or of a view, None where nobody noted it."""
+    """The place of an array or of a view, None if it is not recorded."""
     memory = owner(array)
     found = _notes.get(id(memory))
     if found is None or found[0]() is not memory:

@@ -1,4 +1,5 @@
-"""Models beside those of the zoo: structures that nobody named, measured in the same way.
+"""Variants of the zoo's models: structures that no benchmark was tuned for, measured in the same
+way.
 
 `python -m benchmarks.models --zoo neighbours`. A file holds one family's modules; its table here
 names builder, shapes of the inputs and symbolic axes. `-legacy` names what PyTorch's older exporter

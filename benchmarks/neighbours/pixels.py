@@ -240,7 +240,7 @@ def style() -> nn.Module:
 
 
 class SegNet(nn.Module):
-    """Pools that tell where their maxima were, and their inverse."""
+    """Max pools with their Indices output, and max unpooling."""
 
     def __init__(self) -> None:
         super().__init__()

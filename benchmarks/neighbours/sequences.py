@@ -9,7 +9,7 @@ import numpy as np
 from ..zoo import Entry, Inputs
 from .convolutions import builder
 
-# An input: its shape, and below which number its whole numbers lie (0: normal noise).
+# An input: its shape, and below which number its integers lie (0: normal noise).
 _Given = tuple[tuple[int, ...], int]
 
 # Name, "file.builder", inputs by name, symbolic axes, whether PyTorch's older exporter writes it.

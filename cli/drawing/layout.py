@@ -41,7 +41,7 @@ class _Layers:
         self.up: list[list[int]] = [[] for _ in sizes]
         self.down: list[list[int]] = [[] for _ in sizes]
         self.paths: list[list[int]] = []
-        lanes: dict[tuple[int, int], int] = {}  # one lane per box and rank, whoever reads it
+        lanes: dict[tuple[int, int], int] = {}  # one lane per box and rank, for all its consumers
         for source, target in edges:
             path = [source]
             for rank in range(self.ranks[source] + 1, self.ranks[target]):

@@ -85,7 +85,7 @@ class Picture:
 def take_picture(
     graph: Graph, stage: str, changes: list[str] | None = None, before: Picture | None = None
 ) -> Picture:
-    """Draw the graph as it is. before: the picture of the stage before, to tell what is new."""
+    """Draw the graph as it is. before: the picture of the previous stage, to mark new nodes."""
     drawn = [n for n in graph.order() if not _is_hidden(graph, n)]
     position = {node: n for n, node in enumerate(drawn)}
     boxes = [_box(graph, node) for node in drawn]

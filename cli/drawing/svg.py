@@ -9,7 +9,8 @@ from ...ir.escape import escape_text
 from .layout import Point
 from .picture import LINE, PADDING, Picture
 
-# Fill and stroke by kind of work: light fills that carry dark text, told apart by hue and stroke.
+# Fill and stroke by kind of work: light fills that carry dark text, distinguished by hue and
+# stroke.
 COLOURS = {
     "interface": ("#eceff4", "#5b6472"),
     "product": ("#dbe9ff", "#2f6fd0"),

@@ -122,7 +122,7 @@ def _gemm(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Va
     c = None if c is None or op.beta == 0 else build.cast(c, wide)
     value = build.op(MatMul(op.transpose_a, op.transpose_b), a, b)
     dtype = build.dtype(value)
-    # Whole factors of whole numbers wrap, as products do: -1 is 255 of 256.
+    # Whole factors of integers wrap, as products do: -1 is 255 of 256.
     alpha, beta = (int(v) if dtype.is_int else v for v in (op.alpha, op.beta))
     if alpha != 1:
         value = build.multiply(value, build.number(alpha, dtype))

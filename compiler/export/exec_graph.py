@@ -75,7 +75,9 @@ def _region_layers(
     if region.terminal is not None:
         end = region.terminal
         time = microseconds.get((number, -1))
-        layer = _Layer(end.name, end.op.kind, _told(order + len(layers), time, "Python", ()))
+        layer = _Layer(
+            end.name, end.op.kind, _runtime_info(order + len(layers), time, "Python", ())
+        )
         layer.reads = [(-1, s) for s in end.inputs if s is not None]
         layer.writes = [(-1, s) for s in end.outputs]
         layers.append(layer)
@@ -99,13 +101,15 @@ def _kind(step: Step) -> str:
 
 def _data(step: Step, order: int, time: float | None) -> dict[str, str]:
     how = "Python" if isinstance(step, HostStep) else "native"
-    told = _told(order, time, how, step.sources)
+    info = _runtime_info(order, time, how, step.sources)
     if isinstance(step, KernelStep):
-        told["runtimePrecision"] = str(step.spec.operands()[0].dtype)
-    return told
+        info["runtimePrecision"] = str(step.spec.operands()[0].dtype)
+    return info
 
 
-def _told(order: int, time: float | None, how: str, sources: tuple[str, ...]) -> dict[str, str]:
+def _runtime_info(
+    order: int, time: float | None, how: str, sources: tuple[str, ...]
+) -> dict[str, str]:
     shown = "not_executed" if time is None else f"{time:.1f}"
     return {
         "execOrder": str(order),

@@ -19,7 +19,7 @@ from .decompose import decompose
 from .files import replacing
 from .layers import NetWriter
 
-# libxml2 refuses attributes of 10 MB, unless told that the file is harmless. A character takes at
+# libxml2 refuses attributes of 10 MB, unless huge_tree is set. A character takes at
 # most 6 bytes ("&quot;").
 _MAX_VALUE_BYTES = 9_000_000
 _MAX_VALUE_CHARS = _MAX_VALUE_BYTES // 6
@@ -81,7 +81,8 @@ def write_net(
 
 
 def write_tree(writer: NetWriter, tag: str, tree: dict[str, Any]) -> None:
-    """A tree of rt_info: leaves have a value; a key that is no legal tag is an `info` element."""
+    """A tree of rt_info: leaves have a value; a key that is not a legal tag is an `info`
+    element."""
     _write_element(writer, tag, {}, tree)
 
 

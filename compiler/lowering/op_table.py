@@ -132,7 +132,7 @@ def _refuse_reduce(graph: Graph, node: int) -> str | None:
     type_ = graph.type(graph.input(node, 0))
     assert isinstance(type_, TensorType)
     if isinstance(graph.op(node), ops.ReduceMean) and type_.dtype.is_int:
-        return "the mean of whole numbers divides by a count that may be 0"
+        return "the mean of integers divides by a count that may be 0"
     return "the axes are known at run time only" if reduced_axes(graph, node) is None else None
 
 
@@ -278,7 +278,7 @@ def lowerer_of(graph: Graph, node: int) -> Lowerer | str:
     for value in (*read, *graph.values(node)):
         type_ = graph.type(value)
         if not isinstance(type_, TensorType) or type_.shape is None:
-            return f"{op.kind} of a value that is no tensor of known rank"
+            return f"{op.kind} of a value that is not a tensor of known rank"
         if type_.dtype not in NATIVE:
             return f"no kernel for {op.kind} of {type_.dtype}"
     reason = found.refuse(graph, node)

@@ -3,7 +3,7 @@
 A rule is a function (graph, node) -> Patch, MatchFailure or None. The engine asks the rules of a
 pass at every node, applies a patch, looks again at the neighbourhood, and stops when a sweep over
 the whole graph changes nothing or the trace's budget is used up. It checks that a patch keeps types
-and shapes, hands names on, and removes what nobody reads.
+and shapes, moves names, and removes dead nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Match = Callable[[Graph, int], Patch | MatchFailure | None]
 
 # A pass that fires more often than this per node does not converge: a fault of its rules.
 MAX_HITS_PER_NODE = 20
-# Nodes that stay although nobody reads them: they are the graph's interface.
+# Nodes that dead-code elimination keeps: they are the graph's interface.
 _INTERFACE = frozenset({"Parameter", "TypedParameter", "Result"})
 
 
@@ -55,7 +55,7 @@ def run_pass(graph: Graph, passes: Pass, options: Options, trace: Trace) -> int:
     """
     started = time.perf_counter()
     by_kind = _by_kind(passes.rules(options))
-    # What nobody reads would count as a reader of what it reads.
+    # Remove dead nodes first: they would count as uses and block rewrites.
     remove_dead(graph, graph.unread())
     limit = MAX_HITS_PER_NODE * (len(graph) + 100)
     hits = 0
@@ -194,7 +194,7 @@ def _replace(graph: Graph, old: Value, new: Value, created: frozenset[int]) -> l
             expected=str(before),
         )
     uses = [u for u in graph.uses(old) if u.node not in created]
-    learned = before != after or _told(graph.known(old)) != _told(graph.known(new))
+    learned = before != after or _known_key(graph.known(old)) != _known_key(graph.known(new))
     for use in uses:
         graph.connect(new, use)
     source, target = graph.node(old.node), graph.node(new.node)
@@ -207,7 +207,7 @@ def _replace(graph: Graph, old: Value, new: Value, created: frozenset[int]) -> l
     return [new.node, *(u.node for u in uses)]
 
 
-def _told(known: Array | None) -> object:
+def _known_key(known: Array | None) -> object:
     """What is known of a value, to compare: a size may be known under a better name than before."""
     if known is None or known.size > KNOWN_VALUE_LIMIT or known.dtype.kind not in "iubO":
         return known is not None
@@ -227,13 +227,13 @@ def _infer_onwards(graph: Graph, start: list[int]) -> None:
 
 def _facts(graph: Graph, node: int) -> list[object]:
     record = graph.node(node)
-    return [*record.types, *map(_told, record.known)]
+    return [*record.types, *map(_known_key, record.known)]
 
 
 def remove_dead(
     graph: Graph, candidates: Sequence[int], gone: list[Node] | None = None
 ) -> list[int]:
-    """Remove candidates that nobody reads, and what only they read; returns the producers that
+    """Remove dead candidates, and what only they use; returns the producers that
     lost a reader. Parameters, results and nodes with effects stay. `gone` collects the records of
     what was removed, readers first."""
     pending, losers = list(candidates), dict[int, None]()

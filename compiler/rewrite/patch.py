@@ -2,7 +2,7 @@
 
 A patch lists new nodes and which values they replace. Only the rewrite engine applies it
 (engine.py): it infers the new nodes, checks that every replacement keeps type and
-shape, moves names and uses, and removes what nobody reads any more.
+shape, moves names and uses, and removes dead nodes.
 """
 
 from __future__ import annotations

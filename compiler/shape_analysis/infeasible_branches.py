@@ -81,7 +81,7 @@ def _settle(graph: Graph, node: int, op: If) -> None:
         if failure(op.bodies()[branch]) is not None:
             continue
         fresh = fed_body(op.bodies()[branch], given[branch])
-        remove_dead(fresh, fresh.unread())  # what nobody reads decides nothing
+        remove_dead(fresh, fresh.unread())  # dead nodes impose no constraint
         try:
             with naming(str(node)), naming(_NAMES[branch]):
                 specialize_branches(fresh)

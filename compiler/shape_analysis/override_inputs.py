@@ -21,7 +21,9 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
     if not shapes:
         return graph
     if not isinstance(shapes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError("shapes= is no mapping", got=repr(shapes)[:80], expected="{name: [sizes]}")
+        raise UsageError(
+            "shapes= is not a mapping", got=repr(shapes)[:80], expected="{name: [sizes]}"
+        )
     by_name: dict[str, int] = {}
     for node in graph.parameters:
         record = graph.node(node)
@@ -40,7 +42,10 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
             )
         if isinstance(sizes, str) or not isinstance(sizes, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(
-                "a shape is no list of sizes", where=name, got=repr(sizes)[:80], expected="[1, 64]"
+                "a shape is not a list of sizes",
+                where=name,
+                got=repr(sizes)[:80],
+                expected="[1, 64]",
             )
         declared = op.shape
         if declared is not None and len(declared) != len(sizes):
@@ -71,7 +76,7 @@ def _merge(name: str, before: Dim, size: int | str | None, fixed: dict[str, Dim]
     except TypeError:
         expected = "a number, a name or None"
         raise UsageError(
-            "a size is no whole number", where=name, got=size, expected=expected
+            "a size is not an integer", where=name, got=size, expected=expected
         ) from None
     if isinstance(before, int):
         if before != wanted:

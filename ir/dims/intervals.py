@@ -16,7 +16,7 @@ from .polynomial import Atom, Call, Monomial, Terms, add, multiply, terms_of
 Interval: TypeAlias = tuple[float, float]
 
 _MAX_RELAXED = 4  # nested case splits; each multiplies the work by the number of a call's arguments
-_MAX_TERMS = 40  # rewriting a larger polynomial costs more than it tells
+_MAX_TERMS = 40  # rewriting a larger polynomial costs more than its bounds are worth
 _MAX_SPLIT = 4  # arguments of a max, min or broadcast that is looked into
 
 

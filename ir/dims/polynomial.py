@@ -36,8 +36,8 @@ _RESERVED = frozenset(KINDS)
 class Symbol:
     """A size known only at run time, `lo <= value <= hi` (hi None: no upper bound).
 
-    A name that is no identifier prints in backquotes. Name and bounds together are the identity.
-    Raises ShapeError for an unprintable name or empty bounds.
+    A name that is not an identifier prints in backquotes. Name and bounds together are the
+    identity. Raises ShapeError for an unprintable name or empty bounds.
     """
 
     name: str

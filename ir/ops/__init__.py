@@ -147,7 +147,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     TreeEnsemble, LabelEncoder, SupportVotes, ZipMap, DictVectorizer, CastMap,
     # control flow and state
     If, Fail, Loop, TensorIterator, ReadValue3, ReadValue, Assign3, Assign,
-    # values that are no tensors; single nodes that onnx.reference evaluates
+    # values that are not tensors; single nodes that onnx.reference evaluates
     SequenceConstruct, SequenceEmpty, SequenceAt, SequenceInsert, SequenceErase, SequenceLength,
     SplitToSequence, ConcatFromSequence, Optional, OptionalGetElement, OptionalHasElement, OnnxNode,
 )  # fmt: skip

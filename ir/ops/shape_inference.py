@@ -140,7 +140,8 @@ def count_of(fact: Fact) -> int | None:
 
 
 def require_single(fact: Fact, name: str) -> None:
-    """Refuse an input that does not have one element; ask for it where a run tells."""
+    """Refuse an input that does not have one element; check it at run time where the size is
+    dynamic."""
     what = f"{name} is a single number"
     if count_of(fact) not in (None, 1):
         raise ShapeError(what, got=fact.type)

@@ -178,5 +178,5 @@ def _result_type(name: str, types: Sequence[DType]) -> DType:
 
 
 def identity(dtype: DType) -> Program:
-    """The program that hands on its one input."""
+    """The program that returns its one input."""
     return Program((Instr("input", (0,), dtype),), (0,))

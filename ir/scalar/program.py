@@ -43,8 +43,8 @@ class Program:
 
 # Operations of scalar programs and how many arguments they take. Comparisons and logic give
 # `boolean`; arithmetic gives its arguments' type (all arguments of one instruction agree, except
-# for "select", whose first is boolean, and "cast"). Meaning: docs/numerics.md; "max"/"min" hand
-# on NaN, integer arithmetic wraps, "cast" saturates from float to integer, "div" of integers
+# for "select", whose first is boolean, and "cast"). Meaning: docs/numerics.md; "max"/"min"
+# propagate NaN, integer arithmetic wraps, "cast" saturates from float to integer, "div" of integers
 # truncates toward zero and "floormod"/"mod" are Python's and C's remainder. "flush" of f32 makes
 # denormals zeros of their sign, as units do that multiply bf16.
 SCALAR_OPS: dict[str, int] = {

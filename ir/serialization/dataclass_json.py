@@ -106,12 +106,12 @@ def _bool(data: Any) -> bool:
 
 def _int(data: Any) -> int:
     if type(data) is not int or not -_MAX_INT <= data < _MAX_INT:
-        raise broken(data, "a whole number of 64 bits")
+        raise broken(data, "an integer of 64 bits")
     return data
 
 
 def _element(data: Any) -> int:
-    """A whole number of any type of elements, u64's as well."""
+    """An integer of any type of elements, u64's as well."""
     return data if type(data) is int and _MAX_INT <= data < 2 * _MAX_INT else _int(data)
 
 
@@ -181,7 +181,7 @@ def _choice(members: dict[Any, Any], expected: str) -> Decoder:
 
 
 def _union(options: tuple[Any, ...]) -> Decoder:
-    # A whole number stays one; where any number will do, so will a boolean (scalar programs).
+    # An integer stays one; where any number will do, so will a boolean (scalar programs).
     ordered = sorted(options, key=lambda o: o is float)
     any_number = int in options and float in options
     if any_number:

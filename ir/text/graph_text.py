@@ -9,7 +9,7 @@
 Nodes are numbered in execution order, so the text does not depend on history. A second output is
 `%2:1`, an absent input `_`. The names of several outputs stand between bars: `names=a,b||c`.
 Constants of more than 16 elements print a digest instead of their data; when parsing, `data=~7`
-stands for small whole numbers drawn from seed 7. Bodies of control flow follow their node, two
+stands for small integers drawn from seed 7. Bodies of control flow follow their node, two
 spaces further in, one `graph` each. Line comments begin with `//`.
 """
 
@@ -80,7 +80,7 @@ def parse_graph(text: str) -> Graph:
     graph, rest = _parse_block(lines, 0)
     if rest < len(lines):
         raise ModelFormatError(
-            "this is no node", where=f"line {lines[rest][0]}", got=lines[rest][1].strip()[:120]
+            "this is not a node", where=f"line {lines[rest][0]}", got=lines[rest][1].strip()[:120]
         )
     return graph
 
@@ -125,11 +125,11 @@ def _parse_block(lines: list[tuple[int, str]], at: int) -> tuple[Graph, int]:
 def _parse_node(graph: Graph, ids: dict[int, int], line: str, bodies: list[Graph]) -> None:
     match = _NODE.match(line)
     if match is None:
-        raise ModelFormatError("this is no node", got=line[:120])
+        raise ModelFormatError("this is not a node", got=line[:120])
     fields, end = read_attributes(line, match.end())
     tail = _TAIL.match(line, end)
     if tail is None:
-        raise ModelFormatError("this is no node", got=line[:120])
+        raise ModelFormatError("this is not a node", got=line[:120])
     kind, version = match["kind"], match["version"]
     cls = find_exact(kind, int(version)) if len(version) < 9 else None
     if cls is None:

@@ -50,7 +50,7 @@ def read_names(text: str, count: int) -> list[frozenset[str]]:
     while at < len(text):
         match = _NAME.match(text, at)
         if match is None:
-            raise ModelFormatError("these are no names", got=text[:80])
+            raise ModelFormatError("these are not names", got=text[:80])
         token, at = match[0], match.end()
         if token == "|":
             outputs.append(set())
@@ -147,7 +147,7 @@ def read_attributes(line: str, at: int) -> tuple[dict[str, Any], int]:
     while not line.startswith("}", at):
         match = _ATTRIBUTE.match(line, at)
         if match is None:
-            raise ModelFormatError("these are no attributes", got=line[at : at + 80])
+            raise ModelFormatError("these are not attributes", got=line[at : at + 80])
         word = _BARE.match(line, match.end())
         if word is not None:
             value, at = _WORDS.get(word[0], word[0]), word.end()
@@ -156,13 +156,13 @@ def read_attributes(line: str, at: int) -> tuple[dict[str, Any], int]:
                 value, at = decoder.raw_decode(line, match.end())
             except (json.JSONDecodeError, RecursionError) as error:
                 raise ModelFormatError(
-                    "an attribute's value is no JSON", got=line[match.start() :][:80]
+                    "an attribute's value is not a JSON", got=line[match.start() :][:80]
                 ) from error
         fields[match[1]] = value
         if line.startswith(", ", at):
             at += 2
         elif not line.startswith("}", at):
-            raise ModelFormatError("these are no attributes", got=line[at : at + 80])
+            raise ModelFormatError("these are not attributes", got=line[at : at + 80])
     return fields, at + 1
 
 
@@ -237,7 +237,7 @@ def read_program(text: Any) -> Program:
         instrs = tuple(_read_instr(line.split(" "), i) for i, line in enumerate(lines))
         found = tuple(_index(r, len(instrs)) for r in last.split(" ")[1:])
     except (ValueError, KeyError) as error:
-        raise ModelFormatError("this is no scalar program", got=str(text)[:120]) from error
+        raise ModelFormatError("this is not a scalar program", got=str(text)[:120]) from error
     return Program(instrs, found)
 
 

@@ -68,7 +68,7 @@ class GemmSpec(Spec):
     of b's type, walks (batch..., n).
 
     a_cast, b_cast: a float type that elements are converted to ("cast" of scalar programs) before
-    they are multiplied; only an operand that is no packed constant has one.
+    they are multiplied; only an operand that is not a packed constant has one.
 
     a_rows, a_depth, out_rows, out_columns: m, k, m or n as that operand walks it, by two strides
     in place of one; a product with n = 1 has none for a.
@@ -104,7 +104,7 @@ class GemmSpec(Spec):
     def __post_init__(self) -> None:
         fixed = self.packed is not None and isinstance(self.k, int) and isinstance(self.n, int)
         if self.compressed is not None and not fixed:
-            raise VerificationError("compressed weights are no packed constant")
+            raise VerificationError("compressed weights are not packed constant")
 
     def operands(self) -> tuple[Operand, ...]:
         return (self.a, self.b, *self.zeros, *self.extras, *self.scaling(), self.out)

@@ -15,7 +15,8 @@ from .convolution import Window
 class PoolSpec(Spec):
     """out[b, c, p...] = epilogue(the largest or the sum of the window's elements of data, count).
 
-    `kind`: max (hands on NaN; a window outside the data gives the lowest value) or sum. Input 1 of
+    `kind`: max (propagates NaN; a window outside the data gives the lowest value) or sum. Input 1
+    of
     `epilogue` is the number of elements that count, as a value of the accumulator's type:
     `counted` "window" for all taps, "data" for those inside the data, "padded" for those inside
     the data and `pads_end` and the window's own paddings. Buffers: data, out.

@@ -13,7 +13,7 @@ from .base import Operand, Size, Spec
 class ReduceSpec(Spec):
     """out[kept] = epilogue(kind over reduced axes of prologue(inputs[kept + reduced])).
 
-    `kind`: sum, max, min, prod, any, all (max and min hand on NaN; the accumulator's type is the
+    `kind`: sum, max, min, prod, any, all (max and min propagate NaN; the accumulator's type is the
     prologue's result type). An empty reduction gives the kind's neutral element; `epilogue` sees
     the reduced value as input 0 and the number of reduced elements, as a value of the same type,
     as input 1 (a mean divides by it). Input operands walk (kept..., reduced...), `out` (kept...).

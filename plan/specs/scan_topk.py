@@ -11,7 +11,7 @@ from .base import Operand, Size, Spec
 @dataclass(frozen=True)
 class ScanSpec(Spec):
     """out[p, i] = the sum (or product) of data[p, 0..i], `exclusive`: of data[p, 0..i - 1],
-    `reverse`: from the end of the axis. Floats add up in f64, whole numbers in their own type.
+    `reverse`: from the end of the axis. Floats add up in f64, integers in their own type.
     Both operands walk (axes..., size). Buffers: data, out.
     """
 

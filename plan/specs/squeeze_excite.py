@@ -15,7 +15,7 @@ from .gemm import PackedB
 # Runs of places whose sums are taken apart and joined in order: so many threads share an image,
 # and their number changes no bit.
 CHUNKS: Final = 8
-# More channels, or hidden elements, are no block of a network, and would take much scratch.
+# More channels, or hidden elements, are not worth one step, and would take much scratch.
 MAX_EXCITED: Final = 1 << 14
 
 
@@ -75,7 +75,7 @@ class SqueezeExciteSpec(Spec):
 
     def may_alias_output(self, reader: int) -> bool:
         """Whether `out` may be the memory of this operand: an element is written when all sums are
-        taken, by who reads it."""
+        taken, by consumer."""
         first = 3 + len(self.squeeze_extras) + len(self.gate_extras)
         return reader == 0 or first <= reader < first + len(self.extras)
 

@@ -24,14 +24,14 @@ def verify_buffer(
         raise broken("a buffer's elements have no fixed size", here, buffer.dtype)
     for d in (*buffer.shape, buffer.inside_offset):
         if not isinstance(d, Expr) and (not is_int(d) or d < 0):
-            raise broken("a size is no number", here, d)
+            raise broken("a size is not a number", here, d)
     if buffer.inside is not None:
         _verify_view(region, constants, buffer, here)
         if buffer.kind == CONSTANT:
             return
     if buffer.kind == ARENA:
         if not 0 <= buffer.first <= buffer.last < max(1, len(region.steps)):
-            raise broken("a lifetime is no range of steps", here, (buffer.first, buffer.last))
+            raise broken("a lifetime is not a range of steps", here, (buffer.first, buffer.last))
         if buffer.inside is not None:
             parent = region.buffers[buffer.inside]
             if not parent.first <= buffer.first <= buffer.last <= parent.last:

@@ -110,7 +110,7 @@ def _verify_moves(region: Region, where: str) -> None:
             check_index(buffer.loop, len(region.steps), here, "loop of a buffer that moves")
             step = region.steps[buffer.loop]
             if not isinstance(step, ControlStep) or step.kind != LOOP:
-                raise broken("a buffer moves with a step that is no loop", here, buffer.loop)
+                raise broken("a buffer moves with a step that is not a loop", here, buffer.loop)
             if buffer.inside is None:
                 raise broken("a buffer moves that lies inside no other", here, buffer.loop)
             found.add(buffer.loop)

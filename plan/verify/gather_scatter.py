@@ -36,7 +36,7 @@ def _pick(s: GatherScatterSpec, _: Target, where: str) -> None:
         raise broken("not one index per picked axis", where, len(s.indices))
     for index in s.indices:
         if not index.dtype.is_int or index.dtype.bits < 8:
-            raise _types("an index is no whole number", where, index.dtype)
+            raise _types("an index is not an integer", where, index.dtype)
     if s.data.dtype is not s.out.dtype or s.data.dtype.bits < 8 and s.data.dtype.is_int:
         raise _types("no kernel picks elements of this type", where, s.data.dtype)
 

@@ -56,7 +56,7 @@ def _compressed(s: GemmSpec, c: Compressed, target: Target, where: str) -> None:
         raise broken("compressed weights have another layout", where, s.packed, layout)
     for o in (s.b, *s.scaling()):
         if any(o.strides) or o.offset != 0:
-            raise broken("compressed weights are no single matrix", where, o.strides, 0)
+            raise broken("compressed weights are not a single matrix", where, o.strides, 0)
     if c.scale.dtype not in (DType.f32, DType.f16, DType.bf16):
         raise broken("scales of another type", where, c.scale.dtype, "f32, f16 or bf16")
     if c.normal and c.scale.dtype is DType.f32:
@@ -65,7 +65,7 @@ def _compressed(s: GemmSpec, c: Compressed, target: Target, where: str) -> None:
         if c.zero.dtype not in (DType.u8, DType.i8):
             raise broken("zeros of another type", where, c.zero.dtype, "u8 or i8")
     elif not -256 < c.zero < 256:
-        raise broken("a zero that is no value of the weights", where, c.zero, "-255..255")
+        raise broken("a zero that is not a value of the weights", where, c.zero, "-255..255")
     if s.acc is not DType.f32 or s.factors not in (None, DType.bf16):
         raise broken("compressed weights are multiplied as f32", where, s.acc, DType.f32)
     _casts(s, where)
@@ -78,7 +78,7 @@ def _compressed(s: GemmSpec, c: Compressed, target: Target, where: str) -> None:
 
 
 def _casts(s: GemmSpec, where: str) -> None:
-    """Whole numbers and floats of whole bytes are converted, to floats, and no packed constant."""
+    """Integers and floats of whole bytes are converted, to floats, and no packed constant."""
     for of, cast in ((s.a, s.a_cast), (s.b, s.b_cast)):
         fits = cast is None or (cast.is_float and of.dtype in CONVERTIBLE)
         if not fits:

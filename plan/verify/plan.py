@@ -176,7 +176,7 @@ def _agree(plan: Plan, region: Region, where: str) -> None:
     """Region inputs are tensors; buffers have the types and ranks of the slots they stand for."""
     for slot in region.inputs:
         if not isinstance(plan.slots[slot], TensorType):
-            raise broken("a region reads what is no tensor", where, str(plan.slots[slot]))
+            raise broken("a region reads what is not a tensor", where, str(plan.slots[slot]))
     for b in region.buffers:
         if b.kind in (INPUT, OUTPUT) and b.inside is None:
             slot = (region.inputs if b.kind == INPUT else region.outputs)[b.index]
@@ -200,7 +200,7 @@ def _verify_constant(c: Constant) -> None:
             raise broken("halves of bytes are packed singly", "constants", c.layout.kr)
         panels(c.shape, c.layout, c.transposed)
         if c.layout.sums and c.dtype not in BYTES:
-            raise broken("a packed constant has sums of what is no byte", "constants", c.dtype)
+            raise broken("a packed constant has sums of what is not a byte", "constants", c.dtype)
 
 
 def verify_region(region: Region, constants: Sequence[Constant], where: str = "region") -> None:

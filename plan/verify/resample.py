@@ -21,7 +21,7 @@ def verify_resample(s: ResampleSpec, _: Target, where: str) -> None:
     if s.scale is None and s.rounding == "simple" and s.rule == "nearest":
         raise VerificationError("a rounding asks for a scale", where=where, got=s.scale)
     if not (math.isfinite(s.coefficient) and (s.scale is None or 0 < s.scale < math.inf)):
-        raise VerificationError("a scale is no finite number", where=where, got=s.scale)
+        raise VerificationError("a scale is not a finite number", where=where, got=s.scale)
     types = (s.data.dtype, s.out.dtype)
     fits = types[0] is types[1]
     if s.rule in COMPUTING:

@@ -11,7 +11,7 @@ from ...ir.scalar.builder import Builder
 from ...ir.scalar.program import SCALAR_OPS, Instr, Program
 from ..specs.base import Operand
 
-# Beyond these a spec is no work of lowering, and compiling it would take minutes.
+# Beyond these lowering makes no spec, and compiling it would take minutes.
 MAX_INSTRUCTIONS: Final = 4096
 MAX_OPERANDS: Final = 256
 
@@ -30,7 +30,7 @@ def verify_program(program: Program, inputs: Sequence[DType], where: str) -> lis
         found.append(made)
     for r in program.results:
         if not 0 <= r < count:
-            raise broken("a program's result is no instruction", where, r, f"0..{count - 1}")
+            raise broken("a program's result is not an instruction", where, r, f"0..{count - 1}")
     return [found[r] for r in program.results]
 
 

@@ -76,7 +76,7 @@ class RegionLayoutTables:
         self._shape_terms = _ints([p for s in shapes for p in [one, *s]])
         self._shape_starts = _starts([1 + len(s) for s in shapes])[:-1]
         self.itemsize = _ints([b.dtype.numpy.itemsize for b in region.buffers])
-        # Packed constants are padded: their number of elements is no product of their shape.
+        # Packed constants are padded: their number of elements is not a product of their shape.
         self._packed = {
             i: packed_elements(constants[b.index])
             for i, b in enumerate(region.buffers)

@@ -161,7 +161,7 @@ def require_possible_sizes(plan: Plan) -> None:
 
 
 def ranges_of(spec: object) -> Iterator[tuple[str, Size, Range]]:
-    """(field, value, range) of every integer inside, and of every size of run time."""
+    """(field, value, range) of every integer inside, and of every dynamic size."""
     for name, get, allowed in _fields(type(spec)):
         yield from _integers(get(spec), f"{type(spec).__name__}.{name}", allowed)
 

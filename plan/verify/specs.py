@@ -71,7 +71,7 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:  # noqa: C901 - a li
     if min(s.groups, s.channels, s.outputs) < 0 or s.groups < 1:
         raise broken("a convolution counts no channels", where, s.groups, "at least 1")
     if s.weights.strides != (1,) or s.weights.offset != 0:
-        raise broken("packed weights are no plain array", where, s.weights.strides, (1,))
+        raise broken("packed weights are not plain array", where, s.weights.strides, (1,))
     whole = s.acc is DType.i32
     if s.packed.winograd:
         plain = s.groups == 1 and not s.packed.grouped and (whole or s.acc is DType.f32)
@@ -142,7 +142,7 @@ def _window(w: Window, data: Sequence[Size], out: Sequence[Size], where: str) ->
     if len(counts) != 1 or not 1 <= len(data) <= 3:
         raise broken("a window's axes differ in number", where, sorted(counts), "1, 2 or 3")
     if any(x < 1 for x in (*w.kernel, *w.strides, *w.dilations)) or math.prod(w.kernel) > 1 << 20:
-        raise broken("a window's sizes are no sizes", where, w.kernel, "at least 1")
+        raise broken("a window's sizes are not sizes", where, w.kernel, "at least 1")
 
 
 def _reduce(s: ReduceSpec, _: Target, where: str) -> None:
@@ -178,7 +178,7 @@ def _gather(s: GatherSpec, _: Target, where: str) -> None:
     if s.out_of_range not in ("error", "zeros"):
         raise broken("no rule for indices out of range", where, s.out_of_range, "error, zeros")
     if not s.index.dtype.is_int or s.index.dtype.bits < 8:
-        raise broken("an index is no whole number", where, s.index.dtype, "an integer type")
+        raise broken("an index is not an integer", where, s.index.dtype, "an integer type")
     stored([s.data.dtype], [s.out.dtype], where)
 
 
@@ -198,7 +198,7 @@ def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
         if any(i.op == "input" and i.args[0] == s.gates - 1 for i in s.early.instrs):
             raise broken("a product is read before it is made", where, s.gates - 1, None)
     if s.lengths is not None and s.lengths.dtype not in (DType.i32, DType.i64):
-        raise broken("lengths are no whole numbers", where, s.lengths.dtype, "i32 or i64")
+        raise broken("lengths are not integers", where, s.lengths.dtype, "i32 or i64")
     if s.factors not in (None, DType.bf16) or s.packed.kr != cell_depth(target, s.factors):
         got = f"{s.factors} by {s.packed.kr}"
         raise broken("factors that no kernel rounds so", where, got, "bf16 in the unit's cells")
@@ -207,7 +207,7 @@ def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
         plain = operand.dtype is wanted and operand.strides[-1] == 1
         if operand is not s.lengths and not plain:
             got = f"{operand.dtype}, {operand.strides}"
-            raise broken("an operand is no plain row", where, got, f"{wanted}, last stride 1")
+            raise broken("an operand is not a plain row", where, got, f"{wanted}, last stride 1")
 
 
 def _attention(s: AttentionSpec, _: Target, where: str) -> None:
@@ -215,7 +215,7 @@ def _attention(s: AttentionSpec, _: Target, where: str) -> None:
         raise broken("heads of a size no kernel has", where, (s.size, s.width), f"1..{MAX_HEAD}")
     if not (math.isfinite(s.scale) and math.isfinite(s.cap)) or math.isnan(s.fill):
         found = f"{s.scale}, fill {s.fill}, cap {s.cap}"
-        raise broken("a scale is no finite number", where, found, "numbers")
+        raise broken("a scale is not a finite number", where, found, "numbers")
     if s.factors not in (None, DType.bf16):
         raise broken("a product rounds its factors to another type", where, s.factors, DType.bf16)
     plain = (s.query, s.key, s.value, s.out)

@@ -1,4 +1,4 @@
-"""Bounds of a step's derived quantities for one set of sizes: numbers of run time in their ranges,
+"""Bounds of a step's derived quantities for one set of sizes: dynamic numbers in their ranges,
 windows that no 64-bit sum wraps around, and work that follows from the memory it touches.
 
 A kernel runs for as long as its loops count. An axis of stride 0 counts without memory behind it,

@@ -49,7 +49,7 @@ def define_variables(
         if v.initial is not None and v.initial not in written:
             raise VerificationError("an initial value is never made", where=where, got=v.initial)
         if not isinstance(held, TensorType):
-            raise VerificationError("a variable is no tensor", where=where, got=str(held))
+            raise VerificationError("a variable is not a tensor", where=where, got=str(held))
         for slot in (v.after, v.slot if v.initial is None else v.initial):
             other = plan.slots[slot]
             if not isinstance(other, TensorType) or other.dtype is not held.dtype:

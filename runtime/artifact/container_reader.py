@@ -75,7 +75,7 @@ class Container:
         self._read_into(0, [memoryview(head)])
         if not head.startswith(MAGIC):
             raise ArtifactError(
-                "this is no irc artefact",
+                "this is not an irc artefact",
                 where=self.name,
                 got=_looks_like(head),
                 expected="a file that `irc compile` wrote",
@@ -115,9 +115,9 @@ class Container:
         try:
             found: object = json.loads(text, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
-            raise self.fail(f"the artefact's {what} is no JSON", str(error)[:200]) from error
+            raise self.fail(f"the artefact's {what} is not a JSON", str(error)[:200]) from error
         if not isinstance(found, dict):
-            raise self.fail(f"the artefact's {what} is no JSON object", type(found).__name__)
+            raise self.fail(f"the artefact's {what} is not a JSON object", type(found).__name__)
         return found
 
     def _read_sections(self) -> tuple[Section, ...]:
@@ -281,7 +281,7 @@ def _rest(memory: list[memoryview], count: int) -> list[memoryview]:
 
 
 def _open(source: str | os.PathLike[str] | Bytes) -> tuple[str, int | None, memoryview]:
-    """(name for messages, descriptor or None, content if it is no file)."""
+    """(name for messages, descriptor or None, content if it is not a file)."""
     if isinstance(source, bytes | bytearray | memoryview):
         return "<artefact>", None, memoryview(bytes(source))
     name = os.fspath(source)
@@ -299,7 +299,7 @@ def _open(source: str | os.PathLike[str] | Bytes) -> tuple[str, int | None, memo
         os.close(fd)
         got = "a directory" if stat.S_ISDIR(mode) else "a pipe or device"
         raise ArtifactError(
-            "the artefact is no regular file", where=repr(name), got=got, expected="a file"
+            "the artefact is not a regular file", where=repr(name), got=got, expected="a file"
         )
     return repr(name), fd, memoryview(b"")
 
@@ -319,4 +319,4 @@ def _looks_like(head: Bytes) -> str:
 
 
 def _no_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")

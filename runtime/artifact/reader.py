@@ -228,7 +228,7 @@ class Artifact:
 
 
 def _verify_ports(plan: Plan) -> None:
-    """What callers are told of a port is what its slot holds: inputs are checked by it."""
+    """The declared type of a port is that of its slot: inputs are checked by it."""
     for port in (*plan.inputs, *plan.outputs):
         if port.type != plan.slots[port.slot]:
             got, expected = str(port.type), str(plan.slots[port.slot])

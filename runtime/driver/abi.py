@@ -57,11 +57,11 @@ GANG_THREADS, GANG_STOP, GANG_SPIN, GANG_CPU, GANG_UNTIL, GANG_STREAK = range(80
 GANG_MASK, MASK_WORDS = 96, 16
 GANG_IDS, MAX_WORKERS = 112, 256
 # How far each part of a step in phases is, a word each on a cache line pair of its own: twice the
-# phases that it has behind it, and 1 while somebody runs it.
+# phases that it has behind it, and 1 while a thread runs it.
 POOL_FAR, FAR_PITCH = GANG_IDS + MAX_WORKERS, 16
 GANG_WORDS: Final = POOL_FAR + FAR_PITCH * MAX_WORKERS
 
-# Results of `run` that are no kernel's status.
+# Results of `run` that are not the status of a kernel.
 BUSY: Final = -1
 NEEDS_WORKERS: Final = -2
 ASSERT_FAILED: Final = -3  # a step of control flow whose way is NOWHERE

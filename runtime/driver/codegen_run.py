@@ -166,7 +166,7 @@ def _write_walk(
     with f.if_(shared):
         threads = get_word(f, gang, GANG_THREADS)
         unstarted = f.icmp("ult", threads, f.sub(parts, 1))
-        # Sleeping workers are not waited for, so a gang that is all asleep is no help.
+        # Sleeping workers are not waited for, so sleeping workers do not help.
         awake = f.icmp("sgt", threads, get_word(f, gang, GANG_SLEEPERS))
         alone = f.op("i1", f"and {f.icmp('eq', wake, 0)}, {f.icmp('sge', threads, 0).text}")
         with f.if_(f.op("i1", f"and {alone}, {f.icmp('eq', awake, 0).text}")):
@@ -233,7 +233,8 @@ def _write_walk(
 
 
 def _write_work(module: Module, part: Function) -> None:
-    """work(gang): a worker's life: claim parts, spin for a while, sleep, until told to stop."""
+    """work(gang): a worker's life: claim parts, spin for a while, sleep, until the stop flag is
+    set."""
     f = module.function("irc_work", [(PTR, "gang")], I32)
     gang = f.params["gang"]
     _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)

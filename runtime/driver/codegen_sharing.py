@@ -1,13 +1,14 @@
 """Shared steps in the native driver.
 
 Whoever is awake claims the next part of a shared step by one atomic add, the caller included, so
-nobody ever waits for a thread that sleeps or was descheduled before it claimed. Claims carry the
+no thread waits for one that sleeps or was descheduled before it claimed a part. Claims carry the
 step's sequence number: a late worker can only claim a part of the step that is running now, and
 the caller does not move on before every claimed part is done.
 
 Steps in phases are shared the same way, phase by phase: a thread runs its own part of a phase, then
-what nobody has begun, waits for what others are at, and goes on to the next phase. Only a part
-whose phase may run is ever claimed, so a claim waits for nothing; a thread alone runs them all.
+the parts that no thread has begun, waits for those of other threads, and goes on to the next phase.
+Only a part whose phase may run is ever claimed, so a claim waits for nothing; a thread alone runs
+them all.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from .abi import CUT, LONG, MAX_PHASES, MAX_ROUNDS, PHASES_SHIFT, SHARED
 POLL_WORK: Final = 300_000_000
 # Work of one round of a step: some 0.1 s on a processor without wide vectors.
 ROUND_WORK: Final = 100_000_000
-# Products do more per second, and each round packs operands again that are no constants.
+# Products do more per second, and each round packs non-constant operands again.
 PRODUCT_ROUND_WORK: Final = 1_000_000_000
 _PRODUCTS: Final = frozenset({"gemm", "conv"})
 # Memory that is written for the first time costs a page fault each 4 KiB, which `work` leaves out:

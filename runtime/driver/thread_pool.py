@@ -2,7 +2,7 @@
 
 Threads start at the first call that wants them, spin for a short while after each step they
 helped with, then sleep; a call wakes them at most once. A forked child has none of its parent's
-threads: the block is wiped there and new ones start when wanted. At exit they are told to stop
+threads: the block is wiped there and new ones start when wanted. At exit they are stopped
 and joined, since a daemon thread must not be inside native code when the interpreter goes.
 """
 
@@ -153,7 +153,7 @@ def gang(driver: Driver) -> ThreadPool:
 
 
 def default_threads() -> int:
-    """Threads a call may use unless told: the CPUs this process may keep busy."""
+    """Threads that a call uses by default: the number of CPUs that this process may use."""
     return usable_cores()
 
 

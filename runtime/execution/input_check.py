@@ -81,7 +81,9 @@ def check_value(name: str, wanted: Type, value: Any) -> None:
     elif isinstance(wanted, MapType):
         if not isinstance(value, Mapping):
             raise InputError(
-                f"input {name!r} is no map", got=type(value).__name__, expected=f"a dict: {wanted}"
+                f"input {name!r} is not a map",
+                got=type(value).__name__,
+                expected=f"a dict: {wanted}",
             )
         for key, element in cast("Mapping[Any, Any]", value).items():
             _check_key(name, wanted, key)
@@ -91,7 +93,9 @@ def check_value(name: str, wanted: Type, value: Any) -> None:
             check_value(f"{name}[{i}]", wanted.element, element)
     else:
         raise InputError(
-            f"input {name!r} is no sequence", got=type(value).__name__, expected=f"a list: {wanted}"
+            f"input {name!r} is not a sequence",
+            got=type(value).__name__,
+            expected=f"a list: {wanted}",
         )
 
 

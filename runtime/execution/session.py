@@ -125,7 +125,7 @@ class Session:
         return [given[s] for s in region.inputs], [made[s] for s in wanted]
 
     def _find_last_uses(self) -> list[list[int]]:
-        """Per region, the slots that nobody needs after it."""
+        """Per region, the slots whose last use it is."""
         plan = self.program.plan
         kept = {p.slot for p in plan.outputs}
         kept |= {s for v in plan.variables for s in (v.slot, v.after, v.initial) if s is not None}
@@ -287,7 +287,7 @@ class Session:
                 else:
                     return
         except (AttributeError, TypeError):
-            shapes = None  # what is no array has no shape, and the checks say so
+            shapes = None  # what is not an array has no shape, and the checks say so
         if self._closed:
             raise ExecutionError("the model is closed", fix="compile or load it again")
         self._check(inputs)

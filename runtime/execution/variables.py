@@ -101,7 +101,7 @@ class State:
         self, slots: Sequence[int], result_type: Callable[[int], tuple[Any, tuple[int, ...]]]
     ) -> list[Array | None]:
         """For each result of a region, memory for what its slot will hold, apart from the value
-        that is there; None where it is no variable's next value, or a small one."""
+        that is there; None where it is not a variable's next value, or a small one."""
         if not self._number:
             return []
         return [

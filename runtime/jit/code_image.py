@@ -10,7 +10,7 @@ an object file that elf_flatten.py could not lay out; LLVM loads that one.
     code
 
 An image is read as if forged: what its checks accept can be laid into memory without a fault. What
-the code then does is nobody's to check: it comes from the user's own cache, or is trusted.
+the code then does cannot be verified: it comes from the user's own cache, or is trusted.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ define i32 @irc_xcr0() {
   ret i32 %low
 }
 """
-# Leaves and their parts that tell features: the names of LLVM's X86 features come from these.
+# CPUID leaves and the registers that hold feature bits: the names of LLVM's X86 features come from
+# these.
 _LEAVES: Final = (
     *((leaf, 0) for leaf in (0, 1, 0x14, 0x19, 0x1D, 0x21, 0x29)),  # a range's first comes first
     *((0x7, part) for part in range(3)),

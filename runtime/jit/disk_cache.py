@@ -1,7 +1,7 @@
 """The code cache on disk: machine code by content key, private to the user, bounded.
 
 An entry is a file named by its key: 32 bytes of SHA-256 over key and payload, then the payload.
-Nobody ever sees an entry whose digest does not match, nor one that another user could have put
+No process reads an entry whose digest does not match, or one that another user could have put
 there (private_folder.py). Writers write a temporary file and rename it, so readers see whole
 entries only; when the folder grows past its bound, the entries used longest ago go. Every failure
 to read or write the cache is a miss, never an error: the cache is a comfort.
@@ -27,7 +27,7 @@ from .private_folder import NotPrivateError, PrivateFolder
 DEFAULT_BYTES = 256 * 2**20
 _DIGEST = 32
 _KEY_LENGTH = 64
-# Files that are being written, and after how many seconds one of them is nobody's any more.
+# Files that are being written, and after how many seconds one of them counts as abandoned.
 _NEW = ".new-"
 _STALE = 600.0
 
@@ -48,7 +48,7 @@ def cache_bytes() -> int:
     text = os.environ.get("IRC_CACHE_BYTES", "")
     if text and not (text.isascii() and text.isdecimal()):
         raise UsageError(
-            "the bound of the code cache is no number",
+            "the bound of the code cache is not a number",
             where="environment variable IRC_CACHE_BYTES",
             got=text[:80],
             expected="bytes, such as 268435456",

@@ -23,7 +23,7 @@ _X86_64: Final = 62
 _WRITE, _ALLOC, _EXECUTE, _THREAD = 1, 2, 4, 0x400
 _UNWIND: Final = ".eh_frame"
 _PC32, _PLT32 = 2, 4
-_COMMON: Final = 0xFF00  # numbers from here on are no sections
+_COMMON: Final = 0xFF00  # numbers from here on are not sections
 # jmp *[rip + distance], filled up to a word.
 _JUMP: Final = b"\xff\x25"
 _FILL: Final = b"\xcc\xcc"

@@ -3,7 +3,7 @@
 A forked child has the locks of LLVM and of llvmlite as they were, and none of the threads that
 held them: what another thread was compiling is never finished, and whoever compiles in the child
 would wait for ever. No lock is taken around a fork (other libraries fork in threads of their own);
-the child is told instead, and compiling there ends in an error.
+the child records that, and compiling there ends in an error.
 """
 
 from __future__ import annotations

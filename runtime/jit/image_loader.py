@@ -143,7 +143,7 @@ def _check_names(images: Sequence[CodeImage], given: Mapping[str, int]) -> None:
 
 def missing_functions(missing: Iterable[str], known: Iterable[str]) -> Error:
     """A JIT would resolve a stray call (`expf`, `__extendhfsf2`) from whatever the process happens
-    to have loaded; a kernel that needs one is a fault, and is told so on every machine alike."""
+    to have loaded; a kernel that needs one is a fault, reported on every machine alike."""
     return Error(
         "generated code needs functions that kernels do not have: this is a bug of irc",
         got=", ".join(sorted(missing))[:500],

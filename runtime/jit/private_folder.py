@@ -164,7 +164,7 @@ def _open_or_make(name: str, at: int, access: int) -> int:
 
 def _read_link(name: str, at: int, shown: str) -> str:
     """The target of a link on the way, which root or this user made. The folder that holds it is
-    checked: nobody else can replace it."""
+    checked: no other user can replace it."""
     if os.lstat(name, dir_fd=at).st_uid not in _trusted():
         raise NotPrivateError("another user made a link in the folder's path", where=shown)
     try:
@@ -200,7 +200,7 @@ def _require_own(found: os.stat_result, shown: str) -> None:
             "the folder is not this user's alone",
             where=shown,
             got=f"user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}",
-            expected=f"user {os.getuid()}, writable by nobody else",
+            expected=f"user {os.getuid()}, not writable by other users",
             fix="take the write permission of group and others from it, or name another folder",
         )
 

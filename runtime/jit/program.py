@@ -139,7 +139,7 @@ def build_program(
 
     weights: the arrays behind `Constant.source`; read only, and kept only where a constant can
     use the array itself. threads: for compiling (None: all usable). generate: another source of
-    kernels, for tests; its code is shared with nobody. constants: the plan's, as make_constant
+    kernels, for tests; its code is not shared. constants: the plan's, as make_constant
     makes them, where the caller has made them. trusted: code of a file that the user trusts; it
     stays with this program. consume: take an array out of `weights` when all is made of it, so
     that it need not be there twice. VerificationError for a bad plan.
@@ -213,7 +213,7 @@ def _opened(payload: bytes) -> tuple[int, CodeImage]:
 
 
 def _cached(cache: CodeCache, key: str) -> tuple[int, CodeImage] | None:
-    """What the cache holds; an entry that is no code is a miss."""
+    """What the cache holds; an entry that is not code is a miss."""
     data = cache.get(key)
     try:
         return None if data is None else _opened(data)

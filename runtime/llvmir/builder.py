@@ -257,10 +257,10 @@ class Function(Arith):
         yield Value(I64, i)
         self.jump(f"for{k}.latch")
         self.label(f"for{k}.latch")
-        # nsw: a bound near 2**63 is no memory size.
+        # nsw: no memory has a size near 2**63.
         counted = f"%i{k}.counted" if outer else after
         self.emit(f" {counted} = add nsw i64 {i}, {s.text}")
-        if outer:  # what passes through assembly, even through none, is no induction variable
+        if outer:  # what passes through assembly, even through none, is not an induction variable
             self.emit(f' {after} = call i64 asm "", "=r,0"(i64 {counted})')
         self.emit(f" %i{k}.more = icmp slt i64 {after}, {b.text}")
         wish = self.module.unroll_metadata(unroll)

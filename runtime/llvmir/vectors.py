@@ -1,7 +1,7 @@
 """Memory and vector words of a Function, and the text it is made of.
 
 Addresses are bytes: `at` scales by an element type. Loads and stores assume no more alignment than
-one element unless told. Masked forms touch no byte of a lane that is off, so kernels never read or
+one element by default. Masked forms touch no byte of a lane that is off, so kernels never read or
 write past an end.
 """
 

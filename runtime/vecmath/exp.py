@@ -137,7 +137,7 @@ def expm1(f: Function, x: Value) -> Value:
     low, high = (-20.0, 88.8) if fmt is SINGLE else (-40.0, 709.9)
     inside = f.clamp(x, low, high)
     p, _, k = reduced_expm1(f, inside)
-    # Half the scale twice: 2**128 (2**1024) itself is no number, its product may be one.
+    # Half the scale twice: 2**128 (2**1024) itself is not a number, its product may be one.
     half = power_of_two(f, f.sub(k, number(1, k.type)), fmt)
     y = f.fma(p, half, f.fsub(half, 0.5))
     y = f.fadd(y, y)

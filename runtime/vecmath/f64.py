@@ -316,7 +316,7 @@ def _product_rest(f: Function, a: Value, b: Value, product: Value) -> Value:
 
 
 def _parity(f: Function, y: Value) -> tuple[Value, Value]:
-    """(y is a whole number, y is odd); values from 2**53 on are even."""
+    """(y is an integer, y is odd); values from 2**53 on are even."""
     size = f.fabs(y)
     near = f.select(f.fcmp("olt", size, 2.0**52), f.fsub(f.fadd(size, 2.0**52), 2.0**52), size)
     whole = f.fcmp("oeq", near, size)

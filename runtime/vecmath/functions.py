@@ -41,7 +41,7 @@ def fmod(f: Function, a: Value, b: Value) -> Value:
         with f.if_(easy) as branch:
             whole = _truncated(f, quotient)
             rest = f.fma(f.fneg(whole), wy, wx)
-            # The rounded quotient may have reached the next whole number.
+            # The rounded quotient may have reached the next integer.
             rest = f.select(f.fcmp("olt", rest, 0.0), f.fadd(rest, wy), rest)
             result.set(f.cast(rest, a.element))
             branch.else_()

@@ -83,7 +83,7 @@ def pow_(f: Function, x: Value, y: Value) -> Value:
 
 
 def _parity(f: Function, y: Value) -> tuple[Value, Value]:
-    """(y is a whole number, y is odd). f32 values from 2**24 on are even."""
+    """(y is an integer, y is odd). f32 values from 2**24 on are even."""
     large = f.fcmp("oge", f.fabs(y), 2.0**24)
     shifted = f.fadd(y, DOUBLE.magic)
     whole = f.fcmp("oeq", f.fsub(shifted, DOUBLE.magic), y)

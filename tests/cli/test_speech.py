@@ -50,7 +50,7 @@ def test_json_is_one_object(verb: str, speech: list[str], here: Path, capsys: Ca
     assert main([verb, *AS_JSON[verb], "--json", *speech]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1
-    found = json.loads(lines[0], parse_constant=pytest.fail)  # NaN and Infinity are no JSON
+    found = json.loads(lines[0], parse_constant=pytest.fail)  # NaN and Infinity are not JSON
     assert found["schema"] == 1
     check_units(found)
 

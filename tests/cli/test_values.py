@@ -1,4 +1,4 @@
-"""Verbs on models whose outputs are no arrays: the arrays in them are outputs of their own."""
+"""Verbs on models whose outputs are not arrays: the arrays in them are outputs of their own."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ FAMILIES = re.compile(
 )
 # Names of cases -> why irc does not run them.
 REFUSED = {
-    r"image_decoder": "decoding images is no part of a graph compiler",
+    r"image_decoder": "decoding images is not a part of a graph compiler",
     r"gradient_of": "training: differentiating a graph",
 }
 # Names of cases -> why they can't agree.

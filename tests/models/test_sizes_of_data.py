@@ -67,5 +67,5 @@ def test_filters_that_do_not_split_into_groups() -> None:
     name = case.model.graph.input[1].name
     net = irc.compile_model(_told_by_data(case.model, name))
     data, filters = case.data_sets[0][0]
-    with pytest.raises(irc.Error, match="the -1 of a reshape target is not a whole number"):
+    with pytest.raises(irc.Error, match="the -1 of a reshape target is not an integer"):
         net({"X": data, name: filters, f"{name}_sizes": np.array([1, 2, 3, 3])})

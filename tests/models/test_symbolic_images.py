@@ -41,7 +41,7 @@ def convolved(g: OnnxGraph, x: str, name: str, kernel: int, stride: int, pad: in
 
 
 def tokens(g: OnnxGraph, x: str) -> None:
-    """Two stages of patches; the second is no size for images of less than 13 places."""
+    """Two stages of patches; the second is not a size for images of less than 13 places."""
     n, h, w = size(g, x, 0), *(shrunk(g, size(g, x, axis), 4) for axis in (2, 3))
     y = convolved(g, x, "first", 7, 4, 3)
     places = g.op("Reshape", y, listed(g, n, 4, g.op("Mul", w, h)))

@@ -24,7 +24,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny_net() -> irc.CompiledModel:
-    """Two layers, whole numbers, a symbolic batch."""
+    """Two layers, integers, a symbolic batch."""
     return irc.compile_model(mlp((3, 5, 2), integers=True))
 
 

@@ -117,7 +117,7 @@ def _in_order(names: Sequence[str], inputs: Any) -> list[Any]:
 def _type_of(value: Any, name: str) -> TypeProto:
     if isinstance(value, list | tuple):
         if not value:
-            raise UsageError("an empty sequence does not tell its type", where=name)
+            raise UsageError("an empty sequence does not define its element type", where=name)
         return helper.make_sequence_type_proto(_type_of(cast("Sequence[Any]", value)[0], name))
     array = np.asarray(value)
     kind = np.dtype(object) if array.dtype.kind in "UST" else array.dtype

@@ -157,7 +157,7 @@ def _number(entries: dict[str, str], name: str, default: int, where: str) -> int
         return default
     if not _is_number(text):
         raise ModelFormatError(
-            f"the {name} of external data is no number",
+            f"the {name} of external data is not a number",
             where=where,
             got=short(text),
             expected="an unsigned decimal number",

@@ -3,7 +3,8 @@
 The folder is opened once; each component of a location is opened relative to the one before,
 without following links. A link is resolved here, component by component, and `..` goes back to a
 folder that is open already. So what is opened is inside the folder, whatever another process moves
-or replaces meanwhile. A hard link cannot be told from a file; who may make one is up to the system.
+or replaces meanwhile. A hard link cannot be distinguished from a file; the system decides which
+users may make one.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ IGNORE = 'declared_shapes="ignore"'
 def add_inputs(
     graph: Graph, proto: GraphProto, constants: Constants, unsupported: Unsupported
 ) -> dict[str, Value]:
-    """A Parameter for each input that is no initialiser, in order; their values by name.
+    """A Parameter for each input that is not an initialiser, in order; their values by name.
 
     An input of another kind (a sparse tensor) is recorded as unsupported, without a value.
     """

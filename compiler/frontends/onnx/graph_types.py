@@ -119,5 +119,5 @@ def _tensor_type(tensor: TypeProto.Tensor, name: str, symbols: Symbols, where: s
 
 
 def type_of_proto(proto: TypeProto, where: str) -> Type | None:
-    """The type that stands in an attribute; sizes that are no numbers get symbols of their own."""
+    """The type that stands in an attribute; sizes that are not numbers get symbols of their own."""
     return value_type(proto, "value", Symbols(), where)

@@ -52,7 +52,7 @@ def load_model(source: Source, *, max_memory: int | None = None) -> ModelFile:
             model = _parse(file, path, os.path.dirname(os.path.abspath(path)))
     else:
         raise ModelFormatError(
-            "this is no ONNX model",
+            "this is not an ONNX model",
             got=type(source).__name__,
             expected="a path, bytes or an onnx.ModelProto",
         )
@@ -96,7 +96,7 @@ def _check(model: ModelFile) -> None:
     proto = model.proto
     if not proto.HasField("graph"):
         raise ModelFormatError(
-            "this is no ONNX model, or one without a graph",
+            "this is not an ONNX model, or one without a graph",
             where=model.label,
             got="no graph",
             expected="a ModelProto with a graph",

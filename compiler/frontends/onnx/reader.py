@@ -66,7 +66,7 @@ def read_onnx(
         if check:
             check_values(proto, frame)
         add_results(graph, proto, importer, frame, check=check)
-        # Frames are cycles of references: what nobody reads any more would stay with them.
+        # Scopes are cycles of references, which would keep unused values alive.
         constants.clear()
     except Error as error:
         if error.where is not None and label in error.where:

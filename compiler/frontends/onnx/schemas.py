@@ -188,7 +188,7 @@ def check_types(found: Signature, types: list[Type | None], where: str) -> None:
 def check_attributes(
     found: Signature, given: Mapping[str, AttributeProto], seen: set[str], where: str
 ) -> None:
-    """What an importer did not look at is no attribute of the operator (ModelFormatError), has
+    """What an importer did not look at is not an attribute of the operator (ModelFormatError), has
     its default value, or means something that irc does not have (UnsupportedOperationError)."""
     unknown = sorted(given.keys() - seen - found.attributes.keys())
     if unknown:
@@ -266,7 +266,7 @@ def dtype_of_name(name: str) -> DType | None:
 
 
 def type_proto(type_: Type | None) -> TypeProto:
-    """A type as ONNX writes it; None is no type."""
+    """A type as ONNX writes it; None is not a type."""
     from onnx import TypeProto, helper
 
     if type_ is None:

@@ -239,7 +239,7 @@ def _from_field(
 
 
 def _fitting(values: Array, kind: type[Any], dtype: DType, where: str) -> Array:
-    """Whole numbers in the integers of NumPy that hold a dtype. ModelFormatError where one does
+    """Integers in the integers of NumPy that hold a dtype. ModelFormatError where one does
     not fit."""
     narrow = values.astype(kind)
     wrong = values[narrow != values]

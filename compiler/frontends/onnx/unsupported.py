@@ -37,7 +37,7 @@ class Unsupported:
         self.found.setdefault(key, []).append(f"{label}{_dtypes(types)}")
 
     def add_input(self, kind: str, label: str) -> None:
-        """Record an input that is no tensor but of another kind (sequence, optional, ...)."""
+        """Record an input that is not a tensor but of another kind (sequence, optional, ...)."""
         self.found.setdefault((f"an input of {kind} type", ""), []).append(label)
 
     def check(self, label: str) -> None:

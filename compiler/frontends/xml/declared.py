@@ -21,7 +21,7 @@ IGNORE = 'declared_shapes="ignore"'
 
 
 def check_precision_names(layer: Layer) -> None:
-    """Refuse output ports whose precision is no element type, whatever is inferred."""
+    """Refuse output ports whose precision is not an element type, whatever is inferred."""
     for port in layer.outputs:
         precision(layer, port)
 

@@ -82,18 +82,18 @@ def _range(low: int, high: int | None) -> str:
 
 def _limits(data: Any) -> dict[str, tuple[int, int | None]]:
     if not isinstance(data, dict):
-        raise TypeError("bounds are no mapping")
+        raise TypeError("bounds are not a mapping")
     out: dict[str, tuple[int, int | None]] = {}
     for name, (low, high) in cast("dict[str, tuple[Any, Any]]", data).items():
         if type(low) is not int or type(high) not in (int, type(None)) or low < 0:
-            raise TypeError("bounds are no numbers")
+            raise TypeError("bounds are not numbers")
         out[name] = low, high
     return out
 
 
 def _texts(data: Any) -> list[str]:
     if not isinstance(data, list) or not all(isinstance(s, str) for s in cast("list[Any]", data)):
-        raise TypeError("sizes are no list of texts")
+        raise TypeError("sizes are not a list of strings")
     return cast("list[str]", data)
 
 

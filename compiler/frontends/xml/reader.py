@@ -54,7 +54,7 @@ def read_xml(
 ) -> Graph:
     """Read an IR from a path or from its text; the result is inferred and verified by types.
 
-    `weights` is the .bin's path or content (bytes, or an array of them that nobody writes to);
+    `weights` is the .bin's path or content (bytes, or an array of them that is never written to);
     without it, the file of the same name beside the .xml.
     `declared_shapes="ignore"` takes inferred types where a layer declares something else.
     `legacy_io=True` gives a version 10 model the input and output types that OpenVINO gives it.
@@ -120,7 +120,7 @@ def _open_weights(
     return FileParts(OpenFile(path, _BIN), max_memory)
 
 
-# What inference may run into with attributes that nobody writes on purpose.
+# Errors that inference may raise for attributes of broken files.
 _UNFORESEEN = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
 
 

@@ -2,7 +2,7 @@
 
 A file that is truncated or replaced while we read it is an error, never a signal; what is not a
 regular file (a directory, a pipe, a device) is refused before a byte of it is read. `recorded`
-tells which files were read and in what state, so that a model can be read again later.
+records which files were read and their state, so that a model can be read again later.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class OpenFile:
 
 
 class HeldArray:
-    """An array of bytes that nobody writes to, as the parts of a file; they are views."""
+    """A read-only array of bytes, as the parts of a file; they are views."""
 
     def __init__(self, data: Array) -> None:
         self._data = data
@@ -219,7 +219,7 @@ _READERS = 4
 
 
 def require_size(size: int, most: int, what: str, where: str, fix: str | None = None) -> None:
-    """ModelFormatError for what is too large to be read at all. Its size alone tells that."""
+    """ModelFormatError for what is too large to be read at all. Only its size is used."""
     if size > most:
         got, expected = f"{size} bytes", f"at most {most} bytes"
         raise ModelFormatError(
@@ -238,7 +238,7 @@ def _reason(error: Exception) -> str:
 
 
 def kind_of(mode: int) -> str:
-    """What a thing that is no regular file is."""
+    """What a thing that is not a regular file is."""
     if stat.S_ISDIR(mode):
         return "a directory"
     if stat.S_ISFIFO(mode):

@@ -158,7 +158,7 @@ def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
     if is_packed(dtype):
         array = weights.once(key, count, layer, lambda: unpack(dtype, raw, count))
     elif dtype is DType.boolean:
-        # A byte that is neither 0 nor 1 is no valid bool of NumPy: any other value means true.
+        # A byte that is neither 0 nor 1 is not a valid bool of NumPy: any other value means true.
         array = weights.once(key, count, layer, lambda: raw != 0)
     else:
         array = raw.view(dtype.numpy.newbyteorder("<"))

@@ -122,7 +122,7 @@ class Lowering:
         transposed: bool = False,
         rounded: DType | None = None,
     ) -> View | None:
-        """The buffer of a constant value in a layout, or None if the value is no constant.
+        """The buffer of a constant value in a layout, or None if the value is not a constant.
 
         rounded: the type its elements are rounded to as they are packed.
         """

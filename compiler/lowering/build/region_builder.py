@@ -180,7 +180,7 @@ class RegionBuilder:
         further on with each iteration, or back: the whole but what is left for the others."""
         base = self.buffers[buffer]
         whole = product(base.shape)
-        # Strides do not tell that another axis is empty.
+        # Strides do not show that another axis is empty.
         rest = minimum((maximum(trips, 1) - 1) * stride, whole)
         moved = replace(
             base,

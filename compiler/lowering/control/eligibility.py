@@ -71,13 +71,13 @@ def refuse_control(graph: Graph, node: int, known: set[str], roles: Roles) -> st
 
 def _unfit(type_: Type) -> str | None:
     if not isinstance(type_, TensorType) or type_.shape is None:
-        return "a value that is no tensor of known rank"
+        return "a value that is not a tensor of known rank"
     return None if type_.dtype in NATIVE else f"values of {type_.dtype}"
 
 
 def _refuse_if(graph: Graph, node: int, op: If) -> str | None:
     if _tensor(graph.type(graph.input(node, 0))).dtype is not DType.boolean:
-        return "a condition that is no boolean"
+        return "a condition that is not a boolean"
     inputs = graph.inputs(node)
     ways = ((op.then_inputs, op.then_outputs), (op.else_inputs, op.else_outputs))
     for body, (fed, given) in zip(op.bodies(), ways, strict=True):
@@ -121,9 +121,9 @@ def _trips_of_loop(graph: Graph, op: Loop, inputs: Sequence[Value | None]) -> Tr
     assert limit is not None and first is not None
     again = None if op.always() else op.body.input(op.body.results[op.condition], 0)
     if _tensor(graph.type(first)).dtype is not DType.boolean:
-        return "a condition that is no boolean"
+        return "a condition that is not a boolean"
     if again is not None and _tensor(op.body.type(again)).dtype is not DType.boolean:
-        return "a condition that is no boolean"
+        return "a condition that is not a boolean"
     start = graph.known(first)
     if start is not None and start.dtype != object:
         if not bool(np.asarray(start).reshape(-1)[0]):

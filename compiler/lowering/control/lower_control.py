@@ -98,7 +98,7 @@ def _lower_if(low: Lowering, node: int) -> None:
     name, sources = low.name(node), low.sources(node)
     condition = _whole(low, low.graph.input(node, 0))
     outs = [low.result(value) for value in low.graph.values(node)]
-    # What a branch reads is there before it: a view taken inside is nobody else's.
+    # What a branch reads exists before it; a view that is made inside belongs to the branch alone.
     fed = [None if value is None else low.view(value) for value in low.graph.inputs(node)]
     branch = region.control(ControlStep(BRANCH, 0, go=condition, name=name, sources=sources))
     taken = _lower_branch(
@@ -236,7 +236,7 @@ def _state(low: Lowering, node: int, port: BodyInput) -> View:
 
 
 def _kept(low: Lowering, node: int, op: Iterating) -> dict[int, View]:
-    """Outputs of the last iteration that are no carried value: every iteration writes them."""
+    """Outputs of the last iteration that are not carried value: every iteration writes them."""
     backs = {p.back for p in op.ports if p.mode == "carried"}
     return {
         k: low.result(Value(node, k))
@@ -283,7 +283,7 @@ def _hand_over(
     body, region = inner.graph, inner.region
     old = {state.buffer for state in states.values()}
     pending: list[tuple[View, View, str]] = []
-    # Old values that are handed on are read before any is overwritten.
+    # Old values that are passed to the next iteration are read before any is overwritten.
     if go in old:
         assert go is not None
         base = region.buffers[go]

@@ -152,7 +152,7 @@ def _to_parameter(graph: Graph, name: str, nodes: Sequence[int]) -> int:
     record = graph.node(nodes[0])
     type_ = record.types[0]
     if not isinstance(type_, TensorType):
-        raise UnsupportedOperationError(f"variable {name!r} is no tensor", got=str(type_))
+        raise UnsupportedOperationError(f"variable {name!r} is not a tensor", got=str(type_))
     parameter = graph.add(Parameter(type_.dtype, type_.shape), name=record.name)
     infer_node(graph, parameter)
     for node in nodes:

@@ -161,7 +161,7 @@ def lower_convolution(low: Lowering, node: int) -> None:
         job.window(data, weights, target, windows, pads, layout, (groups, channels, outputs))
     if target != out:
         low.copy(target, out, low.name(stored.node), low.sources(stored.node))
-        # Who reads it here reads it as it was computed.
+        # Consumers in this region read it as it was computed.
         low.views[stored] = target
 
 

@@ -150,7 +150,7 @@ def lower_deconvolution(low: Lowering, node: int) -> None:
 
 def _merged(view: View, phases: Sequence[Phase], stride: int) -> View | None:
     """The view with the remainders of its last axis joined to its channels, remainders before
-    channels; None where they are no single axis, or where remainders differ in what they read."""
+    channels; None where they are not one axis, or where remainders differ in what they read."""
     places, channels = view.shape[-1], view.shape[1]
     count = exact_quotient(places, stride)
     alike = all((len(p.taps), p.pad) == (len(phases[0].taps), phases[0].pad) for p in phases)

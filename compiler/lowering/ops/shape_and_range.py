@@ -43,7 +43,7 @@ def refuse_range(graph: Graph, node: int) -> str | None:
     ends = [known_list(graph, node, port) for port in (0, 2)]
     type_ = graph.type(Value(node))
     if any(e is None or not isinstance(e[0], int | Expr) for e in map(_whole, ends)):
-        return "its ends are no sizes"
+        return "its ends are not sizes"
     if not isinstance(type_, TensorType) or type_.dtype not in WRITTEN:
         return "no kernel for a range of this type"
     return None

@@ -106,7 +106,7 @@ def _block(
     pool = fusion.anchor_of.get(means.node, means.node)
     inner += [*moved, means.node, pool, *fusion.epilogues.get(pool, ())]
     if not isinstance(graph.op(pool), _POOLS):
-        return "what is multiplied are no means"
+        return "the multiplied values are not means"
     data = graph.input(pool, 0)
     if data not in graph.inputs(node) or data not in last:
         return "the means are not of the image that is scaled, or it does not lie channels-last"
@@ -166,11 +166,11 @@ def _columns(graph: Graph, node: int) -> tuple[int, int]:
 
 
 def _refuse_product(graph: Graph, node: int, columns: int) -> str | None:
-    """Why a node is no product of rows [N, K] with a constant matrix of so many columns, or
+    """Why a node is not a product of rows [N, K] with a constant matrix of so many columns, or
     None."""
     op = graph.op(node)
     if not isinstance(op, Convolution | MatMul | Gemm):
-        return "the gates are no product's"
+        return "the gates are not the result of a product"
     weights, shape = graph.input(node, 1), _shape(graph, graph.input(node, 1))
     if graph.op(weights.node).kind != "Constant":
         return "the weights are known at run time only"

@@ -31,7 +31,7 @@ _SPLITS = frozenset({"Split", "VariadicSplit"})
 _VIEWS = _SPLITS | frozenset(
     "Identity Reshape Squeeze Unsqueeze Transpose Slice StridedSlice".split()
 )
-# A size of run time counts as so many.
+# A dynamic size counts as so many.
 _TYPICAL = 64
 # Concats of more inputs are not asked whether they hold others.
 _MOST = 64

@@ -45,7 +45,7 @@ def float_tile(graph: Graph, node: int, options: Options, target: Target) -> int
     for a direct convolution, or another type or operation.
 
     Fewer channels leave too little to multiply for what the transforms cost. F(4 x 4) has larger
-    errors, which docs/numerics.md allows for large images only: not where a size is of run time.
+    errors, which docs/numerics.md allows for large images only: not where a size is dynamic.
     The transform computes in f32, and direct convolutions of bf16 take half the time where a unit
     multiplies pairs: there F(4 x 4), whose errors are small beside bf16's, serves where it pays.
     """

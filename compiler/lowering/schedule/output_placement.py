@@ -217,8 +217,9 @@ def read_in_order(low: Lowering, value: Value) -> bool:
     return has_one_use(graph, source) and can_write_transposed(low, value)
 
 
-def telling(type_: Type) -> set[str]:
-    """Names of the symbols that a slot of this type tells a region: none where it has no buffer."""
+def symbols_defined_by(type_: Type) -> set[str]:
+    """Names of the symbols that an input of this type defines in a region: none without a
+    buffer."""
     if not isinstance(type_, TensorType) or is_host_only(type_):
         return set()
     return {s.name for d in type_.shape or () if (s := plain_symbol(d)) is not None}
@@ -232,7 +233,7 @@ def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
     found: dict[str, SymbolSource] = {}
     slots = [*low.region_inputs, *dict.fromkeys(low.slot_of.values())]
     before = -1
-    # An input that is added brings its own sizes along, which may be told by another input.
+    # An input that is added brings its own sizes along, which another input may define.
     while before < len(names):
         before = len(names)
         for slot in slots:
@@ -253,5 +254,5 @@ def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
                 found[name] = SymbolSource(name, source, axes[name])
     missing = sorted(names - set(found))
     if missing:
-        raise VerificationError("no input tells these sizes", got=", ".join(missing))
+        raise VerificationError("no input defines these sizes", got=", ".join(missing))
     return tuple(found[n] for n in sorted(found))

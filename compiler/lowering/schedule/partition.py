@@ -71,7 +71,7 @@ def terminal_reason(
     for type_ in (*outputs, *(graph.type(v) for v in graph.inputs(node) if v is not None)):
         if is_host_only(type_):
             strings = isinstance(type_, TensorType) and type_.dtype is DType.string
-            what = "strings" if strings else "a value that is no tensor of known rank"
+            what = "strings" if strings else "a value that is not a tensor of known rank"
             return _steered(op, f"{op.kind} of {what}")
     if any(symbols_of(t) - known for t in outputs):
         return _steered(op, f"the shape of {op.kind}'s result depends on data")

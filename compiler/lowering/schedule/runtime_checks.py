@@ -9,7 +9,7 @@ from ....ir.dims.constraints import ShapeConstraint
 from ....plan.plan import SizeCheck
 from ...shape_analysis.unify_dims import requirements_of
 from ..build.op_lowering import Lowering
-from .output_placement import telling
+from .output_placement import symbols_defined_by
 from .role import Role
 
 
@@ -21,10 +21,10 @@ def size_checks(
 
     Operations in Python check their own inputs.
     """
-    told = {s for slot in low.slot_of.values() for s in telling(low.slots[slot])}
+    defined = {s for slot in low.slot_of.values() for s in symbols_defined_by(low.slots[slot])}
     native = [n for n in nodes if roles[n].lowerer is not None]
     needs = [each for n in native for each in requirements_of(low.graph, n)]
-    found = _checks(low, [*(low.graph.needs if first else ()), *needs], told)
+    found = _checks(low, [*(low.graph.needs if first else ()), *needs], defined)
     return [*found, *low.region.checks]
 
 
@@ -32,15 +32,15 @@ def checks_inside(inner: Lowering, roles: Mapping[int, Role]) -> list[SizeCheck]
     """What a body's nodes take for granted of sizes that its region knows: of everything around
     the body that it reads, there are buffers."""
     region = inner.region
-    told = {s for b in region.buffers for d in b.shape for s in _names(d)}
+    defined = {s for b in region.buffers for d in b.shape for s in _names(d)}
     needs = [each for n in roles for each in requirements_of(inner.graph, n)]
-    return _checks(inner, needs, told)
+    return _checks(inner, needs, defined)
 
 
-def _checks(low: Lowering, needs: Sequence[ShapeConstraint], told: set[str]) -> list[SizeCheck]:
+def _checks(low: Lowering, needs: Sequence[ShapeConstraint], defined: set[str]) -> list[SizeCheck]:
     found: dict[tuple[Dim, Dim, bool], SizeCheck] = {}
     for each in needs:
-        if eq(each.left, each.right) is None and _names(each.left) | _names(each.right) <= told:
+        if eq(each.left, each.right) is None and _names(each.left) | _names(each.right) <= defined:
             left, right = low.region.dim(each.left), low.region.dim(each.right)
             check = SizeCheck(left, right, each.what, each.where, each.or_one)
             found.setdefault((each.left, each.right, each.or_one), check)

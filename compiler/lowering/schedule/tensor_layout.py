@@ -24,7 +24,7 @@ _FOLLOWING = frozenset(
 )
 # Those that are as well turned for what reads them: vectors of channels, not of single places.
 _RESAMPLING = frozenset({"Interpolate", "Pad"})
-# Fewer channels are no vector; convolutions read those from planes.
+# Fewer channels do not fill a vector; convolutions read those from planes.
 _MANY = 8
 
 

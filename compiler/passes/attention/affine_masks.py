@@ -1,6 +1,6 @@
 """Comparisons of places: what ranges and their differences say about a mask [..., rows, keys].
 
-A whole number that depends on its place as `offset + row * i + key * j` is known for every size,
+An integer that depends on its place as `offset + row * i + key * j` is known for every size,
 and so is the diagonal at which a comparison of two such numbers changes.
 """
 
@@ -156,7 +156,7 @@ def _sliced(graph: Graph, value: Value, depth: int) -> _Place | None:
 
 
 def _place(graph: Graph, value: Value, depth: int) -> _Place | None:
-    """A whole number by its place."""
+    """An integer by its place."""
     op, shape = graph.op(value.node), shape_of(graph, value)
     single = _single(graph, value)
     if single is not None:
@@ -198,7 +198,7 @@ def _moved(found: _Place, before: Shape, after: Shape) -> _Place | None:
 
 
 def _single(graph: Graph, value: Value | None) -> Dim | None:
-    """The one whole number that a value is known to hold."""
+    """The one integer that a value is known to hold."""
     known = None if value is None else graph.known(value)
     if known is None or known.size != 1 or known.dtype.kind not in "iuO":
         return None

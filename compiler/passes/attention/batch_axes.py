@@ -36,7 +36,7 @@ def reshaped(
         else:
             target.append(-1)
     if target.count(-1) > 1 or any(size == 0 for size in want):
-        return MatchFailure("axes of the batch are split by sizes of run time")
+        return MatchFailure("axes of the batch are split by dynamic sizes")
     listed = patch.integers(target)
     return patch.add(Reshape(True), value, listed)
 
@@ -48,10 +48,10 @@ def before_reshape(graph: Graph, value: Value, lead: Shape) -> Value | None:
         return None
     source = graph.input(node, 0)
     found = shape_of(graph, source)
-    return source if found is not None and told(found, (*lead, *shape[-2:])) else None
+    return source if found is not None and have_known_sizes(found, (*lead, *shape[-2:])) else None
 
 
-def told(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+def have_known_sizes(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes of as many elements are equal for certain: all sizes but one are."""
     return len(a) == len(b) and sum(eq(x, y) is not True for x, y in zip(a, b, strict=True)) < 2
 
@@ -83,7 +83,7 @@ def with_lead(
     found = reshaped(patch, value, have, want)
     node = producer(graph, value, "Reshape")
     if isinstance(found, MatchFailure) and node is not None:
-        # What was reshaped may tell more of the sizes.
+        # The input of a Reshape may determine more of the sizes.
         source = graph.input(node, 0)
         return reshaped(patch, source, shape_of(graph, source) or (), want)
     return found
@@ -101,7 +101,7 @@ def deliver(
         return patch.replace(Value(node), made)
     if use is not None and graph.op(use.node).kind == "Reshape":
         split = shape_of(graph, Value(use.node))
-        if split is not None and told(split, full):
+        if split is not None and have_known_sizes(split, full):
             return patch.replace(Value(use.node), made)
     back = reshaped(patch, made, full, shape)
     return back if isinstance(back, MatchFailure) else patch.replace(Value(node), back)

@@ -90,7 +90,7 @@ def _fused(
     assert isinstance(first, MatMul) and isinstance(last, MatMul)
     masked = (m.level for m in (*scores.masks, *scores.factors))
     levels = [softmax.shape, *masked, scores.shape]
-    # Where axes of the batch are split furthest, every other shape of theirs can be told.
+    # Where axes of the batch are split furthest, every other shape of theirs can be derived.
     lead = max((level[:-2] for level in levels), key=len)
     rows: list[tuple[Value, float]] = []
     turn_values = not last.transpose_a if turned else last.transpose_b

@@ -141,7 +141,7 @@ def _most_bytes(type_: object) -> int:
 
 
 def _freed(graph: Graph, node: int, inputs: Sequence[Value]) -> int:
-    """Bytes of the constants that nobody reads once `node` is folded."""
+    """Bytes of the constants that have no uses once `node` is folded."""
     freed = 0
     for value in dict.fromkeys(inputs):
         op = graph.op(value.node)

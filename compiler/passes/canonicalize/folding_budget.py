@@ -45,7 +45,7 @@ UNKNOWN = 1 << 62
 
 
 def folding_work(graph: Graph, node: int) -> int:
-    """Units that evaluation takes at most, UNKNOWN where the sizes do not tell."""
+    """Units that evaluation takes at most, UNKNOWN where sizes do not determine them."""
     op = graph.op(node)
     values = [v for v in graph.inputs(node) if v is not None]
     sizes = [most_elements(graph.type(v)) for v in (*values, *graph.values(node))]

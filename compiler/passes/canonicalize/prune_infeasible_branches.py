@@ -1,7 +1,7 @@
 """Of an If whose branches differ in rank, only one may work.
 
 Exporters write `if a size is 1, squeeze that axis`, and what follows takes one rank only. As long
-as both branches may be taken nobody knows the rank of anything behind them. Where the graph can be
+as both branches may be taken, the rank of every value after them is unknown. Where the graph can be
 inferred as if one of them were taken, and cannot as if the other were, the other becomes one that
 fails (compiler/shape_analysis/infeasible_branches.py): the condition stays, and is asked where it
 was asked.
@@ -44,7 +44,7 @@ def refuse_branch(graph: Graph, node: int) -> Patch | MatchFailure | None:
     for branch in (0, 1):
         only = without(op, 1 - branch, types, "not asked")
         if only is None:
-            return MatchFailure("a result is no tensor")
+            return MatchFailure("a result is not a tensor")
         trial = graph.copy()
         trial.node(node).op = only
         try:

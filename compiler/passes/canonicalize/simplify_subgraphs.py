@@ -1,8 +1,8 @@
 """What goes into and out of control flow, cut down to what its bodies need.
 
 Exporters feed a body everything that stands around it. A constant belongs inside, where the other
-passes see it and weights get packed; a carried value that no iteration changes is no state; what
-nobody reads need not be passed. An If whose condition is known is the branch taken.
+passes see it and weights get packed; a carried value that no iteration changes is not a state; what
+without uses need not be passed. An If whose condition is known is the branch taken.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def narrow_branches(graph: Graph, node: int) -> Patch | None:
 
 def narrow_loop(graph: Graph, node: int) -> Patch | None:
     """The same for a loop; a carried value that no iteration changes is no longer carried, and
-    outputs that nobody reads go."""
+    unused outputs are removed."""
     op, outside = graph.op(node), graph.inputs(node)
     assert isinstance(op, Iterating)
     body = op.body
@@ -151,7 +151,7 @@ def _narrowed(
     graph: Graph, body: Graph, fed: Sequence[Value | None], free: Sequence[bool]
 ) -> tuple[list[int], Graph]:
     """(parameters that stay, the body without the others). A parameter may go where it is `free`:
-    nobody reads it, or a constant feeds it."""
+    it has no uses, or a constant feeds it."""
     kept: list[int] = []
     constants: dict[int, Constant] = {}
     for i, (node, value) in enumerate(zip(body.parameters, fed, strict=True)):

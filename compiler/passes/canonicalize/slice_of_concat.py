@@ -31,7 +31,7 @@ def slice_of_concat(graph: Graph, node: int) -> Patch | MatchFailure | None:
     for value, first, last in pieces:
         if eq(first, cut[0]) is True and eq(last - first, cut[1]) is True:
             return Patch().replace(Value(node), value)
-    return MatchFailure("the slice is no whole input of the concatenation")
+    return MatchFailure("the slice is not a whole input of the concatenation")
 
 
 def split_of_concat(graph: Graph, node: int) -> Patch | MatchFailure | None:
@@ -49,7 +49,7 @@ def split_of_concat(graph: Graph, node: int) -> Patch | MatchFailure | None:
     for output, (value, _, _) in zip(outputs, pieces, strict=True):
         part, piece = shape_of(graph, output), shape_of(graph, value)
         if part is None or piece is None or eq(part[axis], piece[axis]) is not True:
-            return MatchFailure("a part is no whole input of the concatenation")
+            return MatchFailure("a part is not a whole input of the concatenation")
         patch.replace(output, value)
     return patch
 

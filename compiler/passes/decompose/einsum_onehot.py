@@ -159,7 +159,7 @@ def _fixed(letters: Sequence[str], sizes: dict[str, Dim]) -> bool:
 
 
 def _summed(patch: Patch, term: _Term, wanted: str) -> _Term:
-    """The term summed over the letters that nobody wants."""
+    """The term, summed over the letters that are not in the output."""
     axes = [i for i, c in enumerate(term.letters) if c not in wanted]
     if not axes:
         return term

@@ -50,7 +50,7 @@ class _Plane:
     def __init__(self, graph: Graph, data: Value) -> None:
         self.patch = Patch()
         self.shape = self.patch.add(ShapeOf(DType.i64), data)
-        # H and W as whole numbers of one element, and as floats.
+        # H and W as integers of one element, and as floats.
         self.whole = [self.sized(axis) for axis in (2, 3)]
         self.sizes = [self.patch.add(Convert(DType.f32), size) for size in self.whole]
         order = self.ints(0, 2, 3, 1)
@@ -170,17 +170,17 @@ def spell_filtered(graph: Graph, node: int) -> Patch | MatchFailure | None:
         given = graph.input(node, 2 if isinstance(op, Interpolate4) else 1)
         constant = graph.op(given.node)
         if not isinstance(constant, Constant):
-            return MatchFailure("scales of run time")
+            return MatchFailure("dynamic scales")
         scales = set(constant.data.astype(np.float32).reshape(-1))
     patch, value = Patch(), data
     for axis, (size, out) in enumerate(zip(before, after, strict=True)):
         if eq(size, out) is True:
             continue
         if not isinstance(size, int) or not isinstance(out, int) or axis < len(before) - 2:
-            return MatchFailure("sizes of run time, or axes that are not the last two")
+            return MatchFailure("dynamic sizes, or axes that are not the last two")
         scale = np.float32(out) / np.float32(max(size, 1))
         if scales is not None and scale not in scales:
-            return MatchFailure("a scale that sizes do not tell")
+            return MatchFailure("a scale that sizes do not determine")
         matrix = op.weights_of(size, out, float(scale))
         is_last = axis == len(before) - 1
         factor = patch.constant(matrix, DType.f32)

@@ -1,4 +1,4 @@
-"""Ranges of floats, and Eye, as ranges of whole numbers, for which there is a kernel."""
+"""Ranges of floats, and Eye, as ranges of integers, for which there is a kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..match.values import constant_scalar, dtype_of, shape_of
 
 
 def spell_range(graph: Graph, node: int) -> Patch | MatchFailure | None:
-    """A range of floats between whole sizes is one of integers, converted. (Floats tell whole
+    """A range of floats between whole sizes is one of integers, converted. (Floats represent
     numbers apart up to 2^24 only: longer ranges are none of sizes.)"""
     type_ = dtype_of(graph, Value(node))
     if not type_.is_float:
@@ -36,7 +36,7 @@ def spell_range(graph: Graph, node: int) -> Patch | MatchFailure | None:
             wide = patch.add(Convert(DType.i64), inner)
             ends.append(wide if shape == () else patch.add(Reshape(), wide, patch.integers([])))
         else:
-            return MatchFailure("an end is no whole size")
+            return MatchFailure("an end is not a whole size")
     made = patch.add(Range(DType.i64), *ends)
     return patch.replace(Value(node), patch.add(Convert(type_), made))
 

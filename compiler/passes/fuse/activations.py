@@ -98,7 +98,7 @@ def take_activation(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("the product has an activation already")
     found = named(graph, node)
     if found is None:
-        return MatchFailure("a parameter of the activation is no constant number")
+        return MatchFailure("a parameter of the activation is not a constant number")
     name, parameters = found
     dtype = dtype_of(graph, source)
     if dtype.is_int and not ACTIVATIONS[name].on_integers:

@@ -51,7 +51,7 @@ def spell_batch_norm(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("the rank is unknown, or the type is narrow")
     known = [_array(graph, v) for i, v in enumerate(inputs) if i != data and v is not None]
     if any(k is None for k in known):
-        return MatchFailure("the statistics are no constants")
+        return MatchFailure("the statistics are not constants")
     gamma, beta, mean, variance = (k.reshape(-1) for k in known if k is not None)
     ones = (1,) * (len(shape) - 2)
     with np.errstate(all="ignore"):
@@ -97,7 +97,7 @@ def scale_filters(graph: Graph, node: int) -> Patch | MatchFailure | None:
         dtype, (data, filters) = dtype_of(graph, value), graph.inputs(value.node)
         weights = None if filters is None else _array(graph, filters)
         if weights is None or dtype not in _WIDE:
-            return MatchFailure("the filters are no constant, or narrow")
+            return MatchFailure("the filters are not constants, or are narrow")
         if not has_one_use(graph, value):
             return MatchFailure("the convolution has other readers")
         lead = weights.shape[: 2 if op.kind == "GroupConvolution" else 1]

@@ -43,7 +43,7 @@ def fuse_centre(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if not _is_square(graph, graph.input(scale.mean, 0), value):
         return None
     if dtype_of(graph, value) not in SMOOTH or not same_shape(graph, value, Value(node)):
-        return MatchFailure("the normalised value is no float tensor, or it is broadcast")
+        return MatchFailure("the normalised value is not a float tensor, or it is broadcast")
     axes = _last_axes(graph, scale.mean)
     if isinstance(axes, MatchFailure):
         return axes

@@ -22,7 +22,7 @@ from ..match.values import (
     shape_of,
 )
 
-# Whole numbers up to this are floats exactly: an integer Gemm's alpha and beta are exact.
+# Integers up to this are floats exactly: an integer Gemm's alpha and beta are exact.
 _EXACT = 1 << 53
 
 
@@ -143,7 +143,7 @@ def _refuse_addend(graph: Graph, product: Value, addend: Value) -> MatchFailure 
 
 
 def scale_addend(graph: Graph, node: int) -> Patch | MatchFailure | None:
-    """C = X * number that nobody else reads: beta."""
+    """C = X * number with one use: beta."""
     op, inputs = graph.op(node), graph.inputs(node)
     assert isinstance(op, Gemm)
     addend = inputs[2] if len(inputs) > 2 else None

@@ -105,7 +105,7 @@ def _power(a: Poly, b: Poly) -> Poly | None:
     return out
 
 
-# None where the result is no polynomial of a low degree.
+# None where the result is not a polynomial of a low degree.
 _TABLE: dict[str, Callable[[list[Poly]], Poly | None]] = {
     "Add": lambda p: _add(p[0], p[1]),
     "Subtract": lambda p: _add(p[0], p[1], -1.0),

@@ -73,13 +73,13 @@ def find_steps(graph: Graph, node: int) -> Patch | MatchFailure | None:
     limits = [a for v in inputs[1:] if (a := _array(graph, v)) is not None]
     x, shape = inputs[0], shape_of(graph, inputs[0])
     if x is None or shape is None or len(limits) < 4 or op.levels > 256:
-        return MatchFailure("limits are no constants, or the levels no bytes")
+        return MatchFailure("the limits are not constants, or the levels do not fit 8 bits")
     if any(broadcasts_to(a.shape, shape) is not True for a in limits):
         return MatchFailure("a limit broadcasts the data up")
     low, high, out_low, out_high = limits
     before, after = _steps(low, high, op.levels), _steps(out_low, out_high, op.levels)
     if before is None or after is None:
-        return MatchFailure("0 is no step of a range")
+        return MatchFailure("0 is not a step of a range")
     data = _array(graph, x)
     if data is not None:
         return _weights(node, op, [data, *limits], after)

@@ -48,7 +48,7 @@ def _unconverted(graph: Graph, value: Value, kinds: Sequence[DType] | None = Non
 
 
 def as_codes(array: Array, dtype: DType) -> Array | None:
-    """Whole numbers of another type as `dtype`, where it holds each of them."""
+    """Integers of another type as `dtype`, where it holds each of them."""
     with np.errstate(all="ignore"):
         codes = array.astype(dtype.numpy)
         same = np.array_equal(codes.astype(np.float64), array.astype(np.float64))

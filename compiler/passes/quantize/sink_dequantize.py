@@ -74,7 +74,7 @@ def move_behind(graph: Graph, node: int) -> Patch | MatchFailure | None:
             return MatchFailure("the places of the largest elements are read")
         assert isinstance(op, MaxPool1 | MaxPool8)
         if not op.windows().hold_data:
-            # What such a window gives, less than any number, is no byte.
+            # What such a window gives, less than any number, is not a byte.
             return MatchFailure("a window may hold paddings only")
     patch = Patch()
     # As scalars: no mover's result has a lower rank.

@@ -1,4 +1,4 @@
-"""A loop that appends to a list which is joined behind it hands on joined parts instead.
+"""Rewrites a loop that appends to a sequence, concatenated after it, to one with a scan output.
 
 Scripted recurrent networks are exported so: a sequence is carried, each iteration inserts its
 output, and the sequence is stacked in the end. Joined outputs are memory that the native loop

@@ -81,12 +81,12 @@ def joined_type(op: Op, a: Type, b: Type) -> Type:
 
 def read_off(op: Op, facts: Sequence[Fact | None], types: Sequence[Type]) -> tuple[Type, ...]:
     """Types of control flow's results. What a body makes of sizes of its own is read off the
-    result: a symbol, not an expression, whose symbols nothing outside tells."""
-    told = {s for f in facts if f is not None for d in _sizes(f) for s in d.symbols()}
+    result: a symbol, not an expression, whose symbols nothing outside defines."""
+    defined = {s for f in facts if f is not None for d in _sizes(f) for s in d.symbols()}
     named: dict[Dim, Dim] = {}
 
     def size(d: Dim) -> Dim:
-        if not isinstance(d, Expr) or d.symbols() <= told or plain_symbol(d) is not None:
+        if not isinstance(d, Expr) or d.symbols() <= defined or plain_symbol(d) is not None:
             return d
         low, high = bounds(d)
         return named.setdefault(d, fresh_symbol(op, max(low or 0, 0), high))

@@ -117,7 +117,7 @@ class _Iterating(Op):
     def _carried(self, before: Type, after: Type, open_sizes: set[Dim]) -> Type:
         """The type of a carried value in every iteration. ShapeError where its kind changes."""
         if not isinstance(before, TensorType) or not isinstance(after, TensorType):
-            # Sizes inside a sequence's type are no sizes of the loop (see sequences.py).
+            # Sizes inside a sequence's type are not sizes of the loop (see sequences.py).
             return common_type(self, before, after)
         if before.dtype is not after.dtype:
             raise ShapeError("a carried value changes its type", got=f"{before} to {after}")

@@ -26,7 +26,7 @@ from .sequences import refreshed
 class OnnxNode(Op):
     """`node`: a serialised NodeProto in base64; inputs by position, absent ones included. `opsets`:
     the operator sets it is read by, such as "ai.onnx.ml=4". `types`: one type per output as text;
-    sizes that are no numbers are decided by data.
+    sizes that are not numbers are decided by data.
     """
 
     kind: ClassVar[str] = "OnnxNode"

@@ -60,7 +60,7 @@ def common_type(op: Op, a: Type, b: Type) -> Type:
 
 
 def element_of(fact: Fact) -> Type:
-    """The type of a sequence's elements. ShapeError where the input is no sequence."""
+    """The type of a sequence's elements. ShapeError where the input is not a sequence."""
     if not isinstance(fact.type, SequenceType):
         raise ShapeError("a sequence is needed here", got=fact.type, expected="seq(...)")
     return fact.type.element

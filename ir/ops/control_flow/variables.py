@@ -101,7 +101,7 @@ class ReadValue3(ReadValue):
 
 @dataclass(frozen=True)
 class Assign(Op):
-    """Give a variable a value for the next run; hands on its input."""
+    """Assigns a variable its value for the next run, and returns its input."""
 
     kind: ClassVar[str] = "Assign"
     version: ClassVar[int] = 6

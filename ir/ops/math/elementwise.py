@@ -27,7 +27,7 @@ from ..accumulate import computing_dtype
 from ..shape_inference import Shape, fits, listed, one_dtype
 
 NUMBERS = frozenset(t for t in DType if t.is_int or t.is_float)
-# nf4 takes part in what is elementwise or a sum of products; nobody else reads its table.
+# nf4 takes part in what is elementwise or a sum of products; no other operation reads its table.
 FLOATS = frozenset(t for t in DType if t.is_float and t is not DType.nf4)
 INTEGERS = frozenset(t for t in DType if t.is_int)
 BOOLEAN = frozenset([DType.boolean])

@@ -90,7 +90,7 @@ class CastMap(Op):
     `length` (ONNX's SPARSE) each at the place that its key says, where keys of `length` and more
     are left out and other places hold 0 (as text "0.f", as onnxruntime has it).
 
-    Numbers become text with six decimals, and whole numbers toward 0. ExecutionError for text that
+    Numbers become text with six decimals, and integers toward 0. ExecutionError for text that
     is no such number, and for a key below 0 that should be a place.
     """
 
@@ -122,7 +122,7 @@ class CastMap(Op):
         if self.length is None:
             return (np.array([list(found.values())], self.to.numpy),)
         if min(found, default=0) < 0:
-            raise ExecutionError("a key of a map is no place in a row", got=min(found))
+            raise ExecutionError("a key of a map is not a place in a row", got=min(found))
         row = np.full((1, self.length), "0.f" if self.to is DType.string else 0, self.to.numpy)
         for key, value in found.items():
             if key < self.length:
@@ -137,7 +137,7 @@ class CastMap(Op):
                 return int(value) if self.to is DType.i64 else float(value)
             except ValueError:
                 raise ExecutionError(
-                    "a value of a map is no number", got=repr(value)[:80], expected=self.to
+                    "a value of a map is not a number", got=repr(value)[:80], expected=self.to
                 ) from None
         if self.to is DType.string:
             return f"{np.float32(value):.6f}"
@@ -145,7 +145,7 @@ class CastMap(Op):
 
 
 def _kinds_of(fact: Fact) -> tuple[DType, DType]:
-    """The types of a map's keys and values. ShapeError for what is no map of single numbers."""
+    """The types of a map's keys and values. ShapeError for what is not a map of single numbers."""
     found = fact.type
     if isinstance(found, MapType):
         element = found.element

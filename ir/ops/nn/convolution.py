@@ -185,7 +185,7 @@ class _Backprop(Op):
         full = [int(d) for d in self._full(windows, sizes) if isinstance(d, int)]
         begin, want = self._cut(windows, full, target)
         room = [max(f, b + w) for f, b, w in zip(full, begin, want, strict=True)]
-        # Sizes in full: none can be told from the others where there are no elements.
+        # All sizes are given: without elements, none can be computed from the others.
         rows = data.reshape(batch, groups, inputs, math.prod(sizes))
         matrix = weights.reshape(groups, inputs, outputs * math.prod(kernel)).swapaxes(1, 2)
         patches = np.asarray(multiply_matrices(matrix, rows))

@@ -233,7 +233,9 @@ class Col2Im(Op):
         if kernel is not None:
             area = kernel[0] * kernel[1]
             if isinstance(depth, int) and isinstance(area, int) and (not area or depth % area):
-                raise ShapeError("columns are no multiple of the kernel", got=f"{depth} by {area}")
+                raise ShapeError(
+                    "columns are not a multiple of the kernel", got=f"{depth} by {area}"
+                )
             channels = depth // area
         return (TensorType(data.tensor.dtype, (*shape[:-2], channels, *places)),)
 

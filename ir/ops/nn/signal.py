@@ -230,7 +230,7 @@ def widened(window: Array, size: int) -> Array:
 def waves(size: int) -> Array:
     """What a frame is multiplied by: a column for the real part of each value of its spectrum, and
     one for its imaginary part. Angles are less than a turn, so that cosines and sines are as exact
-    for the last sample as for the first, and what is 0 is 0: quarter turns of whole numbers are."""
+    for the last sample as for the first, and what is 0 is 0: quarter turns of integers are."""
     turns = np.outer(np.arange(size), np.arange(size // 2 + 1)) % size
     angles = turns * (2 * np.pi / size)
     found: Array = np.stack([np.cos(angles), -np.sin(angles)], -1).reshape(size, -1)

@@ -71,13 +71,13 @@ def _facts(*arrays: Array | None) -> list[Any]:
 
 
 def centred(array: Array, zero: Array | None) -> Array:
-    """8-bit integers without their zero point, in f64: whole numbers up to 255."""
+    """8-bit integers without their zero point, in f64: integers up to 255."""
     wide = array.astype(np.float64)
     return wide if zero is None else wide - zero.astype(np.float64)
 
 
 def _wrapped(exact: Array) -> Array:
-    """Whole numbers in f64, which sums of 16-bit products never leave, modulo 2^32."""
+    """Integers in f64, which sums of 16-bit products never leave, modulo 2^32."""
     return np.asarray(exact).astype(np.int64).astype(np.int32)
 
 

@@ -26,7 +26,7 @@ class Parameter(Op):
 
 @dataclass(frozen=True)
 class TypedParameter(Op):
-    """An input that is no tensor: a sequence, an optional, a map (dialect)."""
+    """An input that is not a tensor: a sequence, an optional, a map (dialect)."""
 
     kind: ClassVar[str] = "TypedParameter"
     version: ClassVar[int] = 0
@@ -66,7 +66,7 @@ class Constant(Op):
 
 @dataclass(frozen=True)
 class Result(Op):
-    """An output of the graph; hands on its input."""
+    """An output of the graph; returns its input."""
 
     kind: ClassVar[str] = "Result"
     inputs: ClassVar[tuple[Port, ...]] = (Port("input"),)

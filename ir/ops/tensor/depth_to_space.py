@@ -111,7 +111,7 @@ def _check_blocks(by: Sequence[Dim], first: Sequence[Dim], last: Sequence[Dim]) 
 
 
 def _check_lists(data: Fact, *lists: Fact) -> None:
-    """ShapeError where blocks or edges are no list of a number for each of the data's axes."""
+    """ShapeError where blocks or edges are not one number per axis of the data."""
     shape = data.tensor.shape
     for fact in lists:
         own = fact.tensor.shape

@@ -97,10 +97,10 @@ class Reshape(Op):
             return exact_quotient(*kept) or 0
         if isinstance(total, int) and isinstance(rest, int) and total % rest:
             raise ShapeError(
-                "the -1 of a reshape target is not a whole number",
+                "the -1 of a reshape target is not an integer",
                 got=f"{_show(have)} to {list(wanted)}",
             )
-        whole = "the -1 of a reshape target is not a whole number"
+        whole = "the -1 of a reshape target is not an integer"
         require_equal(total, total // rest * rest, whole)
         return total // rest
 

@@ -50,7 +50,7 @@ class TopK1(Op):
         require_single(k, "k")
         if self.index_element_type not in (DType.i32, DType.i64):
             raise ShapeError(
-                "positions are whole numbers", got=self.index_element_type, expected="i32 or i64"
+                "positions are integers", got=self.index_element_type, expected="i32 or i64"
             )
         shape, dtype = data.tensor.shape, data.tensor.dtype
         out: tuple[Dim, ...] | None = None

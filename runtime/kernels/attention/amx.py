@@ -7,7 +7,7 @@ have in one place. 32 rows meet 32 queries.
 
 What fills up a step of 16 cells is zero on both sides: elements beyond a head's size, keys beyond
 the last one, and the exponentials of keys that a panel does not see. Rows that fill up a register
-(keys, places of a value) go to rows of scores and sums that nobody reads. Blocks of keys are whole
+(keys, places of a value) go to rows of scores and sums that are not read. Blocks of keys are whole
 steps, so the order of a row's sums depends on the Target alone.
 """
 

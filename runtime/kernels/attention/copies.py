@@ -1,7 +1,7 @@
 """What changes its order on the way in and out: queries and masks into lanes, results out of them.
 
 A panel holds a row per element (or key) and a lane per query, memory the other way round: squares
-are turned around in registers. Queries that a panel lacks repeat its last one; nobody stores them.
+are turned around in registers. Queries that a panel lacks repeat its last one; they are not stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Convolution on tiles of AMX where a row of taps is no whole number of steps: unfolded places.
+"""Convolution on tiles of AMX where a row of taps is not an integer of steps: unfolded places.
 
 Beside each tile of places lies a buffer with a row per place: all values that the place sees, in
 the order of the packed weights, zeros where these are padded. A row is whole steps of cells. Cells
@@ -183,7 +183,7 @@ class Unfolded(Copied):
         batch, group, depth, row, column = place
         assert self.micro.factors is not None
         w, (_, down, right) = self.spec.window, self.micro.factors.places
-        # What tiles of other kernels are told: taps, and tails.
+        # Parameters of other kernels' tiles: taps, and tails.
         taps = [x for k in w.kernel for x in (integer(0), integer(k))]
         taps += [self.places] * rows.tails
         first = f.mul(panel, _PANELS)

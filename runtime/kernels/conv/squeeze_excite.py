@@ -2,8 +2,9 @@
 
 Four passes: sums of runs of places; means and states; gates; the scaling. A worker alone makes all
 of them image after image, workers with fewer images than they are share each pass, as phases. What
-a pass hands on lies in memory; means are made by each worker for itself. An image that is shared is
-summed and scaled by the same worker's runs of places, which it still has in its cache.
+one pass writes for the next is stored in memory; means are made by each worker for itself. An image
+that is shared is summed and scaled by the same worker's runs of places, which it still has in its
+cache.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _tile_of(place: int, low: int, longer: int) -> int:
 
 
 def known_axis(spec: ConvSpec, axis: int, most: int) -> tuple[Run, ...] | None:
-    """The tiles of a spatial axis, or None where a size is of run time."""
+    """The tiles of a spatial axis, or None where a size is dynamic."""
     w = spec.window
     out, data, pad = spec.out_sizes[axis], spec.in_sizes[axis], w.pads[axis]
     if not isinstance(out, int) or not isinstance(data, int) or not isinstance(pad, int):
@@ -102,7 +102,7 @@ def three_axes(spec: ConvSpec) -> ConvSpec:
 
 @dataclass(frozen=True)
 class Cut:
-    """How a direct convolution is cut. `columns` None: the row's length is of run time, tiles are
+    """How a direct convolution is cut. `columns` None: the row's length is dynamic, tiles are
     `most` places and fewer. `rows` None: one output row per tile, its taps found at run time.
     `group`: panels of weights that serve all tiles before the next ones' turn."""
 

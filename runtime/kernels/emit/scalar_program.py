@@ -326,7 +326,7 @@ def memory_bits(x: Value) -> int:
 
 
 def pick(f: Function, op: str, a: Value, b: Value) -> Value:
-    """max or min that hands on NaN; which zero of two signs is not promised."""
+    """max or min that propagates NaN; which zero of two signs is not promised."""
     word = f.max_or if op == "max" else f.min_or
     # The one instruction gives b where either is NaN: right unless only a is.
     if is_constant(a):
@@ -337,7 +337,7 @@ def pick(f: Function, op: str, a: Value, b: Value) -> Value:
 
 
 def is_constant(x: Value) -> bool:
-    """A constant that is not NaN (a constant's text is no local name)."""
+    """A constant that is not NaN (the text of a constant does not name a local value)."""
     return not x.text.startswith("%") and "x7FF8" not in x.text and "xFFF8" not in x.text
 
 

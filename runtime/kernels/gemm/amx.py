@@ -126,8 +126,8 @@ def _tiles_in_block(spec: GemmSpec, kc: int, mr: int) -> int:
 def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:
     """KC in cells, and whether K may take more than one block.
 
-    The tallest block of A that is KC deep takes half of L2, or, beside the sums that blocks of a K
-    of run time leave waiting, a quarter.
+    The tallest block of A that is KC deep takes half of L2, or, beside the sums that blocks of a a
+    dynamic K keep between blocks, a quarter.
     """
     cells = max(1, -(-spec.k // t.kr)) if isinstance(spec.k, int) else None
     if cells is not None and isinstance(spec.m, int) and spec.m <= mr:

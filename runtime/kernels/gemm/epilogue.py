@@ -1,7 +1,7 @@
 """The epilogue of register tiles: program, extras, and the stores of what it gives.
 
-A short program is applied to the accumulators in their registers. Elsewhere (a long program, sizes
-of run time, sums that wait between blocks of K) sums go through a buffer, and one function that
+A short program is applied to the accumulators in their registers. Elsewhere (a long program,
+dynamic sizes, sums that wait between blocks of K) sums go through a buffer, and one function that
 all tiles share applies the program to it row by row.
 """
 

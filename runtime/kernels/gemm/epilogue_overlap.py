@@ -72,8 +72,8 @@ class Rows:
 
     def some(self, k: Value, each: int) -> None:
         """At the step of K that begins with cell k: the `each` rows that are its share. A short
-        program is written out where that is once (bytes of 128x768x768 take 0.95 of the time). An M
-        of run time has three kinds of tiles: they would take up to 2.4 times as long to compile."""
+        program is written out where that is once (bytes of 128x768x768 take 0.95 of the time). A
+        dynamic M has three kinds of tiles: they would take up to 2.4 times as long to compile."""
         f, g = self.f, self.waiting.g
         first = f.mul(f.udiv(k, SIDE), each)
         with f.if_(f.icmp("slt", first, self.rows)):

@@ -1,4 +1,4 @@
-"""Where the tiles of rows of a product begin, and how the last rows of an M of run time are cut."""
+"""Where the tiles of rows of a product begin, and how the last rows of a dynamic M are cut."""
 
 from __future__ import annotations
 

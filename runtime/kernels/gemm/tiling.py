@@ -99,9 +99,9 @@ def tile_rows(target: Target, vectors: int) -> int:
 
 
 def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = True) -> Tiling:
-    """The tiling of a product with N != 1, or with an N of run time.
+    """The tiling of a product with N != 1, or with a dynamic N.
 
-    few: for an M of run time that one short tile holds, where weights are compressed. tiles: on
+    few: for a dynamic M that one short tile holds, where weights are compressed. tiles: on
     tiles of AMX where the Target has them.
     """
     lanes, size = target.lanes(spec.acc.bits), spec.acc.bits // 8
@@ -191,7 +191,7 @@ def _heights(m: Size, most: int) -> tuple[int, ...]:
     """Tile heights, tallest first.
 
     A known M is cut evenly, so that heights differ by one at most: 64 rows are 13+13+13+13+12 and
-    not 14+14+14+14+8. An M of run time takes the tallest tile and for the rest a ladder of shorter
+    not 14+14+14+14+8. An Dynamic m takes the tallest tile and for the rest a ladder of shorter
     ones: a height for every rest would cost compile time and win little.
     """
     if isinstance(m, int):

@@ -240,7 +240,7 @@ class Layer:
         mirrored = f.smax(f.sub(f.sub(length, 1), now), 0)
         place = f.select(self.backwards(), mirrored, now)
         begins = f.icmp("eq", now, 0)
-        # The place before is no place of the array at the first step: it is not looked at then.
+        # The place before is not a place of the array at the first step: it is not looked at then.
         before = f.select(self.backwards(), f.add(place, 1), f.sub(place, 1))
         before = f.select(begins, place, before)
         states = [f.select(begins, self.first[0].at(b, d, 0), self.out.at(b, d, before, 0))]

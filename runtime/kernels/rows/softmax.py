@@ -2,7 +2,7 @@
 
 Three sweeps over a row: the largest, the exponentials and their sum, the scaling. Short rows of
 known length stay in registers between sweeps. A NaN or an infinite maximum makes the sum NaN, and
-with it the whole row, as the formula says: so the maximum itself need not hand on NaN.
+with it the whole row, as the formula says: so the maximum itself need not propagate NaN.
 """
 
 from __future__ import annotations

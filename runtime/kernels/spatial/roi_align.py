@@ -170,7 +170,7 @@ class _Regions:
         held = f.max_or(at, 0.0)
         low = f.smax(f.smin(self.whole(round_to(f, held, "floor")), last), 0)
         high = f.smin(f.add(low, 1), last)
-        # At the last element there is no other to go to.
+        # At the last element there is not another to go to.
         weight = f.fsub(held, f.cast(low, F32))
         weight = f.select(f.icmp("sge", low, last), 0.0, weight)
         return _Sample(inside, (low, high), (f.fsub(1.0, weight), weight))

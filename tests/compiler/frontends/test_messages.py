@@ -38,7 +38,7 @@ ONNX: dict[str, tuple[int, str, str, tuple[str, ...]]] = {
         21, "float[4] x, float s, int8 z", "QuantizeLinear <output_dtype = 2> (x, s, z)",
         ("output_dtype", "zero point's", "got: u8", "expected: i8"),
     ),
-    "a precision that is no float": (
+    "a precision that is not a float": (
         23, "float[4] x, float s", "QuantizeLinear <precision = 6> (x, s)",
         ("precision", "got: i32", "f32, f16, bf16"),
     ),

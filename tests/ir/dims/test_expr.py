@@ -147,7 +147,7 @@ def test_bounds():
     assert d.bounds(N - T) == (None, None)
     assert d.bounds(N // T) == (0, None)
     assert d.bounds(d.minimum(N, W)) == (0, 7)
-    huge = d.symbol("huge", 0, 2**62) ** 20  # its bound is no float
+    huge = d.symbol("huge", 0, 2**62) ** 20  # its bound is not a float
     assert d.bounds(huge * N) == (0, None) and d.bounds(-huge) == (-(2**1240), 0)
 
 

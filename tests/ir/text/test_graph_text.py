@@ -171,9 +171,9 @@ HEAD = 'graph "g"\n%0 = Parameter.1() {element_type=f32, shape=[2]} "x"\n'
 BROKEN = [
     ("", "begins with", None),
     ("%0 = Exp.1()", "begins with", "line 1"),
-    (HEAD + "nonsense", "this is no node", "line 3"),
+    (HEAD + "nonsense", "this is not a node", "line 3"),
     (HEAD + "%1 = Exp.1(%0) {", "no attributes", "line 3"),
-    (HEAD + "%1 = Exp.1(%0) [", "this is no node", "line 3"),
+    (HEAD + "%1 = Exp.1(%0) [", "this is not a node", "line 3"),
     (HEAD + "%1 = Nothing.1(%0)", "unknown operation", "line 3"),
     (HEAD + "%1 = Exp.99999999999(%0)", "unknown operation", "line 3"),
     (HEAD + "%1 = Exp.1(%5)", "not defined above", "line 3"),
@@ -191,14 +191,14 @@ BROKEN = [
     (HEAD + '%1 = Constant.1() {data=["a"], dtype=f32, shape=[1]}', "data is broken", "line 3"),
     (HEAD + "%1 = Constant.1() {data=[1], dtype=f33, shape=[1]}", "stored data", "line 3"),
     (HEAD + "%1 = Exp.1(%0) names=a|b", "more outputs are named", "line 3"),
-    (HEAD + '%1 = Exp.1(%0) names="', "this is no node|no names", "line 3"),
+    (HEAD + '%1 = Exp.1(%0) names="', "this is not a node|no names", "line 3"),
     (HEAD + "%1 = Exp.1(%0) : f32[3]", "not the inferred one", "line 3"),
     (HEAD + '%1 = Group.0(%0) {program="f32 input 0"}', "ends with its results", "line 3"),
     (HEAD + '%1 = Group.0(%0) {program="f32 input 0; -> 1"}', "no scalar program", "line 3"),
     (HEAD + '%1 = Group.0(%0) {program="f32 mul 0 1; -> 0"}', "no scalar program", "line 3"),
     (HEAD + '%1 = Group.0(%0) {program="f32 what 0; -> 0"}', "no scalar program", "line 3"),
     (HEAD + '%1 = Exp.1(%0)\n  graph "body"\n', "has no body", "line 3"),
-    (HEAD + 'graph "second"', "this is no node", "line 3"),
+    (HEAD + 'graph "second"', "this is not a node", "line 3"),
 ]
 
 

@@ -104,7 +104,7 @@ def test_buffers_that_move_stay_inside_in_every_iteration() -> None:
         check(moved(plan, lambda b: replace(b, stride=b.stride * 2)), T=5)
     with pytest.raises(VerificationError, match="leaves the one it lies inside"):
         check(moved(plan, lambda b: replace(b, stride=b.stride * -1)), T=5)
-    with pytest.raises(VerificationError, match="is no loop"):
+    with pytest.raises(VerificationError, match="is not a loop"):
         check(moved(plan, lambda b: replace(b, loop=0)), T=5)
     with pytest.raises(VerificationError):
         check(moved(plan, lambda b: replace(b, loop=-3)), T=5)

@@ -127,7 +127,7 @@ STATIC: dict[str, tuple[Plan, str]] = {
         dataclasses.replace(PLAN, inputs=(dataclasses.replace(PLAN.inputs[0], slot=-1),)),
         "there is not",
     ),
-    "input that is no tensor": (
+    "input that is not a tensor": (
         dataclasses.replace(PLAN, slots=(SequenceType(TensorType(f32, (N,))), *PLAN.slots[1:])),
         "no tensor",
     ),
@@ -194,7 +194,7 @@ DYNAMIC: dict[str, tuple[Plan, str]] = {
         one_step(shifted(strides=(RuntimeDim(1),)), dims=(N, 1 << 70)),
         "beyond any machine",
     ),
-    "strides of run time beyond memory": (
+    "dynamic strides beyond memory": (
         one_step(shifted(strides=(RuntimeDim(1),)), dims=(N, 1 << 61)),
         "leaves its buffer",
     ),

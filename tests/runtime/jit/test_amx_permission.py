@@ -76,7 +76,7 @@ def test_a_report_says_why_tiles_stay_unused(
     assert "tiles      none: AMX is there, but the operating system" in compiled.report()
 
 
-@pytest.mark.skipif(host.host_arch() != "x86_64", reason="not run: this machine is no x86-64")
+@pytest.mark.skipif(host.host_arch() != "x86_64", reason="not run: this machine is not a x86-64")
 def test_the_kernel_is_really_asked() -> None:
     """Wherever this runs, the answer is an answer: yes, or one of the errors that Linux gives."""
     found = amx._request()

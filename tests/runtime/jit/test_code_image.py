@@ -298,7 +298,8 @@ def test_a_warm_cache_needs_no_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @on_linux
 def test_features_are_llvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked once; what is kept is of this machine, and what is no list of names is not believed."""
+    """Asked once; what is kept is of this machine, and what is not a list of names is not
+    believed."""
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path))
     asked: list[int] = []
 

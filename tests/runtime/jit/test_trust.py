@@ -134,7 +134,7 @@ def test_it_is_another_versions_or_cpus_no_more(
 
 
 def test_a_cache_that_others_can_write_is_not_ones_own(lying: Path, tmp_path: Path) -> None:
-    """The code of a stranger in such a folder is not run: the folder is no cache."""
+    """The code of a stranger in such a folder is not run: the folder is not a cache."""
     shared = tmp_path / "empty"
     trusted = irc.compile_model(lying, trust_code=True)
     assert (trusted(X)[0] == -X).all()

@@ -13,7 +13,7 @@ import pytest
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
     """Fail in Python code that takes longer, in this process's own time: other work on the machine
-    does not count. (What pytest.fail raises is no Exception, which the code might catch.)"""
+    does not count. (What pytest.fail raises is not an Exception, which the code might catch.)"""
 
     def stop(*_: Any) -> None:
         pytest.fail(f"not done after {seconds} seconds")

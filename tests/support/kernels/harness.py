@@ -36,10 +36,13 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 def target_of(isa: str) -> Target:
     """A Target of this machine forced to one instruction set (small, fixed caches); after " - "
     may stand a feature that it shall not have, after all " + amx" (emulated where it is not). The
-    name of a processor gives the Target of that processor."""
+    name of a processor gives the Target of that processor. An instruction set that this machine
+    lacks gives the generic Target: its kernels are generated, not run."""
     if isa in PROCESSORS:
         return processor_target(isa)
     name, _, lacking = isa.removesuffix(AMX).partition(" - ")
+    if name not in available_isas():
+        return generic(name)  # type: ignore[arg-type]
     features = tuple(f for f in isa_features(name) if f != lacking)  # type: ignore[arg-type]
     if isa.endswith(AMX):
         features = tuple(sorted({*features, *amx_emulation.FEATURES}))

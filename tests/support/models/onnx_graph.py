@@ -81,7 +81,8 @@ class OnnxGraph:
     def ops(
         self, op_type: str, *inputs: str, results: int | Sequence[str], **attributes: Any
     ) -> list[str]:
-        """Adds a node with that many outputs, or with outputs of these names. "" is no input."""
+        """Adds a node with that many outputs, or with outputs of these names. "" is not an
+        input."""
         name = self._next(op_type)
         if isinstance(results, int):
             results = [f"{name}_output_{i}" for i in range(results)]

@@ -1,4 +1,4 @@
-"""Models of one recurrent layer, and their feeds: sizes fixed or of run time."""
+"""Models of one recurrent layer, and their feeds: static or dynamic sizes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Small ONNX models: one operation, one layer, one chain. Float32 unless a function says otherwise.
 
-Weights are random with a fixed seed; with `integers=True` they are whole numbers of -3..3, so that
+Weights are random with a fixed seed; with `integers=True` they are integers of -3..3, so that
 results on whole inputs are exact in float32 whatever the order of a sum.
 """
 

@@ -233,7 +233,7 @@ def onnx_classes() -> Iterator[Hostile]:
     for name, condition in (("known", constant("w", np.array(True))), ("asked", None)):
         yield case("an If's branches", name, unlike_branches(condition), "2 outputs", "If to")
     for depth in (20, 40, 1000):
-        # Protobuf's own limit says of the deeper ones what is no less true.
+        # Protobuf's own limit applies to the deeper ones.
         said = "nested too deeply" if depth < 30 else "damaged, cut short"
         yield case("deep If nesting", str(depth), nested_ifs(depth), said)
     places: dict[str, tuple[str, str, str, str]] = {

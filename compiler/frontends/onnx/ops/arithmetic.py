@@ -85,7 +85,7 @@ def power(n: OnnxNode) -> Value:
 
 
 def _settled(n: OnnxNode, value: Value) -> Value:
-    """A power of whole numbers, which a kernel computes within 2 ulp, as the whole number that it
+    """A power of integers, which a kernel computes within 2 ulp, as the integer that it
     is next to: conversion truncates."""
     near = n.add(Round(), value)
     apart = n.add(Abs(), n.add(Subtract(), value, near))

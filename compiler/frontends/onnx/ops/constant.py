@@ -1,4 +1,4 @@
-"""Constants and values made from shapes and numbers; operators that hand on their input."""
+"""Constants and values made from shapes and numbers; operators that return their input."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def gemm(n: OnnxNode) -> Value:
     for i, name in enumerate("AB"):
         if n.rank(n.input(i)) != 2:
             raise n.type_error(
-                f"input {name!r} of Gemm is no matrix",
+                f"input {name!r} of Gemm is not a matrix",
                 got=n.fact(n.input(i)).type,
                 expected="rank 2",
             )

@@ -64,7 +64,7 @@ def product(a: Any, b: Any, dtype: DType) -> Any:
 
 
 def small(shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
-    """Whole numbers that the type holds: -3 to 3, or 1 and 2 where it has neither sign nor 0."""
+    """Integers that the type holds: -3 to 3, or 1 and 2 where it has neither sign nor 0."""
     r = np.random.default_rng([seed, *shape])
     low, high = (-3, 4) if dtype.is_signed else (0, 4)
     if dtype in (DType.i2, DType.u1):

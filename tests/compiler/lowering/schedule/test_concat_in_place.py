@@ -41,7 +41,7 @@ class Net:
         return self.add(f"Relu.1({self.add(f'Convolution.1({x}, {w}) {SAME}')})")
 
     def norm(self, x: str, channels: int) -> str:
-        """Something that reads all channels and is no convolution."""
+        """Something that reads all channels and is not a convolution."""
         c = self.add(f"Constant.1() {{data=~7, dtype=f32, shape=[1, {channels}, 1, 1]}}")
         return self.add(f"Relu.1({self.add(f'Multiply.1({x}, {c})')})")
 

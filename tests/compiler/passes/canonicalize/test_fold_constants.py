@@ -65,7 +65,7 @@ def test_the_shape_arithmetic_of_exporters() -> None:
 
 
 def test_symbolic_sizes_stay() -> None:
-    """The values are known to inference, but they are no constants."""
+    """The values are known to inference, but they are not constants."""
     text = """
 %0 = Input(f32[N, 12, 64])
 %1 = ShapeOf.3(%0)

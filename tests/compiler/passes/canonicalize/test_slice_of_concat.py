@@ -75,8 +75,8 @@ def test_bounds_from_the_end_and_symbolic_ones() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (sliced(number(1), number(2)), "the slice is no whole input of the concatenation"),
-        (sliced(number(0), number(1)), "the slice is no whole input of the concatenation"),
+        (sliced(number(1), number(2)), "the slice is not a whole input of the concatenation"),
+        (sliced(number(0), number(1)), "the slice is not a whole input of the concatenation"),
         (
             sliced("Input(i64[1])", number(2)),
             "the slice is not known, or has several axes or steps",
@@ -118,7 +118,7 @@ def test_splits() -> None:
     stays(
         listed.replace("%4 =", "%7 = Const(i64[2] = 2, 4)\n%4 ="),
         fold_slice_of_concat,
-        "a part is no whole input of the concatenation",
+        "a part is not a whole input of the concatenation",
     )
     wide = text.replace("axis=-1", "axis=0").replace("[2, 3]", "[2, 4]")
     stays(wide, fold_slice_of_concat, "the split is along another axis")

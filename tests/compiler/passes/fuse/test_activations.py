@@ -86,7 +86,7 @@ REFUSED = {
     ),
     "slopes per channel": (
         "%6 = Const(f32[3] = 1, 2, 3)\n%4 = PRelu.1(%3, %6)\n%5 = Result.1(%4)",
-        "a parameter of the activation is no constant number",
+        "a parameter of the activation is not a constant number",
     ),
     "a parameter of higher rank": (
         "%6 = Const(f32[1, 1, 1] = 1)\n%4 = Swish.4(%3, %6)\n%5 = Result.1(%4)",

@@ -103,4 +103,4 @@ def test_a_convolution_with_other_readers_stays() -> None:
 
 def test_statistics_of_run_time_stay() -> None:
     text = CONVOLUTION + STATISTICS.replace("Const(f32[3] = 1, 4, 0.25)", "Input(f32[3])") + NORM
-    stays(text, fold_batch_norm, "the statistics are no constants")
+    stays(text, fold_batch_norm, "the statistics are not constants")

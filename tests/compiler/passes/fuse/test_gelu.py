@@ -160,7 +160,7 @@ def near_miss(factor: str = ROOT2, tail: str = TAILS["(x g) 0.5"], half: str = H
             ).removeprefix(X),
             None,
         ),
-        # One factor per channel is no constant.
+        # One factor per channel is not a constant.
         (near_miss("%3 = Const(f32[4] = 1.41421, 1, 1, 1)\n"), None),
     ],
 )

@@ -369,4 +369,4 @@ def test_fake_quantise_without_a_step_at_zero_stays() -> None:
     x = faked(net, net.input("f32", 2, 6), -1.001, 1)
     weight = net.op(o.Dequantize(), net.bytes("i8", 6, 4), net.scales(4))
     graph = net.done(net.op(o.MatMul(), x, weight))
-    refused(graph, recognize_fake_quantize, "0 is no step of a range")
+    refused(graph, recognize_fake_quantize, "0 is not a step of a range")

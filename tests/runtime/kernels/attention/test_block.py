@@ -201,7 +201,7 @@ def test_shared_heads_and_negative_scales(isa: str, queries: int) -> None:
 @pytest.mark.parametrize("isa", [*ISAS, *TILED])
 @pytest.mark.parametrize("mask", ["", "keys", "full", "bool"])
 def test_capped_scores(isa: str, mask: str) -> None:
-    """Scores far beyond the cap, and queries that are no numbers or infinite."""
+    """Scores far beyond the cap, and queries that are not numbers or infinite."""
     factors = BF16 if isa in TILED else None
     tolerance = 2e-2 if factors else 5e-6
     case = Case(20, 40, mask=mask, causal=25, scale=1.5, cap=2.0, fill=-3.0, factors=factors)

@@ -137,7 +137,7 @@ def enlarge(x: np.ndarray) -> None:
 @each_isa
 @each_case
 def test_direct_tiles_have_the_direct_convolution_s_bits(name: str, isa: str) -> None:
-    """Of any epilogue, output order, sizes of run time and number of workers."""
+    """Of any epilogue, output order, dynamic sizes and number of workers."""
     for change in ({"epilogue": "residual"}, {"dynamic": True}, {"out_last": False}):
         case = replace(CASES[name], **change)
         expected = computed(direct(case), isa, enlarge)

@@ -58,7 +58,7 @@ def sapphire_rapids() -> Target:
 @each_kind
 @pytest.mark.parametrize("m", [1, 16, 17, 31, 33, 37, 65])
 def test_rows_around_the_tile(kind: str, m: int) -> None:
-    """Known and of run time; whole steps of K are read where they lie, others are copied."""
+    """Static and dynamic; full steps of K are read in place, others are copied."""
     for n in (17, 70) if m < 64 else (33,):
         for k in (128, 131):
             case = Case(m, k, n, epilogue="relu" if m % 2 else "none", **KINDS[kind])

@@ -100,7 +100,7 @@ def pairwise(seed: int, axes: Mapping[str, list] = AXES) -> list[Choice]:
 
 def kernels() -> Iterator[tuple[Choice, tuple[str, ...]]]:
     """Every kernel of a type: what its code depends on, and the axes that it meets in full. Sizes,
-    transposes, alpha and beta are crossed where all sizes are those of run time, sizes and
+    transposes, alpha and beta are crossed where all sizes are dynamic, sizes and
     transposes where M is, or none; layouts with gaps with workers and the kinds of kernels. What
     is not crossed takes its values in turn."""
     sizes, transposes = ("m", "k", "n"), ("a", "b", "out")

@@ -22,13 +22,13 @@ COPIES = {
     "rows that share cache sets": (Case(64, 4096, 128), "rows"),
     "a single row": (Case(1, 4096, 128), "no"),
     "few columns": (Case(64, 4096, 60), "no"),
-    "rows of run time": (Case(64, 300, 128, dynamic="m"), "rows"),
+    "dynamic rows": (Case(64, 300, 128, dynamic="m"), "rows"),
     "columns that are contiguous": (Case(64, 300, 128, a="columns"), "columns"),
     "neither is contiguous": (Case(64, 300, 128, a="gaps"), "rows"),
     "what is rounded": (Case(64, 300, 128, factors=DType.bf16), "rows"),
     "what is rounded, a single row": (Case(1, 300, 128, factors=DType.bf16), "rows"),
     "halves": (Case(64, 300, 128, dtype=DType.f16), "rows"),
-    "bytes that are no cells": (Case(64, 301, 128, dtype=DType.u8, b_dtype=DType.i8), "rows"),
+    "bytes that are not cells": (Case(64, 301, 128, dtype=DType.u8, b_dtype=DType.i8), "rows"),
 }
 
 

@@ -61,7 +61,7 @@ def made(shape: tuple[int, ...], op: ROIAlign, dynamic: bool, count: int = len(B
 @pytest.mark.parametrize("places", MODES)
 @pytest.mark.parametrize("ratio", [0, 1, 3])
 def test_modes(isa: str, mode: str, places: str, ratio: int) -> None:
-    """For channels around vectors; the same bits for any workers and for sizes of run time."""
+    """For channels around vectors; the same bits for any workers and for dynamic sizes."""
     for channels, bins in ((1, (2, 3)), (19, (3, 2)), (70, (1, 1))):
         op = ROIAlign(*bins, ratio, 0.75, mode, places)
         shape = (2, 11, 13, channels)
@@ -107,7 +107,7 @@ def test_corners_that_are_no_numbers(isa: str) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("mode", ["avg", "max"])
 def test_infinities_in_the_image(isa: str, mode: str) -> None:
-    """Times a weight of 0 one is no number, in the largest of corners, too; a sample outside is 0,
+    """A weight of 0 times infinity is NaN, in the largest of corners, too; a sample outside is 0,
     whatever lies nearest to it."""
     op = ROIAlign(1, 3, 2, 1.0, mode, "asymmetric")
     spec, data, dims = made((1, 8, 5, 37), op, False, 2)

@@ -25,7 +25,9 @@ def dict_vectorizer(n: OnnxNode) -> Value:
     found = n.fact(n.input(0)).type
     element = found.element if isinstance(found, MapType) else None
     if not isinstance(element, TensorType):
-        raise n.type_error("the input is no map of single values", got=found, expected="map(...)")
+        raise n.type_error(
+            "the input is not a map of single values", got=found, expected="map(...)"
+        )
     return n.add(DictVectorizer(element.dtype), n.input(0), words)
 
 
@@ -43,11 +45,11 @@ def cast_map(n: OnnxNode) -> Value:
 
 
 def _names(n: OnnxNode, whole: str, texts: str) -> Value:
-    """The one list that is given, of whole numbers or of strings."""
+    """The one list that is given, of integers or of strings."""
     numbers, words = n.integers(whole, []), n.texts(texts, [])
     if bool(numbers) == bool(words):
         raise n.error(
-            "keys are needed, either whole numbers or strings",
+            "keys are needed, either integers or strings",
             got="both" if words else "none",
             expected=f"{whole} or {texts}",
         )

@@ -36,7 +36,7 @@ def _constant(n: OnnxNode, port: int, count: int, what: str) -> Array:
     """The elements of a constant input, of which there must be so many."""
     found = n.constant_of(n.input(port))
     if found is None:
-        raise n.unsupported(f"MatMulNBits with {what} that are no constant")
+        raise n.unsupported(f"MatMulNBits with {what} that are not constants")
     if found.size != count:
         raise n.type_error(f"MatMulNBits has other {what} than K, N and block_size say",
                        got=found.size, expected=count)  # fmt: skip
@@ -79,7 +79,7 @@ def matmul_nbits(n: OnnxNode) -> Value:
 
 
 def _floating(n: OnnxNode, codes: Array, scale: Value, block: int, count: int) -> Value:
-    """Weights with zero points that are no integers: in plain operations."""
+    """Weights with zero points that are not integers: in plain operations."""
     k, dtype = codes.shape[1], n.dtype(scale)
 
     def spread(value: Array) -> Array:

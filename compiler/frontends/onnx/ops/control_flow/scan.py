@@ -54,7 +54,7 @@ def scan(n: OnnxNode) -> Imported:
     types = [n.fact(v).type for v in values]
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len(tensors) < len(types):
-        raise n.unsupported("a Scan of values that are no tensors")
+        raise n.unsupported("a Scan of values that are not tensors")
     ways = axes, backwards, out_axes, out_backwards
     op, captured = _scan(n, proto, tensors[: len(states)], tensors[len(states) :], ways)
     return n.add_all(op, *values, *captured)

@@ -1,4 +1,4 @@
-"""Sequences and optionals: values that are no tensors."""
+"""Sequences and optionals: values that are not tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Values that are no tensors: sequences, optionals and strings, inside graphs and at their ends."""
+"""Values that are not tensors: sequences, optionals and strings, inside graphs and at their
+ends."""
 
 from __future__ import annotations
 

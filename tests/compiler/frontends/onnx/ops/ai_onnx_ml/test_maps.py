@@ -224,9 +224,9 @@ def test_a_map_that_passes_through_is_copied() -> None:
 @pytest.mark.parametrize(
     ("x", "parts"),
     [
-        (3.0, ["'x' is no map", "float", "map(string, f32[])"]),
-        (None, ["'x' is no map"]),
-        ([("a", 1.0)], ["'x' is no map", "list"]),
+        (3.0, ["'x' is not a map", "float", "map(string, f32[])"]),
+        (None, ["'x' is not a map"]),
+        ([("a", 1.0)], ["'x' is not a map", "list"]),
         ({1: 1.0}, ["key of another type", "1 (int)", "string"]),
         ({"a": "1"}, ["x['a']", "another element type", "float32"]),
         ({"a": np.float64(1)}, ["x['a']", "float64", "float32"]),

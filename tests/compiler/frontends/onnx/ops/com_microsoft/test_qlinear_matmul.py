@@ -65,7 +65,7 @@ def spread(value: Any, column: bool) -> Any:
 
 def expected(values: list[Any], out: int) -> Any:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = values
-    # Small whole numbers: the product is exact however it is summed.
+    # Small integers: the product is exact however it is summed.
     product = np.matmul(
         a.astype(np.float32) - spread(a_zero, False), b.astype(np.float32) - spread(b_zero, True)
     )
