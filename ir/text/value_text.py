@@ -156,7 +156,7 @@ def read_attributes(line: str, at: int) -> tuple[dict[str, Any], int]:
                 value, at = decoder.raw_decode(line, match.end())
             except (json.JSONDecodeError, RecursionError) as error:
                 raise ModelFormatError(
-                    "an attribute's value is not a JSON", got=line[match.start() :][:80]
+                    "an attribute's value is not JSON", got=line[match.start() :][:80]
                 ) from error
         fields[match[1]] = value
         if line.startswith(", ", at):

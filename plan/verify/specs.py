@@ -71,7 +71,7 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:  # noqa: C901 - a li
     if min(s.groups, s.channels, s.outputs) < 0 or s.groups < 1:
         raise broken("a convolution counts no channels", where, s.groups, "at least 1")
     if s.weights.strides != (1,) or s.weights.offset != 0:
-        raise broken("packed weights are not plain array", where, s.weights.strides, (1,))
+        raise broken("packed weights are not a plain array", where, s.weights.strides, (1,))
     whole = s.acc is DType.i32
     if s.packed.winograd:
         plain = s.groups == 1 and not s.packed.grouped and (whole or s.acc is DType.f32)

@@ -26,9 +26,9 @@ def verify_excite(s: SqueezeExciteSpec, target: Target, where: str) -> None:
             raise broken("an operand is not a plain row", where, got, "f32, last stride 1")
     for operand in (s.down, s.up):
         if operand.dtype is not (s.factors or DType.f32) or operand.strides != (1,):
-            raise broken("packed weights are not plain array", where, operand, s.factors)
+            raise broken("packed weights are not plain arrays", where, operand, s.factors)
         if operand.offset != 0:
-            raise broken("packed weights are not plain array", where, operand.offset, 0)
+            raise broken("packed weights are not plain arrays", where, operand.offset, 0)
     f32 = DType.f32
     for program, given, made in (
         (s.mean, (f32, f32), f32),

@@ -61,7 +61,7 @@ BROKEN = {
     "cut short": (lambda data: data[:-100], "cut short"),
     "a changed byte": (lambda data: data[:3000] + b"\0" + data[3001:], "damaged"),
     "another version": (lambda data: data[:8] + b"\7" + data[9:], "version 7"),
-    "a model renamed": (lambda _: (DIGITS / "digits.onnx").read_bytes(), "no irc artefact"),
+    "a model renamed": (lambda _: (DIGITS / "digits.onnx").read_bytes(), "not an irc artefact"),
     "empty": (lambda _: b"", "an empty file"),
 }
 

@@ -69,13 +69,13 @@ PLAN = chain().plan()
 STATIC: dict[str, tuple[Plan, str]] = {
     "unknown kind": (change_buffer(PLAN, 2, kind="heap"), "kind is not known"),
     "no element size": (change_buffer(PLAN, 2, dtype=f32.string), "no fixed size"),
-    "negative size": (change_buffer(PLAN, 2, shape=(-1,)), "no number"),
+    "negative size": (change_buffer(PLAN, 2, shape=(-1,)), "not a number"),
     "input beyond": (change_buffer(PLAN, 0, index=2), "there is not"),
     "output beyond": (change_buffer(PLAN, 4, index=1), "there is not"),
     "two of one input": (change_buffer(PLAN, 1, index=0), "two buffers are input 0"),
     "constant beyond": (change_buffer(PLAN, 1, kind=CONSTANT, index=0), "there is not"),
-    "lifetime reversed": (change_buffer(PLAN, 2, first=2, last=1), "no range"),
-    "lifetime beyond": (change_buffer(PLAN, 2, last=99), "no range"),
+    "lifetime reversed": (change_buffer(PLAN, 2, first=2, last=1), "not a range"),
+    "lifetime beyond": (change_buffer(PLAN, 2, last=99), "not a range"),
     "used before its life": (change_buffer(PLAN, 2, first=1), "outside its lifetime"),
     "used after its life": (change_buffer(PLAN, 2, last=0), "outside its lifetime"),
     "inside itself": (change_buffer(PLAN, 2, inside=2), "in a circle"),
@@ -129,7 +129,7 @@ STATIC: dict[str, tuple[Plan, str]] = {
     ),
     "input that is not a tensor": (
         dataclasses.replace(PLAN, slots=(SequenceType(TensorType(f32, (N,))), *PLAN.slots[1:])),
-        "no tensor",
+        "not a tensor",
     ),
     "type of a constant slot": (
         dataclasses.replace(

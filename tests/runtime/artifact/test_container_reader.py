@@ -60,7 +60,7 @@ OTHERS = {
     "pointer": (lambda: b"version https://git-lfs.github.com/spec/v1\n", "git-lfs"),
     "zeros": (lambda: bytes(5000), "bytes b'\\x00"),
     "empty": (lambda: b"", "an empty file"),
-    "line ends changed": (lambda: b"\x89IRC\n\x1a\n" + bytes(300), "no irc artefact"),
+    "line ends changed": (lambda: b"\x89IRC\n\x1a\n" + bytes(300), "not an irc artefact"),
 }
 
 
@@ -72,7 +72,7 @@ def test_another_format_renamed(name: str, tmp_path: Path) -> None:
     with pytest.raises(irc.ArtifactError) as caught:
         irc.compile_model(path)
     text = str(caught.value)
-    assert "no irc artefact" in text and word in text and str(path) in text
+    assert "not an irc artefact" in text and word in text and str(path) in text
 
 
 def test_another_version_of_the_format(tiny_artifact: bytes) -> None:

@@ -93,7 +93,7 @@ def test_a_folder_that_others_can_read_becomes_private(
 @pytest.mark.parametrize("text", ["abc", "-1", "1e6", "1.5", "\u0661", " "])
 def test_a_bound_that_is_no_number_is_reported(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IRC_CACHE_BYTES", text)
-    with pytest.raises(irc.UsageError, match="no number") as caught:
+    with pytest.raises(irc.UsageError, match="not a number") as caught:
         default_cache()
     assert "IRC_CACHE_BYTES" in str(caught.value)
     monkeypatch.setenv("IRC_CACHE_BYTES", "")

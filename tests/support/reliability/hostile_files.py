@@ -142,10 +142,10 @@ def artifact_classes() -> Iterator[Hostile]:
     def case(kind: str, name: str, change: Callable[[bytes], bytes], *words: str) -> Hostile:
         return Hostile(kind, name, functools.partial(_irc, change), words=words)
 
-    for keep, said in ((0, "empty file"), (7, "no irc artefact"), (100, "cut"), (5000, "cut")):
+    for keep, said in ((0, "empty file"), (7, "not an irc artefact"), (100, "cut"), (5000, "cut")):
         yield case("artefact truncated", str(keep), lambda d, n=keep: d[:n], said)
     yield case("artefact truncated", "-1", lambda d: d[:-1], "cut short")
-    places = {3: "no irc", 20: "cut short", 130: "SHA-256", 3000: "SHA-256", -30: "manifest"}
+    places = {3: "not an irc", 20: "cut short", 130: "SHA-256", 3000: "SHA-256", -30: "manifest"}
     for at, said in places.items():
         yield case("artefact changed", f"byte {at}", lambda d, n=at: flip(d, n % len(d)), said)
     forged = {
@@ -156,7 +156,9 @@ def artifact_classes() -> Iterator[Hostile]:
     for name, (change, said) in forged.items():
         yield case("artefact forged", name, change, said)
     yield case("artefact of another version", "9", lambda d: d[:8] + b"\x09" + d[9:], "version 9")
-    yield case("another format renamed", "onnx", lambda _: DIGITS.read_bytes(), "no irc artefact")
+    yield case(
+        "another format renamed", "onnx", lambda _: DIGITS.read_bytes(), "not an irc artefact"
+    )
     yield case("another format renamed", "text", lambda _: b"<net/>", "XML")
 
 
@@ -217,7 +219,7 @@ def array_classes() -> Iterator[Hostile]:
     for name, data in cases.items():
         assert data != good, name
         make = functools.partial(_npy, data)
-        yield Hostile("bad .npy inputs", name, make, words=("x.npy", "no array of numbers"))
+        yield Hostile("bad .npy inputs", name, make, words=("x.npy", "not an array of numbers"))
     yield Hostile("bad .npy inputs", "a FIFO", _npy_pipe, words=("x.npy", "a pipe"))
     yield Hostile(".npz bombs", "an input", _npz_of_inputs, 5, ("x.npz", "max_memory", "320 MiB"))
     yield Hostile(".npz bombs", "an array of no input", _npz, 5, ("unknown input", "bomb", "image"))

@@ -245,7 +245,7 @@ def onnx_classes() -> Iterator[Hostile]:
         "a NUL": ("w.bin\0x", "0", "24", "NUL"),
         "offset lies": ("w.bin", "8", "24", "outside its file"),
         "length lies": ("w.bin", "0", "1000000000", "outside its file"),
-        "a negative offset": ("w.bin", "-8", "24", "no number"),
+        "a negative offset": ("w.bin", "-8", "24", "not a number"),
     }
     for name, (*entries, word) in places.items():
         make = functools.partial(external, *entries)

@@ -67,7 +67,7 @@ def test_any_byte_changed_gives_an_error_or_a_graph() -> None:
 def test_paths_that_are_no_file(tmp_path: Path) -> None:
     refused(tmp_path / "none.onnx", ModelFormatError, "cannot open")
     refused(tmp_path, ModelFormatError, "directory")
-    with pytest.raises(ModelFormatError, match="no ONNX model"):
+    with pytest.raises(ModelFormatError, match="not an ONNX model"):
         read_onnx(3)  # type: ignore[arg-type]
 
 
@@ -249,7 +249,7 @@ BROKEN_NODES: dict[str, tuple[onnx.ModelProto, type[Error], tuple[str, ...]]] = 
     "Gemm of rank 3": (
         small.op_model("Gemm", {"a": ((1, 2, 3), F32), "b": W34}, {"y": ((1,), F32)}, check=False),
         ShapeError,
-        ("no matrix", "rank 2"),
+        ("not a matrix", "rank 2"),
     ),
     "C that broadcasts up": (
         small.op_model("Gemm", {"a": ((1, 3), F32), "b": W34, "c": np.ones((2, 4), F32)},

@@ -230,9 +230,9 @@ def test_the_result_may_be_the_image(isa: str) -> None:
         ({"hidden": 0}, "out of range"),
         ({"down_panels": PackedB(8)}, "another width"),
         ({"factors": DType.f16}, "no kernel rounds so"),
-        ({"gates": Operand(F32, (72, 2))}, "no plain row"),
-        ({"up": Operand(F32, (1,), 3)}, "no plain array"),
-        ({"down": Operand(BF16, (1,))}, "no plain array"),
+        ({"gates": Operand(F32, (72, 2))}, "not a plain row"),
+        ({"up": Operand(F32, (1,), 3)}, "not plain arrays"),
+        ({"down": Operand(BF16, (1,))}, "not plain arrays"),
         ({"scale": Program((), ())}, "stores other types"),
     ],
 )

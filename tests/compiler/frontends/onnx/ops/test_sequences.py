@@ -75,8 +75,8 @@ def test_results_alias_neither_inputs_nor_each_other() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (rows(2)[0], "no sequence"),
-        (None, "no sequence"),
+        (rows(2)[0], "not a sequence"),
+        (None, "not a sequence"),
         ([np.zeros((2, 3), np.int64)], r"'s\[0\]' has another element type"),
         ([*rows(2), np.zeros(3, np.float32)], r"'s\[1\]' has another number of dimensions"),
     ],

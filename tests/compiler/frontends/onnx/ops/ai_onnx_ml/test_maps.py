@@ -167,14 +167,14 @@ def test_cast_map_of_text() -> None:
     assert run(F32, "TO_FLOAT", {2: "1.5", 1: "-4"}) == [[-4, 1.5]]
     assert run(I64, "TO_INT64", {2: "15", 1: "-4"}) == [[-4, 15]]
     assert run(STRING, "TO_STRING", {2: "u", -1: "v"}) == [["v", "u"]]
-    with pytest.raises(irc.ExecutionError, match="no number") as caught:
+    with pytest.raises(irc.ExecutionError, match="not a number") as caught:
         run(I64, "TO_INT64", {0: "many"})
     assert "CastMap" in str(caught.value)
 
 
 def test_a_negative_key_is_no_place() -> None:
     model = cast_map(F32, F32, map_form="SPARSE", max_map=4)
-    with pytest.raises(irc.ExecutionError, match="no place"):
+    with pytest.raises(irc.ExecutionError, match="not a place"):
         irc.compile_model(model)({"x": {-1: 2.0}})
 
 
