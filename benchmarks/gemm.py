@@ -1,6 +1,6 @@
 """Matrix products against peers: `python -m benchmarks.gemm`.
 
-Every row is checked against the exact or the f64 answer before it is timed. All rivals of a row
+Every row is checked against the exact or the f64 answer before it is timed. All engines of a row
 alternate in one run, together with loops that measure the peak of a core's multiply-adds and,
 where a product streams its weights, the bandwidth at which that many bytes can be read. Ratios are
 medians over medians. What each group of rows has to reach stands in benchmarks/products.py; the
@@ -9,7 +9,7 @@ peak is the best of the whole run, so tables come at its end, and each measureme
 stderr as it comes. Without a peer of its bar a row holds nothing.
 
 The bare command is the whole table: all groups with one and two threads, OpenVINO's own settings
-beside those that are compared, and the chart docs/products.svg.
+besides those that are compared, and the chart docs/products.svg.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Row:
     `peak` and `bandwidth` are irc's shares of them; `holds` is empty if no bar is reached.
 
     `void` says which peers of the bar are missing. `peak` and `holds` are not known before all rows
-    are measured (`Meter.judged`)."""
+    are measured (`Meter.checked`)."""
 
     group: str
     size: str
@@ -64,7 +64,7 @@ def irc_rival(data: Data, threads: int, precision: str) -> Peer:
     return Peer("irc", call, lambda: [np.array(call()[0])])
 
 
-def rivals_of(data: Data, group: Group, threads: int, peers: Sequence[str]) -> dict[str, Peer]:
+def engines_of(data: Data, group: Group, threads: int, peers: Sequence[str]) -> dict[str, Peer]:
     found = {"irc": irc_rival(data, threads, group.precision)}
     for name in peers:
         # OpenVINO reads the same model whatever its settings are.
@@ -79,13 +79,13 @@ def rivals_of(data: Data, group: Group, threads: int, peers: Sequence[str]) -> d
     return found
 
 
-def check(rival: Peer, work: Work, data: Data) -> None:
+def check(engine: Peer, work: Work, data: Data) -> None:
     """Refuse to time a wrong answer."""
-    rival.run()
-    found = rival.outputs()[0].astype(np.float64)
+    engine.run()
+    found = engine.outputs()[0].astype(np.float64)
     error = np.abs(found - data.answer).max() / np.abs(data.answer).max()
     if not error <= data.tolerance:
-        raise SystemExit(f"{rival.name} is wrong at {work.name}: relative error {error:.1e}")
+        raise SystemExit(f"{engine.name} is wrong at {work.name}: relative error {error:.1e}")
 
 
 class Meter:
@@ -99,11 +99,11 @@ class Meter:
         self, name: str, group: Group, work: Work, threads: int, peers: Sequence[str], time: float
     ) -> Row:
         data = DATA[group.kind](work, group.precision)
-        rivals = rivals_of(data, group, threads, peers)
-        for rival in rivals.values():
-            if rival.name != "openvino defaults":
-                check(rival, work, data)
-        runs = {n: r.run for n, r in rivals.items()}
+        engines = engines_of(data, group, threads, peers)
+        for engine in engines.values():
+            if engine.name != "openvino defaults":
+                check(engine, work, data)
+        runs = {n: r.run for n, r in engines.items()}
         from irc_compiler.runtime.machine.roofline import Bandwidth, Peak
 
         peak = self._peaks.setdefault(group.peak, Peak(group.peak))
@@ -112,7 +112,7 @@ class Meter:
         if reading is not None:
             runs["bandwidth"] = reading.run
         times = alternate(runs, seconds=time)
-        median = {n: times[n].median for n in rivals}
+        median = {n: times[n].median for n in engines}
         best = max(self._best.get(group.peak, 0.0), peak.flops / times["peak"].best / 1e9)
         self._best[group.peak] = best
         gflops = work.flops / median["irc"] / 1e9
@@ -124,7 +124,7 @@ class Meter:
         void = ", ".join(missing(group, peers))
         return Row(name, work.name, threads, median, gflops, math.nan, share, ratio, "", void)
 
-    def judged(self, rows: Sequence[Row]) -> list[Row]:
+    def checked(self, rows: Sequence[Row]) -> list[Row]:
         """The rows of a run, against the best peak that any of them has seen."""
         return [self._judged(row, GROUPS[row.group]) for row in rows]
 
@@ -222,7 +222,7 @@ def measured(
             rows.append(meter.measure(name, group, work, count, [*peers, *own], seconds))
             line = f"{name} {work.name}, {count} threads: ratio {rows[-1].ratio:.2f}"
             print(line, file=sys.stderr, flush=True)
-    return meter.judged(rows)
+    return meter.checked(rows)
 
 
 def as_json(rows: Sequence[Row]) -> list[str]:

@@ -1,6 +1,6 @@
 """Memory of whole models against peers: `python -m benchmarks.memory`.
 
-Each rival loads and runs a model in a process of its own. `growth` is how much more of memory the
+Each engine loads and runs a model in a process of its own. `growth` is how much more of memory the
 process holds after three runs than after its imports; `peak` is the most it ever held above that.
 Both are compared with what has to be there: the weights (the size of the model's file) and, for
 irc, the arena of its plan. irc is taken from ONNX and from its `.irc` file.
@@ -22,7 +22,7 @@ import numpy as np
 from .peers import PEERS
 from .zoo import ZOO, model_path
 
-RIVALS = ("irc", "irc from .irc", *(p for p in PEERS if " " not in p))
+ENGINES = ("irc", "irc from .irc", *(p for p in PEERS if " " not in p))
 MIB = 1 << 20
 
 
@@ -37,11 +37,11 @@ def _status(key: str) -> int:
         return next(int(x.split()[1]) << 10 for x in lines if x.startswith(key + ":"))
 
 
-def child(rival: str, path: str, name: str) -> dict[str, int]:
+def child(engine: str, path: str, name: str) -> dict[str, int]:
     """Load, run three times; the process's growth, peak and the arena, in bytes."""
     inputs = ZOO[name].inputs(np.random.default_rng(1))
     arena = 0
-    if rival.startswith("irc"):
+    if engine.startswith("irc"):
         import irc_compiler as irc
 
         start = resident()
@@ -55,17 +55,17 @@ def child(rival: str, path: str, name: str) -> dict[str, int]:
 
         assert onnxruntime
         start = resident()
-        peer = PEERS[rival](path, inputs, 2)
+        peer = PEERS[engine](path, inputs, 2)
         for _ in range(3):
             peer.run()
     return {"growth": resident() - start, "peak": _status("VmHWM") - start, "arena": arena}
 
 
-def measured(rival: str, path: str, name: str) -> dict[str, int]:
-    words = [sys.executable, "-m", "benchmarks.memory", "--child", rival, path, name]
+def measured(engine: str, path: str, name: str) -> dict[str, int]:
+    words = [sys.executable, "-m", "benchmarks.memory", "--child", engine, path, name]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{rival} failed on {name}:\n{done.stderr}")
+        raise SystemExit(f"{engine} failed on {name}:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -88,14 +88,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [n for n in options.only.split(",") if n] or list(ZOO)
     if unknown := sorted(set(chosen) - set(ZOO)):
         parser.error(f"no such model: {', '.join(unknown)}; there are {', '.join(ZOO)}")
-    heads = "".join(f"{r + ' MiB (peak)':>28}" for r in RIVALS)
+    heads = "".join(f"{r + ' MiB (peak)':>28}" for r in ENGINES)
     print(f"{'model':16}{'weights MiB':>12}{'arena MiB':>11}{heads}{'needed':>8}{'peers':>7}")
     for name in chosen:
         path = str(model_path(ZOO[name]))
         weights = Path(path).stat().st_size
         with tempfile.TemporaryDirectory() as folder:
-            paths = dict.fromkeys(RIVALS, path) | {"irc from .irc": artefact(path, folder)}
-            found = {r: measured(r, paths[r], name) for r in RIVALS}
+            paths = dict.fromkeys(ENGINES, path) | {"irc from .irc": artefact(path, folder)}
+            found = {r: measured(r, paths[r], name) for r in ENGINES}
         arena = found["irc"]["arena"]
         cells = "".join(
             f"{f['growth'] / MIB:19.1f} ({f['peak'] / MIB:6.1f})" for f in found.values()

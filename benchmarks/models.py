@@ -4,8 +4,8 @@ Every row is checked against onnxruntime before it is timed: the largest error o
 relative to that output's largest value, is at most 1e-4. Of a quantised model every quantised
 tensor is checked against `evaluate` from the same quantised tensors: at least 99.9 % of all
 elements are equal, none is off by more than a step; `error` is the share that is not equal. With
---precision bf16 the rivals are those that can compute in it (openvino), and the error is at most
-1.5 times the least of theirs. The rivals of a row alternate in one run; ratios are medians over
+--precision bf16 the engines are those that can compute in it (openvino), and the error is at most
+1.5 times the least of theirs. The engines of a row alternate in one run; ratios are medians over
 medians. `host` counts the steps that do not run in native code; compile times are from the ONNX
 file: `cold` with an empty code cache, once; `warm` with a full one, and the peers, medians of three
 turns.
@@ -50,7 +50,7 @@ ABLE: dict[str, tuple[str, ...]] = {"f32": ("onnxruntime", "openvino"), "bf16": 
 @dataclass(frozen=True)
 class Row:
     """One line of the table. `kind`: what it computes in, a key of BARS. `medians` and
-    `compile_seconds` are seconds by rival; `ratio` is the fastest peer's time over irc's."""
+    `compile_seconds` are seconds by engine; `ratio` is the fastest peer's time over irc's."""
 
     model: str
     family: str
@@ -138,22 +138,22 @@ def measure(entry: Entry, threads: int, peers: list[str], seconds: float, precis
     for name in peers:
         makers[name] = lambda name=name: PEERS[name](path, inputs, threads, **how)
     made, compiling = compiled_in_turns(makers)
-    (mine, net), rivals = made["warm"], {n: made[n] for n in peers}
-    judge = rivals.get("onnxruntime") or PEERS["onnxruntime"](path, inputs, 1)
-    for rival in (judge, *rivals.values()):
-        rival.run()
+    (mine, net), engines = made["warm"], {n: made[n] for n in peers}
+    reference = engines.get("onnxruntime") or PEERS["onnxruntime"](path, inputs, 1)
+    for engine in (reference, *engines.values()):
+        engine.run()
     allowed = TOLERANCE
     if entry.quantized:
         (error, steps), allowed = byte_error(path, inputs, threads), 1 - SHARE
         error = error if steps <= 1 else float("inf")
     else:
-        error = largest_error(mine.outputs(), judge.outputs())
-    if precision != "f32" and rivals:
-        theirs = [largest_error(r.outputs(), judge.outputs()) for r in rivals.values()]
+        error = largest_error(mine.outputs(), reference.outputs())
+    if precision != "f32" and engines:
+        theirs = [largest_error(r.outputs(), reference.outputs()) for r in engines.values()]
         allowed = max(TOLERANCE, MARGIN * min(theirs))
     if error > allowed:
         raise SystemExit(f"{entry.name} is wrong: error {error:.1e}, not {allowed:.1e}")
-    times = alternate({"irc": mine.run} | {n: r.run for n, r in rivals.items()}, seconds=seconds)
+    times = alternate({"irc": mine.run} | {n: r.run for n, r in engines.items()}, seconds=seconds)
     medians = {n: t.median for n, t in times.items()}
     best = min((medians[n] for n in peers), default=float("nan"))
     return Row(

@@ -1,6 +1,6 @@
 """The products that benchmarks.gemm times, group by group, with the bar of each group.
 
-A group says how its models are built (`DATA`), in which precision rivals compute, who they are,
+A group says how its models are built (`DATA`), in which precision engines compute, who they are,
 and what a row has to reach. A row holds where it reaches the group's ratio to the fastest peer, or
 90 % of the arithmetic peak, or, where memory binds it, 90 % of the read bandwidth; none
 may be below the floor.
@@ -222,7 +222,7 @@ def compressed(work: Work, precision: str) -> Data:
 
 def quantised(work: Work, precision: str) -> Data:
     """u8 times i8 with scales per column, requantised to u8: QLinearMatMul, and for OpenVINO, which
-    does not know it, the dequantised values' product. Rivals may differ by one step at ties."""
+    does not know it, the dequantised values' product. Engines may differ by one step at ties."""
     from onnx import helper
 
     rng = _generator(work)

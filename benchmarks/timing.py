@@ -1,4 +1,4 @@
-"""Timing of rivals side by side: machines drift, so only what alternates in one run compares."""
+"""Timing of engines side by side: machines drift, so only what alternates in one run compares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WARM = 0.002
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per call of one rival: the median and the best of all its calls."""
+    """Seconds per call of one engine: the median and the best of all its calls."""
 
     median: float
     best: float
@@ -25,20 +25,20 @@ class Times:
 
 
 def alternate(
-    rivals: Mapping[str, Run], *, seconds: float = 1.0, rounds: int = 10
+    engines: Mapping[str, Run], *, seconds: float = 1.0, rounds: int = 10
 ) -> dict[str, Times]:
-    """Time every rival in `rounds` short turns, one after the other.
+    """Time every engine in `rounds` short turns, one after the other.
 
-    The time is shared evenly. Each turn begins when the threads of the rival before have gone to
+    The time is shared evenly. Each turn begins when the threads of the engine before have gone to
     sleep, with calls that are not counted: they bring back caches and clocks.
     """
-    found: dict[str, list[float]] = {name: [] for name in rivals}
-    for run in rivals.values():
+    found: dict[str, list[float]] = {name: [] for name in engines}
+    for run in engines.values():
         run()
-    slice_ = seconds / rounds / max(1, len(rivals))
+    slice_ = seconds / rounds / max(1, len(engines))
     clock = time.perf_counter
     for _ in range(rounds):
-        for name, run in rivals.items():
+        for name, run in engines.items():
             settle()
             start = clock()
             run()

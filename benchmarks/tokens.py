@@ -1,7 +1,7 @@
 """Generating text with a growing cache against peers: `python -m benchmarks.tokens`.
 
 GPT-2 with its keys and values as inputs and outputs: one call per token, the outputs of one are
-the next one's inputs, so that every length from 1 to --tokens is seen once. The rivals take turns,
+the next one's inputs, so that every length from 1 to --tokens is seen once. The engines take turns,
 each generating the whole text; answers are compared at every length. Also shown: kernels that LLVM
 compiled after the third token, and by how much the process grew from the middle of the last text
 to its end.
@@ -92,13 +92,13 @@ def text(step: Step, tokens: int) -> tuple[list[float], Arrays, int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.tokens", description=__doc__)
     parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--texts", type=int, default=2, help="texts per rival, in turn")
+    parser.add_argument("--texts", type=int, default=2, help="texts per engine, in turn")
     parser.add_argument("--threads", default="1,2", help="thread counts, comma separated")
     options = parser.parse_args(arguments)
     from irc_compiler.runtime.jit.program import compilations
 
     path = str(model_path(ZOO["gpt2-cache"]))
-    print(f"{'rival':14}{'threads':>8}{'ms a token':>12}{'ratio':>7}{'LLVM':>6}{'grown MiB':>11}")
+    print(f"{'engine':14}{'threads':>8}{'ms a token':>12}{'ratio':>7}{'LLVM':>6}{'grown MiB':>11}")
     for threads in map(int, options.threads.split(",")):
         steps = {name: make(path, threads) for name, make in STEPS.items()}
         text(steps["irc"], 3)

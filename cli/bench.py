@@ -1,4 +1,4 @@
-"""irc bench: latency and throughput of a model, alone or against its rivals."""
+"""irc bench: latency and throughput of a model, alone or against reference engines."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from .compare import difference
 from .console import print_result
 from .logging import print_json
 from .random_inputs import fill_inputs
-from .reference_engines import ReferenceEngine, Task, parse_rivals, rival
+from .reference_engines import ReferenceEngine, Task, make_engine, parse_engines
 from .values import arrays_of
 
 SCHEMA = 1
-# Rivals take turns in blocks of this many seconds, so that all see the same state of the machine.
+# Engines take turns in blocks of this many seconds, so that all see the same state of the machine.
 BLOCK = 0.05
 TOLERANCE = 1e-3
 
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         default="",
-        metavar="RIVALS",
+        metavar="ENGINES",
         help="onnxruntime, openvino or both with a comma: turn by turn in this process",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -90,8 +90,8 @@ def _counts_of(text: str) -> list[int]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure; exit code 1 if a rival's answers differ from irc's."""
-    rivals = parse_rivals(args.against)
+    """Measure; exit code 1 if the answers of a reference engine differ from irc's."""
+    against = parse_engines(args.against)
     shapes = parse_shapes(args.shape) or None
     path = Path(require_file(args.model))
     rows: list[Row] = []
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         precision = net.options.precision
         engines[0].run()
         task = Task(path, inputs, count, precision, args.requests)
-        engines += [rival(n, task) for n in rivals]
+        engines += [make_engine(n, task) for n in against]
         answers = [engine.outputs() for engine in engines]
         items = next((a.shape[0] for a in inputs.values() if a.ndim), 1)
         calls = [[e.run, *(e.another() for _ in range(args.requests - 1))] for e in engines]

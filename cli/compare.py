@@ -35,13 +35,13 @@ from .arguments import (
 from .console import print_result
 from .logging import print_json
 from .random_inputs import fill_inputs
-from .reference_engines import RIVALS, Task, rival
+from .reference_engines import ENGINES, Task, make_engine
 from .values import arrays_of
 
 SCHEMA = 1
 DIFFERENT = 1
 # Bytes of tensors that `--layers` holds of each side at once, and the tensor that goes beyond. irc
-# and a rival compile a model once for each so many bytes.
+# and a reference engine compile a model once for each so many bytes.
 HELD_BYTES = 256 << 20
 
 
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser)
     parser.add_argument(
         "--against",
-        choices=("reference", *RIVALS),
+        choices=("reference", *ENGINES),
         default="reference",
         help="who answers as well (default: reference, which evaluates every operation in Python)",
     )
@@ -150,7 +150,7 @@ def expected(
     """The other side's outputs."""
     if args.against == "reference":
         return interpret(model.graph, [inputs[p.name] for p in model.inputs])
-    return rival(args.against, Task(path, inputs, args.threads or 1, "f32")).outputs()
+    return make_engine(args.against, Task(path, inputs, args.threads or 1, "f32")).outputs()
 
 
 def differences(name: str, got: Any, wanted: Any, rtol: float) -> list[Difference]:
@@ -197,7 +197,7 @@ def by_layer(
 
     The other side's tensors are gathered up to HELD_BYTES; then irc computes those, they are
     compared, and both sides' go. So irc runs a model as often as HELD_BYTES of tensors come about,
-    a rival too, the reference once; only the result's names and figures stay.
+    a reference engine too, the reference once; only the result's names and figures stay.
     """
     ordered = [inputs[p.name] for p in model.inputs]
     graph, names = deliver_tensors(model.graph)
@@ -222,20 +222,20 @@ def by_layer(
         interpret(graph, ordered, see)
     else:
         task = Task(path, inputs, args.threads or 1, "f32")
-        for at, wanted in _tensors_of_rival(graph, args.against, task):
+        for at, wanted in _tensors_of_engine(graph, args.against, task):
             see(at, wanted)
     compare()
     seen = [d for at in sorted(found) for d in found[at]]
     return seen, [name for at, name in enumerate(names) if at not in found]
 
 
-def _tensors_of_rival(graph: Graph, name: str, task: Task) -> Iterator[tuple[int, Any]]:
-    """The graph's results that the file has tensors for, by position, as a rival computes them: it
-    delivers HELD_BYTES at a time, and is made anew for each part."""
+def _tensors_of_engine(graph: Graph, name: str, task: Task) -> Iterator[tuple[int, Any]]:
+    """The graph's results that the file has tensors for, by position, as a reference engine
+    computes them: it delivers HELD_BYTES at a time, and is made anew for each part."""
     tensors = [_tensor_of(graph, result) for result in graph.results]
     for part in _parts(_sizes(graph, task.inputs)):
         asked = list(dict.fromkeys(tensors[at] for at in part))
-        theirs = rival(name, replace(task, inner=asked)).named()
+        theirs = make_engine(name, replace(task, inner=asked)).named()
         yield from ((at, theirs[tensors[at]]) for at in part if tensors[at] in theirs)
         del theirs  # before the next ones come
 

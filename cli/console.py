@@ -64,7 +64,7 @@ def print_result(*lines: str, end: str = "\n") -> None:
 
 
 def print_message(*lines: str, heading: str = "") -> None:
-    """Lines beside a result, on stderr; `heading` may hold colours. Nothing where stderr is
+    """Lines besides a result, on stderr; `heading` may hold colours. Nothing where stderr is
     closed."""
     with contextlib.suppress(OSError):
         if heading:

@@ -48,12 +48,12 @@ COMMANDS: dict[str, Command] = {
     ),
     "bench": Command(
         "bench",
-        "measure latency and throughput, alone or against rivals",
+        "measure latency and throughput, alone or against reference engines",
         "irc bench model.onnx --threads 1,2 --against onnxruntime,openvino",
     ),
     "compare": Command(
         "compare",
-        "compare the answers with the reference evaluation or a rival",
+        "compare the answers with the reference evaluation or another engine",
         "irc compare model.onnx --against reference --layers",
     ),
     "profile": Command(
@@ -101,10 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                     raise
                 return code
     finally:
-        _settle()
+        _close_streams()
 
 
-def _settle() -> None:
+def _close_streams() -> None:
     """Drop output whose reader is gone: Python would try to write it again at exit, and report an
     error."""
     for stream in (sys.stdout, sys.stderr):

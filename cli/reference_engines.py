@@ -18,8 +18,9 @@ from .interrupts import keep_own_stack
 
 @dataclass(frozen=True)
 class Task:
-    """What a rival runs: a file with fixed inputs by name, so many requests at a time, each with so
-    many threads. `inner`: names of tensors inside the model to deliver as well, if it has them."""
+    """What a reference engine runs: a file with fixed inputs by name, so many requests at a time,
+    each with so many threads. `inner`: names of tensors inside the model to deliver as well, if it
+    has them."""
 
     path: Path
     inputs: Mapping[str, Array]
@@ -33,7 +34,7 @@ class Task:
 class ReferenceEngine:
     """`run` does one inference with fixed inputs; `outputs` are those of the last one, in order.
     `another` makes one more such call, which may run at the same time as others. `named` are the
-    tensors inside the model that were asked for, of the last one, as far as the rival has them."""
+    tensors inside the model that were asked for, of the last one, as far as the engine has them."""
 
     name: str
     run: Callable[[], object]
@@ -144,17 +145,17 @@ def _in_order(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
     return found
 
 
-RIVALS: dict[str, Callable[[Task], ReferenceEngine]] = {
+ENGINES: dict[str, Callable[[Task], ReferenceEngine]] = {
     "onnxruntime": onnxruntime,
     "openvino": openvino,
 }
 
 
-def rival(name: str, task: Task) -> ReferenceEngine:
-    """The rival of that name, which has run once. ExecutionError with its own words where it
+def make_engine(name: str, task: Task) -> ReferenceEngine:
+    """The engine of that name, which has run once. ExecutionError with its own words where it
     can't."""
     try:
-        made = RIVALS[name](task)
+        made = ENGINES[name](task)
         made.run()
     except Error:
         raise
@@ -168,10 +169,10 @@ def rival(name: str, task: Task) -> ReferenceEngine:
     return made
 
 
-def parse_rivals(text: str) -> list[str]:
-    """`a,b` as names of RIVALS."""
+def parse_engines(text: str) -> list[str]:
+    """`a,b` as names of ENGINES."""
     names = [n for n in text.split(",") if n]
     for name in names:
-        if name not in RIVALS:
-            raise UsageError("unknown rival", got=name, expected=", ".join(RIVALS))
+        if name not in ENGINES:
+            raise UsageError("unknown reference engine", got=name, expected=", ".join(ENGINES))
     return names

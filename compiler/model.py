@@ -110,7 +110,7 @@ def read_model(
 ) -> Model:
     """Read a model: a path (.onnx, .xml), the bytes of either, or an onnx.ModelProto.
 
-    weights: the .bin of an XML file that does not lie beside it. declared_shapes "ignore" accepts
+    weights: the .bin of an XML file that does not lie next to it. declared_shapes "ignore" accepts
     a model whose declared shapes or types contradict inference. max_memory: bytes for any file and
     any constant.
     Raises ModelFormatError, ShapeError, MemoryLimitError or UnsupportedOperationError.
@@ -170,7 +170,7 @@ def save_model(
     compress_to_fp16: bool = False,
     dialect: bool = False,
 ) -> None:
-    """Write IR version 11 (`path` and the .bin beside it) in standard operation sets.
+    """Write IR version 11 (`path` and the .bin next to it) in standard operation sets.
 
     dialect keeps irc's own operations as they are, which irc reads and OpenVINO does not: a model
     that the standard sets cannot say is kept so. compress_to_fp16 stores f32 weights as f16 with a

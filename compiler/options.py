@@ -34,7 +34,7 @@ Shapes = Mapping[str, Sequence[int | str | None]]
 
 
 def to_compile_config(options: Options, shapes: Shapes) -> dict[str, Any]:
-    """What decides a plan, beside model and Target, as JSON: equal recipes give equal plans."""
+    """What decides a plan, besides model and Target, as JSON: equal recipes give equal plans."""
     from ..ir.serialization.dataclass_json import encode
 
     plain = encode(replace(options, verify=False))

@@ -91,7 +91,7 @@ def _slope_is_open(graph: Graph, inputs: Sequence[Any]) -> bool:
 
 
 def _rest_is_open(graph: Graph, inputs: Sequence[Any]) -> bool:
-    """Whether a Reshape's -1 stands beside a size of 0, where any number fits: symbols cancel
+    """Whether a Reshape's -1 stands besides a size of 0, where any number fits: symbols cancel
     before the size is known ([7, n, 16] to [-1, 16 n] has 7 rows), numbers do so after (112)."""
     known, sizes = graph.copy(), sizes_of(graph, inputs)
     infer_graph(known)

@@ -9,12 +9,12 @@ from .dtype import DType
 from .op import Array
 
 
-def in_halves(dtype: DType) -> bool:
+def is_four_bit(dtype: DType) -> bool:
     """Whether files hold two elements of this type in a byte, as integers of 4 bits."""
     return dtype in (DType.u4, DType.i4)
 
 
-def pack_halves(array: Array) -> Array:
+def pack_int4(array: Array) -> Array:
     """The bytes of an array's elements in order; the last half byte left over is 0."""
     codes = np.zeros(array.size + array.size % 2, np.uint8)
     np.bitwise_and(
@@ -23,7 +23,7 @@ def pack_halves(array: Array) -> Array:
     return codes[0::2] | codes[1::2] << 4
 
 
-def unpack_halves(dtype: DType, data: Array, count: int, out: Array | None = None) -> Array:
+def unpack_int4(dtype: DType, data: Array, count: int, out: Array | None = None) -> Array:
     """`count` elements from bytes, of which there are enough. out: `count` bytes for them."""
     codes = np.empty(count, np.uint8) if out is None else out
     np.bitwise_and(data[: (count + 1) // 2], 15, out=codes[0::2])

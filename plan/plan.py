@@ -243,7 +243,7 @@ class PlanPort:
 
 @dataclass(frozen=True)
 class Plan:
-    """The whole model for one Target. `constants` refer to arrays kept beside the plan by the
+    """The whole model for one Target. `constants` refer to arrays kept next to the plan by the
     caller (`weights[source]`), so that the plan itself stays small, comparable and hashable."""
 
     name: str

@@ -1,4 +1,4 @@
-"""What tests share: golden texts, kept in `goldens/` beside the test, updated by one flag."""
+"""What tests share: golden texts, kept in `goldens/` next to the test, updated by one flag."""
 
 from __future__ import annotations
 

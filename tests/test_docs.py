@@ -31,7 +31,7 @@ SHELL = [b for b in blocks("bash") if "-m venv" not in b[1]]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the pages' examples find beside them: model.onnx, model.xml and batch.npy."""
+    """What the pages' examples find next to them: model.onnx, model.xml and batch.npy."""
     digits = ROOT / "samples" / "digits"
     shutil.copy(digits / "digits.onnx", tmp_path / "model.onnx")
     images = np.load(digits / "held_out.npz")["images"]

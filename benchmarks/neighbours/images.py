@@ -1,4 +1,4 @@
-"""Classifiers of images beside ResNet and MobileNetV2."""
+"""Classifiers of images besides ResNet and MobileNetV2."""
 
 from __future__ import annotations
 

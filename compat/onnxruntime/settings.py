@@ -193,7 +193,7 @@ class SessionOptions(_Settings):
 # Calls without which a model would compute something else: errors, not warnings.
 _REFUSED = {
     "add_initializer": "store the value in the model",
-    "add_external_initializers": "load the model by its path, with its data beside it",
+    "add_external_initializers": "load the model by its path, with its data next to it",
     "add_external_initializers_from_files_in_memory": "load the model by its path",
     "add_provider_for_devices": "leave it out: irc runs on the CPU",
     "set_provider_selection_policy": "leave it out: irc runs on the CPU",

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ...ir.dtype import DType
-from ...ir.int4 import in_halves
+from ...ir.int4 import is_four_bit
 from ...ir.op import Array
 from ..frontends.xml.subbyte import is_packed, pack
 
@@ -44,7 +44,7 @@ class Weights:
         The same array is found at once, an equal one by its content. Types that a .bin packs or
         spells otherwise than a plan's weights are never found.
         """
-        if (is_packed(dtype) and not in_halves(dtype)) or dtype is DType.string:
+        if (is_packed(dtype) and not is_four_bit(dtype)) or dtype is DType.string:
             return None
         known = self._arrays.get((id(array), dtype))
         if known is not None:

@@ -1,4 +1,4 @@
-"""Files written whole or not at all: temporary files beside the target, fsync, rename."""
+"""Files written whole or not at all: temporary files next to the target, fsync, rename."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def replacing(*targets: Path) -> Generator[list[BinaryIO]]:
 
     On any error the targets stay as they were and nothing is left behind. Of several, the last is
     the one that is opened by its name: whoever is killed while they are put in their places leaves
-    none of it, rather than the old one beside new others. Raises Error naming the file where the
+    none of it, rather than the old one besides new others. Raises Error naming the file where the
     system refuses.
     """
     streams: list[BinaryIO] = []

@@ -34,7 +34,7 @@ def write_xml(
     compress_to_fp16: bool = False,
     dialect: bool = False,
 ) -> None:
-    """Save an inferred graph as .xml and .bin (by default of the same name beside it).
+    """Save an inferred graph as .xml and .bin (by default of the same name next to it).
 
     Writes standard operation sets only, unless `dialect` keeps irc's own operations as
     version="irc". `compress_to_fp16` stores float weights as f16 with a Convert behind them. Both

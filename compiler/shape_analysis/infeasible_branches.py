@@ -38,7 +38,7 @@ def specialize_branches(graph: Graph, start: int | None = None) -> Graph:
     for node in order[order.index(start) if start is not None else 0 :]:
         op = graph.op(node)
         if isinstance(op, If):
-            _settle(graph, node, op)
+            _specialize_branches(graph, node, op)
         try:
             infer_node(graph, node)
         except ShapeError as error:
@@ -67,15 +67,15 @@ def reason(error: Error) -> str:
     return "this branch cannot work with its sizes: " + " ".join(str(error).split())
 
 
-def _settle(graph: Graph, node: int, op: If) -> None:
-    """Give an If bodies that are settled; one that refuses its sizes fails from now on."""
+def _specialize_branches(graph: Graph, node: int, op: If) -> None:
+    """Give an If bodies whose shapes are resolved; one that refuses its sizes fails from now on."""
     facts, types = [graph.fact(v) for v in graph.inputs(node)], graph.node(node).types
     known = graph.known(graph.input(node, 0))
     taken = None if known is None else bool(np.asarray(known).reshape(-1)[0])
     ways = [branch for branch in (0, 1) if taken is not (branch == 1)]
     with naming(str(node)):
         given = op.body_types(facts)
-    settled: If = op
+    specialized: If = op
     error: ShapeError | None = None
     for branch in ways:
         if failure(op.bodies()[branch]) is not None:
@@ -89,15 +89,15 @@ def _settle(graph: Graph, node: int, op: If) -> None:
             raise
         except ShapeError as found:
             error = found
-            less = without(settled, branch, types, reason(found))
+            less = without(specialized, branch, types, reason(found))
             if less is None:
                 raise
-            settled = less
+            specialized = less
             continue
-        bodies = [fresh if n == branch else body for n, body in enumerate(settled.bodies())]
-        made = settled.with_bodies(bodies)
+        bodies = [fresh if n == branch else body for n, body in enumerate(specialized.bodies())]
+        made = specialized.with_bodies(bodies)
         assert isinstance(made, If)
-        settled = made
-    if error is not None and all(failure(settled.bodies()[branch]) for branch in ways):
+        specialized = made
+    if error is not None and all(failure(specialized.bodies()[branch]) for branch in ways):
         raise error
-    graph.node(node).op = settled
+    graph.node(node).op = specialized

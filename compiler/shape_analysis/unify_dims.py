@@ -124,8 +124,8 @@ def _resolved(d: Dim, solved: Mapping[str, Dim]) -> Dim:
 
 
 def _unknown_of(left: Dim, right: Dim, place: Mapping[str, int]) -> tuple[str, Dim] | None:
-    """The symbol of an input that an equality settles, and what it is. Of two symbols the one that
-    comes first in the inputs stays, if it is bound at least as tightly."""
+    """The symbol of an input that an equality determines, and what it is. Of two symbols the one
+    that comes first in the inputs stays, if it is bound at least as tightly."""
     a, b = plain_symbol(left), plain_symbol(right)
     a = a if a is not None and a.name in place else None
     b = b if b is not None and b.name in place else None

@@ -388,7 +388,7 @@ def broadcast(a: Dim, b: Dim) -> Dim:
     left = [x for x in _opened("broadcast", a) if x != 1]
     right = [y for y in _opened("broadcast", b) if y != 1 and y not in left]
     kept = sorted(left + right, key=_place)
-    # min(n, 64) beside n is n wherever the two broadcast.
+    # min(n, 64) besides n is n wherever the two broadcast.
     kept = [x for x in kept if [type(g) for g in _opened("min", x) if g not in kept] != [int]]
     # A size known not to be 1 is the whole result. Of several, which must be equal, an int says
     # most; ints sort last.

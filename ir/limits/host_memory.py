@@ -9,7 +9,7 @@ from typing import Final
 
 CGROUP_ROOT: Final = Path("/sys/fs/cgroup")
 MEMBERSHIP: Final = Path("/proc/self/cgroup")
-# Beside the buffers a process needs memory for weights, code and the caller.
+# Besides the buffers a process needs memory for weights, code and the caller.
 DEFAULT_SHARE: Final = 0.8
 # v2: a hard limit and one above which the kernel stalls the process; v1: a hard limit.
 _LIMIT_FILES: Final = ("memory.max", "memory.high", "memory.limit_in_bytes")

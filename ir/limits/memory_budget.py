@@ -40,11 +40,11 @@ class Budget:
         """MemoryLimitError unless `size` more bytes, for `what`, stay within the limit."""
         if self.used + size <= self.limit:
             return
-        beside = f", beside {human(self.used)} in use" if self.used else ""
+        in_use = f", with {human(self.used)} in use" if self.used else ""
         raise MemoryLimitError(
             "an operation needs more memory than max_memory allows",
             where=where,
-            got=f"{human(size)}{f' for {what}' if what else ''}{beside}",
+            got=f"{human(size)}{f' for {what}' if what else ''}{in_use}",
             expected=f"at most {human(self.limit)} (max_memory)",
             fix=RAISE_LIMIT,
         )

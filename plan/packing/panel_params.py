@@ -19,7 +19,7 @@ from ..target import Isa, Target
 # Vector registers across a panel. A register tile of r rows and v vectors does r*v multiply-adds
 # for r broadcasts and v loads, and needs r*v + v + 1 registers (more without fused multiply-add).
 # With v = 2, 32 registers give 14 x 2 (28 for 16), 16 registers 6 x 2 (12 for 8): the loads stay
-# below the two per cycle that cores sustain beside two multiply-adds. Wider tiles (9 x 3, 6 x 4)
+# below the two per cycle that cores sustain besides two multiply-adds. Wider tiles (9 x 3, 6 x 4)
 # measure the same, waste more of a ragged last panel and share worse; where they do not measure the
 # same, a tile takes two panels (runtime/kernels/gemm/tiling.py). NEON multiplies by a lane of a
 # register, so rows are as cheap as columns: 6 x 4.

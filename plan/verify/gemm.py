@@ -49,7 +49,7 @@ def verify_gemm(s: GemmSpec, target: Target, where: str) -> None:
 def _compressed(s: GemmSpec, c: Compressed, target: Target, where: str) -> None:
     """Integers of at most 8 bits in the panels that kernels expand; sums of f32."""
     if s.zeros:
-        raise broken("zero points of bytes beside compressed weights", where, len(s.zeros), 0)
+        raise broken("zero points of bytes besides compressed weights", where, len(s.zeros), 0)
     assert isinstance(s.k, int) and isinstance(s.n, int)
     layout = compressed_layout(s.k, s.n, s.b.dtype, c.group, target)
     if layout is None or s.packed != layout:

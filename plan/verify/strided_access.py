@@ -29,7 +29,7 @@ class StridedAccess:
 
 def lie_apart(a: StridedAccess, b: StridedAccess) -> bool:
     """Whether two walks are known to have no element of one buffer in common: both repeat with some
-    period, and lie beside each other in it, as the parts of a concatenation do."""
+    period, and lie next to each other in it, as the parts of a concatenation do."""
     if a.buffer != b.buffer:  # which may lie in the same memory
         return False
     periods = {abs(stride) for walk in (a, b) for size, stride in walk.terms if size > 1}

@@ -151,8 +151,8 @@ def grid_of(piece: Piece, shape: Sequence[int]) -> Grid | None:
 def _differ(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
     """Whether two progressions have no number in common."""
     (a0, a_step, a_count), (b0, b_step, b_count) = a, b
-    beside = a0 + (a_count - 1) * a_step < b0 or b0 + (b_count - 1) * b_step < a0
-    if beside or a_count == b_count == 1:
-        return beside
+    disjoint = a0 + (a_count - 1) * a_step < b0 or b0 + (b_count - 1) * b_step < a0
+    if disjoint or a_count == b_count == 1:
+        return disjoint
     # Numbers that differ by no multiple of what both steps are multiples of.
     return (a0 - b0) % math.gcd(a_step if a_count > 1 else 0, b_step if b_count > 1 else 0) != 0

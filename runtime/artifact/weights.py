@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ...ir.dtype import DType
 from ...ir.errors import MemoryLimitError
-from ...ir.int4 import in_halves, unpack_halves
+from ...ir.int4 import is_four_bit, unpack_int4
 from ...ir.limits.memory_budget import human
 from ...ir.serialization.dataclass_json import broken
 from ...plan.plan import Constant, Plan
@@ -59,7 +59,7 @@ class Place:
     @property
     def nbytes(self) -> int:
         count = math.prod(self.shape)
-        return (count + 1) // 2 if in_halves(self.dtype) else count * self.dtype.numpy.itemsize
+        return (count + 1) // 2 if is_four_bit(self.dtype) else count * self.dtype.numpy.itemsize
 
 
 class PlanReader:
@@ -177,9 +177,9 @@ class _Scratch(threading.local):
 def _as_array(p: Place, raw: Array) -> Array:
     if p.dtype is DType.boolean:
         raw = (raw != 0).view(np.uint8)  # any byte but 0 is true; NumPy knows 0 and 1 only
-    if in_halves(p.dtype):
+    if is_four_bit(p.dtype):
         count = math.prod(p.shape)
-        array = unpack_halves(p.dtype, raw, count, page_memory(count)).reshape(p.shape)
+        array = unpack_int4(p.dtype, raw, count, page_memory(count)).reshape(p.shape)
     else:
         array = raw.view(p.dtype.numpy).reshape(p.shape)
     array.flags.writeable = False

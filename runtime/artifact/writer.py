@@ -12,7 +12,7 @@ import numpy as np
 
 from ...ir.dtype import DType
 from ...ir.errors import VerificationError
-from ...ir.int4 import in_halves, pack_halves
+from ...ir.int4 import is_four_bit, pack_int4
 from ...plan.plan import Plan
 from ...plan.serialization import encode_plan
 from ...plan.target import Target
@@ -120,8 +120,8 @@ class _Derived:
         if self._section is None:
             self._section = self._writer.begin(DERIVED)
         native = np.ascontiguousarray(array, dtype.numpy)
-        if in_halves(dtype):
-            native = pack_halves(native)
+        if is_four_bit(dtype):
+            native = pack_int4(native)
         data = native.reshape(-1).view(np.uint8).data if native.size else memoryview(b"")
         key = len(data), hashlib.sha256(data).digest()
         offset = self._places.get(key)

@@ -1,6 +1,6 @@
 """The int64 tables that Python fills and the native driver reads: one name per word.
 
-A Call describes a stretch of steps, one per context and stretch; the gang's block is one per
+A Call describes a stretch of steps, one per context and stretch; the pool's block is one per
 process.
 """
 
@@ -35,31 +35,31 @@ COUNT, COUNT_SHORT, GO, INDEX, INDEX_SHORT = 64, 128, 256, 512, 1024
 # then per such address itself and by how many bytes it moves.
 LOOP_EXIT, LOOP_BACK, LOOP_DONE, LOOP_LIMIT, LOOP_MOVES, LOOP_WORDS = range(6)
 
-# Words of a Call. `parts` 1 or `gang` 0: the caller alone. `wake`: some step
+# Words of a Call. `parts` 1 or `pool` 0: the caller alone. `wake`: some step
 # has the flag WAKE. On a failure `step` and `part` say which.
-CALL_STEPS, CALL_COUNT, CALL_SCRATCH, CALL_STRIDE, CALL_PARTS, CALL_GANG, CALL_WAKE = range(7)
+CALL_STEPS, CALL_COUNT, CALL_SCRATCH, CALL_STRIDE, CALL_PARTS, CALL_POOL, CALL_WAKE = range(7)
 CALL_BUSY, CALL_STATUS, CALL_STEP, CALL_PART = range(8, 12)
 CALL_WORDS: Final = 16
 
-# Words of the gang's block, on cache line pairs of their own where they are contended.
+# Words of the pool's block, on cache line pairs of their own where they are contended.
 # TICKET = sequence << 32 | parts << 16 | next part to claim.
-GANG_TICKET, GANG_DONE = 0, 16
-GANG_FN, GANG_BUFFERS, GANG_DIMS, GANG_SCRATCH, GANG_STRIDE, GANG_FAILURE = range(32, 38)
-GANG_PHASES = 38  # of the step at hand; 0: its parts are independent
+POOL_TICKET, POOL_DONE = 0, 16
+POOL_FN, POOL_BUFFERS, POOL_DIMS, POOL_SCRATCH, POOL_STRIDE, POOL_FAILURE = range(32, 38)
+POOL_PHASES = 38  # of the step at hand; 0: its parts are independent
 # Of the round at hand: its first part, and the parts of all rounds. ABORT: run no more parts.
-GANG_FIRST, GANG_TOTAL, GANG_ABORT = 39, 40, 41
-GANG_OWNER, GANG_EPOCH, GANG_SLEEPERS = 48, 64, 65
+POOL_FIRST, POOL_TOTAL, POOL_ABORT = 39, 40, 41
+POOL_OWNER, POOL_EPOCH, POOL_SLEEPERS = 48, 64, 65
 # THREADS: workers started; -1: none can be had. SPIN: pauses before a worker sleeps.
 # CPU: the one the last caller ran on, -1 at first; MASK: CPUs the workers may use, a bit each;
 # IDS: the workers' thread numbers. UNTIL: the time, in ns, up to which a call comes right after
 # the last one that found all workers asleep; STREAK: how many such calls did.
-GANG_THREADS, GANG_STOP, GANG_SPIN, GANG_CPU, GANG_UNTIL, GANG_STREAK = range(80, 86)
-GANG_MASK, MASK_WORDS = 96, 16
-GANG_IDS, MAX_WORKERS = 112, 256
+POOL_THREADS, POOL_STOP, POOL_SPIN, POOL_CPU, POOL_UNTIL, POOL_STREAK = range(80, 86)
+POOL_MASK, MASK_WORDS = 96, 16
+POOL_IDS, MAX_WORKERS = 112, 256
 # How far each part of a step in phases is, a word each on a cache line pair of its own: twice the
 # phases that it has behind it, and 1 while a thread runs it.
-POOL_FAR, FAR_PITCH = GANG_IDS + MAX_WORKERS, 16
-GANG_WORDS: Final = POOL_FAR + FAR_PITCH * MAX_WORKERS
+POOL_FAR, FAR_PITCH = POOL_IDS + MAX_WORKERS, 16
+POOL_WORDS: Final = POOL_FAR + FAR_PITCH * MAX_WORKERS
 
 # Results of `run` that are not the status of a kernel.
 BUSY: Final = -1
@@ -67,4 +67,4 @@ NEEDS_WORKERS: Final = -2
 ASSERT_FAILED: Final = -3  # a step of control flow whose way is NOWHERE
 INTERRUPTED: Final = -4  # a signal's handler raised: only of calls that poll
 NOWHERE: Final = -(1 << 62)
-NOTHING: Final = -1  # GANG_FAILURE: no part has failed
+NOTHING: Final = -1  # POOL_FAILURE: no part has failed

@@ -17,24 +17,24 @@ from .abi import (
     CALL_STATUS,
     CALL_STEP,
     CONTROL,
-    GANG_CPU,
-    GANG_DONE,
-    GANG_EPOCH,
-    GANG_IDS,
-    GANG_MASK,
-    GANG_OWNER,
-    GANG_SLEEPERS,
-    GANG_SPIN,
-    GANG_STOP,
-    GANG_STREAK,
-    GANG_THREADS,
-    GANG_TICKET,
-    GANG_UNTIL,
     INTERRUPTED,
     LONG,
     MASK_WORDS,
     NEEDS_WORKERS,
     NOWHERE,
+    POOL_CPU,
+    POOL_DONE,
+    POOL_EPOCH,
+    POOL_IDS,
+    POOL_MASK,
+    POOL_OWNER,
+    POOL_SLEEPERS,
+    POOL_SPIN,
+    POOL_STOP,
+    POOL_STREAK,
+    POOL_THREADS,
+    POOL_TICKET,
+    POOL_UNTIL,
     SHARED,
     STEP_WORDS,
     WAKE,
@@ -95,44 +95,44 @@ def _swap_mode(f: Function, new: Value | int) -> Value:
     return f.cast(old64, I32)
 
 
-def _follows(f: Function, gang: Value, now: Value) -> Value:
+def _follows(f: Function, pool: Value, now: Value) -> Value:
     """1 if a call that finds all workers asleep has followed _STREAK others, else 0. The count then
     begins again: it takes a few calls until the workers are there."""
-    follows = f.icmp("sle", now, get_word(f, gang, GANG_UNTIL, "monotonic"))
-    streak = f.add(get_word(f, gang, GANG_STREAK, "monotonic"), 1)
+    follows = f.icmp("sle", now, get_word(f, pool, POOL_UNTIL, "monotonic"))
+    streak = f.add(get_word(f, pool, POOL_STREAK, "monotonic"), 1)
     enough = f.op("i1", f"and {follows}, {f.icmp('ugt', streak, _STREAK).text}")
     kept = f.select(follows, streak, 0)
-    set_word(f, gang, GANG_STREAK, f.select(enough, f.as_value(0, I64), kept), "monotonic")
+    set_word(f, pool, POOL_STREAK, f.select(enough, f.as_value(0, I64), kept), "monotonic")
     return f.cast(enough, I64, signed_=False)
 
 
 def _write_spread(module: Module) -> Function:
-    """spread(gang): keep the workers off the caller's CPU, if the caller is not where it was.
+    """spread(pool): keep the workers off the caller's CPU, if the caller is not where it was.
 
     A kernel that wakes a thread likes to put it where its waker runs, in virtual machines even
     when the other CPUs are idle; a worker then waits there until the caller has done all the work.
     """
-    f = module.function("irc_spread", [(PTR, "gang")], linkage="internal")
-    gang = f.params["gang"]
+    f = module.function("irc_spread", [(PTR, "pool")], linkage="internal")
+    pool = f.params["pool"]
     cpu = f.cast(f.call("sched_getcpu", I32), I64)
-    with f.if_(f.icmp("eq", cpu, get_word(f, gang, GANG_CPU, "monotonic"))):
+    with f.if_(f.icmp("eq", cpu, get_word(f, pool, POOL_CPU, "monotonic"))):
         f.ret()
     with f.if_(f.icmp("uge", cpu, MASK_WORDS * 64)):
         f.ret()
-    set_word(f, gang, GANG_CPU, cpu, "monotonic")
+    set_word(f, pool, POOL_CPU, cpu, "monotonic")
     mask = f.stack(MASK_WORDS * 8)
     left = f.var(I64, 0)
     for n in range(MASK_WORDS):
         bit = f.shl(1, f.and_(cpu, 63))
         mine = f.select(f.icmp("eq", f.lshr(cpu, 6), n), bit, 0)
-        bits = f.and_(f.load(I64, word(f, gang, GANG_MASK + n)), f.not_(mine))
+        bits = f.and_(f.load(I64, word(f, pool, POOL_MASK + n)), f.not_(mine))
         f.store(bits, word(f, mask, n))
         left.set(f.or_(left.get(), bits))
     with f.if_(f.icmp("ne", left.get(), 0)):
         number = f.as_value(SET_AFFINITY[f.target.arch], I64)
         size = f.as_value(MASK_WORDS * 8, I64)
-        with f.range(0, f.smax(get_word(f, gang, GANG_THREADS), 0), unroll=1) as i:
-            who = f.load(I64, f.at(gang, f.add(i, GANG_IDS), I64))
+        with f.range(0, f.smax(get_word(f, pool, POOL_THREADS), 0), unroll=1) as i:
+            who = f.load(I64, f.at(pool, f.add(i, POOL_IDS), I64))
             _system_call(f, number, who, size, _address_of(f, mask))
     f.ret()
     return f
@@ -157,30 +157,30 @@ def _write_walk(
     call, block = f.params["call"], f.params["block"]
     with f.if_(f.icmp("eq", claim_word(f, call, CALL_BUSY), 0)):
         f.ret(BUSY)
-    steps, count, scratch, stride, parts, gang_word, wake = (
+    steps, count, scratch, stride, parts, pool_word, wake = (
         f.load(I64, word(f, call, n)) for n in range(7)
     )
-    gang = f.op(PTR, f"inttoptr {gang_word} to ptr")
+    pool = f.op(PTR, f"inttoptr {pool_word} to ptr")
     team, began, wake_pending = f.var(I64, 0), f.var(I64, 0), f.var(I64, 0)
-    shared = f.op("i1", f"and {f.icmp('ne', gang_word, 0)}, {f.icmp('ugt', parts, 1).text}")
+    shared = f.op("i1", f"and {f.icmp('ne', pool_word, 0)}, {f.icmp('ugt', parts, 1).text}")
     with f.if_(shared):
-        threads = get_word(f, gang, GANG_THREADS)
+        threads = get_word(f, pool, POOL_THREADS)
         unstarted = f.icmp("ult", threads, f.sub(parts, 1))
         # Sleeping workers are not waited for, so sleeping workers do not help.
-        awake = f.icmp("sgt", threads, get_word(f, gang, GANG_SLEEPERS))
+        awake = f.icmp("sgt", threads, get_word(f, pool, POOL_SLEEPERS))
         alone = f.op("i1", f"and {f.icmp('eq', wake, 0)}, {f.icmp('sge', threads, 0).text}")
         with f.if_(f.op("i1", f"and {alone}, {f.icmp('eq', awake, 0).text}")):
             began.set(read_clock(f))
-            wake_pending.set(_follows(f, gang, began.get()))
+            wake_pending.set(_follows(f, pool, began.get()))
         wants = f.icmp("ne", f.or_(wake, wake_pending.get()), 0)
         with f.if_(f.op("i1", f"and {unstarted}, {wants.text}")):
             set_word(f, call, CALL_BUSY, 0)
             f.ret(NEEDS_WORKERS)
         with f.if_(f.op("i1", f"or {wants}, {awake.text}")):
             with f.if_(f.icmp("sgt", threads, 0)):
-                with f.if_(claim_word(f, gang, GANG_OWNER)):
+                with f.if_(claim_word(f, pool, POOL_OWNER)):
                     team.set(SHARED)
-                    f.call_function(spread, gang)
+                    f.call_function(spread, pool)
     mode = _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)
     table = f.op(PTR, f"inttoptr {steps} to ptr")
     status, failed_part = f.var(I32, 0), f.var(I64, 0)
@@ -202,7 +202,7 @@ def _write_walk(
             kind.else_()
             with f.if_(f.icmp("ne", f.and_(flags, team.get()), 0)) as branch:
                 rounds = (parts, stride, f.or_(f.and_(flags, WAKE), wake_pending.get()))
-                found = f.call_function(shared_step, gang, *words, scratch, *rounds, block)
+                found = f.call_function(shared_step, pool, *words, scratch, *rounds, block)
                 status.set(f.cast(found, I32))
                 failed_part.set(f.lshr(found, 32))
                 branch.else_()
@@ -217,12 +217,12 @@ def _write_walk(
                 with f.if_(f.icmp("ne", f.call_function(poll, block), 0)):
                     status.set(INTERRUPTED)
     with f.if_(f.icmp("ne", team.get(), 0)):
-        set_word(f, gang, GANG_OWNER, 0)
+        set_word(f, pool, POOL_OWNER, 0)
     _swap_mode(f, mode)
     with f.if_(f.icmp("ne", began.get(), 0)):
         ended = read_clock(f)
         soon = f.add(ended, f.smin(f.sub(ended, began.get()), _GAP))
-        set_word(f, gang, GANG_UNTIL, soon, "monotonic")
+        set_word(f, pool, POOL_UNTIL, soon, "monotonic")
     with f.if_(f.icmp("ne", status.get(), 0)):
         f.store(f.cast(status.get(), I64), word(f, call, CALL_STATUS))
         f.store(f.sub(i.get(), 1), word(f, call, CALL_STEP))
@@ -233,38 +233,38 @@ def _write_walk(
 
 
 def _write_work(module: Module, part: Function) -> None:
-    """work(gang): a worker's life: claim parts, spin for a while, sleep, until the stop flag is
+    """work(pool): a worker's life: claim parts, spin for a while, sleep, until the stop flag is
     set."""
-    f = module.function("irc_work", [(PTR, "gang")], I32)
-    gang = f.params["gang"]
+    f = module.function("irc_work", [(PTR, "pool")], I32)
+    pool = f.params["pool"]
     _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)
-    limit = f.load(I64, word(f, gang, GANG_SPIN))
+    limit = f.load(I64, word(f, pool, POOL_SPIN))
     idle = f.var(I64, 0)
 
     def open_part() -> Value:
-        n, of = parts_of(f, get_word(f, gang, GANG_TICKET))
+        n, of = parts_of(f, get_word(f, pool, POOL_TICKET))
         return f.icmp("ult", n, of)
 
-    with f.while_(lambda: f.icmp("eq", get_word(f, gang, GANG_STOP), 0)):
+    with f.while_(lambda: f.icmp("eq", get_word(f, pool, POOL_STOP), 0)):
         with f.if_(open_part()) as branch:
-            n, of = parts_of(f, add_word(f, gang, GANG_TICKET, 1))
+            n, of = parts_of(f, add_word(f, pool, POOL_TICKET, 1))
             with f.if_(f.icmp("ult", n, of)):
-                f.call_function(part, gang, n, of, 0)
-                add_word(f, gang, GANG_DONE, 1)
+                f.call_function(part, pool, n, of, 0)
+                add_word(f, pool, POOL_DONE, 1)
                 idle.set(0)
             branch.else_()
             pause(f)
             idle.set(f.add(idle.get(), 1))
             with f.if_(f.icmp("ugt", idle.get(), limit)):
                 idle.set(0)
-                epoch = f.cast(get_word(f, gang, GANG_EPOCH), I32)
-                add_word(f, gang, GANG_SLEEPERS, 1)
+                epoch = f.cast(get_word(f, pool, POOL_EPOCH), I32)
+                add_word(f, pool, POOL_SLEEPERS, 1)
                 f.line("fence seq_cst")
                 with f.if_(open_part()) as late:
                     late.else_()
-                    with f.if_(f.icmp("eq", get_word(f, gang, GANG_STOP), 0)):
-                        _futex(f, gang, _FUTEX_WAIT_PRIVATE, epoch)
-                add_word(f, gang, GANG_SLEEPERS, -1)
+                    with f.if_(f.icmp("eq", get_word(f, pool, POOL_STOP), 0)):
+                        _futex(f, pool, _FUTEX_WAIT_PRIVATE, epoch)
+                add_word(f, pool, POOL_SLEEPERS, -1)
     f.ret(0)
 
 
@@ -278,17 +278,17 @@ def _address_of(f: Function, pointer: Value) -> Value:
     return f.op(I64, f"ptrtoint {pointer} to i64")
 
 
-def _futex(f: Function, gang: Value, operation: int, value: Value | int) -> None:
-    epoch = _address_of(f, word(f, gang, GANG_EPOCH))
+def _futex(f: Function, pool: Value, operation: int, value: Value | int) -> None:
+    epoch = _address_of(f, word(f, pool, POOL_EPOCH))
     v = f.cast(value, I64, signed_=False) if isinstance(value, Value) else value
     _system_call(f, FUTEX[f.target.arch], epoch, operation, v)
 
 
 def _write_small(module: Module) -> Function:
-    """wake(gang), which is returned; spin(n), swap_mode(new)."""
-    wake = module.function("irc_wake", [(PTR, "gang")], I32)
-    add_word(wake, wake.params["gang"], GANG_EPOCH, 1, "seq_cst")
-    _futex(wake, wake.params["gang"], _FUTEX_WAKE_PRIVATE, 0x7FFFFFFF)
+    """wake(pool), which is returned; spin(n), swap_mode(new)."""
+    wake = module.function("irc_wake", [(PTR, "pool")], I32)
+    add_word(wake, wake.params["pool"], POOL_EPOCH, 1, "seq_cst")
+    _futex(wake, wake.params["pool"], _FUTEX_WAKE_PRIVATE, 0x7FFFFFFF)
     wake.ret(0)
     f = module.function("irc_spin", [(I64, "n")], I32)
     with f.range(0, f.params["n"], unroll=1):

@@ -19,21 +19,21 @@ from ..llvmir.builder import Function, Module, Variable
 from ..llvmir.values import I32, I64, PTR, Value
 from .abi import (
     FAR_PITCH,
-    GANG_ABORT,
-    GANG_BUFFERS,
-    GANG_DIMS,
-    GANG_DONE,
-    GANG_FAILURE,
-    GANG_FIRST,
-    GANG_FN,
-    GANG_PHASES,
-    GANG_SCRATCH,
-    GANG_SLEEPERS,
-    GANG_STRIDE,
-    GANG_TICKET,
-    GANG_TOTAL,
     NOTHING,
+    POOL_ABORT,
+    POOL_BUFFERS,
+    POOL_DIMS,
+    POOL_DONE,
+    POOL_FAILURE,
     POOL_FAR,
+    POOL_FIRST,
+    POOL_FN,
+    POOL_PHASES,
+    POOL_SCRATCH,
+    POOL_SLEEPERS,
+    POOL_STRIDE,
+    POOL_TICKET,
+    POOL_TOTAL,
 )
 
 # Pauses of a caller before it gives its core away while it waits for the last parts: a few
@@ -96,56 +96,56 @@ def call_kernel(
 
 
 def _write_unit(module: Module) -> Function:
-    """unit(gang, part, parts, phase): call the kernel of the step in the gang's block for one part
+    """unit(pool, part, parts, phase): call the kernel of the step in the pool's block for one part
     of phase - 1, or, where phase is 0, of a step without phases."""
     names = ("part", "parts", "phase")
-    f = module.function("irc_unit", [(PTR, "gang"), *((I64, n) for n in names)], linkage="internal")
-    gang, (part, parts, phase) = f.params["gang"], (f.params[n] for n in names)
-    with f.if_(f.icmp("ne", get_word(f, gang, GANG_ABORT, "monotonic"), 0)):
+    f = module.function("irc_unit", [(PTR, "pool"), *((I64, n) for n in names)], linkage="internal")
+    pool, (part, parts, phase) = f.params["pool"], (f.params[n] for n in names)
+    with f.if_(f.icmp("ne", get_word(f, pool, POOL_ABORT, "monotonic"), 0)):
         f.ret()
-    words = (GANG_FN, GANG_BUFFERS, GANG_DIMS, GANG_SCRATCH, GANG_STRIDE)
-    fn, buffers, dims, scratch, stride = (get_word(f, gang, w, "monotonic") for w in words)
+    words = (POOL_FN, POOL_BUFFERS, POOL_DIMS, POOL_SCRATCH, POOL_STRIDE)
+    fn, buffers, dims, scratch, stride = (get_word(f, pool, w, "monotonic") for w in words)
     mine = f.add(scratch, f.mul(stride, part))
-    first, total = (get_word(f, gang, w, "monotonic") for w in (GANG_FIRST, GANG_TOTAL))
+    first, total = (get_word(f, pool, w, "monotonic") for w in (POOL_FIRST, POOL_TOTAL))
     worker = f.add(f.add(f.mul(phase, parts), part), first)
     status = call_kernel(f, fn, buffers, dims, worker, total, mine)
     with f.if_(f.icmp("ne", status, 0)):
         # The lowest failing part wins, so that the same element is reported whoever ran it.
         cell = f.or_(f.shl(part, 32), f.cast(status, I64, signed_=False))
-        f.op(I64, f"atomicrmw umin {word(f, gang, GANG_FAILURE)}, {cell} monotonic")
+        f.op(I64, f"atomicrmw umin {word(f, pool, POOL_FAILURE)}, {cell} monotonic")
     f.ret()
     return f
 
 
 def _write_polling_unit(module: Module, poll: Function) -> Function:
-    """unit(gang, part, parts, phase, block): `irc_unit`, then poll; no part runs where a handler
+    """unit(pool, part, parts, phase, block): `irc_unit`, then poll; no part runs where a handler
     raised."""
     unit = _write_unit(module)
     names = ("part", "parts", "phase", "block")
-    params = [(PTR, "gang"), *((I64, n) for n in names)]
+    params = [(PTR, "pool"), *((I64, n) for n in names)]
     f = module.function("irc_polling_unit", params, linkage="internal")
-    gang, (part, parts, phase, block) = f.params["gang"], (f.params[n] for n in names)
-    f.call_function(unit, gang, part, parts, phase)
+    pool, (part, parts, phase, block) = f.params["pool"], (f.params[n] for n in names)
+    f.call_function(unit, pool, part, parts, phase)
     with f.if_(f.icmp("ne", f.call_function(poll, block), 0)):
-        set_word(f, gang, GANG_ABORT, 1, "monotonic")
+        set_word(f, pool, POOL_ABORT, 1, "monotonic")
     f.ret()
     return f
 
 
 def write_part(module: Module, poll: Function) -> Function:
-    """part(gang, part, parts, block): run one claimed part of the step in the gang's block; of a
+    """part(pool, part, parts, block): run one claimed part of the step in the pool's block; of a
     step in phases, that part of every phase and more, until all are done. block: of polls."""
     unit = _write_polling_unit(module, poll)
     names = ("part", "parts", "block")
-    f = module.function("irc_part", [(PTR, "gang"), *((I64, n) for n in names)], linkage="internal")
-    gang, (part, parts, block) = f.params["gang"], (f.params[n] for n in names)
-    phases = get_word(f, gang, GANG_PHASES, "monotonic")
+    f = module.function("irc_part", [(PTR, "pool"), *((I64, n) for n in names)], linkage="internal")
+    pool, (part, parts, block) = f.params["pool"], (f.params[n] for n in names)
+    phases = get_word(f, pool, POOL_PHASES, "monotonic")
     with f.if_(f.icmp("eq", phases, 0)):
-        f.call_function(unit, gang, part, parts, 0, block)
+        f.call_function(unit, pool, part, parts, 0, block)
         f.ret()
 
     def far(n: Value) -> Value:
-        return f.at(gang, f.add(f.mul(n, FAR_PITCH), POOL_FAR), I64)
+        return f.at(pool, f.add(f.mul(n, FAR_PITCH), POOL_FAR), I64)
 
     # Who comes late begins where the others are.
     began = f.var(I64, f.mul(phases, 2))
@@ -162,7 +162,7 @@ def write_part(module: Module, poll: Function) -> Function:
                 order = "acq_rel acquire"
                 swap = f"cmpxchg {mine}, {open_}, {f.add(open_, 1)} {order}"
                 with f.if_(f.op("i1", f"extractvalue {f.op('{ i64, i1 }', swap)}, 1")):
-                    f.call_function(unit, gang, n, parts, f.add(phase, 1), block)
+                    f.call_function(unit, pool, n, parts, f.add(phase, 1), block)
                     set_word(f, mine, 0, done)
         with f.range(0, parts, unroll=1) as n:
             waited.set(0)
@@ -173,41 +173,41 @@ def write_part(module: Module, poll: Function) -> Function:
 
 
 def write_share(module: Module, part: Function, wake: Function) -> Function:
-    """share(gang, parts, wake, block): run the step in the gang's block, all parts of a round;
+    """share(pool, parts, wake, block): run the step in the pool's block, all parts of a round;
     waits for them. 1 where a poll found that a handler raised."""
     names = ("parts", "wake", "block")
-    params = [(PTR, "gang"), *((I64, n) for n in names)]
+    params = [(PTR, "pool"), *((I64, n) for n in names)]
     f = module.function("irc_share", params, I64, linkage="internal")
-    gang, parts, block = f.params["gang"], f.params["parts"], f.params["block"]
-    set_word(f, gang, GANG_FAILURE, NOTHING, "monotonic")
-    set_word(f, gang, GANG_ABORT, 0, "monotonic")
-    set_word(f, gang, GANG_DONE, 0, "monotonic")
-    with f.if_(f.icmp("ne", get_word(f, gang, GANG_PHASES, "monotonic"), 0)):
+    pool, parts, block = f.params["pool"], f.params["parts"], f.params["block"]
+    set_word(f, pool, POOL_FAILURE, NOTHING, "monotonic")
+    set_word(f, pool, POOL_ABORT, 0, "monotonic")
+    set_word(f, pool, POOL_DONE, 0, "monotonic")
+    with f.if_(f.icmp("ne", get_word(f, pool, POOL_PHASES, "monotonic"), 0)):
         with f.range(0, parts, unroll=1) as n:
-            set_word(f, f.at(gang, f.mul(n, FAR_PITCH), I64), POOL_FAR, 0, "monotonic")
-    old = f.lshr(get_word(f, gang, GANG_TICKET, "monotonic"), 32)
+            set_word(f, f.at(pool, f.mul(n, FAR_PITCH), I64), POOL_FAR, 0, "monotonic")
+    old = f.lshr(get_word(f, pool, POOL_TICKET, "monotonic"), 32)
     fresh = f.or_(f.shl(f.add(old, 1), 32), f.shl(parts, 16))
-    set_word(f, gang, GANG_TICKET, f.or_(fresh, 1))
+    set_word(f, pool, POOL_TICKET, f.or_(fresh, 1))
     with f.if_(f.icmp("ne", f.params["wake"], 0)):
         # Pairs with the fence of a worker that goes to sleep: one of both sees the other.
         f.line("fence seq_cst")
-        with f.if_(f.icmp("ne", get_word(f, gang, GANG_SLEEPERS), 0)):
-            f.call_function(wake, gang)
-    f.call_function(part, gang, 0, parts, block)
+        with f.if_(f.icmp("ne", get_word(f, pool, POOL_SLEEPERS), 0)):
+            f.call_function(wake, pool)
+    f.call_function(part, pool, 0, parts, block)
     mine = f.var(I64, 1)
     more = f.var(I64, 1)
     with f.while_(lambda: f.icmp("ne", more.get(), 0)):
         more.set(0)
-        n, of = parts_of(f, get_word(f, gang, GANG_TICKET))
+        n, of = parts_of(f, get_word(f, pool, POOL_TICKET))
         with f.if_(f.icmp("ult", n, of)):
-            n, of = parts_of(f, add_word(f, gang, GANG_TICKET, 1))
+            n, of = parts_of(f, add_word(f, pool, POOL_TICKET, 1))
             with f.if_(f.icmp("ult", n, of)):
-                f.call_function(part, gang, n, of, block)
+                f.call_function(part, pool, n, of, block)
                 mine.set(f.add(mine.get(), 1))
                 more.set(1)
     waited = f.var(I64, 0)
     theirs = f.sub(parts, mine.get())
-    with f.while_(lambda: f.icmp("ne", get_word(f, gang, GANG_DONE), theirs)):
+    with f.while_(lambda: f.icmp("ne", get_word(f, pool, POOL_DONE), theirs)):
         _wait(f, waited)
-    f.ret(get_word(f, gang, GANG_ABORT, "monotonic"))
+    f.ret(get_word(f, pool, POOL_ABORT, "monotonic"))
     return f

@@ -1,4 +1,4 @@
-"""One step of a kernel in the native driver: by its caller alone, or shared with the gang; in one
+"""One step of a kernel in the native driver: by its caller alone, or shared with the pool; in one
 piece, in phases, or in rounds between which the caller polls for signals."""
 
 from __future__ import annotations
@@ -7,20 +7,20 @@ from ..llvmir.builder import Function, Module
 from ..llvmir.values import I32, I64, PTR, Value
 from .abi import (
     CUT,
-    GANG_BUFFERS,
-    GANG_DIMS,
-    GANG_FAILURE,
-    GANG_FIRST,
-    GANG_FN,
-    GANG_PHASES,
-    GANG_SCRATCH,
-    GANG_STRIDE,
-    GANG_TOTAL,
     INTERRUPTED,
     NOTHING,
     PARTS_MASK,
     PARTS_SHIFT,
     PHASES_SHIFT,
+    POOL_BUFFERS,
+    POOL_DIMS,
+    POOL_FAILURE,
+    POOL_FIRST,
+    POOL_FN,
+    POOL_PHASES,
+    POOL_SCRATCH,
+    POOL_STRIDE,
+    POOL_TOTAL,
 )
 from .codegen_sharing import call_kernel, get_word, set_word, write_share
 
@@ -56,32 +56,32 @@ def write_own_step(module: Module, poll: Function) -> Function:
 
 
 def write_shared_step(module: Module, part: Function, wake: Function) -> Function:
-    """shared_step(gang, fn, buffers, dims, flags, scratch, parts, stride, wake, block): run a
+    """shared_step(pool, fn, buffers, dims, flags, scratch, parts, stride, wake, block): run a
     kernel by all threads; the failing part << 32 | its status, or 0."""
     share = write_share(module, part, wake)
     names = (*_STEP, "parts", "stride", "wake", "block")
-    params = [(PTR, "gang"), *((I64, n) for n in names)]
+    params = [(PTR, "pool"), *((I64, n) for n in names)]
     f = module.function("irc_shared_step", params, I64, linkage="internal")
-    gang, flags, block = f.params["gang"], f.params["flags"], f.params["block"]
+    pool, flags, block = f.params["pool"], f.params["flags"], f.params["block"]
     zero, one = f.as_value(0, I64), f.as_value(1, I64)
     pieces, cut = f.lshr(flags, PHASES_SHIFT), _is_cut(f)
     own = f.and_(f.lshr(flags, PARTS_SHIFT), PARTS_MASK)
     parts = f.select(f.icmp("eq", own, 0), f.params["parts"], own)
     rounds = f.select(cut, pieces, one)
     for n, value in (
-        (GANG_FN, f.params["fn"]),
-        (GANG_BUFFERS, f.params["buffers"]),
-        (GANG_DIMS, f.params["dims"]),
-        (GANG_SCRATCH, f.params["scratch"]),
-        (GANG_STRIDE, f.params["stride"]),
-        (GANG_PHASES, f.select(cut, zero, pieces)),
-        (GANG_TOTAL, f.mul(parts, rounds)),
+        (POOL_FN, f.params["fn"]),
+        (POOL_BUFFERS, f.params["buffers"]),
+        (POOL_DIMS, f.params["dims"]),
+        (POOL_SCRATCH, f.params["scratch"]),
+        (POOL_STRIDE, f.params["stride"]),
+        (POOL_PHASES, f.select(cut, zero, pieces)),
+        (POOL_TOTAL, f.mul(parts, rounds)),
     ):
-        set_word(f, gang, n, value, "monotonic")
+        set_word(f, pool, n, value, "monotonic")
     with f.range(0, rounds, unroll=1) as n:
-        set_word(f, gang, GANG_FIRST, f.mul(n, parts), "monotonic")
-        ended = f.call_function(share, gang, parts, f.params["wake"], block)
-        failure = get_word(f, gang, GANG_FAILURE, "monotonic")
+        set_word(f, pool, POOL_FIRST, f.mul(n, parts), "monotonic")
+        ended = f.call_function(share, pool, parts, f.params["wake"], block)
+        failure = get_word(f, pool, POOL_FAILURE, "monotonic")
         with f.if_(f.icmp("ne", failure, NOTHING)):
             f.ret(failure)
         with f.if_(f.icmp("ne", ended, 0)):

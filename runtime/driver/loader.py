@@ -1,4 +1,4 @@
-"""The native driver: walks a table of steps, shares large ones with the gang, keeps the caller's
+"""The native driver: walks a table of steps, shares large ones with the pool, keeps the caller's
 floating-point mode.
 
 It is compiled once per process for the plain instruction set (it only calls). Everything it
@@ -25,14 +25,14 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True)
 class Driver:
-    """The loaded driver. Arguments are addresses of Calls or of the gang's block.
+    """The loaded driver. Arguments are addresses of Calls or of the pool's block.
 
     run: a Call's steps, to 0, a kernel's status, BUSY (the Call is running in another thread) or
-    NEEDS_WORKERS (start the gang's threads and call again). run_held is the same without giving the
+    NEEDS_WORKERS (start the pool's threads and call again). run_held is the same without giving the
     interpreter lock away, for calls of microseconds; only with `parts` 1. run_polling: the same for
     calls of seconds from the main thread, where handlers of signals run meanwhile: it raises what
     a handler raises.
-    work: a worker's life, until GANG_STOP. wake: wakes all sleeping workers. spin: n pauses.
+    work: a worker's life, until POOL_STOP. wake: wakes all sleeping workers. spin: n pauses.
     swap_mode: sets the floating-point control word, gives the old one back.
     """
 

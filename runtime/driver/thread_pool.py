@@ -1,4 +1,4 @@
-"""The gang: one per process, daemon Python threads inside one native wait loop.
+"""The pool: one per process, daemon Python threads inside one native wait loop.
 
 Threads start at the first call that wants them, spin for a short while after each step they
 helped with, then sleep; a call wakes them at most once. A forked child has none of its parent's
@@ -54,9 +54,9 @@ class ThreadPool:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         # From ctypes-free memory that lives as long as the process: calls hold its address.
-        raw = np.zeros(words.GANG_WORDS + 16, np.int64)
+        raw = np.zeros(words.POOL_WORDS + 16, np.int64)
         skip = -(raw.ctypes.data // 8) % 16
-        self.block: words.Words = raw[skip : skip + words.GANG_WORDS]
+        self.block: words.Words = raw[skip : skip + words.POOL_WORDS]
         self.address = int(self.block.ctypes.data)
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -65,8 +65,8 @@ class ThreadPool:
 
     def _wipe(self) -> None:
         self.block[:] = 0
-        self.block[words.GANG_CPU] = -1
-        self.block[words.GANG_THREADS] = -1 if self._closed else 0
+        self.block[words.POOL_CPU] = -1
+        self.block[words.POOL_THREADS] = -1 if self._closed else 0
 
     @property
     def size(self) -> int:
@@ -78,8 +78,8 @@ class ThreadPool:
         with self._lock:
             if self._closed:
                 return
-            if not self.block[words.GANG_SPIN]:
-                self.block[words.GANG_SPIN] = self._pauses(SPIN_SECONDS)
+            if not self.block[words.POOL_SPIN]:
+                self.block[words.POOL_SPIN] = self._pauses(SPIN_SECONDS)
             while len(self._threads) < min(workers, MAX_WORKERS):
                 name = f"irc-worker-{len(self._threads) + 1}"
                 t = threading.Thread(
@@ -88,13 +88,13 @@ class ThreadPool:
                 try:
                     t.start()
                 except RuntimeError:  # no more threads, or the interpreter is going
-                    self.block[words.GANG_THREADS] = -1
+                    self.block[words.POOL_THREADS] = -1
                     self._closed = True
                     return
-                self.block[words.GANG_IDS + len(self._threads)] = t.native_id or 0
+                self.block[words.POOL_IDS + len(self._threads)] = t.native_id or 0
                 self._threads.append(t)
             self._allow_cpus()
-            self.block[words.GANG_THREADS] = len(self._threads)
+            self.block[words.POOL_THREADS] = len(self._threads)
 
     def _allow_cpus(self) -> None:
         """Say which CPUs workers may use; the next call moves them off its own."""
@@ -102,10 +102,10 @@ class ThreadPool:
         for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
             if cpu < 64 * len(mask):
                 mask[cpu // 64] |= 1 << cpu % 64
-        self.block[words.GANG_MASK : words.GANG_MASK + len(mask)] = np.array(mask, np.uint64).view(
+        self.block[words.POOL_MASK : words.POOL_MASK + len(mask)] = np.array(mask, np.uint64).view(
             np.int64
         )
-        self.block[words.GANG_CPU] = -1
+        self.block[words.POOL_CPU] = -1
 
     def _pauses(self, seconds: float) -> int:
         """Pauses that take about that long on this machine (tens of ns to over 100 each)."""
@@ -121,8 +121,8 @@ class ThreadPool:
         """End and join the workers; calls run alone from now on."""
         with self._lock:
             self._closed = True
-            self.block[words.GANG_THREADS] = -1
-            self.block[words.GANG_STOP] = 1
+            self.block[words.POOL_THREADS] = -1
+            self.block[words.POOL_STOP] = 1
             if self._threads:
                 self._driver.wake(self.address)
             for t in self._threads:
@@ -136,20 +136,20 @@ class ThreadPool:
         self._wipe()
 
 
-_gang: ThreadPool | None = None
+_pool: ThreadPool | None = None
 _lock = threading.Lock()
 _forkable: weakref.WeakSet[Any] = weakref.WeakSet()
 _resets: list[Callable[[], None]] = []
 
 
-def gang(driver: Driver) -> ThreadPool:
-    """This process's gang; no thread runs before a call wants it."""
-    global _gang
+def get_thread_pool(driver: Driver) -> ThreadPool:
+    """This process's pool; no thread runs before a call wants it."""
+    global _pool
     with _lock:
-        if _gang is None:
-            _gang = ThreadPool(driver)
-            atexit.register(_gang.stop)
-        return _gang
+        if _pool is None:
+            _pool = ThreadPool(driver)
+            atexit.register(_pool.stop)
+        return _pool
 
 
 def default_threads() -> int:
@@ -172,8 +172,8 @@ def _after_fork_in_child() -> None:
     _lock = threading.Lock()
     for reset in _resets:
         reset()
-    if _gang is not None:
-        _gang.after_fork()
+    if _pool is not None:
+        _pool.after_fork()
     for thing in list(_forkable):
         thing.after_fork()
 

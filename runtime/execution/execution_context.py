@@ -1,4 +1,4 @@
-"""Contexts: what one run at a time needs, beside code and constants."""
+"""Contexts: what one run at a time needs, besides code and constants."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Context:
             small=aligned_bytes(ports * SMALL),
             scratch=aligned_bytes(stride * session.limits.threads),
             stride=stride,
-            gang=session.pool_address,
+            pool=session.pool_address,
         )
         self.frames: dict[tuple[int, Shapes], RegionInstance] = {}
         self.last: RegionInstance | None = None  # of the last simple run

@@ -21,7 +21,7 @@ from ...ir.types import coerce_to_dtype
 from ...plan.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
 from ...plan.specs.base import STATUS_TEXT
 from ..driver import abi as words
-from ..driver.thread_pool import KEEP_GIL_BELOW, gang
+from ..driver.thread_pool import KEEP_GIL_BELOW, get_thread_pool
 from ..machine.memory_planner import address_of, aligned_empty
 from .host_steps import evaluate_op
 from .region_program import CompiledRegion, Layout
@@ -37,13 +37,13 @@ SMALL: Final = 16 << 10
 @dataclass(frozen=True, eq=False)
 class Workspace:
     """A context's memory: the arena, SMALL bytes per input and output of any region, the workers'
-    scratch areas (`stride` bytes each); and the gang's address, 0 for none."""
+    scratch areas (`stride` bytes each); and the pool's address, 0 for none."""
 
     arena: Array
     small: Array
     scratch: Array
     stride: int
-    gang: int
+    pool: int
 
 
 class RegionInstance:
@@ -79,7 +79,7 @@ class RegionInstance:
         hold = layout.work < KEEP_GIL_BELOW and not layout.shares
         self.native = driver.run_held if hold else driver.run
         self.stretches: list[NativeSegment | int] = [
-            NativeSegment(self, s, space.gang if layout.shares else 0)
+            NativeSegment(self, s, space.pool if layout.shares else 0)
             if isinstance(s, range)
             else s
             for s in code.segments
@@ -340,7 +340,7 @@ class NativeSegment:
         self.call[words.CALL_SCRATCH] = address_of(frame.space.scratch)
         self.call[words.CALL_STRIDE] = frame.space.stride
         self.call[words.CALL_PARTS] = limits.threads if team else 1
-        self.call[words.CALL_GANG] = team
+        self.call[words.CALL_POOL] = team
         self.call[words.CALL_WAKE] = int(frame.layout.wake)
         self.native = self._run_polling if frame.layout.polls else frame.native
         self.argument = ctypes.c_void_p(address_of(self.call))
@@ -364,10 +364,10 @@ class NativeSegment:
             self.resume(status)
 
     def resume(self, status: int) -> None:
-        """What to do about a result other than 0: start the gang and run, or raise."""
+        """What to do about a result other than 0: start the pool and run, or raise."""
         while status == words.NEEDS_WORKERS:
             program = self._frame.code.program
-            gang(program.driver).grow(int(self.call[words.CALL_PARTS]) - 1)
+            get_thread_pool(program.driver).grow(int(self.call[words.CALL_PARTS]) - 1)
             status = self.native(self.argument)
         if status == words.BUSY:
             raise ExecutionError(
@@ -399,7 +399,7 @@ class NativeSegment:
 
     def part(self, first: int, last: int) -> NativeSegment:
         """The steps from the first-th up to the last-th."""
-        return NativeSegment(self._frame, self.kernels[first:last], int(self.call[words.CALL_GANG]))
+        return NativeSegment(self._frame, self.kernels[first:last], int(self.call[words.CALL_POOL]))
 
 
 def is_plain(array: Array) -> bool:

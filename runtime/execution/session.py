@@ -16,7 +16,7 @@ from ...ir.errors import Error, ExecutionError, InputError, ShapeError, memory_e
 from ...ir.limits.host_memory import default_max_memory
 from ...ir.limits.memory_budget import Budget, active_budget, use_budget
 from ...plan.verify.variables import initialised_after
-from ..driver import thread_pool as gangs
+from ..driver import thread_pool as pools
 from ..jit.program import Program
 from .array_interop import import_array
 from .bound_call import BoundCall
@@ -51,15 +51,15 @@ class Session:
         num_threads: int | None = None,
         max_memory: int | None = None,
         evaluate: Evaluate | None = None,
-        share_work: int = gangs.SHARE_WORK,
-        wake_work: int = gangs.WAKE_WORK,
-        meet_work: int = gangs.BARRIER_GRAIN,
+        share_work: int = pools.SHARE_WORK,
+        wake_work: int = pools.WAKE_WORK,
+        meet_work: int = pools.BARRIER_GRAIN,
         inner: bool = False,
     ) -> None:
         if num_threads is not None and num_threads < 1:
             raise InputError("num_threads must be at least 1", got=num_threads)
-        threads = num_threads if num_threads is not None else gangs.default_threads()
-        threads = min(threads, gangs.MAX_WORKERS) if program.driver.threads else 1
+        threads = num_threads if num_threads is not None else pools.default_threads()
+        threads = min(threads, pools.MAX_WORKERS) if program.driver.threads else 1
         limit = default_max_memory() if max_memory is None else max_memory
         self.program, self.evaluate = program, evaluate
         self.limits = Limits(threads, limit, share_work, wake_work, max(1, meet_work))
@@ -82,7 +82,7 @@ class Session:
             ]
             for inner in program.bodies
         ]
-        self.pool_address = gangs.gang(program.driver).address if threads > 1 else 0
+        self.pool_address = pools.get_thread_pool(program.driver).address if threads > 1 else 0
         self.static = not any(r.symbols for r in plan.regions)
         self._pool: list[Context] = []
         self._layouts: dict[tuple[int, Shapes], Layout] = {}

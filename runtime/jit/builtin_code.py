@@ -1,4 +1,4 @@
-"""Code that irc itself runs on, beside the kernels: made once, then taken from the cache.
+"""Code that irc itself runs on, besides the kernels: made once, then taken from the cache.
 
 What comes from the cache is loaded without LLVM; a module's text names it, so that another text is
 other code.

@@ -78,7 +78,7 @@ def _each_lane(f: Function, x: Value, y: Value) -> Value:
 def _write_fmod(module: Module, name: str) -> Function:
     """Bits of fmod of the positive floats whose bits are x and y; y = 0 gives 0.
 
-    The mantissas are divided as integers, as many quotient bits per round as fit beside them.
+    The mantissas are divided as integers, as many quotient bits per round as fit next to them.
     """
     bits = int(name[-2:])
     mantissa = 23 if bits == 32 else 52

@@ -129,7 +129,7 @@ def measured(gemm: Any, monkeypatch: pytest.MonkeyPatch, seconds: Mapping[str, f
         turns.extend(runs)
         return {n: Times(seconds[n], seconds[n], 1) for n in runs}
 
-    monkeypatch.setattr(gemm, "rivals_of", rivals)
+    monkeypatch.setattr(gemm, "engines_of", rivals)
     monkeypatch.setattr(gemm, "alternate", alternate)
     ((name, group),) = gemm.chosen("skinny:4x8x16", None)
     peers = [n for n in seconds if n not in ("irc", "peak", "bandwidth")]
@@ -158,7 +158,7 @@ def test_rivals_get_the_precision_and_the_threads(
     data = SimpleNamespace(model=b"", forms={}, inputs={}, weights={})
     for name, group in gemm.GROUPS.items():
         hint = "bf16" if name in ("bf16", "chain") else "f32"
-        found = gemm.rivals_of(data, group, 2, ALL)
+        found = gemm.engines_of(data, group, 2, ALL)
         wanted = {"irc": (2, group.precision), "onnxruntime": (2,), "openvino": (2, hint)}
         assert found == wanted | {"numpy": (2,)}
 
@@ -202,7 +202,7 @@ def test_rows_are_held_against_the_best_peak_of_the_run(
         loops = ("peak", "bandwidth")
         return {n: Times(5.0 if n in loops else 1e-6, best, 1) for n in runs}
 
-    monkeypatch.setattr(gemm, "rivals_of", rivals)
+    monkeypatch.setattr(gemm, "engines_of", rivals)
     monkeypatch.setattr(gemm, "alternate", alternate)
     ((name, group),) = gemm.chosen("skinny:4x8x16", None)
     meter, rows, wrong, work = gemm.Meter(), [], 0.0, group.works[0]
@@ -210,7 +210,7 @@ def test_rows_are_held_against_the_best_peak_of_the_run(
         rows.append(meter.measure(name, group, work, 2, ALL, 0.1))
         read = 4 * (4 * 8 + 8 * 16 + 16) / (1e9 / best) / 1e-6
         assert math.isclose(rows[-1].bandwidth, read)
-    for row in meter.judged(rows):
+    for row in meter.checked(rows):
         assert math.isclose(row.peak, work.flops / 1e-6 / 8e9 / 2)
         assert row.holds == gemm.verdict(group, row.ratio, row.peak, row.bandwidth)
     wrong = 1.0

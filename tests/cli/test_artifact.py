@@ -35,7 +35,7 @@ def test_an_artefact_runs_like_its_model(folder: Path, capsys: pytest.CaptureFix
     size = (folder / "model.irc").stat().st_size
     assert "precision  f32" in compiled and f"written    model.irc, {size} bytes" in compiled
     assert (folder / "model.irc").read_bytes() == (folder / "m.irc").read_bytes()
-    (folder / "model.onnx").rename(folder / "moved.onnx")  # the artefact needs nothing beside it
+    (folder / "model.onnx").rename(folder / "moved.onnx")  # the artefact needs nothing next to it
     assert (answer("m.irc") == answer("moved.onnx")).all()
     assert (answer("m.irc", "--shape", "image=5,64") == answer("m.irc")).all()
 

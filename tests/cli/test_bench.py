@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from irc_compiler.cli import bench, compare
 from irc_compiler.cli.main import main
-from irc_compiler.cli.reference_engines import RIVALS, ReferenceEngine, Task
+from irc_compiler.cli.reference_engines import ENGINES, ReferenceEngine, Task
 
 DIGITS = str(Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx")
 Captured = pytest.CaptureFixture[str]
@@ -110,7 +110,7 @@ def test_rivals_get_the_same_task(
         return real(*args, **options)
 
     monkeypatch.setattr(bench, "compile_model", spy)
-    monkeypatch.setitem(RIVALS, "openvino", rival(made, lambda y: y))
+    monkeypatch.setitem(ENGINES, "openvino", rival(made, lambda y: y))
     words = ["bench", DIGITS, "--threads", "1,2", "--requests", "2", "--seconds", "0"]
     words += ["--precision", precision, "--against", "openvino"]
     assert main([*words, "--json"]) == 0
@@ -145,7 +145,7 @@ DISAGREE = {
 def test_answers_that_disagree(
     verb: str, how: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setitem(RIVALS, "openvino", rival([], DISAGREE[how]))
+    monkeypatch.setitem(ENGINES, "openvino", rival([], DISAGREE[how]))
     words = [verb, DIGITS, "--against", "openvino"]
     words += ["--seconds", "0"] if verb == "bench" else []
     assert main([*words, "--json"]) == 1

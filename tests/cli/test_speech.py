@@ -130,7 +130,7 @@ def test_json_of_written_files(here: Path, capsys: Captured) -> None:
 
 @pytest.mark.parametrize("verb", ["convert", "compile", "run", "graph"])
 def test_quiet(verb: str, here: Path, capsys: Captured) -> None:
-    """Verbs that write files say nothing beside them; a run without a file still has a result."""
+    """Verbs that write files say nothing next to them; a run without a file still has a result."""
     to = ["-o", "y.npz"] if verb == "run" else []
     assert main([verb, *AS_JSON[verb], *to, "-q"]) == 0
     done = capsys.readouterr()

@@ -19,7 +19,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def listed(tmp_path: Path) -> str:
-    """x and 2x as a sequence; x beside it as x.npy."""
+    """x and 2x as a sequence; x next to it as x.npy."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])
     y = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
     nodes = [

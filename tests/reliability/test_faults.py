@@ -104,7 +104,7 @@ def test_killed_while_writing_a_model(load: Load, tmp_path: Path) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("nth", [1, 2])
 def test_killed_between_two_files(call: str, when: str, nth: int, tmp_path: Path) -> None:
-    """Dead just before or after each change of the folder: never one old file beside a new one."""
+    """Dead just before or after each change of the folder: never one old file besides a new one."""
     from irc_compiler.compiler.export import files
 
     targets = [tmp_path / "m.bin", tmp_path / "m.xml"]
@@ -276,7 +276,7 @@ def big_model(path: Path) -> None:
     irc.save_model(ops.model({"y": x}), path)
 
 
-# Options beside the model, and the files that come of them.
+# Options next to the model, and the files that come of them.
 LARGE_COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "compile": (["-o", "out.irc"], ["out.irc"]),
     "convert": (["-o", "out.xml"], ["out.xml", "out.bin"]),
@@ -338,7 +338,7 @@ def test_interrupted_inside_a_write(
     call: str, when: str, nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C just before or after each step that the system takes for the two files of a model:
-    both are the old ones or both the new ones, whole, and nothing lies beside them."""
+    both are the old ones or both the new ones, whole, and nothing lies next to them."""
     from irc_compiler.compiler.export import files
 
     targets = [tmp_path / "m.bin", tmp_path / "m.xml"]

@@ -90,7 +90,7 @@ def test_sixteen_processes_share_a_cold_cache(tmp_path: Path) -> None:
     np.save(tmp_path / "wanted.npy", irc.compile_model(DIGITS, num_threads=1)(x)[0])
     found: dict[str, Any] = run_script(SHARED, tmp_path)
     assert found["codes"] == [0] * 16
-    assert found["files"] == found["good"] > 0  # whole entries, and nothing beside them
+    assert found["files"] == found["good"] > 0  # whole entries, and nothing next to them
     assert found["compiled_when_warm"] == 0
 
 

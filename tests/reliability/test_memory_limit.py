@@ -15,7 +15,7 @@ from irc_compiler.ir.errors import MemoryLimitError
 from irc_compiler.ir.interpret import interpret
 from support.reliability.memory_bombs import CASES, LIMIT, graph_of, node
 
-# What a run may take beside its values: Python's own objects, temporaries of small operations.
+# What a run may take besides its values: Python's own objects, temporaries of small operations.
 SLACK = 24 << 20
 # What a compilation may take: LLVM's code that is read from disk, models of thousands of nodes.
 COMPILING = 160 << 20

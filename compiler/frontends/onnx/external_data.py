@@ -1,4 +1,4 @@
-"""Tensors stored in files beside the model: never outside its folder, read into memory we own.
+"""Tensors stored in files next to the model: never outside its folder, read into memory we own.
 
 The place is the model file's own word, so nothing of it is trusted: the path has to be relative
 and plain, and what it leads to, after all links, a regular file within the model's folder
@@ -28,7 +28,7 @@ _MAX_DIGITS = 20
 
 @dataclass
 class ExternalData:
-    """The files beside one model, each read once. `folder` None: the model is not a file."""
+    """The files next to one model, each read once. `folder` None: the model is not a file."""
 
     folder: str | None
     max_memory: int | None = None
@@ -90,7 +90,7 @@ class ExternalData:
                     location,
                     where,
                     "is a link out of the model's folder",
-                    "copy the file itself beside the model",
+                    "copy the file itself next to the model",
                 ) from error
             except Error as error:
                 raise _place(error, where) from error

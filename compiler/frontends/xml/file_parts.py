@@ -20,7 +20,7 @@ from .source import OpenFile
 # that arrays are aligned in memory as in the file.
 MAX_GAP_BYTES = 64 << 10
 ALIGNMENT = 64
-# What ranges that overlap others, announced later, may take in all beside the file's size.
+# What ranges that overlap others, announced later, may take in all besides the file's size.
 SLACK_BYTES = 64 << 20
 
 

@@ -4,7 +4,7 @@ Until OpenVINO 2020.4 the specification put a 1 on the LEFT of a rank-1 input, o
 applied the transposes, and kept the axis in the output; since then it follows NumPy. Files of both
 kinds carry the same operation set, so the declared sizes of the output decide: the rule whose
 shape equals them is taken, and NumPy's where nothing is declared. The old rule becomes an explicit
-Unsqueeze beside a MatMul of NumPy's rule, which is then the only rule irc knows.
+Unsqueeze besides a MatMul of NumPy's rule, which is then the only rule irc knows.
 """
 
 from __future__ import annotations

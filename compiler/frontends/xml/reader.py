@@ -55,7 +55,7 @@ def read_xml(
     """Read an IR from a path or from its text; the result is inferred and verified by types.
 
     `weights` is the .bin's path or content (bytes, or an array of them that is never written to);
-    without it, the file of the same name beside the .xml.
+    without it, the file of the same name next to the .xml.
     `declared_shapes="ignore"` takes inferred types where a layer declares something else.
     `legacy_io=True` gives a version 10 model the input and output types that OpenVINO gives it.
     `max_memory` limits what is read of each file, and each constant, in bytes.
@@ -105,7 +105,7 @@ def _open_weights(
         raise ModelFormatError(
             "the model has constants but no weights were given",
             got="the text of the .xml alone",
-            expected="the .bin's bytes or path beside it",
+            expected="the .bin's bytes or path next to it",
             fix="pass weights=...",
         )
     path = Path(os.fspath(source)).with_suffix(".bin")
@@ -115,7 +115,7 @@ def _open_weights(
             where=repr(str(path)),
             got="no such file",
             expected="the .bin that was written with this .xml",
-            fix="put the .bin beside the .xml, or pass weights=...",
+            fix="put the .bin next to the .xml, or pass weights=...",
         )
     return FileParts(OpenFile(path, _BIN), max_memory)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....ir.dtype import DType
-from ....ir.int4 import in_halves, pack_halves, unpack_halves
+from ....ir.int4 import is_four_bit, pack_int4, unpack_int4
 from ....ir.op import Array
 
 
@@ -71,8 +71,8 @@ def unpack(dtype: DType, data: Array, count: int) -> Array:
     """`count` elements from packed bytes (uint8, at least `packed_bytes` of them)."""
     group = _GROUPS[dtype]
     data = data[: packed_bytes(dtype, count)]
-    if in_halves(dtype):
-        return unpack_halves(dtype, data, count)
+    if is_four_bit(dtype):
+        return unpack_int4(dtype, data, count)
     bits = np.unpackbits(data, bitorder="little").reshape(-1, 8 * group.size)
     codes = np.zeros((bits.shape[0], len(group.places)), dtype=np.uint8)
     for element, places in enumerate(group.places):
@@ -83,8 +83,8 @@ def unpack(dtype: DType, data: Array, count: int) -> Array:
 
 def pack(dtype: DType, array: Array) -> bytes:
     """The packed bytes of an array with one element per item; unused bits are 0."""
-    if in_halves(dtype):
-        return pack_halves(array).tobytes()
+    if is_four_bit(dtype):
+        return pack_int4(array).tobytes()
     group = _GROUPS[dtype]
     codes = _to_codes(dtype, array.reshape(-1))
     groups = -(-codes.size // len(group.places))

@@ -131,7 +131,7 @@ def lower_recurrent(low: Lowering, node: int) -> None:
 
 
 def vectors_of(low: Lowering, node: int, bias: View | None) -> list[View]:
-    """The vectors beside the gates (recurrent_step.py), [D, H] each."""
+    """The vectors besides the gates (recurrent_step.py), [D, H] each."""
     op = low.graph.op(node)
     assert isinstance(op, Sequence)
     linear = isinstance(op, GRUSequence) and op.linear_before_reset

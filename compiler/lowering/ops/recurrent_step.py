@@ -22,7 +22,7 @@ class Programs:
 
 
 def programs_of(op: Sequence, vectors: int) -> Programs:
-    """The cell's programs, where there are so many vectors beside the gates: the state's bias of
+    """The cell's programs, where there are so many vectors besides the gates: the state's bias of
     the last gate (GRU, reset after the product), or peepholes of input, output and forget gate."""
     if isinstance(op, RNNSequence):
         cell = _Cell(op)

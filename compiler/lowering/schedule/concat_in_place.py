@@ -49,7 +49,7 @@ def around(low: Lowering, node: int, values: Sequence[Value], whole: Value) -> V
     return view
 
 
-def settled(low: Lowering, value: Value) -> DType:
+def stored_dtype(low: Lowering, value: Value) -> DType:
     """The type that a value has in memory."""
     return DType.bf16 if value in low.rounded else low.tensor(value).dtype
 
@@ -169,7 +169,7 @@ def sharable(
         and _native(roles, value.node)
         and value not in low.placed
         and all(n in at and _native(roles, n) for n in readers)
-        and settled(low, value) is settled(low, whole)
+        and stored_dtype(low, value) is stored_dtype(low, whole)
         and (value in low.channels_last) == (whole in low.channels_last)
     )
 
@@ -181,4 +181,4 @@ def _bytes(low: Lowering, value: Value) -> int:
             count = evaluate(count, {s.name: _TYPICAL for s in count.symbols()})
         except ShapeError:  # no size that this model can have
             return 0
-    return count * settled(low, value).bits // 8
+    return count * stored_dtype(low, value).bits // 8

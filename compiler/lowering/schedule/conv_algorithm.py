@@ -22,7 +22,7 @@ from ..build.op_lowering import Lowering
 
 # Least channels, least side of an image, and of one for F(4 x 4).
 _WORTH, _SMALL, _LARGE = 16, 8, 28
-# Beside a unit that multiplies pairs or fours: instructions that transform a tile's sums of one
+# Besides a unit that multiplies pairs or fours: instructions that transform a tile's sums of one
 # vector of channels back (36 stores and loads, 14 for each of six columns and four rows, 32 for the
 # scale of bytes, some that compute addresses), those that transform a tile's data of one vector of
 # cells (36 loads and stores, 12 for each of six columns and rows), and multiply-adds that take as
@@ -47,7 +47,7 @@ def float_tile(graph: Graph, node: int, options: Options, target: Target) -> int
     Fewer channels leave too little to multiply for what the transforms cost. F(4 x 4) has larger
     errors, which docs/numerics.md allows for large images only: not where a size is dynamic.
     The transform computes in f32, and direct convolutions of bf16 take half the time where a unit
-    multiplies pairs: there F(4 x 4), whose errors are small beside bf16's, serves where it pays.
+    multiplies pairs: there F(4 x 4), whose errors are small besides bf16's, serves where it pays.
     """
     op, data, made = graph.op(node), graph.type(graph.input(node, 0)), graph.type(Value(node))
     filters = graph.type(graph.input(node, 1))

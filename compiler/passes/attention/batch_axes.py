@@ -1,8 +1,8 @@
 """Axes of a batch that exporters split and merge around products: [B * H, S, T] as [B, H, S, T].
 
 Attention is written where they are split furthest. A reshape needs a target of constants, so that
-at most one size may be unknown beside those that keep their place; where the value came from such a
-reshape anyway, what was reshaped is taken.
+at most one size may be unknown besides those that keep their place; where the value came from such
+a reshape anyway, what was reshaped is taken.
 """
 
 from __future__ import annotations

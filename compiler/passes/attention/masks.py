@@ -1,7 +1,7 @@
 """Masks of attention: several as one, and causal ones, which hide the keys behind a query's own.
 
 A mask counts as causal only if what it hides weighs nothing for certain: every row sees a key, and
-hidden scores are so low that none that is shown comes near them. Beside another mask, which may
+hidden scores are so low that none that is shown comes near them. Besides another mask, which may
 hide the rest of a row, they have to be -inf.
 """
 
@@ -48,7 +48,7 @@ def merge_masks(
 ) -> tuple[Attention, Value | None] | MatchFailure:
     """The attention with one mask that does what these do, the last one first. `lead`: the axes of
     its batch. What they make lower than `floor`, which hides, is raised to it: a row that sees
-    nothing is the mean of all values then, and so no mask is causal beside another."""
+    nothing is the mean of all values then, and so no mask is causal besides another."""
     left, causal = list(masks), ""
     for mask in masks if floor == -np.inf or len(masks) == 1 else ():
         found = _causal(graph, mask, scores, -np.inf if len(masks) > 1 else HIDDEN)

@@ -106,7 +106,7 @@ def narrow_loop(graph: Graph, node: int) -> Patch | None:
     op, outside = graph.op(node), graph.inputs(node)
     assert isinstance(op, Iterating)
     body = op.body
-    ports = [_settled(body, i, port) for i, port in enumerate(op.ports)]
+    ports = [_resolve_port(body, i, port) for i, port in enumerate(op.ports)]
     passed = {p.back: p.port for p, new in zip(op.ports, ports, strict=True) if new is not p}
     outputs = [
         k
@@ -136,7 +136,7 @@ def narrow_loop(graph: Graph, node: int) -> Patch | None:
     return patch
 
 
-def _settled(body: Graph, i: int, port: BodyInput) -> BodyInput:
+def _resolve_port(body: Graph, i: int, port: BodyInput) -> BodyInput:
     """A carried port whose body hands its value on as it came: an invariant one."""
     if port.mode != "carried":
         return port

@@ -18,7 +18,7 @@ from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import Shape, shape_of
 
 
-def settle_target(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def materialize_target(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """A Reshape whose target is computed but known gets a constant target."""
     op, target = graph.op(node), graph.input(node, 1)
     assert isinstance(op, Reshape)
@@ -50,7 +50,7 @@ def constant_target(have: Shape, out: Shape) -> list[int] | None:
             return None  # a size of 0 that the input does not have here, or a second unknown
         else:
             sizes.append(-1)
-    # With 0 elements, -1 would be anything: every size beside it must be at least 1.
+    # With 0 elements, -1 would be anything: every size next to it must be at least 1.
     if -1 in sizes and any(s == 0 and not _positive(d) for s, d in zip(sizes, out, strict=True)):
         return None
     return sizes
@@ -87,7 +87,7 @@ def _precedes(graph: Graph, parameter: Value, value: Value) -> bool:
 
 
 _RULES = (
-    Rule("settle_target", ("Reshape",), settle_target),
+    Rule("materialize_target", ("Reshape",), materialize_target),
     Rule("read_early", ("ShapeOf",), read_early),
 )
 

@@ -148,7 +148,7 @@ def spell_space_to_batch(graph: Graph, node: int) -> Patch | MatchFailure | None
 
 
 def spell_batch_to_space(graph: Graph, node: int) -> Patch | MatchFailure | None:
-    """The inverse: blocks moved beside the axes that they belong to, and the edges cut off."""
+    """The inverse: blocks moved besides the axes that they belong to, and the edges cut off."""
     assert isinstance(graph.op(node), BatchToSpace)
     data = shape_of(graph, graph.input(node, 0))
     lists = [known_ints(graph.fact(graph.input(node, port))) for port in (1, 2, 3)]

@@ -60,7 +60,7 @@ class _Member:
 
 
 def merge(graph: Graph, node: int) -> Patch | MatchFailure | None:
-    """The product and those beside it, as one product and a split."""
+    """The product and those next to it, as one product and a split."""
     rows = graph.input(node, 0)
     readers = sorted({u.node for u in graph.uses(rows) if u.port == 0})
     if len(readers) < 2:
@@ -110,8 +110,8 @@ def _member(graph: Graph, node: int) -> _Member | MatchFailure | None:
     assert shape is not None
     least = bounds(product([*shape, source.data.shape[-1 if gemm.transpose_b else -2]]))[0]
     if least is not None and least > _LARGE:
-        return MatchFailure("a large product gains nothing from others beside it")
-    # As it lies beside another part.
+        return MatchFailure("a large product gains nothing from others next to it")
+    # As it lies besides another part.
     strides = row_major((*shape[:-1], 2 * columns))
     if refused := _copied(graph, Value(node), View(0, DType.f32, shape, strides)):
         return MatchFailure(refused)

@@ -15,7 +15,7 @@ from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 
-# Whoever looks at channels last, beside windows.
+# Whoever looks at channels last, besides windows.
 _TURNING = frozenset({"Transpose"})
 _DEPTH = 4
 

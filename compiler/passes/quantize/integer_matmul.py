@@ -190,7 +190,7 @@ def _placed(
 
 
 def _finished(graph: Graph, patch: Patch, node: int, value: Value) -> Value:
-    """What a Gemm does beside its product: alpha and beta * C."""
+    """What a Gemm does besides its product: alpha and beta * C."""
     op, inputs = graph.op(node), graph.inputs(node)
     if not isinstance(op, Gemm):
         return value

@@ -60,7 +60,7 @@ class _Place:
     feeds: dict[int, Value | None]
     outer: _Place | None = None
 
-    def settle(self, value: Value) -> tuple[_Place, Value]:
+    def resolve_origin(self, value: Value) -> tuple[_Place, Value]:
         """The value where it is made: parameters of branches lead outwards."""
         place = self
         while place.outer is not None and value.node in place.feeds:
@@ -71,14 +71,14 @@ class _Place:
 
     def plain(self, value: Value) -> tuple[_Place, Value]:
         """The same without what changes shape or type only."""
-        place, value = self.settle(value)
+        place, value = self.resolve_origin(value)
         while place.graph.op(value.node).kind in _MOVING:
-            place, value = place.settle(place.graph.input(value.node, 0))
+            place, value = place.resolve_origin(place.graph.input(value.node, 0))
         return place, value
 
     def given(self, value: Value) -> Value | Constant | None:
         """What is the same in all iterations: a value around the loop, or a constant."""
-        place, value = self.settle(value)
+        place, value = self.resolve_origin(value)
         op = place.graph.op(value.node)
         if isinstance(op, Constant):
             return op
@@ -92,7 +92,7 @@ class _Place:
         if place.graph.op(at.node).kind != "Add":
             return None
         for own, other in ((0, 1), (1, 0)):
-            there, value = place.settle(place.graph.input(at.node, other))
+            there, value = place.resolve_origin(place.graph.input(at.node, other))
             more = known_ints(there.graph.fact(value))
             found = place.step(place.graph.input(at.node, own))
             if found is not None and more is not None and len(more) == 1:
@@ -191,22 +191,22 @@ def _is_true(graph: Graph, value: Value | None) -> bool:
 
 def _bags(place: _Place, value: Value) -> _Bags | None:
     """What an iteration hands out, where that is a bag's reduction."""
-    place, at = place.settle(value)
+    place, at = place.resolve_origin(value)
     while place.graph.op(at.node).kind in ("Unsqueeze", "Identity"):
-        place, at = place.settle(place.graph.input(at.node, 0))
+        place, at = place.resolve_origin(place.graph.input(at.node, 0))
     graph, op = place.graph, place.graph.op(at.node)
     if isinstance(op, If):
         return _guarded(place, at.node, op)
     if op.kind not in _REDUCTIONS or known_axes(graph, graph.input(at.node, 1), 2) != [0]:
         return None
-    inner, part = place.settle(graph.input(at.node, 0))
+    inner, part = place.resolve_origin(graph.input(at.node, 0))
     numbers = None
     if inner.graph.op(part.node).kind == "Gather":
         rows = inner.given(inner.graph.input(part.node, 0))
         axis = inner.graph.known(inner.graph.input(part.node, 2))
         if rows is None or axis is None or axis.reshape(-1)[0] != 0:
             return None
-        inner, part = inner.settle(inner.graph.input(part.node, 1))
+        inner, part = inner.resolve_origin(inner.graph.input(part.node, 1))
         cut = _cut(inner, part)
         numbers = cut[0] if cut else None
     else:

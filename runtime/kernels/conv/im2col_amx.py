@@ -1,6 +1,6 @@
 """Convolution on tiles of AMX where a row of taps is not an integer of steps: unfolded places.
 
-Beside each tile of places lies a buffer with a row per place: all values that the place sees, in
+Besides each tile of places lies a buffer with a row per place: all values that the place sees, in
 the order of the packed weights, zeros where these are padded. A row is whole steps of cells. Cells
 that do not fill the last step leave a gap of zeros in front of its own, and the step's weights
 begin so much earlier: weights are multiplied by zeros then, and nothing behind a panel is read.
@@ -195,8 +195,8 @@ class Unfolded(Copied):
                     at = f.add(f.mul(i, size), begin)
                     offset = f.add(f.mul(r, down), f.mul(at, right))
                     data = f.at(self.entry.scratch, offset, rows.kept)
-                    below, beside = tail_steps(self.g, rows)
-                    tails = f.add(f.mul(r, below), f.mul(at, beside))
+                    below, across = tail_steps(self.g, rows)
+                    tails = f.add(f.mul(r, below), f.mul(at, across))
                     ends = f.offset(self.entry.scratch, f.add(tails, rows.tails_at))
                     f.call_function(self.unfold, data, ends, self.places, size)
                     with f.range(first, last, outer=True) as which:
@@ -220,10 +220,10 @@ def _unfold_function(g: Context, rows: Rows, micro: UnfoldedMicro) -> Function:
     assert micro.factors is not None
     p, factors, u = f.params, micro.factors, micro.unfolding
     each = bits_of(rows.kept) // 8
-    _, beside = tail_steps(g, rows)
+    _, across = tail_steps(g, rows)
     with f.range(0, p["count"], unroll=1) as q:
         data = f.offset(p["data"], f.mul(q, factors.places[2] * each))
-        tails = f.offset(p["tails"], f.mul(q, beside))
+        tails = f.offset(p["tails"], f.mul(q, across))
         to = f.offset(p["to"], f.mul(q, u.pitch))
         zeros = 0
         for piece in u.pieces:

@@ -252,7 +252,7 @@ class _Sum:
                     s.set(g.multiply_add(f, x, y, s.get()))
 
     def weights_at(self, base: _Weights, index: Value | int, size: int) -> _Weights:
-        """Part `index` of weights in parts of `size`, and what is fetched ahead beside it."""
+        """Part `index` of weights in parts of `size`, and what is fetched ahead next to it."""
         f = self.f
         ahead = f.mul(f.mul(self.pace, index), size // self.nr)
         at = f.at(base.place, f.mul(integer(size), index), self.weight)
@@ -315,7 +315,7 @@ class _Sum:
         def step(k: Value, left: int = self.kr) -> None:
             at = f.at(data, f.mul(k, self.step), self.element)
             row = f.at(weights.place, f.mul(k, self.nr), self.weight)
-            # Beside numbers in place one more instruction costs more than it wins.
+            # Besides numbers in place one more instruction costs more than it wins.
             if self.copied:
                 f.prefetch(f.offset(weights.soon, f.mul(k, self.pace)), locality=2)
             right = [

@@ -131,7 +131,8 @@ def choose(spec: ConvSpec, target: Target) -> Cut:
 
 
 def _group(spec: ConvSpec, target: Target) -> int:
-    """How many panels of weights take turns at each tile: as many as stay in L2 beside the rows.
+    """How many panels of weights take turns at each tile: as many as stay in L2 together with the
+    rows.
 
     So weights are fetched from afar once, and data once per group of panels.
     """

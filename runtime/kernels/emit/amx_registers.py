@@ -49,7 +49,7 @@ class Tiles:
 
     @property
     def _columns(self) -> int:
-        """Registers of sums beside each other."""
+        """Registers of sums next to each other."""
         return _SUMS[len(self.lefts)] // len(self.lefts)
 
     def _left(self, down: int) -> int:
@@ -78,10 +78,10 @@ class Tiles:
         shape: tuple[int, int],
         left: Callable[[int], Place],
         right: Callable[[int], Place],
-        beside: Sequence[Callable[[], None]] = (),
+        interleaved: Sequence[Callable[[], None]] = (),
     ) -> None:
-        """Add one step's products to the sums of `shape` registers (down, across). What `beside`
-        writes is spread among them."""
+        """Add one step's products to the sums of `shape` registers (down, across). What
+        `interleaved` writes is spread among them."""
         down, across = shape
         rights = range(self._left(len(self.lefts) - 1) + 1, _REGISTERS)
         done = 0
@@ -94,8 +94,10 @@ class Tiles:
 
         def product(row: int, column: int) -> None:
             nonlocal done
-            first, done = done * len(beside), done + 1
-            for write in beside[first // (down * across) : done * len(beside) // (down * across)]:
+            first, done = done * len(interleaved), done + 1
+            for write in interleaved[
+                first // (down * across) : done * len(interleaved) // (down * across)
+            ]:
                 write()
             b = rights[column % len(rights)]
             registers = (self.total(row, column), self._left(row), b)

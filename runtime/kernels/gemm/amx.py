@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _LINE: Final = 64
 # Bytes of a cell.
 _CELL: Final = 4
-# Tiles of rows in a block, beside which the panels pass by, and their rows.
+# Tiles of rows in a block, which the panels pass, and their rows.
 _MOST_TILES: Final = 8
 _MOST_ROWS: Final = 288
 # Where K is at most so many steps, what the epilogue reads and writes is most of the traffic: a
@@ -118,15 +118,15 @@ def _tiles_in_block(spec: GemmSpec, kc: int, mr: int) -> int:
     most = min(_MOST_TILES, _MOST_ROWS // mr)
     if not isinstance(spec.k, int) or not isinstance(spec.n, int) or kc > _SHORT * SIDE:
         return most
-    beside = [o for o in (*spec.extras, spec.out) if o.strides[-2] != 0]
-    row = sum(spec.n * o.dtype.bits // 8 for o in beside)
+    streamed = [o for o in (*spec.extras, spec.out) if o.strides[-2] != 0]
+    row = sum(spec.n * o.dtype.bits // 8 for o in streamed)
     return max(2, min(most, _BESIDE // max(1, mr * row)))
 
 
 def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:
     """KC in cells, and whether K may take more than one block.
 
-    The tallest block of A that is KC deep takes half of L2, or, beside the sums that blocks of a a
+    The tallest block of A that is KC deep takes half of L2, or, besides the sums that blocks of a a
     dynamic K keep between blocks, a quarter.
     """
     cells = max(1, -(-spec.k // t.kr)) if isinstance(spec.k, int) else None
@@ -258,7 +258,7 @@ class _Step:
         self.pause = f.udiv(f.mul(f.params["pace"], SIDE), fetch) if fetch else integer(0)
 
     def multiply(
-        self, k: Value, b: Value, panel: Value, beside: Sequence[Callable[[], None]] = ()
+        self, k: Value, b: Value, panel: Value, interleaved: Sequence[Callable[[], None]] = ()
     ) -> None:
         """The products of cells k, k + 1, ...; `b`: the first of them in the first panel."""
         f, t, row = self.f, self.g.tiling, self.f.params["row"]
@@ -272,7 +272,7 @@ class _Step:
             return f.at(b, f.add(f.mul(panel, q), c), self.cell), integer(4 * t.nr)
 
         shape = (-(-self.shape.rows // SIDE), len(self.columns))
-        registers(t, self.shape.rows).multiply(f, t.tile, shape, left, right, beside)
+        registers(t, self.shape.rows).multiply(f, t.tile, shape, left, right, interleaved)
 
     def fetches(self, k: Value) -> list[Callable[[], None]]:
         """What asks for lines of B that will be needed later (Context.tile's soon and pace), each

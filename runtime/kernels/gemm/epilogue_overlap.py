@@ -1,4 +1,4 @@
-"""Tiles of AMX whose sums wait in the buffer: they are finished beside the next tile's products.
+"""Tiles of AMX whose sums wait in the buffer: they are finished during the next tile's products.
 
 The unit that multiplies tiles and those of vectors work at once, but the window in which a core
 looks for independent instructions is shorter than an epilogue. So each step of K of the next tile

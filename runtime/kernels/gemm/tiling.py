@@ -221,8 +221,8 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
     """Whether tiles of rows had better take two panels at once: 6 x 4 registers for 14 x 2.
 
     A step of K then takes 10 loads for 24 multiply-adds instead of 16 for 28. On the core with
-    AVX512-FP16 that was timed, loads take time beside multiply-adds; on those without it both
-    tiles took the same time, and tall ones waste less of few columns (docs/performance.md).
+    AVX512-FP16 that was timed, loads take time in addition to multiply-adds; on those without it
+    both tiles took the same time, and tall ones waste less of few columns (docs/performance.md).
     """
     if not target.has("avx512fp16") or spec.acc not in (DType.f32, DType.f64):
         return False
@@ -345,7 +345,7 @@ def _crowded(row_bytes: int, rows: int, target: Target) -> bool:
 
 
 def uncrowded_rows(row_bytes: int, target: Target) -> int:
-    """How many rows that far apart stay in L1 beside a panel of B.
+    """How many rows that far apart stay in L1 together with a panel of B.
 
     A way of L1 is 4096 bytes on all cores of interest (larger caches have more ways), so rows meet
     in one set when their distance is a multiple of it. A third of the ways is left to B.

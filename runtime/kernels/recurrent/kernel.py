@@ -3,7 +3,7 @@
 A step multiplies the state by packed weights, all gates of some hidden elements at once, and
 applies the cell's program to the sums; nothing but the new state is stored. The state of the step
 before is read where it was written, in the output. Where the last gate multiplies something else
-(a plain GRU's reset state), that waits in the last state's memory, and the number beside it in the
+(a plain GRU's reset state), that waits in the last state's memory, and the number next to it in the
 output, until the second pass. Rows of the batch and directions are independent: workers share
 them; where they are too few, workers share the elements of each step instead, a phase per pass. No
 split changes a bit.

@@ -307,7 +307,7 @@ def test_from_json_refuses(x: object):
 
 
 def test_a_table_cut_to_a_length_broadcasts_to_it() -> None:
-    """min(n, 64) beside n is n wherever that is legal; beside another size it stays open."""
+    """min(n, 64) besides n is n wherever that is legal; besides another size it stays open."""
     n, m = d.symbol("n"), d.symbol("m")
     cut = d.minimum(n, 64)
     assert d.broadcast(cut, n) == d.broadcast(n, cut) == n

@@ -58,7 +58,7 @@ def test_a_folder_that_is_not_there(tiny_net: irc.CompiledModel, tmp_path: Path)
 
 
 def test_pieces_of_a_chunk(tmp_path: Path) -> None:
-    """Pieces beside one another, apart, empty, and across chunks, in any order."""
+    """Pieces besides one another, apart, empty, and across chunks, in any order."""
     content = bytes(range(256)) * 40
     with open(tmp_path / "c", "wb") as stream:
         writer = container.Writer(stream)

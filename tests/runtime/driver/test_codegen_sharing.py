@@ -16,7 +16,7 @@ from irc_compiler.plan.plan import KernelStep
 from irc_compiler.plan.specs.recurrent import RecurrentSpec
 from irc_compiler.runtime.driver import abi as words
 from irc_compiler.runtime.driver.loader import load_driver
-from irc_compiler.runtime.driver.thread_pool import gang
+from irc_compiler.runtime.driver.thread_pool import get_thread_pool
 from irc_compiler.runtime.execution.session import Session
 from support.models.recurrent_models import feeds, model
 
@@ -31,10 +31,10 @@ def run(kernel: ctypes._CFuncPtr, parts: int, phases: int, *, team: bool = True)
     own = parts << words.PARTS_SHIFT | phases << words.PHASES_SHIFT
     steps[:, 3] = words.SHARED | words.WAKE | own
     if team:
-        g = gang(load_driver())
+        g = get_thread_pool(load_driver())
         g.grow(parts - 1)
         # The step's own number of parts counts.
-        call[words.CALL_PARTS], call[words.CALL_GANG], call[words.CALL_WAKE] = 2, g.address, 1
+        call[words.CALL_PARTS], call[words.CALL_POOL], call[words.CALL_WAKE] = 2, g.address, 1
     return load_driver().run(call.ctypes.data)
 
 
@@ -83,14 +83,14 @@ def test_nobody_waits_for_a_thread_that_does_not_come() -> None:
         return 0
 
     # A block of our own has no workers, whatever it says.
-    block = np.zeros(words.GANG_WORDS + 16, np.int64)
+    block = np.zeros(words.POOL_WORDS + 16, np.int64)
     empty = block[-block.ctypes.data // 8 % 16 :]
-    empty[words.GANG_THREADS] = 3
-    empty[words.GANG_CPU] = os.sched_getaffinity(0).pop()
+    empty[words.POOL_THREADS] = 3
+    empty[words.POOL_CPU] = os.sched_getaffinity(0).pop()
     function = KERNEL(kernel)
     call, steps = table([ctypes.cast(function, ctypes.c_void_p).value or 0])
     steps[:, 3] = words.SHARED | 4 << words.PARTS_SHIFT | 6 << words.PHASES_SHIFT
-    call[words.CALL_PARTS], call[words.CALL_GANG] = 4, empty.ctypes.data
+    call[words.CALL_PARTS], call[words.CALL_POOL] = 4, empty.ctypes.data
     assert load_driver().run(call.ctypes.data) == 0
     assert seen == [(phase + 1) * 4 + part for phase in range(6) for part in range(4)]
 

@@ -1,4 +1,4 @@
-"""The gang: same bits for any number of threads, forks, exits, failures, busy gangs."""
+"""The pool: same bits for any number of threads, forks, exits, failures, busy pools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from irc_compiler.ir.errors import ExecutionError, InputError
 from irc_compiler.runtime.driver import abi as words
 from irc_compiler.runtime.driver.loader import load_driver
-from irc_compiler.runtime.driver.thread_pool import ThreadPool, default_threads, gang
+from irc_compiler.runtime.driver.thread_pool import ThreadPool, default_threads, get_thread_pool
 from irc_compiler.runtime.execution.session import Session
 from support.tiny_plans import Maker, chain, chain_answer, data, i64
 
@@ -41,7 +41,7 @@ def test_any_number_of_threads_gives_the_same_bits(threads: int) -> None:
             assert (session.run([a, b])[0] == want).all()
             assert (call()[0] == want).all()
     if threads > 1:
-        assert gang(load_driver()).size >= threads - 1
+        assert get_thread_pool(load_driver()).size >= threads - 1
 
 
 @linux
@@ -62,15 +62,15 @@ def test_workers_take_part() -> None:
     function = KERNEL(meet)
     call, steps = table([ctypes.cast(function, ctypes.c_void_p).value or 0])
     steps[:, 3] = words.SHARED | words.WAKE
-    g = gang(load_driver())
+    g = get_thread_pool(load_driver())
     g.grow(1)
-    call[words.CALL_PARTS], call[words.CALL_GANG], call[words.CALL_WAKE] = 2, g.address, 1
+    call[words.CALL_PARTS], call[words.CALL_POOL], call[words.CALL_WAKE] = 2, g.address, 1
     assert load_driver().run(call.ctypes.data) == 0
     assert len(set(names.values())) == 2
 
 
 @linux
-def test_the_gang_starts_only_when_wanted() -> None:
+def test_the_pool_starts_only_when_wanted() -> None:
     code = """
         import sys, threading
         sys.path.insert(0, sys.argv[1])
@@ -88,7 +88,7 @@ def test_the_gang_starts_only_when_wanted() -> None:
 
 
 @linux
-def test_short_calls_in_a_row_start_the_gang_and_single_ones_do_not() -> None:
+def test_short_calls_in_a_row_start_the_pool_and_single_ones_do_not() -> None:
     code = """
         import sys, threading, time
         sys.path.insert(0, sys.argv[1])
@@ -125,7 +125,7 @@ def run_python(code: str, expect: int = 0) -> str:
 @pytest.mark.slow
 @linux
 @pytest.mark.parametrize("warm", [False, True])
-def test_a_forked_child_runs_with_a_gang_of_its_own(warm: bool) -> None:
+def test_a_forked_child_runs_with_a_pool_of_its_own(warm: bool) -> None:
     session = team(2)
     a, b = data(5000)
     want = chain_answer(a, b, 9)
@@ -149,7 +149,7 @@ def test_a_forked_child_runs_with_a_gang_of_its_own(warm: bool) -> None:
                 try:
                     good = all((session.run([a, b])[0] == want).all() for _ in range(30))
                     good = good and (call()[0] == want).all()
-                    good = good and gang(load_driver()).size == 1
+                    good = good and get_thread_pool(load_driver()).size == 1
                     good = good and (team(3).run([a, b])[0] == want).all()
                     chain(length=2).compile()  # locks that another thread held are free
                     code = 0 if good else 2
@@ -170,7 +170,7 @@ def test_exit_joins_the_workers() -> None:
         from irc_compiler.runtime.execution.session import Session
         a, b = data(1000)
         session = Session(chain().compile(), num_threads=3, share_work=0, wake_work=0)
-        def late():  # registered first, so it runs after the gang has gone
+        def late():  # registered first, so it runs after the pool has gone
             assert (session.run([a, b])[0] == chain_answer(a, b)).all()
             print("late is well")
         atexit.register(late)
@@ -217,8 +217,8 @@ def test_a_failure_in_any_part_is_the_same_error() -> None:
 
 
 @linux
-def test_eight_threads_with_a_gang() -> None:
-    """One call has the gang, the others find it busy and run alone."""
+def test_eight_threads_with_a_pool() -> None:
+    """One call has the pool, the others find it busy and run alone."""
     session = team(2)
     wrong: list[object] = []
 
@@ -242,10 +242,10 @@ def test_eight_threads_with_a_gang() -> None:
 
 
 @linux
-def test_a_stopped_gang_is_no_harm() -> None:
+def test_a_stopped_pool_is_no_harm() -> None:
     own = ThreadPool(load_driver())
     own.grow(2)
-    assert own.size == 2 and own.block[words.GANG_THREADS] == 2
+    assert own.size == 2 and own.block[words.POOL_THREADS] == 2
     own.stop()
     assert own.size == 0 and threading.active_count() < 50
     own.grow(2)
@@ -263,10 +263,10 @@ def test_sleeping_workers_use_no_time() -> None:
     session = team(2)
     a, b = data(1000)
     session.run([a, b])
-    g, end = gang(load_driver()), time.monotonic() + 300
+    g, end = get_thread_pool(load_driver()), time.monotonic() + 300
     # A worker that was woken counts as asleep until it has a CPU, which may be after the call.
     spent = 1.0
-    while spent > 0.1 or g.block[words.GANG_SLEEPERS] != g.size:
+    while spent > 0.1 or g.block[words.POOL_SLEEPERS] != g.size:
         assert time.monotonic() < end, "workers go on using time"
         before = time.process_time()
         time.sleep(0.3)
@@ -299,7 +299,7 @@ def test_workers_stay_off_the_callers_cpu() -> None:
             os.sched_setaffinity(0, {cpu})
             session.run([a, b])
             session.run([a, b])
-            ids = [t.native_id for t in gang(load_driver())._threads]
+            ids = [t.native_id for t in get_thread_pool(load_driver())._threads]
             assert ids and all(cpu not in os.sched_getaffinity(i) for i in ids)
     finally:
         os.sched_setaffinity(0, cpus)
@@ -327,7 +327,7 @@ def test_locks_that_are_held_at_a_fork_are_free_in_the_child() -> None:
         named = [(f"{m.__name__}.{n}", v) for m in modules for n, v in list(vars(m).items())]
         return {n: v for n, v in named if isinstance(v, type(threading.Lock()))}
 
-    locks = [*found().values(), gang(load_driver())._lock]
+    locks = [*found().values(), get_thread_pool(load_driver())._lock]
     assert {f"{predictor.__name__}._lock", f"{linker.__name__}._link_lock"} < found().keys()
     a, b = data(2000)
     for lock in locks:

@@ -1,4 +1,4 @@
-"""One node of a domain beside ONNX's own, run by onnxruntime and by irc."""
+"""One node of a domain besides ONNX's own, run by onnxruntime and by irc."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def dynamic(model: onnx.ModelProto, *, signed: bool = True) -> onnx.ModelProto:
 
 
 def with_bytes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with every quantised tensor as an output beside its own."""
+    """The model with every quantised tensor as an output besides its own."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     names = [n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"]

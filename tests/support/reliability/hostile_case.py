@@ -12,7 +12,7 @@ Make = Callable[[Path], Sequence[str]]
 
 @dataclass(frozen=True)
 class Hostile:
-    """code: the command's exit code. words: parts of its message, beside where, got and so on."""
+    """code: the command's exit code. words: parts of its message, besides where, got and so on."""
 
     kind: str
     name: str

@@ -176,7 +176,7 @@ def _npy_pipe(folder: Path) -> Sequence[str]:
 
 
 def npz_bomb(name: str, path: Path) -> None:
-    """A few hundred kilobytes that are 320 MiB, beside an array of a good size."""
+    """A few hundred kilobytes that are 320 MiB, besides an array of a good size."""
     header = io.BytesIO()
     np.save(header, np.zeros((0, 64), np.float32))
     rows = 320 << 12

@@ -31,7 +31,7 @@ def weighted(**fields: Any) -> onnx.ModelProto:
 
 
 def external(location: str, offset: str, length: str, folder: Path) -> Sequence[str]:
-    """A weight that lies elsewhere, beside what must not be read."""
+    """A weight that lies elsewhere, besides what must not be read."""
     inner = folder / "model"
     inner.mkdir()
     (folder / "secret.bin").write_bytes(bytes(100))

@@ -80,11 +80,11 @@ def power(n: OnnxNode) -> Value:
         wide = other if own.is_float else DType.f64
         result = n.add(Power(), converted(n, base, wide), converted(n, exponent, wide))
     if own.is_int and not other.is_int:
-        result = _settled(n, result)
+        result = _round_near_integers(n, result)
     return n.add(Convert(own), result)
 
 
-def _settled(n: OnnxNode, value: Value) -> Value:
+def _round_near_integers(n: OnnxNode, value: Value) -> Value:
     """A power of integers, which a kernel computes within 2 ulp, as the integer that it
     is next to: conversion truncates."""
     near = n.add(Round(), value)

@@ -29,7 +29,7 @@ def reshape(n: OnnxNode) -> Value:
     allowed = n.flag("allowzero")
     target = n.known(n.input(1))
     if allowed and target is not None and 0 in target and -1 in target:
-        raise n.type_error("with allowzero, a target has no 0 beside a -1", got=target)
+        raise n.type_error("with allowzero, a target has no 0 together with a -1", got=target)
     return n.add(Reshape(special_zero=not allowed), n.input(0), n.input(1))
 
 

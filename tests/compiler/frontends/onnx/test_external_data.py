@@ -1,4 +1,4 @@
-"""Tensors in files beside the model: read, and never from outside its folder."""
+"""Tensors in files next to the model: read, and never from outside its folder."""
 
 from __future__ import annotations
 

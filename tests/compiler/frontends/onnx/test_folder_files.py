@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not HAS_DIR_FD, reason="not run: the system has 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of a model with a secret beside it."""
+    """A folder of a model with a secret next to it."""
     (tmp_path / "secret").write_bytes(b"secret")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "w").write_bytes(b"secret")

@@ -16,7 +16,7 @@ BROKEN_TENSORS: dict[str, tuple[TensorProto, str]] = {
     "wrong field": (tensor(int64_data=[1] * 6), "field of another type"),
     "negative size": (tensor(dims=[-2, -3], raw_data=bytes(24)), "negative size"),
     "overflow": (tensor(dims=[2**40, 2**40], raw_data=bytes(24)), "overflows"),
-    "overflow beside 0": (tensor(dims=[2**40, 0, 2**40]), "overflows"),
+    "overflow besides 0": (tensor(dims=[2**40, 0, 2**40]), "overflows"),
     "overflow of 16 bytes": (tensor(data_type=15, dims=[0, 2**59]), "overflows"),
     "many axes": (tensor(dims=[1] * 70, raw_data=bytes(4)), "too many axes"),
     "unknown type": (tensor(data_type=99, raw_data=bytes(24)), "unknown element type"),

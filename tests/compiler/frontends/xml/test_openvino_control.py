@@ -28,7 +28,7 @@ net (bool c, float[2] x, float[2] y, float[2] z) => (float[2] p, float[2] q, flo
         else_branch = b () => (float[2] b1, float[2] b2, float[2] b3)
             { b2 = Abs (z) b3 = Mul (y, y) b1 = Identity (y) }>
 }"""
-# Three values change places in a loop, beside one that stays and two that are kept.
+# Three values change places in a loop, besides one that stays and two that are kept.
 PLACES = """<ir_version: 8, opset_import: ["" : 17]>
 net (int64 count, float[2] a, float[2] b, float[2] c, float[2] w)
     => (float[2] x, float[2] y, float[2] z, float[M, 2] s, float[M, 2] t) {

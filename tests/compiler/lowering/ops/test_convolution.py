@@ -250,7 +250,7 @@ def test_a_chain_is_one_step_per_convolution(compile_graph) -> None:
     net = compile_graph(graph_of("residual_block"), True, 1)
     assert families(net) == ["conv", "elementwise"] * 2
     specs = [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, ConvSpec)]
-    # Beside the data: a bias, and the image that is added.
+    # Besides the data: a bias, and the image that is added.
     assert [[len(o.strides) - o.strides.count(0) for o in s.extras] for s in specs] == [[1], [4]]
     net = compile_graph(graph_of("points_and_depthwise"), True, 1)
     assert families(net) == ["gemm", "conv", "gemm", "elementwise"]

@@ -163,7 +163,7 @@ def test_sequences_of_openvino(kind: str, direction: str, tmp_path) -> None:
 def test_inputs_are_one_product_and_lengths_are_dropped() -> None:
     plan = irc.compile_model(model("LSTM", "bidirectional")).plan
     specs = [s.spec for s in plan.kernel_steps()]
-    # Beside the two: a first cell of zeros, and results that are turned.
+    # Besides the two: a first cell of zeros, and results that are turned.
     assert [s.family for s in specs] == ["gemm", "elementwise", "recurrent", *["elementwise"] * 3]
     (layer,) = [s for s in specs if isinstance(s, RecurrentSpec)]
     assert layer.lengths is None and layer.reverse == (False, True)

@@ -153,7 +153,7 @@ def test_a_residual_stream_between_convolutions_is_bf16(
     "end, second",
     [
         pytest.param("tanh", DType.f32, id="computed with it"),
-        pytest.param("both", DType.bf16, id="beside"),
+        pytest.param("both", DType.bf16, id="besides"),
     ],
 )
 def test_a_sum_for_another_function_reads_and_stays_f32(

@@ -80,7 +80,7 @@ def test_queries_keys_and_values_are_one_product(biases: str, turned: bool) -> N
 def test_a_merged_product_keeps_bits(
     rows: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And has no copies beside it."""
+    """And has no copies next to it."""
     text = attention(rows, "qv")
     merged = compile_model(Model(graph(text)), precision=precision)
     left = tuple(p for p in pipeline.PASSES if p.name != "fuse_parallel_matmuls")
@@ -161,7 +161,7 @@ def test_products_that_would_be_copied_stay(readers: str, reason: str) -> None:
 
 def test_large_products_stay() -> None:
     text = attention("4096, 100", biases="")
-    stays(text, fuse_parallel_matmuls, "a large product gains nothing from others beside it")
+    stays(text, fuse_parallel_matmuls, "a large product gains nothing from others next to it")
 
 
 def test_others_of_other_rows_or_shared_weights_stay() -> None:

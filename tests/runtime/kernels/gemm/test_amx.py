@@ -231,8 +231,8 @@ def test_blocks_of_little_depth_have_short_rows(k: int, n: int, tiles: int) -> N
     spec = make(Case(32 * 96, k, n, factors=BF16), "plain", target)[0]
     narrow = dataclasses.replace(spec, out=dataclasses.replace(spec.out, dtype=BF16))
     assert choose(narrow, target).mc == tiles
-    beside = dataclasses.replace(narrow, extras=(narrow.out,))
-    assert choose(beside, target).mc == (max(2, tiles // 2) if k < 256 and n > 64 else 8)
+    streamed = dataclasses.replace(narrow, extras=(narrow.out,))
+    assert choose(streamed, target).mc == (max(2, tiles // 2) if k < 256 and n > 64 else 8)
 
 
 @pytest.mark.slow

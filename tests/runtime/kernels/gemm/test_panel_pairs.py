@@ -61,7 +61,7 @@ CASES = {
     "f64": Case(29, 41, 3 * 16 + 5, dtype=DType.f64),
     "columns": Case(29, 41, 3 * 32 + 5, a="columns", b="columns", out="columns"),
     "matrices": Case(14, 31, 96, batch=(3,), b="rows"),
-    # Sums wait between blocks of K, beside those of a panel alone.
+    # Sums wait between blocks of K, besides those of a panel alone.
     "blocks of depth": Case(29, 300, 7 * 32 + 5),
 }
 

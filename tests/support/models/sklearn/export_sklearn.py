@@ -1,4 +1,4 @@
-"""Writes the models beside it: small models of scikit-learn, converted by skl2onnx 1.20.
+"""Writes the models next to it: small models of scikit-learn, converted by skl2onnx 1.20.
 
 Run by hand where scikit-learn and skl2onnx are installed; tests read the files only.
 """
