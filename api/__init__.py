@@ -1,6 +1,6 @@
 """The public face: read, save and compile models; call what was compiled.
 
-compiled_model.py is where the two halves meet; ports.py orders inputs and names outputs.
+compiled_model.py is where compiler and runtime meet; ports.py orders inputs and names outputs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A compiled model, where the two halves meet: the compiler makes a plan for the Target that the
-runtime reports, the runtime turns the plan into a program, and a CompiledModel owns all three.
+"""A compiled model, where compiler and runtime meet: the compiler makes a plan for the Target that
+the runtime reports, the runtime turns the plan into a program, and a CompiledModel owns all three.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Row:
     void: str = ""
 
 
-def irc_rival(data: Data, threads: int, precision: str) -> Peer:
+def irc_engine(data: Data, threads: int, precision: str) -> Peer:
     """irc as a user calls it: compile_model and a bound call."""
     import irc_compiler as irc
 
@@ -65,7 +65,7 @@ def irc_rival(data: Data, threads: int, precision: str) -> Peer:
 
 
 def engines_of(data: Data, group: Group, threads: int, peers: Sequence[str]) -> dict[str, Peer]:
-    found = {"irc": irc_rival(data, threads, group.precision)}
+    found = {"irc": irc_engine(data, threads, group.precision)}
     for name in peers:
         # OpenVINO reads the same model whatever its settings are.
         model = data.forms.get(name.removesuffix(" defaults"), data.model)
@@ -126,9 +126,9 @@ class Meter:
 
     def checked(self, rows: Sequence[Row]) -> list[Row]:
         """The rows of a run, against the best peak that any of them has seen."""
-        return [self._judged(row, GROUPS[row.group]) for row in rows]
+        return [self._checked(row, GROUPS[row.group]) for row in rows]
 
-    def _judged(self, row: Row, group: Group) -> Row:
+    def _checked(self, row: Row, group: Group) -> Row:
         peak = row.gflops / self._best[group.peak] / row.threads
         holds = "" if row.void else verdict(group, row.ratio, peak, row.bandwidth)
         return replace(row, peak=peak, holds=holds)

@@ -86,8 +86,8 @@ def compressed_products(target: Any) -> Iterator[tuple[str, Any]]:
         zero = Operand(DType.i8 if codes.is_signed else DType.u8, still)
         build = Builder()
         program = build.finish(build.op("add", *(build.input(i, DType.f32) for i in range(2))))
-        halves = itertools.product((DType.f16, DType.bf16), (False, True))
-        for scale, normal in ((DType.f32, False), *halves):
+        half_types = itertools.product((DType.f16, DType.bf16), (False, True))
+        for scale, normal in ((DType.f32, False), *half_types):
             scales = f"{'normal ' * normal}{scale.name}"
             yield (
                 f"product with {codes.name} times {scales}, any number of rows",

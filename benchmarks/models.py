@@ -65,7 +65,7 @@ class Row:
     compile_seconds: dict[str, float]
 
 
-def irc_rival(path: str, inputs: Inputs, threads: int, precision: str) -> tuple[Peer, Any]:
+def irc_engine(path: str, inputs: Inputs, threads: int, precision: str) -> tuple[Peer, Any]:
     """irc as a user calls it: compile_model and a bound call; and the compiled model."""
     import irc_compiler as irc
 
@@ -130,10 +130,10 @@ def measure(entry: Entry, threads: int, peers: list[str], seconds: float, precis
     path = str(model_path(entry))
     inputs = entry.inputs(np.random.default_rng(1))
     cold = cold_compile(path, threads, precision)
-    irc_rival(path, inputs, threads, precision)
+    irc_engine(path, inputs, threads, precision)
     how = {"precision": precision} if precision != "f32" else {}
     makers: dict[str, Callable[[], Any]] = {
-        "warm": lambda: irc_rival(path, inputs, threads, precision)
+        "warm": lambda: irc_engine(path, inputs, threads, precision)
     }
     for name in peers:
         makers[name] = lambda name=name: PEERS[name](path, inputs, threads, **how)

@@ -36,11 +36,11 @@ _ALIKE = (
     *(ops.ScaledDotProductAttention, ops.ShapeOf1, ops.ShapeOf),
 )
 # Kinds that passes write as operations with kernels.
-_SPELLED = frozenset(
+_DECOMPOSED = frozenset(
     kind
     for each in PASSES
     for rule in each.rules(Options())
-    if rule.name.startswith("spell")
+    if rule.name.startswith("decompose_")
     for kind in rule.kinds
 )
 _GRAPH = {"Parameter", "Result", "Constant", "TypedParameter"}
@@ -76,7 +76,7 @@ def _runs(classes: Iterable[type[Op]]) -> str:
     """By the lowering table, and whether there is an `evaluate`."""
     words: list[str] = []
     for cls in classes:
-        native = cls in table.LOWERERS or issubclass(cls, _ALIKE) or cls.kind in _SPELLED
+        native = cls in table.LOWERERS or issubclass(cls, _ALIKE) or cls.kind in _DECOMPOSED
         state = issubclass(cls, ops.ReadValue | ops.Assign)
         if state:
             word = "state"

@@ -39,7 +39,7 @@ def alternate(
     clock = time.perf_counter
     for _ in range(rounds):
         for name, run in engines.items():
-            settle()
+            wait_until_idle()
             start = clock()
             run()
             run()
@@ -57,7 +57,7 @@ def alternate(
     return {k: Times(statistics.median(v), min(v), len(v)) for k, v in found.items()}
 
 
-def settle(limit: float = 1.0) -> None:
+def wait_until_idle(limit: float = 1.0) -> None:
     """Wait until no other thread of this process runs, for `limit` seconds at most.
 
     Workers of NumPy and of onnxruntime spin for 50 to 100 ms after a call, waiting for the next

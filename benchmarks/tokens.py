@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .memory import MIB, resident
-from .timing import settle
+from .timing import wait_until_idle
 from .zoo import ZOO, model_path
 
 Arrays = list[NDArray[np.generic]]
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         answers: dict[str, Arrays] = {}
         for _ in range(options.texts):
             for name, step in steps.items():
-                settle()
+                wait_until_idle()
                 seconds, answers[name], grown[name] = text(step, options.tokens)
                 times[name].append(float(np.mean(seconds)))
         for mine, theirs in zip(answers["irc"], answers["onnxruntime"], strict=True):

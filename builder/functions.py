@@ -164,7 +164,7 @@ def shape_of(x: Like) -> Tensor:
 
 
 def reshape(x: Like, shape: Sequence[int] | Tensor) -> Tensor:
-    """The same elements in another shape; -1 stands for what is left."""
+    """The same elements in another shape; -1 is the remaining size."""
     return add_node(o.Reshape(), (*as_tensors((x,)), as_ints(shape)))[0]
 
 

@@ -121,7 +121,7 @@ def _report_failure(error: BaseException) -> int:
         print_message(*str(error).split("\n"), heading=heading)
         return error.exit_code
     if isinstance(error, OSError):
-        # Verbs name what they read and write; this is what is left, such as a knob's folder.
+        # Verbs name what they read and write; this is the rest, such as a knob's folder.
         where = [f"  where: {error.filename}"] if error.filename else []
         what = "a file or folder can't be read or written"
         print_message(what, *where, f"  got: {error.strerror or error}", heading=heading)

@@ -110,7 +110,7 @@ def read_model(
 ) -> Model:
     """Read a model: a path (.onnx, .xml), the bytes of either, or an onnx.ModelProto.
 
-    weights: the .bin of an XML file that does not lie next to it. declared_shapes "ignore" accepts
+    weights: the .bin of an XML file that is not next to it. declared_shapes "ignore" accepts
     a model whose declared shapes or types contradict inference. max_memory: bytes for any file and
     any constant.
     Raises ModelFormatError, ShapeError, MemoryLimitError or UnsupportedOperationError.

@@ -75,7 +75,7 @@ PASSES: tuple[Pass, ...] = (
     decompose_maxpool_indices,
     # Lists that loops fill are memory, not Python's.
     raise_sequence_to_scan_output,
-    # Constants go into the bodies that read them; what is left outside is not theirs.
+    # Constants go into the bodies that read them; the rest outside is not theirs.
     simplify_subgraphs,
     # A loop over bags of rows is one operation on all rows.
     raise_embedding_bag,

@@ -1,4 +1,4 @@
-"""Views: how a value lies in a buffer, with symbolic sizes.
+"""Views: how a value is in a buffer, with symbolic sizes.
 
 Reshape, Transpose, Slice, Split, Squeeze and Broadcast are arithmetic on views and cost nothing at
 run time wherever strides can express them. All functions are pure; one that cannot express its
@@ -20,7 +20,7 @@ Part: TypeAlias = tuple[Dim, Dim]
 
 @dataclass(frozen=True)
 class View:
-    """Element (i0, i1, ...) lies at offset + sum(i * stride) of `buffer`, counted in elements."""
+    """Element (i0, i1, ...) is at offset + sum(i * stride) of `buffer`, counted in elements."""
 
     buffer: int
     dtype: DType

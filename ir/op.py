@@ -94,7 +94,7 @@ class Attribute:
 
 
 def attr(default: Any = dataclasses.MISSING, *, xml: str | None = None) -> Any:
-    """Declare an attribute whose XML spelling differs from the field's name."""
+    """Declare an attribute whose XML name differs from the field's name."""
     return field(default=default, metadata={"xml": xml} if xml else {})
 
 

@@ -3,7 +3,7 @@
 The rule is ONNX's Slice-13 (OpenVINO's Slice-8 and StridedSlice-1 give the same elements): negative
 bounds count from the end; then a forward slice clamps both to [0, size], a backward one the start
 to [0, size - 1] and the stop to [-1, size - 1]. NumPy differs for a backward slice whose start
-lies before the axis: it takes nothing, the rule takes element 0.
+is before the axis: it takes nothing, the rule takes element 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How values are spelled in IR version 11: attributes, shapes, names, and XML's own escapes."""
+"""Formats values for IR version 11: attributes, shapes, names, and XML's own escapes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def escape(text: str) -> str:
 def attribute_text(value: Any) -> str | None:
     """An attribute's text as OpenVINO writes it; None where there is nothing to write.
 
-    Values without a spelling of their own (the dialect's) are JSON.
+    Values without a format of their own (the dialect's) are JSON.
     """
     if value is None:
         return None

@@ -42,7 +42,7 @@ class Weights:
         """The offset of the array's bytes, None where they were not written.
 
         The same array is found at once, an equal one by its content. Types that a .bin packs or
-        spells otherwise than a plan's weights are never found.
+        formats differently from a plan's weights are never found.
         """
         if (is_packed(dtype) and not is_four_bit(dtype)) or dtype is DType.string:
             return None

@@ -1,4 +1,4 @@
-"""One net as text: layers, edges and rt_info in the order and spelling of OpenVINO's writer."""
+"""One net as text: layers, edges and rt_info in the order and format of OpenVINO's writer."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Trace:
         return self.bodies.setdefault(body, inner)
 
     def leave(self, inner: Trace) -> None:
-        """Go on with what is left of the budget."""
+        """Go on with the rest of the budget."""
         self.budget, self._dumped = inner.budget, inner._dumped
 
     def hit(self, passname: str, rule: str, node: str) -> None:

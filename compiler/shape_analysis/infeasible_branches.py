@@ -51,7 +51,7 @@ def specialize_branches(graph: Graph, start: int | None = None) -> Graph:
 
 
 def without(op: If, branch: int, types: Sequence[Type], why: str) -> If | None:
-    """The If whose branch (0: then, 1: else) fails. None where it has results that are no
+    """The If whose branch (0: then, 1: else) fails. None where it has results that are not
     tensors."""
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len(tensors) < len(types):

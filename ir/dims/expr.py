@@ -292,7 +292,7 @@ def _divide_by_int(num: Terms, divisor: int) -> Dim:
     terms, rest = _split_multiples(num, ((), divisor))
     whole, constant = make(terms), rest.pop((), 0)
     if not rest:
-        return whole  # the constant lies in [0, divisor)
+        return whole  # the constant is in [0, divisor)
     factor = gcd(*rest.values(), divisor)
     rest = {monomial: coefficient // factor for monomial, coefficient in rest.items()}
     constant, divisor = constant // factor, divisor // factor

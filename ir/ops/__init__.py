@@ -152,7 +152,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     SplitToSequence, ConcatFromSequence, Optional, OptionalGetElement, OptionalHasElement, OnnxNode,
 )  # fmt: skip
 
-# How the kinds are spelled in XML where that differs (OpenVINO reads both).
+# Names of the kinds in XML where they differ (OpenVINO reads both).
 XML_NAMES = {"Constant": "Const", "Relu": "ReLU", "PRelu": "PReLU", "Softmax": "SoftMax"}
 
 _ALIASES = {xml.lower(): kind.lower() for kind, xml in XML_NAMES.items()} | {"xor": "logicalxor"}

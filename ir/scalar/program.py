@@ -13,7 +13,7 @@ class Instr:
 
     `op` is one of SCALAR_OPS. `args` are indices of earlier instructions, except for "input",
     whose single argument is the number of an operand. `value` belongs to "const". Equal ones are
-    computed once, so a value is compared by its spelling: 0.0 is not -0.0, and NaN is NaN.
+    computed once, so a value is compared by its text: 0.0 is not -0.0, and NaN is NaN.
     """
 
     op: str
@@ -22,13 +22,13 @@ class Instr:
     value: float | int | None = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Instr) and self._spelling == other._spelling
+        return isinstance(other, Instr) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._spelling)
+        return hash(self._key)
 
     @property
-    def _spelling(self) -> tuple[object, ...]:
+    def _key(self) -> tuple[object, ...]:
         return (self.op, self.args, self.dtype, repr(self.value))
 
 

@@ -1,4 +1,4 @@
-"""Widths of packed matrix panels: the one tiling figure that both halves of irc must agree on.
+"""Widths of packed matrix panels: the tiling parameter that compiler and runtime share.
 
 Lowering writes a `PackedB` into specs and constants, the runtime's kernels read panels of that
 width. It depends on the accumulator's size and the Target only (never on M, N, K or the threads),
@@ -143,7 +143,7 @@ def normal_scales(scale: Array) -> bool:
 
 def compressible(k: int, n: int, dtype: DType, group: int) -> bool:
     """Whether kernels expand a constant K x N of integers with scales per column and `group` rows
-    of K: cells of 32 bits along K lie in one group each."""
+    of K: cells of 32 bits along K are in one group each."""
     cell = 32 // max(1, dtype.bits)
     return n > 1 and k >= 1 and dtype in COMPRESSED and (group >= k or group % cell == 0)
 

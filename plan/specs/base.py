@@ -34,7 +34,7 @@ Split: TypeAlias = tuple[Size, Size]
 
 @dataclass(frozen=True)
 class Operand:
-    """How a kernel walks one buffer: element (i0, i1, ...) of the iteration space lies at
+    """How a kernel walks one buffer: element (i0, i1, ...) of the iteration space is at
     `offset + sum(i * stride)`, counted in elements of `dtype`. Stride 0 broadcasts."""
 
     dtype: DType

@@ -17,7 +17,7 @@ class PackedB:
     last panel padded with zeros; one block of panels per matrix of the batch. It depends on
     shape, type, precision and Target, never on M or the threads, so a weight is packed once.
 
-    kr: rows that are interleaved: element (k, n) of a panel lies at (k // kr * nr + n) * kr + k %
+    kr: rows that are interleaved: element (k, n) of a panel is at (k // kr * nr + n) * kr + k %
     kr, and K is padded with zeros to a multiple of kr. Units that multiply pairs want 2, those that
     multiply four bytes want 4. Elements of 4 bits lie two to a byte, the first in the lower half.
 

@@ -1,4 +1,4 @@
-"""The spec of recurrent layers: what is left of them once the inputs' products are taken out."""
+"""The spec of recurrent layers: the recurrence, without the products of the inputs."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def _verify_constant(c: Constant) -> None:
         if c.dtype.bits < 8 and not (isinstance(c.layout, PackedB) and 8 // c.dtype.bits == 2):
             raise broken("a constant of less than a byte is packed", "constants", c.dtype)
         if c.dtype.bits < 8 and c.layout.kr % 2:
-            raise broken("halves of bytes are packed singly", "constants", c.layout.kr)
+            raise broken("4-bit elements need an even kr", "constants", c.layout.kr)
         panels(c.shape, c.layout, c.transposed)
         if c.layout.sums and c.dtype not in BYTES:
             raise broken("a packed constant has sums of what is not a byte", "constants", c.dtype)

@@ -160,7 +160,7 @@ class RegionLayoutTables:
         strides: list[int] = []
         offsets: list[int] = []
         counts: list[int] = []
-        # Pairs of operands (written, other) of one step that lie in one root buffer.
+        # Pairs of operands (written, other) of one step that are in one root buffer.
         self._pairs: list[tuple[int, int, bool]] = []
         # Positions of (an axis, its blocks, their size), and the operand to name.
         splits: list[tuple[int, int, int, int]] = []
@@ -265,7 +265,7 @@ class RegionLayoutTables:
             low, high = self._reach(values, child, begin, begin + int(nbytes[child]))
             if size != self.itemsize[parent] and (begin or child in self._strides):
                 raise VerificationError(
-                    "a buffer lies at an offset inside one of another element size",
+                    "a buffer is at an offset inside one of another element size",
                     where=self._buffer(child),
                 )
             moves = self._strides.get(child)  # where it is empty, no iteration sees any of it

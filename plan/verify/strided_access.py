@@ -29,8 +29,8 @@ class StridedAccess:
 
 def lie_apart(a: StridedAccess, b: StridedAccess) -> bool:
     """Whether two walks are known to have no element of one buffer in common: both repeat with some
-    period, and lie next to each other in it, as the parts of a concatenation do."""
-    if a.buffer != b.buffer:  # which may lie in the same memory
+    period, and are next to each other in it, as the parts of a concatenation do."""
+    if a.buffer != b.buffer:  # which may be in the same memory
         return False
     periods = {abs(stride) for walk in (a, b) for size, stride in walk.terms if size > 1}
     for period in periods - {0, 1}:

@@ -180,7 +180,7 @@ class Container:
     def fill(self, pieces: Sequence[Piece], chunks: Sequence[int] | None = None) -> None:
         """Check chunks (None: all, the whole file) and put their bytes into the pieces.
 
-        Pieces do not overlap; what of them lies in other chunks is left alone. All usable CPUs
+        Pieces do not overlap; what of them is in other chunks is left alone. All usable CPUs
         take part. After an ArtifactError the pieces hold nothing of use.
         """
         ordered = sorted((p for p in pieces if len(p.memory)), key=lambda p: p.offset)
@@ -272,7 +272,7 @@ class Container:
 
 
 def _rest(memory: list[memoryview], count: int) -> list[memoryview]:
-    """What is left to fill after `count` bytes."""
+    """The rest to fill after `count` bytes."""
     for n, part in enumerate(memory):
         if count < len(part):
             return [part[count:], *memory[n + 1 :]]

@@ -69,7 +69,7 @@ class PlanEntry:
     options: Options
     target: Target
     section: int
-    # Machine code: its section, and what lies where in it (code.py reads it if trusted).
+    # Machine code: its section, and what is where in it (code.py reads it if trusted).
     code: tuple[int, Any] | None = None
 
 

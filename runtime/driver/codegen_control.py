@@ -1,5 +1,5 @@
 """Control flow in the driver's walk: loops that count, move addresses and ask conditions, and
-branches. All state of a loop lies in its block (abi.py); addresses that moved are back in their
+branches. All state of a loop is in its block (abi.py); addresses that moved are back in their
 places when the loop is left."""
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 floating-point mode.
 
 It is compiled once per process for the plain instruction set (it only calls). Everything it
-reads and writes lies in tables that Python fills (abi.py); its text is in codegen_run.py.
+reads and writes is in tables that Python fills (abi.py); its text is in codegen_run.py.
 """
 
 from __future__ import annotations

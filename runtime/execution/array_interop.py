@@ -51,7 +51,7 @@ def as_array(name: str, wanted: TensorType, value: Any, *, live: bool = False) -
         try:
             return _through_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError, AssertionError) as error:
-            # What can't be exported may still be converted, unless it lies on another device.
+            # What can't be exported may still be converted, unless it is on another device.
             if not any(hasattr(value, i) for i in _INTERFACES) or _is_elsewhere(value):
                 raise _unreadable(name, wanted, value, error) from error
     if any(hasattr(value, i) for i in _INTERFACES):

@@ -1,6 +1,6 @@
 """Machine code as irc keeps it, in memory, in the cache and in artefacts: an Image.
 
-A flat image is code and constants laid out as they lie in memory, all of it position-independent,
+A flat image is code and constants laid out as they are in memory, all of it position-independent,
 with the offsets of its functions and of the words where addresses of others belong. LLVM's linker
 is not needed to load one, and so neither is LLVM (image_loader.py). An image of kind OBJECT holds
 an object file that elf_flatten.py could not lay out; LLVM loads that one.

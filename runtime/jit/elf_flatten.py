@@ -1,4 +1,5 @@
-"""An object file laid out as it shall lie in memory, so that no linker is needed to load it.
+"""An object file laid out in the layout that it shall have in memory, so that no linker is needed
+to load it.
 
 Generated kernels are position-independent functions over their own constants: every address is a
 distance inside the object, known here, but for the few functions of libc that code generation

@@ -167,7 +167,7 @@ def target_machine(target: Target, *, opt: int = 3) -> llvm.TargetMachine:
     llvm = binding(everywhere=foreign)
     features = [f"+{f}" for f in target.cpu_features]
     if target.isa == "avx512":
-        features.append("-prefer-256-bit")  # else LLVM halves every vector
+        features.append("-prefer-256-bit")  # else LLVM uses vectors of 256 bits
     # Small position-independent code: the JIT linker lays an object out in one block.
     return llvm.Target.from_triple(triple(target)).create_target_machine(
         cpu=_CPU[target.isa],

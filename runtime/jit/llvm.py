@@ -1,6 +1,6 @@
 """LLVM assembly text in, machine code out.
 
-The only door to LLVM's optimiser and code generator. llvmlite guards every foreign call by
+The only interface to LLVM's optimiser and code generator. llvmlite guards every foreign call by
 one global lock, so plain threads would compile one after the other. The two long calls (optimize,
 generate code: nine tenths of the time) are made past that lock; this is sound because every module
 here lives in an LLVM context of its own and has a target machine of its own.

@@ -1,6 +1,6 @@
 """A folder of this user alone: opened once, checked by its descriptor, used relative to it.
 
-What lies in the folder is run as machine code, so no other user may write to it, nor replace it.
+What is in the folder is run as machine code, so no other user may write to it, nor replace it.
 The path is walked from the root, one component at a time and without following links; each folder
 is opened relative to the one before and checked by `fstat` of what was opened. A folder on the way
 must belong to root or to this user, and must not be writable by others unless its sticky bit keeps

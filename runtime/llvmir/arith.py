@@ -247,8 +247,9 @@ class Arith(Vectors):
         """Convert every lane to another element type.
 
         Integers: widened by their sign or zeros, narrowed modulo 2**bits. Float to integer:
-        toward zero, saturating, NaN -> 0. Integer or float to float: nearest even, halves too,
-        denormals kept, on every instruction set. `signed_` is the signedness of the integer side.
+        toward zero, saturating, NaN -> 0. Integer or float to float: nearest even, f16 and bf16
+        too, denormals kept, on every instruction set. `signed_` is the signedness of the integer
+        side.
         """
         if a.element == element:
             return a

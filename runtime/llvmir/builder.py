@@ -45,7 +45,7 @@ class Module:
     ) -> Function:
         """A new function. params: (type with attributes such as "ptr noalias", name) pairs.
 
-        attributes: as LLVM spells them, e.g. "nounwind noinline" or "nounwind alwaysinline".
+        attributes: in LLVM's syntax, e.g. "nounwind noinline" or "nounwind alwaysinline".
         """
         if name in self._functions:
             raise ValueError(f"function {name} exists already")

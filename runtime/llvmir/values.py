@@ -136,7 +136,7 @@ def integer(x: int, type_: str = I64) -> Value:
 
 
 def float_text(x: float, element: str) -> str:
-    """LLVM's exact spelling of x rounded to the element type (nearest even, overflow to inf)."""
+    """LLVM's exact text of x, rounded to the element type (nearest even, overflow to inf)."""
     if element == F64:
         return f"0x{struct.unpack('<Q', struct.pack('<d', x))[0]:016X}"
     if element == F32:

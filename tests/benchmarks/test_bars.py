@@ -1,6 +1,6 @@
 """What a benchmark of products promises: its bars, who is compared, how turns are taken, verdicts.
 
-No time of this machine is looked at: rivals and clocks are made up.
+No time of this machine is looked at: engines and clocks are made up.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def test_rivals_take_turns_and_medians_count(gemm: Any, monkeypatch: pytest.Monk
 
     now, log = [0.0], list[str]()
 
-    def rival(name: str, *seconds: float) -> Callable[[], None]:
+    def engine(name: str, *seconds: float) -> Callable[[], None]:
         lasts = itertools.cycle(seconds)
 
         def run() -> None:
@@ -70,9 +70,9 @@ def test_rivals_take_turns_and_medians_count(gemm: Any, monkeypatch: pytest.Monk
         return run
 
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr(timing, "settle", lambda: log.append("settled"))
-    rivals = {"a": rival("a", 1, 1, 100), "b": rival("b", 2), "c": rival("c", 3)}
-    times = timing.alternate(rivals, seconds=6000, rounds=5)
+    monkeypatch.setattr(timing, "wait_until_idle", lambda: log.append("settled"))
+    engines = {"a": engine("a", 1, 1, 100), "b": engine("b", 2), "c": engine("c", 3)}
+    times = timing.alternate(engines, seconds=6000, rounds=5)
     turns = [name for name, _ in itertools.groupby(log)]
     assert turns == ["a", "b", "c", *["settled", "a", "settled", "b", "settled", "c"] * 5]
     assert [times[n].median for n in "abc"] == [1, 2, 3]
@@ -114,13 +114,13 @@ def test_what_a_group_reaches(gemm: Any) -> None:
 
 
 def measured(gemm: Any, monkeypatch: pytest.MonkeyPatch, seconds: Mapping[str, float]) -> Any:
-    """(row, names that took turns) of a small product of which rivals "take" so many seconds."""
+    """(row, names that took turns) of a small product of which engines "take" so many seconds."""
     from benchmarks.peers import Peer
     from benchmarks.timing import Times
 
     turns: list[str] = []
 
-    def rivals(data: Any, *_: object) -> dict[str, Peer]:
+    def engines(data: Any, *_: object) -> dict[str, Peer]:
         answer = data.answer.astype(np.float32)
         names = [n for n in seconds if n not in ("peak", "bandwidth")]
         return {n: Peer(n, lambda: None, lambda: [answer]) for n in names}
@@ -129,7 +129,7 @@ def measured(gemm: Any, monkeypatch: pytest.MonkeyPatch, seconds: Mapping[str, f
         turns.extend(runs)
         return {n: Times(seconds[n], seconds[n], 1) for n in runs}
 
-    monkeypatch.setattr(gemm, "engines_of", rivals)
+    monkeypatch.setattr(gemm, "engines_of", engines)
     monkeypatch.setattr(gemm, "alternate", alternate)
     ((name, group),) = gemm.chosen("skinny:4x8x16", None)
     peers = [n for n in seconds if n not in ("irc", "peak", "bandwidth")]
@@ -139,7 +139,7 @@ def measured(gemm: Any, monkeypatch: pytest.MonkeyPatch, seconds: Mapping[str, f
 def test_the_fastest_peer_counts_and_defaults_do_not(
     gemm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The peak and the bandwidth take their turns among the rivals of a row."""
+    """The peak and the bandwidth take their turns among the engines of a row."""
     seconds = {"irc": 1.0, "onnxruntime": 3.0, "openvino": 1.5, "numpy": 2.0}
     seconds |= {"openvino defaults": 0.5, "peak": 1.0, "bandwidth": 1.0}
     row, turns = measured(gemm, monkeypatch, seconds)
@@ -151,7 +151,7 @@ def test_rivals_get_the_precision_and_the_threads(
     gemm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OpenVINO computes in bf16 where irc does, and in f32 where it does not; NumPy's threads."""
-    monkeypatch.setattr(gemm, "irc_rival", lambda data, *more: more)
+    monkeypatch.setattr(gemm, "irc_engine", lambda data, *more: more)
     monkeypatch.setattr(gemm, "numpy_layer", lambda inputs, weights, threads: (threads,))
     peers = {n: lambda model, inputs, *more: more for n in gemm.PEERS}
     monkeypatch.setattr(gemm, "PEERS", peers)
@@ -173,7 +173,7 @@ def test_irc_computes_in_the_precision_of_its_group(
     monkeypatch.setattr(irc, "compile_model", lambda model, **how: given.append(how) or net)
     data = SimpleNamespace(model=b"", inputs={"a": np.ones(3)})
     for precision in ("f32", "bf16", "f64", "int8"):
-        assert gemm.irc_rival(data, 2, precision).outputs()[0].tolist() == [1, 1, 1]
+        assert gemm.irc_engine(data, 2, precision).outputs()[0].tolist() == [1, 1, 1]
     assert [how["precision"] for how in given] == ["f32", "bf16", "f32", "f32"]
     assert all(how["num_threads"] == 2 for how in given)
 
@@ -193,7 +193,7 @@ def test_rows_are_held_against_the_best_peak_of_the_run(
     reading = SimpleNamespace(run=None, rate=lambda s: 1e9 / s)
     monkeypatch.setattr(peak, "Bandwidth", lambda size, threads: reading)
 
-    def rivals(data: Any, *_: object) -> dict[str, Peer]:
+    def engines(data: Any, *_: object) -> dict[str, Peer]:
         answers: dict[str, np.ndarray] = dict.fromkeys(("irc", *ALL), data.answer)
         answers |= {"numpy": data.answer + wrong}
         return {n: Peer(n, lambda: None, lambda a=a: [a]) for n, a in answers.items()}
@@ -202,7 +202,7 @@ def test_rows_are_held_against_the_best_peak_of_the_run(
         loops = ("peak", "bandwidth")
         return {n: Times(5.0 if n in loops else 1e-6, best, 1) for n in runs}
 
-    monkeypatch.setattr(gemm, "engines_of", rivals)
+    monkeypatch.setattr(gemm, "engines_of", engines)
     monkeypatch.setattr(gemm, "alternate", alternate)
     ((name, group),) = gemm.chosen("skinny:4x8x16", None)
     meter, rows, wrong, work = gemm.Meter(), [], 0.0, group.works[0]

@@ -1,4 +1,5 @@
-"""bench: figures from times that are known, turns, calls at the same time, rivals that disagree."""
+"""bench: figures from times that are known, turns, calls at the same time, engines that
+disagree."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def test_requests_run_at_the_same_time() -> None:
 def test_every_request_is_a_call_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """irc's and the rivals': as many as asked for, and none of them is another's."""
+    """irc's and the engines': as many as asked for, and none of them is another's."""
     seen: list[list[Callable[[], object]]] = []
     real = bench.take_turns
 
@@ -79,7 +80,7 @@ def test_every_request_is_a_call_of_its_own(
     assert all(isinstance(call, irc.BoundCall) for call in seen[0][1:])
 
 
-def rival(seen: list[Any], answer: Callable[[Any], Any]) -> Callable[..., ReferenceEngine]:
+def engine_class(seen: list[Any], answer: Callable[[Any], Any]) -> Callable[..., ReferenceEngine]:
     """An engine that says how it was made, and answers what it is told to."""
 
     def make(task: Task) -> ReferenceEngine:
@@ -110,7 +111,7 @@ def test_rivals_get_the_same_task(
         return real(*args, **options)
 
     monkeypatch.setattr(bench, "compile_model", spy)
-    monkeypatch.setitem(ENGINES, "openvino", rival(made, lambda y: y))
+    monkeypatch.setitem(ENGINES, "openvino", engine_class(made, lambda y: y))
     words = ["bench", DIGITS, "--threads", "1,2", "--requests", "2", "--seconds", "0"]
     words += ["--precision", precision, "--against", "openvino"]
     assert main([*words, "--json"]) == 0
@@ -145,7 +146,7 @@ DISAGREE = {
 def test_answers_that_disagree(
     verb: str, how: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setitem(ENGINES, "openvino", rival([], DISAGREE[how]))
+    monkeypatch.setitem(ENGINES, "openvino", engine_class([], DISAGREE[how]))
     words = [verb, DIGITS, "--against", "openvino"]
     words += ["--seconds", "0"] if verb == "bench" else []
     assert main([*words, "--json"]) == 1
@@ -162,9 +163,9 @@ def test_answers_that_disagree(
 
 def test_openvino_computes_in_the_precision_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Left alone it takes bf16 where the machine has units for it."""
-    from irc_compiler.cli import reference_engines as rivals
+    from irc_compiler.cli import reference_engines as engines
 
-    package = rivals._package("openvino")
+    package = engines._package("openvino")
     asked: list[dict[str, Any]] = []
     real = package.Core.compile_model
 
@@ -174,7 +175,7 @@ def test_openvino_computes_in_the_precision_asked_for(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(package.Core, "compile_model", spy)
     inputs = {"image": np.zeros((2, 64), np.float32)}
-    engine = rivals.openvino(Task(Path(DIGITS), inputs, 2, "f32", 3))
+    engine = engines.openvino(Task(Path(DIGITS), inputs, 2, "f32", 3))
     others = [engine.another() for _ in range(2)]
     for run in (engine.run, *others):
         run()
@@ -185,9 +186,9 @@ def test_openvino_computes_in_the_precision_asked_for(monkeypatch: pytest.Monkey
 
 
 def test_onnxruntime_gets_its_threads_and_f32_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from irc_compiler.cli import reference_engines as rivals
+    from irc_compiler.cli import reference_engines as engines
 
-    package = rivals._package("onnxruntime")
+    package = engines._package("onnxruntime")
     asked: list[int] = []
     real = package.InferenceSession
 
@@ -197,11 +198,11 @@ def test_onnxruntime_gets_its_threads_and_f32_only(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(package, "InferenceSession", spy)
     inputs = {"image": np.zeros((2, 64), np.float32)}
-    engine = rivals.onnxruntime(Task(Path(DIGITS), inputs, 2, "f32"))
+    engine = engines.onnxruntime(Task(Path(DIGITS), inputs, 2, "f32"))
     engine.run()
     assert engine.outputs()[0].shape == (2, 10) and asked == [2]
     with pytest.raises(irc.Error, match="precision"):
-        rivals.onnxruntime(Task(Path(DIGITS), inputs, 2, "bf16"))
+        engines.onnxruntime(Task(Path(DIGITS), inputs, 2, "bf16"))
 
 
 def test_items_are_rows_of_the_first_input(

@@ -16,7 +16,7 @@ from irc_compiler import ops
 from irc_compiler.api.compiled_model import CompiledModel
 from irc_compiler.cli import compare
 from irc_compiler.cli.main import main
-from irc_compiler.cli.reference_engines import ReferenceEngine, Task, rival
+from irc_compiler.cli.reference_engines import ReferenceEngine, Task, make_engine
 from irc_compiler.compiler import pipeline
 from irc_compiler.compiler.rewrite.engine import Pass, Rule
 from irc_compiler.compiler.rewrite.patch import Patch
@@ -49,11 +49,11 @@ def compared(capsys: Captured, *words: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(told.out)
 
 
-@pytest.mark.parametrize("rival", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("model", [DIGITS, RESNET], ids=["digits", "resnet"])
-def test_rivals_deliver_what_the_file_names(model: str, rival: str, capsys: Captured) -> None:
+def test_engines_deliver_what_the_file_names(model: str, engine: str, capsys: Captured) -> None:
     _, ours = compared(capsys, model)
-    code, found = compared(capsys, model, "--against", rival)
+    code, found = compared(capsys, model, "--against", engine)
     assert code == 0 and found["equal"]
     names = [t["name"] for t in ours["tensors"]]
     left_out = found.get("left_out", [])
@@ -63,12 +63,12 @@ def test_rivals_deliver_what_the_file_names(model: str, rival: str, capsys: Capt
     assert set(left_out) == (added if model == RESNET else set())
 
 
-@pytest.mark.parametrize("rival", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 def test_a_rival_finds_the_layer(
-    rival: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    engine: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(pipeline, "PASSES", (WRONG, *pipeline.PASSES))
-    code, found = compared(capsys, DIGITS, "--against", rival)
+    code, found = compared(capsys, DIGITS, "--against", engine)
     assert code == 1 and found["first_different"] == "Relu_hidden2"
     assert found["passes_that_touched_it"] == ["break_relu"]
 
@@ -136,8 +136,8 @@ def test_few_tensors_are_held_at_once(
 
         return interpret(graph, inputs, see)
 
-    def of_rival(name: str, task: Task) -> ReferenceEngine:
-        made = rival(name, task)
+    def of_engine(name: str, task: Task) -> ReferenceEngine:
+        made = make_engine(name, task)
 
         def named() -> dict[str, Any]:
             arrays = {n: a.copy() for n, a in made.named().items() if n in task.inner}
@@ -149,7 +149,7 @@ def test_few_tensors_are_held_at_once(
 
     monkeypatch.setattr(CompiledModel, "__call__", call)
     monkeypatch.setattr(compare, "interpret", interpreted)
-    monkeypatch.setattr(compare, "rival", of_rival)
+    monkeypatch.setattr(compare, "make_engine", of_engine)
     monkeypatch.setattr(compare, "HELD_BYTES", 8 * 4096)
     code, found = compared(capsys, str(path), "--against", against)
     assert code == 0 and found == whole

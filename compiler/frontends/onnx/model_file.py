@@ -28,7 +28,7 @@ class ModelFile:
     """A parsed model. `folder` holds its external data, None where it did not come from a file.
 
     `payloads` are the raw bytes of initialisers, by position, that the proto was parsed without:
-    large weights are read where they lie in the file.
+    large weights are read where they are in the file.
     """
 
     proto: ModelProto

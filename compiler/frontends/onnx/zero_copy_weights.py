@@ -3,7 +3,7 @@
 Parsing copies every byte of a model into protobuf's memory, and reading `raw_data` copies it
 again. Here the wire format is walked on three levels (ModelProto.graph, GraphProto.initializer,
 TensorProto.raw_data; protobuf's encoding document) and large payloads are cut out, so that only a
-small rest is parsed. Whatever looks unusual is left in the text, where protobuf judges it.
+small rest is parsed. Whatever looks unusual is left in the text, where protobuf checks it.
 """
 
 from __future__ import annotations

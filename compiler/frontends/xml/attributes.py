@@ -142,7 +142,7 @@ def _strings(text: str) -> tuple[str, ...]:
 
 
 def _json(annotation: Any, text: str) -> Any:
-    """Values that have no spelling in OpenVINO's IR: the dialect's, as JSON."""
+    """Values that OpenVINO's IR has no format for: the dialect's, as JSON."""
     try:
         return decode(annotation, json.loads(text))
     except (ValueError, RecursionError):

@@ -187,7 +187,7 @@ class _Iterating:
         node = self.body.nodes.get(layer_id)
         if node is None or node not in listed:
             raise self.layer.error(
-                f"a back edge names a layer that is no {kind} of the body",
+                f"a back edge names a layer that is not a {kind} of the body",
                 got=f"layer {layer_id}",
                 expected=f"the id of a {kind} in the body's <layers>",
             )
@@ -243,7 +243,7 @@ def _inner(layer: Layer, entry: MapEntry, body: Bodies, listed: list[int], kind:
         raise _error(
             layer,
             entry,
-            f"a port map names a layer that is no {kind} of the body",
+            f"a port map names a layer that is not a {kind} of the body",
             number,
             f"the id of a {kind} in the body's <layers>",
         )

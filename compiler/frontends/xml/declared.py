@@ -15,7 +15,7 @@ from ....ir.errors import ShapeError
 from ....ir.types import TensorType, Type
 from .schema_records import Layer, Port
 
-# Element types that OpenVINO lacks, as irc's dialect spells them.
+# Element types that OpenVINO lacks, as irc's dialect names them.
 _OWN_TYPES = {t.ir_precision: t for t in DType if not t.in_openvino}
 IGNORE = 'declared_shapes="ignore"'
 

@@ -1,4 +1,4 @@
-"""Words that attributes may have: OpenVINO reads them in any case, operations get these spellings.
+"""Words that attributes may have: OpenVINO reads them in any case, operations get these forms.
 
 A word that is not listed is an error in the file; one that is listed but not supported is refused
 by the operation itself.

@@ -22,7 +22,7 @@ from .schema_records import Layer
 from .subbyte import is_packed, packed_bytes, unpack
 from .text import BadText, short
 
-# Element types that OpenVINO lacks, as irc's dialect spells them.
+# Element types that OpenVINO lacks, as irc's dialect names them.
 _OWN_TYPES = {t.value: t for t in DType if not t.in_openvino}
 
 

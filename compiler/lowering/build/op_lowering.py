@@ -163,7 +163,7 @@ class Lowering:
     # Values -----------------------------------------------------------------------------------
 
     def view(self, value: Value) -> View:
-        """Where a value lies in this region; a value of an earlier region becomes an input."""
+        """Where a value is in this region; a value of an earlier region becomes an input."""
         found = self.views.get(value)
         if found is None and value.node in self.fusion.absorbed:
             return self.view(self.unconverted(value))
@@ -245,7 +245,7 @@ class Lowering:
         return view, self.cast(view, value)
 
     def cast(self, view: View, value: Value) -> DType | None:
-        """The type that the product that reads `value` as it lies in `view` converts it to."""
+        """The type that the product that reads `value` as it is in `view` converts it to."""
         dtype = self.tensor(value).dtype
         widens = view.dtype.is_float and view.dtype.bits < dtype.bits
         return None if widens or view.dtype is dtype else dtype

@@ -177,7 +177,7 @@ class RegionBuilder:
 
     def moving(self, buffer: int, loop: int, trips: Dim, stride: Dim, *, back: bool) -> int:
         """What of a buffer the first iteration of a loop sees, `stride` elements (at least 0)
-        further on with each iteration, or back: the whole but what is left for the others."""
+        further on with each iteration, or back: the whole but the rest for the others."""
         base = self.buffers[buffer]
         whole = product(base.shape)
         # Strides do not show that another axis is empty.

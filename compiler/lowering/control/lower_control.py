@@ -46,7 +46,7 @@ def lower_native(low: Lowering, roles: Mapping[int, Role], node: int) -> None:
 
 
 def lower_control(low: Lowering, node: int) -> None:
-    """The steps of an If or a loop that refuse_control lets pass."""
+    """The steps of an If or a loop that refuse_control accepts."""
     if isinstance(low.graph.op(node), If):
         _lower_if(low, node)
     else:

@@ -85,7 +85,7 @@ def lower_reshape(low: Lowering, node: int) -> None:
 
 def only_packed(low: Lowering, value: Value) -> bool:
     """Whether one product alone reads a value, as the left operand, and not for a single column:
-    it packs what lies in blocks as fast as a copy would be made."""
+    it packs what is in blocks as fast as a copy would be made."""
     use = low.graph.only_use(as_multiplied(low, value))
     if use is None or use.port != 0 or value in low.placed:
         return False
@@ -160,8 +160,8 @@ def slice_starts(graph: Graph, node: int) -> list[tuple[int, Dim | None, int]] |
 
 def places(low: Lowering, node: int, values: Sequence[Value], view: View) -> list[View]:
     """The parts of a view that the inputs of a Concat are, or the results of a Split along a known
-    axis. Other sizes are spelled as the values do, which need not be how the whole spells them:
-    what looks at a value elsewhere takes two spellings for two shapes."""
+    axis. Other sizes are the expressions of the values, which may differ from those of the whole:
+    what looks at a value elsewhere takes two expressions for two shapes."""
     op, shapes = low.graph.op(node), [low.shape(v) for v in values]
     if isinstance(op, Concat):
         axis = normalize_axis(op.axis, view.rank)

@@ -85,7 +85,7 @@ def _joined_before(
 
 class _LivenessEstimate:
     """Estimated lifetimes: by value with memory of its own in the arena when it is made, when it is
-    read last, and its bytes. What lies in a Concat's memory is part of that."""
+    read last, and its bytes. What is in a Concat's memory is part of that."""
 
     def __init__(self, low: Lowering, nodes: Sequence[int], at: Mapping[int, int]) -> None:
         self.born: dict[Value, int] = {}
@@ -160,7 +160,7 @@ def inputs_of(low: Lowering, node: int) -> list[Value]:
 def sharable(
     low: Lowering, whole: Value, value: Value, at: Mapping[int, int], roles: Mapping[int, Role]
 ) -> bool:
-    """Whether a value that others read too could lie in its part of a Concat's result."""
+    """Whether a value that others read too could are in its part of a Concat's result."""
     readers = {use.node for use in low.graph.uses(value)}
     return (
         not has_one_use(low.graph, value)

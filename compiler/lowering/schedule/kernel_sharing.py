@@ -1,6 +1,6 @@
 """One kernel for steps whose specs differ only in their operands' offsets.
 
-The pieces of a large Concat or Split lie in one buffer at offsets of their own. An offset in the
+The pieces of a large Concat or Split are in one buffer at offsets of their own. An offset in the
 spec is part of the machine code, so that each piece would need a kernel. Where many pieces of equal
 form occur, the offset becomes a size of the step (a RuntimeDim).
 """

@@ -204,7 +204,7 @@ def blocks_of(low: Lowering, value: Value, view: View) -> BlockedAxes | None:
 
 def read_in_order(low: Lowering, value: Value) -> bool:
     """Whether a transposed value is read only by a reshape that wants its elements in order: then
-    the producer had better write them so. Where the reshape only divides axes (tokens to an image
+    the producer should write them so. Where the reshape only divides axes (tokens to an image
     of channels) it is a view of what the producer writes anyway."""
     graph = low.graph
     use, source = graph.only_use(value), graph.input(value.node, 0)

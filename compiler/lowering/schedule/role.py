@@ -32,7 +32,7 @@ def symbols_of(type_: Type) -> set[str]:
 
 
 def is_host_only(type_: Type) -> bool:
-    """Whether values of a type never lie in a region's buffers: no tensors, strings, tensors of
+    """Whether values of a type never are in a region's buffers: no tensors, strings, tensors of
     unknown rank or element type."""
     if not isinstance(type_, TensorType) or type_.shape is None:
         return True

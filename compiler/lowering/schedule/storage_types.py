@@ -1,4 +1,4 @@
-"""Which values lie in memory in a narrower type than the graph says, or with gaps between their
+"""Which values are in memory in a narrower type than the graph says, or with gaps between their
 rows, decided once for the graph."""
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def with_lead(
         size, run = level[axis], list[Dim]()
         while left and (not axis or not run or eq(product(run), size) is not True):
             run.insert(0, left.pop())
-        # Both have as many elements: what is left is the first axis, whatever its size is called.
+        # Both have as many elements: the rest is the first axis, whatever its size is called.
         if axis and eq(product(run), size) is not True:
             return MatchFailure("axes of the batch are not split into each other")
         if eq(mine, 1) is not True and eq(mine, size) is not True:

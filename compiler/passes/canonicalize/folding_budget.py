@@ -76,7 +76,7 @@ def _places(graph: Graph, node: int, op: Einsum) -> Dim:
 
 
 def reads_text(graph: Graph, node: int) -> bool:
-    """Whether the work hangs on what strings say, as that of a regular expression does."""
+    """Whether the work depends on the contents of strings, as that of a regular expression does."""
     ops = [graph.op(v.node) for v in graph.inputs(node) if v is not None]
     return any(isinstance(op, Constant) and op.data.dtype == object for op in ops)
 

@@ -49,7 +49,7 @@ def _slice(patch: Patch, value: Value, cuts: Sequence[tuple[int, int, int, int]]
     return patch.add(Slice(), value, starts, stops, steps, axes)
 
 
-def spell_strided_slice(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_strided_slice(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """A Slice, and axes that are dropped and added."""
     op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
     assert isinstance(op, StridedSlice)
@@ -88,7 +88,7 @@ def spell_strided_slice(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), value)
 
 
-def spell_reverse(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_reverse(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """A slice with steps of -1."""
     op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
     assert isinstance(op, Reverse)
@@ -104,7 +104,7 @@ def spell_reverse(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), _slice(patch, graph.input(node, 0), cuts))
 
 
-def spell_roll(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_roll(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """Both parts of each axis, the other way round."""
     data, moves = graph.input(node, 0), graph.known(graph.input(node, 1))
     shape = shape_of(graph, data)
@@ -126,7 +126,7 @@ def spell_roll(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), value)
 
 
-def spell_space_to_batch(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_space_to_batch(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """Padded, split into blocks, and the blocks moved in front."""
     assert isinstance(graph.op(node), SpaceToBatch)
     data, made = shape_of(graph, graph.input(node, 0)), shape_of(graph, Value(node))
@@ -147,7 +147,7 @@ def spell_space_to_batch(graph: Graph, node: int) -> Patch | MatchFailure | None
     return patch.replace(Value(node), patch.add(Reshape(), value, patch.integers([-1, *sizes])))
 
 
-def spell_batch_to_space(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_batch_to_space(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """The inverse: blocks moved besides the axes that they belong to, and the edges cut off."""
     assert isinstance(graph.op(node), BatchToSpace)
     data = shape_of(graph, graph.input(node, 0))
@@ -173,7 +173,7 @@ def spell_batch_to_space(graph: Graph, node: int) -> Patch | MatchFailure | None
     return patch.replace(Value(node), _slice(patch, value, cuts))
 
 
-def spell_reverse_sequence(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_reverse_sequence(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """Each place is read from where it comes from: length - 1 - t before the length, t behind."""
     op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
     assert isinstance(op, ReverseSequence)
@@ -198,7 +198,7 @@ def spell_reverse_sequence(graph: Graph, node: int) -> Patch | MatchFailure | No
     return patch.replace(Value(node), add_transpose(patch, value, inverse(order)))
 
 
-def spell_convert_like(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_convert_like(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """A conversion to a type that is known."""
     dtype = dtype_of(graph, Value(node))
     if dtype is DType.dynamic:
@@ -208,13 +208,13 @@ def spell_convert_like(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("spell_strided_slice", ("StridedSlice",), spell_strided_slice),
-    Rule("spell_reverse", ("Reverse",), spell_reverse),
-    Rule("spell_roll", ("Roll",), spell_roll),
-    Rule("spell_space_to_batch", ("SpaceToBatch",), spell_space_to_batch),
-    Rule("spell_batch_to_space", ("BatchToSpace",), spell_batch_to_space),
-    Rule("spell_reverse_sequence", ("ReverseSequence",), spell_reverse_sequence),
-    Rule("spell_convert_like", ("ConvertLike",), spell_convert_like),
+    Rule("decompose_strided_slice", ("StridedSlice",), decompose_strided_slice),
+    Rule("decompose_reverse", ("Reverse",), decompose_reverse),
+    Rule("decompose_roll", ("Roll",), decompose_roll),
+    Rule("decompose_space_to_batch", ("SpaceToBatch",), decompose_space_to_batch),
+    Rule("decompose_batch_to_space", ("BatchToSpace",), decompose_batch_to_space),
+    Rule("decompose_reverse_sequence", ("ReverseSequence",), decompose_reverse_sequence),
+    Rule("decompose_convert_like", ("ConvertLike",), decompose_convert_like),
 )
 
 decompose_data_movement = Pass("decompose_data_movement", lambda options: _RULES)

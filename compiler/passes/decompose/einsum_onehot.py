@@ -51,7 +51,7 @@ class _Term:
     letters: str
 
 
-def spell_einsum(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_einsum(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """Products over letters, two at a time."""
     op, inputs = graph.op(node), [v for v in graph.inputs(node) if v is not None]
     assert isinstance(op, Einsum)
@@ -190,7 +190,7 @@ def _as_scalar(graph: Graph, patch: Patch, value: Value) -> Value:
     return patch.add(Reshape(), value, patch.integers([]))
 
 
-def spell_one_hot(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_one_hot(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """Indices compared with every place along the new axis."""
     op = graph.op(node)
     assert isinstance(op, OneHot1)
@@ -217,8 +217,8 @@ def spell_one_hot(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("spell_einsum", ("Einsum",), spell_einsum),
-    Rule("spell_one_hot", ("OneHot",), spell_one_hot),
+    Rule("decompose_einsum", ("Einsum",), decompose_einsum),
+    Rule("decompose_one_hot", ("OneHot",), decompose_one_hot),
 )
 
 decompose_einsum_onehot = Pass("decompose_einsum_onehot", lambda options: _RULES)

@@ -111,7 +111,7 @@ class _Plane:
         return self.do(Multiply(), rows, self.patch.add(Unsqueeze(), weight, self.ints(3)))
 
 
-def spell_grid_sample(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_grid_sample(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """The nearest element of each place, or four by their distance."""
     op, data, grid = graph.op(node), graph.input(node, 0), graph.input(node, 1)
     assert isinstance(op, GridSample)
@@ -152,7 +152,7 @@ def _around(plane: _Plane, place: Value) -> list[tuple[Value, Value]]:
     return [(before, near), (plane.do(Add(), before, 1.0), far)]
 
 
-def spell_filtered(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_filtered(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """Sizes that are known, resized by a filter that grows as the image shrinks."""
     op, data = graph.op(node), graph.input(node, 0)
     if not isinstance(op, Interpolate | Interpolate4):
@@ -192,8 +192,8 @@ def spell_filtered(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("spell_grid_sample", ("GridSample",), spell_grid_sample),
-    Rule("spell_filtered", ("Interpolate",), spell_filtered),
+    Rule("decompose_grid_sample", ("GridSample",), decompose_grid_sample),
+    Rule("decompose_filtered", ("Interpolate",), decompose_filtered),
 )
 
 decompose_grid_sample = Pass("decompose_grid_sample", lambda options: _RULES)

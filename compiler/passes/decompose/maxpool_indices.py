@@ -40,7 +40,7 @@ _MOST = 32
 
 def place(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901 - builds one expression, part by part
     """The second result of a MaxPool: the number of the first tap that equals the maximum and is
-    no padding. Elements of an image are numbered, and their numbers padded and cut as they are."""
+    not padding. Elements of an image are numbered, and their numbers padded and cut as they are."""
     op = graph.op(node)
     if not isinstance(op, MaxPool8) or not graph.use_count(Value(node, 1)):
         return None

@@ -39,8 +39,8 @@ from ..match.values import dtype_of, known_axes, shape_of
 _MOST = 9
 
 
-class _Spelling:
-    """A patch that replaces a normalisation, computing in f32 where the data are halves."""
+class _Decomposition:
+    """A patch that replaces a normalisation, computing in f32 where the data are f16 or bf16."""
 
     def __init__(self, graph: Graph, node: int) -> None:
         self.graph, self.node, self.patch = graph, node, Patch()
@@ -67,20 +67,20 @@ class _Spelling:
         return self.patch.replace(Value(self.node), value)
 
 
-def spell_mvn(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_mvn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """Mean and variance over axes that are not the last ones are reductions."""
     op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
     assert isinstance(op, MVN | MVN2)
     if shape is None or not shape:
         return MatchFailure("a rank is unknown")
-    spell, rank = _Spelling(graph, node), len(shape)
+    build, rank = _Decomposition(graph, node), len(shape)
     if isinstance(op, MVN2):
         axes = list(op.axes(rank))
         if not axes:
             return MatchFailure("no axis is normalised")
         plain = MVN(op.normalize_variance, op.eps, "INSIDE_SQRT")
-        return spell.patch.replace(
-            Value(node), spell.add(plain, graph.input(node, 0), spell.ints(axes))
+        return build.patch.replace(
+            Value(node), build.add(plain, graph.input(node, 0), build.ints(axes))
         )
     known = known_axes(graph, graph.input(node, 1), rank)
     if known is None:
@@ -88,38 +88,38 @@ def spell_mvn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     axes = sorted(set(known))
     if not axes or axes == list(range(axes[0], rank)):
         return None
-    x, over = spell.read(0), spell.ints(axes)
-    y = spell.add(Subtract(), x, spell.add(ReduceMean(keep_dims=True), x, over))
+    x, over = build.read(0), build.ints(axes)
+    y = build.add(Subtract(), x, build.add(ReduceMean(keep_dims=True), x, over))
     if op.normalize_variance:
-        squares = spell.add(Multiply(), y, y)
-        variance = spell.add(ReduceMean(keep_dims=True), squares, over)
-        eps = spell.number(op.eps)
+        squares = build.add(Multiply(), y, y)
+        variance = build.add(ReduceMean(keep_dims=True), squares, over)
+        eps = build.number(op.eps)
         if op.eps_outside:
-            deviation = spell.add(Add(), spell.add(Sqrt(), variance), eps)
+            deviation = build.add(Add(), build.add(Sqrt(), variance), eps)
         else:
-            deviation = spell.add(Sqrt(), spell.add(Add(), variance, eps))
-        y = spell.add(Divide(), y, deviation)
-    return spell.done(y)
+            deviation = build.add(Sqrt(), build.add(Add(), variance, eps))
+        y = build.add(Divide(), y, deviation)
+    return build.done(y)
 
 
-def spell_normalize_l2(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_normalize_l2(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """x over the root of a sum of squares."""
     op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
     assert isinstance(op, NormalizeL2)
     axes = None if shape is None else known_axes(graph, graph.input(node, 1), len(shape))
     if axes is None:
         return MatchFailure("the axes are not known")
-    spell = _Spelling(graph, node)
-    x = spell.read(0)
-    total = spell.add(Multiply(), x, x)
+    build = _Decomposition(graph, node)
+    x = build.read(0)
+    total = build.add(Multiply(), x, x)
     if axes:
-        total = spell.add(ReduceSum(keep_dims=True), total, spell.ints(sorted(set(axes))))
+        total = build.add(ReduceSum(keep_dims=True), total, build.ints(sorted(set(axes))))
     bound = Add() if op.eps_mode.lower() == "add" else Maximum()
-    total = spell.add(bound, total, spell.number(op.eps))
-    return spell.done(spell.add(Divide(), x, spell.add(Sqrt(), total)))
+    total = build.add(bound, total, build.number(op.eps))
+    return build.done(build.add(Divide(), x, build.add(Sqrt(), total)))
 
 
-def spell_lrn(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_lrn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """The sum over a window is a sum of slices of the padded squares."""
     op, shape = graph.op(node), shape_of(graph, graph.input(node, 0))
     assert isinstance(op, LRN)
@@ -128,31 +128,31 @@ def spell_lrn(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("the rank or the axes are not known")
     if not 1 <= op.size <= _MOST:
         return MatchFailure("a window of many elements")
-    spell = _Spelling(graph, node)
-    x, axes = spell.read(0), sorted(set(axes))
-    total, before = spell.add(Multiply(), x, x), (op.size - 1) // 2
+    build = _Decomposition(graph, node)
+    x, axes = build.read(0), sorted(set(axes))
+    total, before = build.add(Multiply(), x, x), (op.size - 1) // 2
     for axis in axes:
         pads = [[n if a == axis else 0 for a in range(len(shape))] for n in (before, op.size // 2)]
-        padded = spell.add(Pad(), total, *map(spell.ints, pads), spell.number(0))
+        padded = build.add(Pad(), total, *map(build.ints, pads), build.number(0))
         parts: list[Value] = []
         for i in range(op.size):
             last = i - op.size + 1
             # The slice that ends with the axis has no end that counts from it.
             stop = last if last else np.iinfo(np.int64).max
-            bounds = [spell.ints([n]) for n in (i, stop, 1, axis)]
-            parts.append(spell.add(Slice(), padded, *bounds))
+            bounds = [build.ints([n]) for n in (i, stop, 1, axis)]
+            parts.append(build.add(Slice(), padded, *bounds))
         total = parts[0]
         for part in parts[1:]:
-            total = spell.add(Add(), total, part)
-    factor = spell.number(op.alpha / op.size ** len(axes))
-    scale = spell.add(Add(), spell.add(Multiply(), total, factor), spell.number(op.bias))
-    return spell.done(spell.add(Divide(), x, spell.add(Power(), scale, spell.number(op.beta))))
+            total = build.add(Add(), total, part)
+    factor = build.number(op.alpha / op.size ** len(axes))
+    scale = build.add(Add(), build.add(Multiply(), total, factor), build.number(op.bias))
+    return build.done(build.add(Divide(), x, build.add(Power(), scale, build.number(op.beta))))
 
 
 _RULES = (
-    Rule("spell_mvn", ("MVN",), spell_mvn),
-    Rule("spell_normalize_l2", ("NormalizeL2",), spell_normalize_l2),
-    Rule("spell_lrn", ("LRN",), spell_lrn),
+    Rule("decompose_mvn", ("MVN",), decompose_mvn),
+    Rule("decompose_normalize_l2", ("NormalizeL2",), decompose_normalize_l2),
+    Rule("decompose_lrn", ("LRN",), decompose_lrn),
 )
 
 decompose_norms = Pass("decompose_norms", lambda options: _RULES)

@@ -18,7 +18,7 @@ from ...rewrite.patch import MatchFailure, Patch, producer
 from ..match.values import constant_scalar, dtype_of, shape_of
 
 
-def spell_range(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_range(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """A range of floats between whole sizes is one of integers, converted. (Floats represent
     numbers apart up to 2^24 only: longer ranges are none of sizes.)"""
     type_ = dtype_of(graph, Value(node))
@@ -41,7 +41,7 @@ def spell_range(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), patch.add(Convert(type_), made))
 
 
-def spell_eye(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_eye(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """Numbers of rows compared with those of columns."""
     op = graph.op(node)
     assert isinstance(op, Eye)
@@ -64,8 +64,8 @@ def spell_eye(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("spell_range", ("Range",), spell_range),
-    Rule("spell_eye", ("Eye",), spell_eye),
+    Rule("decompose_range", ("Range",), decompose_range),
+    Rule("decompose_eye", ("Eye",), decompose_eye),
 )
 
 decompose_range_eye = Pass("decompose_range_eye", lambda options: _RULES)

@@ -39,7 +39,7 @@ def _added(patch: Patch, array: Array, dtype: DType) -> Value:
         return patch.constant(array, dtype)
 
 
-def spell_batch_norm(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_batch_norm(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """x * scale + shift, both [C, 1, ...]."""
     op, inputs = graph.op(node), graph.inputs(node)
     assert isinstance(op, BatchNormInference)
@@ -151,7 +151,7 @@ def join_shifts(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("spell_batch_norm", ("BatchNormInference",), spell_batch_norm),
+    Rule("decompose_batch_norm", ("BatchNormInference",), decompose_batch_norm),
     Rule("scale_filters", ("Multiply",), scale_filters),
     Rule("scale_shifted", ("Multiply",), scale_shifted),
     Rule("join_shifts", ("Add",), join_shifts),

@@ -1,4 +1,4 @@
-"""Normalisation over groups of a convolution's channels, as exporters spell it by a reshape.
+"""Normalisation over groups of a convolution's channels, as exporters write it with reshapes.
 
 Reshape [N, groups, ...], MVN of what follows, and Reshape back become GroupNormalization, and so
 does MVN over all places of each channel: both are computed where the convolution wrote, channels

@@ -13,7 +13,7 @@ from ...rewrite.patch import MatchFailure, Patch
 def decompose_unsupported_quantized(has_kernel: Callable[[Graph, int], bool]) -> Pass:
     """The pass that decomposes each quantized operation for which `has_kernel` is False."""
 
-    def spell(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    def decompose_quantized(graph: Graph, node: int) -> Patch | MatchFailure | None:
         if has_kernel(graph, node):
             return None
         patch, op = Patch(), graph.op(node)
@@ -22,5 +22,5 @@ def decompose_unsupported_quantized(has_kernel: Callable[[Graph, int], bool]) ->
             return MatchFailure("no plain operations say it")
         return patch.replace(Value(node), made)
 
-    rules = (Rule("spell", tuple(DECOMPOSITIONS), spell),)
+    rules = (Rule("decompose_quantized", tuple(DECOMPOSITIONS), decompose_quantized),)
     return Pass("decompose_unsupported_quantized", lambda options: rules)

@@ -141,7 +141,7 @@ def sum_bags(graph: Graph, node: int) -> Patch | MatchFailure | None:
     found = _bags(place, op.body.input(op.body.results[out.result], 0))
     if found is None:
         return None
-    return _spelled(graph, node, found, count)
+    return _build_bag(graph, node, found, count)
 
 
 def _counted(graph: Graph, node: int, op: Loop) -> tuple[_Place, Dim] | None:
@@ -254,7 +254,7 @@ def _guarded(place: _Place, node: int, op: If) -> _Bags | None:
     return found if sides == [found.starts, found.ends] else None
 
 
-def _spelled(graph: Graph, node: int, bags: _Bags, count: Dim) -> Patch | MatchFailure:
+def _build_bag(graph: Graph, node: int, bags: _Bags, count: Dim) -> Patch | MatchFailure:
     """All rows at once, in parts of one size or added up by the number of their bag."""
     patch = Patch()
     shape, picks = _shape(graph, bags.rows), _shape(graph, bags.numbers or bags.rows)
@@ -288,7 +288,7 @@ def _spelled(graph: Graph, node: int, bags: _Bags, count: Dim) -> Patch | MatchF
 
 
 def _summed(patch: Patch, rows: Value, bounds: Value, width: int, dtype: DType) -> Value:
-    """Sums of rows between neighbouring bounds: what lies before and behind all is dropped."""
+    """Sums of rows between neighbouring bounds: what is before and behind all is dropped."""
     total = _part(patch, patch.add(ShapeOf(DType.i64), rows), 0, 1)
     one, zero = patch.integers([1]), patch.integers(0)
     marks = patch.add(Broadcast(), zero, patch.add(Add(), total, one))

@@ -119,7 +119,7 @@ def program_of(op: Elementwise, dtypes: Sequence[DType | None]) -> Program:
 
     Operand i of the program is the i-th input that is present.
     """
-    # Floats by spelling: 0.0 and -0.0 are equal, and their programs are not.
+    # Floats are keyed by their text: 0.0 and -0.0 are equal, and their programs are not.
     fields = tuple(repr(v) if isinstance(v, float) else v for v in vars(op).values())
     key = (type(op), fields, tuple(dtypes))
     found = _programs.get(key)

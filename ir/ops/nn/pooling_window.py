@@ -83,7 +83,7 @@ class Windows:
     @property
     def hold_data(self) -> bool:
         """Whether every window holds an element of the data for certain, whatever its sizes: none
-        lies in the paddings, or with every tap next to them, or begins behind all."""
+        is in the paddings, or with every tap next to them, or begins behind all."""
         beyond = 0 if self.rounding != "ceil" else 1
         return all(
             isinstance(k, int)

@@ -57,8 +57,8 @@ class _Recurrent(Op):
 
     def activation(self, number: int) -> tuple[str, list[float]]:
         """Name and parameters of an activation, as the table of activations has them."""
-        spelled = (self.activations or self.defaults)[number].strip().lower()
-        name, count = _ACTIVATIONS.get(spelled, (spelled, 0))
+        name_text = (self.activations or self.defaults)[number].strip().lower()
+        name, count = _ACTIVATIONS.get(name_text, (name_text, 0))
         lists = (self.activations_alpha, self.activations_beta)[:count]
         return name, [values[number] for values in lists if number < len(values)]
 

@@ -245,7 +245,7 @@ class Dequantize(Op):
 
     x: any integer type; zero has x's type, absent: 0. group = 0: scale and zero broadcast to x.
     group > 0: they have x's rank, and each of their elements along `axis` serves `group` elements
-    of x (the last one what is left); along the other axes they broadcast.
+    of x (the last one the rest); along the other axes they broadcast.
     """
 
     kind: ClassVar[str] = "Dequantize"

@@ -162,7 +162,7 @@ class StridedSlice(Op):
     ellipsis_mask: tuple[int, ...] = ()
 
     def entries(self, count: int, rank: int) -> list[Entry]:
-        """What each of `count` entries, and what is left of `rank` axes, stands for."""
+        """What each of `count` entries, and the rest of `rank` axes, stands for."""
 
         def on(mask: Sequence[int], i: int) -> bool:
             return i < len(mask) and mask[i] == 1

@@ -119,7 +119,7 @@ class Epilogue:
             scatter(f, result, place, step, spot.part)
 
     def _load(self, index: int, spot: Spot) -> Value:
-        """As integers: halves that live from block to block would pass through library calls on
+        """As integers: f16 values that are live across blocks would pass through library calls on
         instruction sets that have none."""
         f, g, dtype = self.f, self.g, self.g.walked[index].dtype
         bits = f"i{bits_of(ELEMENT[dtype.value])}"
@@ -140,7 +140,7 @@ class Epilogue:
 def taps_inside(
     f: Function, start: Value, data: Value, kernel: int, dilation: int
 ) -> tuple[Value, Value]:
-    """[lo, hi) of the taps k for which start + k * dilation lies in [0, data)."""
+    """[lo, hi) of the taps k for which start + k * dilation is in [0, data)."""
     lo = f.ceil_div(f.smax(f.sub(0, start), 0), dilation)
     hi = f.ceil_div(f.smax(f.sub(data, start), 0), dilation)
     return lo, f.smin(hi, kernel)

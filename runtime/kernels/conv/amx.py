@@ -118,7 +118,7 @@ def flat(spec: ConvSpec) -> Flat | None:
 
 
 class TileMicro(Micro):
-    """Makes the functions of tiles whose sums lie in tile registers: one row of up to MOST places,
+    """Makes the functions of tiles whose sums are in tile registers: one row of up to MOST places,
     or two rows of up to SIDE."""
 
     def __init__(self, g: Context, cut: Cut, factors: Factors) -> None:

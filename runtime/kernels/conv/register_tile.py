@@ -78,7 +78,7 @@ class Micro:
     def tile(self, tile: Tile) -> Function:
         """tile(frame, data, weights, d0, d1, h0, h1, w0, w1, [tails,] soon, pace): `data` is where
         tap 0 of the first place lies, [d0, d1) and so on are the taps inside the data, `tails`
-        where that place's cells of rows below each other lie; what lies at `soon` is fetched
+        where that place's cells of rows below each other lie; what is at `soon` is fetched
         ahead, `pace` bytes per row of weights."""
         if tile not in self._tiles:
             self._tiles[tile] = self._make(tile)

@@ -22,7 +22,7 @@ from ..gemm.bf16_rounding import neighbours, rounded, single_cell
 from .addressing import Context
 from .tile_partition import Cut
 
-# How a row lies in memory: one run of places and channels; places whose channels are neighbours;
+# How a row is in memory: one run of places and channels; places whose channels are neighbours;
 # channels whose places are neighbours (few of them); anything else, value by value.
 Lies = Literal["run", "places", "planes", "values"]
 _FEW = 8

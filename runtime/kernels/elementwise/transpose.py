@@ -204,7 +204,7 @@ class _Tile:
 
     def store_kept(self, operand: Operand, value: Value, to: Value, keep: Value) -> None:
         f = self.f
-        bits = bits_of(memory_type(operand.dtype))  # masks of halves are for integers only
+        bits = bits_of(memory_type(operand.dtype))  # 16-bit masks need integers
         f.store_masked(f.bitcast(value, vec(f"i{bits}", value.lanes)), to, keep)
 
     def single(self, p0: Value, p1: Value, q0: Value, q1: Value) -> None:

@@ -31,7 +31,7 @@ _REGISTERS: Final = 8
 # Registers of sums, for so many left factors below each other.
 _SUMS: Final = {1: 4, 2: 4, 3: 6}
 
-# Where a tile lies in memory, and how many bytes its rows are apart.
+# Where a tile is in memory, and how many bytes its rows are apart.
 Place = tuple[Value, Value]
 
 

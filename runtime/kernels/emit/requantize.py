@@ -1,7 +1,7 @@
 """Rounding to bytes, and bytes as numbers again, in fewer words than their scalar programs have.
 
 A quantised value is saturate(round(x) + zero). Both limits are integers, so that x may be
-limited before it is rounded: to [low - zero, high - zero], one instruction each, and what is left
+limited before it is rounded: to [low - zero, high - zero], one instruction each, and the rest
 converts to 32 bits by the instruction that rounds to nearest even. The sum is then one of integers,
 and who wants the byte as a number less its zero point, as a residual sum does, needs no sum.
 """

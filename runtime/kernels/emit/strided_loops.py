@@ -227,7 +227,7 @@ class Lane:
 
 
 def vector_and_tail(f: Function, count: int, lanes: int) -> Iterator[tuple[Value, TailMask | None]]:
-    """Write the loop's body for whole vectors of `count` values, and again for what is left."""
+    """Write the loop's body for whole vectors of `count` values, and again for the rest."""
     whole = count // lanes * lanes
     with f.range(0, whole, lanes, unroll=1) as first:
         yield first, None

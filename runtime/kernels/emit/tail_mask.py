@@ -12,7 +12,7 @@ from ...llvmir.values import (
 
 @dataclass(frozen=True)
 class TailMask:
-    """The first `count` (1..lanes) lanes of a vector, for what lies before a row's end."""
+    """The first `count` (1..lanes) lanes of a vector, for what is before a row's end."""
 
     count: Value
     mask: Value

@@ -44,7 +44,7 @@ _MOST_ROWS: Final = 288
 # block's rows of that take at most so many bytes, but two tiles. A residual sum of 3136x64x256 from
 # beyond L2 takes 0.78 to 0.82 of the time that blocks of eight take, one of 784x128x512 0.80.
 _SHORT: Final = 4
-_BESIDE: Final = 64 << 10
+_EPILOGUE_BYTES: Final = 64 << 10
 
 
 # -- sizes --------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def on_tiles(
     cut evenly into tiles of at most 2 * SIDE rows, which stay where registers can't be full.
 
     K is cut only where a block of A would take more than half of L2. Slices of a panel and a strip
-    that fit L1 are faster where weights lie in L2, and slower in whole models, whose weights do not
+    that fit L1 are faster where weights are in L2, and slower in whole models, whose weights do not
     (docs/performance.md).
     """
     full = _full_heights(t, spec, target)
@@ -120,7 +120,7 @@ def _tiles_in_block(spec: GemmSpec, kc: int, mr: int) -> int:
         return most
     streamed = [o for o in (*spec.extras, spec.out) if o.strides[-2] != 0]
     row = sum(spec.n * o.dtype.bits // 8 for o in streamed)
-    return max(2, min(most, _BESIDE // max(1, mr * row)))
+    return max(2, min(most, _EPILOGUE_BYTES // max(1, mr * row)))
 
 
 def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:

@@ -1,6 +1,6 @@
 """Compressed right operands: small integers that become floats right before they are multiplied.
 
-A cell is 32 bits that hold neighbours of one column along K: four bytes, or eight halves of bytes.
+A cell is 32 bits that hold neighbours of one column along K: four bytes, or eight 4-bit values.
 A vector of cells is expanded lane by lane, without widening moves: a value at bit p of a cell,
 cut out and put under the exponent of 2^(23 - p), is the float 2^(23 - p) + q; a subtraction, exact,
 leaves q less its zero. So a value costs an `and` with an `xor` (one instruction on AVX-512), a
@@ -29,7 +29,7 @@ SPLIT: Final = {DType.f16: 2.0**13 + 1, DType.bf16: 2.0**16 + 1}
 @dataclass(frozen=True)
 class Scaling:
     """What one vector of columns is expanded with in one group: scales, and what is subtracted,
-    by the bit at which a value lies in its half of a cell."""
+    by the bit at which a value is in its half of a cell."""
 
     scale: Value
     centre: dict[int, Value]

@@ -98,7 +98,7 @@ class Epilogue:
             self._store_pieces(result, row, spot.n, count)
 
     def _store_pieces(self, result: Value, row: Value, n: Value, count: Value) -> None:
-        """Store `count` lanes that lie in several blocks of columns."""
+        """Store `count` lanes that are in several blocks of columns."""
         f, size = self.f, bits_of(result.type) // 8
         buffer = f.stack(2 * self.lanes * size)
         f.store(result, buffer)
@@ -115,7 +115,7 @@ class Epilogue:
             scatter(f, value, place, step, part)
 
     def _load(self, index: int, spot: Spot) -> Value:
-        """As integers: halves that live from block to block would pass through library calls on
+        """As integers: f16 values that are live across blocks would pass through library calls on
         instruction sets that have none."""
         f, column, element = self.f, self.strides[index][1], self._element(index)
         place, bits = self._place(index, spot), f"i{bits_of(element)}"

@@ -182,7 +182,7 @@ def pack_b_function(g: Context) -> Function:
 
 def _pack_transposed(g: Context, f: Function, column: Value) -> None:
     """A panel whose columns are contiguous in memory: squares of lanes x lanes cells are turned
-    around in registers, what is left of them at the edges cell by cell."""
+    around in registers, the rest of them at the edges cell by cell."""
     t, side, p = g.tiling, right_side(g), f.params
     element, lanes = side.element, t.lanes
     width = lanes * t.kr

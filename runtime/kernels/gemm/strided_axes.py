@@ -2,7 +2,7 @@
 own.
 
 A product's result goes to the heads of attention, or its left operand comes from them, by two
-strides: one from head to head, one inside a head. Where a vector's lanes lie in one block they are
+strides: one from head to head, one inside a head. Where a vector's lanes are in one block they are
 read and written as ever; lanes on both sides of a block's end go through memory, piece by piece.
 """
 
@@ -38,11 +38,11 @@ class Axis:
         return self._within(f, block, i)
 
     def keeps_whole(self, lanes: int) -> bool:
-        """Whether no vector of `lanes`, from a multiple of lanes on, lies in two blocks."""
+        """Whether no vector of `lanes`, from a multiple of lanes on, is in two blocks."""
         return self.block is None or lanes == 1 or (self.size.known or 1) % lanes == 0
 
     def fits(self, f: Function, i: Value, count: Value) -> Value:
-        """Whether `count` elements from i on lie in one block."""
+        """Whether `count` elements from i on are in one block."""
         return f.icmp("sle", f.add(f.urem(i, self.size), count), self.size)
 
     @contextmanager

@@ -218,7 +218,7 @@ def _panels(spec: GemmSpec, target: Target, rows: int, vectors: int, nr: int) ->
 
 
 def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
-    """Whether tiles of rows had better take two panels at once: 6 x 4 registers for 14 x 2.
+    """Whether tiles of rows should take two panels at once: 6 x 4 registers for 14 x 2.
 
     A step of K then takes 10 loads for 24 multiply-adds instead of 16 for 28. On the core with
     AVX512-FP16 that was timed, loads take time in addition to multiply-adds; on those without it
@@ -234,7 +234,7 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
         return False
     if spec.compressed is not None and spec.factors is None:
         # From L1, where they are expanded for all tiles. Where that begins and ends to pay was
-        # measured: two tall tiles had better expand bytes themselves.
+        # measured: two tall tiles should expand bytes themselves.
         return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= _MOST_EXPANDED
     # A panel that is converted would be converted by twice as many tiles.
     return _as_it_lies(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
@@ -273,7 +273,7 @@ def _expanded_depth(depth: int, target: Target, row_bytes: int, pair: int) -> tu
 
 
 def _expands(spec: GemmSpec, target: Target, rows: int) -> bool:
-    """Whether so few tiles of rows share a panel that each had better expand it for itself."""
+    """Whether so few tiles of rows share a panel that each should expand it for itself."""
     few = isinstance(spec.m, int) and spec.m <= 2 * rows
     return few and tiles_may_expand(spec, target)
 
@@ -330,7 +330,7 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
 
 
 def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
-    """Whether tiles had better read A's rows where they lie."""
+    """Whether tiles should read A's rows where they lie."""
     row, step = spec.a.strides[-2:]
     if not _left_lies(spec, target) or step != 1:
         return False

@@ -2,7 +2,7 @@
 
 Panels of nr columns, each K x nr row after row, the last one padded with zeros
 (plan/packing/layouts.py). A constant is copied once where that is all there is to do: what is read
-may lie in any order, so the filters of a convolution need no matrix of their own.
+may be in any order, so the filters of a convolution need no matrix of their own.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _fill(to: Array, columns: Array, constant: Constant) -> None:
     k = math.prod(depth)
     if constant.dtype.bits == 4:
         for b, j in np.ndindex(count, across):
-            to[b, j] = _in_halves(columns[b, j], nr, kr).reshape(-1)
+            to[b, j] = _pack_int4(columns[b, j], nr, kr).reshape(-1)
         return
     cells = -(-k // kr)
     panel = to[..., : cells * kr * nr]
@@ -110,7 +110,8 @@ def _fill(to: Array, columns: Array, constant: Constant) -> None:
         out = panel.reshape(count, across, cells, nr, kr)
         whole = k // kr
         if whole and columns.strides[2] == columns.itemsize:
-            # Whole cells lie in the source as they shall lie here: they are copied as one number.
+            # Whole cells are in the source in the layout that they shall have here: they are copied
+            # as one number.
             cell = np.dtype(f"u{kr * columns.itemsize}")
             inner = columns[:, :, : whole * kr].swapaxes(2, 3).view(cell)
             out.view(cell)[:, :, :whole, :wide, 0] = inner.swapaxes(2, 3)
@@ -129,7 +130,7 @@ def _fill(to: Array, columns: Array, constant: Constant) -> None:
         total[..., wide:] = 0
 
 
-def _in_halves(columns: Array, nr: int, kr: int) -> Array:
+def _pack_int4(columns: Array, nr: int, kr: int) -> Array:
     """Columns of 4-bit integers as cells [K / kr, nr, kr / 2] of bytes, padded with zeros."""
     k, wide = columns.shape
     codes = np.zeros((-(-k // kr) * kr, nr), np.uint8)

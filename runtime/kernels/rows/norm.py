@@ -1,7 +1,7 @@
 """Normalisation kernels: rows centred and scaled by their own mean and variance.
 
 The variance is taken about the mean, so the row is swept three times (twice without centring). It
-lies in L1 after the first: the value before normalisation is computed again where that is cheap,
+is in L1 after the first: the value before normalisation is computed again where that is cheap,
 else read back from the second output or from scratch. Outputs may be written over an input that
 walks memory alike; the second one only where it has the computing type (f32, f64).
 """

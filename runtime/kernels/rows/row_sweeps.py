@@ -132,7 +132,7 @@ def is_cheap(program: Program, line: Sequence[Lane]) -> bool:
 
 
 def sweep(f: Function, n: Value, lanes: int, body: Sweep, *, unrolled: bool = False) -> None:
-    """body(i, parts): blocks of UNROLL whole vectors, then what is left with parts.
+    """body(i, parts): blocks of UNROLL whole vectors, then the rest with parts.
 
     unrolled: no loop over a known length, every i is known.
     """
