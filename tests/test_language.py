@@ -61,7 +61,7 @@ def test_banned_phrase_is_absent(phrase: str) -> None:
 
 def test_patterns_match_what_they_ban() -> None:
     """Each pattern still finds an example of its phrase."""
-    examples = "is no|handed on|gang|of run time|whole numbers|nobody|told|door|spelled|halves of bytes"
-    examples += "|judge|rival|what is left|hangs on|lets pass|lies in|settled|beside|had better"
+    examples = "is no|handed on|gang|of run time|whole numbers|nobody|told|door|spelled"
+    examples += "|halves of bytes|judge|rival|what is left|hangs on|lets pass|lies in|settled|beside|had better"
     for example in examples.split("|"):
         assert any(re.fullmatch(phrase, example) for phrase in BANNED), example

@@ -111,7 +111,7 @@ class _Plane:
         return self.do(Multiply(), rows, self.patch.add(Unsqueeze(), weight, self.ints(3)))
 
 
-def decompose_grid_sample(graph: Graph, node: int) -> Patch | MatchFailure | None:
+def decompose_sample(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """The nearest element of each place, or four by their distance."""
     op, data, grid = graph.op(node), graph.input(node, 0), graph.input(node, 1)
     assert isinstance(op, GridSample)
@@ -192,7 +192,7 @@ def decompose_filtered(graph: Graph, node: int) -> Patch | MatchFailure | None:
 
 
 _RULES = (
-    Rule("decompose_grid_sample", ("GridSample",), decompose_grid_sample),
+    Rule("decompose_grid_sample", ("GridSample",), decompose_sample),
     Rule("decompose_filtered", ("Interpolate",), decompose_filtered),
 )
 
