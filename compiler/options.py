@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-# Constant folding may make a model's constants grow by at most this much (docs/architecture.md).
+# Constant folding may make a model's constants grow by at most this much
+# (docs/dev/architecture.md).
 FOLDING_LIMIT = 64 * 2**20
 PRECISIONS = ("f32", "bf16")
 CONV_ALGORITHMS = ("auto", "direct")

@@ -1,6 +1,6 @@
 """The whole error family: one clear message says what, where, got, expected and how to fix it.
 
-The exit codes are the command line's contract (docs/architecture.md): 2 usage, 3 a file is
+The exit codes are the command line's contract (docs/dev/architecture.md): 2 usage, 3 a file is
 unreadable or invalid, 4 unsupported, 5 failed at run time; 1 is a comparison that failed.
 """
 

@@ -4,8 +4,8 @@ A plain DiGraph would merge the two edges of `x + x`; a MultiDiGraph keyed by th
 port keeps both. Nodes are dense integers that are never used twice; names are attributes that
 need not be unique. Tensor names sit on output ports, as do types and known values.
 
-Only the rewrite engine and the frontends mutate a graph (docs/architecture.md, rules). Nothing here
-recurses over nodes, so a chain of a million nodes is as good as ten.
+Only the rewrite engine and the frontends mutate a graph (docs/dev/architecture.md, rules). Nothing
+here recurses over nodes, so a chain of a million nodes is as good as ten.
 """
 
 from __future__ import annotations

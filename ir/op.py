@@ -39,7 +39,7 @@ Array: TypeAlias = npt.NDArray[Any]
 RunBody: TypeAlias = Callable[[list[Any]], list[Any]]
 
 # A value that may be a shape is carried through compilation while it has at most this many
-# elements (docs/architecture.md, Shapes).
+# elements (docs/dev/architecture.md, Shapes).
 KNOWN_VALUE_LIMIT = 64
 # Bodies of control flow within bodies: inference, passes and lowering recurse over them.
 MAX_BODY_DEPTH = 32

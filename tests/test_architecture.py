@@ -1,4 +1,4 @@
-"""The architecture's rules, checked on the syntax trees (docs/architecture.md)."""
+"""The architecture's rules, checked on the syntax trees (docs/dev/architecture.md)."""
 
 from __future__ import annotations
 

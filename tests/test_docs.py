@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -22,7 +22,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for i, block in enumerate(re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)):
-            found.append((f"{page.name}-{i}", block))
+            found.append((f"{page.stem}-{i}", block))
     return found
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("ir", "plan", "compiler", "runtime", "api", "builder", "cli", "compat", "samples")
 SOURCES = sorted(
     path
-    for folder in (*FOLDERS, "benchmarks")
+    for folder in (*FOLDERS, "benchmarks", "docs")
     for suffix in ("*.py", "*.md")
     for path in (ROOT / folder).rglob(suffix)
 ) + sorted(path for path in ROOT.glob("*") if path.suffix in (".py", ".md"))
@@ -62,6 +62,7 @@ def test_banned_phrase_is_absent(phrase: str) -> None:
 def test_patterns_match_what_they_ban() -> None:
     """Each pattern still finds an example of its phrase."""
     examples = "is no|handed on|gang|of run time|whole numbers|nobody|told|door|spelled"
-    examples += "|halves of bytes|judge|rival|what is left|hangs on|lets pass|lies in|settled|beside|had better"
+    examples += "|halves of bytes|judge|rival|what is left|hangs on|lets pass|lies in|settled"
+    examples += "|beside|had better"
     for example in examples.split("|"):
         assert any(re.fullmatch(phrase, example) for phrase in BANNED), example

@@ -1,5 +1,5 @@
 """Forged steps: a few seconds' worth of new cases; `python -m fuzz.forged_steps 0 10` goes
-on for ten minutes (docs/reliability.md)."""
+on for ten minutes (docs/dev/testing.md)."""
 
 from __future__ import annotations
 

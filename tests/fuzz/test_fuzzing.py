@@ -1,6 +1,6 @@
 """The fuzzers' share of CI: what was found once, and a minute's worth of new examples.
 
-`python -m fuzz graphs onnx bytes --minutes 60` goes on (docs/reliability.md).
+`python -m fuzz graphs onnx bytes --minutes 60` goes on (docs/dev/testing.md).
 """
 
 from __future__ import annotations

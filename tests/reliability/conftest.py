@@ -1,4 +1,4 @@
-"""How long these tests run: seconds in CI; `IRC_LONG=1` is what docs/reliability.md reports."""
+"""How long these tests run: seconds in CI; `IRC_LONG=1` is what docs/dev/testing.md reports."""
 
 from __future__ import annotations
 

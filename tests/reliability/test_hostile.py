@@ -64,8 +64,8 @@ def test_one_clear_error(
 
 
 def test_every_class_of_the_page_has_a_case() -> None:
-    """docs/reliability.md lists the classes: the list is this one."""
-    page = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+    """docs/dev/testing.md lists the classes: the list is this one."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "dev" / "testing.md"
     text = " ".join(page.read_text().split())
     missing = [kind for kind in CLASSES if kind not in text]
     assert not missing, missing

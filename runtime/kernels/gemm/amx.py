@@ -58,7 +58,7 @@ def on_tiles(
 
     K is cut only where a block of A would take more than half of L2. Slices of a panel and a strip
     that fit L1 are faster where weights are in L2, and slower in whole models, whose weights do not
-    (docs/performance.md).
+    (docs/dev/tuning/matmul-amx.md).
     """
     full = _full_heights(t, spec, target)
     heights = (2 * SIDE, SIDE) if t.guarded else full or heights
@@ -101,7 +101,7 @@ def _full_heights(t: Tiling, spec: GemmSpec, target: Target) -> tuple[int, ...]:
 
     Three take turns in one register, so M has to be whole registers. They read a panel fewer times
     but load more (tiles.py): that pays where a panel and the strip of A that meets it do not fit L1
-    (docs/performance.md).
+    (docs/dev/tuning/matmul-amx.md).
     """
     if not isinstance(spec.m, int) or not isinstance(spec.k, int) or spec.compressed:
         return ()
