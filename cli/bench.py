@@ -28,6 +28,7 @@ from .arguments import (
 )
 from .compare import difference
 from .console import print_result
+from .formatting import format_microseconds, format_table, sizes_note, terminal_columns
 from .logging import print_json
 from .random_inputs import fill_inputs
 from .reference_engines import ReferenceEngine, Task, make_engine, parse_engines
@@ -229,15 +230,25 @@ def as_json(path: Path, rows: Sequence[Row], made_up: Sequence[str]) -> dict[str
 
 def as_text(rows: Sequence[Row], made_up: Sequence[str]) -> list[str]:
     """The report for a person."""
-    head = (
-        f"{'engine':<12}{'threads':>8}{'requests':>9}"
-        f"{'min us':>11}{'median us':>11}{'p90 us':>11}{'p99 us':>11}"
+    header = ["engine", "threads", "requests", "min", "median", "p90", "p99", "items/s"]
+    table = [
+        [
+            r.engine,
+            str(r.threads),
+            str(r.requests),
+            *map(format_microseconds, (r.min_us, r.median_us, r.p90_us, r.p99_us)),
+            f"{r.items_per_second:,.0f}",
+            f"{r.ratio:.2f}",
+            f"{r.error:.0e}",
+        ]
+        for r in rows
+    ]
+    lines = format_table(
+        [*header, "ratio", "error"], table, optional=(3, 5, 2, 7), columns=terminal_columns()
     )
-    lines = [f"{head}{'items/s':>11}{'ratio':>7}{'error':>9}"]
-    for r in rows:
-        figures = "".join(f"{v:>11.1f}" for v in (r.min_us, r.median_us, r.p90_us, r.p99_us))
-        tail = f"{r.items_per_second:>11.0f}{r.ratio:>7.2f}{r.error:>9.0e}"
-        lines.append(f"{r.engine:<12}{r.threads:>8}{r.requests:>9}{figures}{tail}")
-    if made_up:
-        lines.append(f"sizes made up: {', '.join(made_up)}; fix them with --shape or --input")
-    return lines
+    return [
+        *sizes_note(made_up),
+        *lines,
+        "ratio: median time over irc's, above 1: irc is faster; error: largest difference from",
+        "irc's answer, relative to its largest value",
+    ]

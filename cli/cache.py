@@ -7,6 +7,7 @@ import time
 
 from ..runtime.jit.disk_cache import cache_bytes, cache_folder, default_cache, find_cache_fault
 from .console import print_result
+from .formatting import format_bytes
 from .logging import print_json
 
 SCHEMA = 1
@@ -50,13 +51,18 @@ def run(args: argparse.Namespace) -> int:
         fault = find_cache_fault()
         print_result(*(fault or "the code cache is off").split("\n"))
     elif args.action == "clear":
-        print_result(f"removed {state['removed']} entries, {total} bytes, from {cache.folder}")
+        print_result(
+            f"removed {state['removed']} entries, {format_bytes(total)}, from {cache.folder}"
+        )
     else:
-        print_result(f"{cache.folder}: {len(entries)} entries, {total} of {cache.limit} bytes")
+        size = f"{format_bytes(total)} of {format_bytes(cache.limit)}"
+        print_result(f"{cache.folder}: {len(entries)} entries, {size}")
         if args.action == "list":
             for entry in entries[: -SHOWN - 1 : -1]:
                 used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
-                print_result(f"  {entry.key[:16]}  {entry.size:>8}  last used {used}")
+                print_result(
+                    f"  {entry.key[:16]}  {format_bytes(entry.size):>10}  last used {used}"
+                )
             if len(entries) > SHOWN:
                 print_result(f"  ... and {len(entries) - SHOWN} used before these")
     return 0

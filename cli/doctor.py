@@ -6,11 +6,13 @@ import argparse
 import importlib.metadata
 import os
 import platform
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ..ir.errors import Error, UsageError
+from ..ir.escape import escape_text
 from ..ir.limits.host_memory import memory_limit
 from ..plan.processors import PROCESSORS, maskable_processors
 from ..plan.target import Target
@@ -19,6 +21,7 @@ from ..runtime.jit.host_features import detected_features, masked_processor, wit
 from ..runtime.machine.detect import detected_target, host_target, usable_cores
 from ..runtime.machine.roofline import UNITS, measured_bandwidth, measured_peak
 from .console import print_result
+from .formatting import format_bytes, terminal_columns
 from .logging import print_json
 
 SCHEMA = 1
@@ -163,18 +166,31 @@ def as_text(state: dict[str, object]) -> list[str]:
         assert isinstance(section, dict)
         lines.append("measured, one core" if title == "measured" else title)
         for key, value in section.items():
-            shown = " ".join(value) if isinstance(value, list) else value
-            lines.append(f"  {key:<21}{shown}")
+            shown = " ".join(value) if isinstance(value, list) else str(value)
+            if key.endswith("_bytes") and isinstance(value, int):
+                key, shown = key.removesuffix("_bytes"), format_bytes(value)
+            lines += _wrap(f"  {key:<21}", shown)
     knobs = state["knobs"]
     assert isinstance(knobs, list)
-    wide = max(len("value"), *(len(k["value"]) for k in knobs)) + 2
-    lines.append(f"{'knobs':<23}{'value':<{wide}}{'source':<13}default")
+    lines.append("environment variables")
     for knob in knobs:
-        value, source, default = knob["value"], knob["source"], knob["default"]
-        lines.append(f"  {knob['name']:<21}{value:<{wide}}{source:<13}{default}")
-        lines.append(f"{'':<23}{knob['help']}")
+        value = "not set" if knob["source"] == "default" else knob["value"]
+        lines += _wrap(f"  {knob['name']:<21}", f"{value} (default: {knob['default']})")
+        lines += _wrap(f"{'':<23}", knob["help"])
     problems = state["problems"]
     assert isinstance(problems, list)
     for text in problems:
         lines += f"problem: {text}".split("\n")
     return lines
+
+
+def _wrap(label: str, text: str) -> list[str]:
+    """The text behind a label, in lines that fit the terminal."""
+    return textwrap.wrap(
+        escape_text(text),
+        terminal_columns() or 100,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [label.rstrip()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from .exit_codes import INTERRUPTED
+from . import INTERRUPTED
 from .loading import Loading
 
 TYPE_CHECKING = False

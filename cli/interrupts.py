@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from .exit_codes import INTERRUPTED
+from . import INTERRUPTED
 
 # Seconds from the report of a lost interrupt to its repetition: by then the callback that
 # swallowed it is over.

@@ -17,8 +17,9 @@ from typing import Any, NoReturn
 
 from ..ir.errors import Error
 from ..ir.escape import escape_text
+from . import FAILED, INTERRUPTED
 from .console import escaping, print_message, print_result
-from .exit_codes import FAILED, INTERRUPTED
+from .formatting import nearest_name
 from .interrupts import interruptible
 from .loading import Loading
 from .logging import add_verbosity, coloured, configure_logging
@@ -142,7 +143,7 @@ def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         (print_result if arguments else print_message)(*_overview())
         return 0 if arguments else 2
-    if arguments[0] == "--version":
+    if arguments[0] in ("--version", "-V"):
         from .. import __version__
 
         print_result(f"irc {__version__}")
@@ -150,7 +151,9 @@ def _dispatch(arguments: list[str]) -> int:
     name = arguments[0]
     verb = COMMANDS.get(name)
     if verb is None:
-        print_message(f"irc: unknown verb {name!r}", "", *_overview())
+        near = nearest_name(name, COMMANDS)
+        hint = f": did you mean {near!r}?" if near else ""
+        print_message(f"irc: unknown verb {name!r}{hint}", "", *_overview())
         return 2
     try:
         parsed = make_parser(name).parse_args(arguments[1:])
@@ -163,7 +166,9 @@ def _dispatch(arguments: list[str]) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        super().error(escape_text(message))
+        unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0].split("=")[0]
+        near = nearest_name(unknown, self._option_string_actions) if unknown[:1] == "-" else None
+        super().error(escape_text(message) + (f" (did you mean {near}?)" if near else ""))
 
 
 def make_parser(name: str) -> argparse.ArgumentParser:

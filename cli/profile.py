@@ -26,6 +26,13 @@ from .arguments import (
     given_inputs,
 )
 from .console import print_result, to_json
+from .formatting import (
+    format_bytes,
+    format_microseconds,
+    format_table,
+    sizes_note,
+    terminal_columns,
+)
 from .logging import print_json
 from .random_inputs import fill_inputs
 
@@ -104,7 +111,10 @@ def measure(net: CompiledModel, inputs: dict[str, Array], runs: int) -> list[dic
 def chrome_trace(steps: list[dict[str, Any]]) -> dict[str, Any]:
     """The steps one after another, as chrome://tracing and Perfetto read them."""
     at = 0.0
-    events: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = [
+        {"name": name, "ph": "M", "pid": 1, "tid": 1, "args": {"name": text}}
+        for name, text in (("process_name", "irc"), ("thread_name", "steps, one after another"))
+    ]
     for step in steps:
         events.append(
             {
@@ -128,20 +138,29 @@ def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> list[str]:
     for step in steps:
         kinds[step["kind"]].append(step["time_us"])
     total = sum(sum(times) for times in kinds.values())
-    lines = [f"{'kind':<14}{'steps':>6}{'time us':>12}{'share':>8}"]
-    for kind, times in sorted(kinds.items(), key=lambda kv: -sum(kv[1])):
-        lines.append(f"{kind:<14}{len(times):>6}{sum(times):>12.1f}{sum(times) / total:>8.1%}")
-    lines += ["", f"{'time us':>12}{'share':>8}{'GFLOP/s':>9}{'of peak':>9}{'KiB':>11}  "]
-    lines[-1] += f"{'kind':<12}  computes"
+    wide = terminal_columns()
+    by_kind = [
+        [kind, str(len(times)), format_microseconds(sum(times)), f"{sum(times) / total:.1%}"]
+        for kind, times in sorted(kinds.items(), key=lambda kv: -sum(kv[1]))
+    ]
     labels = distinguish_names([" + ".join(s["sources"]) or s["name"] for s in steps])
     pairs = zip(steps, labels, strict=True)
-    for step, label in sorted(pairs, key=lambda pair: -pair[0]["time_us"]):
-        counted = step["gflops"] is not None
-        rate = f"{step['gflops']:>9.1f}{step['share_of_peak']:>9.1%}" if counted else f"{'':>18}"
-        lines.append(
-            f"{step['time_us']:>12.1f}{step['share']:>8.1%}{rate}{step['bytes'] / 1024:>11.1f}  "
-            f"{step['kind']:<12}  {label}"
-        )
-    if made_up:
-        lines.append(f"sizes made up: {', '.join(made_up)}; fix them with --shape or --input")
-    return lines
+    by_step = [
+        [
+            format_microseconds(step["time_us"]),
+            f"{step['share']:.1%}",
+            "" if step["gflops"] is None else f"{step['gflops']:.1f}",
+            "" if step["gflops"] is None else f"{step['share_of_peak']:.1%}",
+            format_bytes(step["bytes"]),
+            step["kind"],
+            label,
+        ]
+        for step, label in sorted(pairs, key=lambda pair: -pair[0]["time_us"])
+    ]
+    header = ["time", "share", "GFLOP/s", "of peak", "memory", "kind", "computes"]
+    return [
+        *sizes_note(made_up),
+        *format_table(["kind", "steps", "time", "share"], by_kind, columns=wide),
+        "",
+        *format_table(header, by_step, left=(5, 6), optional=(4, 2), columns=wide),
+    ]

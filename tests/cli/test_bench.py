@@ -126,9 +126,9 @@ def test_rivals_get_the_same_task(
     )
     assert main(words) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0].split()[:3] == ["engine", "threads", "requests"]
-    assert [line.split()[0] for line in shown[1:5]] == ["irc", "other"] * 2
-    assert shown[5].startswith("sizes made up: N=1;")
+    assert shown[1].split()[:3] == ["engine", "threads", "requests"]
+    assert [line.split()[0] for line in shown[2:6]] == ["irc", "other"] * 2
+    assert shown[0].startswith("sizes: N=1 (chosen by irc; set others with --shape")
 
 
 DISAGREE = {
@@ -221,13 +221,16 @@ def test_items_are_rows_of_the_first_input(
 
 def test_the_table_has_every_figure_under_its_title() -> None:
     shown = bench.Row("onnxruntime", 2, 3, 99, 1.25, 20.5, 300.5, 4000.5, 55555.0, 1.75, 2e-6)
-    head, line = bench.as_text([shown], [])
-    titles = ["threads", "requests", "min us", "median us", "p90 us", "p99 us", "items/s"]
+    head, line, *meaning = bench.as_text([shown], [])
+    assert " ".join(meaning).startswith("ratio: median time over irc's")
+    titles = ["threads", "requests", "min", "median", "p90", "p99", "items/s"]
     titles += ["ratio", "error"]
     ends = [head.index(t) + len(t) for t in titles]
     starts = [len("onnxruntime "), *ends]
     cells = [line[a:b].strip() for a, b in zip(starts, ends, strict=False)]
-    assert cells == ["2", "3", "1.2", "20.5", "300.5", "4000.5", "55555", "1.75", "2e-06"]
+    assert cells == [
+        *("2", "3", "1.25 us", "20.5 us", "300 us", "4.00 ms", "55,555", "1.75", "2e-06")
+    ]
 
 
 def test_layers_are_compared_one_by_one(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

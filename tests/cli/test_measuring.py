@@ -60,6 +60,10 @@ def test_profile_names_the_layers_and_writes_a_trace(tmp_path: Path, capsys: Cap
     done = steps[0]["gflops"] * steps[0]["time_us"] * 1e3
     assert done == pytest.approx(2 * 64 * 64 + 2 * 64) and steps[4]["gflops"] is None
     events = json.loads(trace.read_text())["traceEvents"]
+    assert [(e["name"], e["args"]["name"]) for e in events[:2]] == [
+        ("process_name", "irc"), ("thread_name", "steps, one after another")
+    ]  # fmt: skip
+    events = events[2:]
     assert len(events) == 5 and events[1]["ts"] == pytest.approx(events[0]["dur"])
     assert main(["profile", DIGITS, "--runs", "1"]) == 0
     assert "MatMul_product1 + Add_sum1 + Relu_hidden1" in capsys.readouterr().out
@@ -83,15 +87,16 @@ def test_profile_takes_medians_per_step(monkeypatch: pytest.MonkeyPatch) -> None
     assert [s["time_us"] for s in steps] == pytest.approx([2, 4])
     assert steps[0]["gflops"] == pytest.approx(4) and steps[0]["share_of_peak"] == 0.5
     text = profile.as_text(steps, ["N=1"])
-    assert [line.split() for line in text[:3]] == [
-        ["kind", "steps", "time", "us", "share"], ["norm", "1", "4.0", "66.7%"],
-        ["gemm", "1", "2.0", "33.3%"],
+    assert text[0].startswith("sizes: N=1 (chosen by irc")
+    assert [line.split() for line in text[1:4]] == [
+        ["kind", "steps", "time", "share"], ["norm", "1", "4.00", "us", "66.7%"],
+        ["gemm", "1", "2.00", "us", "33.3%"],
     ]  # fmt: skip
-    assert text[4].split() == "time us share GFLOP/s of peak KiB kind computes".split()
-    assert text[5].split() == ["4.0", "66.7%", "0.1", "norm", "b"]
-    assert text[6].split() == ["2.0", "33.3%", "4.0", "50.0%", "2.0", "gemm", "x", "+", "y"]
-    assert text[5].index("norm") == text[6].index("gemm") == text[4].index("kind")
-    assert text[7].startswith("sizes made up: N=1")
+    assert text[5].split() == "time share GFLOP/s of peak memory kind computes".split()
+    assert text[6].split() == ["4.00", "us", "66.7%", "100", "bytes", "norm", "b"]
+    wanted = ["2.00", "us", "33.3%", "4.0", "50.0%", "2", "KiB", "gemm", "x", "+", "y"]
+    assert text[7].split() == wanted
+    assert text[6].index("norm") == text[7].index("gemm") == text[5].index("kind")
 
 
 def test_profile_writes_the_graph_that_runs(tmp_path: Path) -> None:
@@ -163,15 +168,12 @@ def test_doctor_lists_every_knob(capsys: Captured, monkeypatch: pytest.MonkeyPat
     assert machine["features"] and machine["usable_cores"] >= 1 and machine["l1_bytes"] > 0
     assert versions["irc"] == irc.__version__ and versions["numpy"] == np.__version__
     assert main(["doctor"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    (head,) = (line for line in told if line.startswith("knobs "))
-    columns = [head.index(word) for word in ("value", "source", "default")]
+    shown = capsys.readouterr().out.splitlines()
     for name, knob in knobs.items():
-        (at,) = (n for n, line in enumerate(told) if line.startswith(f"  {name} "))
-        shown = [told[at][c:] for c in columns]
-        wanted = [knob["value"], knob["source"], knob["default"]]
-        assert all(s.startswith(w) for s, w in zip(shown, wanted, strict=True))
-        assert told[at + 1].strip() == knob["help"]
+        (at,) = (n for n, line in enumerate(shown) if line.startswith(f"  {name} "))
+        value = knob["value"] if knob["source"] == "environment" else "not set"
+        assert shown[at].split(None, 1)[1] == f"{value} (default: {knob['default']})"
+        assert shown[at + 1].strip() == knob["help"]
     sources = [p for d in PACKAGES for p in (ROOT / d).rglob("*.py")]
     read = {
         name
@@ -195,7 +197,7 @@ def test_cache_is_shown_and_cleared(
     state = json.loads(capsys.readouterr().out)
     assert (state["entries"], state["size_bytes"], state["folder"]) == (1, 36, str(cache.folder))
     assert main(["cache", "size"]) == 0
-    assert "1 entries, 36 of 268435456 bytes" in capsys.readouterr().out
+    assert "1 entries, 36 bytes of 256 MiB" in capsys.readouterr().out
     assert main(["cache", "list"]) == 0
     assert "abababababababab" in capsys.readouterr().out
     assert main(["cache", "list", "--json"]) == 0

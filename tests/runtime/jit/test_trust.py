@@ -1,5 +1,5 @@
-"""What README says about trust, sentence by sentence, and that irc does it: stored machine code
-that computes something else than its plan says tells which of the two has run."""
+"""What docs/security.md says about trust, sentence by sentence, and that irc does it: stored
+machine code that computes something else than its plan says tells which of the two has run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from irc_compiler.runtime.jit.disk_cache import DiskCache
 from irc_compiler.runtime.jit.host_features import choose_isa
 from support.artifacts import kernels, with_other_code
 
-README = Path(__file__).resolve().parents[3] / "README.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "security.md"
 SAID = """
     nothing in it is ever run
     its plan is verified as if forged, and machine code is generated from it on your machine
@@ -38,8 +38,8 @@ X = np.array([[-1, 2, -3, 4]], np.float32)
 
 
 @pytest.mark.parametrize("sentence", [s.strip() for s in SAID])
-def test_readme_says_it(sentence: str) -> None:
-    text = README.read_text().split("## Trust\n")[1].split("\n## ")[0]
+def test_the_page_says_it(sentence: str) -> None:
+    text = PAGE.read_text().split("## Trust\n")[1].split("\n## ")[0]
     assert sentence in re.sub(r"\s+", " ", text)
 
 

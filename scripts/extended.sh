@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Tests that take hours, or environments of their own: scripts/extended.sh PART...
+# Their last figures and dates are in docs/dev/testing.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-.venv/bin/python}
+
+run_part() {
+  case "$1" in
+    reliability) IRC_LONG=1 "$python" -m pytest -s -m '' tests/reliability tests/fuzz ;;
+    damage) IRC_FUZZ=20 "$python" -m pytest -m '' tests/runtime/artifact ;;
+    exhaustive) "$python" -m pytest -n 2 -m '' tests/runtime/kernels/gemm/test_cover.py --exhaustive ;;
+    exhaustive-amx) "$python" -m pytest -n 2 -m '' tests/runtime/kernels/gemm/test_cover_amx.py --exhaustive ;;
+    onnx-backend) "$python" -m pytest -n 2 -m '' tests/interop --exhaustive ;;
+    fuzz) "$python" -m fuzz graphs onnx bytes --minutes "${MINUTES:-60}" ;;
+    forged-steps) "$python" -m fuzz.forged_steps "${SEED:-0}" "${MINUTES:-10}" ;;
+    forged-plans) "$python" -m fuzz.forged_plans "${SEED:-0}" "${MINUTES:-10}" ;;
+    masks)
+      for cpu in x86-64-v2 haswell skylake-avx512 cascadelake icelake-server alderlake sapphirerapids; do
+        echo "IRC_CPU=$cpu"
+        IRC_CPU=$cpu "$python" -m pytest -q -n 2
+      done
+      ;;
+    *)
+      echo "unknown part: $1; parts: reliability damage exhaustive exhaustive-amx onnx-backend fuzz" \
+        "forged-steps forged-plans masks" >&2
+      exit 2
+      ;;
+  esac
+}
+
+[ $# -gt 0 ] || set -- help
+for part in "$@"; do run_part "$part"; done
