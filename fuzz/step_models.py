@@ -196,11 +196,15 @@ def _chains() -> Iterator[tuple[str, onnx.ModelProto]]:
     yield "excite", excite
 
 
+def models() -> list[tuple[str, onnx.ModelProto]]:
+    """(name, model) of each."""
+    return [*((name, _model(*listed)) for name, listed in LISTED.items()), *_chains()]
+
+
 def native_steps() -> list[tuple[str, irc.CompiledModel, Region, KernelStep, dict[str, int]]]:
     """(model, compiled, region, step, sizes) of every kernel step that their plans have."""
     found: list[tuple[str, irc.CompiledModel, Region, KernelStep, dict[str, int]]] = []
-    models = [(name, _model(*listed)) for name, listed in LISTED.items()]
-    for name, model in [*models, *_chains()]:
+    for name, model in models():
         net = irc.compile_model(model)
         for region in net.plan.all_regions():
             env = {s.symbol: 7 for s in region.symbols}
