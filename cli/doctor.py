@@ -18,7 +18,8 @@ from ..plan.processors import PROCESSORS, maskable_processors
 from ..plan.target import Target
 from ..runtime.jit.disk_cache import DEFAULT_BYTES, cache_folder, default_cache, find_cache_fault
 from ..runtime.jit.host_features import detected_features, masked_processor, without_tiles
-from ..runtime.machine.detect import detected_target, host_target, usable_cores
+from ..runtime.machine.cpus import usable_cores
+from ..runtime.machine.detect import detected_target, host_target
 from ..runtime.machine.roofline import UNITS, measured_bandwidth, measured_peak
 from .console import print_result
 from .formatting import format_bytes, terminal_columns

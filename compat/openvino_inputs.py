@@ -9,16 +9,22 @@ of meaning: complex numbers and text.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from ..ir.dtype import DType
 from ..ir.errors import InputError
 from .openvino_ports import ConstOutput
 
-if TYPE_CHECKING:
-    from .openvino_requests import Tensor
+
+class HasData(Protocol):
+    """A Tensor, as far as its element type is checked."""
+
+    @property
+    def data(self) -> npt.NDArray[Any]: ...
+
 
 _BITS_OF_BF16 = ("int16", "uint16", "float16")
 
@@ -42,7 +48,7 @@ def convert_input(port: ConstOutput, value: Any) -> Any:
     return _cast(dtype, value)
 
 
-def check_tensor_type(port: ConstOutput, tensor: Tensor) -> None:
+def check_tensor_type(port: ConstOutput, tensor: HasData) -> None:
     """InputError where a Tensor has another element type than the port: it is never cast."""
     if port.element_dtype is not None and tensor.data.dtype != port.element_dtype.numpy:
         raise InputError(

@@ -45,9 +45,7 @@ CIRCLES = {
     "ir.dims.expr": 3,
     "runtime.llvmir.builder": 4,
     "runtime.execution.session": 4,
-    "compat.onnxruntime.session": 2,
-    "compat.openvino_requests": 2,
-    "runtime.jit.llvm": 9,
+    "runtime.jit.llvm": 6,
     "runtime.kernels.gemm.micro": 15,
 }
 MAX_MODULES = 24  # in one folder

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -12,16 +13,26 @@ from .errors import RUNNING, InvalidArgument, join_error, raise_as, wrong_argume
 from .values import OrtValue, array_at, require_cpu
 
 if TYPE_CHECKING:
-    from .session import InferenceSession
     from .settings import RunOptions
     from .types import NodeArg
+
+
+class BindableSession(Protocol):
+    """A session, as far as a binding uses it."""
+
+    def get_inputs(self) -> list[NodeArg]: ...
+    def get_outputs(self) -> list[NodeArg]: ...
+    def has_unknown_rank(self, output: str) -> bool: ...
+    def call(
+        self, feed: Mapping[str, Any], run_options: RunOptions | None = None, out: Any = None
+    ) -> Any: ...
 
 
 class IOBinding(NamesNearest):
     """Inputs and outputs on the CPU. A run reads bound arrays as they are then, and writes the
     results into the buffers that outputs are bound to."""
 
-    def __init__(self, session: InferenceSession) -> None:
+    def __init__(self, session: BindableSession) -> None:
         self._session = session
         self._inputs: dict[str, Any] = {}
         # Outputs in the order of binding; None where irc allocates the array.

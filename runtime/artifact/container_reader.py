@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NoReturn
 
 from ...ir.errors import ArtifactError
-from ..machine.detect import usable_cores
+from ..machine.cpus import usable_cores
 from .container_format import ALIGN, CHUNK, FIELDS, FORMAT, HEADER, MAGIC, Bytes, Section
 
 # What parsing JSON may take, estimated before it is parsed: room for some 70 000 steps.

@@ -28,7 +28,7 @@ from ...ir.int4 import is_four_bit, unpack_int4
 from ...ir.limits.memory_budget import human
 from ...ir.serialization.dataclass_json import broken
 from ...plan.plan import Constant, Plan
-from ..machine.detect import usable_cores
+from ..machine.cpus import usable_cores
 from ..machine.memory_planner import aligned_bytes
 from .container_format import CUT
 from .container_reader import Container, Piece

@@ -13,12 +13,12 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from ..machine.detect import usable_cores
+from ..jit.fork_guard import reset_in_child
+from ..machine.cpus import usable_cores
 from . import abi as words
 from .abi import MAX_WORKERS
 from .loader import Driver, reset_lock
@@ -139,7 +139,6 @@ class ThreadPool:
 _pool: ThreadPool | None = None
 _lock = threading.Lock()
 _forkable: weakref.WeakSet[Any] = weakref.WeakSet()
-_resets: list[Callable[[], None]] = []
 
 
 def get_thread_pool(driver: Driver) -> ThreadPool:
@@ -162,16 +161,9 @@ def watch_forks(thing: Forkable) -> None:
     _forkable.add(thing)
 
 
-def reset_in_child(reset: Callable[[], None]) -> None:
-    """Call `reset` in every forked child (a module's own lock)."""
-    _resets.append(reset)
-
-
 def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.Lock()
-    for reset in _resets:
-        reset()
     if _pool is not None:
         _pool.after_fork()
     for thing in list(_forkable):

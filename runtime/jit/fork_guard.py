@@ -9,7 +9,7 @@ the child records that, and compiling there ends in an error.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from ...ir.errors import ExecutionError
@@ -17,6 +17,12 @@ from ...ir.errors import ExecutionError
 # One object for each thread that is inside; adding and removing are single steps, under no lock.
 _inside: set[object] = set()
 _lost = False
+_resets: list[Callable[[], None]] = []
+
+
+def reset_in_child(reset: Callable[[], None]) -> None:
+    """Call `reset` in every forked child (for a module's own lock)."""
+    _resets.append(reset)
 
 
 @contextmanager
@@ -43,6 +49,8 @@ def inside_llvm() -> Generator[None]:
 def _after_fork_in_child() -> None:
     global _lost
     _lost = _lost or bool(_inside)
+    for reset in _resets:
+        reset()
 
 
 if hasattr(os, "register_at_fork"):

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...ir.errors import Error
 from ...plan.target import Target
-from ..machine.detect import usable_cores
+from ..machine.cpus import usable_cores
 from .code_image import CodeImage
 from .elf_flatten import image_of
 from .fork_guard import inside_llvm

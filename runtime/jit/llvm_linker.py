@@ -9,9 +9,8 @@ from typing import Any
 
 from ...ir.errors import Error
 from ...plan.target import Target
-from ..driver.thread_pool import reset_in_child
 from .elf_read import read_object
-from .fork_guard import inside_llvm
+from .fork_guard import inside_llvm, reset_in_child
 from .host_features import binding, target_machine
 from .image_loader import missing_functions
 

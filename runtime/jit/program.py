@@ -31,11 +31,11 @@ from ...plan.verify.plan import verify_plan
 from ...plan.verify.size_evaluation import RegionLayoutTables
 from ..artifact.code import Images
 from ..driver.loader import Driver, load_driver
-from ..driver.thread_pool import reset_in_child
 from ..kernels.emit.contract import Kernel
-from ..machine.detect import usable_cores
+from ..machine.cpus import usable_cores
 from .builtin_code import CodeCache
 from .code_image import FORMAT, CodeImage, read_image
+from .fork_guard import reset_in_child
 
 Array = npt.NDArray[Any]
 Generate = Callable[[Spec, Target, str], Kernel]

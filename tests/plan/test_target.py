@@ -14,6 +14,7 @@ from irc_compiler.ir.limits.host_memory import memory_limit
 from irc_compiler.plan.target import ISAS, Target, generic
 from irc_compiler.runtime.driver.thread_pool import default_threads
 from irc_compiler.runtime.jit import host_features as host
+from irc_compiler.runtime.machine import cpus
 from irc_compiler.runtime.machine import detect as machine
 
 
@@ -137,7 +138,7 @@ def test_cgroup_v2_limits_of_all_levels(tmp_path):
     files |= {"a/b/cpu.max": "300000 100000\n"}
     files |= {"a/memory.max": "1048576\n", "a/b/memory.max": "max\n", "me": "0::/a/b\n"}
     root = _write(tmp_path, files)
-    assert machine.cpu_quota(root, root / "me") == 1.5
+    assert cpus.cpu_quota(root, root / "me") == 1.5
     assert memory_limit(root, root / "me") == 1 << 20
 
 
@@ -147,20 +148,20 @@ def test_cgroup_v1_limits(tmp_path):
     files |= {"memory/y/memory.limit_in_bytes": "4096"}
     files |= {"me": "3:cpu,cpuacct:/x\n2:memory:/y\n"}
     root = _write(tmp_path, files)
-    assert machine.cpu_quota(root, root / "me") == 2.0
+    assert cpus.cpu_quota(root, root / "me") == 2.0
     assert memory_limit(root, root / "me") == 4096
 
 
 def test_no_cgroup_no_limit(tmp_path):
-    assert machine.cpu_quota(tmp_path, tmp_path / "none") is None
+    assert cpus.cpu_quota(tmp_path, tmp_path / "none") is None
     assert memory_limit(tmp_path, tmp_path / "none") > 1 << 20
 
 
 def test_usable_cores_follow_quota_and_affinity(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3}, raising=False)
     for quota, cores in ((None, 4), (0.5, 1), (1.5, 2), (2.0, 2), (64.0, 4)):
-        monkeypatch.setattr(machine, "cpu_quota", lambda quota=quota: quota)
-        assert machine.usable_cores() == cores
+        monkeypatch.setattr(cpus, "cpu_quota", lambda quota=quota: quota)
+        assert cpus.usable_cores() == cores
         assert default_threads() == cores
 
 

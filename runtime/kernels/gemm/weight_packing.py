@@ -17,7 +17,7 @@ from ....ir.dtype import DType
 from ....plan.packing.layouts import PackedConv, PackedGates, panels
 from ....plan.packing.panel_params import packed_size
 from ....plan.plan import Constant
-from ...machine.detect import usable_cores
+from ...machine.cpus import usable_cores
 from ...machine.memory_planner import aligned_bytes
 from ..conv.winograd_matrices import transform_filters
 from ..emit.dot_units import FLIP
