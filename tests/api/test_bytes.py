@@ -6,10 +6,10 @@ from typing import Any
 
 import irc_compiler as irc
 import numpy as np
-import onnxruntime
 import pytest
 from irc_compiler.plan.specs.gemm import GemmSpec
 from onnx import TensorProto, helper, numpy_helper
+from support.models.exact_int8 import create_session
 
 TYPES: dict[Any, int] = {
     np.uint8: TensorProto.UINT8,
@@ -36,8 +36,7 @@ def values(rng: np.random.Generator, dtype: Any, *shape: int) -> np.ndarray:
 
 def agree(text: bytes, feed: dict[str, np.ndarray], *, steps: int = 1) -> Any:
     """irc's answer is onnxruntime's bit for bit, and computed by so many native steps."""
-    session = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
-    (expected,) = session.run(None, feed)
+    (expected,) = create_session(text).run(None, feed)
     net = irc.compile_model(text)
     (found,) = net(feed)
     assert found.dtype == expected.dtype

@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from ..models.exact_int8 import create_session
+
 
 def one_node(
     op_type: str,
@@ -44,13 +46,7 @@ def compare(
     model: onnx.ModelProto | str, feeds: dict[str, Any], *, rtol: float = 2e-6, atol: float = 2e-6
 ) -> None:
     """Every output of irc is onnxruntime's: element type, shape, numbers, text."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    source = model if isinstance(model, str) else model.SerializeToString()
-    session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    wanted = session.run(None, feeds)
+    wanted = create_session(model).run(None, feeds)
     net = irc.compile_model(model)
     assert not any(net.graph.op(n).kind == "OnnxNode" for n in net.graph.ids())
     for got, want in zip(net(feeds), wanted, strict=True):

@@ -11,6 +11,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from .exact_int8 import OPENVINO_CONFIG
+
 Arrays = Mapping[str, NDArray[Any]]
 Source = onnx.ModelProto | bytes | str | Path
 
@@ -51,7 +53,7 @@ def run_openvino(model: Source, inputs: Arrays, *, threads: int = 1) -> dict[str
     else:
         source = core.read_model(str(model))
     # The CPU plugin computes in bfloat16 by default where the machine has matrix units.
-    properties = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
+    properties = OPENVINO_CONFIG | {"INFERENCE_NUM_THREADS": threads}
     compiled = core.compile_model(source, "CPU", properties)
     feeds: dict[int, NDArray[Any]] = {}
     for number, port in enumerate(source.inputs):

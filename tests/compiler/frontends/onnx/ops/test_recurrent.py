@@ -7,9 +7,9 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from support.frontends.ml_models import compare, one_node
+from support.models.exact_int8 import create_session
 
 _R = np.random.default_rng(11)
 # Activations, and numbers for their parameters in order: alpha, beta.
@@ -164,7 +164,7 @@ def test_dynamically_quantised_layers_compute_with_the_weights_numbers(
     assert not net.plan.host_steps(), net.report()
     found = net(given)
     for source, inputs, tolerance in ((plain, feeds, 2e-5), (model, given, 0.03)):
-        session = ort.InferenceSession(source.SerializeToString())
+        session = create_session(source)
         for got, want in zip(found, session.run(None, inputs), strict=True):
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 

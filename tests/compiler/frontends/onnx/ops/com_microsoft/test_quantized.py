@@ -9,10 +9,10 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from support.frontends.ml_models import one_node
+from support.models.exact_int8 import create_session
 
 MS = "com.microsoft"
 _R = np.random.default_rng(7)
@@ -65,9 +65,7 @@ def node(op_type: str, inputs: list[Any], attributes: dict[str, Any]) -> tuple[A
 
 def results(model: onnx.ModelProto | str, feeds: dict[str, Any]) -> tuple[Any, Any]:
     """What irc and onnxruntime give."""
-    source = model if isinstance(model, str) else model.SerializeToString()
-    session = ort.InferenceSession(source, providers=["CPUExecutionProvider"])
-    (wanted,) = session.run(None, feeds)
+    (wanted,) = create_session(model).run(None, feeds)
     net = irc.compile_model(model)
     assert not any(net.graph.op(n).kind == "OnnxNode" for n in net.graph.ids())
     (found,) = net(feeds)
