@@ -57,7 +57,7 @@ def open_products() -> Iterator[tuple[str, Any]]:
     for left, right in [*bytes_, *others]:
         acc, zeros, out = accumulator(left), {}, left
         if left.bits == 8:
-            zeros = {"a_zero": Operand(left, (1,)), "b_zero": Operand(right, (1,))}
+            zeros = {"a_zero_point": Operand(left, (1,)), "b_zero_point": Operand(right, (1,))}
             out = acc
         build = Builder()
         program = build.finish(build.cast(build.input(0, acc), out))

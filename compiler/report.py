@@ -101,7 +101,7 @@ def _precision(plan: Plan) -> str:
     found: list[str] = []
     for family, name in _PRODUCTS:
         products = [s for s in specs if isinstance(s, family)]
-        rounded = sum(s.factors is not None for s in products)
+        rounded = sum(s.compute_dtype is not None for s in products)
         if products or family is GemmSpec:
             found.append(f"{rounded} of {len(products)} {name}")
     return f"{plan.precision} ({', '.join(found)} have bf16 factors)"

@@ -63,8 +63,8 @@ class Buffer:
 
     `kind` says where it lives: INPUT and OUTPUT are slot `index` of the region's inputs or
     outputs, CONSTANT is entry `index` of the plan's constants, ARENA is placed by the runtime for
-    the steps `first`..`last` (inclusive). `inside` makes an ARENA or OUTPUT buffer a part of
-    another buffer, at `inside_offset` elements (a piece of a concatenation, an in-place result).
+    the steps `first`..`last` (inclusive). `alias_of` makes an ARENA or OUTPUT buffer a part of
+    another buffer, at `alias_offset` elements (a piece of a concatenation, an in-place result).
     A part may move, whatever its kind: `stride` elements with each iteration of the loop that
     begins at step `loop`.
     """
@@ -75,8 +75,8 @@ class Buffer:
     index: int = -1
     first: int = 0
     last: int = 0
-    inside: int | None = None
-    inside_offset: Dim = 0
+    alias_of: int | None = None
+    alias_offset: Dim = 0
     name: str = ""
     loop: int | None = None
     stride: Dim = 0

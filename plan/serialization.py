@@ -163,7 +163,7 @@ def _encode_op(op: Op, keep: Keep) -> Json:
 
 def _encode_buffer(b: Buffer, tables: _Tables) -> Json:
     shape = [tables.dim(d) for d in b.shape]
-    place = [b.inside, tables.dim(b.inside_offset)]
+    place = [b.alias_of, tables.dim(b.alias_offset)]
     moves = [] if b.loop is None else [b.loop, tables.dim(b.stride)]
     return [b.kind, b.dtype.value, shape, b.index, b.first, b.last, *place, b.name, *moves]
 

@@ -73,8 +73,8 @@ def _buffer(plan: Plan, buffer: Buffer) -> str:
         return text + (f" {_layout(layout)}" if layout is not None else "")
     if buffer.loop is not None:
         text += f" moving by {buffer.stride} with step {buffer.loop}"
-    if buffer.inside is not None:
-        text += f" inside b{buffer.inside} at {buffer.inside_offset}"
+    if buffer.alias_of is not None:
+        text += f" inside b{buffer.alias_of} at {buffer.alias_offset}"
     return text + (f" steps {buffer.first}..{buffer.last}" if buffer.kind == "arena" else "")
 
 
@@ -82,7 +82,7 @@ def _layout(layout: Layout) -> str:
     """Cells are named where they are not single values, sums of columns where there are any."""
     if isinstance(layout, PackedB):
         cells = f", kr={layout.kr}" if layout.kr > 1 else ""
-        return f"PackedB(nr={layout.nr}{cells}{', sums' if layout.sums else ''})"
+        return f"PackedB(nr={layout.nr}{cells}{', sums' if layout.column_sums else ''})"
     return str(layout)
 
 
@@ -128,12 +128,12 @@ def _gemm(spec: GemmSpec, size: Callable[[Size], str]) -> str:
     batch = "".join(f"{size(b)} x " for b in spec.batch)
     program = _program(spec.epilogue)
     sizes = f"{size(spec.m)} x {size(spec.n)} x {size(spec.k)}"
-    factors = f" of {spec.factors} factors" if spec.factors else ""
+    factors = f" of {spec.compute_dtype} factors" if spec.compute_dtype else ""
     if spec.compressed is not None:
         factors += f" of {spec.b.dtype} weights in groups of {spec.compressed.group}"
     for name, of, cast in (("a", spec.a, spec.a_cast), ("b", spec.b, spec.b_cast)):
         factors += f" with {name} from {of.dtype} to {cast}" if cast else ""
-    parts = (spec.a_rows, spec.a_depth), (spec.out_rows, spec.out_columns)
+    parts = (spec.a_m_split, spec.a_k_split), (spec.out_m_split, spec.out_n_split)
     for name, pair in zip(("a", "out"), parts, strict=True):
         split = [f"{size(s[0])} x {size(s[1])}" for s in pair if s is not None]
         factors += f" with {name} in blocks {', '.join(split)}" if split else ""
@@ -144,7 +144,7 @@ def _attention(spec: AttentionSpec, size: Callable[[Size], str]) -> str:
     batch = "".join(f"{size(b)} x " for b in spec.batch)
     rows = f"{size(spec.queries)} queries x {size(spec.keys)} keys"
     heads = f"{spec.size}" if spec.size == spec.width else f"{spec.size}, {spec.width}"
-    factors = f" of {spec.factors} factors" if spec.factors else ""
+    factors = f" of {spec.compute_dtype} factors" if spec.compute_dtype else ""
     capped = f" capped at {spec.cap:g}" if spec.cap else ""
     causal = " causal" if spec.causal is not None else ""
     sinks = " with sinks" if spec.sink else ""

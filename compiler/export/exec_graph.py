@@ -55,7 +55,7 @@ def _region_layers(
 ) -> list[_Layer]:
     def place(b: int) -> Place:
         """The slot that an input or output is, else the buffer; parts are their wholes."""
-        while (inside := region.buffers[b].inside) is not None:
+        while (inside := region.buffers[b].alias_of) is not None:
             b = inside
         buffer = region.buffers[b]
         if buffer.kind == INPUT:

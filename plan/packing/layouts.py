@@ -35,8 +35,9 @@ class PackedConv:
 
     kr: values of K in one cell, as PackedB's. Cells begin anew, after zeros, with each row of taps
     where `runs` (the last kernel axis and the channels are one run of values), else with each tap.
-    `sums`: as PackedB's, of bytes in cells. `tails`: rows of taps are one value longer than whole
-    cells, and these last values are cells of their own behind all rows, down the rows of taps.
+    `column_sums`: as PackedB's, of bytes in cells. `tails`: rows of taps are one value longer than
+    whole cells, and these last values are cells of their own behind all rows, down the rows of
+    taps.
     """
 
     nr: int
@@ -45,14 +46,16 @@ class PackedConv:
     winograd: int = 0
     kr: int = 1
     runs: bool = False
-    sums: bool = False
+    column_sums: bool = False
     tails: bool = False
 
     def with_tails(self, channels: int, kernel: Sequence[int]) -> PackedConv:
         """The same, with `tails` where filters have them: few channels, whose copies show values of
         rows below each other, in rows of taps that would begin a cell for one value."""
         run = channels * kernel[-1] if kernel else 0
-        cells = self.runs and self.sums and self.kr == 4 and run > self.kr and run % self.kr == 1
+        cells = (
+            self.runs and self.column_sums and self.kr == 4 and run > self.kr and run % self.kr == 1
+        )
         rows = len(kernel) > 1 and kernel[-2] > 1
         return replace(self, tails=cells and rows and channels <= _FEW)
 
@@ -84,7 +87,7 @@ class PackedGates:
     PackedB's.
     """
 
-    sums: ClassVar[bool] = False
+    column_sums: ClassVar[bool] = False
 
     nr: int
     gates: int

@@ -59,7 +59,11 @@ def multiplied(dtype: DType, factors: DType | None) -> DType | None:
 
 def cell_type(spec: GemmSpec) -> DType | None:
     """The type of a product's factors in cells; compressed weights become floats first."""
-    return spec.factors if spec.compressed else multiplied(factor_types(spec)[1], spec.factors)
+    return (
+        spec.compute_dtype
+        if spec.compressed
+        else multiplied(factor_types(spec)[1], spec.compute_dtype)
+    )
 
 
 def factor_types(spec: GemmSpec) -> tuple[DType, DType]:
@@ -124,7 +128,7 @@ def packed_layout(
         return None
     kind = multiplied(dtype, factors)
     nr = panel_width(target, accumulator(dtype).bits)
-    return PackedB(nr, cell_depth(target, kind), sums=kind is DType.i8)
+    return PackedB(nr, cell_depth(target, kind), column_sums=kind is DType.i8)
 
 
 # Scales of 16 bits whose products with a difference of two bytes have all bits of their type, with

@@ -26,8 +26,8 @@ class AttentionSpec(Spec):
     without any keys it is 0. A sink is one more x per query, whose value is 0.
 
     Keys are taken in blocks of fixed size from the first on, and every element of a row's result is
-    one chain over them. factors: bf16 rounds queries, keys, values and the softmax's exponentials
-    to bf16 before they are multiplied. Buffers: query, key, value, mask?, sink?, out.
+    one chain over them. compute_dtype: bf16 rounds queries, keys, values and the softmax's
+    exponentials to bf16 before they are multiplied. Buffers: query, key, value, mask?, sink?, out.
     """
 
     family: ClassVar[str] = "attention"
@@ -46,7 +46,7 @@ class AttentionSpec(Spec):
     causal: Size | None = None
     fill: float = -float("inf")
     zeros: bool = False
-    factors: DType | None = None
+    compute_dtype: DType | None = None
     cap: float = 0.0
     sink: Operand | None = None
 
@@ -54,7 +54,7 @@ class AttentionSpec(Spec):
         given = (o for o in (self.mask, self.sink) if o is not None)
         return (self.query, self.key, self.value, *given, self.out)
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         rows, keys = (*self.batch, self.queries), (*self.batch, self.keys)
         mask = () if self.mask is None else ((*rows, self.keys),)

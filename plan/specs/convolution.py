@@ -41,20 +41,21 @@ class Window:
 @dataclass(frozen=True)
 class ConvSpec(Spec):
     """out[b, g, o, p...] = epilogue(sum over taps k and channels c of
-    data[b, g, c, p * stride - pad + k * dilation] * weights[g, o, c, k], extras...).
+    data[b, g, c, p * stride - pad + k * dilation] * weights[g, o, c, k], epilogue_operands...).
 
     `channels` and `outputs` count per group; data walks (batch, groups * channels, in_sizes...),
-    extras and out (batch, groups * outputs, out_sizes...), weights the elements of their panels.
-    Order of the sum: taps in row-major order, channels within a tap, one ascending chain in `acc`.
-    Input 0 of `epilogue` is the accumulator, input 1 + i is extra i. `packed.depthwise` needs
-    channels = outputs = 1, and a channel stride of 1; `packed.winograd`, which rounds differently
-    (docs/numerics.md), f32, one group, 3 x 3 taps, strides and dilations of 1, and a channel stride
-    of 1; of bytes, weights of i16, it gives the same bits where every sum is below WHOLE_SUM.
+    epilogue operands and out (batch, groups * outputs, out_sizes...), weights the elements of their
+    panels. Order of the sum: taps in row-major order, channels within a tap, one ascending chain in
+    `acc`. Input 0 of `epilogue` is the accumulator, input 1 + i is epilogue operand i.
+    `packed.depthwise` needs channels = outputs = 1, and a channel stride of 1; `packed.winograd`,
+    which rounds differently (docs/numerics.md), f32, one group, 3 x 3 taps, strides and dilations
+    of 1, and a channel stride of 1; of bytes, weights of i16, it gives the same bits where every
+    sum is below WHOLE_SUM.
 
-    factors: as GemmSpec's; a direct convolution then multiplies zeros by the taps that fall outside
-    the data. Bytes: data is u8 or i8, weights are i8 or i16, acc is i32. zero (None: 0) is one
-    element of data's type that is subtracted from the data. Buffers: data, weights, zero if there
-    is one, extras..., out.
+    compute_dtype: as GemmSpec's; a direct convolution then multiplies zeros by the taps that fall
+    outside the data. Bytes: data is u8 or i8, weights are i8 or i16, acc is i32. zero (None: 0) is
+    one element of data's type that is subtracted from the data. Buffers: data, weights, zero if
+    there is one, epilogue_operands..., out.
     """
 
     family: ClassVar[str] = "conv"
@@ -72,17 +73,17 @@ class ConvSpec(Spec):
     acc: DType
     packed: PackedConv
     epilogue: Program
-    extras: tuple[Operand, ...] = ()
-    factors: DType | None = None
-    zero: Operand | None = None
+    epilogue_operands: tuple[Operand, ...] = ()
+    compute_dtype: DType | None = None
+    zero_point: Operand | None = None
 
     @property
-    def zeros(self) -> tuple[Operand, ...]:
+    def zero_points(self) -> tuple[Operand, ...]:
         """The zero point, if there is one."""
-        return () if self.zero is None else (self.zero,)
+        return () if self.zero_point is None else (self.zero_point,)
 
     def operands(self) -> tuple[Operand, ...]:
-        return (self.data, self.weights, *self.zeros, *self.extras, self.out)
+        return (self.data, self.weights, *self.zero_points, *self.epilogue_operands, self.out)
 
     @property
     def matrices(self) -> tuple[int, int, int]:
@@ -94,11 +95,13 @@ class ConvSpec(Spec):
             return 1, k, self.groups * self.outputs
         return self.groups, k, self.outputs
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         count, k, n = self.matrices
         data = (self.batch, self.groups * self.channels, *self.in_sizes)
         out = (self.batch, self.groups * self.outputs, *self.out_sizes)
-        weights = (count * packed_size(k, n, self.packed.nr, self.packed.kr, self.packed.sums),)
-        zeros = [(1,) for _ in self.zeros]
-        return [data, weights, *zeros, *[out] * (len(self.extras) + 1)]
+        weights = (
+            count * packed_size(k, n, self.packed.nr, self.packed.kr, self.packed.column_sums),
+        )
+        zeros = [(1,) for _ in self.zero_points]
+        return [data, weights, *zeros, *[out] * (len(self.epilogue_operands) + 1)]

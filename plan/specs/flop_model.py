@@ -37,7 +37,7 @@ def operations(spec: Spec, dims: Sequence[int]) -> int | None:
 
 def unit_of(spec: Spec) -> str:
     """The unit of a core whose peak bounds the kernel: f32, f64, bf16 or int8."""
-    factors = getattr(spec, "factors", None)
+    factors = getattr(spec, "compute_dtype", None)
     if factors is not None:
         return str(factors)
     types = {o.dtype for o in spec.operands()}

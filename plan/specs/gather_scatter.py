@@ -60,7 +60,7 @@ class GatherScatterSpec(Spec):
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, *self.indices, self.out)
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         whole = (*self.axes, *self.picked)
         ends = (self.axes, whole) if self.put else (whole, self.axes)

@@ -21,13 +21,14 @@ class PackedB:
     kr, and K is padded with zeros to a multiple of kr. Units that multiply pairs want 2, those that
     multiply four bytes want 4. Elements of 4 bits lie two to a byte, the first in the lower half.
 
-    sums: behind its rows a panel holds the sums of its columns as they are stored, nr numbers i32.
-    Bytes that are multiplied as such have them. In cells of 4 these are i8: u8 is stored less 128.
+    column_sums: behind its rows a panel holds the sums of its columns as they are stored, nr
+    numbers i32. Bytes that are multiplied as such have them. In cells of 4 these are i8: u8 is
+    stored less 128.
     """
 
     nr: int
     kr: int = 1
-    sums: bool = False
+    column_sums: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Compressed:
 
     group: int
     scale: Operand
-    zero: Operand | int = 0
+    zero_point: Operand | int = 0
     normal: bool = False
 
     def __post_init__(self) -> None:
@@ -55,26 +56,28 @@ class Compressed:
 
 @dataclass(frozen=True)
 class GemmSpec(Spec):
-    """out[b, m, n] = epilogue(sum over k of a[b, m, k] * b[b, k, n], extras[b, m, n]...).
+    """out[b, m, n] = epilogue(sum over k of a[b, m, k] * b[b, k, n], epilogue_operands[b, m,
+    n]...).
 
-    Operands walk (batch..., m, k), (batch..., k, n), and (batch..., m, n) for extras and out. Any
-    stride is allowed. The right operand's last two strides are ignored where `packed` is set.
-    The sum is accumulated in `acc`; input 0 of `epilogue` is the accumulator, input 1 + i is
-    extra i. Order over K: docs/numerics.md. Buffers: a, b, zeros..., extras..., out; a compressed
-    right operand's scales and zeros stand before out.
+    Operands walk (batch..., m, k), (batch..., k, n), and (batch..., m, n) for epilogue operands and
+    out. Any stride is allowed. The right operand's last two strides are ignored where `packed` is
+    set. The sum is accumulated in `acc`; input 0 of `epilogue` is the accumulator, input 1 + i is
+    epilogue operand i. Order over K: docs/numerics.md. Buffers: a, b, zeros...,
+    epilogue_operands..., out; a compressed right operand's scales and zeros stand before out.
 
     Bytes: a and b are u8 or i8, each for itself, and acc is i32: sums are exact modulo 2^32. Then
-    zero points are subtracted from the factors: a_zero, of a's type, walks (batch..., m); b_zero,
-    of b's type, walks (batch..., n).
+    zero points are subtracted from the factors: a_zero_point, of a's type, walks (batch..., m);
+    b_zero_point, of b's type, walks (batch..., n).
 
     a_cast, b_cast: a float type that elements are converted to ("cast" of scalar programs) before
     they are multiplied; only an operand that is not a packed constant has one.
 
-    a_rows, a_depth, out_rows, out_columns: m, k, m or n as that operand walks it, by two strides
-    in place of one; a product with n = 1 has none for a.
+    a_m_split, a_k_split, out_m_split, out_n_split: m, k, m or n as that operand walks it, by two
+    strides in place of one; a product with n = 1 has none for a.
 
-    factors: bf16 rounds every element of a and b to bf16 before it is multiplied (nearest even,
-    denormals become zeros; acc is f32); a packed right operand is stored in it. None: as they are.
+    compute_dtype: bf16 rounds every element of a and b to bf16 before it is multiplied (nearest
+    even, denormals become zeros; acc is f32); a packed right operand is stored in it. None: as they
+    are.
     """
 
     family: ClassVar[str] = "gemm"
@@ -89,17 +92,17 @@ class GemmSpec(Spec):
     acc: DType
     packed: PackedB | None
     epilogue: Program
-    extras: tuple[Operand, ...] = ()
-    factors: DType | None = None
+    epilogue_operands: tuple[Operand, ...] = ()
+    compute_dtype: DType | None = None
     compressed: Compressed | None = None
-    a_zero: Operand | None = None
-    b_zero: Operand | None = None
+    a_zero_point: Operand | None = None
+    b_zero_point: Operand | None = None
     a_cast: DType | None = None
     b_cast: DType | None = None
-    a_rows: Split | None = None
-    a_depth: Split | None = None
-    out_rows: Split | None = None
-    out_columns: Split | None = None
+    a_m_split: Split | None = None
+    a_k_split: Split | None = None
+    out_m_split: Split | None = None
+    out_n_split: Split | None = None
 
     def __post_init__(self) -> None:
         fixed = self.packed is not None and isinstance(self.k, int) and isinstance(self.n, int)
@@ -107,27 +110,36 @@ class GemmSpec(Spec):
             raise VerificationError("compressed weights are not packed constant")
 
     def operands(self) -> tuple[Operand, ...]:
-        return (self.a, self.b, *self.zeros, *self.extras, *self.scaling(), self.out)
+        return (
+            self.a,
+            self.b,
+            *self.zero_points,
+            *self.epilogue_operands,
+            *self.scaling(),
+            self.out,
+        )
 
     @property
-    def zeros(self) -> tuple[Operand, ...]:
+    def zero_points(self) -> tuple[Operand, ...]:
         """The zero points of bytes that there are."""
-        return tuple(z for z in (self.a_zero, self.b_zero) if z is not None)
+        return tuple(z for z in (self.a_zero_point, self.b_zero_point) if z is not None)
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand, in their order."""
         batch, rows, columns = self.batch, (*self.batch, self.m), (*self.batch, self.n)
-        a = (*batch, *(self.a_rows or (self.m,)), *(self.a_depth or (self.k,)))
-        out = (*batch, *(self.out_rows or (self.m,)), *(self.out_columns or (self.n,)))
-        zeros = [rows] * (self.a_zero is not None) + [columns] * (self.b_zero is not None)
+        a = (*batch, *(self.a_m_split or (self.m,)), *(self.a_k_split or (self.k,)))
+        out = (*batch, *(self.out_m_split or (self.m,)), *(self.out_n_split or (self.n,)))
+        zeros = [rows] * (self.a_zero_point is not None) + [columns] * (
+            self.b_zero_point is not None
+        )
         scaling = [(*self.batch, self.groups(), self.n) for _ in self.scaling()]
-        extras = [(*rows, self.n)] * len(self.extras)
+        extras = [(*rows, self.n)] * len(self.epilogue_operands)
         return [a, (*batch, self.k, self.n), *zeros, *extras, *scaling, out]
 
     def splits(self) -> list[tuple[Size, Split]]:
         """The axes that are split, and their parts."""
-        rows = [(self.m, self.a_rows), (self.m, self.out_rows)]
-        found = [*rows, (self.k, self.a_depth), (self.n, self.out_columns)]
+        rows = [(self.m, self.a_m_split), (self.m, self.out_m_split)]
+        found = [*rows, (self.k, self.a_k_split), (self.n, self.out_n_split)]
         return [(size, split) for size, split in found if split is not None]
 
     def scaling(self) -> tuple[Operand, ...]:
@@ -135,7 +147,7 @@ class GemmSpec(Spec):
         c = self.compressed
         if c is None:
             return ()
-        return (c.scale, c.zero) if isinstance(c.zero, Operand) else (c.scale,)
+        return (c.scale, c.zero_point) if isinstance(c.zero_point, Operand) else (c.scale,)
 
     def groups(self) -> int:
         """Groups of K that a compressed right operand has."""
@@ -148,6 +160,6 @@ class GemmSpec(Spec):
             return {}
         found: dict[int, tuple[PackedB, Size, Size]] = {1: (self.packed, self.k, self.n)}
         for i, _ in enumerate(self.scaling()):
-            at = 2 + len(self.zeros) + len(self.extras) + i
+            at = 2 + len(self.zero_points) + len(self.epilogue_operands) + i
             found[at] = PackedB(self.packed.nr), self.groups(), self.n
         return found

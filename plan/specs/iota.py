@@ -23,6 +23,6 @@ class IotaSpec(Spec):
     def operands(self) -> tuple[Operand, ...]:
         return (self.out,)
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         return [(self.count,)]

@@ -40,7 +40,7 @@ class PoolSpec(Spec):
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, self.out)
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         lead = (self.batch, self.channels)
         return [(*lead, *self.in_sizes), (*lead, *self.out_sizes)]

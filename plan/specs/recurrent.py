@@ -29,10 +29,10 @@ class RecurrentSpec(Spec):
     every element that `step` finds in place of the other gates' products.
 
     `lengths`[b] is held inside 0..time; without it all are `time`. A product is one chain in
-    ascending order. `factors` bf16: states are rounded for the products, weights are stored so.
-    Last strides are 1 but for lengths'.
-    Buffers: x, weights (panels of all gates of some elements), the first states, lengths?,
-    vectors; out[b, d, t, j] (0 beyond a sequence's length), the last states.
+    ascending order. `compute_dtype` bf16: states are rounded for the products, weights are stored
+    so. Last strides are 1 but for lengths'. Buffers: x, weights (panels of all gates of some
+    elements), the first states, lengths?, vectors; out[b, d, t, j] (0 beyond a sequence's length),
+    the last states.
     """
 
     family: ClassVar[str] = "recurrent"
@@ -50,7 +50,7 @@ class RecurrentSpec(Spec):
     outs: tuple[Operand, ...]
     step: Program
     early: Program | None = None
-    factors: DType | None = None
+    compute_dtype: DType | None = None
 
     def operands(self) -> tuple[Operand, ...]:
         lengths = () if self.lengths is None else (self.lengths,)
@@ -87,7 +87,7 @@ class RecurrentSpec(Spec):
         """(matrices, K, N) of the packed weights."""
         return len(self.reverse), self.hidden, self.packed.columns(self.hidden)
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         d, state = len(self.reverse), (self.batch, len(self.reverse), self.hidden)
         found: list[tuple[Size, ...]] = [

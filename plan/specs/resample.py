@@ -54,7 +54,7 @@ class ResampleSpec(Spec):
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, self.out)
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         rest = (self.middle, self.inner)
         return [(self.outer, self.axis, *rest), (self.outer, self.count, *rest)]

@@ -43,7 +43,7 @@ class ROIAlignSpec(Spec):
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, self.rois, self.numbers, self.out)
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         return [
             (self.images, self.height, self.width, self.channels),

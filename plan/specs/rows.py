@@ -59,16 +59,16 @@ class NormSpec(Spec):
 
     With centre: y = (x - mean x) / sqrt(var x + eps), the variance taken about the mean (two
     passes); without: y = x / sqrt(mean x^2 + eps) (RMS). eps_outside: 1 / (sqrt(var) + eps).
-    `scale_variance` false leaves y = x - mean. out = epilogue(y, extras...), where input 0 is y.
-    If `outs` has two operands, the second receives x itself (a residual sum that others read).
-    Buffers: inputs..., extras..., outs....
+    `scale_variance` false leaves y = x - mean. out = epilogue(y, epilogue_operands...), where input
+    0 is y. If `outs` has two operands, the second receives x itself (a residual sum that others
+    read). Buffers: inputs..., epilogue_operands..., outs....
     """
 
     family: ClassVar[str] = "norm"
 
     axes: tuple[Size, ...]
     inputs: tuple[Operand, ...]
-    extras: tuple[Operand, ...]
+    epilogue_operands: tuple[Operand, ...]
     outs: tuple[Operand, ...]
     prologue: Program
     epilogue: Program
@@ -78,7 +78,7 @@ class NormSpec(Spec):
     eps_outside: bool = False
 
     def operands(self) -> tuple[Operand, ...]:
-        return (*self.inputs, *self.extras, *self.outs)
+        return (*self.inputs, *self.epilogue_operands, *self.outs)
 
     def output_count(self) -> int:
         return len(self.outs)

@@ -28,7 +28,7 @@ class ScanSpec(Spec):
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, self.out)
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         return [(*self.axes, self.size)] * 2
 
@@ -60,7 +60,7 @@ class TopKSpec(Spec):
     def output_count(self) -> int:
         return 2
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         best = (*self.axes, self.count)
         return [(*self.axes, self.size), best, best]

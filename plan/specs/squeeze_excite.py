@@ -28,12 +28,13 @@ class SqueezeExciteSpec(Spec):
         gate[b, c]  = gate(sum over h of state[b, h] * up[h, c], gate_extras[b, c]...)
 
     All in f32. Places are summed in CHUNKS runs, each by itself, then pairs of runs; the order of
-    all sums depends on the sizes and the Target alone. `factors` bf16: weights are stored so,
+    all sums depends on the sizes and the Target alone. `compute_dtype` bf16: weights are stored so,
     and the programs of means and states round what they give; sums flush denormals.
 
     Strides of channels are 1 in data and out. The sums of the runs, states and gates have memory of
     their own, because threads that share an image hand them on.
-    Buffers: data, down, up, squeeze_extras..., gate_extras..., extras..., sums, states, gates, out.
+    Buffers: data, down, up, squeeze_extras..., gate_extras..., epilogue_operands..., sums, states,
+    gates, out.
     """
 
     family: ClassVar[str] = "excite"
@@ -57,12 +58,12 @@ class SqueezeExciteSpec(Spec):
     scale: Program
     squeeze_extras: tuple[Operand, ...] = ()
     gate_extras: tuple[Operand, ...] = ()
-    extras: tuple[Operand, ...] = ()
-    factors: DType | None = None
+    epilogue_operands: tuple[Operand, ...] = ()
+    compute_dtype: DType | None = None
 
     def operands(self) -> tuple[Operand, ...]:
         read = (self.data, self.down, self.up)
-        read = (*read, *self.squeeze_extras, *self.gate_extras, *self.extras)
+        read = (*read, *self.squeeze_extras, *self.gate_extras, *self.epilogue_operands)
         return (*read, self.sums, self.states, self.gates, self.out)
 
     def output_count(self) -> int:
@@ -77,7 +78,7 @@ class SqueezeExciteSpec(Spec):
         """Whether `out` may be the memory of this operand: an element is written when all sums are
         taken, by consumer."""
         first = 3 + len(self.squeeze_extras) + len(self.gate_extras)
-        return reader == 0 or first <= reader < first + len(self.extras)
+        return reader == 0 or first <= reader < first + len(self.epilogue_operands)
 
     def packed_operands(self) -> dict[int, tuple[PackedB, Size, Size]]:
         """Layout, K and N of the operands (by number) that are packed constants."""
@@ -86,7 +87,7 @@ class SqueezeExciteSpec(Spec):
             2: (self.up_panels, self.hidden, self.channels),
         }
 
-    def walks(self) -> list[tuple[Size, ...]]:
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         image = (self.batch, *self.places, self.channels)
         states, gates = (self.batch, self.hidden), (self.batch, self.channels)
@@ -96,7 +97,7 @@ class SqueezeExciteSpec(Spec):
             *(image, (down,), (up,)),
             *[states] * len(self.squeeze_extras),
             *[gates] * len(self.gate_extras),
-            *[image] * len(self.extras),
+            *[image] * len(self.epilogue_operands),
             *((self.batch, CHUNKS, self.channels), states, gates, image),
         ]
 

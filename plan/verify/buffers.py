@@ -22,23 +22,23 @@ def verify_buffer(
         raise broken("a buffer's kind is not known", here, buffer.kind, ", ".join(_KINDS))
     if buffer.dtype in (DType.dynamic, DType.string):
         raise broken("a buffer's elements have no fixed size", here, buffer.dtype)
-    for d in (*buffer.shape, buffer.inside_offset):
+    for d in (*buffer.shape, buffer.alias_offset):
         if not isinstance(d, Expr) and (not is_int(d) or d < 0):
             raise broken("a size is not a number", here, d)
-    if buffer.inside is not None:
+    if buffer.alias_of is not None:
         _verify_view(region, constants, buffer, here)
         if buffer.kind == CONSTANT:
             return
     if buffer.kind == ARENA:
         if not 0 <= buffer.first <= buffer.last < max(1, len(region.steps)):
             raise broken("a lifetime is not a range of steps", here, (buffer.first, buffer.last))
-        if buffer.inside is not None:
-            parent = region.buffers[buffer.inside]
+        if buffer.alias_of is not None:
+            parent = region.buffers[buffer.alias_of]
             if not parent.first <= buffer.first <= buffer.last <= parent.last:
                 raise broken("a buffer outlives the one it lies inside", here, "")
         return
     sizes = {INPUT: len(region.inputs), OUTPUT: len(region.outputs), CONSTANT: len(constants)}
-    if buffer.inside is None:
+    if buffer.alias_of is None:
         check_index(buffer.index, sizes[buffer.kind], here, buffer.kind)
     if buffer.kind == CONSTANT:
         made = constants[buffer.index]
@@ -49,11 +49,11 @@ def verify_buffer(
 
 def _verify_view(region: Region, constants: Sequence[Constant], buffer: Buffer, where: str) -> None:
     """A buffer inside another one is of its kind; of a constant, a part of that plain array."""
-    assert buffer.inside is not None
-    check_index(buffer.inside, len(region.buffers), where, "buffer it lies inside")
+    assert buffer.alias_of is not None
+    check_index(buffer.alias_of, len(region.buffers), where, "buffer it lies inside")
     if buffer.kind not in (ARENA, OUTPUT) and buffer.loop is None:
         raise broken("only an arena or output buffer may lie inside another", where, "")
-    parent = region.buffers[buffer.inside]
+    parent = region.buffers[buffer.alias_of]
     if parent.kind != buffer.kind:
         raise broken("a buffer and the one it lies inside differ in kind", where, buffer.kind)
     if buffer.kind == CONSTANT:
@@ -63,12 +63,12 @@ def _verify_view(region: Region, constants: Sequence[Constant], buffer: Buffer, 
 
 
 def buffer_roots(region: Region, where: str = "region") -> list[int]:
-    """For each buffer, the buffer at the end of its chain of `inside`."""
+    """For each buffer, the buffer at the end of its chain of `alias_of`."""
     roots = list(range(len(region.buffers)))
     for b in roots.copy():
         seen: set[int] = set()
         at = b
-        while (parent := region.buffers[at].inside) is not None:
+        while (parent := region.buffers[at].alias_of) is not None:
             if at in seen:
                 raise broken("buffers lie inside one another in a circle", where, b)
             seen.add(at)

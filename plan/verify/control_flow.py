@@ -111,7 +111,7 @@ def _verify_moves(region: Region, where: str) -> None:
             step = region.steps[buffer.loop]
             if not isinstance(step, ControlStep) or step.kind != LOOP:
                 raise broken("a buffer moves with a step that is not a loop", here, buffer.loop)
-            if buffer.inside is None:
+            if buffer.alias_of is None:
                 raise broken("a buffer moves that lies inside no other", here, buffer.loop)
             found.add(buffer.loop)
         if found:
@@ -139,5 +139,5 @@ def _chain_loops(region: Region, loops: dict[int, set[int]], b: int) -> set[int]
     at: int | None = b
     while at is not None:
         found |= loops.get(at, set())
-        at = region.buffers[at].inside
+        at = region.buffers[at].alias_of
     return found

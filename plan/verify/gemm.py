@@ -31,25 +31,27 @@ def verify_gemm(s: GemmSpec, target: Target, where: str) -> None:
     kind = cell_type(s)
     if s.packed is not None and s.packed.kr != (kr := cell_depth(target, kind)):
         raise broken("packed panels have cells of another depth", where, s.packed.kr, kr)
-    if s.packed is not None and s.packed.sums != (kind is DType.i8):
+    if s.packed is not None and s.packed.column_sums != (kind is DType.i8):
         raise broken("packed panels have sums, or lack them", where, s.packed, s.b.dtype)
     _casts(s, where)
     fit_factors(factor_types(s), s.acc, where)
     _bytes(s, where)
-    if s.factors is not None:
-        fit_rounded(s.factors, s.acc, where)
+    if s.compute_dtype is not None:
+        fit_rounded(s.compute_dtype, s.acc, where)
         left, right = factor_types(s)
         fit_one_of(left, (DType.bf16, DType.f32), where)
         packed = s.packed is not None
         fit_one_of(right, (DType.bf16,) if packed else (DType.bf16, DType.f32), where)
-    results = verify_program(s.epilogue, [s.acc, *types_of(s.extras)], where)
+    results = verify_program(s.epilogue, [s.acc, *types_of(s.epilogue_operands)], where)
     stored(results, [s.out.dtype], where)
 
 
 def _compressed(s: GemmSpec, c: Compressed, target: Target, where: str) -> None:
     """Integers of at most 8 bits in the panels that kernels expand; sums of f32."""
-    if s.zeros:
-        raise broken("zero points of bytes besides compressed weights", where, len(s.zeros), 0)
+    if s.zero_points:
+        raise broken(
+            "zero points of bytes besides compressed weights", where, len(s.zero_points), 0
+        )
     assert isinstance(s.k, int) and isinstance(s.n, int)
     layout = compressed_layout(s.k, s.n, s.b.dtype, c.group, target)
     if layout is None or s.packed != layout:
@@ -61,19 +63,19 @@ def _compressed(s: GemmSpec, c: Compressed, target: Target, where: str) -> None:
         raise broken("scales of another type", where, c.scale.dtype, "f32, f16 or bf16")
     if c.normal and c.scale.dtype is DType.f32:
         raise broken("f32 scales are called normal", where, c.scale.dtype, "f16 or bf16")
-    if isinstance(c.zero, Operand):
-        if c.zero.dtype not in (DType.u8, DType.i8):
-            raise broken("zeros of another type", where, c.zero.dtype, "u8 or i8")
-    elif not -256 < c.zero < 256:
-        raise broken("a zero that is not a value of the weights", where, c.zero, "-255..255")
-    if s.acc is not DType.f32 or s.factors not in (None, DType.bf16):
+    if isinstance(c.zero_point, Operand):
+        if c.zero_point.dtype not in (DType.u8, DType.i8):
+            raise broken("zeros of another type", where, c.zero_point.dtype, "u8 or i8")
+    elif not -256 < c.zero_point < 256:
+        raise broken("a zero that is not a value of the weights", where, c.zero_point, "-255..255")
+    if s.acc is not DType.f32 or s.compute_dtype not in (None, DType.bf16):
         raise broken("compressed weights are multiplied as f32", where, s.acc, DType.f32)
     _casts(s, where)
     left = factor_types(s)[0]
     fit_factors([left], s.acc, where)
-    if s.factors is not None and left is DType.f16:
+    if s.compute_dtype is not None and left is DType.f16:
         raise broken("a product's types do not fit", where, left, "bf16 or f32")
-    results = verify_program(s.epilogue, [s.acc, *types_of(s.extras)], where)
+    results = verify_program(s.epilogue, [s.acc, *types_of(s.epilogue_operands)], where)
     stored(results, [s.out.dtype], where)
 
 
@@ -92,7 +94,7 @@ def _splits(s: GemmSpec, where: str) -> None:
     for size, split in s.splits():
         if any(isinstance(x, int) and x < 1 for x in split):
             raise broken("an axis is split into nothing", where, split, size)
-    apart = s.a_rows is not None or s.a_depth is not None
+    apart = s.a_m_split is not None or s.a_k_split is not None
     if apart and not (isinstance(s.n, int) and s.n > 1):
         raise broken("a product with one column walks its rows by two strides", where, s.n, None)
 
@@ -122,11 +124,11 @@ def _bytes(s: GemmSpec, where: str) -> None:
     """Bytes are multiplied by bytes, summed in i32, and only they have zero points."""
     left, right = factor_types(s)
     either = left in BYTES or right in BYTES
-    if either or s.zeros:
+    if either or s.zero_points:
         both = left in BYTES and right in BYTES
-        if not both or s.acc is not DType.i32 or s.factors is not None:
+        if not both or s.acc is not DType.i32 or s.compute_dtype is not None:
             got = f"{left} by {right} in {s.acc}"
             raise broken("a product's types do not fit", where, got, "u8 or i8, in i32")
-    for zero, of in ((s.a_zero, s.a), (s.b_zero, s.b)):
+    for zero, of in ((s.a_zero_point, s.a), (s.b_zero_point, s.b)):
         if zero is not None and zero.dtype is not of.dtype:
             raise broken("a zero point is not of its operand's type", where, zero.dtype, of.dtype)

@@ -31,7 +31,7 @@ def operand_terms(spec: Spec) -> list[tuple[list[Size], list[Size], Size]]:
             layout, rows, columns = packed
             if not isinstance(rows, int) or not isinstance(columns, int):
                 raise VerificationError("a packed operand's sizes are not fixed")
-            block = packed_size(rows, columns, layout.nr, layout.kr, layout.sums)
+            block = packed_size(rows, columns, layout.nr, layout.kr, layout.column_sums)
             size, stride = [*size[:-2], block], [*stride[:-2], 1]
         found.append((size, stride, operand.offset))
     return found
@@ -43,7 +43,7 @@ def packed_elements(c: Constant) -> int:
         count = math.prod(c.shape)
     else:
         matrices, k, n = panels(c.shape, c.layout, c.transposed)
-        count = matrices * packed_size(k, n, c.layout.nr, c.layout.kr, c.layout.sums)
+        count = matrices * packed_size(k, n, c.layout.nr, c.layout.kr, c.layout.column_sums)
     if count >= MAX_BYTES:
         raise MemoryLimitError("a constant is larger than any machine's memory", got=c.shape)
     return count

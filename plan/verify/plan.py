@@ -68,7 +68,7 @@ def _pointwise(s: ElementwiseSpec | SoftmaxSpec | NormSpec) -> list[Walk]:
 
 
 # The iteration space of each operand, in the order of Spec.operands(). A family that is not here
-# may say so itself, by a method `walks()`; one that does neither is refused.
+# may say so itself, by a method `iteration_spaces()`; one that does neither is refused.
 _WALKS: Final[dict[type[Spec], Callable[[Any], list[Walk]]]] = {
     ElementwiseSpec: _pointwise,
     ReduceSpec: _reduce,
@@ -81,7 +81,7 @@ _WALKS: Final[dict[type[Spec], Callable[[Any], list[Walk]]]] = {
 def walks(spec: Spec) -> list[Walk]:
     """The sizes each operand's strides go with, operand by operand."""
     found = _WALKS.get(type(spec))
-    own: Callable[[], list[Walk]] | None = getattr(spec, "walks", None)
+    own: Callable[[], list[Walk]] | None = getattr(spec, "iteration_spaces", None)
     if found is None and own is None:
         raise VerificationError("no rule says what this kernel touches", got=type(spec).__name__)
     listed = list(own()) if found is None and own is not None else found(spec) if found else []
@@ -178,7 +178,7 @@ def _agree(plan: Plan, region: Region, where: str) -> None:
         if not isinstance(plan.slots[slot], TensorType):
             raise broken("a region reads what is not a tensor", where, str(plan.slots[slot]))
     for b in region.buffers:
-        if b.kind in (INPUT, OUTPUT) and b.inside is None:
+        if b.kind in (INPUT, OUTPUT) and b.alias_of is None:
             slot = (region.inputs if b.kind == INPUT else region.outputs)[b.index]
             t = plan.slots[slot]
             if not isinstance(t, TensorType) or t.dtype is not b.dtype:
@@ -199,7 +199,7 @@ def _verify_constant(c: Constant) -> None:
         if c.dtype.bits < 8 and c.layout.kr % 2:
             raise broken("4-bit elements need an even kr", "constants", c.layout.kr)
         panels(c.shape, c.layout, c.transposed)
-        if c.layout.sums and c.dtype not in BYTES:
+        if c.layout.column_sums and c.dtype not in BYTES:
             raise broken("a packed constant has sums of what is not a byte", "constants", c.dtype)
 
 
@@ -232,7 +232,7 @@ def _verify_ports(region: Region, where: str) -> dict[tuple[str, int], int]:
     refers to one that exists."""
     ports: dict[tuple[str, int], int] = {}
     for b, buffer in enumerate(region.buffers):
-        if buffer.kind in (INPUT, OUTPUT) and buffer.inside is None:
+        if buffer.kind in (INPUT, OUTPUT) and buffer.alias_of is None:
             if ports.setdefault((buffer.kind, buffer.index), b) != b:
                 raise broken(f"two buffers are {buffer.kind} {buffer.index}", where, b)
     for n in range(len(region.outputs)):
@@ -315,7 +315,7 @@ def _verify_layout(
         wanted = spec.packed
     # Filters of one place are panels of a plain matrix.
     point = False
-    if isinstance(wanted, PackedB) and not wanted.sums:
+    if isinstance(wanted, PackedB) and not wanted.column_sums:
         point = layout == PackedConv(wanted.nr, kr=wanted.kr)
     if layout != wanted and not point:
         raise broken("a constant's layout is not what its reader wants", where, layout)
@@ -351,7 +351,7 @@ def may_alias_output(spec: Spec, reader: int) -> bool:
     Then it reads that element before it writes it, and no other worker reads it.
     """
     if isinstance(spec, GemmSpec):
-        return 0 <= reader - 2 - len(spec.zeros) < len(spec.extras)
+        return 0 <= reader - 2 - len(spec.zero_points) < len(spec.epilogue_operands)
     if isinstance(spec, SqueezeExciteSpec):
         return spec.may_alias_output(reader)
     return isinstance(spec, ElementwiseSpec | SoftmaxSpec | NormSpec)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .runtime_checks import Barred
+from .runtime_checks import FailingAsserts
 
 Ints = npt.NDArray[np.int64]
 
@@ -17,14 +17,14 @@ class RegionSizes:
     """Sizes of a region for one set of shapes, verified.
 
     values: of the distinct size expressions (RegionLayoutTables has their order); elements and
-    nbytes: per buffer; inner: bytes from the start of the buffer's root to its own start; work:
-    per kernel step; barred: CHECK steps that fail. Buffers' shapes: RegionLayoutTables.shape(sizes,
-    b).
+    nbytes: per buffer; root_offsets: bytes from the start of the buffer's root to its own start;
+    work: per kernel step; failing_asserts: CHECK steps that fail. Buffers' shapes:
+    RegionLayoutTables.shape(sizes, b).
     """
 
     values: Ints
     elements: Ints
     nbytes: Ints
-    inner: Ints
+    root_offsets: Ints
     work: Ints
-    barred: Barred
+    failing_asserts: FailingAsserts

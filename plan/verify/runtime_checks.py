@@ -15,7 +15,7 @@ from ...ir.errors import ShapeError
 from ..plan import ControlStep, Region, SizeCheck
 
 # What a CHECK step ends the run with, by its place among the native steps.
-Barred = Mapping[int, partial[ShapeError]]
+FailingAsserts = Mapping[int, partial[ShapeError]]
 
 
 class SizeChecks:
@@ -25,7 +25,7 @@ class SizeChecks:
         self._region, self._kernels = region, kernels
         self._checks = [(dims[c.left], dims[c.right], c) for c in region.checks]
 
-    def failing(self, numbers: Sequence[int]) -> Barred:
+    def failing(self, numbers: Sequence[int]) -> FailingAsserts:
         """ShapeError where a check before the region fails; the others that do."""
         found: dict[int, partial[ShapeError]] = {}
         for left, right, check in self._checks:

@@ -84,16 +84,16 @@ class RegionLayoutTables:
         }
         # Parts in an order in which each follows the whole it lies inside.
         self._parts: list[tuple[int, int, int]] = []
-        waiting = [i for i, b in enumerate(region.buffers) if b.inside is not None]
-        done = {i for i, b in enumerate(region.buffers) if b.inside is None}
+        waiting = [i for i, b in enumerate(region.buffers) if b.alias_of is not None]
+        done = {i for i, b in enumerate(region.buffers) if b.alias_of is None}
         while waiting:
             later: list[int] = []
             for i in waiting:
                 b = region.buffers[i]
-                assert b.inside is not None
-                if b.inside in done:
+                assert b.alias_of is not None
+                if b.alias_of in done:
                     done.add(i)
-                    self._parts.append((i, b.inside, self._position(b.inside_offset)))
+                    self._parts.append((i, b.alias_of, self._position(b.alias_offset)))
                 else:
                     later.append(i)
             waiting = later
@@ -104,7 +104,7 @@ class RegionLayoutTables:
             chain, at = set[int](), i
             while at is not None:
                 chain.add(at)
-                at = region.buffers[at].inside
+                at = region.buffers[at].alias_of
             chains.append(chain)
         self.moves: list[tuple[int, int, list[int]]] = []
         # Per moving buffer: positions of its stride and of its loop's trips.
@@ -228,7 +228,7 @@ class RegionLayoutTables:
         numbers = self._evaluate(env)
         if numbers and not -MAX_SIZE < min(numbers) <= max(numbers) < MAX_SIZE:
             raise beyond_machines(numbers, list(self._positions), self._where())
-        barred = self._checks.failing(numbers)
+        failing = self._checks.failing(numbers)
         values = np.array(numbers, np.int64)
         terms = values[self._shape_terms]
         if len(terms) and terms.min() < 0:
@@ -252,7 +252,7 @@ class RegionLayoutTables:
                 elements[b] = count
         nbytes = elements * self.itemsize
         sizes = RegionSizes(
-            values, elements, nbytes, self._inner(values, nbytes), values[self._work], barred
+            values, elements, nbytes, self._inner(values, nbytes), values[self._work], failing
         )
         self._check_operands(sizes)
         return sizes
@@ -366,7 +366,7 @@ class RegionLayoutTables:
 
     def rows_not_run(self, sizes: RegionSizes) -> set[int]:
         """Native steps in loops without iterations, and behind checks that fail."""
-        found = {r for check in sizes.barred for r in self._checks.guarded(check)}
+        found = {r for check in sizes.failing_asserts for r in self._checks.guarded(check)}
         trips = self._times.items()
         return found | {row for row, at in trips if min(int(sizes.values[p]) for p in at) <= 0}
 
@@ -386,13 +386,13 @@ class RegionLayoutTables:
 
     def _bytes(self, sizes: RegionSizes, n: int, low: int, high: int) -> tuple[int, int]:
         b = self.operand_buffer[n]
-        size, inner = int(self.itemsize[b]), int(sizes.inner[b])
+        size, inner = int(self.itemsize[b]), int(sizes.root_offsets[b])
         return inner + low * size, inner + (high + 1) * size
 
     def arena_roots(self) -> list[int]:
         """The ARENA buffers that lie inside no other: what memory is placed for."""
         buffers = self.region.buffers
-        return [i for i, b in enumerate(buffers) if b.kind == ARENA and b.inside is None]
+        return [i for i, b in enumerate(buffers) if b.kind == ARENA and b.alias_of is None]
 
     def _buffer(self, b: int) -> str:
         return f"buffer {b} ({self.region.buffers[b].name or 'unnamed'})"

@@ -75,7 +75,7 @@ RANGES: Final[Mapping[type, Mapping[str, Range]]] = {
         "pads": OFFSET,
     },
     GemmSpec: dict.fromkeys(
-        "batch m n k a_rows a_depth out_rows out_columns".split(),
+        "batch m n k a_m_split a_k_split out_m_split out_n_split".split(),
         COUNT,
     ),
     ElementwiseSpec: {"axes": COUNT},

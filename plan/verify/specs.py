@@ -89,40 +89,43 @@ def _conv(s: ConvSpec, target: Target, where: str) -> None:  # noqa: C901 - a li
         raise broken("a depthwise convolution's channels do not fit", where, got, (1, 1, 1))
     _window(s.window, s.in_sizes, s.out_sizes, where)
     fit_factors(types_of([s.data, s.weights]), s.acc, where)
-    kr, sums = conv_cells(target, s.weights.dtype, s.factors)
+    kr, sums = conv_cells(target, s.weights.dtype, s.compute_dtype)
     if s.packed.depthwise:
         kr, sums = 1, False
     elif s.packed.winograd:
         kr, sums = (2 if whole else 1), False
     runs = kr > 1 and not s.packed.winograd and s.window.dilations[-1] == 1
     wanted = (kr, runs, sums)
-    if (s.packed.kr, s.packed.runs, s.packed.sums) != wanted:
+    if (s.packed.kr, s.packed.runs, s.packed.column_sums) != wanted:
         raise broken("packed panels have cells of another depth", where, s.packed, wanted)
     if s.packed != s.packed.with_tails(s.channels, s.window.kernel):
         raise broken("packed rows of taps end otherwise", where, s.packed.tails, None)
     _conv_bytes(s, where)
-    if s.factors is not None:
-        fit_rounded(s.factors, s.acc, where)
+    if s.compute_dtype is not None:
+        fit_rounded(s.compute_dtype, s.acc, where)
         fit_one_of(s.data.dtype, (DType.bf16, DType.f32), where)
         fit_one_of(s.weights.dtype, (DType.bf16,), where)
         if not s.window.copyable:
             raise broken("windows reach too far to be copied", where, s.window, "")
         if s.packed.winograd:
-            raise broken("Winograd's transform rounds no factors", where, s.factors, None)
-    results = verify_program(s.epilogue, [s.acc, *types_of(s.extras)], where)
+            raise broken("Winograd's transform rounds no factors", where, s.compute_dtype, None)
+    results = verify_program(s.epilogue, [s.acc, *types_of(s.epilogue_operands)], where)
     stored(results, [s.out.dtype], where)
 
 
 def _conv_bytes(s: ConvSpec, where: str) -> None:
     """Bytes are multiplied by i8 or i16 and summed in i32; only they have a zero point."""
-    if s.data.dtype not in BYTES and s.zero is None:
+    if s.data.dtype not in BYTES and s.zero_point is None:
         return
     fit_one_of(s.data.dtype, BYTES, where)
     fit_one_of(s.weights.dtype, (DType.i8, DType.i16), where)
-    if s.acc is not DType.i32 or s.factors is not None:
+    if s.acc is not DType.i32 or s.compute_dtype is not None:
         raise broken("a convolution of bytes sums otherwise", where, s.acc, DType.i32)
-    if s.zero is not None and (s.zero.dtype, s.zero.strides) != (s.data.dtype, (0,)):
-        raise broken("a zero point is not one number of the data's type", where, s.zero, None)
+    if s.zero_point is not None and (s.zero_point.dtype, s.zero_point.strides) != (
+        s.data.dtype,
+        (0,),
+    ):
+        raise broken("a zero point is not one number of the data's type", where, s.zero_point, None)
     if not s.packed.depthwise and not s.window.copyable:
         raise broken("windows reach too far to be copied", where, s.window, "")
 
@@ -164,7 +167,7 @@ def _softmax(s: SoftmaxSpec, _: Target, where: str) -> None:
 def _norm(s: NormSpec, _: Target, where: str) -> None:
     held = verify_program(s.prologue, types_of(s.inputs), where)
     _count(held, 1, where)
-    made = verify_program(s.epilogue, [held[0], *types_of(s.extras)], where)
+    made = verify_program(s.epilogue, [held[0], *types_of(s.epilogue_operands)], where)
     _count(made, 1, where)
     if len(s.outs) not in (1, 2):
         raise broken("a normalisation has too many outputs", where, len(s.outs), "1 or 2")
@@ -199,11 +202,13 @@ def _recurrent(s: RecurrentSpec, target: Target, where: str) -> None:
             raise broken("a product is read before it is made", where, s.gates - 1, None)
     if s.lengths is not None and s.lengths.dtype not in (DType.i32, DType.i64):
         raise broken("lengths are not integers", where, s.lengths.dtype, "i32 or i64")
-    if s.factors not in (None, DType.bf16) or s.packed.kr != cell_depth(target, s.factors):
-        got = f"{s.factors} by {s.packed.kr}"
+    if s.compute_dtype not in (None, DType.bf16) or s.packed.kr != cell_depth(
+        target, s.compute_dtype
+    ):
+        got = f"{s.compute_dtype} by {s.packed.kr}"
         raise broken("factors that no kernel rounds so", where, got, "bf16 in the unit's cells")
     for operand in s.operands():
-        wanted = s.factors or DType.f32 if operand is s.weights else DType.f32
+        wanted = s.compute_dtype or DType.f32 if operand is s.weights else DType.f32
         plain = operand.dtype is wanted and operand.strides[-1] == 1
         if operand is not s.lengths and not plain:
             got = f"{operand.dtype}, {operand.strides}"
@@ -216,8 +221,10 @@ def _attention(s: AttentionSpec, _: Target, where: str) -> None:
     if not (math.isfinite(s.scale) and math.isfinite(s.cap)) or math.isnan(s.fill):
         found = f"{s.scale}, fill {s.fill}, cap {s.cap}"
         raise broken("a scale is not a finite number", where, found, "numbers")
-    if s.factors not in (None, DType.bf16):
-        raise broken("a product rounds its factors to another type", where, s.factors, DType.bf16)
+    if s.compute_dtype not in (None, DType.bf16):
+        raise broken(
+            "a product rounds its factors to another type", where, s.compute_dtype, DType.bf16
+        )
     plain = (s.query, s.key, s.value, s.out)
     if s.mask is not None and s.mask.dtype is not DType.boolean:
         plain = (*plain, s.mask)
@@ -231,7 +238,8 @@ def _attention(s: AttentionSpec, _: Target, where: str) -> None:
             raise broken("rows of heads are not contiguous", where, operand.strides, "1 at the end")
 
 
-# What each family's generator relies on. Families that are not listed rely on walks() alone.
+# What each family's generator relies on. Families that are not listed rely on iteration_spaces()
+# alone.
 _CHECKS: Final[Mapping[type[Spec], Callable[[Any, Target, str], None]]] = {
     ElementwiseSpec: _elementwise,
     GemmSpec: verify_gemm,

@@ -43,7 +43,7 @@ class Coverage:
         self.tables, self.region = tables, tables.region
         self.root = tables.root.tolist()
         self.reads, self.writes = _touched(self.region, tables)
-        made = [b.kind in _MADE and b.inside is None for b in self.region.buffers]
+        made = [b.kind in _MADE and b.alias_of is None for b in self.region.buffers]
         self.made = [b for b, is_made in enumerate(made) if is_made]
         self.outputs = [b for b in self.made if self.region.buffers[b].kind == OUTPUT]
         self._single, self._rest = self._find_first_writers()
@@ -166,7 +166,7 @@ class _Pieces:
         for b, buffer in enumerate(self.buffers):
             if buffer.loop == n and b in inner:
                 stride, around = self.tables.stride_bytes(self.sizes, b), self.space(b, outer=True)
-                shift = int(self.sizes.inner[b] - self.sizes.inner[around])
+                shift = int(self.sizes.root_offsets[b] - self.sizes.root_offsets[around])
                 for start, terms, length in inner.pop(b).pieces():
                     _of(inner, around).add(start + shift, (*terms, (trips, stride)), length)
         return inner
@@ -207,7 +207,7 @@ class _Pieces:
                 self.tables.stride_bytes(self.sizes, space),
             )
             around = self.space(space, outer=True)
-            start += int(self.sizes.inner[space] - self.sizes.inner[around])
+            start += int(self.sizes.root_offsets[space] - self.sizes.root_offsets[around])
             terms, space = (*terms, (trips, stride)), around
         return True
 
@@ -224,15 +224,15 @@ class _Pieces:
         """The buffer that `b` lies inside, or itself, that moves or lies inside no other."""
         while True:
             buffer = self.buffers[b]
-            if buffer.inside is None or (buffer.loop is not None and not outer):
+            if buffer.alias_of is None or (buffer.loop is not None and not outer):
                 return b
-            b, outer = buffer.inside, False
+            b, outer = buffer.alias_of, False
 
     def piece(
         self, operand: int, b: int, space: int
     ) -> tuple[int, tuple[tuple[int, int], ...], int] | None:
         """(start, terms, length) in bytes of what an operand walks; None for nothing."""
-        begin = int(self.sizes.inner[b] - self.sizes.inner[space])
+        begin = int(self.sizes.root_offsets[b] - self.sizes.root_offsets[space])
         if operand < 0:
             size = int(self.sizes.nbytes[b])
             return (begin, (), size) if size else None

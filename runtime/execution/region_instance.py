@@ -63,14 +63,14 @@ class RegionInstance:
         n = len(code.addresses)
         self.table = np.zeros((n, words.STEP_WORDS), np.int64)
         self.table[:, 0] = code.addresses
-        self.table[list(layout.sizes.barred), 0] = words.NOWHERE
+        self.table[list(layout.sizes.failing_asserts), 0] = words.NOWHERE
         self.table[:, 1] = address_of(self.pointers) + 8 * tables.operand_start[:n]
         self.table[:, 2] = address_of(self.dims) + 8 * tables.step_dims_start[:n]
         self.table[:, 3] = layout.flags
         self.blocks = code.control.blocks(layout.sizes, self.pointers)
         for row, block in self.blocks:
             self.table[row, 0] = address_of(block)
-        self._inner = layout.sizes.inner[tables.operand_buffer]
+        self._inner = layout.sizes.root_offsets[tables.operand_buffer]
         inner = self._inner
         self._where = {
             b: list(zip(at, inner[at].tolist(), strict=True)) for b, at in code.positions.items()
@@ -315,7 +315,7 @@ class RegionInstance:
         shape, dtype = code.tables.shape(sizes, b), code.dtypes[b]
         if buffer.kind == CONSTANT:
             return code.constants[root].view()
-        begin, size = int(sizes.inner[b]), int(sizes.nbytes[b])
+        begin, size = int(sizes.root_offsets[b]), int(sizes.nbytes[b])
         if buffer.kind == ARENA:
             at = int(np.flatnonzero(code.arena == root)[0])
             begin += int(self.layout.placement.offsets[at])
@@ -381,7 +381,7 @@ class NativeSegment:
     def _failure(self, status: int) -> Error:
         frame, row = self._frame, self.kernels[int(self.call[words.CALL_STEP])]
         if status == words.ASSERT_FAILED:
-            return frame.layout.sizes.barred[row]()
+            return frame.layout.sizes.failing_asserts[row]()
         number = frame.code.tables.kernels[row]
         step = frame.code.region.steps[number]
         part = int(self.call[words.CALL_PART])

@@ -104,7 +104,7 @@ class CompiledRegion:
         self.places: dict[str, list[int]] = {INPUT: [], OUTPUT: []}
         for kind, slots in ((INPUT, self.region.inputs), (OUTPUT, self.region.outputs)):
             found = {
-                b.index: i for i, b in enumerate(buffers) if b.kind == kind and b.inside is None
+                b.index: i for i, b in enumerate(buffers) if b.kind == kind and b.alias_of is None
             }
             self.places[kind] = [found.get(n, -1) for n in range(len(slots))]
         # Where in the list of all operands each input's and output's address stands.

@@ -42,14 +42,14 @@ def test_an_encoder_multiplies_in_bf16_and_stays_close(encoder: Any) -> None:
         error = np.linalg.norm(a - b) / np.linalg.norm(b)
         assert 1e-4 < error < 2e-2
     specs = products(net)
-    assert len(specs) > 8 and all(s.factors is BF16 for s in specs)
+    assert len(specs) > 8 and all(s.compute_dtype is BF16 for s in specs)
     assert f"bf16 ({len(specs)} of {len(specs)} matrix products" in net.report()
     assert all(o.dtype == np.float32 for o in found)
 
 
 def test_f32_stays_f32(encoder: Any) -> None:
     net = irc.compile_model(encoder)
-    assert all(s.factors is None for s in products(net)) and "bf16" not in net.report()
+    assert all(s.compute_dtype is None for s in products(net)) and "bf16" not in net.report()
 
 
 def test_weights_take_half_the_memory() -> None:
@@ -113,8 +113,8 @@ def test_forged_products_are_refused(encoder: Any) -> None:
     forged = [
         dataclasses.replace(spec, packed=PackedB(spec.packed.nr, 3 - spec.packed.kr)),
         dataclasses.replace(spec, packed=PackedB(spec.packed.nr, 0)),
-        dataclasses.replace(spec, factors=DType.f16),
-        dataclasses.replace(spec, factors=DType.f32),
+        dataclasses.replace(spec, compute_dtype=DType.f16),
+        dataclasses.replace(spec, compute_dtype=DType.f32),
         dataclasses.replace(spec, a=Operand(DType.f16, spec.a.strides)),
         dataclasses.replace(spec, b=Operand(F32, spec.b.strides)),
         dataclasses.replace(spec, packed=None, b=Operand(DType.f16, spec.b.strides)),

@@ -60,7 +60,9 @@ def test_qlinear_matmul(b_type: Any, columns: bool) -> None:
     node = helper.make_node("QLinearMatMul", names, ["y"])
     text = model([node], {"a": (np.uint8, [19, 40])}, constants, np.uint8)
     spec = agree(text, {"a": a})
-    assert spec.a_zero is not None and spec.b_zero is not None and spec.packed.sums
+    assert (
+        spec.a_zero_point is not None and spec.b_zero_point is not None and spec.packed.column_sums
+    )
     assert spec.out.dtype.value == "u8"
 
 
@@ -136,7 +138,7 @@ def test_zero_points_of_rows_and_of_a_batch(rows: int) -> None:
     expected = (wide[0] - wide[1][:, None]) @ (wide[2] - wide[3])
     np.testing.assert_array_equal(net({"a": a, "az": az, "bz": bz})[0], expected)
     spec = net.plan.kernel_steps()[-1].spec
-    assert isinstance(spec, GemmSpec) and len(spec.zeros) == 2
+    assert isinstance(spec, GemmSpec) and len(spec.zero_points) == 2
 
 
 @pytest.mark.parametrize("m", [1, 17])
@@ -157,4 +159,4 @@ def test_transposed_dequantised_weights(m: int) -> None:
     sums = (a.astype(np.float64) - 120) @ b.T.astype(np.float64)
     np.testing.assert_allclose(found, sums * 0.02 * scale.astype(np.float64), rtol=1e-6)
     (step,) = net.plan.kernel_steps()
-    assert isinstance(step.spec, GemmSpec) and step.spec.packed.sums
+    assert isinstance(step.spec, GemmSpec) and step.spec.packed.column_sums

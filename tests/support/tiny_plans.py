@@ -192,7 +192,7 @@ class Maker:
         for b in region.buffers:
             if b.kind == INPUT:
                 types[b.index] = TensorType(b.dtype, b.shape)
-            if b.kind == OUTPUT and b.inside is None:
+            if b.kind == OUTPUT and b.alias_of is None:
                 types[self.inputs + b.index] = TensorType(b.dtype, b.shape)
         return make_plan(
             [types[i] for i in range(len(types))],

@@ -110,8 +110,8 @@ class RegionBuilder:
         alias = replace(
             base,
             shape=view.shape,
-            inside=view.buffer,
-            inside_offset=view.offset,
+            alias_of=view.buffer,
+            alias_offset=view.offset,
             loop=None,
             stride=0,
         )
@@ -185,8 +185,8 @@ class RegionBuilder:
         moved = replace(
             base,
             shape=(whole - rest,),
-            inside=buffer,
-            inside_offset=rest if back else 0,
+            alias_of=buffer,
+            alias_offset=rest if back else 0,
             loop=loop,
             stride=-stride if back else stride,
         )
@@ -208,14 +208,14 @@ class RegionBuilder:
                 while root is not None:
                     first.setdefault(root, at)
                     last[root] = at
-                    root = self.buffers[root].inside
+                    root = self.buffers[root].alias_of
         for at, step in reversed(list(enumerate(self.steps))):
             if isinstance(step, ControlStep) and step.kind == LOOP:
                 stay(first, last, at, step.target)
         for i, b in enumerate(self.buffers):
-            if i not in first and b.inside is not None:  # no step touches it: it has no elements
-                root = b.inside
-                while root not in first and (around := self.buffers[root].inside) is not None:
+            if i not in first and b.alias_of is not None:  # no step touches it: it has no elements
+                root = b.alias_of
+                while root not in first and (around := self.buffers[root].alias_of) is not None:
                     root = around
                 first[i], last[i] = first.get(root, 0), last.get(root, 0)
         buffers = [

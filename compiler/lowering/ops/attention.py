@@ -84,7 +84,7 @@ def lower_attention(low: Lowering, node: int) -> None:
         fill=op.fill,
         zeros=op.zeros,
         cap=op.cap,
-        factors=rounded_factors(low.options, dtype),
+        compute_dtype=rounded_factors(low.options, dtype),
         sink=None if sink is None else walked[-2],
     )
     work = product([*axes, rows, keys, size + width]) // low.target.lanes(32) + 1

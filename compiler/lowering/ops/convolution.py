@@ -148,7 +148,7 @@ def lower_convolution(low: Lowering, node: int) -> None:
         elif not op.grouped:
             tile = float_tile(low.graph, node, low.options, low.target)
         if tile:
-            job.factors = None
+            job.compute_dtype = None
         layout = job.layout(windows, outputs, op.grouped, depthwise, tile)
         layout = layout.with_tails(channels, window_of(windows).kernel)
         if tile:
@@ -156,7 +156,7 @@ def lower_convolution(low: Lowering, node: int) -> None:
         if dtype in BYTES:
             weights = job.centred(filters, layout)
         else:
-            weights = low.constant(filters, layout, rounded=job.factors)
+            weights = low.constant(filters, layout, rounded=job.compute_dtype)
         assert weights is not None
         job.window(data, weights, target, windows, pads, layout, (groups, channels, outputs))
     if target != out:
@@ -186,7 +186,7 @@ class ConvolutionJob:
     ) -> None:
         self.low, self.node, self.stored, self.extras = low, node, stored, operands.views
         self.epilogue, self.dtype, self.acc = epilogue, dtype, acc
-        self.factors = conv_factors(low, dtype)
+        self.compute_dtype = conv_factors(low, dtype)
         self.zero: View | None = None
         # What filters of bytes are stored as, without their zero points.
         self.weights: DType | None = None
@@ -232,12 +232,12 @@ class ConvolutionJob:
         """How the filters are packed. Windows that reach too far for copies keep their factors."""
         target, bits = self.low.target, self.acc.bits
         nr = target.lanes(bits) if depthwise else conv_panel(outputs, target, bits)
-        if self.factors and not window_of(windows).copyable:
-            self.factors = None
+        if self.compute_dtype and not window_of(windows).copyable:
+            self.compute_dtype = None
         if self.weights in (DType.i8, DType.i16):
             kr, sums = conv_cells(target, self.weights, None)
         else:
-            kr, sums = cell_depth(target, self.factors), False
+            kr, sums = cell_depth(target, self.compute_dtype), False
         if depthwise:
             kr, sums = 1, False
         elif winograd:
@@ -269,10 +269,10 @@ class ConvolutionJob:
         zeros = (0,) * len(batch)
         packed = None
         if n > 1:
-            packed = packed_layout(k, n, self.dtype, low.target, self.factors)
+            packed = packed_layout(k, n, self.dtype, low.target, self.compute_dtype)
             assert packed is not None
             layout = PackedConv(packed.nr, kr=packed.kr)
-            weights = low.constant(filters, layout, rounded=self.factors)
+            weights = low.constant(filters, layout, rounded=self.compute_dtype)
             b_strides: tuple[Dim, ...] = (0, 0)
         else:
             weights, b_strides = low.constant(filters), (1, k)
@@ -290,8 +290,8 @@ class ConvolutionJob:
             acc=self.acc,
             packed=packed,
             epilogue=self.epilogue,
-            extras=tuple(places[1:-1]),
-            factors=self.factors,
+            epilogue_operands=tuple(places[1:-1]),
+            compute_dtype=self.compute_dtype,
         )
         self.emit(spec, sizes, [data, weights, *extras, out], [*axes, n, k])
 
@@ -324,9 +324,9 @@ class ConvolutionJob:
             acc=self.acc,
             packed=layout,
             epilogue=self.epilogue,
-            extras=tuple(sizes.operand(v, v.strides) for v in extras),
-            factors=self.factors,
-            zero=sizes.operand(self.zero, (0,)) if self.zero is not None else None,
+            epilogue_operands=tuple(sizes.operand(v, v.strides) for v in extras),
+            compute_dtype=self.compute_dtype,
+            zero_point=sizes.operand(self.zero, (0,)) if self.zero is not None else None,
         )
         terms = [*out.shape, *slides.kernel, channels]
         self.emit(spec, sizes, [data, weights, *zeros, *extras, out], terms)

@@ -138,9 +138,9 @@ def lower_deconvolution(low: Lowering, node: int) -> None:
             (0,) * len(chosen),
         )
         layout = job.layout(plain, outputs, grouped=True, depthwise=False)
-        rounds = job.factors not in (None, dtype)
+        rounds = job.compute_dtype not in (None, dtype)
         kept = np.ascontiguousarray(part)
-        weights = low.array(kept, job.factors or dtype, layout, name, rounds=rounds)
+        weights = low.array(kept, job.compute_dtype or dtype, layout, name, rounds=rounds)
         counts = (groups, channels, outputs)
         job.window(data, weights, views[-1], plain, plain.pads_begin, layout, counts)
     if target != out:

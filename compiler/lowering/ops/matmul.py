@@ -83,14 +83,14 @@ def lower_matmul(low: Lowering, node: int) -> None:
     batch = out_.shape[:-2]
     a = broadcast_to(a, (*batch, m, k))
     b = broadcast_to(b, (*batch, *b.shape[-2:]))
-    a_zero = zero_points(low, node, 2, (*batch, m, 1))
-    b_zero = zero_points(low, node, 3, (*batch, 1, n))
-    zeros = [z for z in (a_zero, b_zero) if z is not None]
+    a_zero_point = zero_points(low, node, 2, (*batch, m, 1))
+    b_zero_point = zero_points(low, node, 3, (*batch, 1, n))
+    zeros = [z for z in (a_zero_point, b_zero_point) if z is not None]
 
     walked = [a, b, out_, *extras, *zeros]
     packs = a_cast is not None and isinstance(n, int) and n > 1
     lie = {0: a_blocks, 2: blocks}
-    unseen = frozenset(i for i, v in enumerate(walked) if v is b or v is b_zero)
+    unseen = frozenset(i for i, v in enumerate(walked) if v is b or v is b_zero_point)
     joined = join_rows((*batch, m), walked, lie, unseen, packs=packs)
     if joined is None:
         # The result's rows are divided in another way.
@@ -109,7 +109,7 @@ def lower_matmul(low: Lowering, node: int) -> None:
     others = [sizes.operand(v, (*r, *c)) for v, r, c in placed[: 1 + len(extras)]]
     # Zero points walk rows or columns, not both.
     around = [
-        sizes.operand(v, r if v is a_zero else (*r[:-1], *c))
+        sizes.operand(v, r if v is a_zero_point else (*r[:-1], *c))
         for v, r, c in placed[1 + len(extras) :]
     ]
     spec = GemmSpec(
@@ -123,17 +123,17 @@ def lower_matmul(low: Lowering, node: int) -> None:
         acc=acc,
         packed=packed,
         epilogue=epilogue,
-        extras=tuple(others[1:]),
-        factors=factors,
+        epilogue_operands=tuple(others[1:]),
+        compute_dtype=factors,
         compressed=compressed_spec(weight, scaling, len(batch_axes) + 2) if weight else None,
-        a_zero=None if a_zero is None else around[0],
-        b_zero=None if b_zero is None else around[-1],
+        a_zero_point=None if a_zero_point is None else around[0],
+        b_zero_point=None if b_zero_point is None else around[-1],
         a_cast=a_cast,
         b_cast=b_cast,
-        a_rows=sizes.split(joined.splits(0)),
-        a_depth=sizes.split(columns[0]),
-        out_rows=sizes.split(joined.splits(2)),
-        out_columns=sizes.split(columns[2]),
+        a_m_split=sizes.split(joined.splits(0)),
+        a_k_split=sizes.split(columns[0]),
+        out_m_split=sizes.split(joined.splits(2)),
+        out_n_split=sizes.split(columns[2]),
     )
     work = product_work(
         low, batch_axes, m, n, k, min(acc.bits, dtype.bits if dtype in BYTES else 64)
@@ -186,7 +186,7 @@ def right_operand(
         view = None if layout is None else low.constant(value, layout, transpose, factors)
         if layout is not None and view is not None:
             batch = view.shape[:-2]
-            step: Dim = packed_size(k, n, layout.nr, layout.kr, layout.sums)
+            step: Dim = packed_size(k, n, layout.nr, layout.kr, layout.column_sums)
             strides: list[Dim] = [0, 0]
             for size in reversed(batch):
                 strides.insert(0, 0 if size == 1 else step)

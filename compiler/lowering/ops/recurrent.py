@@ -121,7 +121,7 @@ def lower_recurrent(low: Lowering, node: int) -> None:
         outs=tuple(sizes.operand(v, v.strides) for v in outs),
         step=programs.step,
         early=programs.early,
-        factors=factors,
+        compute_dtype=factors,
     )
     work = product([*x.shape, -(-hidden // lanes)]) // packed.kr + 1
     low.region.kernel(spec, sizes, views, work, name, sources)
@@ -216,8 +216,8 @@ def project(low: Lowering, node: int, x: View, w: Value, bias: View | None) -> V
         acc=f32,
         packed=packed,
         epilogue=builder.finish(ref),
-        extras=extras,
-        factors=factors,
+        epilogue_operands=extras,
+        compute_dtype=factors,
     )
     work = product([m, count * n, k]) // low.target.lanes(f32.bits) + 1
     low.region.kernel(spec, sizes, [*views, out], work, low.name(node), low.sources(node))

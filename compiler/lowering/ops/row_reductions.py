@@ -103,7 +103,7 @@ def lower_norm(low: Lowering, node: int) -> None:
     spec = NormSpec(
         axes=sizes.all(row_axes),
         inputs=tuple(walked[:count]),
-        extras=tuple(walked[count:-1]),
+        epilogue_operands=tuple(walked[count:-1]),
         outs=(walked[-1],),
         prologue=prologue,
         epilogue=after.finish(after.stored(ref, out.dtype)),

@@ -253,8 +253,8 @@ def lower_excite(low: Lowering, node: int) -> None:
         scale=scale,
         squeeze_extras=tuple(sizes.operand(v, v.strides[:2]) for v in squeezed.views),
         gate_extras=tuple(sizes.operand(v, v.strides[:2]) for v in gated.views),
-        extras=tuple(rows[1:-1]),
-        factors=factors,
+        epilogue_operands=tuple(rows[1:-1]),
+        compute_dtype=factors,
     )
     views = [data, down, up, *squeezed.views, *gated.views, *image.views, sums, states, gates, out]
     each = low.vectors(shape[1:], DType.f32) * 2 + 2 * channels * hidden // low.target.lanes(32)

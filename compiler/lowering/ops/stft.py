@@ -62,7 +62,7 @@ def lower_frames(low: Lowering, node: int) -> None:
         acc=x.dtype,
         packed=layout,
         epilogue=builder.finish(builder.stored(builder.input(0, x.dtype), out.dtype)),
-        out_columns=sizes.split(parts),
+        out_n_split=sizes.split(parts),
     )
     work = product_work(low, batch, frames, columns, size, x.dtype.bits)
     low.region.kernel(spec, sizes, [x, b, out], work, low.name(node), low.sources(node))

@@ -30,7 +30,7 @@ def reuse_inputs(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[Buff
         *operands, out_operand = step.spec.operands()
         out = step.buffers[-1]
         target = found[out]
-        if target.kind != ARENA or target.first != at or target.inside is not None:
+        if target.kind != ARENA or target.first != at or target.alias_of is not None:
             continue
         roots = [root_of(found, b) for b in step.buffers]
         for n, (root, index, operand) in enumerate(
@@ -45,10 +45,10 @@ def reuse_inputs(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[Buff
                 and operand.offset == out_operand.offset == 0
                 and operand.dtype.bits == out_operand.dtype.bits
                 and source.shape == found[root].shape == target.shape
-                and source.inside_offset == 0
+                and source.alias_offset == 0
             )
             if dies_here and walks_alike and roots.count(root) == 1 and root != out:
-                found[out] = replace(target, inside=root, inside_offset=0)
+                found[out] = replace(target, alias_of=root, alias_offset=0)
                 found[root] = replace(found[root], last=target.last)
                 break
     return tuple(found)
@@ -56,6 +56,6 @@ def reuse_inputs(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[Buff
 
 def root_of(buffers: Sequence[Buffer], index: int) -> int:
     """The buffer that holds the memory of this one."""
-    while (inside := buffers[index].inside) is not None:
+    while (inside := buffers[index].alias_of) is not None:
         index = inside
     return index

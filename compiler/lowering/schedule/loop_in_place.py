@@ -16,11 +16,11 @@ def write_in_place(region: RegionBuilder, begin: int, source: View, state: View)
     if all of `source` is one step's result and nothing reads the old state after that. Returns
     whether it does."""
     base, target = region.buffers[source.buffer], region.buffers[state.buffer]
-    if base.kind != ARENA or base.inside is not None or base.shape != target.shape:
+    if base.kind != ARENA or base.alias_of is not None or base.shape != target.shape:
         return False
     if replace(source, buffer=state.buffer) != state:
         return False
-    if any(b.inside == source.buffer for b in region.buffers):
+    if any(b.alias_of == source.buffer for b in region.buffers):
         return False
     root = root_of(region.buffers, state.buffer)
     family = {i for i in range(len(region.buffers)) if root_of(region.buffers, i) == root}

@@ -34,7 +34,7 @@ _TILES: Final = Tiles((SIDE, SIDE))
 def products_of(spec: AttentionSpec, target: Target, module: Module) -> Products:
     """The products of an attention, on tiles where the Target has them for its factors."""
     made = Products(spec, target, module)
-    name = tile_instruction(target, spec.factors, made.kr)
+    name = tile_instruction(target, spec.compute_dtype, made.kr)
     return TileProducts(spec, target, module, name) if name else made
 
 

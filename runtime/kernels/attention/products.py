@@ -41,7 +41,7 @@ class Products:
         self.lanes = target.lanes(32)
         few = isinstance(spec.queries, int) and spec.queries <= self.lanes
         self.nr = self.lanes if few else panel_width(target, 32)
-        self.kr = cell_depth(target, spec.factors)
+        self.kr = cell_depth(target, spec.compute_dtype)
         self.cells = -(-spec.size // self.kr)
         self.scores = self._scores(target)
         self.mixture = self._mixture(target)
@@ -60,7 +60,7 @@ class Products:
             acc=F32,
             packed=None,
             epilogue=identity(F32),
-            factors=self.spec.factors,
+            compute_dtype=self.spec.compute_dtype,
         )
         tiling = replace(
             choose(spec, target, tiles=False),
@@ -126,7 +126,7 @@ class Products:
         """What it does behind its last."""
 
     def _as_it_lies(self, operand: Operand) -> bool:
-        return operand.dtype is F32 and self.spec.factors is None
+        return operand.dtype is F32 and self.spec.compute_dtype is None
 
     # -- tiles --------------------------------------------------------------------------------
 

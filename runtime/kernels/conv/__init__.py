@@ -20,7 +20,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
         return depthwise.generate(spec, target, symbol)
     if unfolded.serves(spec, target):
         return unfolded.generate(spec, target, symbol)
-    plain = spec.factors is None and spec.data.dtype not in BYTES
+    plain = spec.compute_dtype is None and spec.data.dtype not in BYTES
     made = direct if plain else copied
     return made.generate(spec, target, symbol)
 

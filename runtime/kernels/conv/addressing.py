@@ -25,8 +25,14 @@ from ..gemm.epilogue import is_short
 
 def buffers_of(spec: ConvSpec) -> list[Buffer]:
     """What a kernel may assume of its buffers."""
-    out = INPLACE if spec.extras else WRITE
-    return [READ, READ, *[READ] * len(spec.zeros), *[READ_SHARED] * len(spec.extras), out]
+    out = INPLACE if spec.epilogue_operands else WRITE
+    return [
+        READ,
+        READ,
+        *[READ] * len(spec.zero_points),
+        *[READ_SHARED] * len(spec.epilogue_operands),
+        out,
+    ]
 
 
 class Context(Frame):
@@ -36,18 +42,20 @@ class Context(Frame):
         super().__init__(spec, target, module, lanes)
         self.spec = spec
         kr = spec.packed.kr
-        self.choose_unit(DType.i8 if spec.data.dtype in BYTES and kr > 1 else spec.factors, kr)
+        self.choose_unit(
+            DType.i8 if spec.data.dtype in BYTES and kr > 1 else spec.compute_dtype, kr
+        )
         # What is added to bytes, and to their zero point, for the unit's sake.
         self.shift = left_shift(self.unit, spec.data.dtype)
         # Where a mode flushes denormals in sums, the epilogue runs outside of it.
-        rounds = spec.factors is not None and not spec.packed.depthwise
+        rounds = spec.compute_dtype is not None and not spec.packed.depthwise
         self.flushes = rounds and self.unit is None
         self.short = is_short(spec.epilogue) and not self.flushes
 
     def factor(self, f: Function, value: Value, dtype: DType) -> Value:
         """A value of an operand's type as a factor of the accumulator's type."""
         wide = f.cast(value, self.acc, signed_=dtype.is_signed)
-        done = self.spec.factors in (None, dtype)
+        done = self.spec.compute_dtype in (None, dtype)
         return wide if done else rounded(f, wide)
 
     def zero_byte(self, f: Function, frame: Value) -> Value:

@@ -43,7 +43,7 @@ _MOST_FLAT = 8 * SIDE
 
 def instruction(spec: ConvSpec, target: Target) -> str:
     """What multiplies tiles of a convolution's factors; "" where the Target has nothing."""
-    factors = DType.i8 if spec.data.dtype in BYTES else spec.factors
+    factors = DType.i8 if spec.data.dtype in BYTES else spec.compute_dtype
     return tile_instruction(target, factors, spec.packed.kr)
 
 

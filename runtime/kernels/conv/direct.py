@@ -113,7 +113,7 @@ class Loops:
         f, spec, nr = self.f, self.spec, self.cut.nr
         _, k, n = spec.matrices
         packed = spec.packed
-        size = packed_size(k, n, nr, packed.kr, packed.sums)
+        size = packed_size(k, n, nr, packed.kr, packed.column_sums)
         at = f.add(f.mul(group, size), f.mul(panel, size // -(-n // nr)))
         weights = f.at(self.pointers[1], at, ELEMENT[spec.weights.dtype.value])
         return weights, f.add(f.mul(group, spec.outputs), f.mul(panel, nr))

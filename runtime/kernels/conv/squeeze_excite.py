@@ -65,7 +65,7 @@ class _Excite:
         ]
         self.data, self.down, self.up, *rest = placed
         self.sums, self.states, self.gates, self.out = rest[-4:]
-        counts = [len(x) for x in (spec.squeeze_extras, spec.gate_extras, spec.extras)]
+        counts = [len(x) for x in (spec.squeeze_extras, spec.gate_extras, spec.epilogue_operands)]
         ends = [sum(counts[: n + 1]) for n in range(3)]
         self.squeezed, self.gated = rest[: ends[0]], rest[ends[0] : ends[1]]
         self.extras = rest[ends[1] : ends[2]]
@@ -247,7 +247,7 @@ class _Excite:
                         w = f.cast(f.load(vec(weights.element, lanes), here), F32)
                         chains[chain].set(f.fma(x, w, chains[chain].get()))
 
-            with flushing(f, spec.factors is not None):
+            with flushing(f, spec.compute_dtype is not None):
                 whole = depth // deep * deep
                 with f.range(0, whole, deep, unroll=1) as k:
                     for chain in range(deep):
@@ -297,7 +297,7 @@ class _Excite:
     def scale(self, b: Value, first: Value, last: Value) -> None:
         """The places of some runs."""
         f, spec, lanes = self.f, self.spec, self.lanes
-        listed = [(self.data, spec.data), *zip(self.extras, spec.extras, strict=True)]
+        listed = [(self.data, spec.data), *zip(self.extras, spec.epilogue_operands, strict=True)]
         listed.append((self.out, spec.out))
         rows = self.rows(listed, b)
         lines = [Lane(f, self.sizes, o.dtype, o.strides[-1], lanes) for _, o in listed]

@@ -96,7 +96,9 @@ def three_axes(spec: ConvSpec) -> ConvSpec:
         ),
         data=replace(spec.data, strides=wide(spec.data.strides)),
         out=replace(spec.out, strides=wide(spec.out.strides)),
-        extras=tuple(replace(e, strides=wide(e.strides)) for e in spec.extras),
+        epilogue_operands=tuple(
+            replace(e, strides=wide(e.strides)) for e in spec.epilogue_operands
+        ),
     )
 
 

@@ -28,8 +28,8 @@ class Frame:
         self.acc = ELEMENT[spec.acc.value]
         self.vector = vec(self.acc, lanes)
         self.bytes = bits_of(self.acc) // 8
-        self.walked = (*spec.extras, spec.out)
-        self.zeros = spec.zeros
+        self.walked = (*spec.epilogue_operands, spec.out)
+        self.zeros = spec.zero_points
         self.unit: DotUnit | None = None
         self._dims = spec.runtime_dims
 

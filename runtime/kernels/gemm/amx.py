@@ -118,7 +118,7 @@ def _tiles_in_block(spec: GemmSpec, kc: int, mr: int) -> int:
     most = min(_MOST_TILES, _MOST_ROWS // mr)
     if not isinstance(spec.k, int) or not isinstance(spec.n, int) or kc > _SHORT * SIDE:
         return most
-    streamed = [o for o in (*spec.extras, spec.out) if o.strides[-2] != 0]
+    streamed = [o for o in (*spec.epilogue_operands, spec.out) if o.strides[-2] != 0]
     row = sum(spec.n * o.dtype.bits // 8 for o in streamed)
     return max(2, min(most, _EPILOGUE_BYTES // max(1, mr * row)))
 

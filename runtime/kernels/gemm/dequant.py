@@ -65,11 +65,11 @@ class Dequantizer:
         centre: dict[int, Value] = {}
         for p in range(0, _HALF, self.dtype.bits):
             least = 2.0 ** (23 - p) + bias
-            if isinstance(c.zero, Operand):
-                zero = _load_floats(f, pointers[1], at, c.zero.dtype, self.lanes)
+            if isinstance(c.zero_point, Operand):
+                zero = _load_floats(f, pointers[1], at, c.zero_point.dtype, self.lanes)
                 centre[p] = f.fadd(zero, least)
             else:
-                centre[p] = number(least + c.zero, vec(F32, self.lanes))
+                centre[p] = number(least + c.zero_point, vec(F32, self.lanes))
         split = f.fmul(scale, SPLIT[c.scale.dtype]) if c.normal else None
         return Scaling(scale, centre, split)
 

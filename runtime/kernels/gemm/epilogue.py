@@ -58,9 +58,9 @@ class Epilogue:
         self.f, self.lanes, self.program = f, lanes, g.spec.epilogue
         self.operands = g.walked
         self.bases = [g.base(f, frame, i) for i in range(len(g.walked))]
-        extras = g.spec.extras
+        extras = g.spec.epilogue_operands
         self.strides = [[g.size(f, frame, s) for s in o.strides[-2:]] for o in extras]
-        splits = (g.spec.out_rows, g.spec.out_columns)
+        splits = (g.spec.out_m_split, g.spec.out_n_split)
         self.rows, self.columns = matrix_axes(g, f, frame, g.spec.out.strides, splits)
 
     def column(self, m: Value, n: Value, part: TailMask | None) -> Spot:

@@ -53,7 +53,7 @@ def dot_function(g: Context, rows: int) -> Function:  # noqa: C901 - emits one f
     a_zeros = [
         zero_point(g, f, p["frame"], True, f.add(p["m"], f.smin(i, last))) for i in range(rows)
     ]
-    b_zero = zero_point(g, f, p["frame"], False, integer(0))
+    b_zero_point = zero_point(g, f, p["frame"], False, integer(0))
 
     def load(
         place: Value, k: Value, step: Value, side: Side, part: TailMask | None, zero: Value | None
@@ -71,7 +71,7 @@ def dot_function(g: Context, rows: int) -> Function:  # noqa: C901 - emits one f
         return x if part is None else f.select(part.mask, x, 0)
 
     def turn(k: Value, into: Sequence[Variable], part: TailMask | None) -> None:
-        b = load(p["b"], k, b_step, b_side, part, b_zero)
+        b = load(p["b"], k, b_step, b_side, part, b_zero_point)
         for place, total, zero in zip(places, into, a_zeros, strict=True):
             a = load(place, k, a_step, a_side, part, zero)
             # By no unit for cells: rounded factors are floats here, one to a lane.
@@ -81,7 +81,7 @@ def dot_function(g: Context, rows: int) -> Function:  # noqa: C901 - emits one f
                 total.set(f.add(f.mul(a, b), total.get()))
 
     buffer = f.stack(rows * g.bytes)
-    with flushing(f, spec.factors is not None):
+    with flushing(f, spec.compute_dtype is not None):
         depth = integer(spec.k) if isinstance(spec.k, int) else p["k"]
         step = _SUMS * lanes
         # Lanes that lie apart hide a loop's own instructions: no turn is written out.

@@ -16,9 +16,9 @@ from .tiling import choose, tiles_may_expand
 def generate(spec: GemmSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a product."""
     module = Module(target)
-    out = INPLACE if spec.extras else WRITE
-    zeros, scaling = ([READ] * len(x) for x in (spec.zeros, spec.scaling()))
-    buffers = [READ, READ, *zeros, *[READ_SHARED] * len(spec.extras), *scaling, out]
+    out = INPLACE if spec.epilogue_operands else WRITE
+    zeros, scaling = ([READ] * len(x) for x in (spec.zero_points, spec.scaling()))
+    buffers = [READ, READ, *zeros, *[READ_SHARED] * len(spec.epilogue_operands), *scaling, out]
     entry = open_kernel(module, symbol, buffers, spec.runtime_dims)
     loops = Loops(Context(spec, target, module, choose(spec, target)), entry)
     f = entry.function

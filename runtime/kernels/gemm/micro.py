@@ -65,7 +65,7 @@ class Context(Frame):
         self.align = tiling.lanes * self.bytes
         self.choose_unit(cell_type(spec), tiling.kr)
         # Where the frame has the addresses of zero points, extras, scales and zeros, and out.
-        extras, end = len(spec.extras), self.bases + spec.runtime_dims
+        extras, end = len(spec.epilogue_operands), self.bases + spec.runtime_dims
         self._scaling = range(end, end + len(spec.scaling()))
         zeros = range(len(self.walked), self.bases)
         self.slots = (*zeros, *range(extras), *self._scaling, extras)
@@ -89,7 +89,7 @@ class Context(Frame):
         """A value of an operand's type, which may be converted to another first, as a factor of
         the accumulator's type."""
         wide = self.converted(f, value, dtype, to)
-        return wide if self.spec.factors is None else rounding.rounded(f, wide)
+        return wide if self.spec.compute_dtype is None else rounding.rounded(f, wide)
 
     def converted(self, f: Function, value: Value, dtype: DType, to: DType | None) -> Value:
         """The same before it is rounded."""
@@ -117,7 +117,7 @@ class Context(Frame):
                 e = Dequantizer(spec, self.lanes)
                 return Access(DType.i32, e.panel // 4, e.row // 4)
             stored = self.b_cell if self.unit else spec.b.dtype
-            depth = -(-spec.k // t.kr) + (32 // stored.bits if spec.packed.sums else 0)
+            depth = -(-spec.k // t.kr) + (32 // stored.bits if spec.packed.column_sums else 0)
             return Access(stored, depth * t.nr, t.nr)
         if t.pack_b:
             return Access(self.b_cell, t.kc * t.nr, t.nr)
@@ -170,7 +170,7 @@ class Context(Frame):
                     s.set(f.load(self.vector, place, self.align))
         if self.corrections and not t.buffered:
             correct(self, f, columns, sums)
-        with rounding.flushing(f, self.spec.factors is not None and not self.unit):
+        with rounding.flushing(f, self.spec.compute_dtype is not None and not self.unit):
             self._accumulate(f, shape, columns, sums)
             for s, place in slots if t.buffered else ():
                 f.store(s.get(), place, self.align)

@@ -49,7 +49,7 @@ def pack_a_function(g: Context) -> Function:
         linkage="internal",
     )
     p, element, spec = f.params, side.element, g.spec
-    splits = (spec.a_rows, spec.a_depth)
+    splits = (spec.a_m_split, spec.a_k_split)
     across, along = matrix_axes(g, f, p["frame"], spec.a.strides, splits)
     m, k0 = (p["m"], p["k0"]) if in_blocks(spec) else (integer(0), integer(0))
     if t.pack_a == "columns":
@@ -110,7 +110,7 @@ def pack_a_function(g: Context) -> Function:
 
 def in_blocks(spec: GemmSpec) -> bool:
     """Whether A is walked in blocks of rows or of K."""
-    return spec.a_rows is not None or spec.a_depth is not None
+    return spec.a_m_split is not None or spec.a_k_split is not None
 
 
 def _cells_of_row(

@@ -143,11 +143,11 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
         a_row = -(-kc // (_LINE // size)) * (_LINE // size) + _LINE // size
     streams = mc == 1 and not guarded
     # Where sums of rounded factors flush denormals by a mode, the epilogue runs outside of it.
-    apart = not is_short(spec.epilogue) or (spec.factors is not None and kr == 1)
+    apart = not is_short(spec.epilogue) or (spec.compute_dtype is not None and kr == 1)
     # Zero points that differ take as many instructions per register as a long program.
-    apart = apart or any(z.strides[-1] != 0 for z in spec.zeros)
+    apart = apart or any(z.strides[-1] != 0 for z in spec.zero_points)
     # Vectors across two blocks of columns are stored piece by piece.
-    width = spec.out_columns[1] if spec.out_columns else lanes
+    width = spec.out_n_split[1] if spec.out_n_split else lanes
     apart = apart or not isinstance(width, int) or width % lanes != 0
     # A loop over lanes per register as well.
     apart = apart or not (spec.out.strides[-1] == 1 or scatters(target, spec.out.dtype.bits))
@@ -233,7 +233,7 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
     # A panel that is left over alone takes 6 x 2.
     if panels < 2 or (panels < 8 and panels % 2):
         return False
-    if spec.compressed is not None and spec.factors is None:
+    if spec.compressed is not None and spec.compute_dtype is None:
         # From L1, where they are expanded for all tiles. Where that begins and ends to pay was
         # measured: two tall tiles should expand bytes themselves.
         return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= _MOST_EXPANDED
@@ -283,7 +283,7 @@ def tiles_may_expand(spec: GemmSpec, target: Target) -> bool:
     """Whether tiles can expand compressed weights themselves: not where that takes so many
     instructions that a kernel with it in every tile would take twice the time to compile."""
     c = spec.compressed
-    if c is None or spec.factors is not None:
+    if c is None or spec.compute_dtype is not None:
         return False
     rounds = c.scale.dtype is not DType.f32 and not c.normal
     return not rounds or (c.scale.dtype is DType.f16 and has_f16_conversion(target))
@@ -295,14 +295,14 @@ def _cell_depth(spec: GemmSpec, target: Target) -> int:
 
 def _as_it_lies(spec: GemmSpec, dtype: DType, cast: DType | None) -> bool:
     """Whether tiles can multiply an operand's elements without a conversion."""
-    return dtype is spec.acc and cast is None and spec.factors is None
+    return dtype is spec.acc and cast is None and spec.compute_dtype is None
 
 
 def _left_lies(spec: GemmSpec, target: Target) -> bool:
     """Whether tiles can multiply A's elements where they are. Of bytes and of bf16: neighbours of
     a row are a cell if the unit takes their type, and if no cell reaches beyond a row's end. What
     is converted is packed even for one row: tiles would convert it once per panel of B."""
-    if spec.a_rows or spec.a_depth:
+    if spec.a_m_split or spec.a_k_split:
         return False
     depth = _cell_depth(spec, target)
     if depth > 1 and _NEIGHBOURS.get(spec.a.dtype) == depth and spec.a_cast is None:
@@ -318,7 +318,7 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
     apart that would push each other out of the cache.
     """
     row, step = spec.a.strides[-2:]
-    split = spec.a_rows or spec.a_depth
+    split = spec.a_m_split or spec.a_k_split
     copied: PackA = "columns" if row == 1 and step != 1 and not split else "rows"
     if not _left_lies(spec, target) or not isinstance(step, int):
         return copied

@@ -42,7 +42,7 @@ def pack(array: Array, constant: Constant, *, threads: int | None = None) -> Arr
     if layout is None:
         return np.ascontiguousarray(array).reshape(-1)
     count, k, n = panels(constant.shape, layout, constant.transposed)
-    size, across = packed_size(k, n, layout.nr, layout.kr, layout.sums), -(-n // layout.nr)
+    size, across = packed_size(k, n, layout.nr, layout.kr, layout.column_sums), -(-n // layout.nr)
     halves = constant.dtype.bits == 4
     dtype = np.dtype(np.uint8) if halves else constant.dtype.numpy
     size = size // 2 if halves else size
@@ -122,7 +122,7 @@ def _fill(to: Array, columns: Array, constant: Constant) -> None:
             out[:, :, whole, :wide, :rest] = columns[:, :, whole * kr :].swapaxes(-1, -2)
             out[:, :, whole, :wide, rest:] = 0
         out[..., wide:, :] = 0
-    if layout.sums:
+    if layout.column_sums:
         stored = columns.view(np.int8) if flips(constant) else columns
         total = to[..., cells * kr * nr :].view(np.int32)
         # Sums are taken modulo 2^32 whatever they are added in.
@@ -142,7 +142,9 @@ def _pack_int4(columns: Array, nr: int, kr: int) -> Array:
 def flips(constant: Constant) -> bool:
     """Whether a constant's bytes are stored less 128 (PackedB)."""
     layout = constant.layout
-    return layout is not None and layout.sums and layout.kr == 4 and constant.dtype is DType.u8
+    return (
+        layout is not None and layout.column_sums and layout.kr == 4 and constant.dtype is DType.u8
+    )
 
 
 def as_matrices(array: Array, constant: Constant) -> Array:

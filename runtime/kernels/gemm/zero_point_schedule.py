@@ -60,10 +60,10 @@ def corrections(spec: GemmSpec, unit: DotUnit | None) -> Corrections:
     """The corrections of a product's sums. Of other types than bytes: none."""
     a_shift, b_shift = left_shift(unit, spec.a.dtype), right_shift(unit, spec.b.dtype)
     left, right = "one" if a_shift else "none", "one" if b_shift else "none"
-    if spec.a_zero is not None:
-        left = "one" if spec.a_zero.strides[-1] == 0 else "rows"
-    if spec.b_zero is not None:
-        right = "one" if spec.b_zero.strides[-1] == 0 else "columns"
+    if spec.a_zero_point is not None:
+        left = "one" if spec.a_zero_point.strides[-1] == 0 else "rows"
+    if spec.b_zero_point is not None:
+        right = "one" if spec.b_zero_point.strides[-1] == 0 else "columns"
     return Corrections(left, right, a_shift, b_shift)
 
 
@@ -140,7 +140,7 @@ def right_zero(g: Context, f: Function, frame: Value) -> Value:
 
 def zero_point(g: Context, f: Function, frame: Value, left: bool, at: Value) -> Value | None:
     """The zero point of row (left operand) or column `at`, i32; None if there is none."""
-    operand = g.spec.a_zero if left else g.spec.b_zero
+    operand = g.spec.a_zero_point if left else g.spec.b_zero_point
     if operand is None:
         return None
     element, at = ELEMENT[operand.dtype.value], f.mul(at, g.size(f, frame, operand.strides[-1]))
@@ -245,7 +245,7 @@ def _add(
 def column_terms_function(g: Context) -> Function:
     """terms(frame, sums, to, n, cols): of one panel, to[j] = sum b (times za where rows share it),
     and to[nr + j] = zb where columns have their own."""
-    t, c, operand = g.tiling, g.corrections, g.spec.b_zero
+    t, c, operand = g.tiling, g.corrections, g.spec.b_zero_point
     f = g.module.function(
         g.module.unique("column_terms"),
         [("ptr noalias", "frame"), ("ptr noalias readonly", "sums"), ("ptr noalias", "to")]

@@ -56,8 +56,8 @@ class Tiles:
         self.f, self.spec, self.scratch = f, spec, scratch
         self.lanes = f.target.lanes(32)
         self.panels = -(-spec.hidden // self.lanes)
-        self.kr, self.rounds = spec.packed.kr, spec.factors is not None
-        unit = spec.factors if self.kr > 1 else None
+        self.kr, self.rounds = spec.packed.kr, spec.compute_dtype is not None
+        unit = spec.compute_dtype if self.kr > 1 else None
         self.unit = UNITS[unit, self.kr, self.lanes] if unit else None
         self.vector = vec(F32, self.lanes)
         self.stored = ELEMENT[spec.weights.dtype.value]

@@ -38,7 +38,7 @@ def generate(spec: NormSpec, target: Target, symbol: str) -> Kernel:
     if 0 in spec.axes:
         return k.close()
     made = _Norm(spec, k)
-    with k.each_row(len(spec.inputs) + len(spec.extras)):
+    with k.each_row(len(spec.inputs) + len(spec.epilogue_operands)):
         # A row of no elements has no mean; there is nothing to divide by or to write.
         with k.f.if_(k.f.icmp("sgt", k.n, 0)):
             made.row()
@@ -51,7 +51,7 @@ class _Norm:
         self.compute = compute_type(spec.prologue)
         self.element = float_element(self.compute)
         self.type = vec(self.element, k.lanes)
-        first, second = len(spec.inputs), len(spec.inputs) + len(spec.extras)
+        first, second = len(spec.inputs), len(spec.inputs) + len(spec.epilogue_operands)
         self.ins, self.extras, self.outs = k.line[:first], k.line[first:second], k.line[second:]
         self.sum = Accumulators(k.f, self.element, k.lanes, 0.0, "fadd")
         self.squares = Accumulators(k.f, self.element, k.lanes, 0.0, "fadd")

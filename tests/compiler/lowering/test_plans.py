@@ -86,7 +86,7 @@ def test_single_queries_that_share_keys_are_rows_of_one_matrix() -> None:
 def test_residual_is_in_the_norms_prologue() -> None:
     (step,) = case("layer_norm_of_a_residual").kernel_steps()
     assert isinstance(step.spec, NormSpec)
-    assert len(step.spec.inputs) == 2 and len(step.spec.extras) == 2
+    assert len(step.spec.inputs) == 2 and len(step.spec.epilogue_operands) == 2
 
 
 def test_in_place_results_share_memory() -> None:
@@ -94,7 +94,7 @@ def test_in_place_results_share_memory() -> None:
     (region,) = case("in_place_softmax").regions
     scores, softmax = region.steps[0].buffers[-1], region.steps[1].buffers[-1]
     inside = region.buffers[softmax]
-    assert inside.inside == scores and inside.inside_offset == 0
+    assert inside.alias_of == scores and inside.alias_offset == 0
     assert region.buffers[scores].kind == ARENA and region.buffers[scores].last == 2
 
 
@@ -111,7 +111,7 @@ def test_what_is_read_again_is_not_written_over() -> None:
 """
     (region,) = plan_of(parse_graph(text)).regions
     (softmax,) = [s for s in region.steps if s.spec.family == "softmax"]
-    assert region.buffers[softmax.buffers[-1]].inside is None
+    assert region.buffers[softmax.buffers[-1]].alias_of is None
 
 
 def test_weights_are_stored_once() -> None:

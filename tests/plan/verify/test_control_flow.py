@@ -109,7 +109,7 @@ def test_buffers_that_move_stay_inside_in_every_iteration() -> None:
     with pytest.raises(VerificationError):
         check(moved(plan, lambda b: replace(b, loop=-3)), T=5)
     with pytest.raises(VerificationError):
-        check(moved(plan, lambda b: replace(b, inside=None)), T=5)
+        check(moved(plan, lambda b: replace(b, alias_of=None)), T=5)
 
 
 def test_buffers_that_move_are_used_in_their_loop_only() -> None:

@@ -20,7 +20,7 @@ from support.tiny_plans import f32, make_plan
 GOOD = GemmSpec(
     (), 8, 28, 15, Operand(f32, (60, 5, 20, 1)), Operand(f32, (28, 1)),
     Operand(f32, (112, 4, 16, 1)), f32, None, identity(f32),
-    a_rows=(2, 4), a_depth=(3, 5), out_rows=(2, 4), out_columns=(7, 4),
+    a_m_split=(2, 4), a_k_split=(3, 5), out_m_split=(2, 4), out_n_split=(7, 4),
 )  # fmt: skip
 
 
@@ -45,16 +45,16 @@ def test_blocks_stay_inside_their_buffers() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"a_rows": (2, 5)},
-        {"a_rows": (1, 4)},
-        {"a_depth": (5, 3)},
-        {"a_depth": (3, 6)},
-        {"a_depth": (0, 0)},
-        {"out_rows": (4, 2)},
-        {"out_rows": (8, 1)},
-        {"out_columns": (4, 8)},
-        {"out_columns": (8, 4)},
-        {"out_columns": (-7, -4)},
+        {"a_m_split": (2, 5)},
+        {"a_m_split": (1, 4)},
+        {"a_k_split": (5, 3)},
+        {"a_k_split": (3, 6)},
+        {"a_k_split": (0, 0)},
+        {"out_m_split": (4, 2)},
+        {"out_m_split": (8, 1)},
+        {"out_n_split": (4, 8)},
+        {"out_n_split": (8, 4)},
+        {"out_n_split": (-7, -4)},
         {"out": Operand(f32, (112, 4, 17, 1))},
         {"out": Operand(f32, (112, 4, 16, 2))},
         {"out": Operand(f32, (112, 4, 16, 1), 1)},
@@ -90,7 +90,7 @@ def test_run_time_parts_make_the_whole(dims: tuple[int, ...], good: bool) -> Non
     """Also where their product is that of the whole only after it has wrapped."""
     m, blocks, size = (RuntimeDim(i) for i in range(3))
     spec = dataclasses.replace(
-        GOOD, m=m, a_rows=(blocks, size), out_rows=(blocks, size),
+        GOOD, m=m, a_m_split=(blocks, size), out_m_split=(blocks, size),
         a=Operand(f32, (0, 0, 20, 1)), out=GOOD.out if good else Operand(f32, (0, 0, 16, 1)),
     )  # fmt: skip
     if good:

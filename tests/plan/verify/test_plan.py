@@ -78,10 +78,10 @@ STATIC: dict[str, tuple[Plan, str]] = {
     "lifetime beyond": (change_buffer(PLAN, 2, last=99), "not a range"),
     "used before its life": (change_buffer(PLAN, 2, first=1), "outside its lifetime"),
     "used after its life": (change_buffer(PLAN, 2, last=0), "outside its lifetime"),
-    "inside itself": (change_buffer(PLAN, 2, inside=2), "in a circle"),
-    "inside an input": (change_buffer(PLAN, 2, inside=0), "differ in kind"),
-    "input inside": (change_buffer(PLAN, 0, inside=2), "only an arena"),
-    "inside nothing": (change_buffer(PLAN, 2, inside=17), "there is not"),
+    "inside itself": (change_buffer(PLAN, 2, alias_of=2), "in a circle"),
+    "inside an input": (change_buffer(PLAN, 2, alias_of=0), "differ in kind"),
+    "input inside": (change_buffer(PLAN, 0, alias_of=2), "only an arena"),
+    "inside nothing": (change_buffer(PLAN, 2, alias_of=17), "there is not"),
     "dtype of a slot": (
         dataclasses.replace(PLAN, slots=(*PLAN.slots[:2], TensorType(i64, (N,)))),
         "differ in type",
@@ -252,7 +252,7 @@ def parts_plan(offset: Any, size: Any, dtype: Any = f32) -> Plan:
     a = m.input()
     whole = m.op("add", a, a)
     m.buffers.append(
-        Buffer(ARENA, dtype, (size,), first=1, last=2, inside=whole, inside_offset=offset)
+        Buffer(ARENA, dtype, (size,), first=1, last=2, alias_of=whole, alias_offset=offset)
     )
     part = len(m.buffers) - 1
     copy = pointwise("copy", size)
@@ -280,7 +280,7 @@ def in_place(spec: Any, same: bool = True) -> Plan:
     m = Maker(10)
     a, b = m.input(), m.input()
     t = m.op("add", a, b)
-    m.buffers.append(Buffer(ARENA, f32, (10 if same else 9,), first=1, last=2, inside=t))
+    m.buffers.append(Buffer(ARENA, f32, (10 if same else 9,), first=1, last=2, alias_of=t))
     m.steps.append(KernelStep(spec, (t, b, len(m.buffers) - 1), (), 1))
     m.op("copy", len(m.buffers) - 1, output=True) if same else m.op("copy", t, output=True)
     return m.plan()
@@ -299,7 +299,7 @@ def test_in_place_results() -> None:
             Session(compile_plan(plan)).run([a, b])
     m = Maker(10)
     data_, t = m.input(), m.op("copy", 0)
-    m.buffers.append(Buffer(ARENA, f32, (10,), first=1, last=2, inside=t))
+    m.buffers.append(Buffer(ARENA, f32, (10,), first=1, last=2, alias_of=t))
     m.buffers.append(Buffer(CONSTANT, i64, (10,), 0))
     m.steps.append(KernelStep(pick(10, 10), (t, len(m.buffers) - 1, len(m.buffers) - 2), (), 1))
     m.op("copy", t, output=True)
@@ -336,9 +336,7 @@ def damaged(draw: Any, plan: Plan) -> Plan:
     n = draw(NUMBERS)
     if what == "buffer":
         b = draw(st.integers(0, len(region.buffers) - 1))
-        field = draw(
-            st.sampled_from(["index", "first", "last", "inside", "inside_offset", "shape"])
-        )
+        field = draw(st.sampled_from(["index", "first", "last", "inside", "alias_offset", "shape"]))
         return change_buffer(plan, b, **{field: (n,) if field == "shape" else n})
     if what == "symbol":
         return change(plan, symbols=(SymbolSource("N", n, draw(NUMBERS)),))

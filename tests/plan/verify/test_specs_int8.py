@@ -18,33 +18,33 @@ from irc_compiler.plan.verify.specs import verify_specs
 
 U8, I8, I32 = DType.u8, DType.i8, DType.i32
 # What generic("avx512") multiplies: pairs.
-PACKED = PackedB(32, 2, sums=True)
+PACKED = PackedB(32, 2, column_sums=True)
 GOOD = GemmSpec(
     (3,), 4, 5, 6, Operand(U8, (24, 6, 1)), Operand(I8, (0, 0, 0)), Operand(I32, (20, 5, 1)), I32,
-    PACKED, identity(I32), a_zero=Operand(U8, (4, 1)), b_zero=Operand(I8, (0, 1)),
+    PACKED, identity(I32), a_zero_point=Operand(U8, (4, 1)), b_zero_point=Operand(I8, (0, 1)),
 )  # fmt: skip
 
 
 def test_zero_points_walk_rows_and_columns() -> None:
     verify_specs([GOOD], generic("avx512"))
     assert walks(GOOD)[2:4] == [(3, 4), (3, 5)]
-    assert GOOD.operands()[2:4] == (GOOD.a_zero, GOOD.b_zero)
+    assert GOOD.operands()[2:4] == (GOOD.a_zero_point, GOOD.b_zero_point)
     with pytest.raises(VerificationError, match="one stride per axis"):
-        walks(dataclasses.replace(GOOD, a_zero=Operand(U8, (1,))))
+        walks(dataclasses.replace(GOOD, a_zero_point=Operand(U8, (1,))))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"packed": PackedB(32, 2)},
-        {"packed": PackedB(32, 4, sums=True)},
-        {"packed": PackedB(16, 2, sums=True)},
-        {"a_zero": Operand(I8, (4, 1))},
-        {"b_zero": Operand(I32, (0, 1))},
-        {"a": Operand(I32, (24, 6, 1)), "a_zero": None},
-        {"a": Operand(DType.i16, (24, 6, 1)), "a_zero": None},
+        {"packed": PackedB(32, 4, column_sums=True)},
+        {"packed": PackedB(16, 2, column_sums=True)},
+        {"a_zero_point": Operand(I8, (4, 1))},
+        {"b_zero_point": Operand(I32, (0, 1))},
+        {"a": Operand(I32, (24, 6, 1)), "a_zero_point": None},
+        {"a": Operand(DType.i16, (24, 6, 1)), "a_zero_point": None},
         {"acc": DType.i64, "epilogue": identity(DType.i64), "out": Operand(DType.i64, (20, 5, 1))},
-        {"factors": DType.bf16},
+        {"compute_dtype": DType.bf16},
     ],
     ids=str,
 )
@@ -61,7 +61,9 @@ def test_floats_have_no_zero_points() -> None:
     )  # fmt: skip
     verify_specs([spec], generic("avx512"))
     with pytest.raises(VerificationError, match="types do not fit"):
-        verify_specs([dataclasses.replace(spec, a_zero=Operand(f32, (1,)))], generic("avx512"))
+        verify_specs(
+            [dataclasses.replace(spec, a_zero_point=Operand(f32, (1,)))], generic("avx512")
+        )
 
 
 def test_sums_belong_to_the_panels_of_a_constant() -> None:

@@ -46,10 +46,10 @@ class Case:
     dynamic: str = ""
     a_once: bool = False
     b_once: bool = False
-    factors: DType | None = None
+    compute_dtype: DType | None = None
     b_dtype: DType | None = None  # None: as a
-    a_zero: str = ""  # of bytes: "one", or "each" row
-    b_zero: str = ""  # of bytes: "one", or "each" column
+    a_zero_point: str = ""  # of bytes: "one", or "each" row
+    b_zero_point: str = ""  # of bytes: "one", or "each" column
     a_from: DType | None = None  # what is converted to `dtype` as it is multiplied
     b_from: DType | None = None
     seed: int = field(default=0, compare=False)
@@ -149,19 +149,21 @@ def make(case: Case, isa: str, target: Target | None = None):
     if case.b_from:
         b = integers(rng, b.shape, case.b_from)
     if case.b == "packed" and isinstance(n, int) and isinstance(k, int):
-        packed = packed_layout(case.k, case.n, b_dtype, target or target_of(isa), case.factors)
+        packed = packed_layout(
+            case.k, case.n, b_dtype, target or target_of(isa), case.compute_dtype
+        )
     if packed:
         b_memory = pack_right(b, case, packed)
-        block = packed_size(case.k, case.n, packed.nr, packed.kr, packed.sums)
+        block = packed_size(case.k, case.n, packed.nr, packed.kr, packed.column_sums)
         lead = [0 if b.shape[i] == 1 else s * block for i, s in enumerate(strides_of(b_batch))]
-        b_operand = Operand(case.factors or b_dtype, (*lead, 0, 0))
+        b_operand = Operand(case.compute_dtype or b_dtype, (*lead, 0, 0))
     else:
         layout = "rows" if case.b == "packed" else case.b
         b_memory, b_operand = operand(b, layout, rank, dims, case.b_from or b_dtype, "b")
     zeros, zero_memory = [], []
     for side, rows, dtype, axis in (
-        (case.a_zero, case.m, case.dtype, -1),
-        (case.b_zero, case.n, b_dtype, -2),
+        (case.a_zero_point, case.m, case.dtype, -1),
+        (case.b_zero_point, case.n, b_dtype, -2),
     ):
         zeros.append(None)
         if side:
@@ -190,7 +192,7 @@ def make(case: Case, isa: str, target: Target | None = None):
     spec = GemmSpec(
         batch, m, n, k, a_operand, b_operand,
         Operand(case.dtype, out_operand.strides), acc, packed, program, tuple(extra_operands),
-        case.factors, a_zero=zeros[0], b_zero=zeros[1],
+        case.compute_dtype, a_zero_point=zeros[0], b_zero_point=zeros[1],
         a_cast=case.dtype if case.a_from else None, b_cast=b_dtype if case.b_from else None,
     )  # fmt: skip
     total = exact_product(a, b, acc)
@@ -206,8 +208,8 @@ def make(case: Case, isa: str, target: Target | None = None):
 
 def pack_right(b: np.ndarray, case: Case, packed: PackedB) -> np.ndarray:
     stored, rounds = (
-        case.factors or case.b_dtype or case.dtype,
-        case.factors not in (None, case.dtype),
+        case.compute_dtype or case.b_dtype or case.dtype,
+        case.compute_dtype not in (None, case.dtype),
     )
     return pack(b, Constant(0, stored, b.shape, packed, rounds=rounds))
 

@@ -232,7 +232,7 @@ def test_factors_of_bf16(name: str, compile_graph) -> None:
     assert specs
     for spec in specs:
         winograd = isinstance(spec, ConvSpec) and spec.packed.winograd
-        assert spec.factors is (None if winograd else DType.bf16)
+        assert spec.compute_dtype is (None if winograd else DType.bf16)
     for seed, sizes in enumerate(SIZES):
         inputs = inputs_of(net, sizes, seed)
         for g, w in zip(net(inputs), interpret(graph, inputs), strict=True):
@@ -251,7 +251,10 @@ def test_a_chain_is_one_step_per_convolution(compile_graph) -> None:
     assert families(net) == ["conv", "elementwise"] * 2
     specs = [s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, ConvSpec)]
     # Besides the data: a bias, and the image that is added.
-    assert [[len(o.strides) - o.strides.count(0) for o in s.extras] for s in specs] == [[1], [4]]
+    assert [[len(o.strides) - o.strides.count(0) for o in s.epilogue_operands] for s in specs] == [
+        [1],
+        [4],
+    ]
     net = compile_graph(graph_of("points_and_depthwise"), True, 1)
     assert families(net) == ["gemm", "conv", "gemm", "elementwise"]
 
@@ -349,7 +352,7 @@ def test_where_winograd_in_f32_stands_in_for_bf16(
         plan, _ = lower(graph, replace(plain, cpu_features=names), options)
         (spec,) = [s for s in plan.specs() if isinstance(s, ConvSpec)]
         assert spec.packed.winograd == tile
-        assert spec.factors is (None if tile else DType.bf16)
+        assert spec.compute_dtype is (None if tile else DType.bf16)
         assert spec.data.dtype is (DType.f32 if tile else DType.bf16)
 
 

@@ -151,7 +151,7 @@ def test_of_two_convolutions_that_are_added_one_hands_on_bytes(swapped: bool) ->
     specs = [s.spec for s in net.plan.kernel_steps()]
     first, second = [s for s in specs if isinstance(s, ConvSpec)]
     assert str(first.out.dtype) == str(second.out.dtype) == "u8"
-    assert "u8" in {str(e.dtype) for e in second.extras}
+    assert "u8" in {str(e.dtype) for e in second.epilogue_operands}
     x = rng.standard_normal((1, 16, 9, 11)).astype(np.float32)
     session = onnxruntime.InferenceSession(
         made.SerializeToString(), providers=["CPUExecutionProvider"]

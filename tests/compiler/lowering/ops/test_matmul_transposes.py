@@ -34,7 +34,7 @@ def test_rows_of_a_batch_that_is_turned_are_one_product(
     net = compiled(tmp_path, data)
     assert steps(net) == {"gemm": 1}, print_plan(net.plan)
     (spec,) = products(net)
-    assert spec.batch == () and (spec.out_rows or spec.a_rows), print_plan(net.plan)
+    assert spec.batch == () and (spec.out_m_split or spec.a_m_split), print_plan(net.plan)
     for b, s in ((1, 20), (3, 20), (3, 1)):
         sizes = [b if d in ("B", 3) else s if d in ("S", 20) else d for d in shape]
         sizes = [n if isinstance(n, int) else 1 for n in sizes]

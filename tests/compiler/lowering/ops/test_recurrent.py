@@ -61,7 +61,7 @@ def test_bf16_rounds_the_factors_of_both_products(kind: str) -> None:
     data = model(kind, "bidirectional", hidden=33)
     net = irc.compile_model(data, num_threads=2, precision="bf16")
     products = [s.spec for s in net.plan.kernel_steps() if s.spec.family in ("gemm", "recurrent")]
-    assert [str(s.factors) for s in products] == ["bf16", "bf16"]
+    assert [str(s.compute_dtype) for s in products] == ["bf16", "bf16"]
     assert "1 of 1 recurrent layers have bf16 factors" in net.report()
     check(data, net, hidden=33, tolerance=0.05)
 

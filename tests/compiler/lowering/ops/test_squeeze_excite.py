@@ -107,7 +107,7 @@ def test_the_image_is_scaled_where_it_lies() -> None:
     plan = plan_of(IMAGE + MEAN + POINTS + SCALED + PROJECTED)
     (region,) = plan.regions
     (step,) = (s for s in plan.kernel_steps() if isinstance(s.spec, SqueezeExciteSpec))
-    assert region.buffers[step.buffers[-1]].inside == step.buffers[0]
+    assert region.buffers[step.buffers[-1]].alias_of == step.buffers[0]
 
 
 def test_what_stands_behind_the_scaling_is_its_epilogue() -> None:
@@ -116,12 +116,12 @@ def test_what_stands_behind_the_scaling_is_its_epilogue() -> None:
     assert [i.op for i in spec.scale.instrs if i.op in ("mul", "add", "max")] == [
         *("mul", "add", "max")
     ]
-    assert len(spec.extras) == 1
+    assert len(spec.epilogue_operands) == 1
 
 
 def test_products_round_their_factors_where_the_precision_says_so() -> None:
     (spec,) = blocks(plan_of(IMAGE + MEAN + POINTS + SCALED + PROJECTED, "bf16"))
-    assert spec.factors is spec.down.dtype is spec.up.dtype is DType.bf16
+    assert spec.compute_dtype is spec.down.dtype is spec.up.dtype is DType.bf16
     assert spec.out.dtype is DType.bf16  # only a product reads it
     for program, rounded in ((spec.mean, True), (spec.squeeze, True), (spec.gate, False)):
         assert any(i.op == "flush" for i in program.instrs) is rounded

@@ -126,7 +126,7 @@ def test_gemm_and_a_batch_of_rows_and_bf16(compile_graph: Compile) -> None:
     for precision, tolerance in (("f32", 1e-5), ("bf16", 1e-2)):
         net = compile_graph(build.done().copy(), True, 1, precision)
         (spec,) = specs(net)
-        assert spec.compressed is not None and spec.compressed.zero == 0
+        assert spec.compressed is not None and spec.compressed.zero_point == 0
         exact = x.astype(np.float64) @ expanded.astype(np.float64)
         assert np.abs(net(x)[0] - exact).max() < tolerance * np.abs(exact).max()
     build = Build(3, 160)

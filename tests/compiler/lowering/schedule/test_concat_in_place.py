@@ -160,7 +160,7 @@ def test_what_lies_in_one_place_is_copied_to_the_other(compile_graph: Compile) -
 def peak(net: irc.CompiledModel) -> int:
     """Bytes of the arena's largest live set."""
     (region,) = net.plan.regions
-    roots = [b for b in region.buffers if b.kind == "arena" and b.inside is None]
+    roots = [b for b in region.buffers if b.kind == "arena" and b.alias_of is None]
     sizes = np.array([int(np.prod([int(d) for d in b.shape])) * b.dtype.bits // 8 for b in roots])
     return live_peak(sizes, *(np.array([getattr(b, n) for b in roots]) for n in ("first", "last")))
 

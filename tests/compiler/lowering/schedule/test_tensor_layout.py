@@ -77,7 +77,7 @@ def test_an_inverted_residual_is_four_steps() -> None:
     assert families(plan) == expected, print_plan(plan)
     (region,) = plan.regions
     scaled = region.buffers[region.steps[2].buffers[-1]]
-    assert scaled.inside == region.steps[1].buffers[-1]
+    assert scaled.alias_of == region.steps[1].buffers[-1]
 
 
 def test_depthwise_convolutions_have_a_kernel_of_their_own() -> None:
@@ -135,12 +135,14 @@ def test_rms_normalisation_is_one_kernel() -> None:
 def test_attention_rounds_its_factors_where_that_is_asked_for(precision: str) -> None:
     (spec,) = plan_of(ATTENTION, precision).specs()
     assert isinstance(spec, AttentionSpec)
-    assert spec.factors is (DType.bf16 if precision == "bf16" else None)
+    assert spec.compute_dtype is (DType.bf16 if precision == "bf16" else None)
 
 
 def test_every_product_rounds_its_factors_where_that_is_asked_for() -> None:
     specs = plan_of(INVERTED, "bf16").specs()
-    made = [s.factors for s in specs if isinstance(s, GemmSpec | ConvSpec | SqueezeExciteSpec)]
+    made = [
+        s.compute_dtype for s in specs if isinstance(s, GemmSpec | ConvSpec | SqueezeExciteSpec)
+    ]
     assert len(made) == 4 and set(made) == {DType.bf16}
 
 

@@ -36,7 +36,7 @@ ISA = "avx512 + amx"
 def close(case: Case) -> None:
     """The answer to bf16's precision, bits that workers and run-time sizes do not change, and the
     answer of vectors but for the order of sums (an exponential may round the other way)."""
-    case = replace(case, factors=BF16)
+    case = replace(case, compute_dtype=BF16)
     check(case, ISA, 2e-2)
     _, data, _ = build(case)
     on_tiles, on_vectors = (found(case, isa, data).astype(np.float64) for isa in (ISA, "avx512"))
@@ -99,7 +99,7 @@ def test_causal_rows_shared_heads_and_halves(case: Case) -> None:
 def test_empty_sizes() -> None:
     for case in (Case(5, 0), Case(0, 5), Case(5, 5, heads=0), Case(40, 0)):
         for dynamic in (False, True):
-            made = replace(case, dynamic=dynamic, factors=BF16)
+            made = replace(case, dynamic=dynamic, compute_dtype=BF16)
             assert not found(made, ISA, build(made)[1], 2).any()
 
 
@@ -107,7 +107,7 @@ def test_empty_sizes() -> None:
 def test_special_values() -> None:
     """What is not finite spoils the rows that see it; nothing that fills up a register or a step
     reaches a result."""
-    case = Case(20, 45, 12, 10, mask="full", factors=BF16)
+    case = Case(20, 45, 12, 10, mask="full", compute_dtype=BF16)
     _, data, _ = build(case)
     mask = data[3]
     mask[:, 0] = -INF
@@ -129,12 +129,12 @@ def test_special_values() -> None:
 
 @tiled
 def test_a_row_alone_is_the_row_among_others() -> None:
-    case = Case(50, 140, 16, 16, heads=2, factors=BF16)
+    case = Case(50, 140, 16, 16, heads=2, compute_dtype=BF16)
     _, data, _ = build(case)
     whole = found(case, ISA, data)
     for row in (0, 31, 49):
         picked = [data[0][row : row + 1, 1:], data[1][:, 1:], data[2][:, 1:]]
-        alone = found(Case(1, 140, 16, 16, heads=1, factors=BF16), ISA, picked)
+        alone = found(Case(1, 140, 16, 16, heads=1, compute_dtype=BF16), ISA, picked)
         assert same_bits(alone[0, 0], whole[row, 1])
 
 
@@ -146,7 +146,7 @@ def assembly_of(case: Case, target: Target) -> str:
 @pytest.mark.parametrize("queries", [1, 128])
 def test_code_for_a_machine_with_tiles(queries: int, dynamic: bool) -> None:
     """Tiles are configured once; every factor loaded serves all its products."""
-    case = Case(queries, 128, 64, 64, factors=BF16, dynamic=dynamic)
+    case = Case(queries, 128, 64, 64, compute_dtype=BF16, dynamic=dynamic)
     text = assembly_of(case, sapphire_rapids())
     assert text.count("ldtilecfg") == text.count("tilerelease") == 1
     assert "dpbf16ps\t%z" not in text
@@ -161,12 +161,12 @@ def test_code_for_a_machine_with_tiles(queries: int, dynamic: bool) -> None:
 
 @pytest.mark.skipif("avx512" not in ISAS, reason="not run: this machine has no AVX-512")
 def test_machines_without_tiles_and_other_types_use_none() -> None:
-    case = Case(32, 64, 64, 64, factors=BF16)
+    case = Case(32, 64, 64, 64, compute_dtype=BF16)
     target = sapphire_rapids()
     for feature in ("amx-tile", "amx-bf16"):
         left = tuple(f for f in target.cpu_features if f != feature)
         assert "tmm" not in assembly_of(case, replace(target, cpu_features=left))
-    assert "tmm" not in assembly_of(replace(case, factors=None), target)
+    assert "tmm" not in assembly_of(replace(case, compute_dtype=None), target)
 
 
 @tiled
@@ -174,7 +174,7 @@ def test_machines_without_tiles_and_other_types_use_none() -> None:
 def test_tiles_themselves(case: Case) -> None:
     """What the machine code gives (caught where there is no AMX) is what the text with calls of the
     emulation gives, in bits."""
-    spec, data, dims = build(replace(case, factors=BF16))
+    spec, data, dims = build(replace(case, compute_dtype=BF16))
     outs = []
     for emulates in (False, True):
         out = unwritten((case.queries, case.heads, case.width), np.float32)

@@ -38,7 +38,7 @@ class Case:
     fill: float = -INF
     zeros: bool = False
     dtype: DType = F32
-    factors: DType | None = None
+    compute_dtype: DType | None = None
     dynamic: bool = False
     cap: float = 0.0
     # "head": one sink per head; "full": one per head and query; "bare": -inf.
@@ -87,7 +87,7 @@ def build(case: Case, seed: int = 0) -> tuple[AttentionSpec, list[np.ndarray], l
         None if case.causal is None else size(case.causal),
         case.fill,
         case.zeros,
-        case.factors,
+        case.compute_dtype,
         case.cap,
         sink,
     )  # fmt: skip
@@ -204,7 +204,7 @@ def test_capped_scores(isa: str, mask: str) -> None:
     """Scores far beyond the cap, and queries that are not numbers or infinite."""
     factors = BF16 if isa in TILED else None
     tolerance = 2e-2 if factors else 5e-6
-    case = Case(20, 40, mask=mask, causal=25, scale=1.5, cap=2.0, fill=-3.0, factors=factors)
+    case = Case(20, 40, mask=mask, causal=25, scale=1.5, cap=2.0, fill=-3.0, compute_dtype=factors)
     check(case, isa, tolerance)
     _, data, _ = build(case)
     data[0][3], data[0][4, :, 0] = np.nan, 1e30
@@ -219,7 +219,7 @@ def test_capped_scores(isa: str, mask: str) -> None:
 def test_small_integers_are_exact(isa: str, factors: DType | None) -> None:
     """Equal scores: every exponential is 1, and a power of two of keys divides without rounding."""
     for queries, keys, size, width in [(1, 128, 4, 5), (35, 256, 64, 64), (16, 64, 33, 17)]:
-        case = Case(queries, keys, size, width, scale=0.5, factors=factors)
+        case = Case(queries, keys, size, width, scale=0.5, compute_dtype=factors)
         rng = np.random.default_rng(1)
         _, data, _ = build(case)
         data[0] = rng.integers(-3, 4, data[0].shape).astype(np.float32)
@@ -235,9 +235,9 @@ def test_small_integers_are_exact(isa: str, factors: DType | None) -> None:
 def test_bf16_factors(isa: str, size: int) -> None:
     """Rounded factors cost about 2**-8 of the values; the unit and its emulation agree closely."""
     for case in (
-        Case(37, 141, size, size, factors=BF16),
-        Case(1, 30, size, 5, factors=BF16, mask="keys"),
-        Case(33, 129, size, 20, factors=BF16, causal=96),
+        Case(37, 141, size, size, compute_dtype=BF16),
+        Case(1, 30, size, 5, compute_dtype=BF16, mask="keys"),
+        Case(33, 129, size, 20, compute_dtype=BF16, causal=96),
     ):
         check(case, isa, 2e-2)
 
@@ -247,7 +247,7 @@ def test_bf16_factors(isa: str, size: int) -> None:
 @pytest.mark.parametrize("dtype", [DType.f16, BF16], ids=str)
 def test_stored_halves(isa: str, dtype: DType) -> None:
     check(Case(19, 70, 24, 20, dtype=dtype), isa, 1e-2 if dtype is BF16 else 1e-3)
-    check(Case(19, 70, 24, 20, dtype=dtype, factors=BF16), isa, 2e-2)
+    check(Case(19, 70, 24, 20, dtype=dtype, compute_dtype=BF16), isa, 2e-2)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -276,7 +276,7 @@ def test_special_values(isa: str, block: int) -> None:
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_empty_sizes(isa: str) -> None:
-    for case in (Case(5, 0), Case(0, 5), Case(5, 5, heads=0), Case(40, 0, factors=BF16)):
+    for case in (Case(5, 0), Case(0, 5), Case(5, 5, heads=0), Case(40, 0, compute_dtype=BF16)):
         for dynamic in (False, True):
             made = replace(case, dynamic=dynamic)
             _, data, _ = build(made)
@@ -293,7 +293,7 @@ def test_the_scores_are_never_all_there(isa: str, factors: DType | None) -> None
     used = set[int]()
     for keys in (1024, 4096):
         for dynamic in (False, True):
-            case = Case(1024, keys, 64, 64, mask="full", factors=factors, dynamic=dynamic)
+            case = Case(1024, keys, 64, 64, mask="full", compute_dtype=factors, dynamic=dynamic)
             used.add(generate(build(case)[0], target_of(isa), "k").scratch)
     assert max(used) < 1 << 18 and len(used) <= 2
 
@@ -324,7 +324,7 @@ def test_accuracy() -> None:
     "change",
     [
         {"size": 0}, {"width": 4096}, {"scale": float("nan")}, {"fill": float("nan")},
-        {"factors": DType.f16}, {"cap": INF}, {"causal": 1 << 63}, {"causal": RuntimeDim(-1)},
+        {"compute_dtype": DType.f16}, {"cap": INF}, {"causal": 1 << 63}, {"causal": RuntimeDim(-1)},
         {"query": Operand(DType.f64, (8, 16, 1))}, {"key": Operand(F32, (8, 16, 2))},
         {"mask": Operand(DType.i32, (0, 0, 1))}, {"out": Operand(DType.i8, (8, 16, 1))},
     ],
@@ -343,5 +343,5 @@ def test_lengths_of_run_time_take_few_lines(size: int) -> None:
     target = generic("avx512")
     target = replace(target, cpu_features=tuple(sorted({*target.cpu_features, "avx512bf16"})))
     case = Case(70, 300, size=size, width=size, mask="keys", causal=0, dynamic=True)
-    spec = build(replace(case, factors=DType.bf16))[0]
+    spec = build(replace(case, compute_dtype=DType.bf16))[0]
     assert generate(spec, target, "k").text.count("\n") < 3600

@@ -33,7 +33,7 @@ ROUNDED = [n for n, c in CASES.items() if c.dtype in (DType.f32, BF16)]
 @pytest.mark.parametrize("name", ROUNDED)
 def test_integers_are_exact(name: str, isa: str) -> None:
     rng = random.Random(f"bf16 {name} {isa}")
-    case = replace(CASES[name], factors=BF16, dtype=rng.choice([DType.f32, BF16]))
+    case = replace(CASES[name], compute_dtype=BF16, dtype=rng.choice([DType.f32, BF16]))
     if case.epilogue == "swish":
         case = replace(case, epilogue="bias")
     check(case, isa, rng.choice([1, 2, 3]), rng.choice(["start", "end"]))
@@ -44,7 +44,7 @@ def test_integers_are_exact(name: str, isa: str) -> None:
 @pytest.mark.parametrize("number", range(6))
 def test_random_convolutions_are_exact(number: int, isa: str) -> None:
     rng = random.Random(f"conv bf16 {isa} {number}")
-    case = replace(random_case(rng), dtype=rng.choice([DType.f32, BF16]), factors=BF16)
+    case = replace(random_case(rng), dtype=rng.choice([DType.f32, BF16]), compute_dtype=BF16)
     check(case, isa, rng.choice([1, 2, 4]), rng.choice(["start", "end"]))
 
 
@@ -54,7 +54,9 @@ def test_random_convolutions_are_exact(number: int, isa: str) -> None:
 def test_few_channels_in_planes(channels: int, isa: str) -> None:
     """Rows that are interleaved as they are copied, shorter and longer than a register."""
     for width in (3, 15, 16, 33, 70):
-        case = Case((5, width), (3, 3), channels, 18, strides=(2, 1), pads=(1, 1), factors=BF16)
+        case = Case(
+            (5, width), (3, 3), channels, 18, strides=(2, 1), pads=(1, 1), compute_dtype=BF16
+        )
         check(replace(case, data_last=False), isa, workers=2)
 
 
@@ -66,7 +68,7 @@ def rounded(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", ["padded", "first", "small", "dilated", "depthwise"])
 def test_factors_are_rounded_and_sums_are_not(name: str, isa: str) -> None:
     """numerics.md: at most 5 units of 2**-24 * sum |a||b| from the answer of rounded factors."""
-    case = replace(CASES[name], epilogue="none", factors=BF16)
+    case = replace(CASES[name], epilogue="none", compute_dtype=BF16)
     found, exact = computed(case, isa, floats=True)
     rng = np.random.default_rng(7)
     shape = (case.batch, case.groups * case.channels, *case.sizes)
@@ -90,7 +92,7 @@ def test_factors_are_rounded_and_sums_are_not(name: str, isa: str) -> None:
 @each_isa
 @pytest.mark.parametrize("name", ["padded", "small", "first", "dilated", "depthwise"])
 def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str, isa: str) -> None:
-    case = replace(CASES[name], epilogue="none", factors=BF16)
+    case = replace(CASES[name], epilogue="none", compute_dtype=BF16)
     first, _ = computed(case, isa, floats=True)
     for workers in (2, 3):
         assert same_bits(computed(case, isa, workers, floats=True)[0], first)
@@ -102,7 +104,7 @@ def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str, isa: str) 
 def test_infinity_stays_in_its_neighbourhood(isa: str) -> None:
     """Three channels by three taps leave half a cell empty, which a neighbour's value fills."""
     for channels, last in ((3, True), (3, False), (5, True)):
-        case = Case((16, 16), (3, 3), channels, 8, pads=(1, 1), factors=BF16, data_last=last)
+        case = Case((16, 16), (3, 3), channels, 8, pads=(1, 1), compute_dtype=BF16, data_last=last)
         spec, inputs, dims, shape, _ = make(case, isa)
         inputs[1][...] = np.where(inputs[1].astype(float) != 0, inputs[1], 0)
         inputs[0][(0, 8, 8, 1) if last else (0, 1, 8, 8)] = np.inf
@@ -113,7 +115,7 @@ def test_infinity_stays_in_its_neighbourhood(isa: str) -> None:
 
 @each_isa
 def test_denormals_are_zeros(isa: str) -> None:
-    case = Case((4, 4), (3, 3), 16, 8, pads=(1, 1), factors=BF16)
+    case = Case((4, 4), (3, 3), 16, 8, pads=(1, 1), compute_dtype=BF16)
     spec, inputs, dims, shape, _ = make(case, isa)
     inputs[0][...] = 1e-40
     assert not run(spec, inputs, [shape], isa=isa, dims=dims).outs[0].any()
@@ -124,7 +126,7 @@ def test_the_unit_and_its_emulation_agree() -> None:
     isa = "avx512 - amx-tile"
     target = target_of(isa)
     plain = tuple(f for f in target.cpu_features if f != "avx512bf16")
-    case = replace(CASES["padded"], epilogue="none", factors=BF16)
+    case = replace(CASES["padded"], epilogue="none", compute_dtype=BF16)
     found, _ = computed(case, isa, floats=True)
     spec, inputs, dims, shape, _ = make(case, "avx2", floats=True)
     machine = dataclasses.replace(target, cpu_features=plain)
@@ -149,7 +151,7 @@ def test_the_unit_and_its_emulation_agree() -> None:
 
 
 def test_windows_that_reach_too_far_are_refused() -> None:
-    spec = make(replace(CASES["padded"], factors=BF16), "plain")[0]
+    spec = make(replace(CASES["padded"], compute_dtype=BF16), "plain")[0]
     window = replace(spec.window, strides=(1, 1 << 20))
     with pytest.raises(VerificationError, match="reach too far"):
         verify_specs([replace(spec, window=window)], target_of("plain"))
@@ -170,7 +172,7 @@ MANY = {
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("factors", [None, BF16])
 def test_many_taps_give_the_bits_of_any_sizes(name: str, factors: DType | None, isa: str) -> None:
-    case = replace(MANY[name][0], factors=factors)
+    case = replace(MANY[name][0], compute_dtype=factors)
     check(case, isa, 2)
     fixed, _ = computed(case, isa, 2, floats=True)
     assert same_bits(computed(replace(case, dynamic=True), isa, floats=True)[0], fixed)
@@ -184,5 +186,5 @@ def test_many_taps_take_few_lines(name: str, factors: DType | None, processor: s
     case, most, without_unit = MANY[name]
     if factors is BF16 and processor == "skylake-avx512":
         most = without_unit
-    spec, *_ = make(replace(case, factors=factors), processor)
+    spec, *_ = make(replace(case, compute_dtype=factors), processor)
     assert generate(spec, target_of(processor), "k").text.count("\n") < most

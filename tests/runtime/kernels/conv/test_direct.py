@@ -44,7 +44,7 @@ class Case:
     epilogue: str = "none"
     dynamic: bool = False
     winograd: int = 0
-    factors: DType | None = None
+    compute_dtype: DType | None = None
 
 
 def memory_strides(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ def make(case: Case, isa: str, floats: bool = False):
     nr = conv_panel(case.outputs, target, acc.bits)
     if depthwise:
         nr = target.lanes(acc.bits)
-    kr = 1 if depthwise else cell_depth(target, case.factors)
+    kr = 1 if depthwise else cell_depth(target, case.compute_dtype)
     packed = PackedConv(nr, True, depthwise, kr=kr, runs=kr > 1 and dilations[-1] == 1)
     if case.winograd:
         packed, filters = PackedConv(nr, winograd=case.winograd), filters[0]
@@ -135,20 +135,20 @@ def make(case: Case, isa: str, floats: bool = False):
         out_sizes=tuple(size(s) for s in out_shape[2:]),
         window=Window(case.kernel, strides, dilations, pads),
         data=sized(data.shape, case.data_last),
-        weights=Operand(case.factors or case.dtype, (1,)),
+        weights=Operand(case.compute_dtype or case.dtype, (1,)),
         out=replace(
             sized(out_shape, case.out_last), dtype=program.instrs[program.results[0]].dtype
         ),
         acc=acc,
         packed=packed,
         epilogue=program,
-        extras=tuple(operands),
-        factors=case.factors,
+        epilogue_operands=tuple(operands),
+        compute_dtype=case.compute_dtype,
     )
     verify_specs([spec], target)
-    stored, rounds = case.factors or case.dtype, case.factors not in (None, case.dtype)
+    stored, rounds = case.compute_dtype or case.dtype, case.compute_dtype not in (None, case.dtype)
     weights = pack(filters, Constant(0, stored, filters.shape, packed, rounds=rounds))
-    assert weights.size == spec.walks()[1][0]
+    assert weights.size == spec.iteration_spaces()[1][0]
     total = wide.astype(acc.numpy)
     (expected,) = evaluate_program(
         program, [total, *(np.broadcast_to(x, out_shape) for x in extras)]

@@ -56,7 +56,7 @@ each = pytest.mark.parametrize("name", CASES)
 @each
 def test_rounded_factors_are_exact(name: str) -> None:
     kind = DType.f32 if len(name) % 2 else BF16
-    case = replace(CASES[name], dtype=kind, factors=BF16)
+    case = replace(CASES[name], dtype=kind, compute_dtype=BF16)
     assert "tdpbf16ps" in compile_spec(make(case, ISA)[0], ISA).text
     check(case, ISA, workers=1 + len(name) % 4)
     check(replace(case, dynamic=True), ISA, workers=2, at="start")
@@ -80,7 +80,7 @@ def test_bytes_are_exact(name: str) -> None:
 def test_channels_that_end_within_a_step(channels: int) -> None:
     """Steps of copies as they stand, or unfolded; bytes end within a cell, too."""
     case = Case((5, 19), (3, 3), channels, 9, pads=(1, 1))
-    check(replace(case, factors=BF16), ISA)
+    check(replace(case, compute_dtype=BF16), ISA)
     test_conv_bytes.check(case, ISA, DType.u8, 77, workers=3)
 
 
@@ -91,7 +91,7 @@ def test_channels_that_end_within_a_step(channels: int) -> None:
 )  # fmt: skip
 def test_steps(channels: int, kernel: int, kr: int, cells: int) -> None:
     """No step reaches beyond a run of values, and half of a tile is worth it."""
-    case = Case((9, 19), (1, kernel), 1, 5, factors=BF16 if kr == 2 else None)
+    case = Case((9, 19), (1, kernel), 1, 5, compute_dtype=BF16 if kr == 2 else None)
     spec = three_axes(make(case, "plain")[0])
     spec = replace(spec, channels=channels, packed=replace(spec.packed, kr=kr))
     if kr == 4:
@@ -104,7 +104,7 @@ def test_steps(channels: int, kernel: int, kr: int, cells: int) -> None:
     "name", ["wide", "rows as one", "pairs of rows", "strided", "first", "odd"]
 )
 def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str) -> None:
-    case = replace(CASES[name], epilogue="none", factors=BF16)
+    case = replace(CASES[name], epilogue="none", compute_dtype=BF16)
     first, _ = computed(case, ISA, floats=True)
     assert same_bits(computed(case, ISA, 3, floats=True)[0], first)
     for other in ({"dynamic": True}, {"out_last": False}):
@@ -114,7 +114,7 @@ def test_bits_depend_on_neither_threads_nor_kind_of_kernel(name: str) -> None:
 @tiled
 @pytest.mark.parametrize("channels", [16, 3, 17])
 def test_infinity_stays_in_its_neighbourhood(channels: int) -> None:
-    case = Case((16, 16), (3, 3), channels, 8, pads=(1, 1), factors=BF16)
+    case = Case((16, 16), (3, 3), channels, 8, pads=(1, 1), compute_dtype=BF16)
     spec, inputs, dims, shape, _ = make(case, ISA)
     inputs[0][0, 8, 8, 1] = np.inf
     (out,) = run(spec, inputs, [shape], isa=ISA, dims=dims).outs
@@ -125,7 +125,7 @@ def test_infinity_stays_in_its_neighbourhood(channels: int) -> None:
 @tiled
 def test_infinite_filters_stay_in_their_channels() -> None:
     """Unfolded places end in zeros: what they meet are weights of the same channel."""
-    case = Case((8, 8), (3, 3), 17, 64, factors=BF16)
+    case = Case((8, 8), (3, 3), 17, 64, compute_dtype=BF16)
     spec, inputs, dims, shape, _ = make(case, ISA)
     inputs[1].reshape(2, -1)[1, ::64] = np.inf  # channel 32: the second panel's first column
     (out,) = run(spec, inputs, [shape], isa=ISA, dims=dims).outs
@@ -135,7 +135,7 @@ def test_infinite_filters_stay_in_their_channels() -> None:
 def test_code_for_a_machine_with_tiles() -> None:
     """Four products for four loads, no registers spilled, tiles given back."""
     target = sapphire_rapids()
-    case = Case((56, 56), (3, 3), 64, 64, pads=(1, 1), factors=BF16)
+    case = Case((56, 56), (3, 3), 64, 64, pads=(1, 1), compute_dtype=BF16)
     spec = make(case, "plain")[0]
     spec = replace(spec, packed=replace(spec.packed, nr=32, kr=2, runs=True))
     assembly = emit_assembly(generate(spec, target, "k").text, target)

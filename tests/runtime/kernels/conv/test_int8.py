@@ -78,7 +78,7 @@ def make(
     kr, sums = (1, False) if depthwise else conv_cells(target, weight, None)
     nr = target.lanes(32) if depthwise else conv_panel(case.outputs, target, 32)
     runs = kr > 1 and dilations[-1] == 1
-    packed = PackedConv(nr, True, depthwise, kr=kr, runs=runs, sums=sums)
+    packed = PackedConv(nr, True, depthwise, kr=kr, runs=runs, column_sums=sums)
     packed = packed.with_tails(case.channels, case.kernel)
     if case.winograd:
         packed, weight = PackedConv(nr, winograd=case.winograd, kr=2), I16
@@ -121,11 +121,11 @@ def make(
         acc=I32,
         packed=packed,
         epilogue=program,
-        extras=extras,
-        zero=None if zero is None else Operand(data_type, (0,)),
+        epilogue_operands=extras,
+        zero_point=None if zero is None else Operand(data_type, (0,)),
     )
     verify_specs([spec], target)
-    assert inputs[1].size == spec.walks()[1][0]
+    assert inputs[1].size == spec.iteration_spaces()[1][0]
     return spec, inputs, size.dims, lay_out(expected, case.out_last).shape, expected
 
 

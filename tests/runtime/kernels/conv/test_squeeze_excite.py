@@ -43,7 +43,7 @@ class Case:
     places: tuple[int, ...] = (35,)
     channels: int = 72
     hidden: int = 18
-    factors: DType | None = None
+    compute_dtype: DType | None = None
     out: DType = F32
     gap: int = 0
     dynamic: bool = False
@@ -98,13 +98,13 @@ class Block:
         case = self.case
         n, c, h = case.batch, case.channels, case.hidden
         down, up = excite_panels(c, h, target_of(self.isa).lanes(32))
-        made = _programs(case.factors is not None, case.out)
+        made = _programs(case.compute_dtype is not None, case.out)
         self.size = size = Sizes(case.dynamic)
 
         def rows(shape: tuple[int, ...], dtype: DType = F32) -> Operand:
             return Operand(dtype, (*map(size, strides_of(shape)[:-1]), 1))
 
-        weights = Operand(case.factors or F32, (1,))
+        weights = Operand(case.compute_dtype or F32, (1,))
         return SqueezeExciteSpec(
             batch=size(n),
             places=tuple(map(size, case.places)),
@@ -125,15 +125,17 @@ class Block:
             scale=made[3],
             squeeze_extras=(Operand(F32, (0, 1)),),
             gate_extras=(Operand(F32, (c, 1)),),
-            extras=(rows(self.residual.shape),),
-            factors=case.factors,
+            epilogue_operands=(rows(self.residual.shape),),
+            compute_dtype=case.compute_dtype,
         )
 
     def want(self) -> np.ndarray:
         """The formula in f64, its factors rounded as the precision says."""
 
         def factor(x: np.ndarray) -> np.ndarray:
-            return x.astype(BF16.numpy if self.case.factors else np.float64).astype(np.float64)
+            return x.astype(BF16.numpy if self.case.compute_dtype else np.float64).astype(
+                np.float64
+            )
 
         axes = tuple(range(1, self.image.ndim - 1))
         mean = factor(self.image.astype(np.float64).mean(axis=axes).astype(np.float32))
@@ -144,8 +146,8 @@ class Block:
 
     def inputs(self) -> list[np.ndarray]:
         case, spec = self.case, self.spec
-        rounds = case.factors is not None
-        dtype, filters = case.factors or F32, self.up[:, :, None, None]
+        rounds = case.compute_dtype is not None
+        dtype, filters = case.compute_dtype or F32, self.up[:, :, None, None]
         packed = [
             pack(self.down, Constant(0, dtype, self.down.shape, spec.down_panels, True, rounds)),
             pack(
@@ -182,7 +184,7 @@ CASES = {
     "rows": Case(2, (4, 9), 40, 9, gap=2),
     "volume": Case(1, (2, 3, 5), 20, 6, gap=1),
     "wide": Case(1, (3, 3), 300, 75),
-    "rounded": Case(factors=BF16),
+    "rounded": Case(compute_dtype=BF16),
     "rounded_result": Case(2, (6, 6), 37, 12, BF16, BF16),
 }
 each_isa = pytest.mark.parametrize("isa", ISAS)
@@ -229,7 +231,7 @@ def test_the_result_may_be_the_image(isa: str) -> None:
     [
         ({"hidden": 0}, "out of range"),
         ({"down_panels": PackedB(8)}, "another width"),
-        ({"factors": DType.f16}, "no kernel rounds so"),
+        ({"compute_dtype": DType.f16}, "no kernel rounds so"),
         ({"gates": Operand(F32, (72, 2))}, "not a plain row"),
         ({"up": Operand(F32, (1,), 3)}, "not plain arrays"),
         ({"down": Operand(BF16, (1,))}, "not plain arrays"),

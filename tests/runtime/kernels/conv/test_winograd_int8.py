@@ -101,14 +101,14 @@ def test_pairs_are_multiplied(processor: str, instruction: str) -> None:
         ({"packed": PackedConv(32, winograd=4)}, "another depth"),
         ({"packed": PackedConv(32, winograd=4, kr=4)}, "another depth"),
         ({"packed": PackedConv(32, winograd=4, kr=2, runs=True)}, "another depth"),
-        ({"packed": PackedConv(32, winograd=4, kr=2, sums=True)}, "another depth"),
+        ({"packed": PackedConv(32, winograd=4, kr=2, column_sums=True)}, "another depth"),
         ({"packed": PackedConv(32, True, winograd=4, kr=2)}, "is not for"),
         ({"weights": Operand(I8, (1,))}, "types do not fit"),
         ({"weights": Operand(I32, (1,))}, "types do not fit"),
         ({"data": Operand(I16, (6144, 1, 768, 64))}, "types do not fit"),
         ({"data": Operand(U8, (6144, 2, 768, 64))}, "is not for"),
         ({"zero": Operand(I8, (0,))}, "zero point"),
-        ({"factors": DType.bf16}, "sums otherwise"),
+        ({"compute_dtype": DType.bf16}, "sums otherwise"),
     ],
 )
 def test_specs_that_do_not_fit_are_refused(change: dict, message: str) -> None:

@@ -33,10 +33,10 @@ from support.kernels.products import Case, check, make, product
 
 BF16, U8, I8 = DType.bf16, DType.u8, DType.i8
 KINDS = {
-    "f32": {"factors": BF16},
-    "bf16": {"dtype": BF16, "factors": BF16},
+    "f32": {"compute_dtype": BF16},
+    "bf16": {"dtype": BF16, "compute_dtype": BF16},
     "u8": {"dtype": U8, "b_dtype": I8},
-    "i8": {"dtype": I8, "b_dtype": U8, "a_zero": "each", "b_zero": "each"},
+    "i8": {"dtype": I8, "b_dtype": U8, "a_zero_point": "each", "b_zero_point": "each"},
 }
 tiled = pytest.mark.skipif(
     not TILED, reason="not run: packing for tiles needs AVX512-BF16 and VNNI, not on this machine"
@@ -124,13 +124,13 @@ def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel() -> None:
     """numerics.md, for sizes that end within a step of K and within a block."""
     rng = np.random.default_rng(5)
     a, b = rng.standard_normal((70, 403)), rng.standard_normal((403, 75))
-    expected = product(a, b, ISA, factors=BF16)
+    expected = product(a, b, ISA, compute_dtype=BF16)
     for workers in (2, 3, 4):
-        assert same_bits(product(a, b, ISA, factors=BF16, workers=workers), expected)
+        assert same_bits(product(a, b, ISA, compute_dtype=BF16, workers=workers), expected)
     for dynamic in ("m", "mnkabc"):
-        assert same_bits(product(a, b, ISA, factors=BF16, dynamic=dynamic), expected)
+        assert same_bits(product(a, b, ISA, compute_dtype=BF16, dynamic=dynamic), expected)
     for m in (1, 2, 16, 17, 40):
-        assert same_bits(product(a[9 : 9 + m], b, ISA, factors=BF16), expected[9 : 9 + m])
+        assert same_bits(product(a[9 : 9 + m], b, ISA, compute_dtype=BF16), expected[9 : 9 + m])
 
 
 @tiled
@@ -139,17 +139,17 @@ def test_a_row_of_nan_or_infinity_stays_alone() -> None:
     a, b = np.ones((21, 37)), np.ones((37, 40))
     a[3, 36], a[20, 0] = np.nan, np.inf
     for dynamic in ("", "m", "mnkabc"):
-        found = product(a, b, ISA, factors=BF16, dynamic=dynamic)
+        found = product(a, b, ISA, compute_dtype=BF16, dynamic=dynamic)
         np.testing.assert_array_equal(found, (a @ b).astype(np.float32))
 
 
 @pytest.mark.parametrize(
     "case, instruction",
     [
-        (Case(64, 768, 96, factors=BF16), "tdpbf16ps"),
-        (Case(80, 768, 96, factors=BF16), "tdpbf16ps"),
-        (Case(1, 768, 96, factors=BF16), "tdpbf16ps"),
-        (Case(64, 301, 96, factors=BF16, dynamic="m"), "tdpbf16ps"),
+        (Case(64, 768, 96, compute_dtype=BF16), "tdpbf16ps"),
+        (Case(80, 768, 96, compute_dtype=BF16), "tdpbf16ps"),
+        (Case(1, 768, 96, compute_dtype=BF16), "tdpbf16ps"),
+        (Case(64, 301, 96, compute_dtype=BF16, dynamic="m"), "tdpbf16ps"),
         (Case(64, 768, 96, dtype=U8, b_dtype=I8), "tdpbusd"),
         (Case(64, 768, 96, dtype=I8, b="columns", dynamic="mnkabc"), "tdpbusd"),
     ],
@@ -187,7 +187,7 @@ def test_machines_without_tiles_use_none() -> None:
         target = sapphire_rapids()
         left = tuple(f for f in target.cpu_features if f != feature)
         target = dataclasses.replace(target, cpu_features=left)
-        spec = make(Case(32, 64, 64, factors=BF16), "plain", target)[0]
+        spec = make(Case(32, 64, 64, compute_dtype=BF16), "plain", target)[0]
         assert not choose(spec, target).tile
     assert choose(make(Case(32, 64, 64, dtype=U8, b_dtype=I8), "plain", target)[0], target).tile
 
@@ -197,10 +197,10 @@ def test_blocks_stay_where_they_are_meant_to() -> None:
     """A block of A in half of L2; sums wait for another block of K only where it would not fit."""
     target = sapphire_rapids()
     for m, k, n in ((64, 768, 3072), (1024, 1024, 1024), (2048, 2048, 2048), (256, 9000, 64)):
-        t = choose(make(Case(m, k, n, factors=BF16), "plain", target)[0], target)
+        t = choose(make(Case(m, k, n, compute_dtype=BF16), "plain", target)[0], target)
         assert t.blocked == (k == 9000) and (k == 9000 or t.kc == k // 2)
         assert t.kc % 16 == 0 and t.mc * t.strip * 4 <= target.l2 // 2 + (64 << 10) and t.mc <= 8
-    assert choose(make(Case(256, 1024, 64, factors=BF16), "plain", target)[0], target).mc == 6
+    assert choose(make(Case(256, 1024, 64, compute_dtype=BF16), "plain", target)[0], target).mc == 6
 
 
 @pytest.mark.slow
@@ -228,10 +228,10 @@ def test_rows_of_three_registers(kind: str, m: int) -> None:
 def test_blocks_of_little_depth_have_short_rows(k: int, n: int, tiles: int) -> None:
     """So that what an epilogue reads and writes is near: 64 KiB of it, in two tiles at least."""
     target = sapphire_rapids()
-    spec = make(Case(32 * 96, k, n, factors=BF16), "plain", target)[0]
+    spec = make(Case(32 * 96, k, n, compute_dtype=BF16), "plain", target)[0]
     narrow = dataclasses.replace(spec, out=dataclasses.replace(spec.out, dtype=BF16))
     assert choose(narrow, target).mc == tiles
-    streamed = dataclasses.replace(narrow, extras=(narrow.out,))
+    streamed = dataclasses.replace(narrow, epilogue_operands=(narrow.out,))
     assert choose(streamed, target).mc == (max(2, tiles // 2) if k < 256 and n > 64 else 8)
 
 
@@ -279,7 +279,7 @@ def test_tiles_themselves(kind: str, m: int, k: int, n: int) -> None:
     caught = sum(amx_trap.counted.values())
     case = Case(m, k, n, **KINDS[kind])
     spec, inputs, dims, out, expected = make(case, ISA)
-    if case.factors is BF16:
+    if case.compute_dtype is BF16:
         rng = np.random.default_rng(1)
         inputs[0] = rng.standard_normal(inputs[0].shape).astype(inputs[0].dtype)
     found = []
@@ -290,5 +290,5 @@ def test_tiles_themselves(kind: str, m: int, k: int, n: int) -> None:
         found.append(result.copy())
     assert same_bits(*found)
     assert HAS_AMX or sum(amx_trap.counted.values()) > caught
-    if case.factors is None:
+    if case.compute_dtype is None:
         np.testing.assert_array_equal(found[0], expected)

@@ -41,7 +41,7 @@ def rounded(x: np.ndarray) -> np.ndarray:
 
 
 def rounding_product(left: np.ndarray, right: np.ndarray, isa: str, **case: object) -> np.ndarray:
-    return product(left, right, isa, factors=BF16, **case)
+    return product(left, right, isa, compute_dtype=BF16, **case)
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ def test_random_products_of_integers_are_exact(isa: str, number: int) -> None:
     rng = random.Random(f"bf16 {isa} {number}")
     chosen = {name: rng.choice(options) for name, options in OPTIONS.items()}
     chosen["dtype"] = rng.choice([DType.f32, DType.f32, DType.f32, BF16])
-    case = Case(**chosen, factors=BF16, seed=rng.randrange(1000))
+    case = Case(**chosen, compute_dtype=BF16, seed=rng.randrange(1000))
     check(case, isa, workers=rng.choice([1, 1, 2, 3, 5]), at=rng.choice(["start", "end"]))
 
 
@@ -62,7 +62,7 @@ def test_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> Non
     """One kernel whose sizes are read at run time computes them all."""
     for k in (1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65):
         for n in (1, 15, 17, 32):
-            check(Case(3, k, n, a=a, b=b, dynamic="mnkabc", factors=BF16), isa)
+            check(Case(3, k, n, a=a, b=b, dynamic="mnkabc", compute_dtype=BF16), isa)
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_every_size_around_the_register_tile(isa: str) -> None:
         for m in (1, 2, mr - 1, mr, mr + 1, 2 * mr + 1):
             for k in (1, 8, 33):
                 case = Case(m, k, n, b="rows", epilogue="relu", dynamic="mnkabc")
-                case = dataclasses.replace(case, factors=BF16)
+                case = dataclasses.replace(case, compute_dtype=BF16)
                 check(case, isa, at="start" if (m + n) % 2 else "end")
 
 
@@ -84,7 +84,7 @@ def test_every_size_around_the_register_tile(isa: str) -> None:
 def test_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
     sizes = {"m": 3, "k": 5, "n": 17, **({zero: 0} if zero != "batch" else {})}
     batch = (0,) if zero == "batch" else (2,)
-    check(Case(**sizes, batch=batch, b="rows", dynamic=dynamic, factors=BF16), isa)
+    check(Case(**sizes, batch=batch, b="rows", dynamic=dynamic, compute_dtype=BF16), isa)
 
 
 @each_isa
@@ -134,7 +134,7 @@ def test_denormal_products_and_sums_are_zero(isa: str, n: int, dynamic: str) -> 
     assert not rounding_product(a[1:2], ones, isa, dynamic=dynamic).any()
     assert np.all(rounding_product(a[2:], ones, isa, dynamic=dynamic) == 2.0**-125)
     spec, inputs, dims, out, _ = make(
-        Case(1, 2, n, b="rows", epilogue="residual", dynamic=dynamic, factors=BF16), isa
+        Case(1, 2, n, b="rows", epilogue="residual", dynamic=dynamic, compute_dtype=BF16), isa
     )
     zeros, tiny = [np.zeros_like(x) for x in inputs[:2]], np.full_like(inputs[2], 2.0**-130)
     column = np.zeros_like(inputs[3])
@@ -146,7 +146,9 @@ def test_denormal_products_and_sums_are_zero(isa: str, n: int, dynamic: str) -> 
 @each_isa
 def test_bits_depend_on_neither_threads_nor_rows_nor_kind_of_kernel(isa: str) -> None:
     rng = np.random.default_rng(11)
-    check_bits(rng.standard_normal((37, 301)), rng.standard_normal((301, 75)), isa, factors=BF16)
+    check_bits(
+        rng.standard_normal((37, 301)), rng.standard_normal((301, 75)), isa, compute_dtype=BF16
+    )
 
 
 @pytest.mark.slow
@@ -157,7 +159,7 @@ def test_blocks_of_k_resume_the_same_chain(isa: str, b: str, k: int) -> None:
     rng = np.random.default_rng(3)
     x, y = rng.standard_normal((37, k)), rng.standard_normal((k, 75))
     small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
-    tiling = choose(make(Case(37, k, 75, b=b, factors=BF16), isa)[0], small)
+    tiling = choose(make(Case(37, k, 75, b=b, compute_dtype=BF16), isa)[0], small)
     assert tiling.blocked and tiling.kc * tiling.kr < 300
     found = rounding_product(x, y, isa, b=b, target=small)
     assert same_bits(found, rounding_product(x, y, isa, b=b))
@@ -208,11 +210,11 @@ def test_the_unit_is_used_where_there_is_one_and_only_there() -> None:
         assert cell_depth(machine, BF16) == depth and cell_depth(machine, None) == 1
         layout = packed_layout(16, 40, DType.f32, machine, BF16)
         assert layout == PackedB(32, depth)
-        spec = make(Case(28, 16, 40, b="rows", factors=BF16), "plain")[0]
+        spec = make(Case(28, 16, 40, b="rows", compute_dtype=BF16), "plain")[0]
         assembly = emit_assembly(generate(spec, machine, "k").text, machine)
         assert ("vdpbf16ps" in assembly) == (depth == 2)
         # A single column has no cells: half of what the unit multiplies would be nothing.
-        spec = make(Case(28, 64, 1, b="rows", factors=BF16), "plain")[0]
+        spec = make(Case(28, 64, 1, b="rows", compute_dtype=BF16), "plain")[0]
         assembly = emit_assembly(generate(spec, machine, "k").text, machine)
         assert "vdpbf16ps" not in assembly and "vfmadd" in assembly
 
@@ -235,7 +237,7 @@ def test_emulation_on_wide_vectors() -> None:
 def test_a_residual_may_be_overwritten(isa: str) -> None:
     from support.kernels.harness import guard_copy
 
-    case = Case(29, 31, 40, b="rows", epilogue="residual", dynamic="mnkabc", factors=BF16)
+    case = Case(29, 31, 40, b="rows", epilogue="residual", dynamic="mnkabc", compute_dtype=BF16)
     spec, inputs, dims, _, expected = make(case, isa)
     a, b, residual, column = map(guard_copy, inputs)
     compile_spec(spec, isa)([a, b, residual, column, residual], dims, workers=2)

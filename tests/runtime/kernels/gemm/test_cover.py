@@ -64,7 +64,7 @@ VECTORS = [kind for kind in test_gemm_bytes.KINDS if AMX not in kind]
 ZEROS = ["", "one", "each"]
 OF_BYTES = {
     "type": list(BYTES), **{n: x for n, x in AXES.items() if n not in ("type", "alpha", "beta")},
-    "a_zero": ZEROS, "b_zero": ZEROS, "epilogue": ["none", "residual"],
+    "a_zero_point": ZEROS, "b_zero_point": ZEROS, "epilogue": ["none", "residual"],
 }  # fmt: skip
 # A cell of bytes is as deep as this at most.
 CELL = 4
@@ -160,7 +160,7 @@ def check_product(
     layouts = {n: str(choice[n]) for n in ("a", "b", "out", "dynamic")}
     case = Case(
         *(size(choice[name], at) for name, at in zip("mkn", tile, strict=True)),
-        dtype=dtype, factors=factors, seed=3, **layouts,
+        dtype=dtype, compute_dtype=factors, seed=3, **layouts,
     )  # fmt: skip
     spec, inputs, dims, out_memory, expected = make(case, isa)
     with_c = op.beta != 0
@@ -170,7 +170,7 @@ def check_product(
     c = integers(np.random.default_rng(4), expected.shape, dtype)
     strides = (spec.n if isinstance(spec.n, RuntimeDim) else max(1, case.n), 1)
     extras = (Operand(dtype, strides),) if with_c else ()
-    spec = dataclasses.replace(spec, epilogue=b.finish(ref), extras=extras)
+    spec = dataclasses.replace(spec, epilogue=b.finish(ref), epilogue_operands=extras)
     found = run(
         spec, [*inputs, *([c] if with_c else [])], [out_memory.shape], isa=isa, dims=dims,
         workers=int(str(choice["workers"])), at=str(choice["at"]),
@@ -200,10 +200,10 @@ def bytes_case(choice: Choice, tile: tuple[int, int, int]) -> Case:
     if "alpha" in choice:
         zeros = [ZEROS[FACTORS.index(float(str(choice[x]))) % 3] for x in ("alpha", "beta")]
         epilogue = "residual" if choice["beta"] else "none"
-        choice = choice | {"a_zero": zeros[0], "b_zero": zeros[1], "epilogue": epilogue}
+        choice = choice | {"a_zero_point": zeros[0], "b_zero_point": zeros[1], "epilogue": epilogue}
     dtype, right = BYTES[str(choice["type"])]
     m, k, n = (size(choice[x], at) for x, at in zip("mkn", tile, strict=True))
-    names = ("a", "b", "out", "dynamic", "a_zero", "b_zero", "epilogue")
+    names = ("a", "b", "out", "dynamic", "a_zero_point", "b_zero_point", "epilogue")
     return Case(m, k, n, dtype=dtype, b_dtype=right, **{x: str(choice[x]) for x in names})
 
 

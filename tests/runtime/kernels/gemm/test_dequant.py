@@ -40,7 +40,7 @@ class Case:
     scale: DType = F32
     dynamic: bool = False
     transposed: bool = False
-    factors: DType | None = None
+    compute_dtype: DType | None = None
     scales: tuple[float, float] = (0.001, 0.1)
 
 
@@ -89,7 +89,7 @@ def compressed_spec(
     return GemmSpec(
         (), RuntimeDim(0) if c.dynamic else c.m, c.n, c.k,
         Operand(F32, (c.k, 1)), Operand(c.dtype, still), Operand(F32, (c.n, 1)), F32, layout,
-        program, (Operand(F32, (0, 1)),), c.factors, compressed,
+        program, (Operand(F32, (0, 1)),), c.compute_dtype, compressed,
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def rows(c: Case) -> np.ndarray:
 def check(c: Case, isa: str, workers: int = 1, at: str = "end") -> None:
     """The same bits as the product of the expanded weights, which is one more kernel's."""
     a = rows(c)
-    plain = product(a, weights_of(c).expanded, isa, factors=c.factors)
+    plain = product(a, weights_of(c).expanded, isa, compute_dtype=c.compute_dtype)
     assert same_bits(multiply(c, a, isa, workers, at), plain + np.float32(0.5))
 
 
@@ -220,7 +220,7 @@ def test_transposed_weights(isa: str, dtype: DType) -> None:
 @pytest.mark.parametrize("m, dynamic", [(1, True), (20, False)])
 @pytest.mark.parametrize("dtype", [DType.u4, DType.i8], ids=str)
 def test_factors_rounded_to_bf16(isa: str, dtype: DType, m: int, dynamic: bool) -> None:
-    check(Case(m, 77, 40, dtype, 32, factors=DType.bf16, dynamic=dynamic), isa)
+    check(Case(m, 77, 40, dtype, 32, compute_dtype=DType.bf16, dynamic=dynamic), isa)
 
 
 def test_packed_codes_take_their_bits() -> None:
@@ -260,7 +260,7 @@ def spec_of(**changes: object) -> GemmSpec:
         {"compressed": Compressed(32, Operand(F32, (0, 0)), 0, True)},
         {"acc": DType.f64},
         {"a": Operand(DType.f64, (64, 1))},
-        {"factors": DType.f16},
+        {"compute_dtype": DType.f16},
     ],
 )
 def test_specs_that_would_mislead_the_kernel_are_refused(changes: dict) -> None:

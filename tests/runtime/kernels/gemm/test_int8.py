@@ -67,7 +67,7 @@ def test_random_products_are_exact(isa: str, number: int) -> None:
     chosen["dtype"], chosen["b_dtype"] = TYPES[number % 4]
     if chosen["epilogue"] == "gelu":
         chosen["epilogue"] = "none"
-    for zero in ("a_zero", "b_zero"):
+    for zero in ("a_zero_point", "b_zero_point"):
         chosen[zero] = rng.choice(["", "one", "each"])
     case = Case(**chosen, seed=rng.randrange(1000))
     check(case, isa, workers=rng.choice([1, 1, 2, 3, 5]), at=rng.choice(["start", "end"]))
@@ -83,10 +83,16 @@ CHOICES = [
 
 @pytest.mark.slow
 @each_kind
-@pytest.mark.parametrize("a, b, a_zero, b_zero", CHOICES)
-def test_all_zero_points(isa: str, a: DType, b: DType, a_zero: str, b_zero: str) -> None:
+@pytest.mark.parametrize("a, b, a_zero_point, b_zero_point", CHOICES)
+def test_all_zero_points(
+    isa: str, a: DType, b: DType, a_zero_point: str, b_zero_point: str
+) -> None:
     """Of packed constants, known sizes: A is read in place, or copied where its type is i8."""
-    check(Case(19, 36, 37, dtype=a, b_dtype=b, a_zero=a_zero, b_zero=b_zero), isa, workers=2)
+    check(
+        Case(19, 36, 37, dtype=a, b_dtype=b, a_zero_point=a_zero_point, b_zero_point=b_zero_point),
+        isa,
+        workers=2,
+    )
 
 
 @pytest.mark.slow
@@ -94,7 +100,7 @@ def test_all_zero_points(isa: str, a: DType, b: DType, a_zero: str, b_zero: str)
 @pytest.mark.parametrize("a, b", [("rows", "columns"), ("columns", "gaps"), ("gaps", "rows")])
 def test_every_depth_around_a_cell_and_a_vector(isa: str, a: str, b: str) -> None:
     """One kernel whose sizes are read at run time computes them all."""
-    zeros = {"a_zero": "each", "b_zero": "each"}
+    zeros = {"a_zero_point": "each", "b_zero_point": "each"}
     for k in (1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 127, 130):
         for n in (1, 15, 17, 32):
             case = Case(3, k, n, a=a, b=b, dtype=I8, b_dtype=U8, dynamic="mnkabc", **zeros)
@@ -109,7 +115,7 @@ def test_every_size_around_the_register_tile(isa: str) -> None:
     for n in (1, nr - 1, nr, nr + 1, 2 * nr + 3):
         for m in (1, 2, mr - 1, mr, mr + 1, 2 * mr + 1):
             for k in (0, 8, 33):
-                case = Case(m, k, n, b="rows", dtype=U8, dynamic="mnkabc", b_zero="one")
+                case = Case(m, k, n, b="rows", dtype=U8, dynamic="mnkabc", b_zero_point="one")
                 check(case, isa, at="start" if (m + n) % 2 else "end")
 
 
@@ -118,7 +124,7 @@ def test_rows_of_run_time_over_a_packed_constant(isa: str) -> None:
     """K is known and whole cells: full tiles read A in place, the rest a copy of it."""
     mr = tile_rows(target_of(isa), 2)
     for m in (0, 1, mr - 1, mr, mr + 1, 2 * mr + 1, 3 * mr):
-        for zeros in ({}, {"a_zero": "each", "b_zero": "each"}):
+        for zeros in ({}, {"a_zero_point": "each", "b_zero_point": "each"}):
             check(Case(m, 40, 70, dtype=U8, b_dtype=I8, dynamic="m", epilogue="relu", **zeros), isa)
 
 
@@ -130,7 +136,7 @@ def test_sizes_of_zero(isa: str, dynamic: str, zero: str) -> None:
     sizes = {"m": 3, "k": 5, "n": 17, **({zero: 0} if zero != "batch" else {})}
     batch = (0,) if zero == "batch" else (2,)
     case = Case(**sizes, batch=batch, b="rows", dynamic=dynamic, dtype=I8, b_dtype=U8)
-    check(dataclasses.replace(case, a_zero="each", b_zero="one"), isa)
+    check(dataclasses.replace(case, a_zero_point="each", b_zero_point="one"), isa)
 
 
 @each_kind
@@ -154,9 +160,18 @@ def test_no_sum_saturates_and_long_ones_wrap(isa: str, a: int, b: int) -> None:
 @pytest.mark.parametrize("zeros", [("each", "one"), ("one", "each")], ids=str)
 def test_blocks_of_k_keep_their_terms(isa: str, b: str, zeros: tuple[str, str]) -> None:
     small = dataclasses.replace(target_of(isa), l1=8 << 10, l2=16 << 10)
-    a_zero, b_zero = zeros
+    a_zero_point, b_zero_point = zeros
     for a_type, b_type in TYPES[::3] if b == "rows" else TYPES[1:3]:
-        case = Case(37, 1203, 75, b=b, dtype=a_type, b_dtype=b_type, a_zero=a_zero, b_zero=b_zero)
+        case = Case(
+            37,
+            1203,
+            75,
+            b=b,
+            dtype=a_type,
+            b_dtype=b_type,
+            a_zero_point=a_zero_point,
+            b_zero_point=b_zero_point,
+        )
         spec, inputs, dims, out, expected = make(case, isa)
         tiling = choose(spec, small)
         assert tiling.blocked and tiling.kc * tiling.kr < 700 and tiling.mc < 3
@@ -181,11 +196,11 @@ def requantising(columns: bool) -> Program:
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("m, dynamic", [(20, ""), (20, "mnkabc")])
 def test_requantised(isa: str, columns: bool, m: int, dynamic: str) -> None:
-    case = Case(m, 64, 45, dtype=U8, b_dtype=I8, a_zero="one", dynamic=dynamic)
+    case = Case(m, 64, 45, dtype=U8, b_dtype=I8, a_zero_point="one", dynamic=dynamic)
     spec, inputs, dims, out, _ = make(dataclasses.replace(case, epilogue="none"), isa)
     program = requantising(columns)
     extras = (Operand(DType.f32, (0, 1)),) if columns else ()
-    spec = dataclasses.replace(spec, epilogue=program, extras=extras)
+    spec = dataclasses.replace(spec, epilogue=program, epilogue_operands=extras)
     scale = np.linspace(1e-4, 0.02, 45, dtype=np.float32)
     inputs = [*inputs, scale] if columns else inputs
     total = sums_of(case, isa)
@@ -210,10 +225,12 @@ def sums_of(case: Case, isa: str) -> np.ndarray:
 def test_a_residual_may_be_overwritten(isa: str, m: int, dynamic: str) -> None:
     """Zero points stand between the operands and the extras."""
     case = Case(m, 30, 40, b="rows", epilogue="residual", dynamic=dynamic, dtype=I8)
-    case = dataclasses.replace(case, a_zero="each", b_zero="each")
+    case = dataclasses.replace(case, a_zero_point="each", b_zero_point="each")
     spec, inputs, dims, _, expected = make(case, isa)
-    a, b, a_zero, b_zero, residual, column = map(guard_copy, inputs)
-    compile_spec(spec, isa)([a, b, a_zero, b_zero, residual, column, residual], dims, workers=2)
+    a, b, a_zero_point, b_zero_point, residual, column = map(guard_copy, inputs)
+    compile_spec(spec, isa)(
+        [a, b, a_zero_point, b_zero_point, residual, column, residual], dims, workers=2
+    )
     np.testing.assert_array_equal(residual, expected)
 
 
@@ -224,7 +241,7 @@ def test_a_residual_may_be_overwritten(isa: str, m: int, dynamic: str) -> None:
 def test_pack_and_unpack(shape: tuple[int, ...], kr: int, dtype: DType, transposed: bool) -> None:
     rng = np.random.default_rng(1)
     array = rng.integers(int(dtype.min), int(dtype.max), shape, dtype.numpy, endpoint=True)
-    constant = Constant(0, dtype, shape, PackedB(32, kr, sums=True), transposed)
+    constant = Constant(0, dtype, shape, PackedB(32, kr, column_sums=True), transposed)
     packed = pack(array, constant)
     k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
     count = int(np.prod(shape[:-2]))
@@ -265,9 +282,9 @@ def test_the_unit_is_used_where_there_is_one_and_only_there(isa: str) -> None:
     "avx512vnni" not in target_of("avx512").cpu_features if "avx512" in ISAS else True,
     reason="not run: this machine has no AVX512-VNNI, whose short form stands in for AVX-VNNI",
 )
-@pytest.mark.parametrize("a, b, a_zero, b_zero", CHOICES)
+@pytest.mark.parametrize("a, b, a_zero_point, b_zero_point", CHOICES)
 def test_the_unit_of_avx2(
-    a: DType, b: DType, a_zero: str, b_zero: str, monkeypatch: pytest.MonkeyPatch
+    a: DType, b: DType, a_zero_point: str, b_zero_point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Text for AVX-VNNI on a machine that may only have the same instruction of AVX-512: LLVM
     encodes it as that one here."""
@@ -277,8 +294,8 @@ def test_the_unit_of_avx2(
     here = dataclasses.replace(avx2, cpu_features=tuple(sorted({*avx2.cpu_features, *more})))
     monkeypatch.setattr(harness, "emit_object", lambda text, _: emit_object(text, here))
     for case in (
-        Case(19, 36, 37, dtype=a, b_dtype=b, a_zero=a_zero, b_zero=b_zero),
-        Case(7, 131, 33, dtype=a, b_dtype=b, b="rows", dynamic="mnkabc", a_zero=a_zero),
+        Case(19, 36, 37, dtype=a, b_dtype=b, a_zero_point=a_zero_point, b_zero_point=b_zero_point),
+        Case(7, 131, 33, dtype=a, b_dtype=b, b="rows", dynamic="mnkabc", a_zero_point=a_zero_point),
     ):
         spec, inputs, dims, out, expected = make(case, "avx2", there)
         kernel = Compiled(spec, there)
@@ -292,6 +309,6 @@ def test_the_unit_of_avx2(
 def test_code_for_neon() -> None:
     """No machine here runs it; LLVM generates it."""
     target = generic("neon")
-    assert packed_layout(16, 20, U8, target) == PackedB(16, 1, sums=True)
-    case = Case(8, 16, 20, b="rows", dtype=U8, b_dtype=I8, a_zero="each", b_zero="each")
+    assert packed_layout(16, 20, U8, target) == PackedB(16, 1, column_sums=True)
+    case = Case(8, 16, 20, b="rows", dtype=U8, b_dtype=I8, a_zero_point="each", b_zero_point="each")
     assert "mla" in emit_assembly(generate(make(case, "plain")[0], target, "k").text, target)

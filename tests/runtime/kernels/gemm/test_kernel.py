@@ -295,7 +295,7 @@ def test_a_known_m_is_cut_evenly() -> None:
         ({}, r"fmla\s+v\d+\.4s"),
         ({"dtype": DType.f64}, r"fmla\s+v\d+\.2d"),
         ({"dtype": DType.f16}, r"fmla\s+v\d+\.4s"),
-        ({"factors": DType.bf16}, r"fmla\s+v\d+\.4s"),
+        ({"compute_dtype": DType.bf16}, r"fmla\s+v\d+\.4s"),
         ({"dynamic": "mnkabc"}, r"fmla\s+v\d+\.4s"),
     ],
     ids=str,

@@ -28,8 +28,8 @@ CASES = [
     Case(16, 31, 33, a_from=DType.u16, dtype=DType.bf16),
     Case(14, 64, 1, a_from=DType.u8, b="rows"),
     Case(5, 19, 1, a_from=DType.boolean, a="gaps", b="gaps", b_from=DType.i8),
-    Case(13, 40, 35, a_from=DType.i64, factors=DType.bf16),
-    Case(17, 31, 64, a_from=DType.u8, factors=DType.bf16, b="columns", b_from=DType.i8),
+    Case(13, 40, 35, a_from=DType.i64, compute_dtype=DType.bf16),
+    Case(17, 31, 64, a_from=DType.u8, compute_dtype=DType.bf16, b="columns", b_from=DType.i8),
     Case(9, 21, 33, batch=(2, 3), a_from=DType.f32, dtype=DType.f64, b="rows"),
     Case(33, 18, 34, b="rows", b_from=DType.u8, dynamic="mnkabc"),
     Case(3, 50, 31, b="columns", b_from=DType.i32, batch=(3,), b_once=True),
@@ -47,7 +47,7 @@ def test_small_integers_are_exact(isa: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize("isa", TILED)
-@pytest.mark.parametrize("case", [c for c in CASES if c.factors], ids=str)
+@pytest.mark.parametrize("case", [c for c in CASES if c.compute_dtype], ids=str)
 def test_tiles_of_amx(isa: str, case: Case) -> None:
     check(case, isa)
 

@@ -29,7 +29,7 @@ CHOICES = {
     "two tall tiles of rows": (Case(28, 300, 128), False),
     "dynamic rows": (Case(64, 300, 128, dynamic="m"), False),
     "halves, converted by every tile": (Case(64, 300, 128, dtype=DType.f16), False),
-    "rounded factors": (Case(64, 300, 128, factors=DType.bf16), False),
+    "rounded factors": (Case(64, 300, 128, compute_dtype=DType.bf16), False),
     "integers": (Case(64, 300, 128, dtype=DType.i32), False),
 }
 

@@ -25,8 +25,8 @@ TYPES = {
     "f64": Case(1, 1, 1, dtype=DType.f64, epilogue="bias"),
     "f16": Case(1, 1, 1, dtype=DType.f16, epilogue="residual"),
     "bf16": Case(1, 1, 1, dtype=DType.bf16, epilogue="relu"),
-    "bf16 factors": Case(1, 1, 1, factors=DType.bf16, epilogue="gelu"),
-    "u8": Case(1, 1, 1, dtype=DType.u8, b_dtype=DType.i8, a_zero="each", b_zero="one"),
+    "bf16 factors": Case(1, 1, 1, compute_dtype=DType.bf16, epilogue="gelu"),
+    "u8": Case(1, 1, 1, dtype=DType.u8, b_dtype=DType.i8, a_zero_point="each", b_zero_point="one"),
     "i8": Case(1, 1, 1, dtype=DType.i8),
     "i32": Case(1, 1, 1, dtype=DType.i32, b="rows"),
     "converted": Case(1, 1, 1, a_from=DType.u8, b="columns"),
@@ -59,13 +59,13 @@ def split(case: Case, sizes: tuple[int, ...], isa: str, parts: str) -> Any:
     if "a" in parts:
         found = heads((mo, mi), (ko, ki))
         changes |= {"a": Operand(spec.a.dtype, found["strides"])}
-        changes |= dict(zip(("a_rows", "a_depth"), found["splits"], strict=True))
+        changes |= dict(zip(("a_m_split", "a_k_split"), found["splits"], strict=True))
         a = inputs[0].reshape(mo, mi, ko, ki).transpose(0, 2, 1, 3)
         inputs = [np.ascontiguousarray(a), *inputs[1:]]
     if "c" in parts:
         found = heads((mo, mi), (no, ni))
         changes |= {"out": Operand(spec.out.dtype, found["strides"])}
-        changes |= dict(zip(("out_rows", "out_columns"), found["splits"], strict=True))
+        changes |= dict(zip(("out_m_split", "out_n_split"), found["splits"], strict=True))
         expected = expected.reshape(mo, mi, no, ni).transpose(0, 2, 1, 3)
     return dataclasses.replace(spec, **changes), inputs, more.values, expected
 
@@ -122,7 +122,7 @@ def test_nothing_is_read_of_blocks_without_elements(isa: str) -> None:
         spec, inputs, dims, expected = split(case, sizes, isa, "c")
         depth = (RuntimeDim(len(dims)), RuntimeDim(len(dims) + 1))
         a = (*spec.a.strides[:-1], RuntimeDim(len(dims) + 1), 1)
-        spec = dataclasses.replace(spec, a=Operand(DType.f32, a), a_depth=depth)
+        spec = dataclasses.replace(spec, a=Operand(DType.f32, a), a_k_split=depth)
         result = run(spec, inputs, [expected.shape], isa=isa, dims=[*dims, *sizes[4:]])
         np.testing.assert_array_equal(result.outs[0], expected)
 
@@ -134,10 +134,10 @@ def good() -> GemmSpec:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"a_rows": (2, 0)},
-        {"out_columns": (-3, -16)},
-        {"out_columns": (48, 0)},
-        {"n": 1, "packed": None, "out_columns": (1, 1)},
+        {"a_m_split": (2, 0)},
+        {"out_n_split": (-3, -16)},
+        {"out_n_split": (48, 0)},
+        {"n": 1, "packed": None, "out_n_split": (1, 1)},
         {"n": RuntimeDim(0), "packed": None},
     ],
     ids=str,
@@ -150,6 +150,6 @@ def test_misfits_are_refused(changes: dict[str, Any]) -> None:
 
 def test_a_split_axis_has_a_stride_for_each_part() -> None:
     assert walks(good())[0] == (2, 5, 2, 16) and walks(good())[-1] == (2, 5, 3, 16)
-    for name in ("a_rows", "a_depth", "out_rows", "out_columns"):
+    for name in ("a_m_split", "a_k_split", "out_m_split", "out_n_split"):
         with pytest.raises(VerificationError, match="one stride per axis"):
             walks(dataclasses.replace(good(), **{name: None}))

@@ -25,8 +25,8 @@ COPIES = {
     "dynamic rows": (Case(64, 300, 128, dynamic="m"), "rows"),
     "columns that are contiguous": (Case(64, 300, 128, a="columns"), "columns"),
     "neither is contiguous": (Case(64, 300, 128, a="gaps"), "rows"),
-    "what is rounded": (Case(64, 300, 128, factors=DType.bf16), "rows"),
-    "what is rounded, a single row": (Case(1, 300, 128, factors=DType.bf16), "rows"),
+    "what is rounded": (Case(64, 300, 128, compute_dtype=DType.bf16), "rows"),
+    "what is rounded, a single row": (Case(1, 300, 128, compute_dtype=DType.bf16), "rows"),
     "halves": (Case(64, 300, 128, dtype=DType.f16), "rows"),
     "bytes that are not cells": (Case(64, 301, 128, dtype=DType.u8, b_dtype=DType.i8), "rows"),
 }
@@ -112,7 +112,7 @@ def test_blocks_stay_in_the_second_cache(isa: str) -> None:
     more = ("avx512bf16", "avx512vnni") if isa == "avx512" else ()
     units = dataclasses.replace(target, cpu_features=tuple(sorted({*target.cpu_features, *more})))
     for sizes in ((64, 768, 3072), (1024, 1024, 1024), (2048, 4096, 2048), (4096, 1 << 16, 64)):
-        for kind in ({}, {"dtype": DType.f64}, {"factors": DType.bf16}, {"dtype": DType.i8}):
+        for kind in ({}, {"dtype": DType.f64}, {"compute_dtype": DType.bf16}, {"dtype": DType.i8}):
             spec = make(Case(2, 64, 64, **kind), "plain", units)[0]
             spec = dataclasses.replace(spec, **dict(zip("mkn", sizes, strict=True)))
             t, size = choose(spec, units), spec.acc.bits // 8

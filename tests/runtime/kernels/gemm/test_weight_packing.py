@@ -45,7 +45,7 @@ def matrices(array: np.ndarray, layout: Layout, transposed: bool) -> list[np.nda
 def expected(array: np.ndarray, constant: Constant) -> np.ndarray:
     layout = constant.layout
     nr, kr = layout.nr, layout.kr
-    flip = layout.sums and kr == 4 and constant.dtype is DType.u8
+    flip = layout.column_sums and kr == 4 and constant.dtype is DType.u8
     out = []
     for rows in matrices(array, layout, constant.transposed):
         if flip:
@@ -58,7 +58,7 @@ def expected(array: np.ndarray, constant: Constant) -> np.ndarray:
                     part = run[k : k + kr, first : first + nr]
                     cell[: part.shape[1], : part.shape[0]] = part.T
                     out.append(cell.tobytes())
-            if layout.sums:
+            if layout.column_sums:
                 total = np.zeros(nr, np.int32)
                 stored = rows.view(np.int8) if flip else rows
                 part = stored[..., first : first + nr].astype(np.int64).sum((0, 1))
@@ -75,8 +75,8 @@ CASES = [
     ((30, 40), PackedB(32, 2), DType.bf16, False),
     ((40, 7, 3, 3), PackedConv(32), DType.f32, False),
     ((64, 5, 1, 2, 3), PackedConv(32), DType.f32, False),
-    ((40, 8, 3, 3), PackedConv(32, kr=4, sums=True), DType.u8, False),
-    ((33, 6, 2, 3), PackedConv(32, kr=4, runs=True, sums=True), DType.i8, False),
+    ((40, 8, 3, 3), PackedConv(32, kr=4, column_sums=True), DType.u8, False),
+    ((33, 6, 2, 3), PackedConv(32, kr=4, runs=True, column_sums=True), DType.i8, False),
     ((3, 40, 5, 3, 3), PackedConv(32, grouped=True), DType.f32, False),
     ((40, 1, 1, 3, 3), PackedConv(32, grouped=True, depthwise=True), DType.f32, False),
     ((2, 4 * 40, 40), PackedGates(4 * 16, 4), DType.f32, False),

@@ -21,7 +21,7 @@ CASES = {
     "a dynamic column": Case(200, 64, 1, b="rows", dynamic="mnkabc"),
     "small matrices": Case(5, 16, 16, batch=(24,), b="rows"),
     "one right operand": Case(9, 16, 33, batch=(4, 3), b="rows", b_once=True),
-    "bf16 factors": Case(60, 40, 130, factors=DType.bf16),
+    "bf16 factors": Case(60, 40, 130, compute_dtype=DType.bf16),
 }
 
 

@@ -43,7 +43,7 @@ class Case:
         whole: bool = False,
         factors: DType | None = None,
     ) -> None:
-        self.factors = factors
+        self.compute_dtype = factors
         self.batch, self.time, self.hidden = batch, time, hidden
         self.reverse, self.lengths = DIRECTIONS[direction], lengths
         rng = np.random.default_rng(batch + 7 * time + 31 * hidden)
@@ -82,7 +82,7 @@ class Case:
     def spec(self, isa: str, *, dynamic: bool = False) -> RecurrentSpec:
         h, d, g = self.hidden, len(self.reverse), self.gates
         target = target_of(isa)
-        packed = PackedGates(g * target.lanes(32), g, cell_depth(target, self.factors))
+        packed = PackedGates(g * target.lanes(32), g, cell_depth(target, self.compute_dtype))
         programs = programs_of(self.op, len(self.vectors))
         batch: Size = RuntimeDim(0) if dynamic else self.batch
         time: Size = RuntimeDim(1) if dynamic else self.time
@@ -96,7 +96,7 @@ class Case:
             time,
             h,
             Operand(F32, (x_row, d * g * h, g * h, 1)),
-            Operand(self.factors or F32, (1,)),
+            Operand(self.compute_dtype or F32, (1,)),
             packed,
             (state,) * len(self.states),
             None if self.lengths is None else Operand(I64, (1,)),
@@ -104,7 +104,7 @@ class Case:
             (Operand(F32, (y_row, y_d, h, 1)), *(state,) * len(self.states)),
             programs.step,
             programs.early,
-            self.factors,
+            self.compute_dtype,
         )
 
     def run(
@@ -115,8 +115,8 @@ class Case:
         phases = (self.time * spec.passes + 1) if phased else 0
         verify_specs([spec], target_of(isa))
         h, d, g = self.hidden, len(self.reverse), self.gates
-        rounds = self.factors is not None
-        constant = Constant(0, self.factors or F32, (d, g * h, h), spec.packed, rounds=rounds)
+        rounds = self.compute_dtype is not None
+        constant = Constant(0, self.compute_dtype or F32, (d, g * h, h), spec.packed, rounds=rounds)
         packed = pack(self.r, constant)
         inputs = [self.x, packed, *self.states]
         inputs += [] if self.lengths is None else [np.array(self.lengths, np.int64)]
@@ -184,7 +184,7 @@ def test_workers_share_panels_that_tiles_do_not_divide(
 ) -> None:
     """In phases (`check`), of two directions, factors as they are and rounded."""
     check(Case(cell, "bidirectional", batch, 3, hidden), isa, 1e-3, static=True)
-    check(Case(cell, "bidirectional", batch, 2, hidden, factors=BF16), isa, 1e-1)
+    check(Case(cell, "bidirectional", batch, 2, hidden, compute_dtype=BF16), isa, 1e-1)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -249,23 +249,23 @@ def test_nan_stays_in_its_row(isa: str) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("cell, direction", PAIRS)
 def test_rounded_factors(isa: str, cell: str, direction: str) -> None:
-    check(Case(cell, direction, 5, 4, 19, factors=BF16), isa, 2e-2, static=True)
+    check(Case(cell, direction, 5, 4, 19, compute_dtype=BF16), isa, 2e-2, static=True)
     if cell == "lstm":
-        check(Case(cell, direction, 3, 3, 33, lengths=[3, 0, 2], factors=BF16), isa, 2e-2)
+        check(Case(cell, direction, 3, 3, 33, lengths=[3, 0, 2], compute_dtype=BF16), isa, 2e-2)
 
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("hidden", [1, 17, 32, 65])
 def test_rounded_factors_of_small_integers_are_exact(isa: str, hidden: int) -> None:
     case = Case("rnn", "bidirectional", 5, 2, hidden, activations=("relu",), whole=True)
-    case.factors = BF16
+    case.compute_dtype = BF16
     for got, want in zip(case.run(isa, workers=2), case.want, strict=True):
         assert same_bits(got, want)
 
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_states_and_weights_are_rounded_and_denormals_are_zeros(isa: str) -> None:
-    case = Case("rnn", "forward", 2, 1, 3, activations=("relu",), factors=BF16)
+    case = Case("rnn", "forward", 2, 1, 3, activations=("relu",), compute_dtype=BF16)
     case.x[...] = 0
     # 1 + 2**-9 lies between two bf16 numbers, nearer to 1; 1e-40 is denormal.
     case.states[0][...] = [[[1 + 2.0**-9, 3, 0]], [[1e-40, 1, 0]]]
