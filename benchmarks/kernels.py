@@ -115,7 +115,7 @@ def plan_of(model: Any, precision: str) -> Any:
 def compile_seconds(spec: Any, target: Any) -> float:
     """Seconds of processor time that a kernel takes, from its spec to machine code."""
     from irc_compiler.runtime.jit.llvm import emit_object
-    from irc_compiler.runtime.kernels import generate
+    from irc_compiler.runtime.kernels.kernel_table import generate
 
     best = float("inf")
     for _ in range(_TRIES):

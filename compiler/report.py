@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from ..ir.dtype import DType
 from ..ir.escape import join_lines
 from ..ir.ops.quantization.integer_products import BYTES
-from ..plan.packing.panel_params import factor_types
-from ..plan.plan import BRANCH, LOOP, KernelStep, Plan, Region
-from ..plan.specs.convolution import ConvSpec
-from ..plan.specs.gemm import GemmSpec
-from ..plan.specs.recurrent import RecurrentSpec
-from ..plan.specs.squeeze_excite import SqueezeExciteSpec
+from ..plan.plan import BRANCH, LOOP, KernelStep, Plan
+from ..plan.specs import SPECS
+from ..plan.specs.base import Spec
 from .rewrite.trace import Trace
 
 
@@ -63,10 +60,11 @@ def distinguish_names(names: Sequence[str]) -> list[str]:
 def _compressed(plan: Plan) -> str:
     """The weights that products expand as they read them, and their bytes, by type."""
     read = {
-        region.buffers[step.buffers[1]].index
-        for region in _regions(plan)
+        region.buffers[step.buffers[operand]].index
+        for region in plan.all_regions()
         for step in region.steps
-        if isinstance(step, KernelStep) and isinstance(step.spec, GemmSpec) and step.spec.compressed
+        if isinstance(step, KernelStep)
+        for operand in step.spec.compressed_operands()
     }
     sizes: dict[DType, list[int]] = {}
     for constant in (plan.constants[i] for i in sorted(read)):
@@ -75,48 +73,32 @@ def _compressed(plan: Plan) -> str:
     return ", ".join(f"{len(s)} {dtype} weights ({sum(s)} bytes)" for dtype, s in sizes.items())
 
 
-def _regions(plan: Plan) -> list[Region]:
-    """The regions of a plan and of the bodies in it."""
-    found: list[Region] = []
-    for region in plan.regions:
-        found.append(region)
-        for body in region.terminal.bodies if region.terminal else ():
-            found += _regions(body)
-    return found
-
-
-_PRODUCTS = (
-    (GemmSpec, "matrix products"),
-    (ConvSpec, "convolutions"),
-    (RecurrentSpec, "recurrent layers"),
-    (SqueezeExciteSpec, "squeeze-and-excites"),
-)
+def _products(plan: Plan) -> list[tuple[str, list[Spec]]]:
+    """The name and the steps of each family that multiplies matrices."""
+    specs = [s.spec for s in plan.kernel_steps()]
+    families = [family for family in SPECS if family.product_name]
+    return [(f.product_name, [s for s in specs if type(s) is f]) for f in families]
 
 
 def _precision(plan: Plan) -> str:
     """The plan's precision and, if products round their factors, how many of them do."""
     if plan.precision == "f32":
         return plan.precision
-    specs = [s.spec for s in plan.kernel_steps()]
     found: list[str] = []
-    for family, name in _PRODUCTS:
-        products = [s for s in specs if isinstance(s, family)]
-        rounded = sum(s.compute_dtype is not None for s in products)
-        if products or family is GemmSpec:
+    for name, products in _products(plan):
+        rounded = sum(s.compute_unit() == "bf16" for s in products)
+        if products or not found:
             found.append(f"{rounded} of {len(products)} {name}")
     return f"{plan.precision} ({', '.join(found)} have bf16 factors)"
 
 
 def _integers(plan: Plan) -> str:
     """How many products multiply the bytes of quantised values; nothing where none does."""
-    specs = [s.spec for s in plan.kernel_steps()]
-    products = [factor_types(s)[0] for s in specs if isinstance(s, GemmSpec)]
-    convolutions = [s.data.dtype for s in specs if isinstance(s, ConvSpec)]
     found: list[str] = []
-    for dtypes, name in ((products, "matrix products"), (convolutions, "convolutions")):
-        count = sum(d in BYTES for d in dtypes)
+    for name, products in _products(plan):
+        count = sum(s.factor_dtypes()[:1] in [(b,) for b in BYTES] for s in products)
         if count:
-            found.append(f"{count} of {len(dtypes)} {name}")
+            found.append(f"{count} of {len(products)} {name}")
     return f"{', '.join(found)} multiply bytes" if found else ""
 
 

@@ -29,13 +29,13 @@ from irc_compiler.ir.errors import Error, VerificationError
 from irc_compiler.plan.plan import CONSTANT, INPUT, OUTPUT, Buffer, Constant, KernelStep, Region
 from irc_compiler.plan.specs.base import RuntimeDim, Spec
 from irc_compiler.plan.target import Target
-from irc_compiler.plan.verify.plan import verify_region
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables, RegionSizes
+from irc_compiler.plan.verify.order import verify_region
 from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.plan.verify.values import RegionLayoutTables, RegionSizes
 from irc_compiler.plan.verify.written_coverage import Coverage
 from irc_compiler.runtime.jit.image_loader import load_objects
 from irc_compiler.runtime.jit.llvm import emit_object
-from irc_compiler.runtime.kernels import generate
+from irc_compiler.runtime.kernels.kernel_table import generate
 
 from .step_models import native_steps
 

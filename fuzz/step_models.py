@@ -9,7 +9,7 @@ import irc_compiler as irc
 import numpy as np
 import onnx
 from irc_compiler.plan.plan import KernelStep, Region
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.values import RegionLayoutTables
 from onnx import TensorProto, helper, numpy_helper
 
 f4, i8 = np.float32, np.int64

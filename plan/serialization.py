@@ -36,8 +36,8 @@ from .plan import (
     Terminal,
     Variable,
 )
+from .specs import SPECS
 from .specs.base import Spec
-from .specs.families import SPECS
 from .target import Target
 
 Json = Any
@@ -82,7 +82,7 @@ def vocabulary() -> str:
     """16 hex digits that change with any field of anything a plan consists of: a plan that another
     vocabulary wrote is not read but made again."""
     lines: list[str] = []
-    pending: list[Any] = [Plan, Target, *SPECS.values()]
+    pending: list[Any] = [Plan, Target, *SPECS]
     # Sizes and types have texts of their own; operations and specs are listed.
     seen: set[Any] = {Expr, TensorType, SequenceType, OptionalType, MapType, Op, Spec}
     while pending:

@@ -5,15 +5,12 @@ Sizes are expressions of the region's symbols. Examples: tests/compiler/lowering
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..ir.dims import Dim
-from ..ir.scalar.program import Program
-from .packing.layouts import Layout
+from .packing.layouts import Layout, PackedB
 from .plan import Buffer, ControlStep, HostStep, KernelStep, Plan, Region, Step
-from .specs.attention import AttentionSpec
 from .specs.base import RuntimeDim, Size
-from .specs.gemm import GemmSpec, PackedB
 
 
 def print_plan(plan: Plan) -> str:
@@ -115,42 +112,4 @@ def _extent(region: Region, step: KernelStep) -> str:
         dim: Dim = region.dims[step.dims[value.index]] if isinstance(value, RuntimeDim) else value
         return str(dim)
 
-    spec = step.spec
-    if isinstance(spec, GemmSpec):
-        return _gemm(spec, size)
-    if isinstance(spec, AttentionSpec):
-        return _attention(spec, size)
-    axes = [*getattr(spec, "axes", ()), *getattr(spec, "kept", ()), *getattr(spec, "reduced", ())]
-    return f" [{', '.join(size(a) for a in axes)}]" if axes else ""
-
-
-def _gemm(spec: GemmSpec, size: Callable[[Size], str]) -> str:
-    batch = "".join(f"{size(b)} x " for b in spec.batch)
-    program = _program(spec.epilogue)
-    sizes = f"{size(spec.m)} x {size(spec.n)} x {size(spec.k)}"
-    factors = f" of {spec.compute_dtype} factors" if spec.compute_dtype else ""
-    if spec.compressed is not None:
-        factors += f" of {spec.b.dtype} weights in groups of {spec.compressed.group}"
-    for name, of, cast in (("a", spec.a, spec.a_cast), ("b", spec.b, spec.b_cast)):
-        factors += f" with {name} from {of.dtype} to {cast}" if cast else ""
-    parts = (spec.a_m_split, spec.a_k_split), (spec.out_m_split, spec.out_n_split)
-    for name, pair in zip(("a", "out"), parts, strict=True):
-        split = [f"{size(s[0])} x {size(s[1])}" for s in pair if s is not None]
-        factors += f" with {name} in blocks {', '.join(split)}" if split else ""
-    return f" {batch}{sizes}{factors}" + (f" then {program}" if program else "")
-
-
-def _attention(spec: AttentionSpec, size: Callable[[Size], str]) -> str:
-    batch = "".join(f"{size(b)} x " for b in spec.batch)
-    rows = f"{size(spec.queries)} queries x {size(spec.keys)} keys"
-    heads = f"{spec.size}" if spec.size == spec.width else f"{spec.size}, {spec.width}"
-    factors = f" of {spec.compute_dtype} factors" if spec.compute_dtype else ""
-    capped = f" capped at {spec.cap:g}" if spec.cap else ""
-    causal = " causal" if spec.causal is not None else ""
-    sinks = " with sinks" if spec.sink else ""
-    return f" {batch}{rows} x {heads}{factors}{capped}{causal}{sinks}"
-
-
-def _program(program: Program) -> str:
-    """The operations of a program in order, without inputs and constants."""
-    return " ".join(i.op for i in program.instrs if i.op not in ("input", "const"))
+    return step.spec.describe(size)

@@ -7,19 +7,40 @@ as panels of `nr` columns: K rows of nr elements, the last panel padded with zer
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, TypeAlias
 
 from ...ir.errors import VerificationError
-from ..specs.gemm import PackedB
-from .panel_params import packed_size
+from ..ranges import BLOCK, MAX_PANEL, Range
 
 # Sums of bytes that F(4 x 4) computes are smaller than this
 # (runtime/kernels/conv/winograd_matrices.py).
 WHOLE_SUM: Final = 1 << 25
 # Channels of which 16 places fill one register of bytes at most.
 _FEW = 4
+
+
+@dataclass(frozen=True)
+class PackedB:
+    """Layout of a constant right operand: panels of `nr` columns, each K x nr row after row, the
+    last panel padded with zeros; one block of panels per matrix of the batch. It depends on
+    shape, type, precision and Target, never on M or the threads, so a weight is packed once.
+
+    kr: rows that are interleaved: element (k, n) of a panel is at (k // kr * nr + n) * kr + k %
+    kr, and K is padded with zeros to a multiple of kr. Units that multiply pairs want 2, those that
+    multiply four bytes want 4. Elements of 4 bits lie two to a byte, the first in the lower half.
+
+    column_sums: behind its rows a panel holds the sums of its columns as they are stored, nr
+    numbers i32. Bytes that are multiplied as such have them. In cells of 4 these are i8: u8 is
+    stored less 128.
+    """
+
+    ranges: ClassVar[Mapping[str, Range]] = {"nr": BLOCK, "kr": BLOCK}
+
+    nr: int
+    kr: int = 1
+    column_sums: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +60,8 @@ class PackedConv:
     whole cells, and these last values are cells of their own behind all rows, down the rows of
     taps.
     """
+
+    ranges: ClassVar[Mapping[str, Range]] = {"nr": BLOCK, "winograd": (0, 4), "kr": BLOCK}
 
     nr: int
     grouped: bool = False
@@ -88,6 +111,7 @@ class PackedGates:
     """
 
     column_sums: ClassVar[bool] = False
+    ranges: ClassVar[Mapping[str, Range]] = {"nr": BLOCK, "gates": (1, MAX_PANEL), "kr": BLOCK}
 
     nr: int
     gates: int
@@ -103,6 +127,12 @@ class PackedGates:
 
 
 Layout: TypeAlias = PackedB | PackedConv | PackedGates
+
+
+def packed_size(k: int, n: int, nr: int, kr: int = 1, sums: bool = False) -> int:
+    """Elements of one packed K x N matrix. Batch strides of a packed operand count in these.
+    Sums of columns (of bytes) are four elements each."""
+    return -(-n // nr) * nr * (-(-k // kr) * kr + (4 if sums else 0))
 
 
 def panels(shape: Sequence[int], layout: Layout, transposed: bool = False) -> tuple[int, int, int]:

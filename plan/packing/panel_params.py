@@ -13,8 +13,8 @@ import numpy as np
 
 from ...ir.dtype import DType
 from ...ir.op import Array
-from ..specs.gemm import GemmSpec, PackedB
 from ..target import Isa, Target
+from .layouts import PackedB
 
 # Vector registers across a panel. A register tile of r rows and v vectors does r*v multiply-adds
 # for r broadcasts and v loads, and needs r*v + v + 1 registers (more without fused multiply-add).
@@ -55,20 +55,6 @@ def multiplied(dtype: DType, factors: DType | None) -> DType | None:
     """The type of the factors in cells, for operands of `dtype` that are rounded to `factors`:
     bf16, i8 for both types of bytes, None where factors have the accumulator's type."""
     return DType.i8 if dtype in BYTES else factors
-
-
-def cell_type(spec: GemmSpec) -> DType | None:
-    """The type of a product's factors in cells; compressed weights become floats first."""
-    return (
-        spec.compute_dtype
-        if spec.compressed
-        else multiplied(factor_types(spec)[1], spec.compute_dtype)
-    )
-
-
-def factor_types(spec: GemmSpec) -> tuple[DType, DType]:
-    """The types of a product's factors, once they are converted."""
-    return spec.a_cast or spec.a.dtype, spec.b_cast or spec.b.dtype
 
 
 def cell_depth(target: Target, factors: DType | None) -> int:
@@ -158,9 +144,3 @@ def compressed_layout(k: int, n: int, dtype: DType, group: int, target: Target) 
     if not compressible(k, n, dtype, group):
         return None
     return PackedB(panel_width(target, DType.f32.bits), 32 // dtype.bits)
-
-
-def packed_size(k: int, n: int, nr: int, kr: int = 1, sums: bool = False) -> int:
-    """Elements of one packed K x N matrix. Batch strides of a packed operand count in these.
-    Sums of columns (of bytes) are four elements each."""
-    return -(-n // nr) * nr * (-(-k // kr) * kr + (4 if sums else 0))

@@ -1,1 +1,38 @@
-"""Kernel specs: one frozen dataclass per kernel family."""
+"""Kernel specs: one class per family of kernels, which answers all that others ask about it."""
+
+from __future__ import annotations
+
+from .attention import AttentionSpec
+from .base import Spec
+from .convolution import ConvSpec
+from .elementwise import ElementwiseSpec
+from .gather_scatter import GatherScatterSpec, GatherSpec
+from .gemm import GemmSpec
+from .iota import IotaSpec
+from .pooling import PoolSpec
+from .recurrent import RecurrentSpec
+from .resample import ResampleSpec
+from .roi_align import ROIAlignSpec
+from .rows import NormSpec, ReduceSpec, SoftmaxSpec
+from .scan_topk import ScanSpec, TopKSpec
+from .squeeze_excite import SqueezeExciteSpec
+
+SPECS: tuple[type[Spec], ...] = (
+    GemmSpec,
+    ElementwiseSpec,
+    ReduceSpec,
+    SoftmaxSpec,
+    NormSpec,
+    GatherSpec,
+    ConvSpec,
+    PoolSpec,
+    RecurrentSpec,
+    IotaSpec,
+    AttentionSpec,
+    SqueezeExciteSpec,
+    GatherScatterSpec,
+    ScanSpec,
+    TopKSpec,
+    ResampleSpec,
+    ROIAlignSpec,
+)

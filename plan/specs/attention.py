@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ...ir.dtype import DType
-from .base import Operand, Size, Spec
+from ..ranges import COUNT, OFFSET, Range
+from ..target import Target
+from .base import Operand, Size, Spec, resolver
+from .checks import spec_error, types_of
 
 # Rows of keys and values beyond this do not fit the kernel's scratch.
 MAX_HEAD: Final = 1024
@@ -31,6 +36,12 @@ class AttentionSpec(Spec):
     """
 
     family: ClassVar[str] = "attention"
+    ranges: ClassVar[Mapping[str, Range]] = {
+        **dict.fromkeys("batch queries keys".split(), COUNT),
+        "size": (1, MAX_HEAD),
+        "width": (1, MAX_HEAD),
+        "causal": OFFSET,
+    }
 
     batch: tuple[Size, ...]
     queries: Size
@@ -55,9 +66,53 @@ class AttentionSpec(Spec):
         return (self.query, self.key, self.value, *given, self.out)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
         rows, keys = (*self.batch, self.queries), (*self.batch, self.keys)
         mask = () if self.mask is None else ((*rows, self.keys),)
         ends = ((*rows, self.size), (*keys, self.size), (*keys, self.width))
         sink = () if self.sink is None else (rows,)
         return [*ends, *mask, *sink, (*rows, self.width)]
+
+    def reduced_axes(self) -> tuple[Size, ...]:
+        return (self.keys,)
+
+    def verify(self, target: Target) -> None:
+        where = self.where
+        if not (1 <= self.size <= MAX_HEAD and 1 <= self.width <= MAX_HEAD):
+            got = (self.size, self.width)
+            raise spec_error("heads of a size no kernel has", where, got, f"1..{MAX_HEAD}")
+        if not (math.isfinite(self.scale) and math.isfinite(self.cap)) or math.isnan(self.fill):
+            found = f"{self.scale}, fill {self.fill}, cap {self.cap}"
+            raise spec_error("a scale is not a finite number", where, found, "numbers")
+        if self.compute_dtype not in (None, DType.bf16):
+            what = "a product rounds its factors to another type"
+            raise spec_error(what, where, self.compute_dtype, DType.bf16)
+        plain = (self.query, self.key, self.value, self.out)
+        if self.mask is not None and self.mask.dtype is not DType.boolean:
+            plain = (*plain, self.mask)
+        if self.sink is not None:
+            plain = (*plain, self.sink)
+        for t in types_of(plain):
+            if t not in (DType.f32, DType.f16, DType.bf16):
+                raise spec_error("no attention of this type", where, t, "f32, f16, bf16")
+        for operand in plain[:4]:
+            if operand.strides[-1] != 1:
+                got = operand.strides
+                raise spec_error("rows of heads are not contiguous", where, got, "1 at the end")
+
+    def flops(self, dims: Sequence[int]) -> int:
+        at = resolver(dims)
+        scores = math.prod(map(at, self.batch)) * at(self.queries) * at(self.keys)
+        return scores * 2 * (self.size + self.width)
+
+    def compute_unit(self) -> str:
+        return str(self.compute_dtype) if self.compute_dtype else super().compute_unit()
+
+    def describe(self, size: Callable[[Size], str]) -> str:
+        batch = "".join(f"{size(b)} x " for b in self.batch)
+        rows = f"{size(self.queries)} queries x {size(self.keys)} keys"
+        heads = f"{self.size}" if self.size == self.width else f"{self.size}, {self.width}"
+        factors = f" of {self.compute_dtype} factors" if self.compute_dtype else ""
+        capped = f" capped at {self.cap:g}" if self.cap else ""
+        causal = " causal" if self.causal is not None else ""
+        sinks = " with sinks" if self.sink else ""
+        return f" {batch}{rows} x {heads}{factors}{capped}{causal}{sinks}"

@@ -8,14 +8,27 @@ outside the data is left out of the sum (it is not multiplied by a zero).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...ir.dtype import DType
+from ...ir.errors import VerificationError
 from ...ir.scalar.program import Program
-from ..packing.layouts import PackedConv
-from ..packing.panel_params import packed_size
-from .base import Operand, Size, Spec
+from ...ir.scalar.verify import verify_program
+from ..packing.layouts import PackedConv, packed_size
+from ..packing.panel_params import BYTES, cell_depth, conv_cells, panel_width
+from ..ranges import CHANNELS, COUNT, MAX_CHANNELS, MAX_ELEMENTS, MAX_TAPS, OFFSET, STEP, Range
+from ..target import Target
+from .base import Operand, PackedOperand, Resolve, Size, Spec, count_instructions, resolver
+from .checks import (
+    require_bf16,
+    require_one_of,
+    require_types,
+    require_widening,
+    spec_error,
+    types_of,
+)
 
 # Places of a row, and rows, that copies of data reach over at most.
 _REACH = 1 << 10
@@ -25,6 +38,13 @@ _REACH = 1 << 10
 class Window:
     """How windows slide over the spatial axes: output place o and tap k meet the data at
     o * stride - pad + k * dilation. Paddings at the end follow from the sizes."""
+
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "kernel": (1, MAX_TAPS),
+        "strides": STEP,
+        "dilations": STEP,
+        "pads": OFFSET,
+    }
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -36,6 +56,35 @@ class Window:
         """Whether the places that some windows see together are few enough to be copied."""
         reach = self.strides[-1] + (self.kernel[-1] - 1) * self.dilations[-1]
         return reach <= _REACH and math.prod(self.kernel[:-1]) <= _REACH
+
+    def verify(self, data: Sequence[Size], out: Sequence[Size], where: str) -> None:
+        """VerificationError where the axes of window, data and output differ in number."""
+        listed = (data, out, self.kernel, self.strides, self.dilations, self.pads)
+        counts = {len(x) for x in listed}
+        if len(counts) != 1 or not 1 <= len(data) <= 3:
+            raise spec_error("a window's axes differ in number", where, sorted(counts), "1, 2 or 3")
+        positive = all(x >= 1 for x in (*self.kernel, *self.strides, *self.dilations))
+        if not positive or math.prod(self.kernel) > MAX_TAPS:
+            raise spec_error("a window's sizes are not sizes", where, self.kernel, "at least 1")
+
+    def verify_reach(
+        self, out: Sequence[Size], pads_end: Sequence[Size], at: Resolve, where: str
+    ) -> None:
+        """VerificationError where windows reach farther than any memory does.
+
+        The kernels compare o * stride - pad + k * dilation with sizes of the data, in i64.
+        """
+        for axis, kernel in enumerate(self.kernel):
+            reach = (kernel - 1) * self.dilations[axis] + 1
+            slide = max(at(out[axis]) - 1, 0) * self.strides[axis]
+            pads = abs(at(self.pads[axis])) + (abs(at(pads_end[axis])) if pads_end else 0)
+            if (far := slide + reach + pads) > MAX_ELEMENTS:
+                raise VerificationError(
+                    "windows reach beyond any memory",
+                    where=f"{where}, axis {axis}",
+                    got=f"{far} elements: {self}"[:200],
+                    expected=f"at most {MAX_ELEMENTS}",
+                )
 
 
 @dataclass(frozen=True)
@@ -59,6 +108,15 @@ class ConvSpec(Spec):
     """
 
     family: ClassVar[str] = "conv"
+    product_name: ClassVar[str] = "convolutions"
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "batch": COUNT,
+        "groups": (1, MAX_CHANNELS),
+        "channels": CHANNELS,
+        "outputs": CHANNELS,
+        "in_sizes": COUNT,
+        "out_sizes": COUNT,
+    }
 
     batch: Size
     groups: int
@@ -77,13 +135,16 @@ class ConvSpec(Spec):
     compute_dtype: DType | None = None
     zero_point: Operand | None = None
 
+    # Operands -----------------------------------------------------------------------------------
+
     @property
     def zero_points(self) -> tuple[Operand, ...]:
         """The zero point, if there is one."""
         return () if self.zero_point is None else (self.zero_point,)
 
     def operands(self) -> tuple[Operand, ...]:
-        return (self.data, self.weights, *self.zero_points, *self.epilogue_operands, self.out)
+        inputs = (*self.zero_points, *self.epilogue_operands)
+        return (self.data, self.weights, *inputs, self.out)
 
     @property
     def matrices(self) -> tuple[int, int, int]:
@@ -95,13 +156,123 @@ class ConvSpec(Spec):
             return 1, k, self.groups * self.outputs
         return self.groups, k, self.outputs
 
-    def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
+    def packed_operands(self) -> dict[int, PackedOperand]:
         count, k, n = self.matrices
+        return {1: PackedOperand(self.packed, k, n, count)}
+
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
+        count, k, n = self.matrices
+        packed = self.packed
         data = (self.batch, self.groups * self.channels, *self.in_sizes)
         out = (self.batch, self.groups * self.outputs, *self.out_sizes)
-        weights = (
-            count * packed_size(k, n, self.packed.nr, self.packed.kr, self.packed.column_sums),
-        )
+        weights = (count * packed_size(k, n, packed.nr, packed.kr, packed.column_sums),)
         zeros = [(1,) for _ in self.zero_points]
         return [data, weights, *zeros, *[out] * (len(self.epilogue_operands) + 1)]
+
+    def factor_dtypes(self) -> tuple[DType, ...]:
+        return self.data.dtype, self.weights.dtype
+
+    # Verification -------------------------------------------------------------------------------
+
+    def verify(self, target: Target) -> None:
+        where = self.where
+        if min(self.groups, self.channels, self.outputs) < 0 or self.groups < 1:
+            raise spec_error("a convolution counts no channels", where, self.groups, "at least 1")
+        if self.weights.strides != (1,) or self.weights.offset != 0:
+            got = self.weights.strides
+            raise spec_error("packed weights are not a plain array", where, got, (1,))
+        if self.packed.winograd:
+            self._verify_winograd(target)
+        if self.packed.depthwise:
+            got = (self.channels, self.outputs, self.data.strides[1])
+            if got != (1, 1, 1):
+                what = "a depthwise convolution's channels do not fit"
+                raise spec_error(what, where, got, (1, 1, 1))
+        self.window.verify(self.in_sizes, self.out_sizes, where)
+        require_widening(self.factor_dtypes(), self.acc, where)
+        self._verify_panels(target)
+        self._verify_bytes()
+        if self.compute_dtype is not None:
+            self._verify_rounding(self.compute_dtype)
+        results = verify_program(
+            self.epilogue, [self.acc, *types_of(self.epilogue_operands)], where
+        )
+        require_types(results, [self.out.dtype], where)
+
+    def verify_sizes(self, at: Resolve, where: str) -> None:
+        self.window.verify_reach(self.out_sizes, (), at, where)
+
+    def _verify_winograd(self, target: Target) -> None:
+        where, integers = self.where, self.acc is DType.i32
+        plain = self.groups == 1 and not self.packed.grouped
+        plain = plain and (integers or self.acc is DType.f32)
+        slides = (self.window.kernel, self.window.strides, self.window.dilations)
+        if not plain or slides != ((3, 3), (1, 1), (1, 1)) or self.data.strides[1] != 1:
+            what = "a convolution that Winograd's transform is not for"
+            raise spec_error(what, where, slides, None)
+        if self.packed.winograd not in ((4,) if integers else (2, 4)) or self.packed.depthwise:
+            got = self.packed.winograd
+            raise spec_error("no such Winograd transform", where, got, "2 or 4, of f32")
+        require_one_of(self.data.dtype, BYTES if integers else (DType.f32,), where)
+        require_one_of(self.weights.dtype, (DType.i16 if integers else DType.f32,), where)
+        if integers and cell_depth(target, DType.i8) == 1:
+            raise spec_error("no unit multiplies pairs of 16 bits", where, target.isa, None)
+
+    def _verify_panels(self, target: Target) -> None:
+        """Packed panels have the width, the cells and the column sums of the Target's units."""
+        packed, where = self.packed, self.where
+        widths = (target.lanes(self.acc.bits), panel_width(target, self.acc.bits))
+        if packed.nr not in widths:
+            raise spec_error("packed panels have another width", where, packed.nr, widths)
+        kr, sums = conv_cells(target, self.weights.dtype, self.compute_dtype)
+        if packed.depthwise:
+            kr, sums = 1, False
+        elif packed.winograd:
+            kr, sums = (2 if self.acc is DType.i32 else 1), False
+        runs = kr > 1 and not packed.winograd and self.window.dilations[-1] == 1
+        wanted = (kr, runs, sums)
+        if (packed.kr, packed.runs, packed.column_sums) != wanted:
+            raise spec_error("packed panels have cells of another depth", where, packed, wanted)
+        if packed != packed.with_tails(self.channels, self.window.kernel):
+            raise spec_error("packed rows of taps end otherwise", where, packed.tails, None)
+
+    def _verify_bytes(self) -> None:
+        """Bytes are multiplied by i8 or i16 and summed in i32; only they have a zero point."""
+        where, zero = self.where, self.zero_point
+        if self.data.dtype not in BYTES and zero is None:
+            return
+        require_one_of(self.data.dtype, BYTES, where)
+        require_one_of(self.weights.dtype, (DType.i8, DType.i16), where)
+        if self.acc is not DType.i32 or self.compute_dtype is not None:
+            raise spec_error("a convolution of bytes sums otherwise", where, self.acc, DType.i32)
+        if zero is not None and (zero.dtype, zero.strides) != (self.data.dtype, (0,)):
+            raise spec_error("a zero point is not one number of the data's type", where, zero, None)
+        if not self.packed.depthwise and not self.window.copyable:
+            raise spec_error("windows reach too far to be copied", where, self.window, "")
+
+    def _verify_rounding(self, compute_dtype: DType) -> None:
+        where = self.where
+        require_bf16(compute_dtype, self.acc, where)
+        require_one_of(self.data.dtype, (DType.bf16, DType.f32), where)
+        require_one_of(self.weights.dtype, (DType.bf16,), where)
+        if not self.window.copyable:
+            raise spec_error("windows reach too far to be copied", where, self.window, "")
+        if self.packed.winograd:
+            raise spec_error("Winograd's transform rounds no factors", where, compute_dtype, None)
+
+    # Cost ---------------------------------------------------------------------------------------
+
+    def flops(self, dims: Sequence[int]) -> int:
+        """As if it were computed directly, also where Winograd's transform saves products."""
+        at = resolver(dims)
+        elements = at(self.batch) * self.groups * self.outputs * math.prod(map(at, self.out_sizes))
+        products = 2 * self.channels * math.prod(self.window.kernel)
+        return elements * (products + count_instructions(self.epilogue))
+
+    def compute_unit(self) -> str:
+        if self.compute_dtype is not None:
+            return str(self.compute_dtype)
+        factors = self.factor_dtypes()[: 1 if self.packed.winograd else 2]
+        if self.acc is DType.i32 and all(t.bits == 8 for t in factors):
+            return "int8"
+        return "f64" if self.acc is DType.f64 else "f32"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...ir.scalar.program import Program
-from .base import Operand, Size, Spec
+from ...ir.scalar.verify import verify_program
+from ..ranges import COUNT, Range
+from ..target import Target
+from .base import Operand, Size, Spec, count_instructions, describe_sizes, resolver
+from .checks import require_types, types_of
 
 
 @dataclass(frozen=True)
@@ -18,6 +24,7 @@ class ElementwiseSpec(Spec):
     """
 
     family: ClassVar[str] = "elementwise"
+    ranges: ClassVar[Mapping[str, Range]] = {"axes": COUNT}
 
     axes: tuple[Size, ...]
     inputs: tuple[Operand, ...]
@@ -29,3 +36,24 @@ class ElementwiseSpec(Spec):
 
     def output_count(self) -> int:
         return len(self.outs)
+
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
+        return [self.axes] * len(self.operands())
+
+    def may_alias_output(self, operand: int) -> bool:
+        return True
+
+    def computes_in_place(self) -> bool:
+        return len(self.outs) == 1
+
+    def verify(self, target: Target) -> None:
+        given = types_of(self.inputs)
+        results = verify_program(self.program, given, self.where)
+        require_types(results, types_of(self.outs), self.where)
+
+    def flops(self, dims: Sequence[int]) -> int | None:
+        elements = math.prod(map(resolver(dims), self.axes))
+        return elements * count_instructions(self.program) or None
+
+    def describe(self, size: Callable[[Size], str]) -> str:
+        return describe_sizes(self.axes, size)

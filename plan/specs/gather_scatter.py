@@ -1,12 +1,18 @@
-"""Specs of what indices and order decide: blocks and elements picked, put, ranked, summed on the
-way."""
+"""Specs of accesses by indices: gather and scatter, of blocks and of elements."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from .base import Operand, Size, Spec
+from ..ranges import COUNT, Range
+from ..target import Target
+from .base import Operand, Size, Spec, describe_sizes, resolver
+from .checks import ORDERED, require_types, spec_error
+
+COMBINED: Final = ("sum", "prod", "min", "max")
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,7 @@ class GatherSpec(Spec):
     """
 
     family: ClassVar[str] = "gather"
+    ranges: ClassVar[Mapping[str, Range]] = dict.fromkeys("outer axis count inner".split(), COUNT)
 
     outer: Size
     axis: Size
@@ -32,6 +39,25 @@ class GatherSpec(Spec):
 
     def operands(self) -> tuple[Operand, ...]:
         return (self.data, self.index, self.out)
+
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
+        data = (self.outer, self.axis, self.inner)
+        return [data, (self.count,), (self.outer, self.count, self.inner)]
+
+    def verify(self, target: Target) -> None:
+        where, index = self.where, self.index.dtype
+        if self.out_of_range not in ("error", "zeros"):
+            got = self.out_of_range
+            raise spec_error("no rule for indices out of range", where, got, "error, zeros")
+        if not index.is_int or index.bits < 8:
+            raise spec_error("an index is not an integer", where, index, "an integer type")
+        require_types([self.data.dtype], [self.out.dtype], where)
+
+    def nbytes(self, dims: Sequence[int]) -> int:
+        at = resolver(dims)
+        count = at(self.count)
+        elements = at(self.outer) * count * at(self.inner)
+        return 2 * self.out.dtype.nbytes(elements) + self.index.dtype.nbytes(count)
 
 
 @dataclass(frozen=True)
@@ -47,6 +73,7 @@ class GatherScatterSpec(Spec):
     """
 
     family: ClassVar[str] = "pick"
+    ranges: ClassVar[Mapping[str, Range]] = {"axes": COUNT, "picked": COUNT}
 
     axes: tuple[Size, ...]
     picked: tuple[Size, ...]
@@ -61,7 +88,38 @@ class GatherScatterSpec(Spec):
         return (self.data, *self.indices, self.out)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
         whole = (*self.axes, *self.picked)
         ends = (self.axes, whole) if self.put else (whole, self.axes)
         return [ends[0], *[self.axes] * len(self.indices), ends[1]]
+
+    def reduced_axes(self) -> tuple[Size, ...]:
+        return self.axes if self.put else ()
+
+    def scatters(self) -> bool:
+        return self.put
+
+    def verify(self, target: Target) -> None:
+        where, dtype = self.where, self.data.dtype
+        if self.out_of_range not in ("error", "zeros") or (
+            self.put and self.out_of_range == "zeros"
+        ):
+            raise spec_error("no rule for indices out of range", where, self.out_of_range, None)
+        if self.combine not in ("", *COMBINED) or (self.combine and not self.put):
+            raise spec_error("no rule joins what is put", where, self.combine, None)
+        if self.combine and dtype not in ORDERED:
+            raise spec_error("nothing joins elements of this type", where, dtype, None)
+        if len(self.indices) != len(self.picked):
+            raise spec_error("not one index per picked axis", where, len(self.indices), None)
+        for index in self.indices:
+            if not index.dtype.is_int or index.dtype.bits < 8:
+                raise spec_error("an index is not an integer", where, index.dtype, None)
+        if dtype is not self.out.dtype or dtype.bits < 8 and dtype.is_int:
+            raise spec_error("no kernel picks elements of this type", where, dtype, None)
+
+    def nbytes(self, dims: Sequence[int]) -> int:
+        count = math.prod(map(resolver(dims), self.axes))
+        indices = sum(index.dtype.nbytes(count) for index in self.indices)
+        return 2 * self.out.dtype.nbytes(count) + indices
+
+    def describe(self, size: Callable[[Size], str]) -> str:
+        return describe_sizes(self.axes, size)

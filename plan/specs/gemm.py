@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...ir.dtype import DType
 from ...ir.errors import VerificationError
 from ...ir.scalar.program import Program
-from .base import Operand, Size, Spec, Split
-
-
-@dataclass(frozen=True)
-class PackedB:
-    """Layout of a constant right operand: panels of `nr` columns, each K x nr row after row, the
-    last panel padded with zeros; one block of panels per matrix of the batch. It depends on
-    shape, type, precision and Target, never on M or the threads, so a weight is packed once.
-
-    kr: rows that are interleaved: element (k, n) of a panel is at (k // kr * nr + n) * kr + k %
-    kr, and K is padded with zeros to a multiple of kr. Units that multiply pairs want 2, those that
-    multiply four bytes want 4. Elements of 4 bits lie two to a byte, the first in the lower half.
-
-    column_sums: behind its rows a panel holds the sums of its columns as they are stored, nr
-    numbers i32. Bytes that are multiplied as such have them. In cells of 4 these are i8: u8 is
-    stored less 128.
-    """
-
-    nr: int
-    kr: int = 1
-    column_sums: bool = False
+from ...ir.scalar.verify import verify_program
+from ..packing.layouts import PackedB
+from ..packing.panel_params import (
+    BYTES,
+    CONVERTIBLE,
+    cell_depth,
+    compressed_layout,
+    multiplied,
+    panel_width,
+)
+from ..ranges import COUNT, MAX_ELEMENTS, Range
+from ..target import Target
+from .base import (
+    Operand,
+    PackedOperand,
+    Size,
+    Spec,
+    Split,
+    count_instructions,
+    describe_program,
+    resolver,
+)
+from .checks import (
+    require_bf16,
+    require_one_of,
+    require_types,
+    require_widening,
+    spec_error,
+    types_of,
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,8 @@ class Compressed:
     normal: scales are f16 or bf16, none so small or large that a weight may leave the type's normal
     numbers (plan/packing/panel_params.py, normal_scales): kernels then round by arithmetic.
     """
+
+    ranges: ClassVar[Mapping[str, Range]] = {"group": (1, MAX_ELEMENTS), "zero_point": (-255, 255)}
 
     group: int
     scale: Operand
@@ -81,6 +94,10 @@ class GemmSpec(Spec):
     """
 
     family: ClassVar[str] = "gemm"
+    product_name: ClassVar[str] = "matrix products"
+    ranges: ClassVar[Mapping[str, Range]] = dict.fromkeys(
+        "batch m n k a_m_split a_k_split out_m_split out_n_split".split(), COUNT
+    )
 
     batch: tuple[Size, ...]
     m: Size
@@ -109,15 +126,11 @@ class GemmSpec(Spec):
         if self.compressed is not None and not fixed:
             raise VerificationError("compressed weights are not packed constant")
 
+    # Operands -----------------------------------------------------------------------------------
+
     def operands(self) -> tuple[Operand, ...]:
-        return (
-            self.a,
-            self.b,
-            *self.zero_points,
-            *self.epilogue_operands,
-            *self.scaling(),
-            self.out,
-        )
+        inputs = (*self.zero_points, *self.epilogue_operands, *self.scaling())
+        return (self.a, self.b, *inputs, self.out)
 
     @property
     def zero_points(self) -> tuple[Operand, ...]:
@@ -125,25 +138,25 @@ class GemmSpec(Spec):
         return tuple(z for z in (self.a_zero_point, self.b_zero_point) if z is not None)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand, in their order."""
         batch, rows, columns = self.batch, (*self.batch, self.m), (*self.batch, self.n)
         a = (*batch, *(self.a_m_split or (self.m,)), *(self.a_k_split or (self.k,)))
         out = (*batch, *(self.out_m_split or (self.m,)), *(self.out_n_split or (self.n,)))
-        zeros = [rows] * (self.a_zero_point is not None) + [columns] * (
-            self.b_zero_point is not None
-        )
+        zeros = [rows] if self.a_zero_point is not None else []
+        zeros += [columns] if self.b_zero_point is not None else []
         scaling = [(*self.batch, self.groups(), self.n) for _ in self.scaling()]
-        extras = [(*rows, self.n)] * len(self.epilogue_operands)
-        return [a, (*batch, self.k, self.n), *zeros, *extras, *scaling, out]
+        others = [(*rows, self.n)] * len(self.epilogue_operands)
+        return [a, (*batch, self.k, self.n), *zeros, *others, *scaling, out]
 
-    def splits(self) -> list[tuple[Size, Split]]:
-        """The axes that are split, and their parts."""
+    def split_axes(self) -> list[tuple[Size, Split]]:
         rows = [(self.m, self.a_m_split), (self.m, self.out_m_split)]
         found = [*rows, (self.k, self.a_k_split), (self.n, self.out_n_split)]
         return [(size, split) for size, split in found if split is not None]
 
+    def reduced_axes(self) -> tuple[Size, ...]:
+        return (self.k,)
+
     def scaling(self) -> tuple[Operand, ...]:
-        """The scales, and zeros, of a compressed right operand."""
+        """The scales, and zero points, of a compressed right operand."""
         c = self.compressed
         if c is None:
             return ()
@@ -154,12 +167,158 @@ class GemmSpec(Spec):
         assert self.compressed is not None and isinstance(self.k, int)
         return -(-self.k // self.compressed.group)
 
-    def packed_operands(self) -> dict[int, tuple[PackedB, Size, Size]]:
-        """Layout, K and N of the operands (by number) that are packed constants."""
+    def packed_operands(self) -> dict[int, PackedOperand]:
         if self.packed is None:
             return {}
-        found: dict[int, tuple[PackedB, Size, Size]] = {1: (self.packed, self.k, self.n)}
+        first = 2 + len(self.zero_points) + len(self.epilogue_operands)
+        found = {1: PackedOperand(self.packed, self.k, self.n)}
         for i, _ in enumerate(self.scaling()):
-            at = 2 + len(self.zero_points) + len(self.epilogue_operands) + i
-            found[at] = PackedB(self.packed.nr), self.groups(), self.n
+            found[first + i] = PackedOperand(PackedB(self.packed.nr), self.groups(), self.n)
         return found
+
+    def compressed_operands(self) -> tuple[int, ...]:
+        return (1,) if self.compressed else ()
+
+    def may_alias_output(self, operand: int) -> bool:
+        return 0 <= operand - 2 - len(self.zero_points) < len(self.epilogue_operands)
+
+    def factor_dtypes(self) -> tuple[DType, ...]:
+        return self.a_cast or self.a.dtype, self.b_cast or self.b.dtype
+
+    def cell_dtype(self) -> DType | None:
+        """The type of the factors in cells (packing/panel_params.py); compressed weights become
+        floats first."""
+        if self.compressed:
+            return self.compute_dtype
+        return multiplied(self.factor_dtypes()[1], self.compute_dtype)
+
+    # Verification -------------------------------------------------------------------------------
+
+    def verify(self, target: Target) -> None:
+        self._verify_splits()
+        self._verify_casts()
+        if self.compressed is not None:
+            self._verify_compressed(self.compressed, target)
+        else:
+            self._verify_panels(target)
+            self._verify_factors()
+        results = verify_program(
+            self.epilogue, [self.acc, *types_of(self.epilogue_operands)], self.where
+        )
+        require_types(results, [self.out.dtype], self.where)
+
+    def _verify_splits(self) -> None:
+        """Sizes of blocks divide; RegionLayoutTables compares their product with the axis."""
+        for size, split in self.split_axes():
+            if any(isinstance(x, int) and x < 1 for x in split):
+                raise spec_error("an axis is split into nothing", self.where, split, size)
+        apart = self.a_m_split is not None or self.a_k_split is not None
+        if apart and not (isinstance(self.n, int) and self.n > 1):
+            what = "a product with one column walks its rows by two strides"
+            raise spec_error(what, self.where, self.n, None)
+
+    def _verify_casts(self) -> None:
+        """Integers and floats of whole bytes are converted, to floats, and no packed constant."""
+        for of, cast in ((self.a, self.a_cast), (self.b, self.b_cast)):
+            if cast is not None and not (cast.is_float and of.dtype in CONVERTIBLE):
+                what = "a product converts what no kernel converts"
+                raise spec_error(what, self.where, of.dtype, cast)
+        if self.b_cast is not None and self.packed is not None:
+            raise spec_error("a product converts a packed constant", self.where, self.b_cast, None)
+
+    def _verify_compressed(self, c: Compressed, target: Target) -> None:
+        """Integers of at most 8 bits in the panels that kernels expand; sums of f32."""
+        where = self.where
+        if self.zero_points:
+            got = len(self.zero_points)
+            raise spec_error("zero points of bytes besides compressed weights", where, got, 0)
+        assert isinstance(self.k, int) and isinstance(self.n, int)
+        layout = compressed_layout(self.k, self.n, self.b.dtype, c.group, target)
+        if layout is None or self.packed != layout:
+            raise spec_error("compressed weights have another layout", where, self.packed, layout)
+        for o in (self.b, *self.scaling()):
+            if any(o.strides) or o.offset != 0:
+                raise spec_error("compressed weights are not a single matrix", where, o.strides, 0)
+        self._verify_scales(c)
+        if self.acc is not DType.f32 or self.compute_dtype not in (None, DType.bf16):
+            raise spec_error("compressed weights are multiplied as f32", where, self.acc, DType.f32)
+        left = self.factor_dtypes()[0]
+        require_widening([left], self.acc, where)
+        if self.compute_dtype is not None and left is DType.f16:
+            raise spec_error("a product's types do not fit", where, left, "bf16 or f32")
+
+    def _verify_scales(self, c: Compressed) -> None:
+        where, scale = self.where, c.scale.dtype
+        if scale not in (DType.f32, DType.f16, DType.bf16):
+            raise spec_error("scales of another type", where, scale, "f32, f16 or bf16")
+        if c.normal and scale is DType.f32:
+            raise spec_error("f32 scales are called normal", where, scale, "f16 or bf16")
+        if isinstance(c.zero_point, Operand):
+            if c.zero_point.dtype not in (DType.u8, DType.i8):
+                raise spec_error("zeros of another type", where, c.zero_point.dtype, "u8 or i8")
+        elif not -256 < c.zero_point < 256:
+            what = "a zero that is not a value of the weights"
+            raise spec_error(what, where, c.zero_point, "-255..255")
+
+    def _verify_panels(self, target: Target) -> None:
+        """Packed panels have the width, the cells and the column sums of the Target's units."""
+        packed, where = self.packed, self.where
+        if packed is None:
+            return
+        nr, kind = panel_width(target, self.acc.bits), self.cell_dtype()
+        if packed.nr != nr:
+            raise spec_error("packed panels have another width", where, packed.nr, nr)
+        kr = cell_depth(target, kind)
+        if packed.kr != kr:
+            raise spec_error("packed panels have cells of another depth", where, packed.kr, kr)
+        if packed.column_sums != (kind is DType.i8):
+            raise spec_error("packed panels have sums, or lack them", where, packed, self.b.dtype)
+
+    def _verify_factors(self) -> None:
+        """Factors widen to the accumulator. Bytes are multiplied by bytes, summed in i32, and only
+        they have zero points."""
+        where, (left, right) = self.where, self.factor_dtypes()
+        require_widening((left, right), self.acc, where)
+        if left in BYTES or right in BYTES or self.zero_points:
+            both = left in BYTES and right in BYTES
+            if not both or self.acc is not DType.i32 or self.compute_dtype is not None:
+                got = f"{left} by {right} in {self.acc}"
+                raise spec_error("a product's types do not fit", where, got, "u8 or i8, in i32")
+        for zero, of in ((self.a_zero_point, self.a), (self.b_zero_point, self.b)):
+            if zero is not None and zero.dtype is not of.dtype:
+                what = "a zero point is not of its operand's type"
+                raise spec_error(what, where, zero.dtype, of.dtype)
+        if self.compute_dtype is not None:
+            require_bf16(self.compute_dtype, self.acc, where)
+            require_one_of(left, (DType.bf16, DType.f32), where)
+            packed = self.packed is not None
+            require_one_of(right, (DType.bf16,) if packed else (DType.bf16, DType.f32), where)
+
+    # Cost and text ------------------------------------------------------------------------------
+
+    def flops(self, dims: Sequence[int]) -> int:
+        at = resolver(dims)
+        elements = math.prod(map(at, self.batch)) * at(self.m) * at(self.n)
+        return elements * (2 * at(self.k) + count_instructions(self.epilogue))
+
+    def compute_unit(self) -> str:
+        if self.compute_dtype is not None:
+            return str(self.compute_dtype)
+        if self.acc is DType.i32 and self.a.dtype.bits == self.b.dtype.bits == 8:
+            return "int8"
+        return "f64" if self.acc is DType.f64 else "f32"
+
+    def describe(self, size: Callable[[Size], str]) -> str:
+        batch = "".join(f"{size(b)} x " for b in self.batch)
+        program = describe_program(self.epilogue)
+        text = f" {batch}{size(self.m)} x {size(self.n)} x {size(self.k)}"
+        text += f" of {self.compute_dtype} factors" if self.compute_dtype else ""
+        if self.compressed is not None:
+            text += f" of {self.b.dtype} weights in groups of {self.compressed.group}"
+        for name, of, cast in (("a", self.a, self.a_cast), ("b", self.b, self.b_cast)):
+            text += f" with {name} from {of.dtype} to {cast}" if cast else ""
+        splits = (self.a_m_split, self.a_k_split), (self.out_m_split, self.out_n_split)
+        for name, pair in zip(("a", "out"), splits, strict=True):
+            blocks = [f"{size(s[0])} x {size(s[1])}" for s in pair if s is not None]
+            text += f" with {name} in blocks {', '.join(blocks)}" if blocks else ""
+        return text + (f" then {program}" if program else "")

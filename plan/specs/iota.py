@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...ir.dtype import DType
+from ..ranges import COUNT, I64, Range
+from ..target import Target
 from .base import Operand, Size, Spec
+from .checks import spec_error
 
 
 @dataclass(frozen=True)
@@ -14,6 +19,7 @@ class IotaSpec(Spec):
     integer type of at least 32 bits wraps; f32 rounds). Buffers: out."""
 
     family: ClassVar[str] = "iota"
+    ranges: ClassVar[Mapping[str, Range]] = {"count": COUNT, "start": I64, "step": I64}
 
     count: Size
     start: Size
@@ -24,5 +30,9 @@ class IotaSpec(Spec):
         return (self.out,)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
         return [(self.count,)]
+
+    def verify(self, target: Target) -> None:
+        dtype = self.out.dtype
+        if dtype not in (DType.i32, DType.i64, DType.f32):
+            raise spec_error("no kernel writes numbers of this type", self.where, dtype, None)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...ir.dtype import DType
 from ...ir.scalar.program import Program
-from .base import Operand, Size, Spec
+from ...ir.scalar.verify import verify_program
+from ..ranges import COUNT, OFFSET, Range
+from ..target import Target
+from .base import Operand, Resolve, Size, Spec
+from .checks import require_types, require_widening, spec_error, types_of
 from .convolution import Window
 
 
@@ -23,6 +28,10 @@ class PoolSpec(Spec):
     """
 
     family: ClassVar[str] = "pool"
+    ranges: ClassVar[Mapping[str, Range]] = {
+        **dict.fromkeys("batch channels in_sizes out_sizes".split(), COUNT),
+        "pads_end": OFFSET,
+    }
 
     kind: str
     batch: Size
@@ -41,6 +50,21 @@ class PoolSpec(Spec):
         return (self.data, self.out)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
         lead = (self.batch, self.channels)
         return [(*lead, *self.in_sizes), (*lead, *self.out_sizes)]
+
+    def verify(self, target: Target) -> None:
+        where = self.where
+        if self.kind not in ("max", "sum") or self.counted not in ("window", "data", "padded"):
+            got = f"{self.kind}, {self.counted}"
+            raise spec_error("a pooling of an unknown kind", where, got, "max, sum")
+        self.window.verify(self.in_sizes, self.out_sizes, where)
+        if len(self.pads_end) != len(self.window.pads):
+            got = len(self.pads_end)
+            raise spec_error("a window's paddings differ in number", where, got, None)
+        require_widening(types_of([self.data]), self.acc, where)
+        results = verify_program(self.epilogue, [self.acc, self.acc], where)
+        require_types(results, [self.out.dtype], where)
+
+    def verify_sizes(self, at: Resolve, where: str) -> None:
+        self.window.verify_reach(self.out_sizes, self.pads_end, at, where)

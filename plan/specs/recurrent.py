@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ...ir.dtype import DType
 from ...ir.scalar.program import Program
+from ...ir.scalar.verify import verify_program
 from ..packing.layouts import PackedGates
-from .base import Operand, Size, Spec
+from ..packing.panel_params import cell_depth
+from ..ranges import COUNT, MAX_CHANNELS, Range
+from ..target import Target
+from .base import Operand, PackedOperand, Resolve, Size, Spec, resolver
+from .checks import require_types, spec_error, types_of
 
 # More gates than these no cell has, and no register tile holds.
 MAX_GATES: Final = 4
@@ -36,6 +41,12 @@ class RecurrentSpec(Spec):
     """
 
     family: ClassVar[str] = "recurrent"
+    product_name: ClassVar[str] = "recurrent layers"
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "batch": COUNT,
+        "time": COUNT,
+        "hidden": (1, MAX_CHANNELS),
+    }
 
     reverse: tuple[bool, ...]
     batch: Size
@@ -59,7 +70,7 @@ class RecurrentSpec(Spec):
     def output_count(self) -> int:
         return len(self.outs)
 
-    def phases(self, at: Callable[[Size], int], parts: int) -> int:
+    def phases(self, at: Resolve, parts: int) -> int:
         """Rows of the batch and directions are independent. Where they are fewer than threads,
         these share the elements of each step: a phase per step and program, and the last states.
         """
@@ -87,8 +98,11 @@ class RecurrentSpec(Spec):
         """(matrices, K, N) of the packed weights."""
         return len(self.reverse), self.hidden, self.packed.columns(self.hidden)
 
+    def packed_operands(self) -> dict[int, PackedOperand]:
+        count, k, n = self.matrices
+        return {1: PackedOperand(self.packed, k, n, count)}
+
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
         d, state = len(self.reverse), (self.batch, len(self.reverse), self.hidden)
         found: list[tuple[Size, ...]] = [
             (self.batch, self.time, d, self.gates * self.hidden),
@@ -98,3 +112,54 @@ class RecurrentSpec(Spec):
         found += [(self.batch,)] if self.lengths is not None else []
         found += [(d, self.hidden)] * len(self.vectors)
         return [*found, (self.batch, d, self.time, self.hidden), *[state] * len(self.states)]
+
+    def verify(self, target: Target) -> None:
+        where, gates = self.where, self.gates
+        directions = self.reverse in ((False,), (True,), (False, True))
+        if not 1 <= gates <= MAX_GATES or self.hidden < 1 or not directions:
+            got = f"{gates} gates, hidden {self.hidden}, reverse {self.reverse}"
+            expected = f"1..{MAX_GATES} gates"
+            raise spec_error("a recurrent layer of an unknown kind", where, got, expected)
+        if self.packed.nr != (nr := gates * target.lanes(32)):
+            raise spec_error("packed panels have another width", where, self.packed.nr, nr)
+        if not self.states or len(self.outs) != len(self.states) + 1:
+            got, expected = len(self.states), len(self.outs) - 1
+            raise spec_error("states do not fit the outputs", where, got, expected)
+        self._verify_programs()
+        if self.lengths is not None and self.lengths.dtype not in (DType.i32, DType.i64):
+            raise spec_error("lengths are not integers", where, self.lengths.dtype, "i32 or i64")
+        fits = self.compute_dtype in (None, DType.bf16)
+        if not fits or self.packed.kr != cell_depth(target, self.compute_dtype):
+            got = f"{self.compute_dtype} by {self.packed.kr}"
+            what = "factors that no kernel rounds so"
+            raise spec_error(what, where, got, "bf16 in the unit's cells")
+        self._verify_rows()
+
+    def _verify_programs(self) -> None:
+        given = [DType.f32] * self.program_inputs
+        results = verify_program(self.step, given, self.where)
+        require_types(results, types_of(self.states), self.where)
+        if self.early is None:
+            return
+        require_types(verify_program(self.early, given, self.where), [DType.f32] * 2, self.where)
+        last = self.gates - 1
+        if any(i.op == "input" and i.args[0] == last for i in self.early.instrs):
+            raise spec_error("a product is read before it is made", self.where, last, None)
+
+    def _verify_rows(self) -> None:
+        for operand in self.operands():
+            stored = self.compute_dtype or DType.f32
+            wanted = stored if operand is self.weights else DType.f32
+            plain = operand.dtype is wanted and operand.strides[-1] == 1
+            if operand is not self.lengths and not plain:
+                got = f"{operand.dtype}, {operand.strides}"
+                expected = f"{wanted}, last stride 1"
+                raise spec_error("an operand is not a plain row", self.where, got, expected)
+
+    def flops(self, dims: Sequence[int]) -> int:
+        at = resolver(dims)
+        cells = len(self.reverse) * at(self.batch) * at(self.time) * self.hidden
+        return cells * 2 * self.gates * self.hidden
+
+    def compute_unit(self) -> str:
+        return str(self.compute_dtype) if self.compute_dtype else super().compute_unit()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...ir.dtype import DType
+from ..ranges import BITS, COUNT, OFFSET, Range
+from ..target import Target
 from .base import Operand, Size, Spec
+from .checks import spec_error
 
 # Pad's modes; rules that pick an element, whose bits are copied; rules that compute from several.
 PADDING = ("constant", "edge", "reflect", "symmetric")
@@ -34,6 +39,11 @@ class ResampleSpec(Spec):
     """
 
     family: ClassVar[str] = "resample"
+    ranges: ClassVar[Mapping[str, Range]] = {
+        **dict.fromkeys("outer axis count middle inner".split(), COUNT),
+        "begin": OFFSET,
+        "fill": BITS,
+    }
 
     rule: str
     outer: Size
@@ -55,6 +65,32 @@ class ResampleSpec(Spec):
         return (self.data, self.out)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
         rest = (self.middle, self.inner)
         return [(self.outer, self.axis, *rest), (self.outer, self.count, *rest)]
+
+    def reduced_axes(self) -> tuple[Size, ...]:
+        return (self.axis,)
+
+    def verify(self, target: Target) -> None:
+        where = self.where
+        words = (self.rule, self.places, self.rounding)
+        for word, listed in zip(words, ((*PICKING, *COMPUTING), PLACES, ROUNDINGS), strict=True):
+            if word not in listed:
+                known = ", ".join(listed)
+                raise spec_error("an axis is resampled in no known way", where, word, known)
+        if self.scale is None and self.rounding == "simple" and self.rule == "nearest":
+            raise spec_error("a rounding asks for a scale", where, self.scale, None)
+        finite = self.scale is None or 0 < self.scale < math.inf
+        if not (math.isfinite(self.coefficient) and finite):
+            raise spec_error("a scale is not a finite number", where, self.scale, None)
+        self._verify_types()
+
+    def _verify_types(self) -> None:
+        types = (self.data.dtype, self.out.dtype)
+        fits = types[0] is types[1]
+        if self.rule in COMPUTING:
+            fits = all(t.is_float and t.bits <= self.acc.bits for t in (*types, self.acc))
+            fits = fits and self.acc.bits in (32, 64) and all(t.bits >= 16 for t in types)
+        if not fits or min(t.bits for t in types) < 8 and any(t.is_int for t in types):
+            got = f"{types[0]}, {types[1]}, {self.acc}"
+            raise spec_error("the types of an axis do not fit", self.where, got, None)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from ...ir.dtype import DType
+from ..ranges import COUNT, MAX_TAPS, Range
+from ..target import Target
 from .base import Operand, Size, Spec
+from .checks import spec_error
+
+# Samples along each side of a bin of a region.
+MAX_SAMPLES: Final = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,12 @@ class ROIAlignSpec(Spec):
     """
 
     family: ClassVar[str] = "regions"
+    ranges: ClassVar[Mapping[str, Range]] = {
+        **dict.fromkeys("images height width channels regions".split(), COUNT),
+        "rows": (1, MAX_TAPS),
+        "columns": (1, MAX_TAPS),
+        "ratio": (0, MAX_SAMPLES),
+    }
 
     images: Size
     height: Size
@@ -44,10 +59,18 @@ class ROIAlignSpec(Spec):
         return (self.data, self.rois, self.numbers, self.out)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
         return [
             (self.images, self.height, self.width, self.channels),
             (self.regions, 4),
             (self.regions,),
             (self.regions, self.rows, self.columns, self.channels),
         ]
+
+    def verify(self, target: Target) -> None:
+        where, numbers = self.where, self.numbers.dtype
+        if not all(map(math.isfinite, (self.scale, self.before, self.after, self.least))):
+            raise spec_error("a region is scaled by no finite number", where, self.scale, "numbers")
+        types = (self.data.dtype, self.rois.dtype, self.out.dtype)
+        if types != (DType.f32,) * 3 or not numbers.is_int or numbers.bits < 8:
+            got = (*types, numbers)
+            raise spec_error("no regions of these types", where, got, "f32, integers")

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from ...ir.dtype import DType
 from ...ir.scalar.program import Program
-from .base import Operand, Size, Spec
+from ...ir.scalar.verify import verify_program
+from ..ranges import COUNT, Range
+from ..target import Target
+from .base import Operand, Size, Spec, count_instructions, describe_sizes, resolver
+from .checks import require_floats, require_results, require_types, spec_error, types_of
+
+_REDUCTIONS: Final = ("sum", "max", "min", "prod", "any", "all")
 
 
 @dataclass(frozen=True)
@@ -20,6 +29,7 @@ class ReduceSpec(Spec):
     """
 
     family: ClassVar[str] = "reduce"
+    ranges: ClassVar[Mapping[str, Range]] = {"kept": COUNT, "reduced": COUNT}
 
     kind: str
     kept: tuple[Size, ...]
@@ -32,6 +42,32 @@ class ReduceSpec(Spec):
     def operands(self) -> tuple[Operand, ...]:
         return (*self.inputs, self.out)
 
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
+        return [*[(*self.kept, *self.reduced)] * len(self.inputs), self.kept]
+
+    def reduced_axes(self) -> tuple[Size, ...]:
+        return self.reduced
+
+    def verify(self, target: Target) -> None:
+        where = self.where
+        if self.kind not in _REDUCTIONS:
+            expected = ", ".join(_REDUCTIONS)
+            raise spec_error("a reduction of an unknown kind", where, self.kind, expected)
+        held = verify_program(self.prologue, types_of(self.inputs), where)
+        require_results(held, 1, where)
+        if self.kind in ("any", "all") and held[0] is not DType.boolean:
+            what = "a reduction's type does not fit its kind"
+            raise spec_error(what, where, held[0], DType.boolean)
+        results = verify_program(self.epilogue, [held[0], held[0]], where)
+        require_types(results, [self.out.dtype], where)
+
+    def flops(self, dims: Sequence[int]) -> int:
+        elements = math.prod(map(resolver(dims), (*self.kept, *self.reduced)))
+        return elements * (1 + count_instructions(self.prologue))
+
+    def describe(self, size: Callable[[Size], str]) -> str:
+        return describe_sizes((*self.kept, *self.reduced), size)
+
 
 @dataclass(frozen=True)
 class SoftmaxSpec(Spec):
@@ -42,6 +78,7 @@ class SoftmaxSpec(Spec):
     """
 
     family: ClassVar[str] = "softmax"
+    ranges: ClassVar[Mapping[str, Range]] = {"axes": COUNT}
 
     axes: tuple[Size, ...]
     inputs: tuple[Operand, ...]
@@ -51,6 +88,23 @@ class SoftmaxSpec(Spec):
 
     def operands(self) -> tuple[Operand, ...]:
         return (*self.inputs, self.out)
+
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
+        return [self.axes] * len(self.operands())
+
+    def may_alias_output(self, operand: int) -> bool:
+        return True
+
+    def computes_in_place(self) -> bool:
+        return True
+
+    def verify(self, target: Target) -> None:
+        held = verify_program(self.prologue, types_of(self.inputs), self.where)
+        require_results(held, 1, self.where)
+        require_floats([*held, self.out.dtype], self.where)
+
+    def describe(self, size: Callable[[Size], str]) -> str:
+        return describe_sizes(self.axes, size)
 
 
 @dataclass(frozen=True)
@@ -65,6 +119,7 @@ class NormSpec(Spec):
     """
 
     family: ClassVar[str] = "norm"
+    ranges: ClassVar[Mapping[str, Range]] = {"axes": COUNT}
 
     axes: tuple[Size, ...]
     inputs: tuple[Operand, ...]
@@ -82,3 +137,29 @@ class NormSpec(Spec):
 
     def output_count(self) -> int:
         return len(self.outs)
+
+    def iteration_spaces(self) -> list[tuple[Size, ...]]:
+        return [self.axes] * len(self.operands())
+
+    def may_alias_output(self, operand: int) -> bool:
+        return True
+
+    def computes_in_place(self) -> bool:
+        return len(self.outs) == 1
+
+    def verify(self, target: Target) -> None:
+        where = self.where
+        held = verify_program(self.prologue, types_of(self.inputs), where)
+        require_results(held, 1, where)
+        made = verify_program(self.epilogue, [held[0], *types_of(self.epilogue_operands)], where)
+        require_results(made, 1, where)
+        if len(self.outs) not in (1, 2):
+            got = len(self.outs)
+            raise spec_error("a normalisation has too many outputs", where, got, "1 or 2")
+        first, *second = types_of(self.outs)
+        require_floats([*held, *second], where)
+        if made != [first]:
+            require_floats([*made, first], where)
+
+    def describe(self, size: Callable[[Size], str]) -> str:
+        return describe_sizes(self.axes, size)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import Operand, Size, Spec
+from ...ir.dtype import DType
+from ..ranges import COUNT, Range
+from ..target import Target
+from .base import Operand, Resolve, Size, Spec, describe_sizes
+from .checks import ORDERED, spec_error
 
 
 @dataclass(frozen=True)
@@ -16,6 +21,7 @@ class ScanSpec(Spec):
     """
 
     family: ClassVar[str] = "scan"
+    ranges: ClassVar[Mapping[str, Range]] = {"axes": COUNT, "size": COUNT}
 
     axes: tuple[Size, ...]
     size: Size
@@ -29,8 +35,15 @@ class ScanSpec(Spec):
         return (self.data, self.out)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
         return [(*self.axes, self.size)] * 2
+
+    def verify(self, target: Target) -> None:
+        dtype = self.data.dtype
+        if dtype is not self.out.dtype or dtype not in ORDERED:
+            raise spec_error("no running sums of this type", self.where, dtype, None)
+
+    def describe(self, size: Callable[[Size], str]) -> str:
+        return describe_sizes(self.axes, size)
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,7 @@ class TopKSpec(Spec):
     """
 
     family: ClassVar[str] = "rank"
+    ranges: ClassVar[Mapping[str, Range]] = {"axes": COUNT, "size": COUNT, "count": COUNT}
 
     axes: tuple[Size, ...]
     size: Size
@@ -61,6 +75,21 @@ class TopKSpec(Spec):
         return 2
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
         best = (*self.axes, self.count)
         return [(*self.axes, self.size), best, best]
+
+    def reduced_axes(self) -> tuple[Size, ...]:
+        return (self.size,)
+
+    def verify(self, target: Target) -> None:
+        dtype = self.data.dtype
+        if dtype is not self.values.dtype or dtype not in ORDERED:
+            raise spec_error("no ranking of this type", self.where, dtype, None)
+        if self.indices.dtype not in (DType.i32, DType.i64):
+            raise spec_error("no positions of this type", self.where, self.indices.dtype, None)
+
+    def writes_all(self, at: Resolve) -> bool:
+        return at(self.count) <= at(self.size)
+
+    def describe(self, size: Callable[[Size], str]) -> str:
+        return describe_sizes(self.axes, size)

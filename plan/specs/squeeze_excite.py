@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from ...ir.dtype import DType
 from ...ir.scalar.program import Program
-from ..packing.panel_params import packed_size
-from .base import Operand, Size, Spec
-from .gemm import PackedB
+from ...ir.scalar.verify import verify_program
+from ..packing.layouts import PackedB, packed_size
+from ..ranges import COUNT, Range
+from ..target import Target
+from .base import Operand, PackedOperand, Resolve, Size, Spec, count_instructions, resolver
+from .checks import require_types, spec_error, types_of
 
 # Runs of places whose sums are taken apart and joined in order: so many threads share an image,
 # and their number changes no bit.
@@ -38,6 +42,13 @@ class SqueezeExciteSpec(Spec):
     """
 
     family: ClassVar[str] = "excite"
+    product_name: ClassVar[str] = "squeeze-and-excites"
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "batch": COUNT,
+        "places": COUNT,
+        "channels": (1, MAX_EXCITED),
+        "hidden": (1, MAX_EXCITED),
+    }
 
     batch: Size
     places: tuple[Size, ...]
@@ -69,26 +80,26 @@ class SqueezeExciteSpec(Spec):
     def output_count(self) -> int:
         return 4
 
-    def phases(self, at: Callable[[Size], int], parts: int) -> int:
+    def phases(self, at: Resolve, parts: int) -> int:
         """Images are independent. Where they are fewer than threads, these share the sums of each,
         then the states, the gates and the scaling."""
         return 0 if at(self.batch) >= parts else 4
 
-    def may_alias_output(self, reader: int) -> bool:
-        """Whether `out` may be the memory of this operand: an element is written when all sums are
-        taken, by consumer."""
+    def may_alias_output(self, operand: int) -> bool:
+        """An element is written when all sums are taken, by its consumer."""
         first = 3 + len(self.squeeze_extras) + len(self.gate_extras)
-        return reader == 0 or first <= reader < first + len(self.epilogue_operands)
+        return operand == 0 or first <= operand < first + len(self.epilogue_operands)
 
-    def packed_operands(self) -> dict[int, tuple[PackedB, Size, Size]]:
-        """Layout, K and N of the operands (by number) that are packed constants."""
+    def computes_in_place(self) -> bool:
+        return True
+
+    def packed_operands(self) -> dict[int, PackedOperand]:
         return {
-            1: (self.down_panels, self.channels, self.hidden),
-            2: (self.up_panels, self.hidden, self.channels),
+            1: PackedOperand(self.down_panels, self.channels, self.hidden, 1),
+            2: PackedOperand(self.up_panels, self.hidden, self.channels, 1),
         }
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        """The iteration space of each operand."""
         image = (self.batch, *self.places, self.channels)
         states, gates = (self.batch, self.hidden), (self.batch, self.channels)
         down = packed_size(self.channels, self.hidden, self.down_panels.nr)
@@ -100,6 +111,48 @@ class SqueezeExciteSpec(Spec):
             *[image] * len(self.epilogue_operands),
             *((self.batch, CHUNKS, self.channels), states, gates, image),
         ]
+
+    def verify(self, target: Target) -> None:
+        where = self.where
+        if not (1 <= self.channels <= MAX_EXCITED and 1 <= self.hidden <= MAX_EXCITED):
+            got = (self.channels, self.hidden)
+            raise spec_error("channels are too few or too many", where, got, f"1..{MAX_EXCITED}")
+        wanted = excite_panels(self.channels, self.hidden, target.lanes(32))
+        if (self.down_panels, self.up_panels) != wanted:
+            got = (self.down_panels, self.up_panels)
+            raise spec_error("packed panels have another width", where, got, wanted)
+        if self.compute_dtype not in (None, DType.bf16):
+            got = self.compute_dtype
+            raise spec_error("factors that no kernel rounds so", where, got, DType.bf16)
+        for operand in (self.data, self.sums, self.states, self.gates, self.out):
+            kept = operand is self.out or operand.dtype is DType.f32
+            if not kept or operand.strides[-1] != 1:
+                got = f"{operand.dtype}, {operand.strides}"
+                raise spec_error("an operand is not a plain row", where, got, "f32, last stride 1")
+        for operand in (self.down, self.up):
+            stored = self.compute_dtype or DType.f32
+            if (operand.dtype, operand.strides, operand.offset) != (stored, (1,), 0):
+                raise spec_error("packed weights are not plain arrays", where, operand, stored)
+        self._verify_programs()
+
+    def _verify_programs(self) -> None:
+        f32 = DType.f32
+        for program, given, made in (
+            (self.mean, (f32, f32), f32),
+            (self.squeeze, (f32, *types_of(self.squeeze_extras)), f32),
+            (self.gate, (f32, *types_of(self.gate_extras)), f32),
+            (self.scale, (f32, f32, *types_of(self.epilogue_operands)), self.out.dtype),
+        ):
+            require_types(verify_program(program, list(given), self.where), [made], self.where)
+
+    def flops(self, dims: Sequence[int]) -> int:
+        at = resolver(dims)
+        image = math.prod(map(at, self.places)) * self.channels
+        each = image * (1 + count_instructions(self.scale)) + 4 * self.channels * self.hidden
+        return at(self.batch) * each
+
+    def compute_unit(self) -> str:
+        return str(self.compute_dtype) if self.compute_dtype else super().compute_unit()
 
 
 def excite_panels(channels: int, hidden: int, lanes: int) -> tuple[PackedB, PackedB]:

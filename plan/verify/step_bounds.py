@@ -8,40 +8,20 @@ is read from memory or, where all operands broadcast, as short as `MAX_BROADCAST
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ...ir.errors import MemoryLimitError, VerificationError
 from ...ir.limits.memory_budget import RAISE_LIMIT
 from ..plan import KernelStep, NativeStep
-from ..specs.attention import AttentionSpec
 from ..specs.base import RuntimeDim, Size, Spec
-from ..specs.convolution import ConvSpec, Window
-from ..specs.gather_scatter import GatherScatterSpec
-from ..specs.gemm import GemmSpec
-from ..specs.pooling import PoolSpec
-from ..specs.resample import ResampleSpec
-from ..specs.rows import ReduceSpec
-from ..specs.scan_topk import TopKSpec
-from .spec_ranges import MAX_ELEMENTS, ranges_of
-
-Ints = npt.NDArray[np.int64]
+from .size_table import Ints
+from .spec_ranges import ranges_of
 
 # Reduced elements per result that need not be in memory: 64 GiB of f32 that were fused away.
 MAX_BROADCAST_REDUCTION: Final = 1 << 34
-
-# The axes that a kernel walks for every element it writes, beyond those of what it writes.
-_REDUCED: Final[Mapping[type[Spec], Callable[[Any], Sequence[Size]]]] = {
-    GemmSpec: lambda s: (s.k,),
-    ReduceSpec: lambda s: s.reduced,
-    AttentionSpec: lambda s: (s.keys,),
-    TopKSpec: lambda s: (s.size,),
-    ResampleSpec: lambda s: (s.axis,),
-    GatherScatterSpec: lambda s: s.axes if s.put else (),
-}
 
 
 class StepBounds:
@@ -59,7 +39,7 @@ class StepBounds:
         self._names: list[str] = []
         written: list[tuple[int, int]] = []  # row, operand
         self._reduced: list[tuple[int, list[int], range]] = []  # row, positions, read operands
-        self._windows: list[tuple[int, ConvSpec | PoolSpec, list[int]]] = []
+        self._sized: list[tuple[int, Spec, list[int]]] = []
         for row, step in enumerate(steps):
             if not isinstance(step, KernelStep):
                 continue
@@ -71,15 +51,15 @@ class StepBounds:
             first, end = int(starts[row]), int(starts[row]) + len(step.buffers)
             outs = end - spec.output_count()
             # A scatter may write an element again, by its indices.
-            if not (isinstance(spec, GatherScatterSpec) and spec.put):
+            if not spec.scatters():
                 written += [(row, n) for n in range(outs, end)]
-            reduced = _REDUCED.get(type(spec), lambda _: ())(spec)
+            reduced = spec.reduced_axes()
             if reduced:
                 self._reduced.append(
                     (row, [position(s, table) for s in reduced], range(first, outs))
                 )
-            if isinstance(spec, ConvSpec | PoolSpec):
-                self._windows.append((row, spec, table))
+            if spec.overrides("verify_sizes"):
+                self._sized.append((row, spec, table))
         self._ranges = np.array(ranges, np.int64).reshape(-1, 4)
         self._written = np.array(written, np.int64).reshape(-1, 2)
 
@@ -121,33 +101,11 @@ class StepBounds:
                     expected=f"at most {limit} elements",
                     fix=RAISE_LIMIT,
                 )
-        for number, spec, table in self._windows:
+        for number, spec, table in self._sized:
             if not idle[number]:
-                check_window(
-                    spec, lambda s, t=table: _resolve(s, values, t), f"native step {number}"
+                spec.verify_sizes(
+                    lambda s, t=table: _resolve(s, values, t), f"native step {number}"
                 )
-
-
-def check_window(spec: ConvSpec | PoolSpec, at: Callable[[Size], int], where: str) -> None:
-    """VerificationError where windows reach farther than any memory does.
-
-    The kernels compare o * stride - pad + k * dilation with sizes of the data, in i64.
-    """
-    w: Window = spec.window
-    ends = spec.pads_end if isinstance(spec, PoolSpec) else (0,) * len(w.pads)
-    for axis, (kernel, stride, dilation) in enumerate(
-        zip(w.kernel, w.strides, w.dilations, strict=True)
-    ):
-        reach = (kernel - 1) * dilation + 1
-        slide = max(at(spec.out_sizes[axis]) - 1, 0) * stride
-        pads = abs(at(w.pads[axis])) + abs(at(ends[axis]))
-        if (far := slide + reach + pads) > MAX_ELEMENTS:
-            raise VerificationError(
-                "windows reach beyond any memory",
-                where=f"{where}, axis {axis}",
-                got=f"{far} elements: {w}"[:200],
-                expected=f"at most {MAX_ELEMENTS}",
-            )
 
 
 def _resolve(size: Size, values: Ints, table: Sequence[int]) -> int:

@@ -24,11 +24,9 @@ from ..plan import (
     KernelStep,
     Region,
 )
-from ..specs.base import RuntimeDim, Size
-from ..specs.gather_scatter import GatherScatterSpec
-from ..specs.scan_topk import TopKSpec
-from .size_evaluation import RegionLayoutTables, RegionSizes
+from ..specs.base import resolver
 from .strided_access import are_distinct
+from .values import RegionLayoutTables, RegionSizes
 from .written_bytes import WrittenBytes, fill_shape
 
 _MADE: Final = (ARENA, OUTPUT)
@@ -50,7 +48,7 @@ class Coverage:
         self._choosing = [
             (n, step)
             for n, step in enumerate(self.region.steps)
-            if isinstance(step, KernelStep) and isinstance(step.spec, GatherScatterSpec | TopKSpec)
+            if isinstance(step, KernelStep) and _may_write_less(step)
         ]
 
     def _find_first_writers(self) -> tuple[list[tuple[int, int, int]], set[int]]:
@@ -97,15 +95,14 @@ class Coverage:
         return found
 
 
+def _may_write_less(step: KernelStep) -> bool:
+    """Whether for some sizes a kernel leaves elements of its outputs as they are."""
+    return step.spec.overrides("writes_all") or step.spec.scatters()
+
+
 def _writes_less(step: KernelStep, dims: Sequence[int]) -> bool:
     """Whether a kernel may leave elements of its outputs as they are."""
-
-    def at(size: Size) -> int:
-        return dims[size.index] if isinstance(size, RuntimeDim) else size
-
-    if isinstance(step.spec, GatherScatterSpec):
-        return step.spec.put
-    return isinstance(step.spec, TopKSpec) and at(step.spec.count) > at(step.spec.size)
+    return not step.spec.writes_all(resolver(dims))
 
 
 class _Pieces:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...ir.dtype import DType
 from ...plan.plan import AGAIN, BRANCH, CHECK, LOOP, SKIP, ControlStep, Region
-from ...plan.verify.size_evaluation import RegionLayoutTables, RegionSizes
+from ...plan.verify.values import RegionLayoutTables, RegionSizes
 from ..machine.memory_planner import address_of
 from . import abi as words
 

@@ -10,7 +10,7 @@ from ...ir.limits.memory_budget import RAISE_LIMIT, human
 from ...plan.plan import KernelStep, NativeStep
 from ...plan.specs.base import RuntimeDim, Size
 from ...plan.specs.rows import ReduceSpec
-from ...plan.verify.size_evaluation import RegionLayoutTables, RegionSizes
+from ...plan.verify.values import RegionLayoutTables, RegionSizes
 
 
 class FusedReductions:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...plan.plan import BRANCH, ControlStep, HostStep, Plan
-from ...plan.specs.flop_model import operations, unit_of
 from .region_instance import NativeSegment, RegionInstance
 
 
@@ -17,8 +16,8 @@ from .region_instance import NativeSegment, RegionInstance
 class StepTime:
     """One step of a profiled run. kind: the spec's family, or the operation's name for a step in
     Python (`native` False). step: number in the region; -1 for its terminal. operations: what it
-    computes (plan/specs/flop_model.py), None where that is not counted, and the `unit` that does.
-    nbytes: of all buffers that it reads and writes."""
+    computes (Spec.flops), None where that is not counted, and the `unit` that does.
+    nbytes: of the elements that it reads and writes (Spec.nbytes)."""
 
     region: int
     step: int
@@ -88,9 +87,9 @@ def _entry(frame: RegionInstance, number: int, seconds: float, kernel: int = -1)
         return StepTime(region, number, step.name, step.kind, step.sources, True, seconds)
     start = int(frame.code.tables.step_dims_start[kernel])
     dims = frame.dims[start : start + len(step.dims)].tolist()
-    nbytes = int(frame.layout.sizes.nbytes[list({*step.buffers})].sum())
-    done, unit = operations(step.spec, dims), unit_of(step.spec)
-    kind = step.spec.family
+    spec = step.spec
+    done, unit, nbytes = spec.flops(dims), spec.compute_unit(), spec.nbytes(dims)
+    kind = spec.family
     return StepTime(
         region, number, step.name, kind, step.sources, True, seconds, done, unit, nbytes
     )

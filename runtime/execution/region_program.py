@@ -16,7 +16,8 @@ import numpy.typing as npt
 from ...ir.op import Op
 from ...plan.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ...plan.specs.base import RuntimeDim, Size, Spec
-from ...plan.verify.size_evaluation import Ints, RegionSizes
+from ...plan.verify.size_table import Ints
+from ...plan.verify.values import RegionSizes
 from ...plan.verify.written_coverage import Coverage
 from ..driver.abi import MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, WAKE
 from ..driver.loop_tables import Control

@@ -28,7 +28,7 @@ from ...plan.plan import Constant, Plan
 from ...plan.specs.base import Spec
 from ...plan.target import Target
 from ...plan.verify.plan import verify_plan
-from ...plan.verify.size_evaluation import RegionLayoutTables
+from ...plan.verify.values import RegionLayoutTables
 from ..artifact.code import Images
 from ..driver.loader import Driver, load_driver
 from ..kernels.emit.contract import Kernel
@@ -289,7 +289,7 @@ def generator_files() -> list[Path]:
 
 
 def _generator() -> Generate:
-    from ..kernels import generate
+    from ..kernels.kernel_table import generate
 
     return generate
 

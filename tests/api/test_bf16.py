@@ -13,8 +13,9 @@ import pytest
 from irc_compiler import ops
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
+from irc_compiler.plan.packing.layouts import PackedB
 from irc_compiler.plan.specs.base import Operand
-from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
+from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.machine.detect import host_target

@@ -10,9 +10,9 @@ from ....ir.graph import Graph, Value
 from ....ir.ops import CumSum, Gather, TopK1
 from ....ir.ops.tensor.sorting import CumProd
 from ....ir.types import TensorType, normalize_axis
-from ....plan.specs.gather_scatter import GatherScatterSpec
+from ....plan.specs.checks import ORDERED
+from ....plan.specs.gather_scatter import COMBINED, GatherScatterSpec
 from ....plan.specs.scan_topk import ScanSpec, TopKSpec
-from ....plan.verify.gather_scatter import COMBINED, ORDERED
 from ...strided_view import View, broadcast_to, permute, take
 from ..build.op_lowering import Lowering
 from ..build.region_builder import Sizes

@@ -9,8 +9,9 @@ from ....ir.dtype import DType
 from ....ir.graph import Value
 from ....ir.ops import Gemm, MatMul, MatMulInteger
 from ....ir.scalar.builder import Builder, Ref
-from ....plan.packing.panel_params import BYTES, accumulator, packed_layout, packed_size
-from ....plan.specs.gemm import GemmSpec, PackedB
+from ....plan.packing.layouts import PackedB, packed_size
+from ....plan.packing.panel_params import BYTES, accumulator, packed_layout
+from ....plan.specs.gemm import GemmSpec
 from ...compressed_weights import compressed_weight
 from ...options import Options
 from ...strided_view import View, broadcast_to, permute

@@ -8,9 +8,9 @@ from ....ir.graph import Graph, Value
 from ....ir.ops import GRUSequence, PeepholeLSTM
 from ....ir.scalar.builder import Builder
 from ....ir.types import TensorType
-from ....plan.packing.layouts import PackedGates
-from ....plan.packing.panel_params import cell_depth, packed_layout, packed_size
-from ....plan.specs.gemm import GemmSpec, PackedB
+from ....plan.packing.layouts import PackedB, PackedGates, packed_size
+from ....plan.packing.panel_params import cell_depth, packed_layout
+from ....plan.specs.gemm import GemmSpec
 from ....plan.specs.recurrent import RecurrentSpec
 from ...strided_view import View, coalesce, permute, row_major, same
 from ..build.op_lowering import Lowering

@@ -6,8 +6,8 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import ROIAlign
 from ....ir.types import TensorType
-from ....plan.specs.roi_align import ROIAlignSpec
-from ....plan.verify.spec_ranges import MAX_SAMPLES, MAX_TAPS
+from ....plan.ranges import MAX_TAPS
+from ....plan.specs.roi_align import MAX_SAMPLES, ROIAlignSpec
 from ...strided_view import permute
 from ..build.op_lowering import Lowering
 from ..build.region_builder import Sizes

@@ -18,9 +18,7 @@ from ....ir.ops import AdaptiveAvgPool, Convolution, Gemm, MatMul, ReduceMean
 from ....ir.scalar.builder import Builder, Ref
 from ....ir.scalar.program import Program
 from ....ir.types import TensorType
-from ....plan.packing.layouts import PackedConv
-from ....plan.packing.panel_params import packed_size
-from ....plan.specs.gemm import PackedB
+from ....plan.packing.layouts import PackedB, PackedConv, packed_size
 from ....plan.specs.squeeze_excite import CHUNKS, MAX_EXCITED, SqueezeExciteSpec, excite_panels
 from ...compressed_weights import compressed_weight
 from ...legality import is_elementwise

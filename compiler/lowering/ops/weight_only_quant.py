@@ -9,9 +9,10 @@ import numpy as np
 
 from ....ir.dtype import DType
 from ....ir.graph import Graph
+from ....plan.packing.layouts import PackedB
 from ....plan.packing.panel_params import compressed_layout, normal_scales
 from ....plan.specs.base import Operand
-from ....plan.specs.gemm import Compressed, PackedB
+from ....plan.specs.gemm import Compressed
 from ...compressed_weights import CompressedWeight, compressed_weight
 from ...strided_view import View
 from ..build.op_lowering import Lowering

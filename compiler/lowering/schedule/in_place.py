@@ -11,21 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ....plan.plan import ARENA, Buffer, KernelStep, Step
-from ....plan.specs.elementwise import ElementwiseSpec
-from ....plan.specs.rows import NormSpec, SoftmaxSpec
-from ....plan.specs.squeeze_excite import SqueezeExciteSpec
-from ....plan.verify.plan import may_alias_output
-
-_IN_PLACE = (ElementwiseSpec, SoftmaxSpec, NormSpec, SqueezeExciteSpec)
 
 
 def reuse_inputs(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[Buffer, ...]:
     """The buffers, with outputs put inside inputs that die there."""
     found = list(buffers)
     for at, step in enumerate(steps):
-        if not isinstance(step, KernelStep) or not isinstance(step.spec, _IN_PLACE):
-            continue
-        if step.spec.output_count() != 1 and not isinstance(step.spec, SqueezeExciteSpec):
+        if not isinstance(step, KernelStep) or not step.spec.computes_in_place():
             continue
         *operands, out_operand = step.spec.operands()
         out = step.buffers[-1]
@@ -36,7 +28,7 @@ def reuse_inputs(buffers: Sequence[Buffer], steps: Sequence[Step]) -> tuple[Buff
         for n, (root, index, operand) in enumerate(
             zip(roots, step.buffers, operands, strict=False)
         ):
-            if not may_alias_output(step.spec, n):
+            if not step.spec.may_alias_output(n):
                 continue
             source = found[index]
             dies_here = found[root].kind == ARENA and found[root].last == at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....plan.plan import ARENA, BRANCH, LOOP, ControlStep, KernelStep, Step
-from ....plan.verify.plan import has_same_access, may_alias_output
+from ....plan.specs.base import has_same_access
 from ...strided_view import View
 from ..build.region_builder import RegionBuilder, step_buffers
 from .in_place import root_of
@@ -36,7 +36,7 @@ def write_in_place(region: RegionBuilder, begin: int, source: View, state: View)
         return False
     operands = maker.spec.operands()
     for n, b in enumerate(maker.buffers[:-1]):
-        walks_alike = may_alias_output(maker.spec, n) and has_same_access(operands[n], operands[-1])
+        walks_alike = maker.spec.may_alias_output(n) and has_same_access(operands[n], operands[-1])
         if b in family and not (b == state.buffer and walks_alike):
             return False
     if any(family & set(_touched(step)) for step in region.steps[makers[0] + 1 :]):

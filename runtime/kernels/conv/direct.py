@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ....plan.packing.panel_params import packed_size
+from ....plan.packing.layouts import packed_size
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target

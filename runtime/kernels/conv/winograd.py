@@ -10,7 +10,7 @@ A tile's numbers depend on its place in the image alone: neither blocks nor work
 
 from __future__ import annotations
 
-from ....plan.packing.panel_params import packed_size
+from ....plan.packing.layouts import packed_size
 from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target

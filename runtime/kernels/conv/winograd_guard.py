@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ....plan.packing.panel_params import packed_size
+from ....plan.packing.layouts import packed_size
 from ...llvmir.builder import Function, Variable
 from ...llvmir.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, integer, vec
 from ..emit.strided_loops import masked_load, vector_and_tail

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....ir.dtype import DType
-from ....plan.packing.panel_params import cell_type
 from ....plan.specs.base import Size
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
@@ -63,7 +62,7 @@ class Context(Frame):
         super().__init__(spec, target, module, tiling.lanes)
         self.spec, self.tiling = spec, tiling
         self.align = tiling.lanes * self.bytes
-        self.choose_unit(cell_type(spec), tiling.kr)
+        self.choose_unit(spec.cell_dtype(), tiling.kr)
         # Where the frame has the addresses of zero points, extras, scales and zeros, and out.
         extras, end = len(spec.epilogue_operands), self.bases + spec.runtime_dims
         self._scaling = range(end, end + len(spec.scaling()))
@@ -71,7 +70,7 @@ class Context(Frame):
         self.slots = (*zeros, *range(extras), *self._scaling, extras)
         # The types of packed copies: two bytes of B stay bytes.
         self.cell = DType.i32 if self.unit else spec.acc
-        pairs = cell_type(spec) is DType.i8 and tiling.kr == 2
+        pairs = spec.cell_dtype() is DType.i8 and tiling.kr == 2
         self.b_cell = DType.i16 if pairs else self.cell
         self.corrections = corrections(spec, self.unit)
         self.finishes: DeferredEpilogue | None = None

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ....ir.dtype import DType
-from ....plan.packing.panel_params import cell_depth, cell_type, panel_width
+from ....plan.packing.panel_params import cell_depth, panel_width
 from ....plan.specs.base import Size
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
@@ -181,7 +181,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
         # Small tiles have few instructions between a loop's own: 24 multiply-adds hide them.
         unroll=max(1, min(8, 24 // (mr * vectors * panels) + 1)),
     )
-    instruction = tile_instruction(target, cell_type(spec), kr)
+    instruction = tile_instruction(target, spec.cell_dtype(), kr)
     if not instruction or not tiles:
         return tiling
     return amx.on_tiles(tiling, spec, target, instruction, _heights(spec.m, 2 * SIDE))
@@ -290,7 +290,7 @@ def tiles_may_expand(spec: GemmSpec, target: Target) -> bool:
 
 
 def _cell_depth(spec: GemmSpec, target: Target) -> int:
-    return cell_depth(target, cell_type(spec))
+    return cell_depth(target, spec.cell_dtype())
 
 
 def _as_it_lies(spec: GemmSpec, dtype: DType, cast: DType | None) -> bool:

@@ -14,8 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ....ir.dtype import DType
-from ....plan.packing.layouts import PackedConv, PackedGates, panels
-from ....plan.packing.panel_params import packed_size
+from ....plan.packing.layouts import PackedConv, PackedGates, packed_size, panels
 from ....plan.plan import Constant
 from ...machine.cpus import usable_cores
 from ...machine.memory_planner import aligned_bytes

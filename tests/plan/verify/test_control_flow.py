@@ -22,7 +22,7 @@ from irc_compiler.plan.plan import (
     Region,
 )
 from irc_compiler.plan.verify.plan import verify_plan
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.values import RegionLayoutTables
 from onnx import parser
 from support.models.control_flow import control_flow
 

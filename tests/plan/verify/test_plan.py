@@ -27,7 +27,7 @@ from irc_compiler.plan.plan import (
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Spec
 from irc_compiler.plan.specs.elementwise import ElementwiseSpec
 from irc_compiler.plan.verify.plan import verify_plan
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.values import RegionLayoutTables
 from irc_compiler.runtime.execution.session import Session
 from support.tiny_plans import (
     TARGET,

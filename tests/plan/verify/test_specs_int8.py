@@ -9,12 +9,13 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.scalar.builder import identity
-from irc_compiler.plan.specs.base import Operand
-from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
+from irc_compiler.plan.packing.layouts import PackedB
+from irc_compiler.plan.specs.base import Operand, verified_spaces
+from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic
-from irc_compiler.plan.verify.plan import verify_plan, walks
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.specs import verify_specs
+from irc_compiler.plan.verify.values import RegionLayoutTables
 
 U8, I8, I32 = DType.u8, DType.i8, DType.i32
 # What generic("avx512") multiplies: pairs.
@@ -27,10 +28,10 @@ GOOD = GemmSpec(
 
 def test_zero_points_walk_rows_and_columns() -> None:
     verify_specs([GOOD], generic("avx512"))
-    assert walks(GOOD)[2:4] == [(3, 4), (3, 5)]
+    assert verified_spaces(GOOD)[2:4] == [(3, 4), (3, 5)]
     assert GOOD.operands()[2:4] == (GOOD.a_zero_point, GOOD.b_zero_point)
     with pytest.raises(VerificationError, match="one stride per axis"):
-        walks(dataclasses.replace(GOOD, a_zero_point=Operand(U8, (1,))))
+        verified_spaces(dataclasses.replace(GOOD, a_zero_point=Operand(U8, (1,))))
 
 
 @pytest.mark.parametrize(

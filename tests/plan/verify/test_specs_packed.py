@@ -9,7 +9,7 @@ import pytest
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.scalar.program import Instr, Program
 from irc_compiler.ir.types import TensorType
-from irc_compiler.plan.packing.layouts import PackedConv
+from irc_compiler.plan.packing.layouts import PackedB, PackedConv
 from irc_compiler.plan.plan import (
     CONSTANT,
     INPUT,
@@ -21,9 +21,9 @@ from irc_compiler.plan.plan import (
     Region,
 )
 from irc_compiler.plan.specs.base import Operand
-from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
+from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.plan import verify_plan
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.values import RegionLayoutTables
 from support.tiny_plans import (
     f32,
     make_plan,

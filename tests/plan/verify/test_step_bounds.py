@@ -14,7 +14,7 @@ from irc_compiler.plan.specs.pooling import PoolSpec
 from irc_compiler.plan.specs.resample import ResampleSpec
 from irc_compiler.plan.specs.rows import ReduceSpec
 from irc_compiler.plan.verify.plan import verify_plan
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.values import RegionLayoutTables
 from support.tiny_plans import f32, pointwise
 
 from fuzz.forged_steps import Seed, accept, seeds

@@ -10,7 +10,7 @@ from irc_compiler.ir.types import TensorType
 from irc_compiler.plan.plan import ARENA, INPUT, OUTPUT, Buffer, KernelStep, Plan, Region
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.elementwise import ElementwiseSpec
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.values import RegionLayoutTables
 from irc_compiler.plan.verify.written_bytes import Piece, WrittenBytes, fill_shape, normalize_piece
 from irc_compiler.plan.verify.written_coverage import Coverage
 from irc_compiler.runtime.execution.session import Session

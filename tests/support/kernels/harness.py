@@ -17,7 +17,7 @@ from irc_compiler.plan.target import Target, generic
 from irc_compiler.runtime.jit.host_features import available_isas, host_features, isa_features
 from irc_compiler.runtime.jit.image_loader import Library, load_objects
 from irc_compiler.runtime.jit.llvm import emit_object
-from irc_compiler.runtime.kernels import generate
+from irc_compiler.runtime.kernels.kernel_table import generate
 
 from support.kernels import amx_emulation, amx_trap
 

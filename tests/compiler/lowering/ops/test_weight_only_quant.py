@@ -17,7 +17,7 @@ from irc_compiler.ir.infer import infer_graph
 from irc_compiler.ir.ops import Constant, Convert, Dequantize, Gemm, MatMul, Parameter, Result
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.plan import verify_plan
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.values import RegionLayoutTables
 from openvino import opset13 as op
 
 Compile = Callable[..., irc.CompiledModel]

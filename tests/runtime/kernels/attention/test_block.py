@@ -14,7 +14,7 @@ from irc_compiler.plan.specs.attention import AttentionSpec
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.target import generic
 from irc_compiler.plan.verify.specs import verify_specs
-from irc_compiler.runtime.kernels import generate
+from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import ISAS, TILED, Sizes, run, same_bits, target_of
 
 F32, BF16 = DType.f32, DType.bf16

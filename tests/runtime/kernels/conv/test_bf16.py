@@ -18,7 +18,7 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.ops import GroupConvolution
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels import generate
+from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import ISAS, Compiled, guard_copy, run, same_bits, target_of, unwritten
 
 from tests.runtime.kernels.conv.test_direct import CASES, Case, check, computed, make, random_case

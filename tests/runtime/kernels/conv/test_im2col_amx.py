@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels import generate
 from irc_compiler.runtime.kernels.conv.amx import step_cells
 from irc_compiler.runtime.kernels.conv.tile_partition import three_axes
+from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import AMX, TILED, compile_spec, run, same_bits
 
 from tests.runtime.kernels.conv import test_int8 as test_conv_bytes

@@ -20,8 +20,8 @@ from irc_compiler.plan.specs.convolution import ConvSpec, Window
 from irc_compiler.plan.target import Target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels import generate
 from irc_compiler.runtime.kernels.gemm import pack
+from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import ISAS, Sizes, run, target_of
 
 from tests.runtime.kernels.conv.test_direct import CASES, Case, lay_out, memory_strides, random_case

@@ -13,10 +13,9 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.scalar.builder import Builder
 from irc_compiler.ir.scalar.program import Program
-from irc_compiler.plan.packing.layouts import PackedConv
+from irc_compiler.plan.packing.layouts import PackedB, PackedConv
 from irc_compiler.plan.plan import Constant
 from irc_compiler.plan.specs.base import Operand
-from irc_compiler.plan.specs.gemm import PackedB
 from irc_compiler.plan.specs.squeeze_excite import CHUNKS, SqueezeExciteSpec, excite_panels
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.kernels.gemm import pack

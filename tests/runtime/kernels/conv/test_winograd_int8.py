@@ -10,11 +10,10 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.packing.layouts import PackedConv
 from irc_compiler.plan.specs.base import Operand
-from irc_compiler.plan.specs.flop_model import unit_of
 from irc_compiler.plan.target import generic
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels import generate
+from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import ISAS, target_of
 
 from tests.runtime.kernels.conv.test_direct import WINOGRAD as FLOATS
@@ -88,7 +87,7 @@ def test_the_largest_values_are_exact(
 def test_pairs_are_multiplied(processor: str, instruction: str) -> None:
     target = target_of(processor)
     spec = make(WHOLE["tiles"], target, U8, 3, I32, False)[0]
-    assert unit_of(spec) == "int8"
+    assert spec.compute_unit() == "int8"
     assembly = emit_assembly(generate(spec, target, "k").text, target)
     sums = instruction == "vpdpwssd"
     assert instruction in assembly and ("vpdpwssd" in assembly) == sums

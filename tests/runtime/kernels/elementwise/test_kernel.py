@@ -11,7 +11,7 @@ from irc_compiler.ir.scalar.builder import Builder, evaluate_program, identity
 from irc_compiler.ir.scalar.program import Program
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.elementwise import ElementwiseSpec
-from irc_compiler.runtime.kernels import generate
+from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import (
     ISAS,
     compile_spec,

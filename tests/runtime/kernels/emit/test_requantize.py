@@ -8,8 +8,8 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.scalar.builder import Builder, Ref
 from irc_compiler.ir.scalar.program import Program
 from irc_compiler.runtime.jit.llvm import emit_assembly
-from irc_compiler.runtime.kernels import generate
 from irc_compiler.runtime.kernels.emit.requantize import rounded_byte
+from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import ISAS, target_of
 
 from tests.runtime.kernels.emit.test_scalar_program import check, spec_of

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
+from irc_compiler.plan.packing.layouts import PackedB
 from irc_compiler.plan.packing.panel_params import (
     cell_depth,
     packed_layout,
@@ -20,7 +21,6 @@ from irc_compiler.plan.packing.panel_params import (
     panel_width,
 )
 from irc_compiler.plan.plan import Constant
-from irc_compiler.plan.specs.gemm import PackedB
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows

@@ -11,10 +11,11 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.scalar.builder import Builder
+from irc_compiler.plan.packing.layouts import PackedB
 from irc_compiler.plan.packing.panel_params import compressed_layout, normal_scales
 from irc_compiler.plan.plan import Constant
 from irc_compiler.plan.specs.base import Operand, RuntimeDim
-from irc_compiler.plan.specs.gemm import Compressed, GemmSpec, PackedB
+from irc_compiler.plan.specs.gemm import Compressed, GemmSpec
 from irc_compiler.plan.target import Target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.kernels.gemm import pack

@@ -14,6 +14,7 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.scalar.builder import Builder, evaluate_program, identity
 from irc_compiler.ir.scalar.program import Program
+from irc_compiler.plan.packing.layouts import PackedB
 from irc_compiler.plan.packing.panel_params import (
     cell_depth,
     packed_layout,
@@ -22,7 +23,7 @@ from irc_compiler.plan.packing.panel_params import (
 )
 from irc_compiler.plan.plan import Constant
 from irc_compiler.plan.specs.base import Operand
-from irc_compiler.plan.specs.gemm import GemmSpec, PackedB
+from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic
 from irc_compiler.runtime.jit.llvm import emit_assembly, emit_object
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
-from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
+from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size, verified_spaces
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.verify.plan import walks
 from irc_compiler.plan.verify.specs import verify_specs
 from support.kernels.harness import ISAS, TILED, run, same_bits, target_of
 from support.kernels.products import Case, Dims, make
@@ -149,7 +148,8 @@ def test_misfits_are_refused(changes: dict[str, Any]) -> None:
 
 
 def test_a_split_axis_has_a_stride_for_each_part() -> None:
-    assert walks(good())[0] == (2, 5, 2, 16) and walks(good())[-1] == (2, 5, 3, 16)
+    spaces = verified_spaces(good())
+    assert spaces[0] == (2, 5, 2, 16) and spaces[-1] == (2, 5, 3, 16)
     for name in ("a_m_split", "a_k_split", "out_m_split", "out_n_split"):
         with pytest.raises(VerificationError, match="one stride per axis"):
-            walks(dataclasses.replace(good(), **{name: None}))
+            verified_spaces(dataclasses.replace(good(), **{name: None}))

@@ -13,7 +13,7 @@ from irc_compiler.plan.plan import INPUT, OUTPUT, Buffer, KernelStep, Plan, Regi
 from irc_compiler.plan.specs.base import Operand, RuntimeDim
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.verify.plan import verify_plan
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.values import RegionLayoutTables
 from support.tiny_plans import f32, make_plan
 
 # [2, 3, 4, 5] (blocks of rows, blocks of K, rows, places) times [15, 28] as [2, 7, 4, 4].

@@ -1,0 +1,289 @@
+"""Whether operands stay inside their buffers, and buffers inside those that they alias.
+
+Index arrays are made once per region; a check for one set of sizes has no loop over steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...ir.errors import MemoryLimitError, VerificationError
+from ..packing.layouts import packed_size, panels
+from ..plan import Constant, ControlStep, NativeStep, Region
+from ..specs.base import Size, Spec, access_terms
+from .size_table import MAX_SIZE, Ints, RegionNames, SizeTable, to_ints, to_starts
+from .step_bounds import MAX_BROADCAST_REDUCTION
+from .strided_access import StridedAccess, are_distinct
+
+# No address space is larger; below it int64 arithmetic on bytes cannot overflow.
+MAX_BYTES = 1 << 47
+
+
+def packed_elements(c: Constant) -> int:
+    """Elements of a constant in its layout. MemoryLimitError for more than any machine has."""
+    if c.layout is None:
+        count = math.prod(c.shape)
+    else:
+        matrices, k, n = panels(c.shape, c.layout, c.transposed)
+        count = matrices * packed_size(k, n, c.layout.nr, c.layout.kr, c.layout.column_sums)
+    if count >= MAX_BYTES:
+        raise MemoryLimitError("a constant is larger than any machine's memory", got=c.shape)
+    return count
+
+
+class BufferBounds:
+    """Sizes of a region's buffers, and where each begins in the buffer at the end of its chain of
+    aliases. itemsize: bytes per element; strides: of buffers that move with a loop, positions of
+    the stride and of the loop's trips."""
+
+    def __init__(
+        self, region: Region, constants: Sequence[Constant], table: SizeTable, dims: list[int]
+    ) -> None:
+        one = table.position(1)
+        self._buffers = region.buffers
+        self.shapes = [[table.position(d) for d in b.shape] for b in region.buffers]
+        self._terms = to_ints([p for s in self.shapes for p in [one, *s]])
+        self._starts = to_starts([1 + len(s) for s in self.shapes])[:-1]
+        self.itemsize = to_ints([b.dtype.numpy.itemsize for b in region.buffers])
+        # Packed constants are padded: their number of elements is not a product of their shape.
+        self._packed = {
+            i: packed_elements(constants[b.index])
+            for i, b in enumerate(region.buffers)
+            if b.kind == "constant" and constants[b.index].layout is not None
+        }
+        self._parts = _order_parts(region, table)
+        self.strides: dict[int, tuple[int, int]] = {}
+        for b, buffer in enumerate(region.buffers):
+            if buffer.loop is not None:
+                loop = region.steps[buffer.loop]
+                assert isinstance(loop, ControlStep) and loop.trips is not None
+                self.strides[b] = table.position(buffer.stride), dims[loop.trips]
+
+    def elements(self, values: Ints, names: RegionNames) -> Ints:
+        """Elements per buffer. VerificationError for negative sizes, MemoryLimitError for more
+        bytes than any machine has."""
+        terms = values[self._terms]
+        if not len(terms):
+            return np.ones(0, np.int64)
+        if terms.min() < 0:
+            b = int(np.searchsorted(self._starts, int(terms.argmin()), side="right")) - 1
+            what = "a buffer has a negative size"
+            raise VerificationError(what, where=names.buffer(b), got=int(terms.min()))
+        rough = np.multiply.reduceat(terms.astype(np.float64), self._starts)
+        worst = int((rough * self.itemsize).argmax())
+        if float(rough[worst]) * int(self.itemsize[worst]) >= MAX_BYTES:
+            raise MemoryLimitError(
+                "a buffer is larger than any machine's memory",
+                where=names.buffer(worst),
+                got=f"about {rough[worst]:.3g} elements",
+                fix="check the input shapes",
+            )
+        elements = np.multiply.reduceat(terms, self._starts)
+        for b, count in self._packed.items():
+            elements[b] = count
+        return elements
+
+    def root_offsets(self, values: Ints, nbytes: Ints, names: RegionNames) -> Ints:
+        """Bytes from the start of each buffer's root to its own. VerificationError where a part
+        leaves the buffer that it aliases."""
+        found = np.zeros(len(nbytes), np.int64)
+        for child, parent, offset in self._parts:
+            size = int(self.itemsize[child])
+            begin = int(values[offset]) * size
+            low, high = self._reach(values, child, begin, begin + int(nbytes[child]))
+            if size != self.itemsize[parent] and (begin or child in self.strides):
+                raise VerificationError(
+                    "a buffer is at an offset inside one of another element size",
+                    where=names.buffer(child),
+                )
+            moves = self.strides.get(child)  # where it is empty, no iteration sees any of it
+            seen = moves is None or (int(values[moves[1]]) > 0 and nbytes[child] > 0)
+            if seen and (low < 0 or high > int(nbytes[parent])):
+                raise VerificationError(
+                    "a buffer leaves the one it lies inside",
+                    where=names.buffer(child),
+                    got=f"bytes {low}..{high}",
+                    expected=f"0..{int(nbytes[parent])}",
+                )
+            found[child] = found[parent] + begin
+        return found
+
+    def _reach(self, values: Ints, b: int, low: int, high: int) -> tuple[int, int]:
+        """The bytes between `low` and `high` that buffer b has in any iteration."""
+        if b not in self.strides:
+            return low, high
+        stride, trips = (int(values[p]) for p in self.strides[b])
+        far = stride * int(self.itemsize[b]) * (max(trips, 1) - 1)
+        return low + min(far, 0), high + max(far, 0)
+
+
+def _order_parts(region: Region, table: SizeTable) -> list[tuple[int, int, int]]:
+    """(part, buffer that it aliases, position of its offset), each behind what it aliases."""
+    found: list[tuple[int, int, int]] = []
+    pending = [i for i, b in enumerate(region.buffers) if b.alias_of is not None]
+    done = {i for i, b in enumerate(region.buffers) if b.alias_of is None}
+    while pending:
+        later: list[int] = []
+        for i in pending:
+            b = region.buffers[i]
+            assert b.alias_of is not None
+            if b.alias_of in done:
+                done.add(i)
+                found.append((i, b.alias_of, table.position(b.alias_offset)))
+            else:
+                later.append(i)
+        pending = later
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Extents:
+    """Per operand: whether it has no elements, its first and last element in its buffer, and
+    whether it is shown to walk no element twice."""
+
+    empty: Any
+    low: Ints
+    high: Ints
+    distinct: Any
+
+
+class OperandBounds:
+    """Iteration spaces, strides and offsets of all operands of a region's native steps.
+
+    size, stride: positions for all axes of all operands, one operand after the other; start: where
+    each operand's axes begin; buffer: per operand; starts: where each step's operands begin.
+    """
+
+    def __init__(
+        self, steps: Sequence[NativeStep], table: SizeTable, dims: list[int], starts: Ints
+    ) -> None:
+        self.buffer = to_ints([b for s in steps for b in s.buffers])
+        self.starts = starts
+        one, zero = table.position(1), table.position(0)
+        sizes: list[int] = []
+        strides: list[int] = []
+        offsets: list[int] = []
+        counts: list[int] = []
+        # Positions of (an axis, its blocks, their size), and the operand to name.
+        splits: list[tuple[int, int, int, int]] = []
+        known: dict[Spec, list[tuple[list[Size], list[Size], Size]]] = {}
+        for step in steps:
+            if isinstance(step, ControlStep):
+                # Control flow touches the first element.
+                sizes += [one, one] * len(step.buffers)
+                strides += [zero, zero] * len(step.buffers)
+                offsets += [zero] * len(step.buffers)
+                counts += [2] * len(step.buffers)
+                continue
+            if step.spec not in known:
+                known[step.spec] = access_terms(step.spec)
+            of = [dims[d] for d in step.dims]
+            for axis, split in step.spec.split_axes():
+                whole, blocks, each = (table.size(s, of) for s in (axis, *split))
+                splits.append((whole, blocks, each, len(counts)))
+            for space, stride, offset in known[step.spec]:
+                sizes += [one, *(table.size(s, of) for s in space)]
+                strides += [zero, *(table.size(s, of) for s in stride)]
+                offsets.append(table.size(offset, of))
+                counts.append(1 + len(space))
+        self.size, self.stride = to_ints(sizes), to_ints(strides)
+        self.start = to_starts(counts)[:-1]
+        self._offset = to_ints(offsets)
+        self._splits = np.array(splits, np.int64).reshape(-1, 4)
+
+    def terms(self, values: Ints) -> tuple[Ints, Ints, Ints]:
+        """Sizes and strides of all operands' axes, and where each operand's begin."""
+        return values[self.size], values[self.stride], self.start
+
+    def walk(self, values: Ints, n: int) -> StridedAccess:
+        """The elements of operand n."""
+        begin, end = (int(t) for t in [*self.start, len(self.size)][n : n + 2])
+        size, stride = (values[t[begin:end]] for t in (self.size, self.stride))
+        terms = zip(size.tolist(), stride.tolist(), strict=True)
+        return StridedAccess(int(self.buffer[n]), int(values[self._offset[n]]), tuple(terms))
+
+    def check(
+        self, values: Ints, elements: Ints, rows_not_run: set[int], names: RegionNames
+    ) -> Extents | None:
+        """VerificationError where an operand leaves its buffer, for any sign of its strides. None
+        where there are no operands. elements: per buffer."""
+        if not len(self._offset):
+            return None
+        size, stride, _ = self.terms(values)
+        self._check_counts(values, size, names)
+        empty = self._find_empty(size, rows_not_run, names)
+        self._check_spans(size, stride, empty, names)
+        span = (size - 1) * stride
+        offset = values[self._offset]
+        low = offset + np.add.reduceat(np.minimum(span, 0), self.start)
+        high = offset + np.add.reduceat(np.maximum(span, 0), self.start)
+        bad = ~empty & ((low < 0) | (high >= elements[self.buffer]))
+        if bad.any():
+            n = int(bad.argmax())
+            b = int(self.buffer[n])
+            raise VerificationError(
+                "a step leaves its buffer",
+                where=names.operand(n),
+                got=f"elements {int(low[n])}..{int(high[n])} of {names.buffer(b)}",
+                expected=f"0..{int(elements[b]) - 1}",
+            )
+        distinct = are_distinct(size, stride, self.start) | empty
+        return Extents(empty, low, high, distinct)
+
+    def _check_counts(self, values: Ints, size: Ints, names: RegionNames) -> None:
+        """Sizes are not negative, and the blocks of a split axis are the whole."""
+        if size.min() < 0:
+            operand = int(np.searchsorted(self.start, int(size.argmin()), "right")) - 1
+            raise VerificationError(
+                "a step counts a negative number of elements",
+                where=names.operand(operand),
+                got=int(size.min()),
+            )
+        whole, blocks, each = (values[p] for p in self._splits.T[:3])
+        wrong = (whole != blocks * each) | (blocks.astype(np.float64) * each > MAX_SIZE)
+        if wrong.any():
+            n = int(wrong.argmax())
+            raise VerificationError(
+                "the parts of an axis are not the whole",
+                where=names.operand(int(self._splits[n, 3])),
+                got=f"{blocks[n]} by {each[n]}",
+                expected=int(whole[n]),
+            )
+
+    def _find_empty(self, size: Ints, rows_not_run: set[int], names: RegionNames) -> Any:
+        """Per operand, whether it has no elements or its step never runs.
+
+        A kernel has loops also around an axis of size 0: MemoryLimitError where these take too many
+        iterations.
+        """
+        empty = np.minimum.reduceat(size, self.start) == 0
+        loops = np.multiply.reduceat(np.maximum(size, 1).astype(np.float64), self.start)
+        endless = empty & (loops > MAX_BROADCAST_REDUCTION)
+        for row in rows_not_run:
+            empty[self.starts[row] : self.starts[row + 1]] = True
+            endless[self.starts[row] : self.starts[row + 1]] = False
+        if endless.any():
+            raise MemoryLimitError(
+                "a step without elements has axes too large to loop over",
+                where=names.operand(int(endless.argmax())),
+                expected=f"at most {MAX_BROADCAST_REDUCTION} iterations",
+                fix="use smaller sizes on the axes next to the empty one",
+            )
+        return empty
+
+    def _check_spans(self, size: Ints, stride: Ints, empty: Any, names: RegionNames) -> None:
+        """Products of sizes and strides fit into int64."""
+        rough = (size - 1.0) * stride
+        if float(np.abs(rough).max()) < MAX_BYTES:
+            return
+        # An operand without elements touches nothing whatever its strides are.
+        rough[np.repeat(empty, np.diff(np.append(self.start, len(size))))] = 0
+        worst = int(np.abs(rough).argmax())
+        if abs(float(rough[worst])) >= MAX_BYTES:
+            operand = int(np.searchsorted(self.start, worst, "right")) - 1
+            raise VerificationError("a step leaves its buffer", where=names.operand(operand))

@@ -1,0 +1,180 @@
+"""A region's sizes for one set of input shapes, and the checks that need them.
+
+`RegionLayoutTables` turns a region into index arrays once; `sizes(env)` then evaluates every size
+expression and checks, without a Python loop over steps, that sizes are not negative, that buffers
+stay inside those they alias and operands inside their buffers (bounds.py), that a step overwrites
+what it reads only where its kernel may (aliasing.py), and that its work is bounded
+(step_bounds.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..plan import ARENA, LOOP, Constant, ControlStep, HostStep, KernelStep, NativeStep, Region
+from .aliasing import AliasChecks
+from .bounds import MAX_BYTES, BufferBounds, OperandBounds
+from .buffers import buffer_roots
+from .runtime_checks import FailingAsserts, SizeChecks
+from .size_table import Ints, RegionNames, SizeTable, to_ints, to_starts
+from .step_bounds import StepBounds
+from .strided_access import StridedAccess
+
+
+@dataclass(frozen=True, eq=False)
+class RegionSizes:
+    """Sizes of a region for one set of shapes, verified.
+
+    values: of the distinct size expressions (RegionLayoutTables has their order); elements and
+    nbytes: per buffer; root_offsets: bytes from the start of the buffer's root to its own start;
+    work: per kernel step; failing_asserts: CHECK steps that fail. Buffers' shapes:
+    RegionLayoutTables.shape(sizes, b).
+    """
+
+    values: Ints
+    elements: Ints
+    nbytes: Ints
+    root_offsets: Ints
+    work: Ints
+    failing_asserts: FailingAsserts
+
+
+class RegionLayoutTables:
+    """Index arrays of one region whose plan passed verify_plan.
+
+    operand_buffer, operand_start: buffer numbers of all native steps' operands, one after the
+    other, and where each native step begins; step_dims, step_dims_start: the same for run-time
+    sizes, as positions in RegionSizes.values. `kernels` are the native steps' numbers. root: per
+    buffer. moves: per buffer that moves, its number, its loop's step and the operands that move.
+    """
+
+    def __init__(self, region: Region, constants: Sequence[Constant]) -> None:
+        self.region, self.constants = region, constants
+        table = self._table = SizeTable()
+        self.kernels = [n for n, s in enumerate(region.steps) if not isinstance(s, HostStep)]
+        steps: list[NativeStep] = [s for s in region.steps if not isinstance(s, HostStep)]
+        self.root = to_ints(buffer_roots(region))
+        dims = [table.position(d) for d in region.dims]
+        self.operand_start = to_starts([len(s.buffers) for s in steps])
+        self.step_dims = to_ints([dims[d] for s in steps for d in s.dims])
+        self.step_dims_start = to_starts([len(s.dims) for s in steps])
+        works = [s.work if isinstance(s, KernelStep) else 0 for s in steps]
+        self._work = to_ints([table.position(w) for w in works])
+        # The loops a native step is in, as positions of their trips.
+        self._times = self._repeated(region, dims)
+        self._checks = SizeChecks(region, dims, self.kernels)
+        self._buffers = BufferBounds(region, constants, table, dims)
+        self.itemsize = self._buffers.itemsize
+        self._operands = OperandBounds(steps, table, dims, self.operand_start)
+        self.operand_buffer = self._operands.buffer
+        self._aliases = AliasChecks(steps, self.root, self.operand_start)
+        outputs = [s.spec.output_count() if isinstance(s, KernelStep) else 0 for s in steps]
+        self._written_start = self.operand_start[1:] - to_ints(outputs)
+        self.moves = self._find_moves(region)
+        self._steps = StepBounds(steps, self.operand_start, dims, table.size)
+        self._names = RegionNames(region, self.kernels, self.operand_start)
+        self._evaluate = table.compile()
+
+    def _find_moves(self, region: Region) -> list[tuple[int, int, list[int]]]:
+        chains: list[set[int]] = []
+        for i in range(len(region.buffers)):
+            chain, at = set[int](), i
+            while at is not None:
+                chain.add(at)
+                at = region.buffers[at].alias_of
+            chains.append(chain)
+        touched = self.operand_buffer.tolist()
+        return [
+            (b, buffer.loop, [n for n, o in enumerate(touched) if b in chains[o]])
+            for b, buffer in enumerate(region.buffers)
+            if buffer.loop is not None
+        ]
+
+    def _repeated(self, region: Region, dims: list[int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for n, step in enumerate(region.steps):
+            if isinstance(step, ControlStep) and step.kind == LOOP and step.trips is not None:
+                for row, number in enumerate(self.kernels):
+                    if n < number < step.target:
+                        found.setdefault(row, []).append(dims[step.trips])
+        return found
+
+    def trips(self, sizes: RegionSizes, loop: int) -> int:
+        """The most iterations that the loop which begins at this step has."""
+        step = self.region.steps[loop]
+        assert isinstance(step, ControlStep) and step.trips is not None
+        return int(sizes.values[self._table.position(self.region.dims[step.trips])])
+
+    def step_sizes(self, sizes: RegionSizes, n: int) -> list[int]:
+        """The run-time sizes of step n."""
+        step = self.region.steps[n]
+        assert not isinstance(step, HostStep)
+        return [int(sizes.values[self._table.position(self.region.dims[d])]) for d in step.dims]
+
+    def terms(self, sizes: RegionSizes) -> tuple[Ints, Ints, Ints]:
+        """Sizes and strides of all operands' axes, and where each operand's begin."""
+        return self._operands.terms(sizes.values)
+
+    def stride_bytes(self, sizes: RegionSizes, b: int) -> int:
+        """How far a moving buffer moves with an iteration."""
+        return int(sizes.values[self._buffers.strides[b][0]]) * int(self.itemsize[b])
+
+    def total_work(self, sizes: RegionSizes) -> Ints:
+        """Work per native step in all iterations of the loops around it, as far as int64 goes."""
+        work = sizes.work.astype(np.float64)
+        for row, trips in self._times.items():
+            for position in trips:
+                work[row] *= max(0, int(sizes.values[position]))
+        return np.minimum(work, float(MAX_BYTES)).astype(np.int64)
+
+    def shape(self, sizes: RegionSizes, b: int) -> tuple[int, ...]:
+        """Buffer b's shape."""
+        return tuple(int(sizes.values[p]) for p in self._buffers.shapes[b])
+
+    def dims(self, sizes: RegionSizes) -> Ints:
+        """The run-time sizes of all kernel steps, one after the other."""
+        return sizes.values[self.step_dims]
+
+    def walk(self, sizes: RegionSizes, n: int) -> StridedAccess:
+        """The elements of operand n."""
+        return self._operands.walk(sizes.values, n)
+
+    def sizes(self, env: Mapping[str, int]) -> RegionSizes:
+        """Evaluate and verify. VerificationError, ShapeError (a symbol's bounds, a division by
+        zero) or MemoryLimitError (more bytes than any machine has)."""
+        numbers = self._evaluate(env)
+        self._table.require_addable(numbers, f"region with {len(self.region.steps)} steps")
+        failing = self._checks.failing(numbers)
+        values, names = np.array(numbers, np.int64), self._names
+        elements = self._buffers.elements(values, names)
+        nbytes = elements * self.itemsize
+        offsets = self._buffers.root_offsets(values, nbytes, names)
+        sizes = RegionSizes(values, elements, nbytes, offsets, values[self._work], failing)
+        extents = self._operands.check(values, elements, self.rows_not_run(sizes), names)
+        if extents is not None:
+            idle = self._write_nothing(extents.empty)
+            available = elements[self.operand_buffer]
+            self._steps.check(values, idle, extents.distinct, available)
+            memory = (offsets, self.itemsize)
+            self._aliases.check(values, extents, self._operands, memory, names)
+        return sizes
+
+    def rows_not_run(self, sizes: RegionSizes) -> set[int]:
+        """Native steps in loops without iterations, and behind checks that fail."""
+        found = {r for check in sizes.failing_asserts for r in self._checks.guarded(check)}
+        trips = self._times.items()
+        return found | {row for row, at in trips if min(int(sizes.values[p]) for p in at) <= 0}
+
+    def _write_nothing(self, empty: Any) -> Any:
+        """Per native step, whether all that it writes is empty."""
+        full = np.append(0, np.cumsum(~empty))
+        return full[self.operand_start[1:]] == full[self._written_start]
+
+    def arena_roots(self) -> list[int]:
+        """The ARENA buffers that alias no other: what memory is placed for."""
+        buffers = self.region.buffers
+        return [i for i, b in enumerate(buffers) if b.kind == ARENA and b.alias_of is None]
