@@ -1,4 +1,4 @@
-"""irc graph: a picture of a model before and after each pass."""
+"""irc graph: a picture of a model before and after each pass, and of its compiled plan."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from ..api import CompiledModel, Model, read_model
 from ..api.progress import show_progress
 from ..compiler.export.files import replacing
 from ..compiler.inspect.summary import bodies_of
+from ..compiler.lowering import lower
 from ..compiler.options import Options
 from ..compiler.pipeline import optimize
 from ..compiler.rewrite.trace import Trace
 from ..compiler.shape_analysis.override_inputs import fix_shapes
 from ..ir.errors import UsageError
 from ..ir.graph import Graph
+from ..runtime.machine.detect import host_target
 from .arguments import (
     add_compilation,
     add_inputs,
@@ -27,6 +29,7 @@ from .arguments import (
 from .drawing.dot import as_dot
 from .drawing.page import as_page
 from .drawing.picture import Picture, take_picture
+from .drawing.plan_picture import draw_plan
 from .drawing.svg import as_svg
 from .logging import print_json, report
 from .profile import measure
@@ -34,6 +37,7 @@ from .random_inputs import fill_inputs
 
 SCHEMA = 1
 READ = "as read"
+PLAN = "plan"
 # Stages that show a body of control flow begin so.
 INSIDE = "inside "
 
@@ -50,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stage", help=f"for .svg and .dot: {READ!r}, a pass, or its number (default: the last)"
     )
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help=f"draw the compiled plan, too: the stage {PLAN!r}, the default one for .svg and .dot",
+    )
     parser.add_argument("--profile", action="store_true", help="run it, and show where time goes")
     add_inputs(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -65,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     model = Model(fix_shapes(read_model(path, **limits(args)).graph, parse_shapes(args.shape)))
     options = Options(precision=args.precision or "f32")
     with show_progress(f"drawing {path}"):
-        stages = draw_stages(model.graph, options)
+        stages = draw_stages(model.graph, options, plan=args.plan or args.stage == PLAN)
     if kind == ".html":
         times = step_times(model, options, args) if args.profile else None
         text = as_page(model.name or path.name, stages, times)
@@ -109,14 +118,20 @@ class Album(Trace):
         self.stages.append((passname, self._last))
 
 
-def draw_stages(graph: Graph, options: Options) -> list[tuple[str, Picture | None]]:
-    """The graph as read and after each pass; it is not changed."""
+def draw_stages(
+    graph: Graph, options: Options, *, plan: bool = False
+) -> list[tuple[str, Picture | None]]:
+    """The graph as read and after each pass, and the plan if it is wanted; it is not changed."""
     work = graph.copy()
     album = Album(work)
     before = _bodies(work, READ)
     optimize(work, options, album)
     after = _bodies(work, "at the end") if any(p for _, p in album.stages[1:]) else []
-    return [album.stages[0], *before, *album.stages[1:], *after]
+    stages = [album.stages[0], *before, *album.stages[1:], *after]
+    if plan:
+        made, _ = lower(work, host_target(), options)
+        stages.append((PLAN, draw_plan(made, PLAN)))
+    return stages
 
 
 def _bodies(graph: Graph, when: str) -> list[tuple[str, Picture | None]]:

@@ -37,8 +37,8 @@ def _region(plan: Plan, number: int, region: Region) -> list[str]:
         at = "" if c.step is None else f" at {c.step}"
         others = f"{region.dims[c.right]}{' or 1' if c.or_one else ''}"
         lines.append(f"  needs {region.dims[c.left]} = {others}{at}: {c.where}")
-    lines += [f"  b{i} {_buffer(plan, b)}" for i, b in enumerate(region.buffers)]
-    lines += [f"  {i} {_step(region, s)}" for i, s in enumerate(region.steps)]
+    lines += [f"  b{i} {describe_buffer(plan, b)}" for i, b in enumerate(region.buffers)]
+    lines += [f"  {i} {describe_step(region, s)}" for i, s in enumerate(region.steps)]
     if region.terminal is not None:
         end = region.terminal
         reads, writes = _list(end.inputs), _list(end.outputs)
@@ -62,7 +62,8 @@ def _list(items: Sequence[int | None]) -> str:
     return ", ".join("_" if i is None else str(i) for i in items) or "none"
 
 
-def _buffer(plan: Plan, buffer: Buffer) -> str:
+def describe_buffer(plan: Plan, buffer: Buffer) -> str:
+    """Kind, type, shape, and the layout, alias or lifetime of a buffer."""
     shape = ", ".join(map(str, buffer.shape))
     text = f"{buffer.kind}{'' if buffer.index < 0 else f' {buffer.index}'} {buffer.dtype}[{shape}]"
     if buffer.kind == "constant":
@@ -83,7 +84,8 @@ def _layout(layout: Layout) -> str:
     return str(layout)
 
 
-def _step(region: Region, step: Step) -> str:
+def describe_step(region: Region, step: Step) -> str:
+    """What a step computes, the buffers that it reads and writes, and the nodes it is made of."""
     if isinstance(step, HostStep):
         reads = ", ".join("_" if b is None else f"b{b}" for b in step.inputs)
         writes = ", ".join(f"b{b}" for b in step.outputs)
@@ -93,7 +95,7 @@ def _step(region: Region, step: Step) -> str:
     count = step.spec.output_count()
     reads = ", ".join(f"b{b}" for b in step.buffers[:-count])
     writes = ", ".join(f"b{b}" for b in step.buffers[-count:])
-    extent = _extent(region, step)
+    extent = describe_extent(region, step)
     named = " + ".join(step.sources) or step.name
     return f"{step.spec.family}{extent} ({reads}) -> {writes}: {named}"
 
@@ -107,7 +109,9 @@ def _control(region: Region, step: ControlStep) -> str:
     return ", ".join(parts) + (f": {step.name}" if step.name else "")
 
 
-def _extent(region: Region, step: KernelStep) -> str:
+def describe_extent(region: Region, step: KernelStep) -> str:
+    """The sizes and options of a kernel step, sizes as expressions of the region's symbols."""
+
     def size(value: Size) -> str:
         dim: Dim = region.dims[step.dims[value.index]] if isinstance(value, RuntimeDim) else value
         return str(dim)

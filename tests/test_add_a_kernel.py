@@ -1,7 +1,7 @@
 """docs/dev/add-a-kernel.md builds a kernel family: its blocks are applied to a copy of the package.
 
-A block with a title is a file; one of the language diff edits the file of its title. Nothing else of
-the package is changed, so the page names every place that a family touches.
+A block with a title is a file; one of the language diff edits the file of its title. Nothing else
+of the package is changed, so the page names every place that a family touches.
 """
 
 from __future__ import annotations

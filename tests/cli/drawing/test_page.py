@@ -12,7 +12,10 @@ from typing import Any
 import irc_compiler as irc
 import pytest
 from irc_compiler import ops
+from irc_compiler.cli.drawing.plan_picture import draw_plan
 from irc_compiler.cli.main import main
+from irc_compiler.ir.ops import NonZero
+from irc_compiler.plan.text import print_plan
 from lxml import etree
 from support.chromium import BROWSER
 
@@ -111,6 +114,37 @@ def test_dot_and_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["graph", DIGITS, "-o", str(path), "--stage", "fly"]) == 2
     assert "fuse_matmul_add" in capsys.readouterr().err
     assert main(["graph", DIGITS, "-o", str(tmp_path / "x.png")]) == 2
+
+
+def test_the_plan_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plan.html"
+    assert main(["graph", DIGITS, "-o", str(path), "--plan"]) == 0
+    stage = data_of(path.read_text())["stages"][-1]
+    titles = [b["title"] for b in stage["boxes"]]
+    assert stage["name"] == "plan"
+    assert titles == ["Parameter", *["gemm"] * 4, "softmax", "Result"]
+    details = dict(map(tuple, stage["boxes"][1]["details"]))
+    plan = print_plan(irc.compile_model(DIGITS).plan)
+    assert f"  {details['step']}\n" in plan
+    for name, text in details.items():
+        assert not name.startswith("b") or f"  {name} {text}\n" in plan
+    for more in (["--plan"], ["--stage", "plan"]):
+        assert main(["graph", DIGITS, "-o", str(tmp_path / "p.dot"), *more]) == 0
+        text = (tmp_path / "p.dot").read_text()
+        assert text.count(" -> ") == 6 and text.count('"gemm\\n') == 4
+
+
+def test_the_plan_of_several_regions_is_drawn(tmp_path: Path) -> None:
+    data = ROOT / "tests" / "data" / "ir"
+    assert main(["graph", str(data / "loop.onnx"), "-o", str(tmp_path / "l.dot"), "--plan"]) == 0
+    assert '"Loop\\n' in (tmp_path / "l.dot").read_text()
+    x = ops.parameter("x", ("N",))
+    where = ops.apply(NonZero(), x)
+    model = irc.compile_model(ops.model({"y": ops.relu(ops.convert(where, "f32"))}))
+    picture = draw_plan(model.plan, "plan")
+    titles = [b.title for b in picture.boxes]
+    assert titles == ["Parameter", "NonZero", "elementwise", "Result"]
+    assert [(a, b) for a, b, _ in picture.edges] == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_bodies_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
