@@ -1,4 +1,10 @@
-"""Where the maxima of a pool were, by elementwise operations, for which there are kernels."""
+"""Decomposes the Indices output of MaxPool into slices, compares and selects, which have kernels.
+
+Pattern: MaxPool whose second output has a use, with at most 32 taps.
+Exporter: torch 2.13, `torch.onnx.export` of nn.MaxPool2d(return_indices=True), whose indices
+nn.MaxUnpool2d reads (SegNet).
+Gain: native steps in place of a pool that Python evaluates (docs/dev/tuning/exporter-patterns.md).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
-"""Normalisation over groups of a convolution's channels, as exporters write it with reshapes.
+"""Fuses normalisation over groups of a convolution's channels into GroupNormalization.
 
-Reshape [N, groups, ...], MVN of what follows, and Reshape back become GroupNormalization, and so
-does MVN over all places of each channel: both are computed where the convolution wrote, channels
-last. Without it, three transposes surround every one.
+Pattern: Reshape [N, groups, ...], MVN of what follows, and Reshape back; or MVN over all positions
+of each channel. Elementwise operations may be between them and a convolution.
+Exporter: torch 2.13, `torch.onnx.export` of nn.GroupNorm: Reshape, InstanceNormalization, Reshape;
+with one channel per group (wav2vec 2.0's first layer), InstanceNormalization over positions alone.
+Gain: the norm is computed where the convolution wrote, channels last; otherwise transposes
+surround it (docs/dev/tuning/exporter-patterns.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Windows of one place over rows that no other window wrote or reads are products.
+"""Rewrites a 1-D convolution of size 1 over rows as MatMul(filters, data).
 
-A network that mixes places by a 1-D convolution of size 1 ([N, places, channels] with the places
-as its channels) has matrix products before and behind it. As a convolution it would lie channels
-last, turned against both; W X keeps all of them as they lie.
+Pattern: Convolution with kernel 1, stride 1 and no padding on [N, positions, channels], whose
+producers and consumers are not windows, which have the channels last.
+Exporter: torch 2.13, `torch.onnx.export` of nn.Conv1d(positions, positions, 1), by which gMLP mixes
+positions between matrix products.
+Gain: the data keep their layout; a convolution has its channels last, transposed against the
+products before and behind it (docs/dev/tuning/exporter-patterns.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """Rewrites a loop that appends to a sequence, concatenated after it, to one with a scan output.
 
-Scripted recurrent networks are exported so: a sequence is carried, each iteration inserts its
-output, and the sequence is stacked in the end. Joined outputs are memory that the native loop
-writes part by part; sequences are Python's.
+Pattern: a Loop carries a sequence from SequenceEmpty, each iteration inserts one value at its end,
+and ConcatFromSequence is its only use.
+Exporter: torch 2.13, `torch.onnx.export(dynamo=False)` of scripted modules that append to a list,
+as recurrent networks with their own cells do.
+Gain: a native loop that writes its outputs part by part; sequences are values of Python
+(docs/dev/tuning/exporter-patterns.md).
 """
 
 from __future__ import annotations
