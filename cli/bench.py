@@ -99,7 +99,12 @@ def run(args: argparse.Namespace) -> int:
     made_up: list[str] = []
     for count in args.threads:
         net = compile_model(
-            path, precision=args.precision, num_threads=count, shapes=shapes, **limits(args)
+            path,
+            precision=args.precision,
+            denormals=args.denormals,
+            num_threads=count,
+            shapes=shapes,
+            **limits(args),
         )
         inputs, made_up = fill_inputs(net.inputs, given_inputs(args, net.inputs))
         engines = [_ours(net, inputs)]

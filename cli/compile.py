@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     net = compile_model(
         require_file(args.model),
         precision=args.precision,
+        denormals=args.denormals,
         shapes=parse_shapes(args.shape) or None,
         **limits(args),
     )
@@ -68,6 +69,7 @@ def as_json(net: CompiledModel, output: Path, size: int, seconds: float) -> dict
         "size_bytes": size,
         "compile_s": seconds,
         "precision": net.plan.precision,
+        "denormals": "flush" if net.plan.denormals.flush else "keep",
         "native_steps": len(net.plan.kernel_steps()),
         "python_steps": hosts,
         "kernels": len(net.plan.specs()),

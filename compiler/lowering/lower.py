@@ -27,6 +27,7 @@ from .build.region_builder import RegionBuilder
 from .control.lower_control import CONTROL, lower_native
 from .control.subgraph_symbols import plain_sizes
 from .control.variables import State, StateNodes, split_state
+from .denormals import decide_denormals
 from .ops.squeeze_excite import decide_excites
 from .schedule.fusion import decide_fusion
 from .schedule.output_placement import (
@@ -52,7 +53,9 @@ def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[in
     plan = lower_graph(graph, target, options, weights, constants)
     sources = {old: new for new, old in enumerate(dict.fromkeys(c.source for c in constants))}
     listed = tuple(replace(c, source=sources[c.source]) for c in constants)
-    return replace(plan, constants=listed), {new: weights[old] for old, new in sources.items()}
+    plan = replace(plan, constants=listed)
+    used = {new: weights[old] for old, new in sources.items()}
+    return replace(plan, denormals=decide_denormals(plan, used, options)), used
 
 
 def lower_graph(

@@ -60,6 +60,11 @@ class Spec:
         """Phases that `parts` threads go through together, or 0; `at` gives a size's value."""
         return 0
 
+    def distinguishes_denormals(self) -> bool:
+        """Does a result tell a denormal operand from zero, as a comparison does? Such a step never
+        runs with denormals flushed."""
+        return False
+
     @staticmethod
     def find_subclass(name: str) -> type[Spec] | None:
         """The family whose class has this name: what a stored plan may hold for a Spec."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...ir.scalar.program import Program
+from ...ir.scalar.program import Program, compares_floats
 from .base import Operand, Size, Spec
 
 
@@ -29,3 +29,6 @@ class ElementwiseSpec(Spec):
 
     def output_count(self) -> int:
         return len(self.outs)
+
+    def distinguishes_denormals(self) -> bool:
+        return compares_floats(self.program)

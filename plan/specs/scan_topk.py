@@ -60,6 +60,9 @@ class TopKSpec(Spec):
     def output_count(self) -> int:
         return 2
 
+    def distinguishes_denormals(self) -> bool:
+        return True
+
     def walks(self) -> list[tuple[Size, ...]]:
         """The iteration space of each operand."""
         best = (*self.axes, self.count)

@@ -6,7 +6,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...plan.plan import BRANCH, ControlStep, HostStep, Plan
 from ...plan.specs.flop_model import operations, unit_of
@@ -18,7 +18,7 @@ class StepTime:
     """One step of a profiled run. kind: the spec's family, or the operation's name for a step in
     Python (`native` False). step: number in the region; -1 for its terminal. operations: what it
     computes (plan/specs/flop_model.py), None where that is not counted, and the `unit` that does.
-    nbytes: of all buffers that it reads and writes."""
+    nbytes: of all buffers that it reads and writes. denormals: it computed with denormals."""
 
     region: int
     step: int
@@ -30,6 +30,7 @@ class StepTime:
     operations: int | None = None
     unit: str = "f32"
     nbytes: int = 0
+    denormals: bool = False
 
 
 def timed_walk(frame: RegionInstance, times: list[StepTime]) -> Callable[[], None]:
@@ -47,9 +48,10 @@ def timed_walk(frame: RegionInstance, times: list[StepTime]) -> Callable[[], Non
                     start = time.perf_counter()
                     part.run()
                     taken.append(time.perf_counter() - start)
-                for (first, _), seconds in zip(parts, taken, strict=True):
+                for (first, part), seconds in zip(parts, taken, strict=True):
                     number = code.tables.kernels[first]
-                    times.append(_entry(frame, number, seconds, first))
+                    entry = _entry(frame, number, seconds, first)
+                    times.append(replace(entry, denormals=part.met_denormals()))
             else:
                 start = time.perf_counter()
                 frame.host(stretch)

@@ -21,6 +21,7 @@ from ...ir.types import coerce_to_dtype
 from ...plan.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
 from ...plan.specs.base import STATUS_TEXT
 from ..driver import abi as words
+from ..driver.float_mode import has_denormal_flags
 from ..driver.thread_pool import KEEP_GIL_BELOW, get_thread_pool
 from ..machine.memory_planner import address_of, aligned_empty
 from .host_steps import evaluate_op
@@ -362,6 +363,10 @@ class NativeSegment:
         status = self.native(self.argument)
         if status:
             self.resume(status)
+
+    def met_denormals(self) -> bool:
+        """Did the caller's part of the last run read a denormal or round to one? x86-64 only."""
+        return has_denormal_flags(int(self.call[words.CALL_MODE]), self._frame.code.program.target)
 
     def resume(self, status: int) -> None:
         """What to do about a result other than 0: start the pool and run, or raise."""

@@ -18,7 +18,7 @@ from ...plan.plan import CONSTANT, INPUT, OUTPUT, HostStep, KernelStep
 from ...plan.specs.base import RuntimeDim, Size, Spec
 from ...plan.verify.size_evaluation import Ints, RegionSizes
 from ...plan.verify.written_coverage import Coverage
-from ..driver.abi import MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, WAKE
+from ..driver.abi import FLUSH, MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, WAKE
 from ..driver.loop_tables import Control
 from ..driver.signal_polling import cut_steps, loop_rows, polls
 from ..jit.program import Program
@@ -91,7 +91,7 @@ class CompiledRegion:
         self.control = Control(self.region, tables)
         # Word 0 and the fixed flags of each native step.
         rows = [
-            (program.kernels[s.spec].address, 0)
+            (program.kernels[s.spec].address, self._flush_flag(s.spec))
             if isinstance(s, KernelStep)
             else self.control.row(n)
             for n, s in enumerate(steps)
@@ -171,6 +171,10 @@ class CompiledRegion:
             need,
             must_poll,
         )
+
+    def _flush_flag(self, spec: Spec) -> int:
+        flushes = self.program.denormals.flush and not spec.distinguishes_denormals()
+        return FLUSH if flushes else 0
 
     def _flags_of_phases(self, n: int, spec: Spec, sizes: RegionSizes) -> int:
         """SHARED, with phases where the step has them; 0 where they are too short to be shared."""
