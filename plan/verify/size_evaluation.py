@@ -379,7 +379,8 @@ class RegionLayoutTables:
 
     def walk(self, sizes: RegionSizes, n: int) -> StridedAccess:
         """The walk of operand n."""
-        begin, end = (int(t) for t in [*self._term_start, len(self._term_size)][n : n + 2])
+        following = self._term_start[n + 1 : n + 2]
+        begin, end = self._term_start[n], following[0] if len(following) else None
         size, stride = (sizes.values[t[begin:end]] for t in (self._term_size, self._term_stride))
         terms = zip(size.tolist(), stride.tolist(), strict=True)
         return StridedAccess(
