@@ -8,6 +8,7 @@ and that a step overwrites what it reads only where its kernel may. About 0.5 ms
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -84,37 +85,38 @@ class RegionLayoutTables:
         }
         # Parts in an order in which each follows the whole it lies inside.
         self._parts: list[tuple[int, int, int]] = []
-        waiting = [i for i, b in enumerate(region.buffers) if b.inside is not None]
         done = {i for i, b in enumerate(region.buffers) if b.inside is None}
-        while waiting:
-            later: list[int] = []
-            for i in waiting:
-                b = region.buffers[i]
+        for i in range(len(region.buffers)):
+            chain: list[int] = []
+            at: int | None = i
+            while at is not None and at not in done:
+                chain.append(at)
+                at = region.buffers[at].inside
+            for part in reversed(chain):
+                b = region.buffers[part]
                 assert b.inside is not None
-                if b.inside in done:
-                    done.add(i)
-                    self._parts.append((i, b.inside, self._position(b.inside_offset)))
-                else:
-                    later.append(i)
-            waiting = later
+                done.add(part)
+                self._parts.append((part, b.inside, self._position(b.inside_offset)))
 
     def _lay_out_moves(self, region: Region, dims: list[int]) -> None:
-        chains: list[set[int]] = []
-        for i in range(len(region.buffers)):
-            chain, at = set[int](), i
+        # The operands that move with each moving buffer.
+        moving: dict[int, list[int]] = {
+            b: [] for b, buffer in enumerate(region.buffers) if buffer.loop is not None
+        }
+        for operand, buffer in enumerate(self.operand_buffer.tolist() if moving else ()):
+            at: int | None = buffer
             while at is not None:
-                chain.add(at)
+                if at in moving:
+                    moving[at].append(operand)
                 at = region.buffers[at].inside
-            chains.append(chain)
         self.moves: list[tuple[int, int, list[int]]] = []
         # Per moving buffer: positions of its stride and of its loop's trips.
         self._strides: dict[int, tuple[int, int]] = {}
-        for b, buffer in enumerate(region.buffers):
-            if buffer.loop is None:
-                continue
-            loop = region.steps[buffer.loop]
+        for b, mine in moving.items():
+            buffer = region.buffers[b]
+            loop = None if buffer.loop is None else region.steps[buffer.loop]
             assert isinstance(loop, ControlStep) and loop.trips is not None
-            mine = [n for n, o in enumerate(self.operand_buffer.tolist()) if b in chains[o]]
+            assert buffer.loop is not None
             self.moves.append((b, buffer.loop, mine))
             self._strides[b] = self._position(buffer.stride), dims[loop.trips]
 
@@ -122,9 +124,9 @@ class RegionLayoutTables:
         found: dict[int, list[int]] = {}
         for n, step in enumerate(region.steps):
             if isinstance(step, ControlStep) and step.kind == LOOP and step.trips is not None:
-                for row, number in enumerate(self.kernels):
-                    if n < number < step.target:
-                        found.setdefault(row, []).append(dims[step.trips])
+                first, end = bisect_right(self.kernels, n), bisect_left(self.kernels, step.target)
+                for row in range(first, end):
+                    found.setdefault(row, []).append(dims[step.trips])
         return found
 
     def trips(self, sizes: RegionSizes, loop: int) -> int:
@@ -377,7 +379,8 @@ class RegionLayoutTables:
 
     def walk(self, sizes: RegionSizes, n: int) -> StridedAccess:
         """The walk of operand n."""
-        begin, end = (int(t) for t in [*self._term_start, len(self._term_size)][n : n + 2])
+        following = self._term_start[n + 1 : n + 2]
+        begin, end = self._term_start[n], following[0] if len(following) else None
         size, stride = (sizes.values[t[begin:end]] for t in (self._term_size, self._term_stride))
         terms = zip(size.tolist(), stride.tolist(), strict=True)
         return StridedAccess(

@@ -100,7 +100,7 @@ class CompiledRegion:
         self.flags = np.array([r[1] for r in rows], np.int64)
         buffers = self.region.buffers
         self.dtypes = [b.dtype.numpy for b in buffers]
-        roots = tables.root[tables.operand_buffer]
+        operands = _operands_by_root(tables.root[tables.operand_buffer])
         self.places: dict[str, list[int]] = {INPUT: [], OUTPUT: []}
         for kind, slots in ((INPUT, self.region.inputs), (OUTPUT, self.region.outputs)):
             found = {
@@ -108,11 +108,7 @@ class CompiledRegion:
             }
             self.places[kind] = [found.get(n, -1) for n in range(len(slots))]
         # Where in the list of all operands each input's and output's address stands.
-        self.positions = {
-            b: np.flatnonzero(roots == b).tolist()
-            for kind in self.places
-            for b in self.places[kind]
-        }
+        self.positions = {b: operands.get(b, []) for kind in self.places for b in self.places[kind]}
         self.constants = {
             i: program.constants[b.index] for i, b in enumerate(buffers) if b.kind == CONSTANT
         }
@@ -228,6 +224,14 @@ class CompiledRegion:
         ]
         check_limit(need, self.limits.max_memory, named, f"region {self.number}")
         return need
+
+
+def _operands_by_root(roots: Ints) -> dict[int, list[int]]:
+    """The numbers of operands, ascending, by the root buffer that they lie in."""
+    found: dict[int, list[int]] = {}
+    for operand, root in enumerate(roots.tolist()):
+        found.setdefault(root, []).append(operand)
+    return found
 
 
 def _segments(steps: Sequence[object]) -> list[range | int]:
