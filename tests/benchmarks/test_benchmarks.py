@@ -43,6 +43,7 @@ SHORT: dict[str, tuple[list[str], str]] = {
         ["--tokens", "4", "--texts", "1", "--threads", "1"],
         r"irc +1 .*openvino +1",
     ),
+    "benchmarks.render": (["--check"], r"^$"),
     "benchmarks.models": (
         ["--against", "onnxruntime", "--threads", "1", "--only", "mlp-small", "--seconds", "0.1"],
         r"mlp-small .*f32: geometric mean of the ratios .* (met|NOT met)\n"
