@@ -112,7 +112,7 @@ def test_wrong_answers_are_infinitely_wrong(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
 def test_products_of_any_size_take_few_lines(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiling takes some 0.03 ms a line ; the bar is 120 ms
+    """Compiling takes some 0.03 ms a line; the bar is 120 ms
     (docs/dev/tuning/llvm-passes.md)."""
     monkeypatch.syspath_prepend(ROOT)
     from irc_compiler.plan.target import generic
