@@ -26,6 +26,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .graph_shapes import CASES, SHAPES, count_nodes
+from .result_files import Row as Result
+from .result_files import add_option, add_rows
 
 NODES = (1000, 10_000, 100_000)
 # Seconds per node of the largest graph, at most so often those of the smallest.
@@ -140,6 +142,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--table", type=Path, help="no measurement: this file's rows as Markdown")
     parser.add_argument("--cases", action="store_true", help="graphs that once took longest")
+    add_option(parser)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     if options.table is not None:
@@ -161,6 +164,18 @@ def main(words: Sequence[str] | None = None) -> None:
         print(json.dumps(asdict(row)) if options.json else line(row), flush=True)
     if not options.json and not options.cases:
         print(conclusion(rows))
+    if options.results:
+        add_rows(options.results, map(result, rows))
+
+
+def result(row: Row) -> Result:
+    """The row as a row of a result file: CPU seconds to read and compile."""
+    measures: dict[str, float] = {"read_seconds": row.read, "compile_seconds": row.compile}
+    measures |= {"nodes": row.nodes, "steps": row.steps, "kernels": row.kernels}
+    return Result(
+        "compile time by nodes", f"{row.shape}, {row.nodes} nodes", "irc", 1, "f32",
+        row.read + row.compile, measures=measures,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

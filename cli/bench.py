@@ -254,6 +254,7 @@ def as_text(rows: Sequence[Row], made_up: Sequence[str]) -> list[str]:
     return [
         *sizes_note(made_up),
         *lines,
-        "ratio: median time over irc's, above 1: irc is faster; error: largest difference from",
-        "irc's answer, relative to its largest value",
+        "ratio: median time over irc's; above 1, irc is faster",
+        "error: largest difference from irc's answer, relative to",
+        "       its largest value",
     ]

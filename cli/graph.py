@@ -28,6 +28,7 @@ from .drawing.dot import as_dot
 from .drawing.page import as_page
 from .drawing.picture import Picture, take_picture
 from .drawing.svg import as_svg
+from .formatting import format_bytes
 from .logging import print_json, report
 from .profile import measure
 from .random_inputs import fill_inputs
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         state = {"schema": SCHEMA, "output": str(output), "size_bytes": size, "stages": drawn}
         print_json(state)
     else:
-        report(f"{output}  {size} bytes")
+        report(f"{output}  {format_bytes(size)}")
     return 0
 
 

@@ -172,5 +172,5 @@ def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> list[str]:
         *denormals_note(slow),
         *format_table(["kind", "steps", "time", "share"], by_kind, columns=wide),
         "",
-        *format_table(header, by_step, left=(5, 6), optional=(4, 2), columns=wide),
+        *format_table(header, by_step, left=(5, 6), optional=(4, 2), shortened=6, columns=wide),
     ]

@@ -59,7 +59,8 @@ from .float_mode import default_mode, flush_mode, swap_mode
 
 # Calls too short to wake workers for wake them together: the one that follows this many, each of
 # which came no later after the one before than that had taken. A burst that ends there has paid
-# for one wake (2 to 5 us) in vain; a caller that goes on is helped from then on.
+# for one wake in vain; a caller that continues is helped from then on
+# (docs/dev/tuning/thread-wake.md).
 _STREAK: Final = 8
 _GAP: Final = 40_000  # ns at most: half of what a worker spins
 # A call that polls does so behind each LONG step, and behind this many steps (a power of two):

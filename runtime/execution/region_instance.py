@@ -30,8 +30,8 @@ from .region_program import CompiledRegion, Layout
 Array = npt.NDArray[Any]
 ndarray, empty = np.ndarray, np.empty
 
-# Up to this size it is quicker to copy an input or output (to 0.3 us from the first cache) than
-# to look up its address and write it into the tables (0.6 us in Python).
+# Up to this size it is quicker to copy an input or output than to look up its address and write it
+# into the tables (docs/dev/tuning/small-tensors.md).
 SMALL: Final = 16 << 10
 
 

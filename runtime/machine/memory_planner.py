@@ -33,7 +33,8 @@ Ints = npt.NDArray[np.int64]
 ALIGN: Final = 64
 # A placement this close to the lower bound is good enough to stop looking.
 _GOOD: Final = 1.02
-# How often to try a better order, and for how many buffers in all (7 us each).
+# How often to try a better order, and for how many buffers in all
+# (docs/dev/tuning/memory-planner.md).
 _TRIES: Final = 32
 _TRY_BUFFERS: Final = 4000
 # More buffers are placed in the order of the steps (docs/dev/tuning/calls-and-compilation.md).

@@ -30,9 +30,8 @@ from ..layout.cancel_transposes import order_of
 from ..match.values import dtype_of, shape_of
 
 _MOVES = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
-# A product of more multiply-adds takes half a millisecond, of which a step of its own and rows that
-# are packed again are less than what is measurable; rows of a result that lie closer together read
-# faster. BERT's of 128 rows were 0.6 to 2 % slower as one, those of MiniLM 1 to 6 % faster.
+# In a product of more multiply-adds a step of its own and rows that are packed again are less than
+# what is measurable; dense rows of a result read faster (docs/dev/tuning/gemm-fuse-parallel.md).
 _LARGE = 1 << 26
 # Each consumer of a part of a moved part computes from it, or would copy it anyway.
 _PARTS = frozenset({"Slice", "Split", "VariadicSplit"})
