@@ -61,8 +61,8 @@ class Spec:
         return 0
 
     def distinguishes_denormals(self) -> bool:
-        """Does a result tell a denormal operand from zero, as a comparison does? Such a step never
-        runs with denormals flushed."""
+        """Does a result differ between a denormal operand and zero, as that of a comparison does?
+        Such a step never runs with denormals flushed."""
         return False
 
     @staticmethod

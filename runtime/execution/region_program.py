@@ -227,7 +227,7 @@ class CompiledRegion:
 
 
 def _operands_by_root(roots: Ints) -> dict[int, list[int]]:
-    """The numbers of operands, ascending, by the root buffer that they lie in."""
+    """The numbers of operands, ascending, by their root buffer."""
     found: dict[int, list[int]] = {}
     for operand, root in enumerate(roots.tolist()):
         found.setdefault(root, []).append(operand)
