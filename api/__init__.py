@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..compiler.model import Model, PortInfo, Source, read_model, save_model
-from ..compiler.options import CONV_ALGORITHMS, PRECISIONS, Options, Shapes
+from ..compiler.options import CONV_ALGORITHMS, DENORMALS, PRECISIONS, Options, Shapes
 from ..ir.errors import UsageError, memory_errors
 from ..ir.ops.random_seed import set_seed
 from .compiled_model import CompiledModel
@@ -48,6 +48,7 @@ def compile_model(
     max_memory: int | None = None,
     declared_shapes: Literal["check", "ignore"] = "check",
     conv_algorithm: Literal["auto", "direct"] = "auto",
+    denormals: Literal["auto", "flush", "keep"] | None = None,
     verify: bool | None = None,
     trust_code: bool = False,
 ) -> CompiledModel:
@@ -57,9 +58,12 @@ def compile_model(
     default), or "bf16" (matrix products and convolutions take bf16 operands). num_threads: None for
     the CPUs this process may use. shapes: fixed sizes by input name. max_memory: bytes for any
     tensor or arena. conv_algorithm: "direct" keeps 3x3 convolutions from using Winograd's
-    transform. verify: check the graph after every pass (default: IRC_VERIFY=1). A .irc keeps the
-    precision and shapes that it was compiled with where none are given here. trust_code: run the
-    machine code that a .irc may hold: only for files from those whose programs you would run.
+    transform. denormals: "flush" takes floating-point numbers below the smallest normal one for
+    zeros, "keep" computes with them, "auto" (the default) flushes them unless the model holds such
+    a number as a constant (docs/numerics.md). verify: check the graph after every pass (default:
+    IRC_VERIFY=1). A .irc keeps the precision, denormals and shapes that it was compiled with where
+    none are given here. trust_code: run the machine code that a .irc may hold: only for files from
+    those whose programs you would run.
     Progress is shown on stderr after one second, if it is a terminal (IRC_PROGRESS=0: never).
     Raises an irc.Error that says what is wrong, where, and what to do.
     """
@@ -70,6 +74,8 @@ def compile_model(
     if conv_algorithm not in CONV_ALGORITHMS:
         expected = " or ".join(CONV_ALGORITHMS)
         raise UsageError("unknown conv_algorithm", got=conv_algorithm, expected=expected)
+    if denormals not in (None, *DENORMALS):
+        raise UsageError("unknown denormals", got=denormals, expected=" or ".join(DENORMALS))
     _require_count("num_threads", num_threads, MAX_THREADS)
     _require_count("max_memory", max_memory)
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else "a model"
@@ -78,6 +84,7 @@ def compile_model(
             return CompiledModel.load(
                 source,
                 precision=precision,
+                denormals=denormals,
                 num_threads=num_threads,
                 shapes=shapes,
                 max_memory=max_memory,
@@ -89,7 +96,12 @@ def compile_model(
 
         model = source if isinstance(source, Model) else read
         checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
-        how = Options(precision=precision or "f32", verify=checked, conv_algorithm=conv_algorithm)
+        how = Options(
+            precision=precision or "f32",
+            verify=checked,
+            conv_algorithm=conv_algorithm,
+            denormals=denormals or "auto",
+        )
         return CompiledModel(model, how, num_threads, shapes=shapes, max_memory=max_memory)
 
 

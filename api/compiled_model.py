@@ -345,6 +345,7 @@ class CompiledModel(HasMetadata):
         source: str | os.PathLike[str] | bytes | bytearray | memoryview,
         *,
         precision: str | None = None,
+        denormals: str | None = None,
         num_threads: int | None = None,
         shapes: Shapes | None = None,
         max_memory: int | None = None,
@@ -366,6 +367,7 @@ class CompiledModel(HasMetadata):
         with stored.blamed("the artefact's options are broken"):
             options, fixed = from_recipe(stored.options)
         options = options if precision is None else replace(options, precision=precision)
+        options = options if denormals is None else replace(options, denormals=denormals)
         fixed = fixed if shapes is None else shapes
         entry = stored.find(to_compile_config(options, fixed), host_target())
         if entry is None:

@@ -8,8 +8,8 @@ column `holds` says what a row reaches: its ratio, 90 % of the peak, or 90 % of 
 peak is the best of the whole run, so tables come at its end, and each measurement is printed on
 stderr as it comes. Without a peer of its bar a row holds nothing.
 
-The bare command is the whole table: all groups with one and two threads, OpenVINO's own settings
-besides those that are compared, and the chart docs/products.svg.
+The bare command is the whole table: all groups with one and two threads, and OpenVINO's default
+settings in addition to those that are compared. `--results` adds the rows to a result file.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from .peers import PEERS, Peer, numpy_layer
 from .products import DATA, GROUPS, Data, Group, Work
+from .result_files import Bar, add_option, add_rows, engine_rows
+from .result_files import Row as Result
 from .timing import alternate
 
 ENOUGH = 0.9
-CHART = Path(__file__).resolve().parent.parent / "docs" / "products.svg"
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Row:
     ratio: float
     holds: str
     void: str = ""
+    minima: dict[str, float] = field(default_factory=dict[str, float])
+    error: float = 0.0
 
 
 def irc_engine(data: Data, threads: int, precision: str) -> Peer:
@@ -79,13 +81,15 @@ def engines_of(data: Data, group: Group, threads: int, peers: Sequence[str]) -> 
     return found
 
 
-def check(engine: Peer, work: Work, data: Data) -> None:
-    """Refuse to time a wrong answer."""
+def check(engine: Peer, work: Work, data: Data) -> float:
+    """The largest error relative to the largest value of the answer. Raises SystemExit if it is
+    above the tolerance: a wrong answer is not timed."""
     engine.run()
     found = engine.outputs()[0].astype(np.float64)
     error = np.abs(found - data.answer).max() / np.abs(data.answer).max()
     if not error <= data.tolerance:
         raise SystemExit(f"{engine.name} is wrong at {work.name}: relative error {error:.1e}")
+    return float(error)
 
 
 class Meter:
@@ -100,9 +104,11 @@ class Meter:
     ) -> Row:
         data = DATA[group.kind](work, group.precision)
         engines = engines_of(data, group, threads, peers)
-        for engine in engines.values():
-            if engine.name != "openvino defaults":
-                check(engine, work, data)
+        errors = {
+            engine.name: check(engine, work, data)
+            for engine in engines.values()
+            if engine.name != "openvino defaults"
+        }
         runs = {n: r.run for n, r in engines.items()}
         from irc_compiler.runtime.machine.roofline import Bandwidth, Peak
 
@@ -122,7 +128,12 @@ class Meter:
         counted = [median[p] for p in peers if p != "openvino defaults"]
         ratio = min(counted, default=math.nan) / median["irc"]
         void = ", ".join(missing(group, peers))
-        return Row(name, work.name, threads, median, gflops, math.nan, share, ratio, "", void)
+        minima = {n: times[n].best for n in engines}
+        error = errors.get("irc", math.nan)
+        return Row(
+            name, work.name, threads, median, gflops, math.nan, share, ratio, "", void, minima,
+            error,
+        )  # fmt: skip
 
     def checked(self, rows: Sequence[Row]) -> list[Row]:
         """The rows of a run, against the best peak that any of them has seen."""
@@ -163,7 +174,6 @@ def conclusion(group: Group, rows: Sequence[Row]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="benchmarks.gemm", description=__doc__)
     parser.add_argument("--against", help="peers, comma separated (default: those of the bar)")
     parser.add_argument(
@@ -178,13 +188,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--seconds", type=float, default=3.0, help="per row")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
-    parser.add_argument(
-        "--chart",
-        type=Path,
-        # A partial table replaces the page's table only where --draw names a file.
-        default=None if arguments else CHART,
-        help="write the ratios as an SVG chart",
-    )
+    add_option(parser)
     options = parser.parse_args(arguments)
     asked = None if options.against is None else [p for p in options.against.split(",") if p]
     if unknown := sorted(set(asked or []) - {*PEERS, "numpy"}):
@@ -193,19 +197,28 @@ def main(arguments: list[str] | None = None) -> int:
         (name, group, [p for p in group.peers if asked is None or p in asked])
         for name, group in chosen(options.work, parser)
     ]
-    void = {name: lacks for name, group, peers in groups if (lacks := missing(group, peers))}
-    if options.chart and void:
-        parser.error(f"no chart without {', '.join(sorted({*itertools.chain(*void.values())}))}")
     threads = [int(t) for t in options.threads.split(",")]
     rows = measured(groups, threads, options.seconds, options.defaults)
     for part in [list(p) for _, p in itertools.groupby(rows, lambda r: (r.group, r.threads))]:
         print("\n".join(as_json(part) if options.json else as_table(part)), flush=True)
-    if options.chart:
-        from .chart import chart
-
-        bars = {(f"{r.group} {r.size}", r.threads): r.ratio for r in rows}
-        options.chart.write_text(chart(bars), encoding="utf-8")
+    if options.results:
+        names = dict.fromkeys(name for name, _, _ in groups)
+        bars = [
+            Bar(f"gemm {n}", GROUPS[n].precision, GROUPS[n].ratio, GROUPS[n].floor) for n in names
+        ]
+        add_rows(options.results, (r for row in rows for r in results(row)), bars)
     return 0
+
+
+def results(row: Row) -> list[Result]:
+    """The row as rows of a result file."""
+    measures = {"peak_share": row.peak}
+    if row.bandwidth is not None:
+        measures["bandwidth_share"] = row.bandwidth
+    return engine_rows(
+        f"gemm {row.group}", row.size, row.threads, GROUPS[row.group].precision,
+        medians=row.seconds, minima=row.minima, error=row.error, measures=measures,
+    )  # fmt: skip
 
 
 def measured(

@@ -19,6 +19,7 @@ from irc_compiler.ir.ops import (
     Add,
     Concat,
     Constant,
+    Convolution,
     If,
     MatMul,
     Multiply,
@@ -175,6 +176,26 @@ SHAPES: Final[dict[str, Callable[[int], Model]]] = {
     "many outputs": many_outputs,
     "many kernels": many_kernels,
     "deep nesting": nesting,
+}
+
+
+def long_convolution(places: int) -> Model:
+    """A 1D convolution over many places of a fixed size."""
+    b = Builder("long convolution")
+    x = b.parameter(1, 1, places)
+    op = Convolution((1,), (1,), (1,), (1,))
+    b.result(b.add(op, x, b.constant(2, 1, 3)))
+    return b.model()
+
+
+# Graphs that once took minutes, each with the sizes that it took them at.
+CASES: Final[dict[str, Callable[[int], Model]]] = {
+    "16000 operations, one constant": lambda _: chain(16_000),
+    "4000 products of one weight": lambda _: fan_out(16_000),
+    "2000 outputs of one value": lambda _: many_outputs(2000),
+    "Concat of 2000 branches": lambda _: fan_in(6000),
+    "Split into 1000 parts": lambda _: split_into(1000),
+    "Conv1D over 10^7 places": lambda _: long_convolution(10_000_000),
 }
 
 

@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from .result_files import Row, add_option, add_rows
+
 BAR = 0.120
 # What is above the bar is tried again: on a shared core a second try may be a third shorter.
 _TRIES = 3
@@ -133,6 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--zoo", choices=("none", "zoo", "neighbours", "all"), default="all")
     parser.add_argument("--only", default="", help="models of the zoo, comma separated")
     parser.add_argument("--slowest", type=int, default=10, help="how many of them are printed")
+    add_option(parser)
     options = parser.parse_args(arguments)
     from irc_compiler.runtime.machine.detect import host_target
 
@@ -152,6 +155,8 @@ def main(arguments: list[str] | None = None) -> int:
     for family in families:
         of = sorted(t for spec, t in times.items() if spec.family == family)
         print(f"{family:14}{len(of):8}{of[len(of) // 2] * 1e3:11.0f}{of[-1] * 1e3:9.0f}")
+    if options.results:
+        add_rows(options.results, (family_row(f, times) for f in families))
     print(f"\nthe slowest of {len(times)}:")
     order = sorted(times, key=lambda spec: -times[spec])
     for spec in order[: options.slowest]:
@@ -159,6 +164,15 @@ def main(arguments: list[str] | None = None) -> int:
     above = sum(t > BAR for t in times.values())
     print(f"\nabove the bar of {BAR * 1e3:.0f} ms: {above}")
     return 0
+
+
+def family_row(family: str, times: dict[Any, float]) -> Row:
+    """Processor seconds to compile the kernels of a family: the median and the extremes."""
+    of = sorted(t for spec, t in times.items() if spec.family == family)
+    measures = {"kernels": len(of), "largest_seconds": of[-1]}
+    return Row(
+        "kernel compile time", family, "irc", 1, "all", of[len(of) // 2], of[0], measures=measures
+    )
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from .peers import PEERS
+from .result_files import Row, add_option, add_rows
 from .zoo import ZOO, model_path
 
 ENGINES = ("irc", "irc from .irc", *(p for p in PEERS if " " not in p))
@@ -80,6 +81,7 @@ def artefact(path: str, folder: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.memory", description=__doc__)
     parser.add_argument("--only", default="", help=f"models, of {', '.join(ZOO)}")
+    add_option(parser)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
@@ -90,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no such model: {', '.join(unknown)}; there are {', '.join(ZOO)}")
     heads = "".join(f"{r + ' MiB (peak)':>28}" for r in ENGINES)
     print(f"{'model':16}{'weights MiB':>12}{'arena MiB':>11}{heads}{'needed':>8}{'peers':>7}")
+    rows: list[Row] = []
     for name in chosen:
         path = str(model_path(ZOO[name]))
         weights = Path(path).stat().st_size
@@ -100,6 +103,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cells = "".join(
             f"{f['growth'] / MIB:19.1f} ({f['peak'] / MIB:6.1f})" for f in found.values()
         )
+        needed = {"weights_mib": weights / MIB, "arena_mib": arena / MIB}
+        for engine, f in found.items():
+            measures = {"growth_mib": f["growth"] / MIB, "peak_mib": f["peak"] / MIB}
+            measures |= needed if engine == "irc" else {}
+            rows.append(Row("memory", name, engine, 2, "f32", measures=measures))
         mine = found["irc"]["growth"]
         best = min(f["growth"] for r, f in found.items() if not r.startswith("irc"))
         print(
@@ -107,6 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{mine / (weights + arena):8.2f}{mine / best:7.2f}",
             flush=True,
         )
+    if options.results:
+        add_rows(options.results, rows)
     return 0
 
 

@@ -21,8 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -31,6 +30,8 @@ import numpy as np
 from .neighbours import NEIGHBOURS
 from .peers import PEERS, Peer
 from .quantized import SHARE, byte_error
+from .result_files import Bar, add_option, add_rows, engine_rows
+from .result_files import Row as Result
 from .timing import alternate
 from .zoo import ZOO, Entry, Inputs, model_path
 
@@ -50,7 +51,8 @@ ABLE: dict[str, tuple[str, ...]] = {"f32": ("onnxruntime", "openvino"), "bf16": 
 @dataclass(frozen=True)
 class Row:
     """One line of the table. `kind`: what it computes in, a key of BARS. `medians` and
-    `compile_seconds` are seconds by engine; `ratio` is the fastest peer's time over irc's."""
+    `compile_seconds` are seconds by engine, `minima` those of the fastest calls; `ratio` is the
+    fastest peer's time over irc's."""
 
     model: str
     family: str
@@ -63,6 +65,7 @@ class Row:
     steps: int
     kernels: int
     compile_seconds: dict[str, float]
+    minima: dict[str, float] = field(default_factory=dict[str, float])
 
 
 def irc_engine(path: str, inputs: Inputs, threads: int, precision: str) -> tuple[Peer, Any]:
@@ -168,6 +171,7 @@ def measure(entry: Entry, threads: int, peers: list[str], seconds: float, precis
         len(net.plan.kernel_steps()),
         len(net.plan.specs()),
         {"cold": cold} | compiling,
+        {n: t.best for n, t in times.items()},
     )
 
 
@@ -243,7 +247,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--legacy", action="store_true", help="by PyTorch's older exporter")
     parser.add_argument("--seconds", type=float, default=3.0, help="per row")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
-    parser.add_argument("--chart", type=Path, help="write the ratios as an SVG chart")
+    add_option(parser)
     options = parser.parse_args(arguments)
     able = ABLE[options.precision]
     peers = list(able) if options.against is None else [p for p in options.against.split(",") if p]
@@ -269,12 +273,21 @@ def main(arguments: list[str] | None = None) -> int:
             print(json.dumps(vars(row)) if options.json else line(row, peers), flush=True)
     if peers and not options.json:
         print("\n".join(conclusions(rows)))
-    if peers and options.chart:
-        from .chart import chart
-
-        bars = {(r.model, r.threads): r.ratio for r in rows}
-        options.chart.write_text(chart(bars), encoding="utf-8")
+    if options.results:
+        suite = "models" if options.zoo == "zoo" else options.zoo
+        bars = [Bar(suite, kind, *bar) for kind, bar in BARS.items()]
+        add_rows(options.results, (r for row in rows for r in results(suite, row)), bars)
     return 0
+
+
+def results(suite: str, row: Row) -> list[Result]:
+    """The row as rows of a result file."""
+    measures: dict[str, float] = {"host_steps": row.host, "kernels": row.kernels}
+    measures |= {f"{how}_compile_seconds": s for how, s in row.compile_seconds.items()}
+    return engine_rows(
+        suite, row.model, row.threads, row.kind,
+        medians=row.medians, minima=row.minima, error=row.error, measures=measures,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

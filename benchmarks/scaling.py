@@ -2,11 +2,13 @@
 
     python -m benchmarks.scaling --shape chain --nodes 1000,10000   # a part
     python -m benchmarks.scaling --json > scaling.json              # one JSON object per row
-    python -m benchmarks.scaling --table scaling.json               # the table of docs
+    python -m benchmarks.scaling --table benchmarks/results/2026-11-25-zen5-scaling.json
+    python -m benchmarks.scaling --cases                            # graphs that once took longest
 
-Six shapes of graph (graph_shapes.py), each written as IR, then read and compiled in a process of
-its own without the code cache. Times are seconds of all CPUs, which other work on the machine
-changes less than seconds of the clock.
+Six shapes of graph (graph_shapes.py), each written as IR, then read, compiled and called once in a
+process of its own without the code cache. The first call verifies sizes and places the arena.
+Times are seconds of all CPUs, which other work on the machine changes less than seconds of the
+clock.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -22,7 +25,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .graph_shapes import SHAPES, count_nodes
+from .graph_shapes import CASES, SHAPES, count_nodes
+from .result_files import Row as Result
+from .result_files import add_option, add_rows
 
 NODES = (1000, 10_000, 100_000)
 # Seconds per node of the largest graph, at most so often those of the smallest.
@@ -31,30 +36,35 @@ MAX_RATIO = 2.0
 
 @dataclass(frozen=True)
 class Row:
-    """One model: seconds of CPU to read it and to compile it, and what the plan consists of."""
+    """One model: seconds of CPU to read it, to compile it and to call it for the first time, the
+    process's largest resident set in MiB, and what the plan consists of."""
 
     shape: str
     nodes: int
     read: float
     compile: float
+    call: float
+    memory: int
     steps: int
     kernels: int
 
     @property
     def per_node(self) -> float:
         """Microseconds of CPU per node."""
-        return 1e6 * (self.read + self.compile) / self.nodes
+        return 1e6 * (self.read + self.compile + self.call) / self.nodes
 
 
 def measure(shape: str, nodes: int) -> Row:
-    """Build, write, read and compile in this process."""
+    """Build, write, read, compile and call in this process."""
     import irc_compiler as irc
+    import numpy as np
 
     # Modules that are loaded and a driver that is compiled once are not the graph's.
-    irc.compile_model(SHAPES[shape](40), num_threads=1)
+    irc.compile_model(SHAPES["chain"](40), num_threads=1)
+    build = (SHAPES | CASES)[shape]
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model.xml")
-        model = SHAPES[shape](nodes)
+        model = build(nodes)
         size = count_nodes(model.graph)
         irc.save_model(model, path)
         model.graph.clear()
@@ -63,8 +73,15 @@ def measure(shape: str, nodes: int) -> Row:
         middle = time.process_time()
         net = irc.compile_model(read, num_threads=1)
         end = time.process_time()
+    types = {"f32": np.float32, "boolean": np.bool_}
+    inputs = [np.ones([d or 1 for d in p.shape or ()], types[p.dtype]) for p in net.inputs]
+    before = time.process_time()
+    net(inputs)
+    call = time.process_time() - before
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     steps = sum(len(region.steps) for region in net.plan.regions)
-    return Row(shape, size, middle - start, end - middle, steps, len(net.plan.specs()))
+    kernels = len(net.plan.specs())
+    return Row(shape, size, middle - start, end - middle, call, memory, steps, kernels)
 
 
 def in_process(shape: str, nodes: int) -> Row:
@@ -83,7 +100,8 @@ def line(row: Row) -> str:
     """A row for people."""
     return (
         f"{row.shape:14} {row.nodes:7} nodes  read {row.read:7.2f} s  compile {row.compile:7.2f} s"
-        f"  {row.per_node:6.0f} us/node  {row.steps:6} steps  {row.kernels:5} kernels"
+        f"  call {row.call:6.2f} s  {row.per_node:6.0f} us/node  {row.memory:6} MiB"
+        f"  {row.steps:6} steps  {row.kernels:5} kernels"
     )
 
 
@@ -99,17 +117,20 @@ def conclusion(rows: Sequence[Row]) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown: microseconds per node by shape and size."""
+    """The rows as Markdown: microseconds per node by shape and size, and of the largest graph the
+    ratio to the smallest, its memory and its kernels."""
     # Sizes as asked for: the nodes of a shape come near one of them.
     sizes = sorted({min(NODES, key=lambda n: abs(n - row.nodes)) for row in rows})
-    text = ["| shape | " + " | ".join(f"{n} nodes" for n in sizes) + " | kernels |"]
-    text.append("|---|" + "---:|" * (len(sizes) + 1))
+    text = ["| shape | " + " | ".join(f"{n} nodes" for n in sizes) + " | ratio | MiB | kernels |"]
+    text.append("|---|" + "---:|" * (len(sizes) + 3))
     for shape in dict.fromkeys(row.shape for row in rows):
         mine = {
             min(NODES, key=lambda n: abs(n - row.nodes)): row for row in rows if row.shape == shape
         }
         cells = [f"{mine[n].per_node:.0f}" if n in mine else "" for n in sizes]
-        text.append(f"| {shape} | {' | '.join(cells)} | {mine[max(mine)].kernels} |")
+        last = mine[max(mine)]
+        cells += [f"{last.per_node / mine[min(mine)].per_node:.2f}", str(last.memory)]
+        text.append(f"| {shape} | {' | '.join(cells)} | {last.kernels} |")
     return "\n".join(text)
 
 
@@ -120,6 +141,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="sizes of graphs")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--table", type=Path, help="no measurement: this file's rows as Markdown")
+    parser.add_argument("--cases", action="store_true", help="graphs that once took longest")
+    add_option(parser)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     if options.table is not None:
@@ -131,13 +154,28 @@ def main(words: Sequence[str] | None = None) -> None:
         print(json.dumps(asdict(measure(options.child, sizes[0]))))
         return
     rows: list[Row] = []
-    for shape in options.shape.split(",") if options.shape else SHAPES:
-        for nodes in sizes:
-            row = in_process(shape, nodes)
-            rows.append(row)
-            print(json.dumps(asdict(row)) if options.json else line(row), flush=True)
-    if not options.json:
+    shapes = options.shape.split(",") if options.shape else list(SHAPES)
+    asked = [(s, n) for s in shapes for n in sizes]
+    if options.cases:
+        asked = [(case, 0) for case in CASES]
+    for shape, nodes in asked:
+        row = in_process(shape, nodes)
+        rows.append(row)
+        print(json.dumps(asdict(row)) if options.json else line(row), flush=True)
+    if not options.json and not options.cases:
         print(conclusion(rows))
+    if options.results:
+        add_rows(options.results, map(result, rows))
+
+
+def result(row: Row) -> Result:
+    """The row as a row of a result file: CPU seconds to read and compile."""
+    measures: dict[str, float] = {"read_seconds": row.read, "compile_seconds": row.compile}
+    measures |= {"nodes": row.nodes, "steps": row.steps, "kernels": row.kernels}
+    return Result(
+        "compile time by nodes", f"{row.shape}, {row.nodes} nodes", "irc", 1, "f32",
+        row.read + row.compile, measures=measures,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

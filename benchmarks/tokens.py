@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .memory import MIB, resident
+from .result_files import Row, add_option, add_rows, engine_rows
 from .timing import wait_until_idle
 from .zoo import ZOO, model_path
 
@@ -94,7 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--texts", type=int, default=2, help="texts per engine, in turn")
     parser.add_argument("--threads", default="1,2", help="thread counts, comma separated")
+    add_option(parser)
     options = parser.parse_args(arguments)
+    rows: list[Row] = []
     from irc_compiler.runtime.jit.program import compilations
 
     path = str(model_path(ZOO["gpt2-cache"]))
@@ -111,17 +114,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 wait_until_idle()
                 seconds, answers[name], grown[name] = text(step, options.tokens)
                 times[name].append(float(np.mean(seconds)))
+        worst = 0.0
         for mine, theirs in zip(answers["irc"], answers["onnxruntime"], strict=True):
             error = np.abs(mine.astype(float) - theirs).max() / np.abs(theirs).max()
             if not error < TOLERANCE:
                 raise SystemExit(f"irc is wrong: relative error {error:.1e}")
+            worst = max(worst, float(error))
         compiled = compilations() - before
+        rows += engine_rows(
+            "tokens", f"gpt2-cache, lengths 1 to {options.tokens}", threads, "f32",
+            medians={n: float(np.median(t)) for n, t in times.items()},
+            minima={n: min(t) for n, t in times.items()}, error=worst,
+            measures={"late_compilations": compiled},
+        )  # fmt: skip
         for name in steps:
             mean = min(times[name])
             ratio = mean / min(times["irc"])
             llvm = str(compiled) if name == "irc" else ""
             shown = f"{grown[name] / MIB:11.1f}"
             print(f"{name:14}{threads:8}{mean * 1e3:12.2f}{ratio:7.2f}{llvm:>6}{shown}", flush=True)
+    if options.results:
+        add_rows(options.results, rows)
     return 0
 
 

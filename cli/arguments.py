@@ -63,6 +63,12 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
         choices=("f32", "bf16"),
         help="of matrix products and convolutions (default: f32, or what a .irc was compiled for)",
     )
+    parser.add_argument(
+        "--denormals",
+        choices=("auto", "flush", "keep"),
+        help="floating-point numbers below the smallest normal one: taken for zeros, or kept "
+        "(default: auto, which flushes them unless a constant is one; a .irc keeps its own)",
+    )
     add_shapes(parser)
 
 
@@ -103,6 +109,7 @@ def compiled(args: argparse.Namespace) -> CompiledModel:
     net = compile_model(
         require_file(args.model),
         precision=args.precision,
+        denormals=args.denormals,
         num_threads=args.threads,
         shapes=parse_shapes(args.shape) or None,
         trust_code=args.trust_code,

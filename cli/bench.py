@@ -99,7 +99,12 @@ def run(args: argparse.Namespace) -> int:
     made_up: list[str] = []
     for count in args.threads:
         net = compile_model(
-            path, precision=args.precision, num_threads=count, shapes=shapes, **limits(args)
+            path,
+            precision=args.precision,
+            denormals=args.denormals,
+            num_threads=count,
+            shapes=shapes,
+            **limits(args),
         )
         inputs, made_up = fill_inputs(net.inputs, given_inputs(args, net.inputs))
         engines = [_ours(net, inputs)]
@@ -249,6 +254,7 @@ def as_text(rows: Sequence[Row], made_up: Sequence[str]) -> list[str]:
     return [
         *sizes_note(made_up),
         *lines,
-        "ratio: median time over irc's, above 1: irc is faster; error: largest difference from",
-        "irc's answer, relative to its largest value",
+        "ratio: median time over irc's; above 1, irc is faster",
+        "error: largest difference from irc's answer, relative to",
+        "       its largest value",
     ]

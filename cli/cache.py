@@ -7,7 +7,7 @@ import time
 
 from ..runtime.jit.disk_cache import cache_bytes, cache_folder, default_cache, find_cache_fault
 from .console import print_result
-from .formatting import format_bytes
+from .formatting import fit_lines, format_bytes
 from .logging import print_json
 
 SCHEMA = 1
@@ -51,12 +51,11 @@ def run(args: argparse.Namespace) -> int:
         fault = find_cache_fault()
         print_result(*(fault or "the code cache is off").split("\n"))
     elif args.action == "clear":
-        print_result(
-            f"removed {state['removed']} entries, {format_bytes(total)}, from {cache.folder}"
-        )
+        removed = f"removed {state['removed']} entries, {format_bytes(total)}, from {cache.folder}"
+        print_result(*fit_lines([removed], 2))
     else:
         size = f"{format_bytes(total)} of {format_bytes(cache.limit)}"
-        print_result(f"{cache.folder}: {len(entries)} entries, {size}")
+        print_result(*fit_lines([f"{cache.folder}: {len(entries)} entries, {size}"], 2))
         if args.action == "list":
             for entry in entries[: -SHOWN - 1 : -1]:
                 used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))

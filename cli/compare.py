@@ -33,6 +33,7 @@ from .arguments import (
     require_file,
 )
 from .console import print_result
+from .formatting import fit_lines, format_table, sizes_note, terminal_columns
 from .logging import print_json
 from .random_inputs import fill_inputs
 from .reference_engines import ENGINES, Task, make_engine
@@ -325,13 +326,21 @@ def bisect(
 
 def as_text(state: dict[str, Any], found: list[Difference]) -> list[str]:
     """The report for a person."""
-    width = max([6, *(len(d.name) for d in found)])
-    lines = [f"{'tensor':<{width}}  {'largest':>9}{'relative':>10}{'out of tol.':>13}"]
-    for d in found:
-        wrong = f"{d.out_of_tolerance} of {d.elements}"
-        mark = "" if d.good else "  <-- different"
-        figures = f"{d.largest:>9.1e}{d.relative:>10.1e}{wrong:>13}"
-        lines.append(f"{d.name:<{width}}  {figures}{mark}")
+    rows = [
+        [
+            d.name,
+            f"{d.largest:.1e}",
+            f"{d.relative:.1e}",
+            f"{d.out_of_tolerance} of {d.elements}",
+            "" if d.good else "<-- different",
+        ]
+        for d in found
+    ]
+    header = ["tensor", "largest", "relative", "out of tol.", ""]
+    table = format_table(
+        header, rows, left=(0, 4), optional=(1,), shortened=0, columns=terminal_columns()
+    )
+    lines = list[str]()
     if state["equal"]:
         lines.append(f"equal to {state['against']} within tolerance")
     else:
@@ -341,6 +350,4 @@ def as_text(state: dict[str, Any], found: list[Difference]) -> list[str]:
         lines.append(f"not in {state['against']}: {', '.join(state['left_out'])}")
     if "bisect" in state:
         lines.append(f"bisect: {state['bisect']}")
-    if state["sizes_made_up"]:
-        lines.append(f"sizes made up: {', '.join(state['sizes_made_up'])}")
-    return lines
+    return [*sizes_note(state["sizes_made_up"]), *table, *fit_lines(lines, 2)]

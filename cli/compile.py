@@ -16,6 +16,7 @@ from .arguments import (
     require_file,
     require_suffix,
 )
+from .formatting import fit_lines, format_bytes, format_microseconds
 from .logging import log, print_json, report
 
 SCHEMA = 1
@@ -29,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", help="the .irc to write (default: MODEL.irc in this folder)"
     )
     parser.add_argument(
-        "--with-code", action="store_true", help="store the machine code, too (see README, Trust)"
+        "--with-code",
+        action="store_true",
+        help="store the machine code, too",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -41,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     net = compile_model(
         require_file(args.model),
         precision=args.precision,
+        denormals=args.denormals,
         shapes=parse_shapes(args.shape) or None,
         **limits(args),
     )
@@ -53,9 +57,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(as_json(net, output, size, seconds))
         return 0
-    report(*net.report().split("\n"))
-    report(f"compiled   in {seconds:.2f} s")
-    report(f"written    {output}, {size} bytes")
+    lines = net.report().split("\n")
+    lines += [f"compiled   in {format_microseconds(seconds * 1e6)}"]
+    lines += [f"written    {output}, {format_bytes(size)}"]
+    report(*fit_lines(lines, 11))
     return 0
 
 
@@ -68,6 +73,7 @@ def as_json(net: CompiledModel, output: Path, size: int, seconds: float) -> dict
         "size_bytes": size,
         "compile_s": seconds,
         "precision": net.plan.precision,
+        "denormals": "flush" if net.plan.denormals.flush else "keep",
         "native_steps": len(net.plan.kernel_steps()),
         "python_steps": hosts,
         "kernels": len(net.plan.specs()),

@@ -7,6 +7,7 @@ import argparse
 from ..api import read_model, save_model
 from ..api.progress import show_progress
 from .arguments import add_model, default_output, limits, require_file, require_suffix
+from .formatting import format_bytes
 from .logging import print_json, report
 
 SCHEMA = 1
@@ -39,5 +40,5 @@ def run(args: argparse.Namespace) -> int:
         print_json({"schema": SCHEMA, "files": listed})
         return 0
     for path, size in files:
-        report(f"{path}  {size} bytes")
+        report(f"{path}  {format_bytes(size)}")
     return 0

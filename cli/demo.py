@@ -13,6 +13,7 @@ import numpy as np
 from ..api import CompiledModel, compile_model, read_model, save_model
 from ..ir.interpret import interpret
 from .console import print_result
+from .formatting import fit_lines, format_bytes, format_microseconds, terminal_columns
 from .logging import print_json
 
 SCHEMA = 1
@@ -31,18 +32,18 @@ def run(args: argparse.Namespace) -> int:
     held_out = np.load(folder / "held_out.npz", allow_pickle=False)
     pictures, labels = held_out["images"], held_out["labels"]
     images = (pictures.reshape(len(pictures), -1) / 16).astype(np.float32)
-    say = (lambda *lines: None) if args.json else print_result
+    say = (lambda *lines: None) if args.json else _print_fitted
     say(f"irc demo: {len(images)} handwritten digits (UCI) that the network has never seen", "")
 
     with tempfile.TemporaryDirectory(prefix="irc-demo-") as temporary:
         xml = Path(temporary) / "digits.xml"
         save_model(read_model(folder / "digits.onnx"), xml)
         size = xml.stat().st_size + xml.with_suffix(".bin").stat().st_size
-        say(f"converted  digits.onnx -> digits.xml and digits.bin ({size // 1024} KiB)")
+        say(f"converted  digits.onnx -> digits.xml and digits.bin ({format_bytes(size)})")
         started = time.perf_counter()
         net = compile_model(xml)
         compiled = time.perf_counter() - started
-        say(f"compiled   in {compiled * 1e3:.0f} ms")
+        say(f"compiled   in {format_microseconds(compiled * 1e6)}")
 
         probabilities = net(images)[0]
         predicted = probabilities.argmax(axis=1)
@@ -55,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     say(f"accuracy   {accuracy:.2%} of {len(labels)} images")
     say(f"agreement  with the reference evaluation: largest difference {worst:.1e}, {same}")
     one, batch = timings(net, images)
-    say(f"time       {one * 1e6:.1f} us for one image, {batch * 1e6:.2f} us an image in a batch")
+    one_text, batch_text = format_microseconds(one * 1e6), format_microseconds(batch * 1e6)
+    say(f"time       {one_text} for one image, {batch_text} an image in a batch")
     say("", "the fused plan", *plan_table(net))
     if args.json:
         figures = {
@@ -75,11 +77,17 @@ def run(args: argparse.Namespace) -> int:
     return 0 if agree else 1
 
 
+def _print_fitted(*lines: str) -> None:
+    print_result(*fit_lines(lines, 11))
+
+
 def drawing(pictures: Any, predicted: Any, labels: Any) -> list[str]:
     """A few images in a row, drawn with characters, with prediction and label below; one that the
     network gets wrong is among them if there is one."""
     wrong = [int(i) for i in np.flatnonzero(predicted != labels)[:1]]
-    chosen = [*range(DRAWN - len(wrong)), *wrong]
+    width = 2 * pictures.shape[2]
+    columns = terminal_columns() or DRAWN * (width + 2)
+    chosen = [*range(min(DRAWN, (columns + 2) // (width + 2)) - len(wrong)), *wrong]
     lines = []
     for row in range(pictures.shape[1]):
         cells = []
@@ -87,7 +95,6 @@ def drawing(pictures: Any, predicted: Any, labels: Any) -> list[str]:
             levels = (pictures[i, row].astype(int) * (len(SHADES) - 1) + 8) // 16
             cells.append("".join(SHADES[v] * 2 for v in levels))
         lines.append("  ".join(cells))
-    width = 2 * pictures.shape[2]
     says = [
         f"says {predicted[i]}" + ("" if predicted[i] == labels[i] else f", is {labels[i]}")
         for i in chosen

@@ -1,4 +1,4 @@
-"""irc doctor: this machine as irc sees it, and every knob, its value and where it comes from."""
+"""irc doctor: this machine as irc sees it, and the environment variables with their values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ KNOBS = (
     Knob("IRC_DUMP_GRAPH", "nowhere", "folder for the graph after each pass"),
     Knob("IRC_DUMP_LLVM", "nowhere", "folder for each kernel's LLVM text and assembly"),
     Knob("IRC_CACHE_DIR", "in the user's cache folder", "folder of the code cache, or off"),
-    Knob("IRC_CACHE_BYTES", str(DEFAULT_BYTES), "bound of the code cache"),
+    Knob("IRC_CACHE_BYTES", format_bytes(DEFAULT_BYTES), "bytes that the code cache may take"),
     Knob("IRC_PROGRESS", "1", "0: show no progress of work that takes more than a second"),
     Knob("IRC_TRACEBACK", "0", "1 shows Python's traceback with an error"),
     Knob("NO_COLOR", "unset", "any text leaves colours out"),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
 
 from ..ir.limits.memory_budget import human
 
 # A table is as wide as its content, unless stdout is a terminal of fewer columns.
 MIN_COLUMNS = 60
+# A shortened cell keeps this many characters.
+_MIN_CELL = 12
 
 
 def format_bytes(count: float) -> str:
@@ -41,37 +44,62 @@ def format_table(
     *,
     left: Collection[int] = (0,),
     optional: Sequence[int] = (),
+    shortened: int | None = None,
     columns: int | None = None,
 ) -> list[str]:
-    """Lines of a table. left: columns that are aligned left. optional: columns that are left out,
-    the first of them first, where the table is wider than `columns`. A line that is still too wide
-    ends in "..."."""
+    """Lines of a table. left: columns that are aligned left. Where the table is wider than
+    `columns`, optional columns are left out, the first of them first; then cells of the column
+    `shortened` end in "...", and at last lines do."""
     shown = list(range(len(header)))
     widths = [max(len(r[c]) for r in (header, *rows)) for c in shown]
     for dropped in optional:
         if columns is None or sum(widths[c] + 2 for c in shown) - 2 <= columns:
             break
         shown.remove(dropped)
+    if columns is not None and shortened is not None:
+        excess = sum(widths[c] + 2 for c in shown) - 2 - columns
+        widths[shortened] = max(_MIN_CELL, widths[shortened] - max(0, excess))
     lines: list[str] = []
     for line in (header, *rows):
+        line = [shorten(cell, widths[c]) for c, cell in enumerate(line)]
         cells = [
             f"{line[c]:<{widths[c]}}" if c in left else f"{line[c]:>{widths[c]}}" for c in shown
         ]
         text = "  ".join(cells).rstrip()
-        if columns is not None and len(text) > columns:
-            text = text[: columns - 3] + "..."
-        lines.append(text)
+        lines.append(text if columns is None else shorten(text, columns))
     return lines
 
 
+def shorten(text: str, columns: int) -> str:
+    """The text, or its beginning and "..."."""
+    return text if len(text) <= columns else text[: columns - 3] + "..."
+
+
+def fit_lines(lines: Iterable[str], indent: int = 0) -> list[str]:
+    """The lines, wrapped where stdout is a terminal that is narrower. indent: spaces before the
+    continuation of a line."""
+    columns = terminal_columns()
+    if columns is None:
+        return list(lines)
+    found: list[str] = []
+    for line in lines:
+        short = len(line) <= columns
+        blank = " " * indent
+        found += [line] if short else textwrap.wrap(line, columns, subsequent_indent=blank)
+    return found
+
+
 def nearest_name(name: str, names: Collection[str]) -> str | None:
-    """The name that was probably meant, None if none is near."""
-    found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return found[0] if found else None
+    """The name that was probably meant, None if none is near. Dashes before it do not count."""
+    bare = {known.lstrip("-"): known for known in names}
+    found = difflib.get_close_matches(name.lstrip("-"), bare, n=1, cutoff=0.6)
+    return bare[found[0]] if found else None
 
 
 def sizes_note(made_up: Sequence[str]) -> list[str]:
     """The line that heads measurements of a model whose sizes the command chose."""
     if not made_up:
         return []
-    return [f"sizes: {', '.join(made_up)} (chosen by irc; set others with --shape or --input)"]
+    return fit_lines(
+        [f"sizes: {', '.join(made_up)}, chosen by irc; --shape and --input set others"]
+    )

@@ -31,6 +31,7 @@ from .drawing.page import as_page
 from .drawing.picture import Picture, take_picture
 from .drawing.plan_picture import draw_plan
 from .drawing.svg import as_svg
+from .formatting import format_bytes
 from .logging import print_json, report
 from .profile import measure
 from .random_inputs import fill_inputs
@@ -89,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         state = {"schema": SCHEMA, "output": str(output), "size_bytes": size, "stages": drawn}
         print_json(state)
     else:
-        report(f"{output}  {size} bytes")
+        report(f"{output}  {format_bytes(size)}")
     return 0
 
 

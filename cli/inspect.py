@@ -12,6 +12,7 @@ from ..compiler.inspect.summary import Summary, summarise
 from ..plan.text import print_plan
 from .arguments import add_model, limits, require_file
 from .console import print_result
+from .formatting import fit_lines, format_bytes
 from .logging import print_json
 
 SCHEMA = 1
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print_json({"schema": SCHEMA, "plan": text.splitlines()})
         else:
-            print_result(*text.splitlines())
+            print_result(*fit_lines(text.splitlines(), 6))
         return 0
     read = _read_artifact if Path(path).suffix.lower() == ".irc" else read_model
     model = read(path, **limits(args))
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(as_json(model, summary))
     else:
-        print_result(*as_text(model, summary))
+        print_result(*fit_lines(as_text(model, summary), 12))
     return 0
 
 
@@ -79,7 +80,7 @@ def as_text(model: Model, summary: Summary) -> list[str]:
     lines = [f"model       {model.name or '(no name)'}"]
     lines += [f"input       {_port_text(p)}" for p in model.inputs]
     lines += [f"output      {_port_text(p)}" for p in model.outputs]
-    lines.append(f"parameters  {summary.parameters:,} ({_mebibytes(summary.bytes)})")
+    lines.append(f"parameters  {summary.parameters:,} ({format_bytes(summary.bytes)})")
     lines.append(f"arithmetic  {_flops(summary.flops)} a call")
     lines.append(f"operations  {_counts(summary.operations)}")
     lines.append(f"rewrites    {_counts(summary.fusions) or 'none apply'}")
@@ -96,10 +97,6 @@ def _port_text(port: PortInfo) -> str:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in counts.items())
-
-
-def _mebibytes(count: int) -> str:
-    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
 
 
 def _flops(flops: object) -> str:

@@ -19,7 +19,7 @@ from ..ir.errors import Error
 from ..ir.escape import escape_text
 from . import FAILED, INTERRUPTED
 from .console import escaping, print_message, print_result
-from .formatting import nearest_name
+from .formatting import fit_lines, nearest_name
 from .interrupts import interruptible
 from .loading import Loading
 from .logging import add_verbosity, coloured, configure_logging
@@ -70,7 +70,9 @@ COMMANDS: dict[str, Command] = {
         "draw a model before and after each pass",
         "irc graph model.onnx -o graph.html --profile",
     ),
-    "doctor": Command("doctor", "show the machine, the versions and every knob", "irc doctor"),
+    "doctor": Command(
+        "doctor", "show the machine, versions and environment variables", "irc doctor"
+    ),
     "cache": Command("cache", "show or empty the code cache", "irc cache list"),
     "completion": Command(
         "completion", "print a shell's completion script", 'eval "$(irc completion bash)"'
@@ -122,7 +124,7 @@ def _report_failure(error: BaseException) -> int:
         print_message(*str(error).split("\n"), heading=heading)
         return error.exit_code
     if isinstance(error, OSError):
-        # Verbs name what they read and write; this is the rest, such as a knob's folder.
+        # Verbs name what they read and write; this is the rest, such as the code cache.
         where = [f"  where: {error.filename}"] if error.filename else []
         what = "a file or folder can't be read or written"
         print_message(what, *where, f"  got: {error.strerror or error}", heading=heading)
@@ -192,5 +194,6 @@ def _module(verb: Command) -> Any:
 def _overview() -> list[str]:
     width = max(len(v) for v in COMMANDS)
     lines = ["usage: irc VERB [options]", "", "verbs:"]
-    lines += [f"  {name:<{width}}  {verb.help}" for name, verb in COMMANDS.items()]
+    verbs = (f"  {name:<{width}}  {verb.help}" for name, verb in COMMANDS.items())
+    lines += fit_lines(verbs, width + 4)
     return [*lines, "", "`irc VERB --help` shows a verb's options and an example."]

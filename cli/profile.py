@@ -100,6 +100,7 @@ def measure(net: CompiledModel, inputs: dict[str, Array], runs: int) -> list[dic
                 "bytes": first.nbytes,
                 "gflops": rate if first.operations else None,
                 "unit": first.unit,
+                "denormals": any(s.denormals for s in column),
                 "share_of_peak": rate * 1e9 / peaks[first.unit] if first.operations else None,
             }
         )
@@ -132,6 +133,13 @@ def chrome_trace(steps: list[dict[str, Any]]) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
+def denormals_note(steps: list[str]) -> list[str]:
+    """The lines that name steps which computed with denormals, slowly on many processors."""
+    if not steps:
+        return []
+    return ["on denormals (--denormals flush takes them for zeros): " + ", ".join(steps)]
+
+
 def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> list[str]:
     """Time by kind, then by step, the slowest first."""
     kinds: dict[str, list[float]] = defaultdict(list)
@@ -158,9 +166,11 @@ def as_text(steps: list[dict[str, Any]], made_up: list[str]) -> list[str]:
         for step, label in sorted(pairs, key=lambda pair: -pair[0]["time_us"])
     ]
     header = ["time", "share", "GFLOP/s", "of peak", "memory", "kind", "computes"]
+    slow = [label for step, label in zip(steps, labels, strict=True) if step["denormals"]]
     return [
         *sizes_note(made_up),
+        *denormals_note(slow),
         *format_table(["kind", "steps", "time", "share"], by_kind, columns=wide),
         "",
-        *format_table(header, by_step, left=(5, 6), optional=(4, 2), columns=wide),
+        *format_table(header, by_step, left=(5, 6), optional=(4, 2), shortened=6, columns=wide),
     ]

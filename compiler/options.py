@@ -11,6 +11,7 @@ from typing import Any, cast
 FOLDING_LIMIT = 64 * 2**20
 PRECISIONS = ("f32", "bf16")
 CONV_ALGORITHMS = ("auto", "direct")
+DENORMALS = ("auto", "flush", "keep")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Options:
     verify: check the graph after every pass. stop_after: stop once this many rules have fired (a
     bisecting tool).
     conv_algorithm: "auto" lets 3x3 convolutions use Winograd's transform, "direct" does not.
+    denormals: "flush" takes floating-point numbers below the smallest normal one for zeros, "keep"
+    computes with them, "auto" flushes unless the model holds such a number as a constant.
     """
 
     precision: str = "f32"
@@ -29,6 +32,7 @@ class Options:
     verify: bool = False
     stop_after: int | None = None
     conv_algorithm: str = "auto"
+    denormals: str = "auto"
 
 
 Shapes = Mapping[str, Sequence[int | str | None]]
@@ -59,6 +63,8 @@ def from_recipe(recipe: Any) -> tuple[Options, Shapes]:
         raise broken(given["options"], "options that irc has")
     if options.conv_algorithm not in CONV_ALGORITHMS:
         raise broken(options.conv_algorithm, " or ".join(CONV_ALGORITHMS))
+    if options.denormals not in DENORMALS:
+        raise broken(options.denormals, " or ".join(DENORMALS))
     sizes = tuple[int | str | None, ...]
     shapes = cast("dict[str, Any]", given["shapes"])
     return options, {decode(str, name): list(decode(sizes, s)) for name, s in shapes.items()}

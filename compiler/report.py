@@ -19,9 +19,11 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
     """A few lines of text about a plan; every step outside native code is named."""
     kernels, hosts = plan.kernel_steps(), plan.host_steps()
     families = Counter(s.spec.family for s in kernels)
+    reason = plan.denormals.reason or "by default"
     lines = [
         f"model      {plan.name or '(no name)'}",
         f"precision  {_precision(plan)}",
+        f"denormals  {'flushed to zero' if plan.denormals.flush else 'kept'}: {reason}",
         f"steps      {len(kernels)} native ({_counts(families)}), {len(hosts)} in Python",
         f"kernels    {len(plan.specs())} distinct",
         f"regions    {len(plan.regions)}",

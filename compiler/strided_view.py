@@ -186,8 +186,8 @@ def divide(view: View, shape: Sequence[Dim]) -> BlockedAxes | None:
 
 def runs_of_vectors(divided: BlockedAxes, lanes: int) -> bool:
     """Whether a product walks the last axis in blocks as fast as in one. Blocks that end inside a
-    vector cost more than the copy that they save (2 x [50, 100] times [100, 5 x 20]: 13.3 us, 11.7
-    with the copy); what only the run knows is taken for whole vectors."""
+    vector cost more than the copy that they save (docs/dev/tuning/gemm-operands-in-place.md); what
+    only the run knows is taken for whole vectors."""
     columns = divided.parts[-1]
     if len(columns) < 2:
         return True

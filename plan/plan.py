@@ -232,6 +232,14 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Denormals:
+    """Whether kernels flush denormal operands and results to zero, and for which reason."""
+
+    flush: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class PlanPort:
     """One input or output of the whole model."""
 
@@ -257,6 +265,7 @@ class Plan:
     # Slots whose value is a constant of the model (a result that is a constant).
     constant_slots: tuple[tuple[int, int], ...] = ()
     variables: tuple[Variable, ...] = ()
+    denormals: Denormals = Denormals()
 
     def all_regions(self) -> list[Region]:
         """Its regions, and those of the bodies inside, in order."""

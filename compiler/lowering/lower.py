@@ -27,6 +27,7 @@ from .build.region_builder import RegionBuilder
 from .control.lower_control import CONTROL, lower_native
 from .control.subgraph_symbols import plain_sizes
 from .control.variables import State, StateNodes, split_state
+from .denormals import decide_denormals
 from .ops.squeeze_excite import decide_excites
 from .schedule.fusion import decide_fusion
 from .schedule.output_placement import (
@@ -36,9 +37,10 @@ from .schedule.output_placement import (
     symbol_sources,
 )
 from .schedule.partition import decide_roles
-from .schedule.role import Role, is_host_only
+from .schedule.role import Role
 from .schedule.runtime_checks import size_checks
 from .schedule.storage_types import rounded_values, spaced_values
+from .schedule.symbols import is_host_only
 from .schedule.tensor_layout import channels_last_values
 
 
@@ -52,7 +54,9 @@ def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[in
     plan = lower_graph(graph, target, options, weights, constants)
     sources = {old: new for new, old in enumerate(dict.fromkeys(c.source for c in constants))}
     listed = tuple(replace(c, source=sources[c.source]) for c in constants)
-    return replace(plan, constants=listed), {new: weights[old] for old, new in sources.items()}
+    plan = replace(plan, constants=listed)
+    used = {new: weights[old] for old, new in sources.items()}
+    return replace(plan, denormals=decide_denormals(plan, used, options)), used
 
 
 def lower_graph(
@@ -93,24 +97,30 @@ def lower_graph(
         low.slots.append(graph.type(graph.input(result, 0)))
     constant_slots: list[tuple[int, int]] = []
     delivery = result_homes(low, groups, home, state, result_slots, constant_slots)
+    results: dict[int, list[int]] = {}
+    for result in graph.results:
+        results.setdefault(delivery[result], []).append(result)
     regions: list[Region] = []
     variables: dict[int, Variable] = {}
+    initialised, level = state.initialised(graph), -1
     for index, group in enumerate(groups):
-        for number, nodes in enumerate(state.variables):
-            if nodes.level < group.level and number not in variables:
-                variables[number] = lower_variable(low, nodes, result_slots)
+        first, level = group.level != level, group.level
+        if first:
+            for number, nodes in enumerate(state.variables):
+                if nodes.level < level and number not in variables:
+                    variables[number] = lower_variable(low, nodes, result_slots)
         region = build_region(
             low,
             roles,
             home,
             index,
             group,
-            delivery,
+            results.get(index, []),
             result_slots,
             constant_slots,
-            first=index == next(i for i, g in enumerate(groups) if g.level == group.level),
+            first=first,
         )
-        regions.append(replace(region, initialises=state.initialised(graph, group.level)))
+        regions.append(replace(region, initialises=initialised.get(level, ())))
     return Plan(
         name=graph.name,
         target_key=target.key(),
@@ -161,15 +171,16 @@ def split_regions(graph: Graph, roles: dict[int, Role], state: State) -> list[Gr
     """Nodes by region in order: those for initial values by level, then the graph proper."""
     level_of = {n: level for level, made in enumerate(state.made) for n in made}
     proper = len(state.made)
-    levels = [n for n in range(proper) if state.initialised(graph, n)]
+    listed: dict[int, list[int]] = {}
+    for node in graph.order():
+        if node in roles:
+            listed.setdefault(level_of.get(node, proper), []).append(node)
+    levels = sorted(state.initialised(graph))
     groups: list[Group] = []
     for level in (*levels, proper):
         current: list[int] = []
-        for node in graph.order():
-            role = roles.get(node)
-            if role is None or level_of.get(node, proper) != level:
-                continue
-            if role.terminal:
+        for node in listed.get(level, ()):
+            if roles[node].terminal:
                 groups.append(Group(current, node, level))
                 current = []
             else:
@@ -224,21 +235,20 @@ def build_region(
     home: dict[int, int],
     index: int,
     group: Group,
-    delivery: dict[int, int],
+    mine: Sequence[int],
     result_slots: dict[int, int],
     constant_slots: list[tuple[int, int]],
     *,
     first: bool,
 ) -> Region:
-    """Build one region and leave its exported values' slots in `low.slot_of`. `delivery`: the
-    region of each result; `first`: of its level."""
+    """Build one region and leave its exported values' slots in `low.slot_of`. `mine`: the results
+    that it delivers; `first`: of its level."""
     graph, nodes, end = low.graph, group.nodes, group.end
     low.region, low.region_inputs = RegionBuilder(), []
     low.views, low.placed, low.divided = {}, {}, {}
     outputs: list[int] = []
 
     # Results that this region can deliver, and values that later regions or the terminal read.
-    mine = [r for r in graph.results if delivery[r] == index]
     late: list[int] = []
     for result in mine:
         value = graph.input(result, 0)
@@ -259,7 +269,7 @@ def build_region(
         if value not in low.placed:
             slot = new_slot(low, value, graph.type(value))
             reserve_output(low, value, slot, outputs)
-    propagate_output_buffers(low, home, index, roles)
+    propagate_output_buffers(low, group.members, home, roles)
 
     for node in nodes:
         if roles[node].lowerer is None:

@@ -41,6 +41,20 @@ class Program:
     results: tuple[int, ...]
 
 
+_COMPARISONS = frozenset("eq ne lt le gt ge".split())
+
+
+def compares_floats(program: Program) -> bool:
+    """Does the program compare floating-point values, or cast one to boolean?"""
+    instrs = program.instrs
+    return any(
+        instrs[argument].dtype.is_float
+        for instr in instrs
+        if instr.op in _COMPARISONS or (instr.op == "cast" and instr.dtype is DType.boolean)
+        for argument in instr.args
+    )
+
+
 # Operations of scalar programs and how many arguments they take. Comparisons and logic give
 # `boolean`; arithmetic gives its arguments' type (all arguments of one instruction agree, except
 # for "select", whose first is boolean, and "cast"). Meaning: docs/numerics.md; "max"/"min"

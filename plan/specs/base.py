@@ -155,6 +155,11 @@ class Spec:
         """Phases that `parts` threads go through together, or 0; `at` gives a size's value."""
         return 0
 
+    def distinguishes_denormals(self) -> bool:
+        """Does a result differ between a denormal operand and zero, as that of a comparison does?
+        Such a step never runs with denormals flushed."""
+        return False
+
     def flops(self, dims: Sequence[int]) -> int | None:
         """Arithmetic operations of one run; None where the work is moving data.
 

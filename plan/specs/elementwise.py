@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...ir.scalar.program import Program
+from ...ir.scalar.program import Program, compares_floats
 from ...ir.scalar.verify import verify_program
 from ..ranges import COUNT, Range
 from ..target import Target
@@ -45,6 +45,9 @@ class ElementwiseSpec(Spec):
 
     def computes_in_place(self) -> bool:
         return len(self.outs) == 1
+
+    def distinguishes_denormals(self) -> bool:
+        return compares_floats(self.program)
 
     def verify(self, target: Target) -> None:
         given = types_of(self.inputs)

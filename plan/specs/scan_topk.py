@@ -88,6 +88,9 @@ class TopKSpec(Spec):
         if self.indices.dtype not in (DType.i32, DType.i64):
             raise spec_error("no positions of this type", self.where, self.indices.dtype, None)
 
+    def distinguishes_denormals(self) -> bool:
+        return True
+
     def writes_all(self, at: Resolve) -> bool:
         return at(self.count) <= at(self.size)
 

@@ -125,19 +125,18 @@ class BufferBounds:
 def _order_parts(region: Region, table: SizeTable) -> list[tuple[int, int, int]]:
     """(part, buffer that it aliases, position of its offset), each behind what it aliases."""
     found: list[tuple[int, int, int]] = []
-    pending = [i for i, b in enumerate(region.buffers) if b.alias_of is not None]
     done = {i for i, b in enumerate(region.buffers) if b.alias_of is None}
-    while pending:
-        later: list[int] = []
-        for i in pending:
-            b = region.buffers[i]
+    for i in range(len(region.buffers)):
+        chain: list[int] = []
+        at: int | None = i
+        while at is not None and at not in done:
+            chain.append(at)
+            at = region.buffers[at].alias_of
+        for part in reversed(chain):
+            b = region.buffers[part]
             assert b.alias_of is not None
-            if b.alias_of in done:
-                done.add(i)
-                found.append((i, b.alias_of, table.position(b.alias_offset)))
-            else:
-                later.append(i)
-        pending = later
+            done.add(part)
+            found.append((part, b.alias_of, table.position(b.alias_offset)))
     return found
 
 
@@ -202,7 +201,8 @@ class OperandBounds:
 
     def walk(self, values: Ints, n: int) -> StridedAccess:
         """The elements of operand n."""
-        begin, end = (int(t) for t in [*self.start, len(self.size)][n : n + 2])
+        following = self.start[n + 1 : n + 2]
+        begin, end = self.start[n], following[0] if len(following) else None
         size, stride = (values[t[begin:end]] for t in (self.size, self.stride))
         terms = zip(size.tolist(), stride.tolist(), strict=True)
         return StridedAccess(int(self.buffer[n]), int(values[self._offset[n]]), tuple(terms))

@@ -64,17 +64,18 @@ def _verify_view(region: Region, constants: Sequence[Constant], buffer: Buffer, 
 
 def buffer_roots(region: Region, where: str = "region") -> list[int]:
     """For each buffer, the buffer at the end of its chain of `alias_of`."""
-    roots = list(range(len(region.buffers)))
-    for b in roots.copy():
-        seen: set[int] = set()
+    roots: dict[int, int] = {}
+    for b in range(len(region.buffers)):
+        chain: dict[int, None] = {}
         at = b
-        while (parent := region.buffers[at].alias_of) is not None:
-            if at in seen:
+        while at not in roots and (parent := region.buffers[at].alias_of) is not None:
+            if at in chain:
                 raise broken("buffers lie inside one another in a circle", where, b)
-            seen.add(at)
+            chain[at] = None
             at = parent
-        roots[b] = at
-    return roots
+        root = roots.setdefault(at, at)
+        roots.update(dict.fromkeys(chain, root))
+    return [roots[b] for b in range(len(region.buffers))]
 
 
 def is_empty(buffer: Buffer) -> bool:

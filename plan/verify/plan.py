@@ -56,17 +56,20 @@ def _verify_body(plan: Plan, constants: Sequence[Constant], inside: str, depth: 
         for slot in region.outputs:
             _slot(plan, slot, where)
         _agree(plan, region, where)
-        ready.update(region.outputs)
+        made = list(region.outputs)
+        ready.update(made)
         if region.terminal is not None:
             needed = [s for s in region.terminal.inputs if s is not None]
             _need(needed, ready, f"{where}, {region.terminal.name or 'terminal'}")
             for slot in region.terminal.outputs:
                 _slot(plan, slot, where)
+            made += region.terminal.outputs
             ready.update(region.terminal.outputs)
             _verify_terminal(region.terminal, constants, where, depth)
-        first |= defined
+        # `first` holds all of `defined`.
+        first.update(made)
         define_variables(plan, due[number], first, defined)
-        first |= defined
+        first.update(plan.variables[n].slot for n in due[number])
     _need([p.slot for p in plan.outputs], defined, "outputs")
     _need([v.after for v in plan.variables], defined, "variables")
 

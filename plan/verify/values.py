@@ -9,6 +9,7 @@ what it reads only where its kernel may (aliasing.py), and that its work is boun
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,27 +81,27 @@ class RegionLayoutTables:
         self._evaluate = table.compile()
 
     def _find_moves(self, region: Region) -> list[tuple[int, int, list[int]]]:
-        chains: list[set[int]] = []
-        for i in range(len(region.buffers)):
-            chain, at = set[int](), i
-            while at is not None:
-                chain.add(at)
-                at = region.buffers[at].alias_of
-            chains.append(chain)
-        touched = self.operand_buffer.tolist()
-        return [
-            (b, buffer.loop, [n for n, o in enumerate(touched) if b in chains[o]])
+        """(buffer, its loop's step, operands that move with it) per buffer that moves."""
+        found = {
+            b: (b, buffer.loop, list[int]())
             for b, buffer in enumerate(region.buffers)
             if buffer.loop is not None
-        ]
+        }
+        for operand, buffer in enumerate(self.operand_buffer.tolist() if found else ()):
+            at: int | None = buffer
+            while at is not None:
+                if at in found:
+                    found[at][2].append(operand)
+                at = region.buffers[at].alias_of
+        return list(found.values())
 
     def _repeated(self, region: Region, dims: list[int]) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
         for n, step in enumerate(region.steps):
             if isinstance(step, ControlStep) and step.kind == LOOP and step.trips is not None:
-                for row, number in enumerate(self.kernels):
-                    if n < number < step.target:
-                        found.setdefault(row, []).append(dims[step.trips])
+                first, end = bisect_right(self.kernels, n), bisect_left(self.kernels, step.target)
+                for row in range(first, end):
+                    found.setdefault(row, []).append(dims[step.trips])
         return found
 
     def trips(self, sizes: RegionSizes, loop: int) -> int:

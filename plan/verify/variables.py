@@ -44,7 +44,7 @@ def define_variables(
                     "a variable has a slot that there is not", where=where, got=slot
                 )
         held = plan.slots[v.slot]
-        if v.slot in written | defined:
+        if v.slot in written or v.slot in defined:
             raise VerificationError("a variable's slot is another value's", where=where, got=v.slot)
         if v.initial is not None and v.initial not in written:
             raise VerificationError("an initial value is never made", where=where, got=v.initial)

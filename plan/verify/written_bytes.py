@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 # (size, stride) per axis, strides ascending; a block repeats at every combination.
@@ -41,13 +41,13 @@ class WrittenBytes:
 
     def _join(self, axes: Terms, begin: int, end: int) -> tuple[int, int]:
         """The block, joined with those of equal axes that it touches."""
-        apart: list[tuple[int, int]] = []
-        for other in self._blocks.get(axes, ()):
-            if other[0] <= end and begin <= other[1]:
-                begin, end = min(begin, other[0]), max(end, other[1])
-            else:
-                apart.append(other)
-        self._blocks[axes] = sorted([*apart, (begin, end)])
+        # Blocks are sorted and do not touch one another, so that their ends ascend, too.
+        blocks = self._blocks.setdefault(axes, [])
+        first = bisect_left(blocks, begin, key=_end_of)
+        after = bisect_right(blocks, end, key=_begin_of)
+        if first < after:
+            begin, end = min(begin, blocks[first][0]), max(end, blocks[after - 1][1])
+        blocks[first:after] = [(begin, end)]
         return begin, end - begin
 
     def holds(self, start: int, terms: Sequence[tuple[int, int]], length: int) -> bool:
@@ -66,11 +66,26 @@ class WrittenBytes:
         """Bytes that are known to be in both."""
         made = WrittenBytes()
         for axes in self._blocks.keys() & other._blocks.keys():
-            for a, b in self._blocks[axes]:
-                for c, d in other._blocks[axes]:
-                    if max(a, c) < min(b, d):
-                        made.add(max(a, c), axes, min(b, d) - max(a, c))
+            mine, theirs = self._blocks[axes], other._blocks[axes]
+            n = m = 0
+            while n < len(mine) and m < len(theirs):
+                begin = max(mine[n][0], theirs[m][0])
+                end = min(mine[n][1], theirs[m][1])
+                if begin < end:
+                    made.add(begin, axes, end - begin)
+                if mine[n][1] <= theirs[m][1]:
+                    n += 1
+                else:
+                    m += 1
         return made
+
+
+def _begin_of(block: tuple[int, int]) -> int:
+    return block[0]
+
+
+def _end_of(block: tuple[int, int]) -> int:
+    return block[1]
 
 
 def normalize_piece(start: int, terms: Sequence[tuple[int, int]], length: int) -> Piece:

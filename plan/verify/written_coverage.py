@@ -44,6 +44,11 @@ class Coverage:
         made = [b.kind in _MADE and b.alias_of is None for b in self.region.buffers]
         self.made = [b for b, is_made in enumerate(made) if is_made]
         self.outputs = [b for b in self.made if self.region.buffers[b].kind == OUTPUT]
+        # The buffers that move with each loop.
+        self.moving: dict[int, list[int]] = {}
+        for b, buffer in enumerate(self.region.buffers):
+            if buffer.loop is not None:
+                self.moving.setdefault(buffer.loop, []).append(b)
         self._single, self._rest = self._find_first_writers()
         self._choosing = [
             (n, step)
@@ -121,54 +126,54 @@ class _Pieces:
 
     def find(self) -> frozenset[int]:
         """The roots that are read, or left, with elements that are not written."""
-        state = self.walk(0, len(self.steps), {})
+        state = _State()
+        self.walk(0, len(self.steps), state)
         for root in self.roots.intersection(self.of.outputs):
             whole = (0, (), int(self.sizes.nbytes[root]))
-            if not (_of(state, root).holds(*whole) or self.is_filled(root, state)):
+            if not (state.of(root).holds(*whole) or self.is_filled(root, state)):
                 self.missing.add(root)
         return frozenset(self.missing)
 
-    def walk(self, n: int, end: int, state: dict[int, WrittenBytes]) -> dict[int, WrittenBytes]:
-        """The state behind the steps from `n` up to `end`."""
+    def walk(self, n: int, end: int, state: _State) -> None:
+        """Bring the state from before step `n` to before step `end`."""
         while n < end:
             step = self.steps[n]
             self.touch(n, state)
             if isinstance(step, ControlStep) and step.kind == LOOP:
-                state = self.loop(n, step, state)
+                self.loop(n, step, state)
                 n = step.target
             elif isinstance(step, ControlStep) and step.kind == BRANCH:
                 skip = self.steps[step.target - 1]
                 assert isinstance(skip, ControlStep)
-                one = self.walk(n + 1, step.target - 1, _copy(state))
-                other = self.walk(step.target, skip.target, state)
-                state = {s: one[s].common(other[s]) for s in one.keys() & other.keys()}
+                one, other = _State(state), _State(state)
+                self.walk(n + 1, step.target - 1, one)
+                self.walk(step.target, skip.target, other)
+                state.take_common(one, other)
                 n = skip.target - 1
             n += 1
-        return state
 
-    def loop(
-        self, n: int, step: ControlStep, state: dict[int, WrittenBytes]
-    ) -> dict[int, WrittenBytes]:
+    def loop(self, n: int, step: ControlStep, state: _State) -> None:
         """The state behind a loop: what all its iterations write, if it is sure to have them."""
         trips = self.tables.trips(self.sizes, n)
         if trips <= 0:
-            return state
+            return
         again = self.steps[step.target]
         assert isinstance(again, ControlStep)
         sure = step.count is step.go is again.go is None
-        inner = self.walk(n + 1, step.target, _copy(state))
+        inner = _State(state)
+        self.walk(n + 1, step.target, inner)
         self.touch(step.target, inner)
         if not sure:
-            return state
-        for b, buffer in enumerate(self.buffers):
-            if buffer.loop == n and b in inner:
+            return
+        for b in self.of.moving.get(n, ()):
+            if b in inner.own:
                 stride, around = self.tables.stride_bytes(self.sizes, b), self.space(b, outer=True)
                 shift = int(self.sizes.root_offsets[b] - self.sizes.root_offsets[around])
-                for start, terms, length in inner.pop(b).pieces():
-                    _of(inner, around).add(start + shift, (*terms, (trips, stride)), length)
-        return inner
+                for start, terms, length in inner.own.pop(b).pieces():
+                    inner.of(around).add(start + shift, (*terms, (trips, stride)), length)
+        state.own.update(inner.own)
 
-    def touch(self, n: int, state: dict[int, WrittenBytes]) -> None:
+    def touch(self, n: int, state: _State) -> None:
         """What a step reads is written; what it writes is written from now on."""
         if n in self.idle:
             return
@@ -185,15 +190,15 @@ class _Pieces:
                 space = self.space(b)
                 piece = self.piece(operand, b, space)
                 if piece is not None:
-                    _of(state, space).add(*piece)
+                    state.of(space).add(*piece)
 
-    def is_written(self, operand: int, b: int, state: dict[int, WrittenBytes]) -> bool:
+    def is_written(self, operand: int, b: int, state: _State) -> bool:
         space = self.space(b)
         piece = self.piece(operand, b, space)
         if piece is None:
             return True
         start, terms, length = piece
-        while not _of(state, space).holds(start, terms, length):
+        while not state.of(space).holds(start, terms, length):
             if self.is_filled(space, state):
                 return True
             loop = self.buffers[space].loop
@@ -208,9 +213,9 @@ class _Pieces:
             terms, space = (*terms, (trips, stride)), around
         return True
 
-    def is_filled(self, space: int, state: dict[int, WrittenBytes]) -> bool:
+    def is_filled(self, space: int, state: _State) -> bool:
         """Whether the pieces that are written are known to be the whole buffer; joins them."""
-        written = _of(state, space)
+        written = state.of(space)
         shape = (*self.tables.shape(self.sizes, space), int(self.tables.itemsize[space]))
         if not fill_shape(list(written.pieces()), shape):
             return False
@@ -240,12 +245,36 @@ class _Pieces:
         return begin + walk.offset * item, terms, item
 
 
-def _of(state: dict[int, WrittenBytes], space: int) -> WrittenBytes:
-    return state.setdefault(space, WrittenBytes())
+class _State:
+    """What is written of each space. Of a loop or a branch: what differs from the state around it,
+    so that a region of many takes no copy of all that is written for each."""
 
+    def __init__(self, around: _State | None = None) -> None:
+        self.own: dict[int, WrittenBytes] = {}
+        self.around = around
 
-def _copy(state: dict[int, WrittenBytes]) -> dict[int, WrittenBytes]:
-    return {space: written.copy() for space, written in state.items()}
+    def find(self, space: int) -> WrittenBytes | None:
+        """What is written of a space, not to be changed; None if nothing was looked up in it."""
+        at: _State | None = self
+        while at is not None:
+            if space in at.own:
+                return at.own[space]
+            at = at.around
+        return None
+
+    def of(self, space: int) -> WrittenBytes:
+        """What is written of a space, to be changed."""
+        if space not in self.own:
+            found = self.find(space)
+            self.own[space] = WrittenBytes() if found is None else found.copy()
+        return self.own[space]
+
+    def take_common(self, one: _State, other: _State) -> None:
+        """Take what both ways of a branch write."""
+        for space in one.own.keys() | other.own.keys():
+            found, second = one.find(space), other.find(space)
+            if found is not None and second is not None:
+                self.own[space] = found.common(second)
 
 
 def _touched(region: Region, tables: RegionLayoutTables) -> tuple[list[_Touched], list[_Touched]]:

@@ -24,6 +24,8 @@ MAX_PHASES: Final = 1 << 22  # their numbers times MAX_WORKERS are i32
 # rounds, their number in place of that of phases: it polls between these.
 LONG, CUT = 8, 16
 MAX_ROUNDS: Final = 1 << 20
+# A kernel that runs with denormals flushed to zero: operands and results.
+FLUSH: Final = 32
 
 # A step of control flow: word 0 is the way to go (in steps; of a loop, the address of its block),
 # word 1 as of a kernel, word 2 leads to the most iterations. Its flags say what it is, and which
@@ -37,8 +39,9 @@ LOOP_EXIT, LOOP_BACK, LOOP_DONE, LOOP_LIMIT, LOOP_MOVES, LOOP_WORDS = range(6)
 
 # Words of a Call. `parts` 1 or `pool` 0: the caller alone. `wake`: some step
 # has the flag WAKE. On a failure `step` and `part` say which.
+# `mode`: the control word after the last step of the caller, with its sticky flags.
 CALL_STEPS, CALL_COUNT, CALL_SCRATCH, CALL_STRIDE, CALL_PARTS, CALL_POOL, CALL_WAKE = range(7)
-CALL_BUSY, CALL_STATUS, CALL_STEP, CALL_PART = range(8, 12)
+CALL_BUSY, CALL_STATUS, CALL_STEP, CALL_PART, CALL_MODE = range(8, 13)
 CALL_WORDS: Final = 16
 
 # Words of the pool's block, on cache line pairs of their own where they are contended.
@@ -48,6 +51,7 @@ POOL_FN, POOL_BUFFERS, POOL_DIMS, POOL_SCRATCH, POOL_STRIDE, POOL_FAILURE = rang
 POOL_PHASES = 38  # of the step at hand; 0: its parts are independent
 # Of the round at hand: its first part, and the parts of all rounds. ABORT: run no more parts.
 POOL_FIRST, POOL_TOTAL, POOL_ABORT = 39, 40, 41
+POOL_FLUSH = 42  # FLUSH where the step at hand flushes denormals, else 0
 POOL_OWNER, POOL_EPOCH, POOL_SLEEPERS = 48, 64, 65
 # THREADS: workers started; -1: none can be had. SPIN: pauses before a worker sleeps.
 # CPU: the one the last caller ran on, -1 at first; MASK: CPUs the workers may use, a bit each;

@@ -12,6 +12,7 @@ from typing import Final
 
 from ..llvmir.builder import Function, Module
 from ..llvmir.values import I32, I64, PTR, Value
+from .float_mode import default_mode, swap_mode
 
 # Nanoseconds between two polls.
 POLL_PERIOD: Final = 100_000_000
@@ -39,9 +40,12 @@ def write_poll(module: Module) -> Function:
         f.ret(0)
     f.store(f.add(now, POLL_PERIOD), f.at(block, _NEXT, I64))
     thread = f.load(I64, f.at(block, _THREAD, I64))
+    # A handler is Python code of the user: it runs in the default mode.
+    mode = swap_mode(f, default_mode(f.target.arch))
     f.call("PyEval_RestoreThread", "void", f.op(PTR, f"inttoptr {thread} to ptr"))
     raised = f.call("PyErr_CheckSignals", I32)
     f.call("PyEval_SaveThread", PTR)
+    swap_mode(f, mode)
     f.ret(f.select(f.icmp("eq", raised, 0), f.as_value(0, I64), 1))
     return f
 

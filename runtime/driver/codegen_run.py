@@ -7,16 +7,18 @@ from __future__ import annotations
 from typing import Final
 
 from ...plan.target import Target
-from ..llvmir.builder import Function, Module
+from ..llvmir.builder import Function, Module, Variable
 from ..llvmir.values import I32, I64, PTR, Value
 from .abi import (
     ASSERT_FAILED,
     BUSY,
     CALL_BUSY,
+    CALL_MODE,
     CALL_PART,
     CALL_STATUS,
     CALL_STEP,
     CONTROL,
+    FLUSH,
     INTERRUPTED,
     LONG,
     MASK_WORDS,
@@ -25,6 +27,7 @@ from .abi import (
     POOL_CPU,
     POOL_DONE,
     POOL_EPOCH,
+    POOL_FLUSH,
     POOL_IDS,
     POOL_MASK,
     POOL_OWNER,
@@ -52,10 +55,12 @@ from .codegen_sharing import (
     write_part,
 )
 from .codegen_steps import write_own_step, write_shared_step
+from .float_mode import default_mode, flush_mode, swap_mode
 
 # Calls too short to wake workers for wake them together: the one that follows this many, each of
 # which came no later after the one before than that had taken. A burst that ends there has paid
-# for one wake (2 to 5 us) in vain; a caller that goes on is helped from then on.
+# for one wake in vain; a caller that continues is helped from then on
+# (docs/dev/tuning/thread-wake.md).
 _STREAK: Final = 8
 _GAP: Final = 40_000  # ns at most: half of what a worker spins
 # A call that polls does so behind each LONG step, and behind this many steps (a power of two):
@@ -65,7 +70,6 @@ _POLL_STEPS: Final = 16
 FUTEX: Final = {"x86_64": 202, "aarch64": 98}
 SET_AFFINITY: Final = {"x86_64": 203, "aarch64": 122}
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
-MXCSR_DEFAULT: Final = 0x1F80
 
 
 def driver_text(target: Target) -> str:
@@ -81,18 +85,14 @@ def driver_text(target: Target) -> str:
     return module.text()
 
 
-def _swap_mode(f: Function, new: Value | int) -> Value:
-    """Set the floating-point control word (x86: MXCSR, sticky flags included); the old one."""
-    mode = f.as_value(new, I32)
-    if f.target.arch == "x86_64":
-        old, fresh = f.stack(4, 4), f.stack(4, 4)
-        f.call("llvm.x86.sse.stmxcsr", "void", old)
-        f.line(f"store {mode}, {fresh}, align 4")
-        f.call("llvm.x86.sse.ldmxcsr", "void", fresh)
-        return f.op(I32, f"load i32, {old}, align 4")
-    old64 = f.call("llvm.aarch64.get.fpcr", I64)
-    f.call("llvm.aarch64.set.fpcr", "void", f.cast(mode, I64, signed_=False))
-    return f.cast(old64, I32)
+def _set_flushing(f: Function, flushing: Variable, wanted: Value) -> None:
+    """Switch between the default mode and that which flushes denormals. flushing: FLUSH or 0, the
+    mode now; wanted: that of the next kernel. Writing the control word costs more than the test."""
+    with f.if_(f.icmp("ne", wanted, flushing.get())):
+        flushes = f.icmp("ne", wanted, 0)
+        keep, flush = default_mode(f.target.arch), flush_mode(f.target.arch)
+        swap_mode(f, f.select(flushes, f.as_value(flush, I32), keep))
+        flushing.set(wanted)
 
 
 def _follows(f: Function, pool: Value, now: Value) -> Value:
@@ -181,7 +181,8 @@ def _write_walk(
                 with f.if_(claim_word(f, pool, POOL_OWNER)):
                     team.set(SHARED)
                     f.call_function(spread, pool)
-    mode = _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)
+    mode = swap_mode(f, default_mode(f.target.arch))
+    flushing = f.var(I64, 0)
     table = f.op(PTR, f"inttoptr {steps} to ptr")
     status, failed_part = f.var(I32, 0), f.var(I64, 0)
     i, passed = f.var(I64, 0), f.var(I64, 0)
@@ -200,6 +201,7 @@ def _write_walk(
                 goes.else_()
                 i.set(f.add(i.get(), way))
             kind.else_()
+            _set_flushing(f, flushing, f.and_(flags, FLUSH))
             with f.if_(f.icmp("ne", f.and_(flags, team.get()), 0)) as branch:
                 rounds = (parts, stride, f.or_(f.and_(flags, WAKE), wake_pending.get()))
                 found = f.call_function(shared_step, pool, *words, scratch, *rounds, block)
@@ -218,7 +220,8 @@ def _write_walk(
                     status.set(INTERRUPTED)
     with f.if_(f.icmp("ne", team.get(), 0)):
         set_word(f, pool, POOL_OWNER, 0)
-    _swap_mode(f, mode)
+    last = swap_mode(f, mode)
+    f.store(f.cast(last, I64, signed_=False), word(f, call, CALL_MODE))
     with f.if_(f.icmp("ne", began.get(), 0)):
         ended = read_clock(f)
         soon = f.add(ended, f.smin(f.sub(ended, began.get()), _GAP))
@@ -237,7 +240,8 @@ def _write_work(module: Module, part: Function) -> None:
     set."""
     f = module.function("irc_work", [(PTR, "pool")], I32)
     pool = f.params["pool"]
-    _swap_mode(f, MXCSR_DEFAULT if f.target.arch == "x86_64" else 0)
+    swap_mode(f, default_mode(f.target.arch))
+    flushing = f.var(I64, 0)
     limit = f.load(I64, word(f, pool, POOL_SPIN))
     idle = f.var(I64, 0)
 
@@ -249,6 +253,7 @@ def _write_work(module: Module, part: Function) -> None:
         with f.if_(open_part()) as branch:
             n, of = parts_of(f, add_word(f, pool, POOL_TICKET, 1))
             with f.if_(f.icmp("ult", n, of)):
+                _set_flushing(f, flushing, get_word(f, pool, POOL_FLUSH, "monotonic"))
                 f.call_function(part, pool, n, of, 0)
                 add_word(f, pool, POOL_DONE, 1)
                 idle.set(0)
@@ -265,6 +270,7 @@ def _write_work(module: Module, part: Function) -> None:
                     with f.if_(f.icmp("eq", get_word(f, pool, POOL_STOP), 0)):
                         _futex(f, pool, _FUTEX_WAIT_PRIVATE, epoch)
                 add_word(f, pool, POOL_SLEEPERS, -1)
+    swap_mode(f, default_mode(f.target.arch))
     f.ret(0)
 
 
@@ -295,5 +301,5 @@ def _write_small(module: Module) -> Function:
         pause(f)
     f.ret(0)
     f = module.function("irc_swap_mode", [(I32, "new")], I32)
-    f.ret(_swap_mode(f, f.params["new"]))
+    f.ret(swap_mode(f, f.params["new"]))
     return wake

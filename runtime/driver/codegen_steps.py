@@ -7,6 +7,7 @@ from ..llvmir.builder import Function, Module
 from ..llvmir.values import I32, I64, PTR, Value
 from .abi import (
     CUT,
+    FLUSH,
     INTERRUPTED,
     NOTHING,
     PARTS_MASK,
@@ -16,6 +17,7 @@ from .abi import (
     POOL_DIMS,
     POOL_FAILURE,
     POOL_FIRST,
+    POOL_FLUSH,
     POOL_FN,
     POOL_PHASES,
     POOL_SCRATCH,
@@ -76,6 +78,7 @@ def write_shared_step(module: Module, part: Function, wake: Function) -> Functio
         (POOL_STRIDE, f.params["stride"]),
         (POOL_PHASES, f.select(cut, zero, pieces)),
         (POOL_TOTAL, f.mul(parts, rounds)),
+        (POOL_FLUSH, f.and_(flags, FLUSH)),
     ):
         set_word(f, pool, n, value, "monotonic")
     with f.range(0, rounds, unroll=1) as n:

@@ -17,7 +17,8 @@ from typing import Any, ParamSpec, TypeVar
 from ...plan.target import generic
 from ..jit.builtin_code import CodeCache, kept_code
 from .codegen_polling import PYTHON_API
-from .codegen_run import FUTEX, MXCSR_DEFAULT, driver_text
+from .codegen_run import FUTEX, driver_text
+from .float_mode import default_mode
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -110,7 +111,7 @@ def _load(cache: CodeCache | None) -> Driver:
         wake=free(i32, ptr)(wake),
         spin=free(i32, i64)(spin),
         swap_mode=held(i32, i32)(swap),
-        default_mode=MXCSR_DEFAULT if target.arch == "x86_64" else 0,
+        default_mode=default_mode(target.arch),
         threads=threads,
         library=library,
     )

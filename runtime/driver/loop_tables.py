@@ -37,6 +37,10 @@ class Control:
             for n, s in enumerate(region.steps)
             if isinstance(s, ControlStep) and s.kind == LOOP
         ]
+        # By loop, the buffers that move with it and their operands.
+        self._moves: dict[int, list[tuple[int, list[int]]]] = {}
+        for b, loop, operands in tables.moves:
+            self._moves.setdefault(loop, []).append((b, operands))
 
     def _row(self, number: int) -> int:
         """How many native steps stand before a step."""
@@ -65,11 +69,10 @@ class Control:
         for number, loop in self._loops:
             begin, end = self._rows[number], self._rows[loop.target]
             moves: list[int] = []
-            for b, mine, operands in self._tables.moves:
-                if mine == number:
-                    by = self._tables.stride_bytes(sizes, b)
-                    for operand in operands:
-                        moves += [address_of(pointers) + 8 * operand, by]
+            for b, operands in self._moves.get(number, ()):
+                by = self._tables.stride_bytes(sizes, b)
+                for operand in operands:
+                    moves += [address_of(pointers) + 8 * operand, by]
             head = [end + 1 - begin, begin + 1 - end, 0, 0, len(moves) // 2]
             block = np.array([*head, *moves], np.int64)
             found += [(begin, block), (end, block)]

@@ -23,24 +23,20 @@ from . import abi as words
 from .abi import MAX_WORKERS
 from .loader import Driver, reset_lock
 
-# A worker spins this long before it sleeps: waking takes about 45 us on a virtual machine, so
-# spinning about as long costs at most twice what the best decision would (the ski-rental rule),
-# and covers the Python code between two calls in a loop.
+# A worker spins this long before it sleeps: about as long as waking it takes, which costs at most
+# twice what the best decision would (the ski-rental rule), and covers the Python code between two
+# calls in a loop (docs/dev/tuning/thread-wake.md).
 SPIN_SECONDS: Final = 80e-6
 
-# A step's `work` counts vector operations or vectors moved: 0.15 ns each in a product, 0.3 ns and
-# more elsewhere. Sharing a step costs its caller 0.2 to 0.3 us (publish, claim, wait for the
-# others' last store): products of 4000 take 0.72 us alone and 0.66 shared by two, products of
-# 8000 1.23 and 0.91.
+# A step's `work` counts vector operations or vectors moved. Sharing a step costs its caller time to
+# publish it, claim parts and wait for the others' last store (docs/dev/tuning/thread-sharing.md).
 SHARE_WORK: Final = 6_000
-# Every thread's work in each phase of a step, at least. A meeting of two costs 0.4 us with what
-# they then fetch from each other's cache: phases of 1000 take 1.2 times as long as alone, of 2300
-# as long, of 4100 nine tenths, of 16400 six tenths (recurrent layers of one sequence).
+# Every thread's work in each phase of a step, at least: shorter phases take longer than one thread
+# alone (docs/dev/tuning/phase-barrier.md).
 BARRIER_GRAIN: Final = 1_500
-# Waking costs the caller a system call (2 to 5 us on a virtual machine) and brings help only
-# after some 45 us: worth it from about 60 us of shareable work. The caller goes on meanwhile.
+# Waking costs the caller a system call and brings help only later; the caller continues meanwhile.
 WAKE_WORK: Final = 200_000
-# Below about 10 us the interpreter lock is kept: giving it away costs more than it frees.
+# Calls of less work keep the interpreter lock: releasing it costs more than it frees.
 KEEP_GIL_BELOW: Final = 30_000
 
 

@@ -6,7 +6,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...plan.plan import BRANCH, ControlStep, HostStep, Plan
 from .region_instance import NativeSegment, RegionInstance
@@ -16,8 +16,8 @@ from .region_instance import NativeSegment, RegionInstance
 class StepTime:
     """One step of a profiled run. kind: the spec's family, or the operation's name for a step in
     Python (`native` False). step: number in the region; -1 for its terminal. operations: what it
-    computes (Spec.flops), None where that is not counted, and the `unit` that does.
-    nbytes: of the elements that it reads and writes (Spec.nbytes)."""
+    computes (Spec.flops), None where that is not counted, and the `unit` that does. nbytes: of the
+    elements that it reads and writes (Spec.nbytes). denormals: it computed with denormals."""
 
     region: int
     step: int
@@ -29,6 +29,7 @@ class StepTime:
     operations: int | None = None
     unit: str = "f32"
     nbytes: int = 0
+    denormals: bool = False
 
 
 def timed_walk(frame: RegionInstance, times: list[StepTime]) -> Callable[[], None]:
@@ -46,9 +47,10 @@ def timed_walk(frame: RegionInstance, times: list[StepTime]) -> Callable[[], Non
                     start = time.perf_counter()
                     part.run()
                     taken.append(time.perf_counter() - start)
-                for (first, _), seconds in zip(parts, taken, strict=True):
+                for (first, part), seconds in zip(parts, taken, strict=True):
                     number = code.tables.kernels[first]
-                    times.append(_entry(frame, number, seconds, first))
+                    entry = _entry(frame, number, seconds, first)
+                    times.append(replace(entry, denormals=part.met_denormals()))
             else:
                 start = time.perf_counter()
                 frame.host(stretch)

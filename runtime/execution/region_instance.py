@@ -21,6 +21,7 @@ from ...ir.types import coerce_to_dtype
 from ...plan.plan import ARENA, CONSTANT, INPUT, OUTPUT, HostStep
 from ...plan.specs.base import STATUS_TEXT
 from ..driver import abi as words
+from ..driver.float_mode import has_denormal_flags
 from ..driver.thread_pool import KEEP_GIL_BELOW, get_thread_pool
 from ..machine.memory_planner import address_of, aligned_empty
 from .host_steps import evaluate_op
@@ -29,8 +30,8 @@ from .region_program import CompiledRegion, Layout
 Array = npt.NDArray[Any]
 ndarray, empty = np.ndarray, np.empty
 
-# Up to this size it is quicker to copy an input or output (to 0.3 us from the first cache) than
-# to look up its address and write it into the tables (0.6 us in Python).
+# Up to this size it is quicker to copy an input or output than to look up its address and write it
+# into the tables (docs/dev/tuning/small-tensors.md).
 SMALL: Final = 16 << 10
 
 
@@ -362,6 +363,10 @@ class NativeSegment:
         status = self.native(self.argument)
         if status:
             self.resume(status)
+
+    def met_denormals(self) -> bool:
+        """Did the caller's part of the last run read a denormal or round to one? x86-64 only."""
+        return has_denormal_flags(int(self.call[words.CALL_MODE]), self._frame.code.program.target)
 
     def resume(self, status: int) -> None:
         """What to do about a result other than 0: start the pool and run, or raise."""

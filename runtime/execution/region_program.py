@@ -19,7 +19,7 @@ from ...plan.specs.base import RuntimeDim, Size, Spec
 from ...plan.verify.size_table import Ints
 from ...plan.verify.values import RegionSizes
 from ...plan.verify.written_coverage import Coverage
-from ..driver.abi import MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, WAKE
+from ..driver.abi import FLUSH, MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, WAKE
 from ..driver.loop_tables import Control
 from ..driver.signal_polling import cut_steps, loop_rows, polls
 from ..jit.program import Program
@@ -92,7 +92,7 @@ class CompiledRegion:
         self.control = Control(self.region, tables)
         # Word 0 and the fixed flags of each native step.
         rows = [
-            (program.kernels[s.spec].address, 0)
+            (program.kernels[s.spec].address, self._flush_flag(s.spec))
             if isinstance(s, KernelStep)
             else self.control.row(n)
             for n, s in enumerate(steps)
@@ -101,7 +101,7 @@ class CompiledRegion:
         self.flags = np.array([r[1] for r in rows], np.int64)
         buffers = self.region.buffers
         self.dtypes = [b.dtype.numpy for b in buffers]
-        roots = tables.root[tables.operand_buffer]
+        operands = _operands_by_root(tables.root[tables.operand_buffer])
         self.places: dict[str, list[int]] = {INPUT: [], OUTPUT: []}
         for kind, slots in ((INPUT, self.region.inputs), (OUTPUT, self.region.outputs)):
             found = {
@@ -109,11 +109,7 @@ class CompiledRegion:
             }
             self.places[kind] = [found.get(n, -1) for n in range(len(slots))]
         # Where in the list of all operands each input's and output's address stands.
-        self.positions = {
-            b: np.flatnonzero(roots == b).tolist()
-            for kind in self.places
-            for b in self.places[kind]
-        }
+        self.positions = {b: operands.get(b, []) for kind in self.places for b in self.places[kind]}
         self.constants = {
             i: program.constants[b.index] for i, b in enumerate(buffers) if b.kind == CONSTANT
         }
@@ -173,6 +169,10 @@ class CompiledRegion:
             must_poll,
         )
 
+    def _flush_flag(self, spec: Spec) -> int:
+        flushes = self.program.denormals.flush and not spec.distinguishes_denormals()
+        return FLUSH if flushes else 0
+
     def _flags_of_phases(self, n: int, spec: Spec, sizes: RegionSizes) -> int:
         """SHARED, with phases where the step has them; 0 where they are too short to be shared."""
         at = self._read_size(n, self.tables.dims(sizes))
@@ -225,6 +225,14 @@ class CompiledRegion:
         ]
         check_limit(need, self.limits.max_memory, named, f"region {self.number}")
         return need
+
+
+def _operands_by_root(roots: Ints) -> dict[int, list[int]]:
+    """The numbers of operands, ascending, by their root buffer."""
+    found: dict[int, list[int]] = {}
+    for operand, root in enumerate(roots.tolist()):
+        found.setdefault(root, []).append(operand)
+    return found
 
 
 def _segments(steps: Sequence[object]) -> list[range | int]:

@@ -61,7 +61,8 @@ class Program:
 
     compiled: kernels that LLVM compiled for it (the others were shared or cached).
     kernels: per spec. constants: per entry of the plan's constants. tables: per region. bodies:
-    per region, programs of the plans inside its terminal, which share kernels and constants.
+    per region, programs of the plans inside its terminal, which share kernels, constants and
+    denormals.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Program:
         self.kernels, self.constants = kernels, tuple(constants)
         self.compiled, self.driver = compiled, driver
         whole = plan if around is None else around
+        self.denormals = whole.denormals
         self.tables = [RegionLayoutTables(r, whole.constants) for r in plan.regions]
         self.bodies = [
             [

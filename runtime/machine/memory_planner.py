@@ -5,6 +5,9 @@ two that are alive together must not overlap. Greedy by size with best fit (Pisa
 "Efficient Memory Management for Deep Neural Net Inference", 2020) comes within a few percent of
 the largest live set on most networks; where it does not, other orders are tried, and then whatever
 ended on top of the rest is moved to the front of the order, a few times.
+
+Each buffer is compared with all that are alive with it, which is quadratic. So more than
+MAX_GREEDY_BUFFERS are allocated and freed in the order of the steps instead, with best fit.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,9 +33,12 @@ Ints = npt.NDArray[np.int64]
 ALIGN: Final = 64
 # A placement this close to the lower bound is good enough to stop looking.
 _GOOD: Final = 1.02
-# How often to try a better order, and for how many buffers in all (7 us each).
+# How often to try a better order, and for how many buffers in all
+# (docs/dev/tuning/memory-planner.md).
 _TRIES: Final = 32
 _TRY_BUFFERS: Final = 4000
+# More buffers are placed in the order of the steps (docs/dev/tuning/calls-and-compilation.md).
+MAX_GREEDY_BUFFERS: Final = 4096
 
 
 def aligned_bytes(size: int) -> npt.NDArray[np.uint8]:
@@ -120,6 +127,9 @@ def place(sizes: Ints, first: Ints, last: Ints) -> Placement:
     if len(sizes) == 0:
         return Placement(sizes, np.zeros(0, np.int64), 0)
     rounded = round_up(sizes)
+    if len(sizes) > MAX_GREEDY_BUFFERS:
+        peak, offsets = _place_by_steps(rounded, first, last)
+        return Placement(rounded, offsets, peak)
     good = live_peak(sizes, first, last) * _GOOD
     index = np.arange(len(sizes))
     span = last - first + 1
@@ -180,6 +190,83 @@ def _place_in_order(sizes: Ints, first: Ints, last: Ints, order: Ints) -> tuple[
             born[k], dead[k] = 1, 0
         peak = max(peak, at + size)
     return peak, offsets
+
+
+def _place_by_steps(sizes: Ints, first: Ints, last: Ints) -> tuple[int, Ints]:
+    """Each buffer in the order of the steps into the tightest free range, else on top; its range is
+    free behind its last step. Forwards or backwards in time, whichever takes less."""
+    end = int(last.max())
+    forwards = _allocate(sizes.tolist(), first.tolist(), last.tolist())
+    backwards = _allocate(sizes.tolist(), (end - last).tolist(), (end - first).tolist())
+    peak, offsets = min(forwards, backwards, key=lambda found: found[0])
+    return peak, np.array(offsets, np.int64)
+
+
+def _allocate(
+    sizes: Sequence[int], first: Sequence[int], last: Sequence[int]
+) -> tuple[int, list[int]]:
+    """(peak, offsets) of buffers that are allocated at their first step, the largest of a step
+    first, and freed behind their last."""
+    free, offsets = FreeRanges(), [0] * len(sizes)
+    dying = sorted(range(len(sizes)), key=last.__getitem__)
+    dead = 0
+    for b in sorted(range(len(sizes)), key=lambda b: (first[b], -sizes[b])):
+        while last[dying[dead]] < first[b]:
+            free.give(offsets[dying[dead]], sizes[dying[dead]])
+            dead += 1
+        offsets[b] = free.take(sizes[b])
+    return free.peak, offsets
+
+
+class FreeRanges:
+    """Free ranges below `peak`, joined where they touch."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._by_size: list[tuple[int, int]] = []  # (size, offset), ascending
+        self._end_of: dict[int, int] = {}
+        self._start_of: dict[int, int] = {}
+
+    def take(self, size: int) -> int:
+        """The offset of a range of this size: in the smallest free one that is large enough, else
+        at the end."""
+        if not size:
+            return 0
+        n = bisect_left(self._by_size, (size, 0))
+        if n < len(self._by_size):
+            _, offset = self._by_size[n]
+            end = self._remove(offset)
+            if offset + size < end:
+                self._insert(offset + size, end)
+            return offset
+        offset = self._start_of.get(self.peak, self.peak)
+        if offset < self.peak:
+            self._remove(offset)
+        self.peak = offset + size
+        return offset
+
+    def give(self, offset: int, size: int) -> None:
+        """Free a range that was taken."""
+        if not size:
+            return
+        end = offset + size
+        if end in self._end_of:
+            end = self._remove(end)
+        if offset in self._start_of:
+            start = self._start_of[offset]
+            self._remove(start)
+            offset = start
+        self._insert(offset, end)
+
+    def _insert(self, start: int, end: int) -> None:
+        insort(self._by_size, (end - start, start))
+        self._end_of[start], self._start_of[end] = end, start
+
+    def _remove(self, start: int) -> int:
+        end = self._end_of.pop(start)
+        del self._start_of[end]
+        del self._by_size[bisect_left(self._by_size, (end - start, start))]
+        return end
 
 
 def check_limit(

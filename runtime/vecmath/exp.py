@@ -64,19 +64,27 @@ def exp(f: Function, x: Value) -> Value:
 
 
 def exp_falling(f: Function, x: Value) -> Value:
-    """e**x for x <= 0 or NaN, the same bits as exp: a softmax's exponentials."""
+    """e**x for x <= 0 or NaN, a softmax's exponentials: the bits of exp, and 0 where that comes
+    near the smallest normal number or below. Sums of them never meet a denormal."""
     fmt = format_of(x)
-    p, n, k = reduced_expm1(f, f.max_or(-105.0 if fmt is SINGLE else -746.0, x))
-    return scaled(f, f.fadd(p, 1.0), n, k, fmt)
+    lowest = -87.3365 if fmt is SINGLE else -708.3964  # a bit above ln 2**-126 and ln 2**-1022
+    p, n, k = reduced_expm1(f, f.max_or(lowest, x))
+    y = f.fadd(p, 1.0)
+    y = _scalef(f, y, n) if _has_scalef(f, y) else f.fmul(y, power_of_two(f, k, fmt))
+    return f.select(f.fcmp("olt", x, lowest), number(0.0, x.type), y)
 
 
 def scaled(f: Function, y: Value, n: Value, k: Value, fmt: Format) -> Value:
     """y * 2**n for y near 1, rounded once where the result is denormal; overflows to infinity."""
-    if f.target.has("avx512vl") and y.lanes * bits_of(y.type) in (128, 256, 512):
+    if _has_scalef(f, y):
         return _scalef(f, y, n)
     half = f.ashr(k, number(1, k.type))
     part = f.fmul(y, power_of_two(f, half, fmt))
     return f.fmul(part, power_of_two(f, f.sub(k, half), fmt))
+
+
+def _has_scalef(f: Function, y: Value) -> bool:
+    return f.target.has("avx512vl") and y.lanes * bits_of(y.type) in (128, 256, 512)
 
 
 def _scalef(f: Function, y: Value, n: Value) -> Value:

@@ -219,13 +219,8 @@ def test_rows_are_held_against_the_best_peak_of_the_run(
 
 
 @pytest.fixture
-def asked(
-    gemm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> list[tuple[str, str, int, list[str]]]:
-    """What a command would measure: rows of it are made up, each 1.6 times as fast as peers. The
-    chart of the docs is not theirs to draw."""
-    assert gemm.CHART == ROOT / "docs" / "products.svg"
-    monkeypatch.setattr(gemm, "CHART", tmp_path / "products.svg")
+def asked(gemm: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int, list[str]]]:
+    """What a command would measure: rows of it are made up, each 1.6 times as fast as peers."""
     found: list[tuple[str, str, int, list[str]]] = []
 
     class Made(gemm.Meter):
@@ -252,15 +247,11 @@ def test_the_bare_command_is_the_whole_table(
         for work in g.works
     ]
     assert asked == wanted
-    assert gemm.CHART.read_text().count('height="11"') == len(wanted)
-    # A part of the table leaves the chart of the whole as it is.
-    gemm.CHART.unlink()
-    assert gemm.main(["--work", "f64", "--threads", "1", "--no-defaults"]) == 0
-    assert not gemm.CHART.exists()
 
 
+@pytest.mark.usefixtures("asked")
 def test_a_row_without_a_peer_of_its_bar_holds_nothing(
-    gemm: Any, asked: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gemm: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--work", "skinny:4x8x16", "--threads", "1", "--no-defaults"]
     for peers, end in ((ALL, "1.60  ratio"), (ALL[:2], "1.60  -")):
@@ -271,12 +262,27 @@ def test_a_row_without_a_peer_of_its_bar_holds_nothing(
         row = json.loads(capsys.readouterr().out)
         whole = peers == ALL
         assert (row["void"], row["holds"]) == (("", "ratio") if whole else ("numpy", ""))
-    chart = ["--chart", str(tmp_path / "chart.svg")]
-    asked.clear()
-    with pytest.raises(SystemExit):
-        gemm.main([*words, "--against", ",".join(ALL[:2]), *chart])
-    assert "no chart without numpy" in capsys.readouterr().err
-    assert not asked and not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("asked")
+def test_results_are_added_to_a_file(gemm: Any, tmp_path: Path) -> None:
+    from benchmarks.result_files import Bar, read_results
+
+    path = tmp_path / "results.json"
+    for threads in ("1", "2"):
+        words = ["--work", "f64:2x2x2", "--threads", threads, "--results", str(path)]
+        assert gemm.main(words) == 0
+    results = read_results(path)
+    assert results.bars == (Bar("gemm f64", "f64", 1.1, 1.0),)
+    found = [(r.name, r.engine, r.threads, r.median, r.ratio) for r in results.rows]
+    assert found == [
+        row
+        for threads in (1, 2)
+        for row in (
+            ("2x2x2", "irc", threads, 1e-3, None),
+            ("2x2x2", "numpy", threads, 1.6e-3, 1.6),
+        )
+    ]
 
 
 def test_wrong_answers_are_not_timed(gemm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,10 +322,3 @@ def test_openvino_computes_in_the_precision_that_is_compared(
     plain: dict[str, object] = {"INFERENCE_NUM_THREADS": 2, "NUM_STREAMS": 1}
     told = {"INFERENCE_PRECISION_HINT": "bf16", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
     assert configs == {"openvino": plain | told, "openvino defaults": plain}
-
-
-def test_the_chart_has_a_bar_per_row_and_count_of_threads(gemm: Any) -> None:
-    from benchmarks.chart import chart
-
-    text = chart({("f32 2x2x2", 1): 1.2, ("f32 2x2x2", 2): 0.9, ("f64 <3", 1): 9.0})
-    assert text.startswith("<svg") and text.count('height="11"') == 3 and "f64 &lt;3" in text

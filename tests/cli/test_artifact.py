@@ -8,6 +8,7 @@ from pathlib import Path
 import irc_compiler as irc
 import numpy as np
 import pytest
+from irc_compiler.cli.formatting import format_bytes
 from irc_compiler.cli.main import main
 
 DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits"
@@ -33,7 +34,8 @@ def test_an_artefact_runs_like_its_model(folder: Path, capsys: pytest.CaptureFix
     assert main(["compile", "model.onnx"]) == 0
     compiled = capsys.readouterr().out
     size = (folder / "model.irc").stat().st_size
-    assert "precision  f32" in compiled and f"written    model.irc, {size} bytes" in compiled
+    assert "precision  f32" in compiled
+    assert f"written    model.irc, {format_bytes(size)}" in compiled
     assert (folder / "model.irc").read_bytes() == (folder / "m.irc").read_bytes()
     (folder / "model.onnx").rename(folder / "moved.onnx")  # the artefact needs nothing next to it
     assert (answer("m.irc") == answer("moved.onnx")).all()

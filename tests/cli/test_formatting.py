@@ -42,7 +42,15 @@ def test_format_table_fits_by_leaving_columns_out() -> None:
     assert format_table(header, [row], columns=12)[0] == "engine  t..."
 
 
+def test_format_table_shortens_a_column_and_keeps_the_figures() -> None:
+    header, row = ["tensor", "largest"], ["a" * 40, "1.0e-07"]
+    assert format_table(header, [row], shortened=0, columns=30)[1] == f"{'a' * 18}...  1.0e-07"
+    assert format_table(header, [row], shortened=0)[1] == f"{'a' * 40}  1.0e-07"
+
+
 def test_nearest_name() -> None:
+    assert nearest_name("--seconds", ["--json", "--runs"]) is None
+    assert nearest_name("--rnus", ["--json", "--runs"]) == "--runs"
     assert nearest_name("inspct", ["inspect", "bench"]) == "inspect"
     assert nearest_name("zzz", ["inspect", "bench"]) is None
 

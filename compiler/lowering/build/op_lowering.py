@@ -31,6 +31,7 @@ from ...strided_view import (
     take,
 )
 from ..schedule.fusion import Fusion
+from ..schedule.symbol_sources import SlotSymbols
 from .region_builder import RegionBuilder, Sizes, fits
 from .scalar_programs import node_program
 
@@ -59,6 +60,8 @@ class Lowering:
     constants: dict[Constant, int] = field(default_factory=dict[Constant, int])
     slots: list[Type] = field(default_factory=list[Type])
     slot_of: dict[Value, int] = field(default_factory=dict[Value, int])
+    # The slots of `slot_of` by the symbols that they define.
+    slot_symbols: SlotSymbols = field(default_factory=SlotSymbols)
     region_inputs: list[int] = field(default_factory=list[int])
     # Constants that their readers convert, by the source array's id and the type they want.
     converted: dict[tuple[int, DType], ConstantOp] = field(

@@ -6,10 +6,10 @@ memory for an output, and adds steps; lifetimes follow from the steps when the r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from ....ir.dims import Dim, bounds, maximum, minimum, product
+from ....ir.dims import Dim, Expr, bounds, maximum, minimum, product
 from ....ir.dtype import DType
 from ....ir.op import Op
 from ....plan.plan import (
@@ -69,7 +69,8 @@ class RegionBuilder:
     dims: dict[Dim, int] = field(default_factory=dict[Dim, int])
     checks: list[SizeCheck] = field(default_factory=list[SizeCheck])
     _constants: dict[int, int] = field(default_factory=dict[int, int])
-    _reads: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    _symbols: set[str] = field(default_factory=set[str])
+    _searched: int = 0
 
     # Memory -----------------------------------------------------------------------------------
 
@@ -117,6 +118,14 @@ class RegionBuilder:
         )
         self.buffers.append(alias)
         return len(self.buffers) - 1
+
+    def symbols(self) -> Set[str]:
+        """Names of the symbols in the shapes of the buffers so far."""
+        for buffer in self.buffers[self._searched :]:
+            sizes = [d for d in buffer.shape if isinstance(d, Expr)]
+            self._symbols.update(s.name for d in sizes for s in d.symbols())
+        self._searched = len(self.buffers)
+        return self._symbols
 
     # Steps ------------------------------------------------------------------------------------
 

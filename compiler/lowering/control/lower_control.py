@@ -74,7 +74,7 @@ def _enter(low: Lowering, body: Graph) -> tuple[Lowering, dict[int, Role]]:
 
 
 def _lower_body(inner: Lowering, roles: dict[int, Role]) -> None:
-    propagate_output_buffers(inner, dict.fromkeys(roles, 0), 0, roles)
+    propagate_output_buffers(inner, list(roles), roles, roles)
     for node in roles:
         lower_native(inner, roles, node)
 

@@ -7,7 +7,7 @@ from ....ir.dims import Dim, Expr, plain_symbol, symbol
 from ....ir.graph import Graph
 from ....ir.infer import infer_graph
 from ....ir.ops import Parameter
-from ..schedule.output_placement import symbols_in
+from ..schedule.symbols import symbols_in
 
 
 def plain_sizes(body: Graph) -> Graph:

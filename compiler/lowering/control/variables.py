@@ -7,8 +7,10 @@ those stand apart from the graph proper, in regions that run only where a variab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 from ....ir.errors import ShapeError, UnsupportedOperationError
 from ....ir.graph import Graph, Value
@@ -41,15 +43,19 @@ class State:
     variables: list[StateNodes] = field(default_factory=list[StateNodes])
     made: list[frozenset[int]] = field(default_factory=list[frozenset[int]])
 
-    def initialised(self, graph: Graph, level: int) -> tuple[int, ...]:
-        """The numbers of the variables of a level whose initial values have to be computed."""
-        return tuple(
-            n
-            for n, v in enumerate(self.variables)
-            if v.level == level
-            and v.initial is not None
-            and not isinstance(graph.op(graph.input(v.initial, 0).node), Constant)
-        )
+    def initialised(self, graph: Graph) -> dict[int, tuple[int, ...]]:
+        """By level, the numbers of the variables whose initial values have to be computed."""
+        found: dict[int, tuple[int, ...]] = {}
+        for level, several in groupby(sorted(self._computed(graph)), itemgetter(0)):
+            found[level] = tuple(number for _, number in several)
+        return found
+
+    def _computed(self, graph: Graph) -> Iterator[tuple[int, int]]:
+        for number, v in enumerate(self.variables):
+            if v.initial is not None:
+                made = graph.op(graph.input(v.initial, 0).node)
+                if not isinstance(made, Constant):
+                    yield v.level, number
 
 
 def split_state(graph: Graph) -> tuple[Graph, State]:
@@ -74,13 +80,14 @@ def split_state(graph: Graph) -> tuple[Graph, State]:
         parameter = _to_parameter(graph, name, nodes)
         moved.update(dict.fromkeys(nodes, parameter))
         state.variables.append(StateNodes(name, parameter, level=level_of[name]))
+    at = {node: i for i, node in enumerate(graph.order())}
     twins: list[dict[int, int]] = [{} for _ in range(1 + max(level_of.values(), default=0))]
     for variable in state.variables:
         first, after = firsts[variable.name], assigned.get(variable.name)
         if first is not None:
             first = Value(moved.get(first.node, first.node), first.port)
             _check(graph, variable, first, "initial value")
-            first = _copy_behind(graph, first, twins[variable.level])
+            first = _copy_behind(graph, first, twins[variable.level], at)
             variable.initial = _add_result(graph, first, f"{variable.name} at first")
         if after is not None:
             after = Value(moved.get(after.node, after.node), after.port)
@@ -195,9 +202,9 @@ def _check(graph: Graph, variable: StateNodes, value: Value, what: str) -> None:
         )
 
 
-def _copy_behind(graph: Graph, value: Value, twins: dict[int, int]) -> Value:
+def _copy_behind(graph: Graph, value: Value, twins: dict[int, int], at: Mapping[int, int]) -> Value:
     """A value computed by nodes of its own, down to parameters and constants; `twins` holds them by
-    the nodes that they are copies of."""
+    the nodes that they are copies of. at: positions of the nodes in an order of execution."""
     behind: set[int] = set()
     pending = [value.node]
     while pending:
@@ -205,7 +212,7 @@ def _copy_behind(graph: Graph, value: Value, twins: dict[int, int]) -> Value:
         if node not in behind and node not in twins and graph.op(node).kind not in _SOURCES:
             behind.add(node)
             pending.extend(graph.producers(node))
-    for node in [n for n in graph.order() if n in behind]:
+    for node in sorted(behind, key=at.__getitem__):
         record = graph.node(node)
         inputs = [v and Value(twins.get(v.node, v.node), v.port) for v in graph.inputs(node)]
         twins[node] = graph.add(record.op, inputs, name=record.name, origin=record.origin)

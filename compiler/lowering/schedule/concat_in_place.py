@@ -9,10 +9,9 @@ depends on how well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-
-import numpy as np
+from itertools import accumulate
 
 from ....ir.dims import evaluate, product
 from ....ir.dtype import DType
@@ -24,6 +23,7 @@ from ...rewrite.patch import has_one_use
 from ...strided_view import View, has_same_strides
 from ..build.op_lowering import Lowering
 from ..ops.data_movement import places
+from .range_maximum import RangeMaximum
 from .role import Role
 
 # What shows the memory of its first input, nearly always.
@@ -55,20 +55,20 @@ def stored_dtype(low: Lowering, value: Value) -> DType:
 
 
 def concats_in_place(
-    low: Lowering, home: Mapping[int, int], index: int, roles: Mapping[int, Role]
+    low: Lowering, nodes: Sequence[int], roles: Mapping[int, Role]
 ) -> frozenset[int]:
-    """The Concats of a region whose inputs are written in place though others read them, too."""
-    nodes = [n for n, where in home.items() if where == index]
+    """The Concats of a region, whose nodes are given in order, whose inputs are written in place
+    though others read them, too."""
     concats = [n for n in nodes if isinstance(low.graph.op(n), Concat) and _native(roles, n)]
     if not concats:
         return frozenset()
     at = {n: i for i, n in enumerate(nodes)}
     lives = _LivenessEstimate(low, nodes, at)
     listed = {tuple(inputs_of(low, n)): Value(n) for n in concats}
-    found: set[int] = set()
+    readers, found = NativeReaders(low, at, roles), set[int]()
     for node in reversed(concats):
         whole, values = Value(node), inputs_of(low, node)
-        shared = [v for v in values if sharable(low, whole, v, at, roles)]
+        shared = [v for v in values if sharable(low, whole, v, readers)]
         if shared and lives.join(whole, [*shared, *_joined_before(values, listed)]):
             found.add(node)
     return frozenset(found)
@@ -115,16 +115,21 @@ class _LivenessEstimate:
                 self.born.setdefault(owner, at[node])
                 self.last[owner] = max(self.last.get(owner, 0), at[node], *reads)
                 self.size[owner] = _bytes(low, owner)
-        # Estimates in f64: bytes of symbolic sizes may exceed 64 bits.
-        self.live = np.zeros(len(nodes) + 1, np.float64)
+        change = [0] * (len(nodes) + 1)
         for value, begin in self.born.items():
-            self.live[begin : self.last[value] + 1] += self.size[value]
-        self.peak = self.live.max()
+            change[begin] += self.size[value]
+            change[self.last[value] + 1] -= self.size[value]
+        self.live = RangeMaximum(list(accumulate(change)))
+        self.peak = self.live.maximum()
 
     def owner(self, value: Value) -> Value:
         """The value in whose memory a value lies."""
+        chain: list[Value] = []
         while value in self.inside:
+            chain.append(value)
             value = self.inside[value]
+        # Concats of Concats nest deep: the next search ends at once.
+        self.inside.update(dict.fromkeys(chain, value))
         return value
 
     def join(self, whole: Value, parts: Sequence[Value]) -> bool:
@@ -133,14 +138,18 @@ class _LivenessEstimate:
         if owner in self.born and parts:
             begin = min(self.born[v] for v in (owner, *parts))
             end = max(self.last[v] for v in (owner, *parts))
-            live = self.live[begin : end + 1].copy()
-            live[: self.born[owner] - begin] += self.size[owner]
-            live[self.last[owner] + 1 - begin :] += self.size[owner]
-            for v in parts:
-                live[self.born[v] - begin : self.last[v] + 1 - begin] -= self.size[v]
-            if live.max() > self.peak:
+            size = self.size[owner]
+            changes = [
+                (begin, self.born[owner], size),
+                (self.last[owner] + 1, end + 1, size),
+                *((self.born[v], self.last[v] + 1, -self.size[v]) for v in parts),
+            ]
+            for first, after, amount in changes:
+                self.live.add(first, after, amount)
+            if self.live.maximum() > self.peak:
+                for first, after, amount in changes:
+                    self.live.add(first, after, -amount)
                 return False
-            self.live[begin : end + 1] = live
             self.born[owner], self.last[owner] = begin, end
         for v in parts:
             del self.born[v]
@@ -157,18 +166,33 @@ def inputs_of(low: Lowering, node: int) -> list[Value]:
     return [v for v in low.graph.inputs(node) if v is not None]
 
 
-def sharable(
-    low: Lowering, whole: Value, value: Value, at: Mapping[int, int], roles: Mapping[int, Role]
-) -> bool:
-    """Whether a value that others read too could are in its part of a Concat's result."""
-    readers = {use.node for use in low.graph.uses(value)}
+class NativeReaders:
+    """Whether native nodes among `nodes` alone read a value; its readers are visited once, however
+    many Concats they are."""
+
+    def __init__(self, low: Lowering, nodes: Container[int], roles: Mapping[int, Role]) -> None:
+        self.graph, self.nodes, self.roles = low.graph, nodes, roles
+        self._known: dict[Value, bool] = {}
+
+    def has(self, node: int) -> bool:
+        """Whether a node is native and among the nodes."""
+        return node in self.nodes and _native(self.roles, node)
+
+    def alone(self, value: Value) -> bool:
+        """Whether such nodes alone read a value."""
+        if value not in self._known:
+            self._known[value] = all(map(self.has, self.graph.readers(value)))
+        return self._known[value]
+
+
+def sharable(low: Lowering, whole: Value, value: Value, readers: NativeReaders) -> bool:
+    """Whether a value that others read too could be in its part of a Concat's result."""
     return (
         not has_one_use(low.graph, value)
         and low.graph.op(value.node).kind not in _VIEWS - _SPLITS
-        and value.node in at
-        and _native(roles, value.node)
+        and readers.has(value.node)
         and value not in low.placed
-        and all(n in at and _native(roles, n) for n in readers)
+        and readers.alone(value)
         and stored_dtype(low, value) is stored_dtype(low, whole)
         and (value in low.channels_last) == (whole in low.channels_last)
     )

@@ -26,10 +26,7 @@ _WORTH, _SMALL, _LARGE = 16, 8, 28
 # vector of channels back (36 stores and loads, 14 for each of six columns and four rows, 32 for the
 # scale of bytes, some that compute addresses), those that transform a tile's data of one vector of
 # cells (36 loads and stores, 12 for each of six columns and rows), and multiply-adds that take as
-# long as reading a vector of weights from beyond L2. A direct convolution of bytes then takes 1.43
-# times as long of 64 channels at 56 x 56 (measured on Zen 4: 1.5), 1.49 of 128 at 28 x 28 (1.55),
-# 0.96 of 256 at 14 x 14 (1.0 to 1.14), 0.5 of 512 at 7 x 7 (0.5); one of bf16 1.58 (1.65), 1.57
-# (1.54), 0.98 (0.96), 0.5 (0.54).
+# long as reading a vector of weights from beyond L2 (docs/dev/tuning/winograd-choice.md).
 _BACK, _FORTH, _AFAR = 300, 220, 8
 # How much cheaper than a direct convolution it has to be for weights of eight times the size (of
 # bytes and of bf16).

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ....ir.dims import Dim, Expr, Symbol, plain_symbol
-from ....ir.errors import VerificationError
 from ....ir.graph import Value
 from ....ir.ops import (
     Attention,
@@ -23,7 +21,7 @@ from ....ir.ops import (
     VariadicSplit,
 )
 from ....ir.ops.math.elementwise import Elementwise
-from ....ir.types import TensorType, Type
+from ....ir.types import TensorType
 from ....plan.packing.panel_params import accumulator
 from ....plan.plan import SymbolSource
 from ...rewrite.patch import has_one_use
@@ -39,9 +37,11 @@ from ...strided_view import (
 )
 from ..build.op_lowering import Lowering
 from ..ops.data_movement import known_list, places
-from .concat_in_place import around, concats_in_place, inputs_of, sharable
+from .concat_in_place import NativeReaders, around, concats_in_place, inputs_of, sharable
 from .fusion import conversion_of
-from .role import Role, is_host_only, reads, symbols_of
+from .role import Role, reads
+from .symbol_sources import find_symbol_sources
+from .symbols import symbols_in
 
 _SAME_MEMORY = (Reshape, Squeeze, Squeeze1, Unsqueeze)
 _PRODUCTS = (MatMul, Gemm, MatMulInteger)
@@ -49,11 +49,6 @@ _PRODUCTS = (MatMul, Gemm, MatMulInteger)
 _WRITES_ANYWHERE = (*_PRODUCTS, Attention, Elementwise, Group)
 # Below this there are no vectors of columns.
 _FEW_COLUMNS = 8
-
-
-def symbols_in(dim: Dim) -> frozenset[Symbol]:
-    """The symbols of a size."""
-    return dim.symbols() if isinstance(dim, Expr) else frozenset()
 
 
 def reserve_output(low: Lowering, value: Value, slot: int, outputs: list[int]) -> None:
@@ -75,28 +70,37 @@ def exported(
 ) -> list[Value]:
     """Values of this region's nodes that are read after it."""
     found: list[Value] = []
+    # What a node of later regions, or the terminal, reads: listed once for all that it reads.
+    read: dict[int, frozenset[Value]] = {}
     for node in nodes:
         for value in low.graph.values(node):
-            for use in low.graph.uses(value):
-                later = home.get(use.node, index) > index or use.node == end
-                if later and value in reads(low.graph, use.node, roles):
+            for reader in low.graph.readers(value):
+                if home.get(reader, index) <= index and reader != end:
+                    continue
+                if reader not in read:
+                    read[reader] = frozenset(reads(low.graph, reader, roles))
+                if value in read[reader]:
                     found.append(value)
                     break
     return found
 
 
 def propagate_output_buffers(
-    low: Lowering, home: dict[int, int], index: int, roles: dict[int, Role]
+    low: Lowering, nodes: Sequence[int], home: Mapping[int, int], roles: Mapping[int, Role]
 ) -> None:
     """Let producers write where their value will be needed: through reshapes into a region output,
-    and into their part of a concatenation."""
-    graph = low.graph
-    shared = concats_in_place(low, home, index, roles)
-    spread(low, list(low.placed), home, index, roles, shared)
+    and into their part of a concatenation.
+
+    nodes: of the region in order. home: the region of each node of the graph.
+    """
+    graph, mine = low.graph, frozenset(nodes)
+    shared = concats_in_place(low, nodes, roles)
+    readers = NativeReaders(low, home, roles)
+    spread(low, list(low.placed), mine, readers, shared)
     # The last first: what it joins may have been joined by others before, in less memory.
-    for node, where in reversed(home.items()):
+    for node in reversed(nodes):
         op, value = graph.op(node), Value(node)
-        if where != index or roles[node].lowerer is None or value in low.placed:
+        if roles[node].lowerer is None or value in low.placed:
             continue
         if isinstance(op, Concat) and (whole := around(low, node, inputs_of(low, node), value)):
             low.placed[value] = whole
@@ -107,31 +111,29 @@ def propagate_output_buffers(
             and conversion_of(graph, low.fusion, value) is None
         ):
             low.placed[value] = low.allocate(value)
-            spread(low, [value], home, index, roles, shared)
+            spread(low, [value], mine, readers, shared)
 
 
 def spread(
     low: Lowering,
     pending: list[Value],
-    home: dict[int, int],
-    index: int,
-    roles: dict[int, Role],
+    nodes: frozenset[int],
+    readers: NativeReaders,
     shared: frozenset[int],
 ) -> None:
-    """Hand the places of these values on to what makes them, as far as views can say it."""
+    """Hand the places of these values on to what makes them, as far as views can say it. nodes: of
+    the region. shared: Concats whose inputs are written in place though others read them."""
+    roles = readers.roles
     while pending:
         value = pending.pop()
         role = roles.get(value.node)
         if role is None or role.lowerer is None:
             continue
         for source, part in input_buffers_for(low, value):
-            mine = home.get(source.node) == index and source not in low.placed
-            if part is None or not mine:
+            if part is None or source.node not in nodes or source in low.placed:
                 continue
             alone = has_one_use(low.graph, source)
-            if not alone and not (
-                value.node in shared and sharable(low, value, source, home, roles)
-            ):
+            if not alone and not (value.node in shared and sharable(low, value, source, readers)):
                 continue
             if isinstance(part, View):
                 low.placed[source] = part
@@ -217,42 +219,16 @@ def read_in_order(low: Lowering, value: Value) -> bool:
     return has_one_use(graph, source) and can_write_transposed(low, value)
 
 
-def symbols_defined_by(type_: Type) -> set[str]:
-    """Names of the symbols that an input of this type defines in a region: none without a
-    buffer."""
-    if not isinstance(type_, TensorType) or is_host_only(type_):
-        return set()
-    return {s.name for d in type_.shape or () if (s := plain_symbol(d)) is not None}
-
-
 def symbol_sources(low: Lowering) -> tuple[SymbolSource, ...]:
     """Where each symbol of the region is read: an axis of a region input, added for this purpose
     if need be."""
     sizes = [*low.region.dims, *(d for b in low.region.buffers for d in b.shape)]
     names = {s.name for size in sizes for s in symbols_in(size)}
-    found: dict[str, SymbolSource] = {}
-    slots = [*low.region_inputs, *dict.fromkeys(low.slot_of.values())]
-    before = -1
-    # An input that is added brings its own sizes along, which another input may define.
-    while before < len(names):
-        before = len(names)
-        for slot in slots:
-            type_ = low.slots[slot]
-            if not isinstance(type_, TensorType) or is_host_only(type_):
-                continue
-            shape = list(enumerate(type_.shape or ()))
-            axes = {s.name: i for i, d in reversed(shape) if (s := plain_symbol(d)) is not None}
-            if not (axes.keys() & names) - found.keys():
-                continue
-            if slot not in low.region_inputs:
-                low.region_inputs.append(slot)
-                at = len(low.region_inputs) - 1
-                low.region.input(at, type_.dtype, type_.shape or ())
-                names |= symbols_of(type_)
-            source = low.region_inputs.index(slot)
-            for name in axes.keys() & names - found.keys():
-                found[name] = SymbolSource(name, source, axes[name])
-    missing = sorted(names - set(found))
-    if missing:
-        raise VerificationError("no input defines these sizes", got=", ".join(missing))
-    return tuple(found[n] for n in sorted(found))
+    low.slot_symbols.update(low.slot_of, low.slots)
+    added, found = find_symbol_sources(names, low.region_inputs, low.slot_symbols, low.slots)
+    for slot in added:
+        type_ = low.slots[slot]
+        assert isinstance(type_, TensorType)
+        low.region_inputs.append(slot)
+        low.region.input(len(low.region_inputs) - 1, type_.dtype, type_.shape or ())
+    return tuple(found)

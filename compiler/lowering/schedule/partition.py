@@ -13,7 +13,8 @@ from ....ir.ops import OnnxNode
 from ....ir.types import TensorType, Type
 from ..control.eligibility import refuse_control
 from ..op_table import Lowerer, lowerer_of, runtime_inputs
-from .role import STRUCTURAL, Role, is_host_only, symbols_of
+from .role import STRUCTURAL, Role
+from .symbols import is_host_only, symbols_of
 
 
 def decide_roles(graph: Graph, control: Lowerer) -> dict[int, Role]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from ....ir.dims import Dim, Expr, eq
 from ....ir.dims.constraints import ShapeConstraint
 from ....plan.plan import SizeCheck
 from ...shape_analysis.unify_dims import requirements_of
 from ..build.op_lowering import Lowering
-from .output_placement import symbols_defined_by
 from .role import Role
 
 
@@ -21,7 +20,8 @@ def size_checks(
 
     Operations in Python check their own inputs.
     """
-    defined = {s for slot in low.slot_of.values() for s in symbols_defined_by(low.slots[slot])}
+    low.slot_symbols.update(low.slot_of, low.slots)
+    defined = low.slot_symbols.by_name.keys()
     native = [n for n in nodes if roles[n].lowerer is not None]
     needs = [each for n in native for each in requirements_of(low.graph, n)]
     found = _checks(low, [*(low.graph.needs if first else ()), *needs], defined)
@@ -31,13 +31,11 @@ def size_checks(
 def checks_inside(inner: Lowering, roles: Mapping[int, Role]) -> list[SizeCheck]:
     """What a body's nodes take for granted of sizes that its region knows: of everything around
     the body that it reads, there are buffers."""
-    region = inner.region
-    defined = {s for b in region.buffers for d in b.shape for s in _names(d)}
     needs = [each for n in roles for each in requirements_of(inner.graph, n)]
-    return _checks(inner, needs, defined)
+    return _checks(inner, needs, inner.region.symbols())
 
 
-def _checks(low: Lowering, needs: Sequence[ShapeConstraint], defined: set[str]) -> list[SizeCheck]:
+def _checks(low: Lowering, needs: Sequence[ShapeConstraint], defined: Set[str]) -> list[SizeCheck]:
     found: dict[tuple[Dim, Dim, bool], SizeCheck] = {}
     for each in needs:
         if eq(each.left, each.right) is None and _names(each.left) | _names(each.right) <= defined:

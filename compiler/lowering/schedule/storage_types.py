@@ -82,9 +82,8 @@ def spaced_values(
     target: Target,
     rounded: frozenset[Value],
 ) -> frozenset[Value]:
-    """Left factors of products on tiles of AMX whose rows take an even number of cache lines: with
-    a line between them, 128 rows of K bytes times 768 columns, K = 256 to 3072, take 0.86 to 0.95
-    of the time (docs/dev/tuning/models-bf16.md)."""
+    """Left factors of products on tiles of AMX whose rows take an even number of cache lines. A
+    line between rows spreads them over more sets of a cache (docs/dev/tuning/amx-row-pitch.md)."""
 
     def reads(use: Use) -> bool:
         op = graph.op(use.node)

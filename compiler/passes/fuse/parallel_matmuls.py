@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
-from ....ir.dims import bounds, product
+from ....ir.dims import bounds
+from ....ir.dims import product as product_of_sizes
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.op import Array
 from ....ir.ops import Constant, Convert, Gemm, MatMul, VariadicSplit
 from ....ir.provenance import Place, note, place_of
 from ...legality import is_elementwise
+from ...options import Options
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use
 from ...strided_view import View, permute, reshape, row_major
@@ -27,117 +30,167 @@ from ..layout.cancel_transposes import order_of
 from ..match.values import dtype_of, shape_of
 
 _MOVES = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
-# A product of more multiply-adds takes half a millisecond, of which a step of its own and rows that
-# are packed again are less than what is measurable; rows of a result that lie closer together read
-# faster. BERT's of 128 rows were 0.6 to 2 % slower as one, those of MiniLM 1 to 6 % faster.
+# In a product of more multiply-adds a step of its own and rows that are packed again are less than
+# what is measurable; dense rows of a result read faster (docs/dev/tuning/gemm-fuse-parallel.md).
 _LARGE = 1 << 26
 # Each consumer of a part of a moved part computes from it, or would copy it anyway.
 _PARTS = frozenset({"Slice", "Split", "VariadicSplit"})
 
 
+# What products that one product computes have in common: attributes, the size that is summed over,
+# the type of the weight as stored, and its conversion.
+_Key: TypeAlias = tuple[Gemm, int, DType, Convert | None]
+
+
 @dataclass(frozen=True)
-class _Member:
-    """A product that could be a part of another. `gemm`: as if it had an addend; `converts`: what
+class _Product:
+    """A product with a constant weight of rank 2. `gemm`: as if it had an addend; `converts`: what
     its weight is converted to where it is read."""
 
-    node: int
     gemm: Gemm
-    weight: Array
-    dtype: DType
+    weight: Constant
     converts: Convert | None
+
+    @property
+    def depth(self) -> int:
+        return int(self.weight.data.shape[-1 if self.gemm.transpose_b else -2])
+
+    @property
+    def columns(self) -> int:
+        return int(self.weight.data.shape[-2 if self.gemm.transpose_b else -1])
+
+    @property
+    def key(self) -> _Key:
+        return self.gemm, self.depth, self.weight.dtype, self.converts
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A product that could be a part of another."""
+
+    node: int
+    product: _Product
     addend: Array | None
 
     @property
     def columns(self) -> int:
-        return int(self.weight.shape[-2 if self.gemm.transpose_b else -1])
-
-    def joins(self, other: _Member) -> bool:
-        """Whether one product can do both."""
-        mine, theirs = self.weight.shape, other.weight.shape
-        axis = 1 if self.gemm.transpose_b else 0
-        alike = self.dtype is other.dtype and self.converts == other.converts
-        return alike and self.gemm == other.gemm and mine[axis] == theirs[axis]
+        return self.product.columns
 
 
-def merge(graph: Graph, node: int) -> Patch | MatchFailure | None:
-    """The product and those next to it, as one product and a split."""
-    rows = graph.input(node, 0)
-    readers = sorted({u.node for u in graph.uses(rows) if u.port == 0})
-    if len(readers) < 2:
+def make_rules(options: Options) -> Sequence[Rule]:
+    """The rule, which remembers the products of each left operand: where one operand has many, each
+    of them looks only at those that it could join."""
+    known: dict[Value, _Siblings] = {}
+
+    def merge(graph: Graph, node: int) -> Patch | MatchFailure | None:
+        """The product and those next to it, as one product and a split."""
+        rows = graph.input(node, 0)
+        if graph.use_count(rows) < 2:
+            return None
+        if rows not in known:
+            known[rows] = _Siblings(graph, rows)
+        if known[rows].count < 2:
+            return None
+        first = _member(graph, node)
+        if first is None or isinstance(first, MatchFailure):
+            return first
+        found = [_member(graph, n) for n in known[rows].alike(graph, first)]
+        group = [m for m in found if isinstance(m, _Member)]
+        if len(group) < 2:
+            return None
+        known[rows].count -= len(group) - 1
+        return _merged(graph, rows, group)
+
+    return (Rule("merge", ("MatMul", "Gemm"), merge),)
+
+
+class _Siblings:
+    """The nodes that read a left operand. A product that was merged is read by a VariadicSplit, so
+    it never is a part of another, and need not be added."""
+
+    def __init__(self, graph: Graph, rows: Value) -> None:
+        readers = sorted({u.node for u in graph.uses(rows) if u.port == 0})
+        self.count = len(readers)
+        self._by_key: dict[_Key, list[int]] = {}
+        for node in readers:
+            product = _product(graph, node)
+            if product is not None:
+                self._by_key.setdefault(product.key, []).append(node)
+
+    def alike(self, graph: Graph, member: _Member) -> list[int]:
+        """The products that one product could compute together with `member`, ascending."""
+        return [n for n in self._by_key.get(member.product.key, ()) if n in graph]
+
+
+def _product(graph: Graph, node: int) -> _Product | None:
+    op, inputs = graph.op(node), graph.inputs(node)
+    if not isinstance(op, Gemm | MatMul) or inputs[1] is None:
         return None
-    first = _member(graph, node)
-    if first is None or isinstance(first, MatchFailure):
-        return first
-    found = [m for m in (_member(graph, r) for r in readers) if isinstance(m, _Member)]
-    group = [m for m in found if first.joins(m)]
-    if len(group) < 2:
+    source, converts = graph.op(inputs[1].node), None
+    if isinstance(source, Convert):
+        source, converts = graph.op(graph.input(inputs[1].node, 0).node), source
+    if not isinstance(source, Constant) or source.data.ndim != 2:
         return None
-    return _merged(graph, rows, group)
+    if isinstance(op, MatMul):
+        op = Gemm(transpose_a=op.transpose_a, transpose_b=op.transpose_b)
+    if len(inputs) < 3 or inputs[2] is None:
+        op = replace(op, beta=1.0)
+    return _Product(op, source, converts)
 
 
 def _member(graph: Graph, node: int) -> _Member | MatchFailure | None:
-    op, inputs = graph.op(node), graph.inputs(node)
-    if not isinstance(op, Gemm | MatMul):
+    product, inputs = _product(graph, node), graph.inputs(node)
+    if product is None or len(shape_of(graph, inputs[0]) or ()) < 2:
         return None
-    rank, weight = len(shape_of(graph, inputs[0]) or ()), inputs[1]
-    if weight is None or rank < 2 or not has_one_use(graph, weight):
+    weight, source = graph.input(node, 1), product.weight
+    if not has_one_use(graph, weight):
         return None
-    source, converts = graph.op(weight.node), None
-    if isinstance(source, Convert):
-        if not has_one_use(graph, graph.input(weight.node, 0)):
-            return None
-        source, converts = graph.op(graph.input(weight.node, 0).node), source
-    if not isinstance(source, Constant) or source.data.ndim != 2:
+    if product.converts is not None and not has_one_use(graph, graph.input(weight.node, 0)):
         return None
     if not dtype_of(graph, weight).is_float or not source.dtype.is_float:
         return MatchFailure("only weights of floats are merged")
-    gemm = op
-    if isinstance(gemm, MatMul):
-        gemm = Gemm(transpose_a=gemm.transpose_a, transpose_b=gemm.transpose_b)
-    addend = None
+    addend, columns = None, product.columns
     if len(inputs) > 2 and inputs[2] is not None:
         given = graph.op(inputs[2].node)
-        columns = source.data.shape[-2 if gemm.transpose_b else -1]
         if not isinstance(given, Constant) or given.data.size != columns:
             return MatchFailure("the addend is not a constant row")
         if given.data.shape and given.data.shape[-1] != columns:
             return MatchFailure("the addend is not a constant row")
         addend = given.data.reshape(-1)
-    else:
-        gemm = replace(gemm, beta=1.0)
-    columns = int(source.data.shape[-2 if gemm.transpose_b else -1])
     shape = shape_of(graph, Value(node))
     assert shape is not None
-    least = bounds(product([*shape, source.data.shape[-1 if gemm.transpose_b else -2]]))[0]
+    least = bounds(product_of_sizes([*shape, product.depth]))[0]
     if least is not None and least > _LARGE:
         return MatchFailure("a large product gains nothing from others next to it")
     # As it lies besides another part.
     strides = row_major((*shape[:-1], 2 * columns))
     if refused := _copied(graph, Value(node), View(0, DType.f32, shape, strides)):
         return MatchFailure(refused)
-    return _Member(node, gemm, source.data, source.dtype, converts, addend)
+    return _Member(node, product, addend)
 
 
 def _copied(graph: Graph, value: Value, view: View) -> str:
     """Why a reader would copy a part that lies as `view`, or need it as a product of its own; ""
     where all read it as it lies."""
-    for use in graph.uses(value):
-        node, kind = use.node, graph.op(use.node).kind
-        moved: View | None = None
-        if kind == "Transpose" and (order := order_of(graph, node)) is not None:
-            moved = permute(view, order)
-        elif kind in _MOVES and (shape := shape_of(graph, Value(node))) is not None:
-            moved = reshape(view, shape)
-        elif kind == "Attention":
-            continue
-        elif (kind in _PARTS or is_elementwise(graph, node)) and _is_moved(graph, value):
-            continue
-        else:
-            return f"{kind} reads a product's result as it lies"
-        if moved is None:
-            return f"{kind} would copy a part"
-        if refused := _copied(graph, Value(node), moved):
-            return refused
+    pending = [(value, view)]
+    while pending:
+        at, lies = pending.pop()
+        for use in graph.uses(at):
+            node, kind = use.node, graph.op(use.node).kind
+            moved: View | None = None
+            if kind == "Transpose" and (order := order_of(graph, node)) is not None:
+                moved = permute(lies, order)
+            elif kind in _MOVES and (shape := shape_of(graph, Value(node))) is not None:
+                moved = reshape(lies, shape)
+            elif kind == "Attention":
+                continue
+            elif (kind in _PARTS or is_elementwise(graph, node)) and _is_moved(graph, at):
+                continue
+            else:
+                return f"{kind} reads a product's result as it lies"
+            if moved is None:
+                return f"{kind} would copy a part"
+            pending.append((Value(node), moved))
     return ""
 
 
@@ -148,15 +201,16 @@ def _is_moved(graph: Graph, value: Value) -> bool:
 
 def _merged(graph: Graph, rows: Value, group: Sequence[_Member]) -> Patch:
     """One product of all weights side by side."""
-    first, patch = group[0], Patch()
+    first, patch = group[0].product, Patch()
     axis = 0 if first.gemm.transpose_b else 1
-    weight = patch.add(_side_by_side([m.weight for m in group], first.dtype, axis))
+    parts = [m.product.weight.data for m in group]
+    weight = patch.add(_side_by_side(parts, first.weight.dtype, axis))
     if first.converts is not None:
         weight = patch.add(first.converts, weight)
     addend = None
     if any(m.addend is not None for m in group):
         # -0 is what changes no sum, of 0 and -0 either.
-        dtype = dtype_of(graph, Value(first.node))
+        dtype = dtype_of(graph, Value(group[0].node))
         empty = np.asarray(-0.0, dtype.numpy)
         parts = [np.broadcast_to(empty, m.columns) if m.addend is None else m.addend for m in group]
         addend = patch.add(_side_by_side(parts, dtype, 0))
@@ -178,6 +232,4 @@ def _side_by_side(arrays: Sequence[Array], dtype: DType, axis: int) -> Constant:
     return Constant.of(joined, dtype)
 
 
-_RULES = (Rule("merge", ("MatMul", "Gemm"), merge),)
-
-fuse_parallel_matmuls = Pass("fuse_parallel_matmuls", lambda options: _RULES)
+fuse_parallel_matmuls = Pass("fuse_parallel_matmuls", make_rules)

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 _LINE: Final = 64
 # Bytes of a cell.
 _CELL: Final = 4
-# Tiles of rows in a block, which the panels pass, and their rows.
+# Tiles of rows in a block, which the panels pass, and their rows
+# (docs/dev/tuning/amx-block-rows.md).
 _MOST_TILES: Final = 8
 _MOST_ROWS: Final = 288
 # Where K is at most so many steps, what the epilogue reads and writes is most of the traffic: a
-# block's rows of that take at most so many bytes, but two tiles. A residual sum of 3136x64x256 from
-# beyond L2 takes 0.78 to 0.82 of the time that blocks of eight take, one of 784x128x512 0.80.
+# block's rows of that take at most so many bytes, but two tiles.
 _SHORT: Final = 4
 _EPILOGUE_BYTES: Final = 64 << 10
 
@@ -58,7 +58,7 @@ def on_tiles(
 
     K is cut only where a block of A would take more than half of L2. Slices of a panel and a strip
     that fit L1 are faster where weights are in L2, and slower in whole models, whose weights do not
-    (docs/dev/tuning/matmul-amx.md).
+    (docs/dev/tuning/amx-k-depth.md).
     """
     full = _full_heights(t, spec, target)
     heights = (2 * SIDE, SIDE) if t.guarded else full or heights
@@ -101,7 +101,7 @@ def _full_heights(t: Tiling, spec: GemmSpec, target: Target) -> tuple[int, ...]:
 
     Three take turns in one register, so M has to be whole registers. They read a panel fewer times
     but load more (tiles.py): that pays where a panel and the strip of A that meets it do not fit L1
-    (docs/dev/tuning/matmul-amx.md).
+    (docs/dev/tuning/amx-tile-rows.md).
     """
     if not isinstance(spec.m, int) or not isinstance(spec.k, int) or spec.compressed:
         return ()

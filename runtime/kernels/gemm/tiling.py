@@ -223,7 +223,7 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
     A step of K then takes 10 loads for 24 multiply-adds instead of 16 for 28. On the core with
     AVX512-FP16 that was timed, loads take time in addition to multiply-adds; on those without it
     both tiles took the same time, and tall ones waste less of few columns
-    (docs/dev/tuning/matmul-amx.md).
+    (docs/dev/tuning/gemm-two-panels.md).
     """
     if not target.has("avx512fp16") or spec.acc not in (DType.f32, DType.f64):
         return False

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from ....plan.specs.rows import SoftmaxSpec
 from ....plan.target import Target
-from ...llvmir.values import Value, vec
+from ...llvmir.values import F32, F64, Value, number, vec
 from ...vecmath import table as math
+from ...vecmath.exp import exp_falling
 from ..emit.casts import cast
 from ..emit.contract import Kernel
 from ..emit.strided_loops import masked_load, masked_store
@@ -30,6 +31,8 @@ from .row_sweeps import (
 
 # Rows of known length up to this many bytes may use scratch memory between sweeps.
 _SCRATCH = 65536
+# Weights below it are zero: what multiplies them would run on denormals.
+_SMALLEST_NORMAL = {F32: 2.0**-126, F64: 2.0**-1022}
 
 
 def generate(spec: SoftmaxSpec, target: Target, symbol: str) -> Kernel:
@@ -103,7 +106,7 @@ class _Softmax:
     def exponentials(self, i: Value, parts: Sequence[TailMask | None], largest: Value) -> None:
         f = self.f
         values = [self.x(i, u, part) for u, part in enumerate(parts)]
-        values = [math.exp(f, f.fsub(x, largest)) for x in values]
+        values = [exp_falling(f, f.fsub(x, largest)) for x in values]
         if not self.spec.log:
             self.keep(i, values, parts, always=True)
         for u, (e, part) in enumerate(zip(values, parts, strict=True)):
@@ -115,10 +118,13 @@ class _Softmax:
         f = self.f
         if self.memory is None:
             values = [self.compute_x(i, u, part) for u, part in enumerate(parts)]
-            values = [math.exp(f, f.fsub(x, largest)) for x in values]
+            values = [exp_falling(f, f.fsub(x, largest)) for x in values]
         else:
             values = [self.kept_value(i, u, part) for u, part in enumerate(parts)]
-        self.write(i, [f.fmul(e, scale) for e in values], parts)
+        weights = [f.fmul(e, scale) for e in values]
+        zero, smallest = number(0.0, self.type), _SMALLEST_NORMAL[self.element]
+        weights = [f.select(f.fcmp("olt", w, smallest), zero, w) for w in weights]
+        self.write(i, weights, parts)
 
     def finish_log(
         self, i: Value, parts: Sequence[TailMask | None], largest: Value, shift: Value

@@ -1,0 +1,260 @@
+"""Renders the tables of docs/performance.md and the charts of docs/ from result files.
+
+    python -m benchmarks.render            # write docs/performance.md and the SVG files
+    python -m benchmarks.render --check    # exit code 1 if one of them differs
+    python -m benchmarks.render --print benchmarks/results/FILE.json    # all rows of a file
+
+The page keeps its prose; a table stands between `<!-- table: NAME -->` and `<!-- end -->`. Result
+files of one processor are one machine, for which the newest file that has a row counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from .chart import chart
+from .result_files import FOLDER, Results, Row, all_results, read_results
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = DOCS / "performance.md"
+_TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# Models in the order of the table, by their names in benchmarks/zoo.py.
+TITLES = {
+    "mlp-small": "MLP 32-64-64-1",
+    "mlp-digits": "MLP 784-512-256-10, batch 64",
+    "mlp-wide": "MLP 1024-4096-4096-1000, batch 16",
+    "bert-base": "BERT-base, sequence 128",
+    "minilm": "MiniLM-like, sequence 32",
+    "minilm-dynamic": "MiniLM-like, dynamic sizes",
+    "gpt2": "GPT-2, sequence 64",
+    "gpt2-cache": "GPT-2 with cache as inputs and outputs",
+    "vit-tiny": "ViT-tiny",
+    "resnet-18": "ResNet-18",
+    "resnet-50": "ResNet-50",
+    "mobilenet-v2": "MobileNetV2",
+    "lstm": "two-layer bidirectional LSTM",
+    "resnet-18-int8": "ResNet-18, QDQ int8",
+}
+
+
+def machines(files: Iterable[Results]) -> dict[str, list[Results]]:
+    """Files by processor; files, and the files of a processor, newest first."""
+    found: dict[str, list[Results]] = {}
+    for file in sorted(files, key=lambda f: f.date, reverse=True):
+        found.setdefault(file.machine.cpu, []).append(file)
+    return found
+
+
+def newest_rows(files: Sequence[Results], suites: Callable[[str], bool]) -> list[Row]:
+    """Rows of the suites. All rows of one piece of work come from one file, the newest that gives
+    times for it, else the newest."""
+    by_work: dict[tuple[object, ...], list[Row]] = {}
+    for file in files:
+        mine: dict[tuple[object, ...], list[Row]] = {}
+        for row in file.rows:
+            if suites(row.suite):
+                work = row.suite, row.name, row.threads, row.precision
+                mine.setdefault(work, []).append(row)
+        for work, rows in mine.items():
+            old = by_work.get(work)
+            if old is None or (_has_times(rows) and not _has_times(old)):
+                by_work[work] = rows
+    return [row for rows in by_work.values() for row in rows]
+
+
+def _has_times(rows: Iterable[Row]) -> bool:
+    return any(row.median is not None for row in rows)
+
+
+def best_ratio(rows: Iterable[Row]) -> float | None:
+    """The ratio of the fastest reference engine of one piece of work. An engine with its default
+    settings may compute in another precision, and does not count."""
+    counted = (row for row in rows if not row.engine.endswith(" defaults"))
+    return min((row.ratio for row in counted if row.ratio is not None), default=None)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def milliseconds(row: Row | None) -> str:
+    if row is None or row.median is None:
+        return ""
+    value = row.median * 1e3
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def machine_line(files: Sequence[Results]) -> str:
+    """The machine, the engines' versions and the dates of its results."""
+    machine, packages = files[0].machine, files[0].packages
+    engines = ", ".join(f"{n} {packages[n]}" for n in ("onnxruntime", "openvino") if n in packages)
+    dates = sorted({file.date for file in files})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return f"{machine.cores} cores; Python {packages['python']}, {engines}; {when}.\n"
+
+
+def models_table(files: Sequence[Results]) -> str:
+    """A row per model: times with one thread, ratios with one and two; f32 (or int8), and bf16."""
+    rows = newest_rows(files, lambda suite: suite == "models")
+    lines: list[list[str]] = []
+    for name in sorted({r.name for r in rows}, key=list(TITLES).index):
+        cells = [TITLES[name]]
+        for precision in ("f32", "bf16"):
+            kinds = (precision, "int8") if precision == "f32" else (precision,)
+            mine = [r for r in rows if r.name == name and r.precision in kinds]
+            one = {r.engine: r for r in mine if r.threads == 1}
+            engines = ("irc", "onnxruntime", "openvino") if precision == "f32" else ("irc",)
+            cells += [milliseconds(one.get(engine)) for engine in engines]
+            for threads in (1, 2):
+                ratio = best_ratio(r for r in mine if r.threads == threads)
+                cells.append("" if ratio is None else f"{ratio:.2f}")
+        lines.append(cells)
+    head = ["model", "irc ms", "onnxruntime ms", "OpenVINO ms", "ratio", "2 threads", "bf16 ms"]
+    return table([*head, "ratio", "2 threads"], lines) + "\n" + "\n".join(_verdicts(files, rows))
+
+
+def _verdicts(files: Sequence[Results], rows: Sequence[Row]) -> list[str]:
+    """A sentence per precision: geometric mean and least of the ratios, with their bars."""
+    bars = {(b.suite, b.precision): b for f in reversed(files) for b in f.bars}
+    found: list[str] = []
+    for precision in ("f32", "bf16", "int8"):
+        mine = [r for r in rows if r.precision == precision and r.ratio is not None]
+        ratios = {w: best_ratio(g) or 0.0 for w, g in _by_work(mine)}
+        bar = bars.get(("models", precision))
+        if ratios and bar:
+            mean, least = geometric_mean(list(ratios.values())), min(ratios.values())
+            met = "met" if mean >= bar.mean and least >= bar.least else "not met"
+            found.append(
+                f"{precision}: geometric mean {mean:.2f} (bar {bar.mean}), least {least:.2f} "
+                f"(bar {bar.least}): {met}.  "
+            )
+    return [*found, ""]
+
+
+def _by_work(rows: Iterable[Row]) -> list[tuple[tuple[str, str, int], list[Row]]]:
+    def work(row: Row) -> tuple[str, str, int]:
+        return row.suite, row.name, row.threads
+
+    return [(k, list(g)) for k, g in itertools.groupby(sorted(rows, key=work), work)]
+
+
+def products_table(files: Sequence[Results]) -> str:
+    """A row per group of benchmarks.gemm: geometric mean and least ratio, the largest shares."""
+    rows = newest_rows(files, lambda suite: suite.startswith("gemm "))
+    bars = {b.suite: b for f in reversed(files) for b in f.bars}
+    lines: list[list[str]] = []
+    for suite in dict.fromkeys(r.suite for r in rows):
+        bar = bars[suite]
+        cells = [suite.removeprefix("gemm "), f"{bar.mean:.2f}, {bar.least:.2f}"]
+        for threads in (1, 2):
+            mine = [r for r in rows if r.suite == suite and r.threads == threads]
+            ratios = [best_ratio(g) or 0.0 for _, g in _by_work(mine)]
+            shares = [r.measures["peak_share"] for r in mine if "peak_share" in r.measures]
+            cells.append(f"{geometric_mean(ratios):.2f}, {min(ratios):.2f}" if ratios else "")
+            cells.append(f"{min(shares):.0%} to {max(shares):.0%}" if shares else "")
+        lines.append(cells)
+    head = ["products", "bar", "ratio, least", "share of peak"]
+    return table([*head, "2 threads: ratio, least", "share of peak"], lines)
+
+
+def losses_table(found: dict[str, list[Results]]) -> str:
+    """Every piece of work for which a reference engine is more than 1 % faster than irc."""
+    lines: list[list[str]] = []
+    for cpu, files in found.items():
+        for (suite, name, threads), rows in _by_work(newest_rows(files, lambda _: True)):
+            for precision in dict.fromkeys(r.precision for r in rows):
+                ratio = best_ratio(r for r in rows if r.precision == precision)
+                if ratio is not None and ratio < 0.99:
+                    what = TITLES.get(name, name)
+                    lines.append([cpu, f"{suite}: {what}", precision, str(threads), f"{ratio:.2f}"])
+    return table(["machine", "work", "precision", "threads", "ratio"], lines)
+
+
+def slug(cpu: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", cpu.lower()).strip("-")
+
+
+def tables(files: Iterable[Results]) -> dict[str, str]:
+    """Every table that the page may hold, by name."""
+    found = machines(files)
+    made = {"losses": losses_table(found)}
+    for cpu, of in found.items():
+        made[f"models-{slug(cpu)}"] = machine_line(of) + "\n" + models_table(of)
+        made[f"products-{slug(cpu)}"] = products_table(of)
+    return made
+
+
+def render_page(page: str, files: Iterable[Results]) -> str:
+    """The page with every table rendered anew. Raises KeyError for an unknown table."""
+    made = tables(files)
+    return _TABLE.sub(lambda m: f"{m[1]}\n{made[m[2]].rstrip()}\n\n{m[3]}", page)
+
+
+def charts(files: Iterable[Results]) -> dict[str, str]:
+    """The SVG files: models and products of the machine whose results are the newest."""
+    found = machines(files).values()
+    models = next(of for of in found if any(r.suite == "models" for f in of for r in f.rows))
+    rows = newest_rows(models, lambda suite: suite == "models")
+    rows = [r for r in rows if r.precision in ("f32", "int8")]
+    order = list(TITLES)
+    bars = {(n, t): best_ratio(g) or 0.0 for (_, n, t), g in _by_work(rows)}
+    sizes = next(of for of in found if any(r.suite == "gemm f32" for f in of for r in f.rows))
+    products = newest_rows(sizes, lambda suite: suite.startswith("gemm "))
+    suites = list(dict.fromkeys(r.suite for r in products))
+    by_group = {
+        (f"{s.removeprefix('gemm ')} {n}", t): best_ratio(g) or 0.0
+        for (s, n, t), g in sorted(_by_work(products), key=lambda e: suites.index(e[0][0]))
+    }
+    return {
+        "models.svg": chart(dict(sorted(bars.items(), key=lambda e: order.index(e[0][0])))),
+        "products.svg": chart(by_group),
+    }
+
+
+def print_rows(results: Results) -> str:
+    """Every row of a file as a table, for reading."""
+    lines = [
+        [
+            row.suite, row.name, row.engine, str(row.threads), row.precision,
+            milliseconds(row), "" if row.ratio is None else f"{row.ratio:.2f}",
+            ", ".join(f"{k} {v:g}" for k, v in row.measures.items()),
+        ]
+        for row in results.rows
+    ]  # fmt: skip
+    head = ["suite", "work", "engine", "threads", "precision", "median ms", "ratio", "other"]
+    return table(head, lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.render", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a file differs")
+    parser.add_argument("--print", type=Path, metavar="FILE", help="print a result file's rows")
+    options = parser.parse_args(arguments)
+    if options.print:
+        print(print_rows(read_results(options.print)), end="")
+        return 0
+    files = all_results(FOLDER)
+    made = {PAGE: render_page(PAGE.read_text(encoding="utf-8"), files)}
+    made |= {DOCS / name: text for name, text in charts(files).items()}
+    differ = [p for p, text in made.items() if not p.exists() or p.read_text("utf-8") != text]
+    for path in differ:
+        print(f"{'differs' if options.check else 'written'}: {path.relative_to(DOCS.parent)}")
+        if not options.check:
+            path.write_text(made[path], encoding="utf-8")
+    return 1 if differ and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
