@@ -14,9 +14,8 @@ compile report names it. Control flow that Python steers is a terminal with a pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..ir.dims import Dim
 from ..ir.dtype import DType
@@ -26,7 +25,7 @@ from .packing.layouts import Layout
 from .specs.base import Spec
 
 # Kinds of control steps.
-LOOP, AGAIN, BRANCH, SKIP, CHECK = "loop", "again", "branch", "skip", "check"
+LOOP, LOOP_END, BRANCH, JUMP, CHECK = "loop", "loop_end", "branch", "jump", "check"
 # Kinds of buffers.
 INPUT, OUTPUT, CONSTANT, ARENA = "input", "output", "constant", "arena"
 
@@ -118,24 +117,25 @@ class HostStep:
 class ControlStep:
     """Where the native walk goes on; steps are named by number. `kind`:
 
-    LOOP    the steps up to `target`, its AGAIN, run at most `trips` (a size's number) times, and
-            at most as often as the number in buffer `count` says (negative: no limit); not at all
-            where `go` is false
-    AGAIN   back behind `target`, its LOOP, while iterations are left and `go` is true
-    BRANCH  on at `target` where `go` is false; before it stands the SKIP that ends the other way
-    SKIP    on at `target`
-    CHECK   on at the next step, where the size checks that name this one hold; the run fails where
-            one does not. The steps up to `target`, inside the same loop or way, run behind it only
+    LOOP      the steps up to `target`, its LOOP_END, run at most `trips` (a size's number) times,
+              and at most as often as the number in buffer `count` says (negative: no limit); not at
+              all where `condition` is false
+    LOOP_END  back behind `target`, its LOOP, while iterations are left and `condition` is true
+    BRANCH    on at `target` where `condition` is false; before it, a JUMP ends the other way
+    JUMP      on at `target`
+    CHECK     on at the next step, where the size checks that name this one hold; the run fails
+              where one does not. The steps up to `target`, inside the same loop or way, run behind
+              it only
 
-    `count`, `go` and `index` are buffers, None where absent; `go` is one boolean, the others are
-    one i32 or i64. LOOP and AGAIN write the iteration's number to `index`.
+    `count`, `condition` and `index` are buffers, None where absent; `condition` is one boolean, the
+    others are one i32 or i64. LOOP and LOOP_END write the iteration's number to `index`.
     """
 
     kind: str
     target: int
     trips: int | None = None
     count: int | None = None
-    go: int | None = None
+    condition: int | None = None
     index: int | None = None
     name: str = ""
     sources: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class ControlStep:
     @property
     def buffers(self) -> tuple[int, ...]:
         """The buffers it touches, in the order in which the driver finds them."""
-        return tuple(b for b in (self.count, self.go, self.index) if b is not None)
+        return tuple(b for b in (self.count, self.condition, self.index) if b is not None)
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -296,10 +296,3 @@ class Plan:
             if region.terminal is not None:
                 found.append(region.terminal)
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """The arrays behind a plan's constants, by source number; they are never written to."""
-
-    arrays: Mapping[int, Any] = field(default_factory=dict[int, Any])

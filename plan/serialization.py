@@ -173,7 +173,7 @@ def _encode_step(step: Step, tables: _Tables) -> Json:
         parts = [_encode_op(step.op, tables.keep), list(step.inputs), list(step.outputs)]
         return ["host", *parts, step.name, step.reason, list(step.sources)]
     if isinstance(step, ControlStep):
-        buffers = [step.count, step.go, step.index]
+        buffers = [step.count, step.condition, step.index]
         return ["control", step.kind, step.target, step.trips, buffers, step.name, [*step.sources]]
     parts = [tables.spec(step.spec), list(step.buffers), list(step.dims), tables.dim(step.work)]
     return ["kernel", *parts, step.name, list(step.sources)]

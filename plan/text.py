@@ -104,7 +104,7 @@ def _control(region: Region, step: ControlStep) -> str:
     parts = [f"{step.kind} {step.target}"]
     if step.trips is not None:
         parts.append(f"at most {region.dims[step.trips]} times")
-    named = (("count", step.count), ("while", step.go), ("index", step.index))
+    named = (("count", step.count), ("while", step.condition), ("index", step.index))
     parts += [f"{name} b{b}" for name, b in named if b is not None]
     return ", ".join(parts) + (f": {step.name}" if step.name else "")
 

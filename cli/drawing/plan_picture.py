@@ -137,7 +137,7 @@ def _accesses(step: Step) -> tuple[list[int], list[int]]:
         return list(step.buffers[:-count]), list(step.buffers[-count:])
     if isinstance(step, HostStep):
         return [b for b in step.inputs if b is not None], list(step.outputs)
-    reads = [b for b in (step.count, step.go) if b is not None]
+    reads = [b for b in (step.count, step.condition) if b is not None]
     return reads, [] if step.index is None else [step.index]
 
 

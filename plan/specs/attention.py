@@ -20,15 +20,16 @@ MAX_HEAD: Final = 1024
 @dataclass(frozen=True)
 class AttentionSpec(Spec):
     """out[b, q] = sum over keys of softmax(x[b, q])[key] * value[b, key], where
-    x[b, q, key] = scale * (query[b, q] . key[b, key]) + mask[b, q, key], or, with a cap other than
-    0, cap * tanh(scale * ...) + mask.
+    x[b, q, key] = scale * (query[b, q] . key[b, key]) + mask[b, q, key], or, with a softcap other
+    than 0, softcap * tanh(scale * ...) + mask.
 
-    Operands walk (batch..., queries, size), (batch..., keys, size), (batch..., keys, width),
-    (batch..., queries, keys), the sink's (batch..., queries), and (batch..., queries, width);
-    strides of 0 share heads, masks and sinks. All last strides but the mask's and the sink's are 1.
-    A boolean mask puts `fill` in the place of x where it is false. `causal`: query q sees keys
-    0..q + causal only. A row whose every x is -inf, or that sees no key, is NaN, or 0 if `zeros`;
-    without any keys it is 0. A sink is one more x per query, whose value is 0.
+    Operands walk (batch..., queries, head_size), (batch..., keys, head_size), (batch..., keys,
+    value_size), (batch..., queries, keys), the sink's (batch..., queries), and (batch..., queries,
+    value_size); strides of 0 share heads, masks and sinks. All last strides but the mask's and the
+    sink's are 1. A boolean mask puts `masked_value` in the place of x where it is false. `causal`:
+    query q sees keys 0..q + causal only. A row whose every x is -inf, or that sees no key, is NaN,
+    or 0 if `zero_masked_rows`; without any keys it is 0. A sink is one more x per query, whose
+    value is 0.
 
     Keys are taken in blocks of fixed size from the first on, and every element of a row's result is
     one chain over them. compute_dtype: bf16 rounds queries, keys, values and the softmax's
@@ -38,16 +39,16 @@ class AttentionSpec(Spec):
     family: ClassVar[str] = "attention"
     ranges: ClassVar[Mapping[str, Range]] = {
         **dict.fromkeys("batch queries keys".split(), COUNT),
-        "size": (1, MAX_HEAD),
-        "width": (1, MAX_HEAD),
+        "head_size": (1, MAX_HEAD),
+        "value_size": (1, MAX_HEAD),
         "causal": OFFSET,
     }
 
     batch: tuple[Size, ...]
     queries: Size
     keys: Size
-    size: int
-    width: int
+    head_size: int
+    value_size: int
     query: Operand
     key: Operand
     value: Operand
@@ -55,10 +56,10 @@ class AttentionSpec(Spec):
     out: Operand
     scale: float
     causal: Size | None = None
-    fill: float = -float("inf")
-    zeros: bool = False
+    masked_value: float = -float("inf")
+    zero_masked_rows: bool = False
     compute_dtype: DType | None = None
-    cap: float = 0.0
+    softcap: float = 0.0
     sink: Operand | None = None
 
     def operands(self) -> tuple[Operand, ...]:
@@ -68,20 +69,22 @@ class AttentionSpec(Spec):
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
         rows, keys = (*self.batch, self.queries), (*self.batch, self.keys)
         mask = () if self.mask is None else ((*rows, self.keys),)
-        ends = ((*rows, self.size), (*keys, self.size), (*keys, self.width))
+        ends = ((*rows, self.head_size), (*keys, self.head_size), (*keys, self.value_size))
         sink = () if self.sink is None else (rows,)
-        return [*ends, *mask, *sink, (*rows, self.width)]
+        return [*ends, *mask, *sink, (*rows, self.value_size)]
 
     def reduced_axes(self) -> tuple[Size, ...]:
         return (self.keys,)
 
     def verify(self, target: Target) -> None:
         where = self.where
-        if not (1 <= self.size <= MAX_HEAD and 1 <= self.width <= MAX_HEAD):
-            got = (self.size, self.width)
+        if not (1 <= self.head_size <= MAX_HEAD and 1 <= self.value_size <= MAX_HEAD):
+            got = (self.head_size, self.value_size)
             raise spec_error("heads of a size no kernel has", where, got, f"1..{MAX_HEAD}")
-        if not (math.isfinite(self.scale) and math.isfinite(self.cap)) or math.isnan(self.fill):
-            found = f"{self.scale}, fill {self.fill}, cap {self.cap}"
+        if not (math.isfinite(self.scale) and math.isfinite(self.softcap)) or math.isnan(
+            self.masked_value
+        ):
+            found = f"{self.scale}, fill {self.masked_value}, cap {self.softcap}"
             raise spec_error("a scale is not a finite number", where, found, "numbers")
         if self.compute_dtype not in (None, DType.bf16):
             what = "a product rounds its factors to another type"
@@ -102,7 +105,7 @@ class AttentionSpec(Spec):
     def flops(self, dims: Sequence[int]) -> int:
         at = resolver(dims)
         scores = math.prod(map(at, self.batch)) * at(self.queries) * at(self.keys)
-        return scores * 2 * (self.size + self.width)
+        return scores * 2 * (self.head_size + self.value_size)
 
     def compute_unit(self) -> str:
         return str(self.compute_dtype) if self.compute_dtype else super().compute_unit()
@@ -110,9 +113,9 @@ class AttentionSpec(Spec):
     def describe(self, size: Callable[[Size], str]) -> str:
         batch = "".join(f"{size(b)} x " for b in self.batch)
         rows = f"{size(self.queries)} queries x {size(self.keys)} keys"
-        heads = f"{self.size}" if self.size == self.width else f"{self.size}, {self.width}"
+        heads = ", ".join(map(str, dict.fromkeys((self.head_size, self.value_size))))
         factors = f" of {self.compute_dtype} factors" if self.compute_dtype else ""
-        capped = f" capped at {self.cap:g}" if self.cap else ""
+        capped = f" capped at {self.softcap:g}" if self.softcap else ""
         causal = " causal" if self.causal is not None else ""
         sinks = " with sinks" if self.sink else ""
         return f" {batch}{rows} x {heads}{factors}{capped}{causal}{sinks}"

@@ -212,7 +212,6 @@ class Spec:
 
 
 # Status codes of kernels; the first 8 bytes of scratch then hold the offending element as i64.
-OK = 0
 GATHER_OUT_OF_RANGE = 1
 DIVISION_BY_ZERO = 2
 EMPTY_AXIS = 3

@@ -63,24 +63,24 @@ class GatherSpec(Spec):
 @dataclass(frozen=True)
 class GatherScatterSpec(Spec):
     """out[p] = data[p, i0[p], i1[p], ...] for p in `axes`, where i0, i1, ... are the indices and
-    `picked` the sizes they pick from; with `put`, out[p, i0[p], i1[p], ...] = data[p], in the
-    order of p, and the rest of out stays. `combine` (sum, prod, min, max): what is put joins what
-    was there.
+    `indexed_sizes` the sizes they index; with `is_scatter`, out[p, i0[p], i1[p], ...] = data[p], in
+    the order of p, and the rest of out stays. `combine` (sum, prod, min, max): what is put joins
+    what was there.
 
-    The operand that is picked from (put into) walks (axes..., picked...), all others `axes`.
+    The operand that is picked from (put into) walks (axes..., indexed_sizes...), all others `axes`.
     Negative indices count from the end. `out_of_range`: "error" gives status GATHER_OUT_OF_RANGE
     with the number of p as the element, "zeros" writes 0 there. Buffers: data, indices..., out.
     """
 
-    family: ClassVar[str] = "pick"
-    ranges: ClassVar[Mapping[str, Range]] = {"axes": COUNT, "picked": COUNT}
+    family: ClassVar[str] = "gather_scatter"
+    ranges: ClassVar[Mapping[str, Range]] = {"axes": COUNT, "indexed_sizes": COUNT}
 
     axes: tuple[Size, ...]
-    picked: tuple[Size, ...]
+    indexed_sizes: tuple[Size, ...]
     data: Operand
     indices: tuple[Operand, ...]
     out: Operand
-    put: bool = False
+    is_scatter: bool = False
     out_of_range: str = "error"
     combine: str = ""
 
@@ -88,27 +88,27 @@ class GatherScatterSpec(Spec):
         return (self.data, *self.indices, self.out)
 
     def iteration_spaces(self) -> list[tuple[Size, ...]]:
-        whole = (*self.axes, *self.picked)
-        ends = (self.axes, whole) if self.put else (whole, self.axes)
+        whole = (*self.axes, *self.indexed_sizes)
+        ends = (self.axes, whole) if self.is_scatter else (whole, self.axes)
         return [ends[0], *[self.axes] * len(self.indices), ends[1]]
 
     def reduced_axes(self) -> tuple[Size, ...]:
-        return self.axes if self.put else ()
+        return self.axes if self.is_scatter else ()
 
     def scatters(self) -> bool:
-        return self.put
+        return self.is_scatter
 
     def verify(self, target: Target) -> None:
         where, dtype = self.where, self.data.dtype
         if self.out_of_range not in ("error", "zeros") or (
-            self.put and self.out_of_range == "zeros"
+            self.is_scatter and self.out_of_range == "zeros"
         ):
             raise spec_error("no rule for indices out of range", where, self.out_of_range, None)
-        if self.combine not in ("", *COMBINED) or (self.combine and not self.put):
+        if self.combine not in ("", *COMBINED) or (self.combine and not self.is_scatter):
             raise spec_error("no rule joins what is put", where, self.combine, None)
         if self.combine and dtype not in ORDERED:
             raise spec_error("nothing joins elements of this type", where, dtype, None)
-        if len(self.indices) != len(self.picked):
+        if len(self.indices) != len(self.indexed_sizes):
             raise spec_error("not one index per picked axis", where, len(self.indices), None)
         for index in self.indices:
             if not index.dtype.is_int or index.dtype.bits < 8:

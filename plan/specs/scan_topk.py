@@ -56,7 +56,7 @@ class TopKSpec(Spec):
     beyond it is not written. Buffers: data, values, indices.
     """
 
-    family: ClassVar[str] = "rank"
+    family: ClassVar[str] = "topk"
     ranges: ClassVar[Mapping[str, Range]] = {"axes": COUNT, "size": COUNT, "count": COUNT}
 
     axes: tuple[Size, ...]

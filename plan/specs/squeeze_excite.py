@@ -41,7 +41,7 @@ class SqueezeExciteSpec(Spec):
     gates, out.
     """
 
-    family: ClassVar[str] = "excite"
+    family: ClassVar[str] = "squeeze_excite"
     product_name: ClassVar[str] = "squeeze-and-excites"
     ranges: ClassVar[Mapping[str, Range]] = {
         "batch": COUNT,

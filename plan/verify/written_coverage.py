@@ -14,10 +14,10 @@ from typing import Any, Final
 import numpy as np
 
 from ..plan import (
-    AGAIN,
     ARENA,
     BRANCH,
     LOOP,
+    LOOP_END,
     OUTPUT,
     ControlStep,
     HostStep,
@@ -159,7 +159,7 @@ class _Pieces:
             return
         again = self.steps[step.target]
         assert isinstance(again, ControlStep)
-        sure = step.count is step.go is again.go is None
+        sure = step.count is step.condition is again.condition is None
         inner = _State(state)
         self.walk(n + 1, step.target, inner)
         self.touch(step.target, inner)
@@ -293,7 +293,7 @@ def _touched(region: Region, tables: RegionLayoutTables) -> tuple[list[_Touched]
             writes.append([(-1, b) for b in step.outputs])
         else:
             listed = [(starts[n] + i, b) for i, b in enumerate(step.buffers)]
-            index = step.kind in (LOOP, AGAIN) and step.index is not None
+            index = step.kind in (LOOP, LOOP_END) and step.index is not None
             reads.append(listed[:-1] if index else listed)
             writes.append(listed[-1:] if index else [])
     return reads, writes

@@ -31,7 +31,7 @@ FLUSH: Final = 32
 # word 1 as of a kernel, word 2 leads to the most iterations. Its flags say what it is, and which
 # addresses word 1 leads to: a count of four bytes or of eight, a condition, an index the same.
 CONTROL, KIND_SHIFT, KIND_MASK = 4, 4, 3
-KIND_LOOP, KIND_AGAIN, KIND_BRANCH, KIND_SKIP = range(4)
+KIND_LOOP, KIND_LOOP_END, KIND_BRANCH, KIND_JUMP = range(4)
 COUNT, COUNT_SHORT, GO, INDEX, INDEX_SHORT = 64, 128, 256, 512, 1024
 # A loop's block: steps to its end, steps back, iterations so far and at most, addresses that move,
 # then per such address itself and by how many bytes it moves.

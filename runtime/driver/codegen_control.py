@@ -12,9 +12,9 @@ from .abi import (
     GO,
     INDEX,
     INDEX_SHORT,
-    KIND_AGAIN,
     KIND_BRANCH,
     KIND_LOOP,
+    KIND_LOOP_END,
     KIND_MASK,
     KIND_SHIFT,
     LOOP_BACK,
@@ -33,7 +33,7 @@ def write_control(module: Module) -> Function:
     way, flags = f.params["way"], f.params["flags"]
     kind = f.and_(f.lshr(flags, KIND_SHIFT), KIND_MASK)
     step = _Step(f, f.params["buffers"], flags)
-    with f.if_(f.icmp("eq", kind, KIND_AGAIN)):
+    with f.if_(f.icmp("eq", kind, KIND_LOOP_END)):
         _again(f, step, f.op(PTR, f"inttoptr {way} to ptr"))
     with f.if_(f.icmp("eq", kind, KIND_LOOP)):
         _loop(f, step, f.op(PTR, f"inttoptr {way} to ptr"))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...ir.dtype import DType
-from ...plan.plan import AGAIN, BRANCH, CHECK, LOOP, SKIP, ControlStep, Region
+from ...plan.plan import BRANCH, CHECK, JUMP, LOOP, LOOP_END, ControlStep, Region
 from ...plan.verify.values import RegionLayoutTables, RegionSizes
 from ..machine.memory_planner import address_of
 from . import abi as words
@@ -18,11 +18,11 @@ Array = npt.NDArray[Any]
 
 _KINDS: Final = {
     LOOP: words.KIND_LOOP,
-    AGAIN: words.KIND_AGAIN,
+    LOOP_END: words.KIND_LOOP_END,
     BRANCH: words.KIND_BRANCH,
-    SKIP: words.KIND_SKIP,
+    JUMP: words.KIND_JUMP,
     # On by one step; a frame of sizes for which it fails makes that NOWHERE, which ends the run.
-    CHECK: words.KIND_SKIP,
+    CHECK: words.KIND_JUMP,
 }
 
 
@@ -53,8 +53,8 @@ class Control:
         flags = words.CONTROL | _KINDS[step.kind] << words.KIND_SHIFT
         flags |= self._width(step.count, words.COUNT, words.COUNT_SHORT)
         flags |= self._width(step.index, words.INDEX, words.INDEX_SHORT)
-        flags |= 0 if step.go is None else words.GO
-        way = self._row(step.target) - row if step.kind in (BRANCH, SKIP) else 0
+        flags |= 0 if step.condition is None else words.GO
+        way = self._row(step.target) - row if step.kind in (BRANCH, JUMP) else 0
         way = 1 if step.kind == CHECK else way
         return way, flags
 

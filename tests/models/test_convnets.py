@@ -52,7 +52,7 @@ def test_squeezed_and_excited_channels_are_one_step_each_and_any_threads_share_t
     model = convnets.excited(batch="N")
     net = irc.compile_model(model, num_threads=1)
     specs = [s.spec.family for s in net.plan.kernel_steps()]
-    assert specs.count("excite") == 2 and specs.count("reduce") == 1
+    assert specs.count("squeeze_excite") == 2 and specs.count("reduce") == 1
     for batch in (1, 3):
         inputs = list(random_inputs(model, N=batch).values())
         want = Session(net.program, num_threads=1).run(inputs)

@@ -16,7 +16,7 @@ from ....ir.ops import If, Loop, TensorIterator
 from ....ir.ops.control_flow.conditional import failure
 from ....ir.ops.control_flow.loops import BodyInput, BodyOutput
 from ....ir.types import normalize_axis
-from ....plan.plan import AGAIN, BRANCH, LOOP, SKIP, ControlStep, SizeCheck
+from ....plan.plan import BRANCH, JUMP, LOOP, LOOP_END, ControlStep, SizeCheck
 from ...strided_view import View, is_contiguous, same
 from ..build.op_lowering import Lowering
 from ..op_table import Lowerer
@@ -100,11 +100,11 @@ def _lower_if(low: Lowering, node: int) -> None:
     outs = [low.result(value) for value in low.graph.values(node)]
     # What a branch reads exists before it; a view that is made inside belongs to the branch alone.
     fed = [None if value is None else low.view(value) for value in low.graph.inputs(node)]
-    branch = region.control(ControlStep(BRANCH, 0, go=condition, name=name, sources=sources))
+    branch = region.control(ControlStep(BRANCH, 0, condition=condition, name=name, sources=sources))
     taken = _lower_branch(
         low, node, op.then_body, [fed[i] for i in op.then_inputs], op.then_outputs, outs
     )
-    skip = region.control(ControlStep(SKIP, 0, name=name, sources=sources))
+    skip = region.control(ControlStep(JUMP, 0, name=name, sources=sources))
     region.lead(branch, skip + 1)
     other = _lower_branch(
         low, node, op.else_body, [fed[i] for i in op.else_inputs], op.else_outputs, outs
@@ -155,7 +155,7 @@ def _lower_loop(low: Lowering, node: int) -> None:  # noqa: C901 - the parts of 
     if trips.count is not None:
         step = replace(step, count=_whole(low, trips.count))
     if trips.first is not None:
-        step = replace(step, go=_whole(low, trips.first))
+        step = replace(step, condition=_whole(low, trips.first))
     states: dict[int, View] = {}
     outer: dict[int, View] = {}
     for i, port in enumerate(op.ports):
@@ -201,7 +201,7 @@ def _lower_loop(low: Lowering, node: int) -> None:  # noqa: C901 - the parts of 
             inner.copy(view, place, inner.name(value.node), inner.sources(value.node))
     go = None if trips.again is None else _whole(inner, trips.again)
     go = _hand_over(inner, op, states, begin, go)
-    again = region.control(ControlStep(AGAIN, begin, go=go, index=step.index, name=name))
+    again = region.control(ControlStep(LOOP_END, begin, condition=go, index=step.index, name=name))
     region.lead(begin, again)
     if check is not None:
         region.lead(check, again)

@@ -78,6 +78,6 @@ def _renamed(step: Step, old: int, new: int) -> Step:
     if isinstance(step, KernelStep):
         return replace(step, buffers=tuple(new if b == old else b for b in step.buffers))
     assert isinstance(step, ControlStep)
-    go = new if step.go == old else step.go
+    go = new if step.condition == old else step.condition
     count = new if step.count == old else step.count
-    return replace(step, go=go, count=count)
+    return replace(step, condition=go, count=count)

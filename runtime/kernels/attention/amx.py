@@ -56,7 +56,7 @@ class TileProducts(Products):
 
     @property
     def value_cells(self) -> int:
-        return -(-self.spec.width // SIDE) * SIDE * self.mixture.tiling.a_row
+        return -(-self.spec.value_size // SIDE) * SIDE * self.mixture.tiling.a_row
 
     def configure(self, f: Function) -> None:
         _TILES.configure(f)
@@ -77,7 +77,7 @@ class TileProducts(Products):
         sums: Value, steps: Value,
     ) -> None:  # fmt: skip
         """Add what `steps` cells of keys contribute to a panel's sums."""
-        width = integer(self.spec.width)
+        width = integer(self.spec.value_size)
         whole = f.ceil_div(steps, SIDE)
         self._rows(f, width, vectors, (values, exponentials, sums, whole), fresh=False)
 
@@ -178,7 +178,7 @@ class TileProducts(Products):
                 f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 
         whole = f.mul(f.udiv(count, keys), keys)
-        for d, part in vector_and_tail(f, self.spec.width, lanes):
+        for d, part in vector_and_tail(f, self.spec.value_size, lanes):
             with f.range(0, whole, keys, unroll=1) as first:
                 square(first, d, part, ends=False)
             with f.if_(f.icmp("slt", whole, count)):

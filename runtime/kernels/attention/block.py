@@ -44,9 +44,9 @@ class Layout:
 def layout_of(p: Products, panels: int) -> Layout:
     """The scratch memory of groups of that many panels."""
     spec, row = p.spec, p.nr * 4
-    padded = -(-spec.size // (p.lanes * p.kr)) * p.lanes
+    padded = -(-spec.head_size // (p.lanes * p.kr)) * p.lanes
     sums = padded * row
-    largest = sums + -(-spec.width // p.lanes) * p.lanes * row
+    largest = sums + -(-spec.value_size // p.lanes) * p.lanes * row
     totals = largest + row
     panel = totals + row
     scores = panels * panel
@@ -82,7 +82,9 @@ class Block:
         self.scores = f.offset(f.params["scratch"], layout.scores)
         self.exponentials = f.offset(f.params["scratch"], layout.exponentials)
         # Scores wait as they are where nothing but a positive scale is to be applied to them.
-        self.bare = spec.mask is None and spec.causal is None and spec.scale > 0 and not spec.cap
+        self.bare = (
+            spec.mask is None and spec.causal is None and spec.scale > 0 and not spec.softcap
+        )
         self.write()
 
     def write(self) -> None:
@@ -165,9 +167,9 @@ class Block:
     def masked(self, xs: list[Value], key: Value) -> list[Value]:
         """x of scores: scaled, with the mask."""
         f, mask = self.f, self.spec.mask
-        if self.spec.cap:
+        if self.spec.softcap:
             xs = [tanh(f, f.fmul(x, self.spec.scale)) for x in xs]
-        scale = self.spec.cap or self.spec.scale
+        scale = self.spec.softcap or self.spec.scale
         if mask is None:
             return [f.fmul(x, scale) for x in xs]
         if mask.strides[-2] == 0:
@@ -181,7 +183,7 @@ class Block:
         if mask.dtype is DType.boolean:
             pairs = zip(xs, given, strict=True)
             scaled = ((f.fmul(x, scale), m) for x, m in pairs)
-            return [f.select(f.fcmp("une", m, 0.0), x, self.spec.fill) for x, m in scaled]
+            return [f.select(f.fcmp("une", m, 0.0), x, self.spec.masked_value) for x, m in scaled]
         return [f.fma(x, scale, m) for x, m in zip(xs, given, strict=True)]
 
     def rescale(self, found: list[Value], sums: Value) -> list[Value]:
@@ -205,7 +207,7 @@ class Block:
                 self.store(xs, where, key)
 
             scale(totals, 0)
-            with f.range(0, self.spec.width, unroll=1) as d:
+            with f.range(0, self.spec.value_size, unroll=1) as d:
                 scale(sums, d)
         return base
 

@@ -43,13 +43,13 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
             at = f.add(f.mul(f.add(cell, i), p.nr), c)
             f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 
-    whole = spec.size // width * width
+    whole = spec.head_size // width * width
     with _vectors_of_rows(p, f) as c, f.if_(f.icmp("slt", c, f.params["rows"])):
         places = _row_places(p, f, c, stride, element)
         with f.range(0, whole, width, outer=True) as k:
             square(places, k, width, c)
-        if whole < spec.size:
-            square(places, integer(whole), spec.size - whole, c)
+        if whole < spec.head_size:
+            square(places, integer(whole), spec.head_size - whole, c)
     return f
 
 
@@ -109,7 +109,7 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
         total = f.load(kind, f.at(f.params["totals"], c, F32), g.align)
         factor = f.fdiv(1.0, total)
         empty = f.fcmp("oeq", total, 0.0)
-        if not spec.zeros:
+        if not spec.zero_masked_rows:
             empty = f.op(empty.type, f"and {empty}, {f.splat(f.params['none'], lanes).text}")
         factor = f.select(empty, 0.0, factor)
         here = f.smin(f.sub(rows, c), lanes)
@@ -135,7 +135,7 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
                 with f.range(0, here, outer=True) as i:
                     put(f.load(kind, f.at(buffer, f.mul(i, lanes), F32)), i)
 
-        for d, part in vector_and_tail(f, spec.width, lanes):
+        for d, part in vector_and_tail(f, spec.value_size, lanes):
             square(d, part)
     return f
 

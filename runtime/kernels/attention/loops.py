@@ -145,11 +145,11 @@ class Loops:
             k, v = self.row(key, spec.key, begin), self.row(value, spec.value, begin)
             if self.pack_keys:
                 to = f.offset(scratch, layout.keys)
-                f.call_function(self.pack_keys, self.frame, k, to, length, spec.size)
+                f.call_function(self.pack_keys, self.frame, k, to, length, spec.head_size)
                 k = to
             if self.pack_values:
                 to = f.offset(scratch, layout.values)
-                f.call_function(self.pack_values, self.frame, v, to, spec.width, length)
+                f.call_function(self.pack_values, self.frame, v, to, spec.value_size, length)
                 v = to
             with f.range(0, count, outer=True) as i:
                 self.block(places, masks, f.add(first, i), i, (begin, length), (k, v))

@@ -42,7 +42,7 @@ class Products:
         few = isinstance(spec.queries, int) and spec.queries <= self.lanes
         self.nr = self.lanes if few else panel_width(target, 32)
         self.kr = cell_depth(target, spec.compute_dtype)
-        self.cells = -(-spec.size // self.kr)
+        self.cells = -(-spec.head_size // self.kr)
         self.scores = self._scores(target)
         self.mixture = self._mixture(target)
         self.frame_bytes = 8 * (1 + spec.runtime_dims)
@@ -88,7 +88,7 @@ class Products:
         return self._context(
             target,
             rows,
-            spec.size,
+            spec.head_size,
             Operand(spec.key.dtype, (row, 1)),
             kc=self.cells,
             blocked=False,
@@ -107,7 +107,7 @@ class Products:
             kc=BLOCK // self.kr,
             blocked=True,
             pack_a="no" if self._as_it_lies(spec.value) else "columns",
-            a_row=-(-spec.width // self.lanes) * self.lanes,
+            a_row=-(-spec.value_size // self.lanes) * self.lanes,
         )
 
     @property
@@ -181,7 +181,7 @@ class Products:
         sums: Value, steps: Value,
     ) -> None:  # fmt: skip
         """Add what `steps` cells of keys contribute to a panel's sums."""
-        g, width = self.mixture, self.spec.width
+        g, width = self.mixture, self.spec.value_size
         element = ELEMENT[g.a_access(in_place=False).dtype.value]
         most = tile_rows(f.target, vectors)
         tiles = -(-width // most)

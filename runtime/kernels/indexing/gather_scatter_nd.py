@@ -50,16 +50,16 @@ class _Pick:
             [o.dtype for o in operands],
             [s[:-1] for s in space.strides],
         )
-        moving = spec.out if spec.put else spec.data
+        moving = spec.out if spec.is_scatter else spec.data
         self.places = [sizes.value(s) for s in moving.strides[depth:]]
-        self.limits = [sizes.value(s) for s in spec.picked]
+        self.limits = [sizes.value(s) for s in spec.indexed_sizes]
         self.element = f"i{max(8, spec.data.dtype.bits)}"
 
     def run(self, worker: Value, workers: Value) -> None:
         f = self.f
         count = self.sizes.product(self.outer)
         lo, hi = share(f, count, worker, workers)
-        if self.spec.put:
+        if self.spec.is_scatter:
             first = f.icmp("eq", worker, 0)
             lo, hi = integer(0), f.select(first, count, integer(0))
         with f.if_(f.icmp("slt", lo, hi)):
@@ -106,8 +106,8 @@ class _Pick:
             with f.if_(bad):
                 f.store(at, self.scratch)
                 f.ret(GATHER_OUT_OF_RANGE)
-            source = data if spec.put else f.at(data, place, self.element)
-            self.copy(source, f.at(out, place, self.element) if spec.put else out, lo, hi)
+            source = data if spec.is_scatter else f.at(data, place, self.element)
+            self.copy(source, f.at(out, place, self.element) if spec.is_scatter else out, lo, hi)
             return
         with f.if_(bad) as branch:
             step = self.sizes.value(self.steps[-1])

@@ -74,15 +74,15 @@ class _Regions:
 
     def run(self, worker: Value, workers: Value) -> None:
         f, spec = self.f, self.spec
-        bins = spec.rows * spec.columns
+        bins = spec.out_height * spec.out_width
         lo, hi = share(f, f.mul(self.sizes.value(spec.regions), bins), worker, workers)
         with f.range(lo, hi, unroll=1) as task:
             region, bin_ = f.udiv(task, bins), f.urem(task, bins)
-            i, j = f.udiv(bin_, spec.columns), f.urem(bin_, spec.columns)
+            i, j = f.udiv(bin_, spec.out_width), f.urem(bin_, spec.out_width)
             image = self.image(region)
             corners = [self.corner(region, k) for k in range(4)]
-            y = self.side(corners[1], corners[3], i, spec.rows, spec.height)
-            x = self.side(corners[0], corners[2], j, spec.columns, spec.width)
+            y = self.side(corners[1], corners[3], i, spec.out_height, spec.height)
+            x = self.side(corners[0], corners[2], j, spec.out_width, spec.width)
             base = self.at(self.pointers[0], spec.data.strides, image, element=F32)
             to = self.at(self.pointers[3], spec.out.strides, region, i, j, element=F32)
             self.out.begin(to, reads=False)
@@ -91,9 +91,9 @@ class _Regions:
     def image(self, region: Value) -> Value:
         """The region's image, which there is."""
         f, spec = self.f, self.spec
-        type_ = memory_type(spec.numbers.dtype)
-        place = self.at(self.pointers[2], spec.numbers.strides, region, element=type_)
-        found = f.cast(f.load(type_, place), I64, signed_=spec.numbers.dtype.is_signed)
+        type_ = memory_type(spec.image_indices.dtype)
+        place = self.at(self.pointers[2], spec.image_indices.strides, region, element=type_)
+        found = f.cast(f.load(type_, place), I64, signed_=spec.image_indices.dtype.is_signed)
         with f.if_(f.icmp("uge", found, self.sizes.value(spec.images))):
             f.store(region, self.scratch)
             f.ret(GATHER_OUT_OF_RANGE)
@@ -102,18 +102,20 @@ class _Regions:
     def corner(self, region: Value, k: int) -> Value:
         f, spec = self.f, self.spec
         at = self.at(self.pointers[1], spec.rois.strides, region, f.as_value(k, I64), element=F32)
-        moved = f.fadd(f.load(F32, at), spec.before) if spec.before else f.load(F32, at)
+        moved = (
+            f.fadd(f.load(F32, at), spec.offset_before) if spec.offset_before else f.load(F32, at)
+        )
         scaled = f.fmul(moved, spec.scale)
-        return f.fsub(scaled, spec.after) if spec.after else scaled
+        return f.fsub(scaled, spec.offset_after) if spec.offset_after else scaled
 
     def side(self, first: Value, last: Value, n: Value, bins: int, size: Size) -> _Side:
         f, spec = self.f, self.spec
         whole = f.fsub(last, first)
-        whole = f.max_or(whole, spec.least) if spec.least else whole
+        whole = f.max_or(whole, spec.min_side) if spec.min_side else whole
         length = f.fdiv(whole, float(bins))
         start = f.fadd(first, f.fmul(f.cast(n, F32), length))
-        if spec.ratio:
-            count = f.as_value(spec.ratio, I64)
+        if spec.sampling_ratio:
+            count = f.as_value(spec.sampling_ratio, I64)
         else:
             count = f.smax(self.whole(round_to(f, length, "ceil")), 1)
         return _Side(start, length, count, self.sizes.value(size))
@@ -141,7 +143,7 @@ class _Regions:
         self, base: Value, y: _Side, x: _Side, c: Value, parts: Sequence[TailMask | None]
     ) -> None:
         """Vectors of channels from c on."""
-        f, most = self.f, self.spec.most
+        f, most = self.f, self.spec.takes_max
         kind = vec(F32, self.lanes)
         held = [f.var(kind, f.as_value(_LOWEST if most else 0.0, kind)) for _ in parts]
         with f.range(0, y.count, unroll=1) as a:
@@ -192,7 +194,7 @@ class _Regions:
                 self.data.begin(self.at(base, strides[1:], row, column, element=F32))
                 for u, (h, part) in enumerate(zip(held, parts, strict=True)):
                     value = self.data.load(f.add(c, u * self.lanes), part)
-                    if self.spec.most:
+                    if self.spec.takes_max:
                         h.set(f.maximum(h.get(), f.fmul(value, by)))
                     else:
                         h.set(f.fma(value, by, h.get()))

@@ -10,11 +10,11 @@ import irc_compiler.ir.ops
 import pytest
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.plan import (
-    AGAIN,
     BRANCH,
     CHECK,
+    JUMP,
     LOOP,
-    SKIP,
+    LOOP_END,
     Buffer,
     ControlStep,
     HostStep,
@@ -63,15 +63,15 @@ BROKEN: list[tuple[str, str, Change]] = [
     ("choose", LOOP, lambda s: replace(s, trips=99)),
     ("choose", LOOP, lambda s: replace(s, trips=None)),
     ("choose", LOOP, lambda s: replace(s, count=10_000)),
-    ("choose", LOOP, lambda s: replace(s, go=s.count)),
+    ("choose", LOOP, lambda s: replace(s, condition=s.count)),
     ("choose", LOOP, lambda s: replace(s, kind="leap")),
-    ("choose", AGAIN, lambda s: replace(s, target=s.target + 1)),
-    ("choose", AGAIN, lambda s: replace(s, kind=SKIP)),
-    ("choose", BRANCH, lambda s: replace(s, go=None)),
+    ("choose", LOOP_END, lambda s: replace(s, target=s.target + 1)),
+    ("choose", LOOP_END, lambda s: replace(s, kind=JUMP)),
+    ("choose", BRANCH, lambda s: replace(s, condition=None)),
     ("choose", BRANCH, lambda s: replace(s, target=s.target + 1)),
     ("choose", BRANCH, lambda s: replace(s, target=0)),
-    ("choose", SKIP, lambda s: replace(s, target=s.target + 2)),
-    ("choose", SKIP, lambda s: replace(s, target=0)),
+    ("choose", JUMP, lambda s: replace(s, target=s.target + 2)),
+    ("choose", JUMP, lambda s: replace(s, target=0)),
     ("nested", LOOP, lambda s: replace(s, target=s.target - 1)),
 ]
 
@@ -87,9 +87,9 @@ def test_a_skip_never_leaves_its_loop_past_the_end() -> None:
     """What moved would not be put back."""
     plan = plan_of("choose")
     (region,) = plan.regions
-    end = next(n for n, s in enumerate(region.steps) if getattr(s, "kind", "") == AGAIN)
+    end = next(n for n, s in enumerate(region.steps) if getattr(s, "kind", "") == LOOP_END)
     with pytest.raises(VerificationError, match="leads out"):
-        check(changed(plan, SKIP, lambda s: replace(s, target=end + 1)), N=3)
+        check(changed(plan, JUMP, lambda s: replace(s, target=end + 1)), N=3)
 
 
 def moved(plan: Plan, change: Callable[[Buffer], Buffer]) -> Plan:

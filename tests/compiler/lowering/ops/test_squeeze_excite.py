@@ -99,7 +99,11 @@ def blocks(plan: Plan) -> list[SqueezeExciteSpec]:
 def test_means_products_and_scaling_are_one_step(means: str, products: str) -> None:
     plan = plan_of(IMAGE + means + products + SCALED + PROJECTED)
     found = families(plan)
-    assert [f for f in found if f in ("conv", "excite", "gemm")] == ["conv", "excite", "gemm"]
+    assert [f for f in found if f in ("conv", "squeeze_excite", "gemm")] == [
+        "conv",
+        "squeeze_excite",
+        "gemm",
+    ]
     assert found.count("reduce") == found.count("pool") == 0, print_plan(plan)
 
 

@@ -73,7 +73,7 @@ def test_an_inverted_residual_is_four_steps() -> None:
     """Activations and the residual sum are epilogues; what is squeezed scales its image in the
     same step, over the memory of the image. The last step turns the result for the caller."""
     plan = plan_of(INVERTED)
-    expected = ["gemm", "conv", "excite", "gemm", "elementwise"]
+    expected = ["gemm", "conv", "squeeze_excite", "gemm", "elementwise"]
     assert families(plan) == expected, print_plan(plan)
     (region,) = plan.regions
     scaled = region.buffers[region.steps[2].buffers[-1]]

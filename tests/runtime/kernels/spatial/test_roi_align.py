@@ -152,8 +152,8 @@ def test_images_that_are_not_there(number: int) -> None:
 def test_what_no_generator_takes() -> None:
     spec, _, _ = made((2, 4, 4, 8), ROIAlign(2, 2, 2, 1.0, "avg", "asymmetric"), False)
     wrong = (
-        {"rows": 0},
-        {"ratio": -1},
+        {"out_height": 0},
+        {"sampling_ratio": -1},
         {"scale": float("nan")},
         {"rois": Operand(DType.f64, (4, 1))},
     )
