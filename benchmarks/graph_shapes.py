@@ -192,10 +192,10 @@ SHAPES: Final[dict[str, Callable[[int], Model]]] = {
 def products_of_one(nodes: int) -> Model:
     """Products of one value with constant weights, of which no two can be one product."""
     b = Builder("products of one value")
-    x, shape = b.parameter(4, WIDTH), b.integers(2, 2 * WIDTH)
+    x, shape = b.parameter(4, WIDTH), b.integers(4, 2, WIDTH // 2)
     for i in range(nodes // 5):
         product = b.add(Gemm(alpha=1 + i / 64), x, b.constant(WIDTH, WIDTH, value=i))
-        b.result(b.add(Softmax(1), b.add(Reshape(False), product, shape)))
+        b.result(b.add(Activation("relu"), b.add(Reshape(False), product, shape)))
     return b.model()
 
 
