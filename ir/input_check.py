@@ -31,7 +31,9 @@ _WHOLE = frozenset(
     "sequence_lengths shape signal_size split_lengths strides target_shape trip_count".split()
 )
 # Inputs whose values decide how large outputs are, and how many elements of them are looked at.
-_SIZING = _WHOLE | frozenset("scales scales_or_sizes sizes start stop step".split())
+_SIZING = _WHOLE | frozenset(
+    "frame_size frame_step scales scales_or_sizes sizes start stop step".split()
+)
 _SIZING_ELEMENTS = 4096
 UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 # Operations with the types and shapes they were asked about at run time.
@@ -80,8 +82,9 @@ def _refuse_huge(type_: Type) -> None:
 
 
 def require_memory(op: Op, arrays: Sequence[Any], where: str) -> None:
-    """MemoryLimitError where the outputs, as far as types and values of the inputs say how large
-    they are, exceed this thread's budget. (Evaluators charge what only they know.)"""
+    """MemoryLimitError where the outputs and the temporaries of evaluation, as far as types and
+    values of the inputs say how large they are, exceed this thread's budget. (Evaluators charge
+    what only they know.)"""
     if op.bodies() or not all(a is None or isinstance(a, np.ndarray) for a in arrays):
         return
     ports = op.inputs
@@ -102,8 +105,8 @@ def _sizing_value(array: Any, port: str) -> bytes | None:
 
 @lru_cache(_REMEMBERED)
 def _output_bytes(op: Op, kinds: tuple[Any, ...]) -> tuple[tuple[int, str], ...]:
-    """Bytes and type of all outputs together, where inference finds the sizes; of each, and of
-    all."""
+    """Bytes and description of each output, where inference finds the sizes, of all together, and
+    of all with the temporaries."""
     facts = [k and _fact_of(*k) for k in kinds]
     try:
         types = inferred(op, facts, "run")
@@ -111,8 +114,13 @@ def _output_bytes(op: Op, kinds: tuple[Any, ...]) -> tuple[tuple[int, str], ...]
         return ()
     found = [(type_bytes(t), str(t)) for t in types]
     known = [(size, text) for size, text in found if size is not None]
+    total = sum(size for size, _ in known)
     if len(known) > 1:
-        known.append((sum(size for size, _ in known), f"{len(known)} outputs"))
+        known.append((total, f"{len(known)} outputs"))
+    inputs = [f and f.tensor for f in facts]
+    scratch = op.scratch_bytes(inputs, [t for t in types if isinstance(t, TensorType)])
+    if scratch:
+        known.append((total + scratch, f"outputs and temporaries of {op.kind}"))
     return tuple(known)
 
 

@@ -84,6 +84,7 @@ class ConvertE8M0(Op):
 
     kind: ClassVar[str] = "ConvertE8M0"
     version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 36
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
     round_mode: str = "up"
     saturate: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,6 +38,7 @@ class TopK1(Op):
     """
 
     kind: ClassVar[str] = "TopK"
+    scratch_width: ClassVar[int] = 20
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("k"))
     outputs: ClassVar[tuple[Port, ...]] = (Port("values"), Port("indices"))
     axis: int = attr()
@@ -103,6 +105,7 @@ class NonZero(Op):
 
     kind: ClassVar[str] = "NonZero"
     version: ClassVar[int] = 3
+    scratch_width: ClassVar[int] = 4
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
     data_dependent: ClassVar[bool] = True
     output_type: DType = DType.i64
@@ -135,6 +138,12 @@ class OneHot1(Op):
         map(Port, ("indices", "depth", "on_value", "off_value"))
     )
     axis: int = -1
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        indices = inputs[0]
+        return outputs[0].elements + (0 if indices is None else 24 * indices.elements)
 
     def _counts_back(self) -> bool:
         return False
@@ -185,6 +194,7 @@ class CumSum(Op):
 
     kind: ClassVar[str] = "CumSum"
     version: ClassVar[int] = 3
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("axis", optional=True))
     exclusive: bool = False
     reverse: bool = False
@@ -228,6 +238,7 @@ class Bucketize(Op):
 
     kind: ClassVar[str] = "Bucketize"
     version: ClassVar[int] = 3
+    scratch_width: ClassVar[int] = 12
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("buckets"))
     output_type: DType = DType.i64
     with_right_bound: bool = True
@@ -256,6 +267,13 @@ class Unique(Op):
     sorted: bool = True
     index_element_type: DType = DType.i64
     count_element_type: DType = DType.i64
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        # The outputs are of unknown size: per element, or per slice of a sorted copy.
+        data, along = inputs[0], len(inputs) > 1 and inputs[1] is not None
+        return 0 if data is None else (24 if along else 104) * data.elements
 
     def infer(self, data: Fact, axis: Fact | None = None) -> tuple[Type, ...]:
         shape, dtype = data.tensor.shape, data.tensor.dtype
