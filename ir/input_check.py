@@ -16,7 +16,8 @@ import numpy as np
 
 from .dtype import DType
 from .errors import Error, ShapeError
-from .limits.memory_budget import active_budget
+from .limits.interruptible import call_interruptibly
+from .limits.memory_budget import active_budget, value_bytes
 from .op import Fact, Op
 from .ops.control_flow.optionals import OptionalGetElement
 from .ops.math.elementwise import INTEGERS
@@ -81,12 +82,24 @@ def _refuse_huge(type_: Type) -> None:
             raise ShapeError("a size is beyond 64 bits", got=type_, expected=f"at most {MAX_SIZE}")
 
 
-def require_memory(op: Op, arrays: Sequence[Any], where: str) -> None:
-    """MemoryLimitError where the outputs and the temporaries of evaluation, as far as types and
-    values of the inputs say how large they are, exceed this thread's budget. (Evaluators charge
-    what only they know.)"""
+def evaluate_bounded(op: Op, arrays: list[Any], where: str) -> tuple[Any, ...]:
+    """`evaluate` within this thread's memory budget, in the main thread interruptible (control flow
+    is: its bodies evaluate operations)."""
+    size = require_memory(op, arrays, where) + value_bytes(arrays)
+    slots = op.slots(arrays, running=True)
+    if op.bodies():
+        return op.evaluate(*slots)
+    return call_interruptibly(lambda: op.evaluate(*slots), size)
+
+
+def require_memory(op: Op, arrays: Sequence[Any], where: str) -> int:
+    """Bytes of outputs and temporaries together, as far as known.
+
+    MemoryLimitError where they, as types and values of the inputs say how large they are, exceed
+    this thread's budget. (Evaluators charge what only they know.)
+    """
     if op.bodies() or not all(a is None or isinstance(a, np.ndarray) for a in arrays):
-        return
+        return 0
     ports = op.inputs
     kinds = tuple(
         None
@@ -94,8 +107,10 @@ def require_memory(op: Op, arrays: Sequence[Any], where: str) -> None:
         else (a.dtype, a.shape, _sizing_value(a, ports[min(n, len(ports) - 1)].name))
         for n, a in enumerate(arrays)
     )
+    size = 0
     for size, text in _output_bytes(op, kinds):
         active_budget().require(size, text, where)
+    return size
 
 
 def _sizing_value(array: Any, port: str) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import merge
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port, attr
+from ...scalar.blocks import BLOCK_ELEMENTS
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type, normalize_axis
 from ..accumulate import widened
@@ -254,6 +256,20 @@ class Bucketize(Op):
         return (np.asarray(found).astype(self.output_type.numpy),)
 
 
+def _unique_strings(texts: Array) -> tuple[Array, Array, Array, Array]:
+    """np.unique of strings, sorted in pieces: Python sees no signal while NumPy compares them."""
+    numbers: dict[str, int] = {}
+    codes = np.array([numbers.setdefault(text, len(numbers)) for text in texts.tolist()], np.int64)
+    known = list(numbers)
+    pieces = range(0, len(known), BLOCK_ELEMENTS)
+    ordered = list(merge(*(sorted(known[n : n + BLOCK_ELEMENTS]) for n in pieces)))
+    order = np.array([numbers[text] for text in ordered], np.int64)
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    first, counts = np.unique(codes, return_index=True, return_counts=True)[1:]
+    return np.array(ordered, object), first[order], place[codes], counts[order]
+
+
 @dataclass(frozen=True)
 class Unique(Op):
     """Distinct elements (or slices along `axis`), where each first stood, which of them each
@@ -297,9 +313,12 @@ class Unique(Op):
     def evaluate(self, data: Array, axis: Array | None = None) -> tuple[Array, ...]:
         at = None if axis is None else normalize_axis(int_of(axis), data.ndim)
         rows = data.reshape(-1) if at is None else data
-        found: Any = np.unique(
-            widened(rows), return_index=True, return_inverse=True, return_counts=True, axis=at
-        )
+        if rows.dtype == object:
+            found: Any = _unique_strings(rows)
+        else:
+            found = np.unique(
+                widened(rows), return_index=True, return_inverse=True, return_counts=True, axis=at
+            )
         _, first, inverse, counts = found
         inverse = inverse.reshape(-1)
         if not self.sorted:
