@@ -189,11 +189,24 @@ def _round_to_odd(array: Array) -> Array:
     return odd.reshape(-1).view(np.float32).reshape(odd.shape)
 
 
+_ROOT_HALF: Final = np.sqrt(np.longdouble(0.5))
+
+
 # -- operations -----------------------------------------------------------------------------------
 
 
 def _erf(x: Array) -> Array:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), dtype=np.float64)
+
+
+def _gelu(x: Array) -> Array:
+    """x erfc(-x / sqrt 2) / 2; what -x / sqrt 2 lost in rounding counts in the tail."""
+    held = np.clip(x, -40.0, 40.0)
+    z = held * -math.sqrt(0.5)
+    lost = (held.astype(np.longdouble) * -_ROOT_HALF - z).astype(np.float64)
+    tail = np.asarray(np.frompyfunc(math.erfc, 1, 1)(z), dtype=np.float64)
+    tail = tail - 2 / math.sqrt(math.pi) * np.exp(-z * z) * lost
+    return np.where(np.isneginf(x), -0.0, 0.5 * x * tail)
 
 
 def _round_away(x: Array) -> Array:
@@ -333,6 +346,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log1p": np.log1p,
     "tanh": np.tanh,
     "erf": _erf,
+    "gelu": _gelu,
     "sigmoid": _sigmoid,
     "sin": np.sin,
     "cos": np.cos,
