@@ -31,6 +31,7 @@ class OnnxNode(Op):
 
     kind: ClassVar[str] = "OnnxNode"
     version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 32
     inputs: ClassVar[tuple[Port, ...]] = (Port("inputs", optional=True, variadic=True),)
     op_type: str
     domain: str

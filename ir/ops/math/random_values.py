@@ -32,6 +32,7 @@ class RandomUniform(Op):
 
     kind: ClassVar[str] = "RandomUniform"
     version: ClassVar[int] = 8
+    scratch_width: ClassVar[int] = 16
     effects: ClassVar[Effects] = Effects.RANDOM
     inputs: ClassVar[tuple[Port, ...]] = (Port("shape"), Port("minval"), Port("maxval"))
     output_type: DType
@@ -71,6 +72,7 @@ class FakeConvert(Op):
 
     kind: ClassVar[str] = "FakeConvert"
     version: ClassVar[int] = 13
+    scratch_width: ClassVar[int] = 12
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("data"),
         Port("scale"),
