@@ -13,7 +13,7 @@ from ..compiler.options import Options
 from ..compiler.pipeline import optimize
 from ..compiler.rewrite.trace import Trace
 from ..compiler.shape_analysis.override_inputs import fix_shapes
-from ..ir.errors import UsageError
+from ..ir.errors import Error, UsageError
 from ..ir.graph import Graph
 from .arguments import (
     add_compilation,
@@ -25,7 +25,7 @@ from .arguments import (
     require_file,
 )
 from .drawing.dot import as_dot
-from .drawing.page import as_page
+from .drawing.page import INSIDE, as_page
 from .drawing.picture import Picture, take_picture
 from .drawing.svg import as_svg
 from .formatting import format_bytes
@@ -35,8 +35,6 @@ from .random_inputs import fill_inputs
 
 SCHEMA = 1
 READ = "as read"
-# Stages that show a body of control flow begin so.
-INSIDE = "inside "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,10 +64,11 @@ def run(args: argparse.Namespace) -> int:
     model = Model(fix_shapes(read_model(path, **limits(args)).graph, parse_shapes(args.shape)))
     options = Options(precision=args.precision or "f32")
     with show_progress(f"drawing {path}"):
-        stages = draw_stages(model.graph, options)
+        stages, optimized = draw_stages(model.graph, options)
     if kind == ".html":
         times = step_times(model, options, args) if args.profile else None
-        text = as_page(model.name or path.name, stages, times)
+        reasons = host_reasons(optimized, options)
+        text = as_page(model.name or path.name, stages, times, reasons)
     else:
         picture = chosen(stages, args.stage)
         text = as_svg(picture) if kind == ".svg" else as_dot(picture)
@@ -110,14 +109,27 @@ class Album(Trace):
         self.stages.append((passname, self._last))
 
 
-def draw_stages(graph: Graph, options: Options) -> list[tuple[str, Picture | None]]:
-    """The graph as read and after each pass; it is not changed."""
+def draw_stages(graph: Graph, options: Options) -> tuple[list[tuple[str, Picture | None]], Graph]:
+    """The graph as read and after each pass, and the graph after all; `graph` is not changed."""
     work = graph.copy()
     album = Album(work)
     before = _bodies(work, READ)
     optimize(work, options, album)
     after = _bodies(work, "at the end") if any(p for _, p in album.stages[1:]) else []
-    return [album.stages[0], *before, *album.stages[1:], *after]
+    return [album.stages[0], *before, *album.stages[1:], *after], work
+
+
+def host_reasons(graph: Graph, options: Options) -> dict[str, str] | None:
+    """Why an operation of the optimized graph does not run in native code, by its name; None for a
+    graph that can be drawn, but not compiled."""
+    from ..compiler.lowering import lower
+    from ..runtime.machine.detect import host_target
+
+    try:
+        plan, _ = lower(graph, host_target(), options)
+    except Error:
+        return None
+    return {step.name: step.reason for step in plan.host_steps()}
 
 
 def _bodies(graph: Graph, when: str) -> list[tuple[str, Picture | None]]:
