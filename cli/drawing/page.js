@@ -225,8 +225,8 @@ data.stages.forEach((s, n) => {
 // #stage=2&find=name&box=7&fit opens the page there; links and tests use it. The default is the last
 // pass that changed the graph: a stage inside a body of control flow is not a pass.
 const wish = new URLSearchParams(location.hash.slice(1));
-const last = data.stages.findLastIndex((s) => !s.same && !s.body);
-let first = Math.max(0, Math.min(wish.has("stage") ? Math.trunc(wish.get("stage")) || 0 : last,
+const newest = data.stages.findLastIndex((s) => !s.same && !s.body);
+let first = Math.max(0, Math.min(wish.has("stage") ? Math.trunc(wish.get("stage")) || 0 : newest,
   data.stages.length - 1));
 while (data.stages[first].same) first -= 1;
 show(first);
