@@ -21,6 +21,11 @@ from .math.arithmetic import (
     LogicalXor, Maximum, Minimum, Mod, Multiply, NotEqual, Power, SquaredDifference, Subtract,
 )  # fmt: skip
 from .tensor.constants import Constant, Parameter, Result, TypedParameter
+from .detection.detection_output import DetectionOutput, DetectionOutput1
+from .detection.prior_box import PriorBox, PriorBox1, PriorBoxClustered
+from .detection.proposal import GenerateProposals, Proposal, Proposal1
+from .detection.region_yolo import RegionYolo, ReorgYolo
+from .detection.roi_pooling import DeformablePSROIPooling, PSROIPooling, ROIPooling
 from .tensor.depth_to_space import (
     BatchToSpace,
     DepthToSpace,
@@ -143,6 +148,9 @@ ALL_OPS: tuple[type[Op], ...] = (
     RNNCell, GRUCell, LSTMCell, RNNSequence, GRUSequence, LSTMSequence, PeepholeLSTM,
     Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, STFT, GridSample, ROIAlign,
     Col2Im, NonMaxSuppression, RandomUniform, FakeConvert,
+    # detection
+    PriorBox1, PriorBox, PriorBoxClustered, DetectionOutput1, DetectionOutput, Proposal1, Proposal,
+    GenerateProposals, RegionYolo, ReorgYolo, ROIPooling, PSROIPooling, DeformablePSROIPooling,
     # classical models (ai.onnx.ml)
     TreeEnsemble, LabelEncoder, SupportVotes, ZipMap, DictVectorizer, CastMap,
     # control flow and state

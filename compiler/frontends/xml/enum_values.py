@@ -38,6 +38,14 @@ _EVERYWHERE: dict[str, tuple[str, ...]] = {
 # By operation and attribute, where operations differ.
 _OF: dict[tuple[str, str], tuple[str, ...]] = {
     ("Broadcast", "mode"): (*_BROADCAST, "bidirectional"),
+    ("DetectionOutput", "code_type"): (
+        "caffe.PriorBoxParameter.CORNER",
+        "caffe.PriorBoxParameter.CENTER_SIZE",
+    ),
+    ("Proposal", "framework"): ("", "caffe", "tensorflow"),
+    ("PSROIPooling", "mode"): ("average", "bilinear"),
+    ("ROIPooling", "method"): ("max", "bilinear"),
+    ("DeformablePSROIPooling", "mode"): ("bilinear_deformable",),
     ("DepthToSpace", "mode"): ("blocks_first", "depth_first"),
     ("SpaceToDepth", "mode"): ("blocks_first", "depth_first"),
     ("GridSample", "mode"): ("bilinear", "bicubic", "nearest"),

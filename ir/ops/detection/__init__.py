@@ -1,0 +1,1 @@
+"""Object detection: prior boxes, proposals, suppression of overlapping boxes, regions of interest."""
