@@ -22,10 +22,12 @@ from .math.arithmetic import (
 )  # fmt: skip
 from .tensor.constants import Constant, Parameter, Result, TypedParameter
 from .detection.detection_output import DetectionOutput, DetectionOutput1
+from .detection.multiclass_nms import MatrixNms, MulticlassNms, MulticlassNms8
 from .detection.prior_box import PriorBox, PriorBox1, PriorBoxClustered
 from .detection.proposal import GenerateProposals, Proposal, Proposal1
 from .detection.region_yolo import RegionYolo, ReorgYolo
 from .detection.roi_pooling import DeformablePSROIPooling, PSROIPooling, ROIPooling
+from .detection.rotated_boxes import NMSRotated, ROIAlignRotated
 from .tensor.depth_to_space import (
     BatchToSpace,
     DepthToSpace,
@@ -151,6 +153,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     # detection
     PriorBox1, PriorBox, PriorBoxClustered, DetectionOutput1, DetectionOutput, Proposal1, Proposal,
     GenerateProposals, RegionYolo, ReorgYolo, ROIPooling, PSROIPooling, DeformablePSROIPooling,
+    MatrixNms, MulticlassNms8, MulticlassNms, NMSRotated, ROIAlignRotated,
     # classical models (ai.onnx.ml)
     TreeEnsemble, LabelEncoder, SupportVotes, ZipMap, DictVectorizer, CastMap,
     # control flow and state

@@ -34,6 +34,8 @@ _EVERYWHERE: dict[str, tuple[str, ...]] = {
     "negative_indices_mode": ("ignore_negative", "normalize"),
     "approximation_mode": ("ERF", "TANH"),
     "out_of_range": ("zeros", "error"),
+    "sort_result_type": ("none", "score", "classid"),
+    "decay_function": ("linear", "gaussian"),
 }
 # By operation and attribute, where operations differ.
 _OF: dict[tuple[str, str], tuple[str, ...]] = {
