@@ -110,6 +110,13 @@ from .tensor.sorting import (
 )  # fmt: skip
 from .control_flow.variables import Assign, Assign3, ReadValue, ReadValue3
 from .ml.tree_ensemble import TreeEnsemble
+from .sequence.ctc import CTCGreedyDecoder, CTCGreedyDecoderSeqLen, CTCLoss
+from .sequence.gather_tree import GatherTree
+from .sparse.embedding_bags import (
+    EmbeddingBagOffsets, EmbeddingBagOffsetsSum, EmbeddingBagPacked, EmbeddingBagPackedSum,
+    EmbeddingSegmentsSum,
+)  # fmt: skip
+from .sparse.segments import SegmentMax, SparseFillEmptyRows
 from .math.unary import (
     Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, Ceiling, Cos, Cosh, Erf, Exp, Floor, Identity,
     IsFinite, IsInf, IsNaN, Log, Negative, Round, Sign, Sin, Sinh, Sqrt, Tan,
@@ -154,6 +161,10 @@ ALL_OPS: tuple[type[Op], ...] = (
     PriorBox1, PriorBox, PriorBoxClustered, DetectionOutput1, DetectionOutput, Proposal1, Proposal,
     GenerateProposals, RegionYolo, ReorgYolo, ROIPooling, PSROIPooling, DeformablePSROIPooling,
     MatrixNms, MulticlassNms8, MulticlassNms, NMSRotated, ROIAlignRotated,
+    # sparse data and sequences
+    EmbeddingBagOffsetsSum, EmbeddingBagOffsets, EmbeddingBagPackedSum, EmbeddingBagPacked,
+    EmbeddingSegmentsSum, SegmentMax, SparseFillEmptyRows,
+    CTCGreedyDecoder, CTCGreedyDecoderSeqLen, CTCLoss, GatherTree,
     # classical models (ai.onnx.ml)
     TreeEnsemble, LabelEncoder, SupportVotes, ZipMap, DictVectorizer, CastMap,
     # control flow and state

@@ -40,6 +40,9 @@ _EVERYWHERE: dict[str, tuple[str, ...]] = {
 # By operation and attribute, where operations differ.
 _OF: dict[tuple[str, str], tuple[str, ...]] = {
     ("Broadcast", "mode"): (*_BROADCAST, "bidirectional"),
+    ("EmbeddingBagOffsets", "reduction"): ("sum", "mean"),
+    ("EmbeddingBagPacked", "reduction"): ("sum", "mean"),
+    ("SegmentMax", "fill_mode"): ("zero", "lowest"),
     ("DetectionOutput", "code_type"): (
         "caffe.PriorBoxParameter.CORNER",
         "caffe.PriorBoxParameter.CENTER_SIZE",
