@@ -43,6 +43,7 @@ _OF: dict[tuple[str, str], tuple[str, ...]] = {
     ("EmbeddingBagOffsets", "reduction"): ("sum", "mean"),
     ("EmbeddingBagPacked", "reduction"): ("sum", "mean"),
     ("SegmentMax", "fill_mode"): ("zero", "lowest"),
+    ("BinaryConvolution", "mode"): ("xnor-popcount",),
     ("DetectionOutput", "code_type"): (
         "caffe.PriorBoxParameter.CORNER",
         "caffe.PriorBoxParameter.CENTER_SIZE",
