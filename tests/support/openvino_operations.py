@@ -1,8 +1,8 @@
 """Runs a model of one operation, built with openvino's factories, in OpenVINO and in irc.
 
 `check` covers what an operation of OpenVINO's sets needs: it is read from the IR that OpenVINO
-writes, with fixed and with dynamic shapes, computed by `evaluate` and by a compiled model, and written
-as IR that OpenVINO reads back with the same answer.
+writes, with fixed and with dynamic shapes, computed by `evaluate` and by a compiled model, and
+written as IR that OpenVINO reads back with the same answer.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def check(
     expected: Sequence[Any] | None = None,
     tolerance: float = 2e-5,
 ) -> list[Any]:
-    """Compare every way of computing with OpenVINO's run, or with `expected` where OpenVINO's answer
+    """Compare every way of computing with OpenVINO's run, or with `expected` where its answer
     differs from its specification. Returns irc's answer."""
     given = [x for x in inputs if not isinstance(x, k)]
     want = list(expected) if expected is not None else None

@@ -1,1 +1,1 @@
-"""Object detection: prior boxes, proposals, suppression of overlapping boxes, regions of interest."""
+"""Object detection: prior boxes, proposals, overlap suppression, regions of interest."""

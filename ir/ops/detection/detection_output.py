@@ -171,12 +171,16 @@ class DetectionOutput(Op):
         elif self.code_type.upper().endswith("CORNER"):
             out = priors + delta
         else:
-            raise UnsupportedOperationError("DetectionOutput with this code_type", got=self.code_type)
+            raise UnsupportedOperationError(
+                "DetectionOutput with this code_type", got=self.code_type
+            )
         return np.clip(out, 0, 1) if self.clip_before_nms else out
 
     def _select(self, boxes: Array, scores: Array) -> _Kept:
-        """Detections of one image, by class; boxes [count, locations, 4], scores [count, classes]."""
-        kept = self._best_class(boxes, scores) if self.decrease_label_id else self._each(boxes, scores)
+        """Detections of an image, by class; boxes [count, locations, 4], scores [count, classes]."""
+        kept = (
+            self._best_class(boxes, scores) if self.decrease_label_id else self._each(boxes, scores)
+        )
         limit = self.keep_top_k[0]
         if -1 < limit < len(kept):
             kept.sort(key=lambda k: (-scores[k[1], k[0]], k[1]))

@@ -32,7 +32,7 @@ class _Chosen(NamedTuple):
 
     image: int
     label: int
-    index: int
+    position: int
     score: float
     box: Array
 
@@ -81,19 +81,19 @@ class _ChoosingBoxes(Op):
 
     def _limit(self, found: list[_Chosen]) -> list[_Chosen]:
         """The best boxes of an image, in the order that the result has within an image."""
-        found.sort(key=lambda c: (-c.score, c.label, c.index))
+        found.sort(key=lambda c: (-c.score, c.label, c.position))
         found = found[: self.keep_top_k] if self.keep_top_k > -1 else found
         if self.sort_result_type.lower() == "classid":
-            found.sort(key=lambda c: (c.label, -c.score, c.index))
+            found.sort(key=lambda c: (c.label, -c.score, c.position))
         return found
 
     def _result(self, images: Sequence[list[_Chosen]]) -> list[_Chosen]:
         """The boxes of all images in the order of the outputs."""
         rows = [c for found in images for c in found]
         if self.sort_result_across_batch and self.sort_result_type.lower() == "score":
-            rows.sort(key=lambda c: (-c.score, c.image, c.label, c.index))
+            rows.sort(key=lambda c: (-c.score, c.image, c.label, c.position))
         elif self.sort_result_across_batch and self.sort_result_type.lower() == "classid":
-            rows.sort(key=lambda c: (c.label, c.image, -c.score, c.index))
+            rows.sort(key=lambda c: (c.label, c.image, -c.score, c.position))
         return rows
 
     def _outputs(
@@ -142,7 +142,9 @@ class MatrixNms(_ChoosingBoxes):
             if boxes.tensor.shape is not None and boxes.tensor.rank == 3:
                 same_size(boxes.tensor.shape[0], images, "boxes and scores differ in images")
                 same_size(
-                    boxes.tensor.shape[1], scores.tensor.shape[2], "boxes and scores differ in boxes"
+                    boxes.tensor.shape[1],
+                    scores.tensor.shape[2],
+                    "boxes and scores differ in boxes",
                 )
         return self._infer_chosen(boxes, scores, images)
 
@@ -162,7 +164,7 @@ class MatrixNms(_ChoosingBoxes):
                 ]
             images.append(self._limit(found))
         rows = self._result(images)
-        places = [c.image * boxes.shape[1] + c.index for c in rows]
+        places = [c.image * boxes.shape[1] + c.position for c in rows]
         return self._outputs(rows, places, [len(i) for i in images], boxes.dtype)
 
     def _decayed(self, boxes: Array, scores: Array) -> Array:
@@ -234,9 +236,9 @@ class MulticlassNms8(_ChoosingBoxes):
         images = [self._choose(n, *part) for n, part in enumerate(parts)]
         rows = self._result(images)
         if roisnum is None:
-            places = [c.image * boxes.shape[1] + c.index for c in rows]
+            places = [c.image * boxes.shape[1] + c.position for c in rows]
         else:
-            places = [(starts[c.image] + c.index) * len(boxes) + c.label for c in rows]
+            places = [(starts[c.image] + c.position) * len(boxes) + c.label for c in rows]
         return self._outputs(rows, places, [len(i) for i in images], boxes.dtype)
 
     def _choose(self, image: int, boxes: Array, scores: Array) -> list[_Chosen]:
@@ -249,7 +251,11 @@ class MulticlassNms8(_ChoosingBoxes):
             kept = self._suppress(boxes[label, order])
             found += [
                 _Chosen(
-                    image, label, int(order[i]), float(scores[label, order[i]]), boxes[label, order[i]]
+                    image,
+                    label,
+                    int(order[i]),
+                    float(scores[label, order[i]]),
+                    boxes[label, order[i]],
                 )
                 for i in kept
             ]

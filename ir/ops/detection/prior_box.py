@@ -11,7 +11,7 @@ import numpy as np
 from ...dims import Dim
 from ...dtype import DType
 from ...errors import ShapeError
-from ...op import Array, Fact, Op, Port, attr
+from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..math.elementwise import INTEGERS
 from ..shape_inference import count_of, fresh_symbol, ints_of, known_dims, require_dtype
@@ -118,7 +118,9 @@ class PriorBox1(_PriorBoxes):
                 expected=len(self.fixed_size),
             )
         if any(d < 1 or d > 1024 for d in self.density):
-            raise ShapeError("a density is out of range", got=list(self.density), expected="1..1024")
+            raise ShapeError(
+                "a density is out of range", got=list(self.density), expected="1..1024"
+            )
         for size, density in zip(self.fixed_size, self.density, strict=False):
             rows += self._fixed(size, int(density))
         sizes = [size * scale for size in self.min_size]
@@ -171,8 +173,9 @@ class PriorBox1(_PriorBoxes):
         half, sides = priors[:, 2:4], np.array([image_width, image_height], F32)
         low, high = (centre - half) * (F32(1) / sides), (centre + half) * (F32(1) / sides)
         fixed = priors[:, 4:] > 0
-        low, high = np.where(fixed, np.maximum(low, 0), low), np.where(
-            fixed, np.minimum(high, 1), high
+        low, high = (
+            np.where(fixed, np.maximum(low, 0), low),
+            np.where(fixed, np.minimum(high, 1), high),
         )
         boxes = np.concatenate([low, high], axis=-1).reshape(-1, 4)
         if self.clip:

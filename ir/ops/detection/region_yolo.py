@@ -73,7 +73,9 @@ class RegionYolo(Op):
         images, _, height, width = data.shape
         channels = self.regions * self.region_channels
         if self.do_softmax and data.shape[1] != channels:
-            raise ShapeError("data has a wrong number of channels", got=data.shape, expected=channels)
+            raise ShapeError(
+                "data has a wrong number of channels", got=data.shape, expected=channels
+            )
         wide = widened(data[:, :channels])
         out = wide.reshape(images, self.regions, self.region_channels, height, width).copy()
         last = self.coords + 1 if self.do_softmax else self.region_channels

@@ -20,7 +20,13 @@ F32 = np.float32
 
 
 def _infer_pooled(
-    op: Op, data: Fact, rois: Fact, channels: Dim | None, height: int, width: int, *more: Fact | None
+    op: Op,
+    data: Fact,
+    rois: Fact,
+    channels: Dim | None,
+    height: int,
+    width: int,
+    *more: Fact | None,
 ) -> tuple[Type, ...]:
     """The type of one [channels or the data's, height, width] per row of rois [R, 5]."""
     dtype = one_dtype(data, rois, *more)
@@ -87,7 +93,10 @@ class ROIPooling(Op):
         corners = round_half_away(roi * F32(self.spatial_scale)).astype(np.int64)
         spans = [
             _bins(int(corners[a]), int(corners[a + 2]), n, size)
-            for a, n, size in ((1, self.pooled_h, image.shape[1]), (0, self.pooled_w, image.shape[2]))
+            for a, n, size in (
+                (1, self.pooled_h, image.shape[1]),
+                (0, self.pooled_w, image.shape[2]),
+            )
         ]
         for i, (top, bottom) in enumerate(spans[0]):
             for j, (left, right) in enumerate(spans[1]):
@@ -188,8 +197,7 @@ class PSROIPooling(Op):
         bins = (self.spatial_bins_y, self.spatial_bins_x)
         scaled = roi.astype(F32) * F32(self.spatial_scale)
         places = [
-            self._places(scaled[a], scaled[a + 2], bins[1 - a], image.shape[2 - a])
-            for a in (1, 0)
+            self._places(scaled[a], scaled[a + 2], bins[1 - a], image.shape[2 - a]) for a in (1, 0)
         ]
         planes = image.reshape(*bins, self.output_dim, *image.shape[1:])
         height, width = image.shape[1:]
@@ -301,10 +309,9 @@ class DeformablePSROIPooling(Op):
 
 def _blend_planes(planes: Array, y: Array, x: Array) -> Array:
     """Bilinear samples of planes [C, G, G, H, W] at places [C, G, G, ...] of their own."""
-    c, i, j = (
-        np.arange(n).reshape([-1 if a == axis else 1 for a in range(5)])
-        for axis, n in enumerate(planes.shape[:3])
-    )
+    sides = planes.shape[:3]
+    c, i, j = np.meshgrid(*map(np.arange, sides), indexing="ij", sparse=True)
+    c, i, j = (np.asarray(a)[..., None, None] for a in (c, i, j))
     top, left = np.floor(y).astype(np.int64), np.floor(x).astype(np.int64)
     low, far = np.ceil(y).astype(np.int64), np.ceil(x).astype(np.int64)
     dy, dx = (y - top).astype(planes.dtype), (x - left).astype(planes.dtype)

@@ -67,9 +67,9 @@ class ConvertPromoteTypes(Op):
             return self._type_of_signs(a, b)
         if one.bits != two.bits:
             return one if one.bits > two.bits else two
-        if self.promote_unsafe and {one, two} == _FLOAT8:
+        if self.promote_unsafe and frozenset((one, two)) == _FLOAT8:
             return DType.f16
-        if self.promote_unsafe and {one, two} == _FLOAT16:
+        if self.promote_unsafe and frozenset((one, two)) == _FLOAT16:
             return DType.f32
         raise self._refused(a, b, "no element type holds both safely")
 

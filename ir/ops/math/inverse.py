@@ -39,7 +39,7 @@ class Inverse(Op):
     def evaluate(self, data: Array) -> tuple[Array, ...]:
         charge_array(data.shape, np.dtype(np.float64), copies=4)
         wide: Any = data.astype(np.float64)
-        out: Any = np.linalg.inv(wide)
-        out = np.swapaxes(out, -1, -2) if self.adjoint else out
+        inverse: Any = np.linalg.inv
+        out: Array = inverse(wide)
+        out = out.swapaxes(-1, -2) if self.adjoint else out
         return (cast_array(out, DType.from_numpy(data.dtype)),)
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -114,7 +114,8 @@ class Multinomial(Op):
             weights = np.cumsum(np.exp(log - log.max(axis=-1, keepdims=True)), axis=-1)
             rows = weights.reshape(-1, classes)
             drawn = generator.random((len(rows), count)) * rows[:, -1:]
-            found = [np.searchsorted(row, at, "right") for row, at in zip(rows, drawn, strict=True)]
+            pairs = zip(rows, drawn, strict=True)
+            found: list[Any] = [np.searchsorted(row, at, "right") for row, at in pairs]
             out = np.minimum(np.array(found, np.int64).reshape(len(rows), count), classes - 1)
         else:
             # The largest of the logarithms, each with Gumbel noise, are a draw without replacement.

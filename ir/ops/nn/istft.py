@@ -101,7 +101,7 @@ class ISTFT(Op):
         if size < 1 or step < 1 or len(window) > size or data.shape[-3] != size // 2 + 1:
             raise ShapeError(
                 "the frames do not fit",
-                got=f"frames of {size}, every {step}, {data.shape[-3]} values, window {len(window)}",
+                got=f"frames of {size}, every {step}; window {len(window)}; data {data.shape}",
             )
         total = max(frames - 1, 0) * step + size
         charge_array((*data.shape[:-3], frames, size), np.dtype(np.float64), copies=2)

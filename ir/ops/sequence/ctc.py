@@ -36,7 +36,7 @@ def _decode(best: Array, valid: Array, blank: int, merge: bool) -> tuple[Array, 
         keep[:, 1:] &= best[:, 1:] != best[:, :-1]
     order = np.argsort(~keep, axis=1, kind="stable")
     counts = keep.sum(axis=1)
-    front = np.arange(best.shape[1]) < counts[:, None]
+    front: Array = np.arange(best.shape[1]) < counts[:, None]
     return np.where(front, np.take_along_axis(best, order, axis=1), -1), counts
 
 
@@ -118,10 +118,12 @@ class CTCGreedyDecoderSeqLen(Op):
         lengths = np.array(ints_of(sequence_length), np.int64)
         if np.any(lengths < 0) or np.any(lengths > steps):
             raise ShapeError(
-                "a sequence length is out of range", got=lengths[:20].tolist(), expected=f"0..{steps}"
+                "a sequence length is out of range",
+                got=lengths[:20].tolist(),
+                expected=f"0..{steps}",
             )
         blank = classes - 1 if blank_index is None else int_of(blank_index)
-        valid = np.arange(steps) < lengths[:, None]
+        valid: Array = np.arange(steps) < lengths[:, None]
         best = widened(data).argmax(axis=2)
         found, counts = _decode(best, valid, blank, self.merge_repeated)
         return (
@@ -175,7 +177,9 @@ class CTCLoss(Op):
                 require_dtype(fact, name, INTEGERS, "an integer type")
             if fact.tensor.shape is not None:
                 own = fact.tensor.shape[0]
-                count = own if count is None else same_size(count, own, "inputs differ in sequences")
+                count = (
+                    own if count is None else same_size(count, own, "inputs differ in sequences")
+                )
         have, want = labels.tensor.shape, logits.tensor.shape
         if have is not None and want is not None:
             same_size(have[1], want[1], "labels and logits differ in steps")
@@ -204,7 +208,9 @@ class CTCLoss(Op):
                 )
             target = self._target([int(v) for v in labels[n, :count]])
             if any(not 0 <= v < classes for v in (*target, blank)):
-                raise ShapeError("a label is not a class", got=target[:20], expected=f"0..{classes - 1}")
+                raise ShapeError(
+                    "a label is not a class", got=target[:20], expected=f"0..{classes - 1}"
+                )
             wide = logits[n, :steps].astype(np.float64)
             top = wide.max(axis=1, keepdims=True, initial=-np.inf)
             log = wide - top - np.log(np.exp(wide - top).sum(axis=1, keepdims=True))

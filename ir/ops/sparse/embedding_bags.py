@@ -1,4 +1,4 @@
-"""Sums and means of rows of a table: EmbeddingBagOffsets, EmbeddingBagPacked, EmbeddingSegmentsSum."""
+"""Sums and means of table rows: EmbeddingBagOffsets, EmbeddingBagPacked, EmbeddingSegmentsSum."""
 
 from __future__ import annotations
 
@@ -68,13 +68,14 @@ def sum_segments(rows: Array, segments: Array, count: int) -> Array:
 
 
 def _pick(table: Array, indices: Array, weights: Array | None) -> Array:
-    """Rows of the table in its computing type, times their weights."""
+    """Rows of the table in its computing type, times their weights; a negative index counts from
+    the end, as Gather's does."""
     size = len(table)
     flat = indices.reshape(-1).astype(np.int64)
-    if flat.size and (flat.min() < 0 or flat.max() >= size):
+    if flat.size and (flat.min() < -size or flat.max() >= size):
         raise ShapeError(
             "an index is not a row of the table",
-            got=int(flat.min() if flat.min() < 0 else flat.max()),
+            got=int(flat.min() if flat.min() < -size else flat.max()),
             expected=f"0..{size - 1}",
         )
     charge_array((*indices.shape, *table.shape[1:]), table.dtype, copies=2)
@@ -152,9 +153,7 @@ class EmbeddingBagOffsetsSum(Op):
                 expected=f"rising from 0 to at most {len(rows)}",
             )
         first = int(starts[0]) if len(starts) else len(rows)
-        sums = sum_segments(
-            rows[first:], np.repeat(np.arange(len(starts)), counts), len(starts)
-        )
+        sums = sum_segments(rows[first:], np.repeat(np.arange(len(starts)), counts), len(starts))
         if self._means():
             sums /= np.maximum(counts, 1).reshape(-1, *[1] * (sums.ndim - 1)).astype(sums.dtype)
         _fill_empty(sums, counts, emb_table, default_index)

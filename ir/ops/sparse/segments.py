@@ -142,9 +142,7 @@ class SparseFillEmptyRows(Op):
         self, values: Array, dense_shape: Array, indices: Array, default_value: Array
     ) -> tuple[Array, ...]:
         rows = ints_of(dense_shape)[0]
-        if rows < 0 or (
-            indices.size and (indices[:, 0].min() < 0 or indices[:, 0].max() >= rows)
-        ):
+        if rows < 0 or (indices.size and (indices[:, 0].min() < 0 or indices[:, 0].max() >= rows)):
             raise ShapeError(
                 "an index is not in the dense shape",
                 got=f"{indices.reshape(-1)[:20].tolist()} in {dense_shape.tolist()}",

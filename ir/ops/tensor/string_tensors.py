@@ -62,7 +62,9 @@ class StringTensorPack(Op):
         have, want = begins.tensor.shape, ends.tensor.shape
         if have is not None and want is not None:
             if len(have) != len(want):
-                raise ShapeError("begins and ends differ in rank", got=f"{begins.type}, {ends.type}")
+                raise ShapeError(
+                    "begins and ends differ in rank", got=f"{begins.type}, {ends.type}"
+                )
             for a, b in zip(have, want, strict=True):
                 same_size(a, b, "begins and ends differ in shape")
         return (TensorType(DType.string, want if have is None else have),)

@@ -78,7 +78,9 @@ class DeformableConvolution1(Op):
             ("deformable_group", shape[1], self.deformable_group),
         ):
             if isinstance(size, int) and size % groups:
-                raise ShapeError(f"channels are not a multiple of {name}", got=size, expected=groups)
+                raise ShapeError(
+                    f"channels are not a multiple of {name}", got=size, expected=groups
+                )
         sizes = self.windows(kernel[2:]).out_sizes(shape[2:])
         taps = kernel[2] * kernel[3] * self.deformable_group
         for name, fact, each in (("offsets", offsets, 2), ("mask", mask, 1)):
@@ -99,7 +101,7 @@ class DeformableConvolution1(Op):
         groups, images, channels = self.deformable_group, len(data), data.shape[1]
         charge_array((images, taps, channels, rows, columns), wide.dtype, copies=3)
         split = moves.reshape(images, groups, taps, 2, rows, columns)
-        starts = self._starts(kernel, wide.shape[2:], (rows, columns))
+        starts = self.tap_starts(kernel, wide.shape[2:], (rows, columns))
         y, x = (split[:, :, :, a] + starts[a].astype(moves.dtype) for a in (0, 1))
         planes = wide.reshape(images * groups, channels // groups, *wide.shape[2:])
         found = _sample_planes(
@@ -117,7 +119,7 @@ class DeformableConvolution1(Op):
         product = np.asarray(multiply_matrices(weight, matrix))
         return (narrowed(product.reshape(images, outputs, rows, columns), data.dtype),)
 
-    def _starts(
+    def tap_starts(
         self, kernel: Sequence[int], sizes: Sequence[int], counts: Sequence[int]
     ) -> list[Array]:
         """Where taps read without offsets, [taps, rows, columns] in y and in x."""
@@ -177,7 +179,7 @@ class DeformableConvolution(DeformableConvolution1):
 
 @dataclass(frozen=True)
 class BinaryConvolution(Convolving):
-    """A convolution of signs: data of 0 and 1 stand for -1 and 1, and so do the bits of `filters`.
+    """A convolution of signs: 1 and what is not 1 stand for 1 and -1, in data and in `filters`.
 
     data [N, C, H, W] numeric, filters [O, C, kernel] of u1; paddings hold `pad_value` (0 or 1).
     """
@@ -197,16 +199,9 @@ class BinaryConvolution(Convolving):
 
     def evaluate(self, data: Array, filters: Array) -> tuple[Array, ...]:
         wide = widened(data).astype(np.float32)
-        # What is neither 0 nor 1 equals no bit, so that each bit counts -1.
         pads = self.windows(filters.shape[2:]).pads(data.shape[2:])
-        padded = np.pad(
-            wide, [(0, 0), (0, 0), *pads], constant_values=np.float32(self.pad_value)
-        )
-        signs = (padded == 1).astype(np.float32) - (padded == 0)
-        odd = ((padded != 1) & (padded != 0)).astype(np.float32)
+        padded = np.pad(wide, [(0, 0), (0, 0), *pads], constant_values=np.float32(self.pad_value))
+        signs = np.where(padded == 1, np.float32(1), np.float32(-1))
         plain = Convolving(self.strides, (), (), self.dilations)
-        bits = filters.astype(np.float32)
-        (out,) = plain.evaluate(signs, 2 * bits - 1)
-        if odd.any():
-            out = out - plain.evaluate(odd, np.ones_like(bits))[0]
+        (out,) = plain.evaluate(signs, 2 * filters.astype(np.float32) - 1)
         return (narrowed(out, data.dtype),)

@@ -63,7 +63,10 @@ def test_detection_output(attributes: dict[str, Any], batched: bool) -> None:
     given = BASE | attributes
     inputs = inputs_of(given, batched=batched)
     check(lambda *x: o8.detection_output(*x, given), inputs)
-    own = given | {"num_classes": CLASSES, "background_label_id": given.get("background_label_id", 0)}
+    own = given | {
+        "num_classes": CLASSES,
+        "background_label_id": given.get("background_label_id", 0),
+    }
     check(lambda *x: o1.detection_output(*x, own), inputs)
 
 

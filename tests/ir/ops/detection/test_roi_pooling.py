@@ -14,9 +14,7 @@ from support.openvino_operations import check
 
 F = np.float32
 _R = np.random.default_rng(6)
-PIXELS = np.array(
-    [[0, 0, 0, 9, 7], [1, 2, 1, 14, 9], [1, 5, 5, 5, 5], [0, 3.4, 2.6, 8.5, 11.5]], F
-)
+PIXELS = np.array([[0, 0, 0, 9, 7], [1, 2, 1, 14, 9], [1, 5, 5, 5, 5], [0, 3.4, 2.6, 8.5, 11.5]], F)
 RELATIVE = np.array([[0, 0, 0, 1, 1], [1, 0.2, 0.1, 0.7, 0.9], [1, 0.5, 0.5, 1.2, 0.6]], F)
 
 

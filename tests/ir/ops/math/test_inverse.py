@@ -25,7 +25,9 @@ F = np.float32
 @pytest.mark.parametrize("adjoint", [True, False])
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4, 4), (2, 1, 2, 2)], ids=str)
 def test_inverse(adjoint: bool, shape: tuple[int, ...]) -> None:
-    data = np.random.default_rng(1).standard_normal(shape).astype(F) + 2 * np.eye(shape[-1], dtype=F)
+    data = np.random.default_rng(1).standard_normal(shape).astype(F) + 2 * np.eye(
+        shape[-1], dtype=F
+    )
     check(lambda x: o14.inverse(x, adjoint), [data], tolerance=1e-4)
 
 
@@ -59,7 +61,9 @@ def test_every_pair_of_types_promotes_as_openvino_promotes_it() -> None:
             for unsafe in (True, False):
                 op = ConvertPromoteTypes(unsafe)
                 try:
-                    ours = op.infer(Fact(parse_type(f"{a}[2]")), Fact(parse_type(f"{b}[2]")))[0].dtype.value
+                    ours = op.infer(Fact(parse_type(f"{a}[2]")), Fact(parse_type(f"{b}[2]")))[
+                        0
+                    ].dtype.value
                 except ShapeError:
                     ours = "refused"
                 sides = [ov.opset13.parameter([2], getattr(ov.Type, t)) for t in (a, b)]

@@ -25,9 +25,7 @@ WEIGHTS = np.array([0.5, -1, 2, 3, 0.25, 1], F)
 @pytest.mark.parametrize("table", [TABLE, DEEP], ids=["matrix", "tensor"])
 def test_offsets(table: Any) -> None:
     check(lambda *x: o3.embedding_bag_offsets_sum(*x), [table, INDICES, OFFSETS])
-    check(
-        lambda *x: o3.embedding_bag_offsets_sum(*x), [table, INDICES, OFFSETS, k(3, I), WEIGHTS]
-    )
+    check(lambda *x: o3.embedding_bag_offsets_sum(*x), [table, INDICES, OFFSETS, k(3, I), WEIGHTS])
     check(
         lambda *x: o15.embedding_bag_offsets(*x, reduction="mean"),
         [table, INDICES, OFFSETS, k(3, I)],

@@ -40,7 +40,8 @@ DATA = np.arange(60).reshape(3, 4, 5).astype(F)
 )
 def test_slice_scatter(bounds: tuple[list[int], ...]) -> None:
     index = [slice(None)] * 3
-    for axis, start, stop, step in zip(bounds[3] if len(bounds) > 3 else [0, 1], *bounds[:3]):
+    listed = bounds[3] if len(bounds) > 3 else [0, 1]
+    for axis, start, stop, step in zip(listed, *bounds[:3], strict=True):
         index[axis] = slice(start, None if stop < -5 else stop, step)
     updates = -1 - DATA[tuple(index)]
     check(lambda *x: o15.slice_scatter(*x), [DATA, updates, *map(k, bounds)])

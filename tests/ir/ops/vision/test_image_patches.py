@@ -16,7 +16,9 @@ IMAGE = np.random.default_rng(5).standard_normal((2, 3, 9, 10)).astype(np.float3
 
 @pytest.mark.parametrize("pad", ["VALID", "SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize(
-    "windows", [([3, 3], [5, 5], [1, 1]), ([2, 3], [1, 2], [2, 1]), ([4, 4], [8, 8], [1, 1])], ids=str
+    "windows",
+    [([3, 3], [5, 5], [1, 1]), ([2, 3], [1, 2], [2, 1]), ([4, 4], [8, 8], [1, 1])],
+    ids=str,
 )
 def test_extract_image_patches(pad: str, windows: tuple[list[int], ...]) -> None:
     check(lambda x: o3.extract_image_patches(x, *windows, pad), [IMAGE])
