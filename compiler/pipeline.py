@@ -26,6 +26,7 @@ from .passes.decompose.grid_sample import decompose_grid_sample
 from .passes.decompose.image_ops import decompose_image_ops
 from .passes.decompose.maxpool_indices import decompose_maxpool_indices
 from .passes.decompose.norms import decompose_norms
+from .passes.decompose.older_versions import upgrade_older_versions
 from .passes.decompose.range_eye import decompose_range_eye
 from .passes.decompose.rnn_cell_to_sequence import convert_cells_to_sequences
 from .passes.decompose.slice_scatter import decompose_slice_scatter_promotion
@@ -59,6 +60,8 @@ PASSES: tuple[Pass, ...] = (
     # A branch that what follows cannot take: with one rank left everything behind has types. First:
     # other passes remove nodes that take one rank only.
     prune_infeasible_branches,
+    # Earlier definitions of an operation are its latest one; what that moves in weights is folded.
+    upgrade_older_versions,
     # Recognize QDQ before constant folding, which would expand int8 weights to f32.
     recognize_qdq,
     recognize_fake_quantize,

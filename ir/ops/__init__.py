@@ -80,6 +80,10 @@ from .quantization.integer_products import (
     Quantize,
 )
 from .math.random_values import FakeConvert, Multinomial, RandomUniform
+from .nn.older_versions import (
+    Interpolate1, LSTMCell1, NonMaxSuppression1, NonMaxSuppression3, NonMaxSuppression4,
+    NonMaxSuppression5, ROIAlign3,
+)  # fmt: skip
 from .nn.recurrent import (
     GRUCell,
     GRUSequence,
@@ -165,10 +169,12 @@ ALL_OPS: tuple[type[Op], ...] = (
     Quantize, Dequantize, MatMulInteger, ConvInteger, GroupConvInteger,
     Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
     MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,
-    RNNCell, GRUCell, LSTMCell, RNNSequence, GRUSequence, LSTMSequence, PeepholeLSTM,
-    Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, STFT, GridSample, ROIAlign,
-    Col2Im, NonMaxSuppression, RandomUniform, Multinomial, FakeConvert,
-    ISTFT, Inverse, ConvertPromoteTypes, SearchSorted, SliceScatter,
+    RNNCell, GRUCell, LSTMCell1, LSTMCell, RNNSequence, GRUSequence, LSTMSequence, PeepholeLSTM,
+    Interpolate1, Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, STFT, ISTFT,
+    GridSample, ROIAlign3, ROIAlign, Col2Im, NonMaxSuppression1, NonMaxSuppression3,
+    NonMaxSuppression4, NonMaxSuppression5,
+    NonMaxSuppression, RandomUniform, Multinomial, FakeConvert,
+    Inverse, ConvertPromoteTypes, SearchSorted, SliceScatter,
     StringTensorPack, StringTensorUnpack,
     # detection
     PriorBox1, PriorBox, PriorBoxClustered, DetectionOutput1, DetectionOutput, Proposal1, Proposal,

@@ -73,9 +73,11 @@ def check(
     *,
     expected: Sequence[Any] | None = None,
     tolerance: float = 2e-5,
+    native: bool = False,
 ) -> list[Any]:
     """Compare every way of computing with OpenVINO's run, or with `expected` where its answer
-    differs from its specification. Returns irc's answer."""
+    differs from its specification. `native`: with fixed shapes no step is in Python. Returns
+    irc's answer."""
     given = [x for x in inputs if not isinstance(x, k)]
     want = list(expected) if expected is not None else None
     found: list[Any] = []
@@ -94,6 +96,7 @@ def check(
                 assert isinstance(type_, TensorType)
                 assert type_.shape is None or len(type_.shape) == value.ndim
             net = irc.compile_model(read)
+            assert dynamic or not native or not net.plan.host_steps(), net.report()
             made = net(dict(zip((p.name for p in net.inputs), given, strict=True)))
             _agree([made[n] for n in range(len(want))], want, tolerance, f"run, dynamic={dynamic}")
             again = Path(folder) / f"again{dynamic}.xml"

@@ -1,7 +1,7 @@
 """DeformableConvolution as rows gathered at moved places, blended, and one matrix product.
 
-A row holds the channels of a deformable group at one place of the image; four rows around each place
-of each tap are weighted, and a product with the filters sums taps and channels.
+A row holds the channels of a deformable group at one place of the image; four rows around each
+place of each tap are weighted, and a product with the filters sums taps and channels.
 """
 
 from __future__ import annotations
@@ -168,6 +168,8 @@ def _blend(
     return total
 
 
-_RULES = (Rule("decompose_deformable_convolution", ("DeformableConvolution",), decompose_deformable),)
+_RULES = (
+    Rule("decompose_deformable_convolution", ("DeformableConvolution",), decompose_deformable),
+)
 
 decompose_deformable_convolution = Pass("decompose_deformable_convolution", lambda options: _RULES)

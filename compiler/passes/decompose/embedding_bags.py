@@ -35,7 +35,6 @@ from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import constant_scalar, shape_of
 from .node_builder import NodeBuilder
 
-
 # The number of no bag: more than any axis has elements.
 _TOO_LARGE = 1 << 40
 
@@ -79,9 +78,7 @@ class _Bags(NodeBuilder):
         """How many rows each bag has."""
         zeros = self.add(Broadcast(), self.patch.integers(0), count)
         ones = self.add(Broadcast(), self.patch.integers(1), self.add(ShapeOf(DType.i64), bags))
-        return self.add(
-            ScatterElementsUpdate("sum"), zeros, bags, ones, self.patch.integers(0)
-        )
+        return self.add(ScatterElementsUpdate("sum"), zeros, bags, ones, self.patch.integers(0))
 
     def with_default(self, sums: Value, counts: Value, default: int) -> Value:
         """The default row in place of empty bags."""

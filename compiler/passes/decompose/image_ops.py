@@ -60,9 +60,7 @@ def decompose_patches(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return build.patch.replace(Value(node), build.add(Concat(1), *parts))
 
 
-def _padded(
-    build: NodeBuilder, data: Value, pads: list[tuple[int, int]], fill: float
-) -> Value:
+def _padded(build: NodeBuilder, data: Value, pads: list[tuple[int, int]], fill: float) -> Value:
     if not any(map(any, pads)):
         return data
     begins, ends = ([0, 0, *(p[side] for p in pads)] for side in (0, 1))

@@ -45,7 +45,9 @@ def decompose_slice_scatter(graph: Graph, node: int) -> Patch | MatchFailure | N
     if have is None or list(have) != part:
         if not all(isinstance(d, int) for d in part):
             return MatchFailure("updates may broadcast to a size known at run time only")
-        updates = build.add(Broadcast(), updates, build.ints([d for d in part if isinstance(d, int)]))
+        updates = build.add(
+            Broadcast(), updates, build.ints([d for d in part if isinstance(d, int)])
+        )
     return build.patch.replace(Value(node), _scatter(build, data, updates, cuts))
 
 

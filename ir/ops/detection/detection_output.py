@@ -152,7 +152,7 @@ class DetectionOutput(Op):
         return first, priors[:, 1, : 4 * count].reshape(len(priors), count, 4)
 
     def _drop_background(self, scores: Array, objectness: Array) -> Array:
-        """Priors that are no object have score 1 as background and 0 otherwise."""
+        """Priors without an object have score 1 as background and 0 otherwise."""
         is_object = objectness.reshape(*scores.shape[:2], 2)[..., 1] >= self.objectness_score
         background = np.zeros(scores.shape[2], scores.dtype)
         if 0 <= self.background_label_id < len(background):

@@ -74,7 +74,7 @@ def _shared_area(box: Array, others: Array) -> Array:
 
 
 def _inside(points: Array, boxes: Array) -> Array:
-    """Whether points [n, k, 2] are in boxes [n or 1, 5], as far as rounding lets one tell."""
+    """Whether points [n, k, 2] are in boxes [n or 1, 5], within rounding."""
     away = points - boxes[:, None, :2]
     cosine, sine = np.cos(boxes[:, 4:]), np.sin(boxes[:, 4:])
     x = away[..., 0] * cosine + away[..., 1] * sine

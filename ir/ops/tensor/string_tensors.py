@@ -15,7 +15,7 @@ from ...types import TensorType, Type
 from ..math.elementwise import INTEGERS
 from ..shape_inference import fresh_symbol, one_dtype, require_dtype, require_rank, same_size
 
-# Bytes that are no UTF-8 survive the way through Python's strings and back.
+# Bytes that are not UTF-8 pass through Python's strings unchanged.
 _ERRORS = "surrogateescape"
 
 
