@@ -304,6 +304,24 @@ class NormalizeL2(Op):
 
 
 @dataclass(frozen=True)
+class GRN(Op):
+    """x / sqrt(sum of squares over channels (axis 1) + bias). data: rank 2 to 4."""
+
+    kind: ClassVar[str] = "GRN"
+    inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
+    bias: float
+
+    def infer(self, data: Fact) -> tuple[Type, ...]:
+        require_dtype(data, "data", FLOATS, "a float type")
+        require_rank(data, "data", 2, 3, 4)
+        return (data.tensor,)
+
+    def evaluate(self, data: Array) -> tuple[Array, ...]:
+        wide = data.astype(np.float64)
+        return (_back(wide / np.sqrt((wide * wide).sum(axis=1, keepdims=True) + self.bias), data),)
+
+
+@dataclass(frozen=True)
 class LRN(Op):
     """x / (bias + alpha / size^n * sum of squares of a window of `size` on each of n axes)^beta."""
 
