@@ -7,6 +7,7 @@ allocates it. Only the formats that ONNX lists are tried.
 from __future__ import annotations
 
 import io
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -49,13 +50,13 @@ def decode_image(encoded: Array, pixel_format: str) -> Array:
 def _open(data: bytes) -> Any:
     """Pillow's image of a file whose header was read."""
     try:
-        from PIL import Image
+        pillow: Any = import_module("PIL.Image")
     except ImportError as error:
         raise ExecutionError(
             "ImageDecoder needs the package Pillow", fix="install it (pip install pillow)"
         ) from error
     try:
-        return Image.open(io.BytesIO(data), formats=_FORMATS)
+        return pillow.open(io.BytesIO(data), formats=_FORMATS)
     except Exception as error:
         raise _broken(error) from error
 

@@ -38,8 +38,10 @@ from .ai_onnx_ml import maps as ml_maps
 from .ai_onnx_ml import trees as ml_trees
 from .com_microsoft import attention as contrib_attention
 from .com_microsoft import elementary as contrib
+from .com_microsoft import group_query_attention as contrib_grouped
 from .com_microsoft import matmul_nbits as contrib_nbits
 from .com_microsoft import quantized as contrib_quantized
+from .com_microsoft import rotary as contrib_rotary
 from .control_flow import conditional as control
 from .control_flow import scan, sequences
 
@@ -56,8 +58,10 @@ _FAMILIES: tuple[Table, ...] = (
     control.IMPORTERS,
     contrib.IMPORTERS,
     contrib_attention.IMPORTERS,
+    contrib_grouped.IMPORTERS,
     contrib_nbits.IMPORTERS,
     contrib_quantized.IMPORTERS,
+    contrib_rotary.IMPORTERS,
     convolution.IMPORTERS,
     indexing.IMPORTERS,
     logic.IMPORTERS,

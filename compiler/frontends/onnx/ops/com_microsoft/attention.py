@@ -219,59 +219,10 @@ def embed_layer_normalization(n: OnnxNode) -> Imported:
     return [result, counts, total]
 
 
-def rotary_embedding(n: OnnxNode) -> Value:
-    """Pairs of numbers turned by the angle of their position: x of [B, S, N * H] or [B, N, S, H],
-    positions [B, S] or the first one, [1]; tables of cosines and sines by position."""
-    x, places, rank = n.input(0), n.input(1), n.rank(n.input(0))
-    table = n.shape(n.input(2))
-    if n.flag("is_packed_batching") or n.number("scale", 1.0) != 1:
-        raise n.unsupported("RotaryEmbedding of packed batches, or with a scale")
-    if table is None or not isinstance(table[-1], int):
-        raise n.unsupported("RotaryEmbedding of an unknown size")
-    half, turned = table[-1], n.integer("rotary_embedding_dim", 0)
-    heads = n.integer("num_heads", 0)
-    if turned and not heads:
-        raise n.error("rotary_embedding_dim needs num_heads", got=turned)
-    # With heads side by side these stand before the last axis, else before the positions.
-    sizes = [0, 0, heads, -1] if turned else [0, 0, -1, 2 * half]
-    data = n.add(Reshape(special_zero=True), x, n.ints_value(sizes)) if rank == 3 else x
-    if n.rank(places) == 1:
-        count = n.add(Squeeze(), size_of(n, x, rank - 2), n.ints_value([0]))
-        every = n.add(Range(DType.i64), n.int_value(0), count, n.int_value(1))
-        places = n.add(Unsqueeze(), n.add(Add(), every, places), n.ints_value([0]))
-    axis = n.ints_value([2 if rank == 3 else 1])
-    cosine, sine = (
-        n.add(Unsqueeze(), n.add(Gather(), n.input(i), places, n.int_value(0)), axis)
-        for i in (2, 3)
-    )
-    rest: list[Value] = []
-    if turned:
-        lengths = n.ints_value([2 * half, -1])
-        data, *rest = n.add_all(VariadicSplit(num_outputs=2), data, n.int_value(-1), lengths)
-    pairs = n.flag("interleaved")
-    apart = n.ints_value([0, 0, 0, half, 2] if pairs else [0, 0, 0, 2, half])
-    data = n.add(Reshape(special_zero=True), data, apart)
-    side = n.int_value(4 if pairs else 3)
-    a, b = (n.add(Gather(), data, n.int_value(i), side) for i in (0, 1))
-    left = n.add(Subtract(), n.add(Multiply(), a, cosine), n.add(Multiply(), b, sine))
-    right = n.add(Add(), n.add(Multiply(), a, sine), n.add(Multiply(), b, cosine))
-    if pairs:
-        left, right = (n.add(Unsqueeze(), v, n.ints_value([4])) for v in (left, right))
-    joined = n.add(Concat(axis=-1), left, right)
-    if pairs:
-        joined = n.add(Reshape(special_zero=True), joined, n.ints_value([0, 0, 0, 2 * half]))
-    if rest:
-        joined = n.add(Concat(axis=-1), joined, *rest)
-    if rank == 3:
-        joined = n.add(Reshape(special_zero=True), joined, n.ints_value([0, 0, -1]))
-    return joined
-
-
 _MS = "com.microsoft::"
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_MS}Attention": {1: attention},
     f"{_MS}QAttention": {1: quantized_attention},
     f"{_MS}MultiHeadAttention": {1: multi_head_attention},
     f"{_MS}EmbedLayerNormalization": {1: embed_layer_normalization},
-    f"{_MS}RotaryEmbedding": {1: rotary_embedding},
 }
