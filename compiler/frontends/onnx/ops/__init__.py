@@ -38,6 +38,7 @@ from .ai_onnx_ml import maps as ml_maps
 from .ai_onnx_ml import trees as ml_trees
 from .com_microsoft import attention as contrib_attention
 from .com_microsoft import elementary as contrib
+from .com_microsoft import gather_block_quantized as contrib_gather
 from .com_microsoft import group_query_attention as contrib_grouped
 from .com_microsoft import matmul_nbits as contrib_nbits
 from .com_microsoft import quantized as contrib_quantized
@@ -58,6 +59,7 @@ _FAMILIES: tuple[Table, ...] = (
     control.IMPORTERS,
     contrib.IMPORTERS,
     contrib_attention.IMPORTERS,
+    contrib_gather.IMPORTERS,
     contrib_grouped.IMPORTERS,
     contrib_nbits.IMPORTERS,
     contrib_quantized.IMPORTERS,

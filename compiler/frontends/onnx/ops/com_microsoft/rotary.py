@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 def rotary_embedding(n: OnnxNode) -> Value:
     """x of [B, S, N * H] or [B, N, S, H]; positions [B, S], or the first one, [1]."""
     x, positions, rank = n.input(0), n.input(1), n.rank(n.input(0))
-    n.has("is_packed_batching")  # a hint: CPU kernels read positions alike
-    if n.number("scale", 1.0) != 1:
-        raise n.unsupported("RotaryEmbedding with a scale")
+    for name in ("is_packed_batching", "scale"):
+        n.has(name)  # onnxruntime's CPU kernel ignores both
     turned, heads = n.integer("rotary_embedding_dim", 0), n.integer("num_heads", 0)
     if turned and not heads:
         raise n.error("rotary_embedding_dim needs num_heads", got=turned)
