@@ -35,6 +35,7 @@ from ......ir.ops import (
     VariadicSplit,
 )
 from ......ir.ops.nn.normalize import LayerNorm
+from ..attention import split_heads
 from ..elementary import converted, size_of
 from .quantized import integer_product, scaled
 
@@ -70,7 +71,7 @@ def _self_attention(
             raise n.unsupported("Attention of an unknown hidden size")
         sizes = [width[-1] // 3] * 3
     parts = n.add_all(VariadicSplit(num_outputs=3), projected, n.int_value(-1), n.ints_value(sizes))
-    query, key, value = (_by_head(n, part, heads) for part in parts)
+    query, key, value = (split_heads(n, part, heads) for part in parts)
     present: Value | None = None
     if past is not None:
         pieces = n.add_all(VariadicSplit(num_outputs=2), past, n.int_value(0), n.ints_value([1, 1]))
@@ -82,7 +83,7 @@ def _self_attention(
         present = n.add(
             Concat(axis=0), *(n.add(Unsqueeze(), v, n.ints_value([0])) for v in (key, value))
         )
-    result = _attend(n, query, key, value, mask, bias, sizes[0] // heads)
+    result = attend(n, query, key, value, mask, bias, sizes[0] // heads)
     return [result, present]
 
 
@@ -109,25 +110,19 @@ def multi_head_attention(n: OnnxNode) -> Imported:
         query, key, value = (
             n.add(Add(), v, p) for v, p in zip((query, key, value), parts, strict=True)
         )
-    query = _by_head(n, query, heads)
-    key, value = (v if n.rank(v) == 4 else _by_head(n, v, heads) for v in (key, value))
+    query = split_heads(n, query, heads)
+    key, value = (v if n.rank(v) == 4 else split_heads(n, v, heads) for v in (key, value))
     for port in (6, 7):
         past = n.optional(port)
         if past is not None and port == 6:
             key = n.add(Concat(axis=2), past, key)
         elif past is not None:
             value = n.add(Concat(axis=2), past, value)
-    result = _attend(n, query, key, value, n.optional(4), n.optional(5), shape[2] // heads)
+    result = attend(n, query, key, value, n.optional(4), n.optional(5), shape[2] // heads)
     return [result, key, value]
 
 
-def _by_head(n: OnnxNode, x: Value, heads: int) -> Value:
-    """[B, S, N * H] as [B, N, S, H]."""
-    apart = n.add(Reshape(special_zero=True), x, n.ints_value([0, 0, heads, -1]))
-    return n.add(Transpose(), apart, n.ints_value([0, 2, 1, 3]))
-
-
-def _attend(
+def attend(
     n: OnnxNode,
     query: Value,
     key: Value,
