@@ -166,7 +166,7 @@ def test_the_number_of_threads_does_not_change_what_is_drawn(name: str) -> None:
     data, how = NODES[name]
     proto = model(name, data, output_of(name), seed=2.0, **how)
     inputs = {} if data is None else {"x": data}
-    found = [irc.compile_model(proto, threads=t)(inputs)[0].tolist() for t in (1, 2)]
+    found = [irc.compile_model(proto, num_threads=t)(inputs)[0].tolist() for t in (1, 2)]
     assert found[0] == found[1]
 
 
