@@ -70,6 +70,11 @@ COMMANDS: dict[str, Command] = {
         "draw a model before and after each pass",
         "irc graph model.onnx -o graph.html --profile",
     ),
+    "serve": Command(
+        "serve",
+        "serve models over REST and gRPC (Open Inference Protocol)",
+        "irc serve models/ --http 8000 --grpc 8001",
+    ),
     "doctor": Command("doctor", "show the machine, the versions and every knob", "irc doctor"),
     "cache": Command("cache", "show or empty the code cache", "irc cache list"),
     "completion": Command(

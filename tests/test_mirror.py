@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ir", "plan", "compiler", "runtime", "api", "builder", "cli", "compat")
+PACKAGES = ("ir", "plan", "compiler", "runtime", "api", "builder", "serve", "cli", "compat")
 LINES = 40
 MODULES = sorted(
     path.relative_to(ROOT).as_posix()
