@@ -15,6 +15,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ..settings import Limits
 
 
+# Requests of one connection that wait for the answer to the one before. Each answered request makes
+# uvicorn read again, so what a client sends without waiting would pile up.
+MAX_PIPELINED = 32
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """A connection whose client gets a bounded amount of memory and time before its headers end."""
 
@@ -59,7 +64,9 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
 
     def on_message_begin(self) -> None:
-        """A request's first byte."""
+        """A request's first byte. The parser ends the connection where this raises."""
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise ValueError("too many pipelined requests")
         super().on_message_begin()
         self._in_headers = True
 

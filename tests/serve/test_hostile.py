@@ -365,17 +365,28 @@ def test_connections_are_bounded(hostile_server: Server) -> None:
             client.close()
 
 
+def test_pipelined_requests_are_bounded(hostile_server: Server) -> None:
+    request = b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n"
+    answer = send(hostile_server, request * 5000)
+    assert b"400 Bad Request" in answer and answer.count(b"200 OK") < 100
+
+
 def test_a_slow_reader_is_cut_off(hostile_server: Server) -> None:
-    """A client that sends requests and never reads answers."""
+    """A client that asks for a large answer again and again and does not read."""
     host, port = hostile_server.http.split(":")
-    body = b"GET /status HTTP/1.1\r\nhost: x\r\n\r\n" * 200
-    with socket.create_connection((host, int(port)), timeout=1) as client:
+    x = np.zeros((20000, 4), np.float32).tobytes()
+    head, data = binary(x, shape=[20000, 4])
+    parameters = f"inference-header-content-length: {len(head)}\r\n"
+    parameters += f"content-length: {len(head) + len(data)}\r\n\r\n"
+    with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(1)
+        client.connect((host, int(port)))
         end = time.monotonic() + 60
         with pytest.raises(ConnectionError):
             while time.monotonic() < end:
                 try:
-                    client.sendall(body)
+                    client.sendall(HEAD + parameters.encode() + head + data)
                 except TimeoutError:
                     continue
 
