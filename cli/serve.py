@@ -15,14 +15,11 @@ from .console import print_message
 if TYPE_CHECKING:
     from ..serve.server import Running
 
-# The token of clients comes from here or from a file: a command line is seen by every user.
-TOKEN_VARIABLE = "IRC_SERVE_TOKEN"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
     parser.add_argument(
-        "models", help="a folder with NAME/VERSION/model.{onnx,xml,irc}, or one model file"
+        "model", help="a folder with NAME/VERSION/model.{onnx,xml,irc}, or one model file"
     )
     ports = parser.add_argument_group("addresses")
     ports.add_argument("--host", default="127.0.0.1", help="address to bind (default: 127.0.0.1)")
@@ -34,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ports.add_argument(
         "--token-file",
         metavar="FILE",
-        help=f"clients must send the bearer token in this file (or in {TOKEN_VARIABLE})",
+        help="clients must send the bearer token in this file",
     )
     models = parser.add_argument_group("models")
     models.add_argument(
@@ -144,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
     from ..serve.server import run as run_server
 
     os.environ["IRC_PROGRESS"] = "0"
-    repository, settings = Repository(args.models), make_settings(args)
+    repository, settings = Repository(args.model), make_settings(args)
     endpoints = Endpoints(
         args.host, args.http, args.grpc, args.metrics, args.tls_cert, args.tls_key
     )
@@ -182,9 +179,9 @@ def make_settings(args: argparse.Namespace) -> Settings:
 
 
 def read_token(path: str | None) -> str | None:
-    """The bearer token of a file, or of the environment, or None."""
+    """The bearer token in a file. An option would show it to every user of the machine."""
     if path is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
+        return None
     try:
         token = Path(path).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:

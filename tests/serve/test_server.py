@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import tritonclient.grpc as grpcclient
+from irc_compiler.cli.main import main
 from support.serving import affine, save_model, wait_until
 
 
@@ -55,11 +56,15 @@ def test_a_signal_ends_it_and_it_listens_on_loopback(tmp_path: Path, number: int
         assert sorted(ports) == ["grpc", "http", "metrics"]
         wait_until(lambda: ready(f"http://127.0.0.1:{ports['http']}"))
         inodes = listening_inodes(process.pid)
-        assert inodes and {a for a in inodes.values()} == {"0100007F"}
+        assert inodes and set(inodes.values()) <= LOOPBACK
         process.send_signal(number)
         _, log = process.communicate(timeout=60)
         assert process.returncode == 0, log
         assert "loaded model/1" in log and "shutting down" in log and "Traceback" not in log
+
+
+# 127.0.0.1, and the same as gRPC's IPv6 sockets have it.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
 def listening_inodes(pid: int) -> dict[str, str]:
@@ -77,7 +82,9 @@ def listening_inodes(pid: int) -> dict[str, str]:
     return found
 
 
-def test_bad_arguments_are_one_clear_error(tmp_path: Path) -> None:
+def test_bad_arguments_are_one_clear_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     save_model(tmp_path, "m", affine())
     cases = {
         (str(tmp_path / "nowhere"),): "no model repository",
@@ -87,11 +94,8 @@ def test_bad_arguments_are_one_clear_error(tmp_path: Path) -> None:
         (str(tmp_path), "--host", "192.0.2.1", "--http", "0"): "can't listen",
     }
     for words, message in cases.items():
-        done = subprocess.run(
-            [sys.executable, "-m", "irc_compiler", "serve", *words], capture_output=True, text=True
-        )
-        assert done.returncode == 2 and message in done.stderr, done.stderr
-        assert "Traceback" not in done.stderr
+        assert main(["serve", *words]) == 2
+        assert message in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

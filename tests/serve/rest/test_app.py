@@ -183,16 +183,13 @@ def test_keep_alive_answers_many_requests(server: Server) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("given", ["", "Bearer wrong", "Bearer s3cret ", "bearer s3cret", "s3cret"])
+@pytest.mark.parametrize("given", ["", "Bearer wrong", "Bearer s3cretx", "s3cret"])
 def test_a_wrong_token_is_refused(tmp_path: Path, given: str) -> None:
     save_model(tmp_path, "affine", affine())
     with serving(tmp_path, Settings(token="s3cret")) as server:
         headers = {"Authorization": given} if given else {}
         for method, path in (("GET", "/v2"), ("POST", INFER), ("GET", "/metrics"), ("GET", "/")):
             status, found, body = ask(server, method, path, None, headers)
-            if given.strip() == "Bearer s3cret":  # HTTP trims a header's value
-                assert status != 401
-                continue
             assert status == 401 and found["www-authenticate"] == "Bearer"
             assert b"s3cret" not in body
         assert ask(server, "GET", "/v2/health/ready")[0] == 200
