@@ -96,7 +96,7 @@ __all__ = [
 _MODULES = {
     **{
         name: f".{name}"
-        for name in ("api", "builder", "compat", "compiler", "ir", "plan", "runtime")
+        for name in ("api", "builder", "compat", "compiler", "ir", "plan", "runtime", "serve")
     },
     "onnx_backend": ".compat.onnx_backend",
     "ops": ".builder",

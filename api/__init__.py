@@ -9,7 +9,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..compiler.model import Model, PortInfo, Source, read_model, save_model
+from ..compiler import model as models
+from ..compiler.model import Model, PortInfo, Source
 from ..compiler.options import CONV_ALGORITHMS, DENORMALS, PRECISIONS, Options, Shapes
 from ..ir.errors import UsageError, memory_errors
 from ..ir.ops.random_seed import set_seed
@@ -51,6 +52,7 @@ def compile_model(
     denormals: Literal["auto", "flush", "keep"] | None = None,
     verify: bool | None = None,
     trust_code: bool = False,
+    progress: bool | None = None,
 ) -> CompiledModel:
     """Compile a model for this machine.
 
@@ -64,7 +66,8 @@ def compile_model(
     IRC_VERIFY=1). A .irc keeps the precision, denormals and shapes that it was compiled with where
     none are given here. trust_code: run the machine code that a .irc may hold: only for files from
     those whose programs you would run.
-    Progress is shown on stderr after one second, if it is a terminal (IRC_PROGRESS=0: never).
+    progress: whether stderr, if it is a terminal, shows after one second what is done (default:
+    yes, unless IRC_PROGRESS=0).
     Raises an irc.Error that says what is wrong, where, and what to do.
     """
     if precision not in (None, *PRECISIONS):
@@ -78,8 +81,7 @@ def compile_model(
         raise UsageError("unknown denormals", got=denormals, expected=" or ".join(DENORMALS))
     _require_count("num_threads", num_threads, MAX_THREADS)
     _require_count("max_memory", max_memory)
-    name = os.fspath(source) if isinstance(source, str | os.PathLike) else "a model"
-    with memory_errors(), show_progress(f"compiling {name}"):
+    with memory_errors(), show_progress(f"compiling {_name_of(source)}", progress):
         if not isinstance(source, Model) and _is_artifact(source):
             return CompiledModel.load(
                 source,
@@ -92,7 +94,7 @@ def compile_model(
             )
 
         def read() -> Model:
-            return read_model(source, declared_shapes=declared_shapes, max_memory=max_memory)
+            return models.read_model(source, declared_shapes=declared_shapes, max_memory=max_memory)
 
         model = source if isinstance(source, Model) else read
         checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
@@ -103,6 +105,50 @@ def compile_model(
             denormals=denormals or "auto",
         )
         return CompiledModel(model, how, num_threads, shapes=shapes, max_memory=max_memory)
+
+
+def read_model(
+    source: Source,
+    weights: str | os.PathLike[str] | bytes | None = None,
+    *,
+    declared_shapes: Literal["check", "ignore"] = "check",
+    max_memory: int | None = None,
+    progress: bool | None = None,
+) -> Model:
+    """Read a model: a path (.onnx, .xml), the bytes of either, or an onnx.ModelProto.
+
+    weights: the .bin of an XML file that is not next to it. declared_shapes "ignore" accepts
+    a model whose declared shapes or types contradict inference. max_memory: bytes for any file and
+    any constant. progress: as of compile_model.
+    Raises ModelFormatError, ShapeError, MemoryLimitError or UnsupportedOperationError.
+    """
+    with show_progress(f"reading {_name_of(source)}", progress):
+        return models.read_model(
+            source, weights, declared_shapes=declared_shapes, max_memory=max_memory
+        )
+
+
+def save_model(
+    model: Model | Source,
+    path: str | os.PathLike[str],
+    *,
+    compress_to_fp16: bool = False,
+    dialect: bool = False,
+    progress: bool | None = None,
+) -> None:
+    """Write IR version 11 (`path` and the .bin next to it) in standard operation sets.
+
+    dialect keeps irc's own operations as they are, which irc reads and OpenVINO does not: a model
+    that the standard sets cannot express is kept so. compress_to_fp16 stores f32 weights as f16
+    with a decompressing conversion. Both files appear whole or not at all. progress: as of
+    compile_model. UsageError for a path that does not end in .xml.
+    """
+    with show_progress(f"writing {os.fspath(path)}", progress):
+        models.save_model(model, path, compress_to_fp16=compress_to_fp16, dialect=dialect)
+
+
+def _name_of(source: Any) -> str:
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else "a model"
 
 
 def _require_count(name: str, value: Any, most: int | None = None) -> None:

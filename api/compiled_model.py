@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex
 
 from ..compiler.metadata import HasMetadata
-from ..compiler.model import Model, Origin, PortInfo, describe_port
+from ..compiler.model import Model, Origin, PortInfo, RtInfo, describe_port
 from ..compiler.options import Options, Shapes, from_recipe, to_compile_config
 from ..ir.errors import ExecutionError, VerificationError, memory_errors
 from ..ir.limits.memory_budget import with_budget
@@ -179,7 +179,7 @@ class CompiledModel(HasMetadata):
         return tuple(describe_port(p.name, p.names, p.type) for p in self.plan.outputs)
 
     @cached_property
-    def rt_info(self) -> Mapping[str, Any]:
+    def rt_info(self) -> RtInfo:
         """The model's rt_info, a tree of texts; of an artefact, read with its graph."""
         return self.model.graph.rt_info
 
@@ -197,7 +197,7 @@ class CompiledModel(HasMetadata):
         values = self._ordered(inputs, named)
         return self._show(self.session.run_into(values, self._given.given(out)))
 
-    def bind(self, inputs: Any = None, /, **named: Any) -> BoundCall:
+    def bind(self, inputs: Any = None, /, **named: Any) -> BoundCall[Outputs]:
         """Fix the input arrays and output buffers; the result is called without arguments.
 
         Each call reads the arrays as they are then and returns the same output arrays,

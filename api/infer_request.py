@@ -13,7 +13,7 @@ from ..runtime.execution.variables import State, least_value
 from .ports import Outputs, PortTable
 
 if TYPE_CHECKING:
-    import numpy as np
+    from numpy.typing import NDArray
 
     from ..runtime.execution.session import Session
 
@@ -89,7 +89,7 @@ class VariableState:
         return self._request._state.variables[self._number].name
 
     @property
-    def state(self) -> np.ndarray[Any, Any]:
+    def state(self) -> NDArray[Any]:
         """A copy of its value. Before the first run, and after a reset: zeros, of the least size
         along open axes; what initialises it is computed by the next run."""
         with self._request._alone() as state:

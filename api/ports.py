@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from ..ir.errors import InputError
 from ..ir.types import OptionalType
 from ..plan.plan import PlanPort
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-class Outputs(tuple[Any, ...]):
-    """The results of a call: by position, by name, or unpacked. Each array is the caller's own."""
+
+class Outputs(tuple["NDArray[Any]", ...]):
+    """The results of a call: by position, by name, or unpacked. Each array is the caller's own.
+
+    An output of ONNX's sequence or optional type is a list of arrays or None at run time.
+    """
 
     __slots__ = ()
     _names: Mapping[str, int] = {}
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: str | SupportsIndex) -> NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> tuple[NDArray[Any], ...]: ...
+
+    def __getitem__(
+        self, key: str | SupportsIndex | slice
+    ) -> NDArray[Any] | tuple[NDArray[Any], ...]:
         if isinstance(key, str):
             at = self._names.get(key)
             if at is None:
@@ -30,7 +44,7 @@ class Outputs(tuple[Any, ...]):
         """The names."""
         return iter(self._names)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[..., Outputs], tuple[object, ...]]:
         return _rebuild, (list(self), dict(self._names))
 
 

@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -23,7 +23,22 @@ from ..ir.dtype import DType
 from ..ir.errors import InputError, UsageError
 from . import compile_model
 from .compiled_model import CompiledModel
+from .ports import Outputs
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class Frame(Protocol):
+    """A data frame: pandas', or one with the same methods."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def to_numpy(self) -> Any: ...
+
+
+F = TypeVar("F", bound=Frame)
 _loaded: dict[tuple[str, str], CompiledModel] = {}
 _lock = threading.Lock()
 
@@ -76,7 +91,16 @@ class Predictor:
                     found = _loaded[key] = compile_model(self.path, **self.options)
         return found
 
-    def __call__(self, *batch: Any) -> Any:
+    @overload
+    def __call__(self, batch: Mapping[str, Any], /) -> dict[str, NDArray[Any]]: ...
+
+    @overload
+    def __call__(self, batch: F, /) -> F: ...
+
+    @overload
+    def __call__(self, *batch: ArrayLike) -> NDArray[Any] | dict[str, NDArray[Any]]: ...
+
+    def __call__(self, *batch: Any) -> object:
         """Run one batch."""
         net = self.net
         if len(batch) == 1 and hasattr(batch[0], "columns"):
@@ -132,7 +156,7 @@ class Predictor:
         return f"irc.Predictor({self.path!r})"
 
 
-def by_name(net: CompiledModel, outputs: Any) -> dict[str, Any]:
+def by_name(net: CompiledModel, outputs: Outputs) -> dict[str, NDArray[Any]]:
     """The outputs as a dict; one without a name has its number."""
     names = [p.name or str(n) for n, p in enumerate(net.outputs)]
     return dict(zip(names, outputs, strict=True))

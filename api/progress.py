@@ -37,10 +37,12 @@ def stream_beneath(stream: TextIO) -> TextIO:
 
 
 @contextlib.contextmanager
-def show_progress(what: str) -> Iterator[None]:
+def show_progress(what: str, wanted: bool | None = None) -> Iterator[None]:
     """Show `what` is being done, and for how many seconds, after the first second. One piece of
-    work is shown at a time: nested and concurrent ones are not."""
-    mine, silent = _progress_lock, os.environ.get("IRC_PROGRESS") == "0"
+    work is shown at a time: nested and concurrent ones are not. wanted: None for what IRC_PROGRESS
+    sets."""
+    mine = _progress_lock
+    silent = os.environ.get("IRC_PROGRESS") == "0" if wanted is None else not wanted
     # stderr is None under pythonw, and may be replaced by an object without isatty.
     if silent or not getattr(sys.stderr, "isatty", bool)() or not mine.acquire(blocking=False):
         yield

@@ -19,16 +19,22 @@ from irc_compiler.ir.ops import (
     Add,
     Concat,
     Constant,
+    Convert,
     Convolution,
+    Gemm,
     If,
     MatMul,
     Multiply,
+    NonZero,
     Parameter,
+    Reshape,
     Result,
     Softmax,
     Split,
     Subtract,
+    TensorIterator,
 )
+from irc_compiler.ir.ops.control_flow.loops import BodyInput, BodyOutput
 
 # Elements per row of every tensor.
 WIDTH: Final = 8
@@ -52,6 +58,10 @@ class Builder:
         """A constant that is not a single number, so that nothing inlines it."""
         data = value + np.arange(np.prod(shape), dtype=np.float32).reshape(shape) / 64
         return self.add(Constant.of(data, DType.f32))
+
+    def integers(self, *values: int) -> Value:
+        """A list of integers."""
+        return self.add(Constant.of(np.array(values, np.int64), DType.i64))
 
     def add(self, op: Op, *inputs: Value) -> Value:
         """The first output of a new node."""
@@ -179,6 +189,73 @@ SHAPES: Final[dict[str, Callable[[int], Model]]] = {
 }
 
 
+def products_of_one(nodes: int) -> Model:
+    """Products of one value with constant weights, of which no two can be one product."""
+    b = Builder("products of one value")
+    x, shape = b.parameter(4, WIDTH), b.integers(4, 2, WIDTH // 2)
+    for i in range(nodes // 5):
+        product = b.add(Gemm(alpha=1 + i / 64), x, b.constant(WIDTH, WIDTH, value=i))
+        b.result(b.add(Activation("relu"), b.add(Reshape(False), product, shape)))
+    return b.model()
+
+
+def shared_concats(nodes: int) -> Model:
+    """Concats of one value, which all read, with others; each holds the Concat before it."""
+    b = Builder("shared concats")
+    x = b.parameter(1, WIDTH)
+    shared = joined = b.add(Softmax(1), x)
+    for i in range(nodes // 6):
+        scaled = b.add(Multiply(), x, b.constant(WIDTH, value=i))
+        b.result(b.add(Concat(0), b.add(Softmax(1), scaled), shared))
+        joined = b.add(Concat(0), joined, shared) if i % 64 else shared
+    b.result(joined)
+    return b.model()
+
+
+def regions(nodes: int) -> Model:
+    """Values whose shapes depend on data: as many regions as a fifth of the nodes."""
+    b = Builder("regions")
+    x = b.parameter(WIDTH)
+    for i in range(nodes // 6):
+        found = b.add(NonZero(), b.add(Multiply(), x, b.constant(WIDTH, value=i - 1)))
+        b.result(b.add(Softmax(1), b.add(Convert(DType.f32), found)))
+    return b.model()
+
+
+def branches(nodes: int) -> Model:
+    """One If after the other."""
+    b = Builder("branches")
+    condition, x = b.parameter(dtype=DType.boolean), b.parameter(4, WIDTH)
+    ports = (0, 1)
+    for _ in range(nodes // 9):
+        ways = [_body(op, 4) for op in (Softmax(1), Activation("relu"))]
+        x = b.add(If(*ways, ports, ports, (0,), (0,)), condition, x)
+    b.result(x)
+    return b.model()
+
+
+def loops(nodes: int) -> Model:
+    """One loop over rows after the other."""
+    b = Builder("loops")
+    x = b.parameter(4, WIDTH)
+    given = BodyInput("invariant", 0), BodyInput("sliced", 1)
+    condition = b.parameter(dtype=DType.boolean)
+    for _ in range(nodes // 5):
+        x = b.add(
+            TensorIterator(_body(Softmax(1), 1), given, (BodyOutput("joined", 0),)), condition, x
+        )
+    b.result(x)
+    return b.model()
+
+
+def _body(op: Op, rows: int) -> Graph:
+    b = Builder("body")
+    b.parameter(dtype=DType.boolean)
+    b.result(b.add(op, b.parameter(rows, WIDTH)))
+    infer_graph(b.graph)
+    return b.graph
+
+
 def long_convolution(places: int) -> Model:
     """A 1D convolution over many places of a fixed size."""
     b = Builder("long convolution")
@@ -187,6 +264,16 @@ def long_convolution(places: int) -> Model:
     b.result(b.add(op, x, b.constant(2, 1, 3)))
     return b.model()
 
+
+# Further graphs of which a pass or a table once took quadratic time.
+MORE_SHAPES: Final[dict[str, Callable[[int], Model]]] = {
+    "split": split_into,
+    "products of one": products_of_one,
+    "shared concats": shared_concats,
+    "regions": regions,
+    "branches": branches,
+    "loops": loops,
+}
 
 # Graphs that once took minutes, each with the sizes that it took them at.
 CASES: Final[dict[str, Callable[[int], Model]]] = {

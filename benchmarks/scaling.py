@@ -2,7 +2,7 @@
 
     python -m benchmarks.scaling --shape chain --nodes 1000,10000   # a part
     python -m benchmarks.scaling --json > scaling.json              # one JSON object per row
-    python -m benchmarks.scaling --table benchmarks/results/2026-11-25-zen5-scaling.json
+    python -m benchmarks.scaling --table scaling.json               # its rows as a table
     python -m benchmarks.scaling --cases                            # graphs that once took longest
 
 Six shapes of graph (graph_shapes.py), each written as IR, then read, compiled and called once in a

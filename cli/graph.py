@@ -14,7 +14,7 @@ from ..compiler.options import Options
 from ..compiler.pipeline import optimize
 from ..compiler.rewrite.trace import Trace
 from ..compiler.shape_analysis.override_inputs import fix_shapes
-from ..ir.errors import UsageError
+from ..ir.errors import Error, UsageError
 from ..ir.graph import Graph
 from ..runtime.machine.detect import host_target
 from .arguments import (
@@ -27,7 +27,7 @@ from .arguments import (
     require_file,
 )
 from .drawing.dot import as_dot
-from .drawing.page import as_page
+from .drawing.page import INSIDE, as_page
 from .drawing.picture import Picture, take_picture
 from .drawing.plan_picture import draw_plan
 from .drawing.svg import as_svg
@@ -39,8 +39,6 @@ from .random_inputs import fill_inputs
 SCHEMA = 1
 READ = "as read"
 PLAN = "plan"
-# Stages that show a body of control flow begin so.
-INSIDE = "inside "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,10 +73,12 @@ def run(args: argparse.Namespace) -> int:
     model = Model(fix_shapes(read_model(path, **limits(args)).graph, parse_shapes(args.shape)))
     options = Options(precision=args.precision or "f32")
     with show_progress(f"drawing {path}"):
-        stages = draw_stages(model.graph, options, plan=args.plan or args.stage == PLAN)
+        with_plan = args.plan or args.stage == PLAN
+        stages, optimized = draw_stages(model.graph, options, plan=with_plan)
     if kind == ".html":
         times = step_times(model, options, args) if args.profile else None
-        text = as_page(model.name or path.name, stages, times)
+        reasons = host_reasons(optimized, options)
+        text = as_page(model.name or path.name, stages, times, reasons)
     else:
         picture = chosen(stages, args.stage)
         text = as_svg(picture) if kind == ".svg" else as_dot(picture)
@@ -121,8 +121,9 @@ class Album(Trace):
 
 def draw_stages(
     graph: Graph, options: Options, *, plan: bool = False
-) -> list[tuple[str, Picture | None]]:
-    """The graph as read and after each pass, and the plan if it is wanted; it is not changed."""
+) -> tuple[list[tuple[str, Picture | None]], Graph]:
+    """The graph as read and after each pass, and the plan if it is wanted; and the graph after all
+    passes. `graph` is not changed."""
     work = graph.copy()
     album = Album(work)
     before = _bodies(work, READ)
@@ -132,7 +133,17 @@ def draw_stages(
     if plan:
         made, _ = lower(work, host_target(), options)
         stages.append((PLAN, draw_plan(made, PLAN)))
-    return stages
+    return stages, work
+
+
+def host_reasons(graph: Graph, options: Options) -> dict[str, str] | None:
+    """Why an operation of the optimized graph does not run in native code, by its name; None for a
+    graph that can be drawn, but not compiled."""
+    try:
+        plan, _ = lower(graph, host_target(), options)
+    except Error:
+        return None
+    return {step.name: step.reason for step in plan.host_steps()}
 
 
 def _bodies(graph: Graph, when: str) -> list[tuple[str, Picture | None]]:

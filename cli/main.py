@@ -73,6 +73,11 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command(
         "doctor", "show the machine, versions and environment variables", "irc doctor"
     ),
+    "serve": Command(
+        "serve",
+        "serve models over REST and gRPC (Open Inference Protocol)",
+        "irc serve models/ --http 8000 --grpc 8001",
+    ),
     "cache": Command("cache", "show or empty the code cache", "irc cache list"),
     "completion": Command(
         "completion", "print a shell's completion script", 'eval "$(irc completion bash)"'

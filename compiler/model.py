@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # A path, bytes, or an onnx.ModelProto (a class that is not imported for its name alone).
 Source: TypeAlias = str | os.PathLike[str] | bytes | Any
+# A tree of texts.
+RtInfo: TypeAlias = Mapping[str, "str | RtInfo"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Model(HasMetadata):
 
     def __init__(self, graph: Graph, origin: Origin | None = None) -> None:
         self.graph, self.origin = graph, origin
-        self.rt_info = graph.rt_info
+        self.rt_info: RtInfo = graph.rt_info
 
     @property
     def name(self) -> str:

@@ -19,12 +19,18 @@ from .passes.canonicalize.simplify_subgraphs import simplify_subgraphs
 from .passes.canonicalize.slice_of_concat import fold_slice_of_concat
 from .passes.canonicalize.static_reshape_targets import materialize_reshape_targets
 from .passes.decompose.data_movement import decompose_data_movement
+from .passes.decompose.deformable_convolution import decompose_deformable_convolution
 from .passes.decompose.einsum_onehot import decompose_einsum_onehot
+from .passes.decompose.embedding_bags import decompose_embedding_bags
 from .passes.decompose.grid_sample import decompose_grid_sample
+from .passes.decompose.image_ops import decompose_image_ops
 from .passes.decompose.maxpool_indices import decompose_maxpool_indices
 from .passes.decompose.norms import decompose_norms
+from .passes.decompose.older_versions import upgrade_older_versions
 from .passes.decompose.range_eye import decompose_range_eye
 from .passes.decompose.rnn_cell_to_sequence import convert_cells_to_sequences
+from .passes.decompose.slice_scatter import decompose_slice_scatter_promotion
+from .passes.decompose.yolo_layers import decompose_yolo_layers
 from .passes.fuse.activations import fuse_activations
 from .passes.fuse.batch_norm import fold_batch_norm
 from .passes.fuse.elementwise import fuse_elementwise
@@ -54,6 +60,8 @@ PASSES: tuple[Pass, ...] = (
     # A branch that what follows cannot take: with one rank left everything behind has types. First:
     # other passes remove nodes that take one rank only.
     prune_infeasible_branches,
+    # Earlier definitions of an operation are its latest one; what that moves in weights is folded.
+    upgrade_older_versions,
     # Recognize QDQ before constant folding, which would expand int8 weights to f32.
     recognize_qdq,
     recognize_fake_quantize,
@@ -66,6 +74,11 @@ PASSES: tuple[Pass, ...] = (
     decompose_data_movement,
     decompose_range_eye,
     decompose_grid_sample,
+    decompose_yolo_layers,
+    decompose_image_ops,
+    decompose_deformable_convolution,
+    decompose_embedding_bags,
+    decompose_slice_scatter_promotion,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     fold_slice_of_concat,

@@ -16,7 +16,8 @@ import numpy as np
 
 from .dtype import DType
 from .errors import Error, ShapeError
-from .limits.memory_budget import active_budget
+from .limits.interruptible import call_interruptibly
+from .limits.memory_budget import active_budget, value_bytes
 from .op import Fact, Op
 from .ops.control_flow.optionals import OptionalGetElement
 from .ops.math.elementwise import INTEGERS
@@ -31,7 +32,9 @@ _WHOLE = frozenset(
     "sequence_lengths shape signal_size split_lengths strides target_shape trip_count".split()
 )
 # Inputs whose values decide how large outputs are, and how many elements of them are looked at.
-_SIZING = _WHOLE | frozenset("scales scales_or_sizes sizes start stop step".split())
+_SIZING = _WHOLE | frozenset(
+    "frame_size frame_step scales scales_or_sizes sizes start stop step".split()
+)
 _SIZING_ELEMENTS = 4096
 UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 # Operations with the types and shapes they were asked about at run time.
@@ -79,11 +82,24 @@ def _refuse_huge(type_: Type) -> None:
             raise ShapeError("a size is beyond 64 bits", got=type_, expected=f"at most {MAX_SIZE}")
 
 
-def require_memory(op: Op, arrays: Sequence[Any], where: str) -> None:
-    """MemoryLimitError where the outputs, as far as types and values of the inputs say how large
-    they are, exceed this thread's budget. (Evaluators charge what only they know.)"""
+def evaluate_bounded(op: Op, arrays: list[Any], where: str) -> tuple[Any, ...]:
+    """`evaluate` within this thread's memory budget, in the main thread interruptible (control flow
+    is: its bodies evaluate operations)."""
+    size = require_memory(op, arrays, where) + value_bytes(arrays)
+    slots = op.slots(arrays, running=True)
+    if op.bodies():
+        return op.evaluate(*slots)
+    return call_interruptibly(lambda: op.evaluate(*slots), size)
+
+
+def require_memory(op: Op, arrays: Sequence[Any], where: str) -> int:
+    """Bytes of outputs and temporaries together, as far as known.
+
+    MemoryLimitError where they, as types and values of the inputs say how large they are, exceed
+    this thread's budget. (Evaluators charge what only they know.)
+    """
     if op.bodies() or not all(a is None or isinstance(a, np.ndarray) for a in arrays):
-        return
+        return 0
     ports = op.inputs
     kinds = tuple(
         None
@@ -91,8 +107,10 @@ def require_memory(op: Op, arrays: Sequence[Any], where: str) -> None:
         else (a.dtype, a.shape, _sizing_value(a, ports[min(n, len(ports) - 1)].name))
         for n, a in enumerate(arrays)
     )
+    size = 0
     for size, text in _output_bytes(op, kinds):
         active_budget().require(size, text, where)
+    return size
 
 
 def _sizing_value(array: Any, port: str) -> bytes | None:
@@ -102,8 +120,8 @@ def _sizing_value(array: Any, port: str) -> bytes | None:
 
 @lru_cache(_REMEMBERED)
 def _output_bytes(op: Op, kinds: tuple[Any, ...]) -> tuple[tuple[int, str], ...]:
-    """Bytes and type of all outputs together, where inference finds the sizes; of each, and of
-    all."""
+    """Bytes and description of each output, where inference finds the sizes, of all together, and
+    of all with the temporaries."""
     facts = [k and _fact_of(*k) for k in kinds]
     try:
         types = inferred(op, facts, "run")
@@ -111,8 +129,13 @@ def _output_bytes(op: Op, kinds: tuple[Any, ...]) -> tuple[tuple[int, str], ...]
         return ()
     found = [(type_bytes(t), str(t)) for t in types]
     known = [(size, text) for size, text in found if size is not None]
+    total = sum(size for size, _ in known)
     if len(known) > 1:
-        known.append((sum(size for size, _ in known), f"{len(known)} outputs"))
+        known.append((total, f"{len(known)} outputs"))
+    inputs = [f and f.tensor for f in facts]
+    scratch = op.scratch_bytes(inputs, [t for t in types if isinstance(t, TensorType)])
+    if scratch:
+        known.append((total + scratch, f"outputs and temporaries of {op.kind}"))
     return tuple(known)
 
 

@@ -16,7 +16,7 @@ from .dims import Dim, Symbol, eq, plain_symbol
 from .dtype import DType
 from .errors import Error, ExecutionError, InputError, MemoryLimitError
 from .graph import Graph, Node, Value
-from .input_check import refuse_unfit, require_memory
+from .input_check import evaluate_bounded, refuse_unfit
 from .limits.memory_budget import Budget, active_budget, use_budget, value_bytes
 from .types import TensorType, coerce_to_dtype, native_order
 
@@ -174,9 +174,10 @@ def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
     try:
         # Floating-point warnings are not errors of a model: infinities and NaN are values.
         with np.errstate(all="ignore"), active_budget().evaluating():
-            if record.op.kind not in _WITHOUT_MEMORY:
-                require_memory(record.op, arrays, where)
-            outputs = record.op.evaluate(*record.op.slots(arrays, running=True))
+            if record.op.kind in _WITHOUT_MEMORY:
+                outputs = record.op.evaluate(*record.op.slots(arrays, running=True))
+            else:
+                outputs = evaluate_bounded(record.op, arrays, where)
             refuse_unfit(record.op, arrays)
             limit = partial(coerce_to_dtype, saturates=record.op.saturates)
             return tuple(map(limit, map(_array, outputs), dtypes))

@@ -117,6 +117,10 @@ class Op:
     saturates: ClassVar[bool] = False
     # True where the output's shape depends on input data, so that a region must end here.
     data_dependent: ClassVar[bool] = False
+    # Temporaries of `evaluate` (scratch_bytes): bytes per element, and copies, of the largest
+    # input or output.
+    scratch_width: ClassVar[int] = 0
+    scratch_copies: ClassVar[int] = 0
 
     def infer(self, *facts: Any, **_: Any) -> tuple[Type, ...]:
         """Types of the outputs, from facts of the inputs.
@@ -131,6 +135,16 @@ class Op:
         Inputs are never written to. Numbers follow docs/numerics.md.
         """
         raise VerificationError(f"{self.kind} cannot be evaluated")
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        """An upper bound of the bytes of temporaries that `evaluate` holds at once, from types of
+        known sizes: they are charged to the memory budget before it runs, in addition to outputs.
+        Blocks of bounded size (ir/scalar/blocks.py) do not count."""
+        known = [(t.elements, t.dtype.numpy.itemsize) for t in (*inputs, *outputs) if t is not None]
+        width, copies = self.scratch_width, self.scratch_copies
+        return max((n * (width + copies * itemsize) for n, itemsize in known), default=0)
 
     def output_count(self) -> int:
         """How many outputs this instance has."""

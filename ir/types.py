@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf
+from math import inf, prod
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -62,6 +62,11 @@ class TensorType:
     @property
     def element_count(self) -> Dim | None:
         return None if self.shape is None else dims.product(self.shape)
+
+    @property
+    def elements(self) -> int:
+        """How many elements a tensor of known sizes has; 0 where a size is not a number."""
+        return prod(d for d in self.shape or () if isinstance(d, int)) if self.is_static else 0
 
     def __str__(self) -> str:
         inside = "..." if self.shape is None else ", ".join(map(str, self.shape))

@@ -1,6 +1,7 @@
 "use strict";
-// The page's data: title, stages of {name, note, width, height, boxes, changes}; a box holds name,
-// title, details (rows of title and text), time in microseconds or null, and share of the total.
+// The page's data: title, python (whether some operation runs there), stages of {name, note, body,
+// width, height, boxes, changes}; a box holds title, label, details (rows of title and text), time or
+// null, share of the total, and why it runs in Python (or nothing).
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const svg = $("graph"), view = $("view");
@@ -22,17 +23,16 @@ function apply() {
 }
 
 function fit() {
-  const s = data.stages[stage], w = view.clientWidth, h = view.clientHeight;
-  const k = Math.min(w / s.width, h / s.height, 1.2);
-  at = { k, x: (w - s.width * k) / 2, y: Math.max(0, (h - s.height * k) / 2) };
-  // A long chain that would shrink to nothing begins readable, at its top.
-  if (k < 0.35) {
+  whole();
+  const s = data.stages[stage], w = view.clientWidth;
+  // A long chain of which nothing would be seen begins readable, at its top.
+  if (at.k < 0.06) {
     const wide = Math.max(0.8, Math.min(1, w / s.width));
     const first = group.querySelector(".box").getAttribute("transform").match(/[\d.]+/)[0];
     const middle = s.width * wide <= w ? s.width / 2 : +first + 60;
     at = { k: wide, x: w / 2 - middle * wide, y: 0 };
+    apply();
   }
-  apply();
 }
 
 function whole() {
@@ -60,6 +60,9 @@ function show(number) {
   document.querySelectorAll("nav button").forEach((b, n) => b.classList.toggle("on", n === number));
   document.querySelector("nav .on").scrollIntoView({ block: "nearest" });
   heat();
+  data.stages[number].boxes.forEach((b, n) => {
+    if (b.python) group.querySelector(`[data-box="${n}"]`).classList.add("python");
+  });
   fit();
   search();
   overview();
@@ -91,6 +94,15 @@ function overview() {
   }
   element("p", "Click a box for its attributes and shapes.", panel);
   if (stage > 0) element("p", "A thick border: new or changed by this pass.", panel);
+  const hosts = s.boxes.filter((b) => b.python);
+  if (data.python && hosts.length) {
+    element("h2", "runs in Python", panel);
+    element("p", "No native code was generated for these operations:", panel);
+    const list = element("ul", undefined, panel);
+    for (const b of hosts) element("li", `${b.title} ${b.label}: ${b.python}`, list);
+  } else if (data.python === false) {
+    element("p", "Every operation of the compiled model runs in native code.", panel);
+  }
   if (s.boxes.some((b) => b.share)) {
     element("p", "A red bar: the share of the run's time, of the step that computes it.", panel);
   }
@@ -106,7 +118,9 @@ function select(number) {
   panel.replaceChildren();
   element("h2", box.title, panel);
   const list = element("dl", undefined, panel);
-  const rows = box.time === null ? box.details : [["time", box.time], ...box.details];
+  const rows = box.time === null ? [] : [["time", box.time]];
+  if (box.python) rows.push(["runs in Python", box.python]);
+  rows.push(...box.details);
   for (const [title, text] of rows) {
     element("dt", title, list);
     element("dd", text, list);
@@ -208,9 +222,12 @@ data.stages.forEach((s, n) => {
   button.disabled = s.same;
   button.addEventListener("click", () => show(n));
 });
-// #stage=2&find=name&box=7&fit opens the page there; links and tests use it.
+// #stage=2&find=name&box=7&fit opens the page there; links and tests use it. The default is the last
+// pass that changed the graph: a stage inside a body of control flow is not a pass.
 const wish = new URLSearchParams(location.hash.slice(1));
-let first = Math.max(0, Math.min(Math.trunc(wish.get("stage")) || 0, data.stages.length - 1));
+const newest = data.stages.findLastIndex((s) => !s.same && !s.body);
+let first = Math.max(0, Math.min(wish.has("stage") ? Math.trunc(wish.get("stage")) || 0 : newest,
+  data.stages.length - 1));
 while (data.stages[first].same) first -= 1;
 show(first);
 if (wish.has("find")) {

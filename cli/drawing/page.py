@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ...ir.escape import escape_text
+from ..formatting import format_microseconds
 from .picture import Box, Picture
 from .svg import COLOURS, STYLE, content
 
+# Stages that show a body of control flow begin so.
+INSIDE = "inside "
 _HERE = Path(__file__).parent
 
 
@@ -19,19 +22,26 @@ def as_page(
     title: str,
     stages: Sequence[tuple[str, Picture | None]],
     times: Mapping[str, tuple[float, float]] | None = None,
+    reasons: Mapping[str, str] | None = None,
 ) -> str:
     """stages: name and picture in order; None where a pass changed nothing. times: microseconds
-    and share of the total of the step that computes an operation, by the operation's name."""
+    and share of the total of the step that computes an operation, by the operation's name.
+    reasons: why an operation runs in Python, by its name; None where that is unknown."""
     title = escape_text(title)
-    described = [_stage(escape_text(name), picture, times or {}) for name, picture in stages]
+    described = [
+        _stage(escape_text(name), picture, times or {}, reasons or {}) for name, picture in stages
+    ]
     # "<" can't end the script element, nor open a comment in it.
-    data = json.dumps({"title": title, "stages": described}).replace("<", "\\u003c")
+    data = json.dumps(
+        {"title": title, "python": None if reasons is None else bool(reasons), "stages": described}
+    ).replace("<", "\\u003c")
     drawn = "".join(
         f'<template id="stage-{n}"><svg>{content(picture)}</svg></template>'
         for n, (_, picture) in enumerate(stages)
         if picture is not None
     )
-    legend = "".join(
+    legend = '<span><i class="python"></i>runs in Python</span>' if reasons else ""
+    legend += "".join(
         f'<span><i style="background:{fill};border-color:{stroke}"></i>{kind}</span>'
         for kind, (fill, stroke) in COLOURS.items()
     )
@@ -73,13 +83,17 @@ def as_page(
 
 
 def _stage(
-    name: str, picture: Picture | None, times: Mapping[str, tuple[float, float]]
+    name: str,
+    picture: Picture | None,
+    times: Mapping[str, tuple[float, float]],
+    reasons: Mapping[str, str],
 ) -> dict[str, Any]:
     if picture is None:
         return {
             "name": name,
             "note": "no change",
             "same": True,
+            "body": False,
             "boxes": [],
             "changes": [],
         }
@@ -90,20 +104,29 @@ def _stage(
         "name": name,
         "note": note,
         "same": False,
+        "body": name.startswith(INSIDE),
         "width": round(picture.layout.width),
         "height": round(picture.layout.height),
-        "boxes": [_box(b, times) for b in picture.boxes],
+        "boxes": [_box(b, times, reasons) for b in picture.boxes],
         "changes": picture.changes,
     }
 
 
-def _box(box: Box, times: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+def _box(
+    box: Box, times: Mapping[str, tuple[float, float]], reasons: Mapping[str, str]
+) -> dict[str, Any]:
+    names = (box.name, *map(escape_text, box.sources))
+    why = next((r for n, r in reasons.items() if escape_text(n) in names), "")
     found = next((times[s] for s in box.sources if s in times), None)
     words = escape_text(" ".join((box.title, box.name, *box.sources))).lower()
     return {
         "title": box.title,
+        "label": box.name,
         "details": box.details,
         "words": words,
-        "time": None if found is None else f"{found[0]:.1f} us, {found[1]:.1%} of the run",
+        "time": None
+        if found is None
+        else f"{format_microseconds(found[0])}, {found[1]:.1%} of the run",
+        "python": escape_text(why),
         "share": 0 if found is None else found[1],
     }

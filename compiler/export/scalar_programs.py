@@ -27,6 +27,7 @@ _OPERATIONS: dict[str, Callable[[], Op]] = {
     "log": ops.Log,
     "tanh": ops.Tanh,
     "erf": ops.Erf,
+    "gelu": ops.Gelu,
     "sigmoid": ops.Sigmoid,
     "softplus": ops.SoftPlus,
     "sin": ops.Sin,

@@ -21,6 +21,13 @@ from .math.arithmetic import (
     LogicalXor, Maximum, Minimum, Mod, Multiply, NotEqual, Power, SquaredDifference, Subtract,
 )  # fmt: skip
 from .tensor.constants import Constant, Parameter, Result, TypedParameter
+from .detection.detection_output import DetectionOutput, DetectionOutput1
+from .detection.multiclass_nms import MatrixNms, MulticlassNms, MulticlassNms8
+from .detection.prior_box import PriorBox, PriorBox1, PriorBoxClustered
+from .detection.proposal import GenerateProposals, Proposal, Proposal1
+from .detection.region_yolo import RegionYolo, ReorgYolo
+from .detection.roi_pooling import DeformablePSROIPooling, PSROIPooling, ROIPooling
+from .detection.rotated_boxes import NMSRotated, ROIAlignRotated
 from .tensor.depth_to_space import (
     BatchToSpace,
     DepthToSpace,
@@ -31,6 +38,7 @@ from .tensor.depth_to_space import (
 from .nn.attention import Attention, ScaledDotProductAttention
 from .math.bitcast import BitCast
 from .control_flow.conditional import Fail, If
+from .math.convert_promote_types import ConvertPromoteTypes
 from .math.convert import Convert, ConvertE8M0, ConvertLike, Select
 from .nn.convolution import (
     Convolution, ConvolutionBackpropData, GroupConvolution, GroupConvolutionBackpropData,
@@ -44,6 +52,7 @@ from .tensor.gather import Gather, Gather1, Gather7, GatherElements, GatherND, G
 from .control_flow.group import Group
 from .nn.interpolate import Interpolate, Interpolate4
 from .tensor.concat_split import Concat, Split, VariadicSplit
+from .math.inverse import Inverse
 from .ml.label_encoder import LabelEncoder
 from .control_flow.loops import (
     BodyInput as BodyInput,
@@ -53,7 +62,7 @@ from .control_flow.loops import (
 )
 from .math.matmul import Gemm, MatMul
 from .nn.normalize import (
-    LRN, MVN, MVN2, BatchNormInference, BatchNormInference1, GroupNormalization, LayerNorm,
+    GRN, LRN, MVN, MVN2, BatchNormInference, BatchNormInference1, GroupNormalization, LayerNorm,
     NormalizeL2, RMSNorm,
 )  # fmt: skip
 from .control_flow.onnx_node import OnnxNode
@@ -70,7 +79,11 @@ from .quantization.integer_products import (
     MatMulInteger,
     Quantize,
 )
-from .math.random_values import FakeConvert, RandomUniform
+from .math.random_values import FakeConvert, Multinomial, RandomUniform
+from .nn.older_versions import (
+    Interpolate1, LSTMCell1, NonMaxSuppression1, NonMaxSuppression3, NonMaxSuppression4,
+    NonMaxSuppression5, ROIAlign3,
+)  # fmt: skip
 from .nn.recurrent import (
     GRUCell,
     GRUSequence,
@@ -96,13 +109,29 @@ from .control_flow.sequences import (
 )  # fmt: skip
 from .tensor.shape_values import Eye, Range, Range1, ShapeOf, ShapeOf1
 from .nn.signal import DFT, IDFT, IRDFT, RDFT, STFT
+from .nn.istft import ISTFT
+from .tensor.search_sorted import SearchSorted
 from .tensor.slice import Slice, StridedSlice
+from .tensor.slice_scatter import SliceScatter
+from .tensor.string_tensors import StringTensorPack, StringTensorUnpack
 from .nn.softmax import LogSoftmax, Softmax, Softmax1
 from .tensor.sorting import (
     Bucketize, CumProd, CumSum, NonZero, OneHot, OneHot1, TopK, TopK1, TopK3, Unique,
 )  # fmt: skip
 from .control_flow.variables import Assign, Assign3, ReadValue, ReadValue3
 from .ml.tree_ensemble import TreeEnsemble
+from .sequence.ctc import CTCGreedyDecoder, CTCGreedyDecoderSeqLen, CTCLoss
+from .sequence.gather_tree import GatherTree
+from .sparse.embedding_bags import (
+    EmbeddingBagOffsets, EmbeddingBagOffsetsSum, EmbeddingBagPacked, EmbeddingBagPackedSum,
+    EmbeddingSegmentsSum,
+)  # fmt: skip
+from .sparse.segments import SegmentMax, SparseFillEmptyRows
+from .vision.color_conversion import I420toBGR, I420toRGB, NV12toBGR, NV12toRGB
+from .vision.deformable_convolution import (
+    BinaryConvolution, DeformableConvolution, DeformableConvolution1,
+)  # fmt: skip
+from .vision.image_patches import ExtractImagePatches
 from .math.unary import (
     Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, Ceiling, Cos, Cosh, Erf, Exp, Floor, Identity,
     IsFinite, IsInf, IsNaN, Log, Negative, Round, Sign, Sin, Sinh, Sqrt, Tan,
@@ -136,13 +165,28 @@ ALL_OPS: tuple[type[Op], ...] = (
     TopK1, TopK3, TopK, NonZero, OneHot1, OneHot, CumSum, CumProd, Bucketize, Unique,
     # networks
     MVN2, MVN, BatchNormInference1, BatchNormInference, LayerNorm, RMSNorm, GroupNormalization,
-    NormalizeL2, LRN, ScaledDotProductAttention, Attention, FakeQuantize,
+    NormalizeL2, LRN, GRN, ScaledDotProductAttention, Attention, FakeQuantize,
     Quantize, Dequantize, MatMulInteger, ConvInteger, GroupConvInteger,
     Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
     MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,
-    RNNCell, GRUCell, LSTMCell, RNNSequence, GRUSequence, LSTMSequence, PeepholeLSTM,
-    Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, STFT, GridSample, ROIAlign,
-    Col2Im, NonMaxSuppression, RandomUniform, FakeConvert,
+    RNNCell, GRUCell, LSTMCell1, LSTMCell, RNNSequence, GRUSequence, LSTMSequence, PeepholeLSTM,
+    Interpolate1, Interpolate4, Interpolate, Einsum, DFT, IDFT, RDFT, IRDFT, STFT, ISTFT,
+    GridSample, ROIAlign3, ROIAlign, Col2Im, NonMaxSuppression1, NonMaxSuppression3,
+    NonMaxSuppression4, NonMaxSuppression5,
+    NonMaxSuppression, RandomUniform, Multinomial, FakeConvert,
+    Inverse, ConvertPromoteTypes, SearchSorted, SliceScatter,
+    StringTensorPack, StringTensorUnpack,
+    # detection
+    PriorBox1, PriorBox, PriorBoxClustered, DetectionOutput1, DetectionOutput, Proposal1, Proposal,
+    GenerateProposals, RegionYolo, ReorgYolo, ROIPooling, PSROIPooling, DeformablePSROIPooling,
+    MatrixNms, MulticlassNms8, MulticlassNms, NMSRotated, ROIAlignRotated,
+    # images
+    NV12toRGB, NV12toBGR, I420toRGB, I420toBGR, ExtractImagePatches, DeformableConvolution1,
+    DeformableConvolution, BinaryConvolution,
+    # sparse data and sequences
+    EmbeddingBagOffsetsSum, EmbeddingBagOffsets, EmbeddingBagPackedSum, EmbeddingBagPacked,
+    EmbeddingSegmentsSum, SegmentMax, SparseFillEmptyRows,
+    CTCGreedyDecoder, CTCGreedyDecoderSeqLen, CTCLoss, GatherTree,
     # classical models (ai.onnx.ml)
     TreeEnsemble, LabelEncoder, SupportVotes, ZipMap, DictVectorizer, CastMap,
     # control flow and state

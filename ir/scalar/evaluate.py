@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..dtype import DType
 from ..errors import ExecutionError, VerificationError
 from ..op import Array
 from ..types import coerce_to_dtype, joined_shape
+from .blocks import BLOCK_ELEMENTS, map_blocks
 from .program import Instr, Program
 
 COMPARISONS = frozenset("eq ne lt le gt ge".split())
@@ -31,16 +33,20 @@ def evaluate_program(program: Program, arrays: Sequence[Array]) -> list[Array]:
     Raises ExecutionError where integers are divided by zero, VerificationError where an array's
     type is not the one its "input" instruction names.
     """
-    values: list[Array] = []
+    given = [np.asarray(a) for a in arrays]
+    shape = joined_shape(*(a.shape for a in given))
     with np.errstate(all="ignore"):
-        for instr in program.instrs:
-            if instr.op == "input":
-                values.append(_input(instr, arrays))
-            else:
-                values.append(evaluate_instr(instr, [values[i] for i in instr.args]))
-    shape = joined_shape(*(a.shape for a in arrays))
-    found = [values[r] for r in program.results]
-    return [v if v.shape == shape else np.broadcast_to(v, shape).copy() for v in found]
+        return map_blocks(partial(_evaluate_block, program), given, shape)
+
+
+def _evaluate_block(program: Program, arrays: Sequence[Array]) -> list[Array]:
+    values: list[Array] = []
+    for instr in program.instrs:
+        if instr.op == "input":
+            values.append(_input(instr, arrays))
+        else:
+            values.append(evaluate_instr(instr, [values[i] for i in instr.args]))
+    return [values[r] for r in program.results]
 
 
 def evaluate_instr(instr: Instr, args: Sequence[Array]) -> Array:
@@ -136,6 +142,9 @@ def cast_array(array: Array, to: DType) -> Array:
     differs from 0."""
     if array.dtype == to.numpy:
         return coerce_to_dtype(array, to)
+    if array.size > BLOCK_ELEMENTS:
+        (found,) = map_blocks(lambda block: [cast_array(block[0], to)], [array], array.shape)
+        return found
     source = DType.from_numpy(array.dtype)
     if source is DType.nf4:
         return cast_array(_NF4_VALUES[array["nf4"] & 15], to)
@@ -180,11 +189,24 @@ def _round_to_odd(array: Array) -> Array:
     return odd.reshape(-1).view(np.float32).reshape(odd.shape)
 
 
+_ROOT_HALF: Final = np.sqrt(np.longdouble(0.5))
+
+
 # -- operations -----------------------------------------------------------------------------------
 
 
 def _erf(x: Array) -> Array:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), dtype=np.float64)
+
+
+def _gelu(x: Array) -> Array:
+    """x erfc(-x / sqrt 2) / 2; what -x / sqrt 2 lost in rounding counts in the tail."""
+    held = np.clip(x, -40.0, 40.0)
+    z = held * -math.sqrt(0.5)
+    lost = (held.astype(np.longdouble) * -_ROOT_HALF - z).astype(np.float64)
+    tail = np.asarray(np.frompyfunc(math.erfc, 1, 1)(z), dtype=np.float64)
+    tail = tail - 2 / math.sqrt(math.pi) * np.exp(-z * z) * lost
+    return np.where(np.isneginf(x), -0.0, 0.5 * x * tail)
 
 
 def _round_away(x: Array) -> Array:
@@ -214,8 +236,7 @@ def _clip(x: Array, low: Array, high: Array) -> Array:
 
 def _guard(b: Array) -> None:
     if np.any(b == 0):
-        where = int(np.flatnonzero(b == 0)[0])
-        raise ExecutionError("an integer is divided by zero", got=f"0 in element {where}")
+        raise ExecutionError("an integer is divided by zero", got="a divisor of 0")
 
 
 def _integer_divide(a: Array, b: Array) -> Array:
@@ -325,6 +346,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log1p": np.log1p,
     "tanh": np.tanh,
     "erf": _erf,
+    "gelu": _gelu,
     "sigmoid": _sigmoid,
     "sin": np.sin,
     "cos": np.cos,

@@ -66,7 +66,7 @@ SCALAR_OPS: dict[str, int] = {
     **dict.fromkeys(
         "cast neg abs sign sqrt rsqrt recip exp expm1 log log1p tanh erf sigmoid sin cos tan asin "
         "acos atan sinh cosh asinh acosh atanh ceil floor round_even round_away trunc not isnan "
-        "isinf softplus bitnot flush".split(),
+        "isinf softplus gelu bitnot flush".split(),
         1,
     ),
     **dict.fromkeys(

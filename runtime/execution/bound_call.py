@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from .session import Session
 
 Array = npt.NDArray[Any]
+R = TypeVar("R")
 
 
-class BoundCall:
+class BoundCall(Generic[R]):
     """A call with fixed buffers: `call()` runs on what the bound arrays hold then, overwrites its
     outputs and returns them as `result`. Nothing is allocated. One thread at a time.
 
@@ -27,7 +28,7 @@ class BoundCall:
     """
 
     def __init__(
-        self, session: Session, inputs: list[Any], show: Callable[[list[Any]], Any] | None = None
+        self, session: Session, inputs: list[Any], show: Callable[[list[Any]], R] | None = None
     ) -> None:
         self._show = show
         self._session, self._inputs = session, inputs
@@ -50,10 +51,10 @@ class BoundCall:
             self._slow = bool(self._copies)
         else:
             self.outputs = session.run_regions(self._context, inputs)
-        self.result: Any = self.outputs if show is None else show(self.outputs)
+        self.result = cast("R", self.outputs) if show is None else show(self.outputs)
         watch_forks(self)
 
-    def __call__(self) -> Any:
+    def __call__(self) -> R:
         try:
             if self._slow:
                 return self._call_slowly()
@@ -66,7 +67,7 @@ class BoundCall:
                 raise
         return self.result
 
-    def _call_slowly(self) -> Any:
+    def _call_slowly(self) -> R:
         if self._copies:
             for mine, array in self._copies:
                 mine[...] = array

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.errors import Error, ExecutionError, MemoryLimitError
-from ...ir.input_check import refuse_unfit, require_memory
+from ...ir.input_check import evaluate_bounded, refuse_unfit, require_memory
 from ...ir.limits.memory_budget import active_budget
 from ...ir.op import Op, RunBody
 from .region_program import Evaluate
@@ -28,13 +28,13 @@ def evaluate_op(
     try:
         # Infinities and NaN are values, as in kernels, whatever the caller has NumPy do about them.
         with np.errstate(all="ignore"), active_budget().evaluating():
-            require_memory(op, values, where)
             if evaluate is not None:
+                require_memory(op, values, where)
                 results = evaluate(op, values)
             elif bodies:
                 results = op.run(values, bodies)
             else:
-                results = op.evaluate(*op.slots(values, running=True))
+                results = evaluate_bounded(op, values, where)
                 refuse_unfit(op, values)
     except Error as e:
         e.where = e.where or where

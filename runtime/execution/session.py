@@ -19,7 +19,7 @@ from ...plan.verify.variables import initialised_after
 from ..driver import thread_pool as pools
 from ..jit.program import Program
 from .array_interop import import_array
-from .bound_call import BoundCall
+from .bound_call import BoundCall, R
 from .execution_context import Context, Shapes, lru_put
 from .input_check import InputCheck, fixed_dtype
 from .output_buffers import check_apart, check_output, written_at_once
@@ -321,8 +321,8 @@ class Session:
                 )
 
     def bind(
-        self, inputs: Sequence[Any], show: Callable[[list[Any]], Any] | None = None
-    ) -> BoundCall:
+        self, inputs: Sequence[Any], show: Callable[[list[Any]], R] | None = None
+    ) -> BoundCall[R]:
         """A call with fixed buffers: it reads what the arrays hold then, and overwrites its
         outputs. The arrays are kept (and read in place where contiguous), never written to."""
         with memory_errors():

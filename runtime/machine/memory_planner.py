@@ -37,7 +37,7 @@ _GOOD: Final = 1.02
 # (docs/dev/tuning/memory-planner.md).
 _TRIES: Final = 32
 _TRY_BUFFERS: Final = 4000
-# More buffers are placed in the order of the steps (docs/dev/tuning/calls-and-compilation.md).
+# More buffers are placed in the order of the steps (docs/dev/tuning/memory-planner.md).
 MAX_GREEDY_BUFFERS: Final = 4096
 
 

@@ -14,6 +14,7 @@ from ..llvmir.builder import Function
 from ..llvmir.values import BF16, F16, F32, Value
 from . import erf as math_erf
 from . import exp as math_exp
+from . import gelu as math_gelu
 from . import hyperbolic as math_hyper
 from . import log as math_log
 from . import pow as math_pow
@@ -29,6 +30,7 @@ log: MathFunction = widened(math_log.log)
 log1p: MathFunction = widened(math_log.log1p)
 softplus: MathFunction = widened(math_log.softplus)
 erf: MathFunction = widened(math_erf.erf)
+gelu: MathFunction = widened(math_gelu.gelu)
 
 
 def _sqrt(f: Function, x: Value) -> Value:
@@ -52,6 +54,7 @@ UNARY: Final[dict[str, MathFunction]] = {
     "exp": exp,
     "exp2": exp2,
     "expm1": expm1,
+    "gelu": gelu,
     "log": log,
     "log1p": log1p,
     "sigmoid": sigmoid,

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 from irc_compiler.compiler.lowering import lower
 from irc_compiler.compiler.options import Options
@@ -17,6 +18,10 @@ from irc_compiler.compiler.pipeline import optimize
 from irc_compiler.ir.errors import ShapeError
 from irc_compiler.ir.graph import Graph
 from irc_compiler.plan.target import generic
+from irc_compiler.plan.verify.plan import verify_plan
+from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.written_coverage import Coverage
+from irc_compiler.runtime.driver.loop_tables import Control
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +32,8 @@ def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def calls_to_compile(graph: Graph) -> int:
-    """Calls of Python functions, and elements of generators, that passes and lowering take."""
+    """Calls of Python functions, and elements of generators, that passes, lowering, verification
+    and the tables of a call take."""
     calls = 0
 
     def count(frame: FrameType, event: str, arg: Any) -> None:
@@ -37,31 +43,38 @@ def calls_to_compile(graph: Graph) -> int:
     sys.setprofile(count)
     try:
         optimize(graph, Options())
-        lower(graph, generic("avx2"), Options())
+        plan, _ = lower(graph, generic("avx2"), Options())
+        verify_plan(plan)
+        for region in plan.regions:
+            tables = RegionLayoutTables(region, plan.constants)
+            sizes = tables.sizes({symbol.symbol: 3 for symbol in region.symbols})
+            Coverage(tables).unwritten(sizes)
+            Control(region, tables).blocks(sizes, np.zeros(1, np.int64))
     finally:
         sys.setprofile(None)
     return calls
 
 
 SHAPES = ("chain", "fan-out", "fan-in", "many outputs", "many kernels", "deep nesting")
+MORE = ("split", "products of one", "shared concats", "regions", "branches", "loops")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [*SHAPES, "split"])
+@pytest.mark.parametrize("shape", [*SHAPES, *MORE])
 def test_work_grows_with_the_nodes(shape: str) -> None:
-    from benchmarks.graph_shapes import SHAPES, split_into
+    from benchmarks.graph_shapes import MORE_SHAPES, SHAPES
 
-    build = {**SHAPES, "split": split_into}[shape]
+    build = (SHAPES | MORE_SHAPES)[shape]
     calls_to_compile(build(200).graph)  # what is computed once and kept
     once, twice = (calls_to_compile(build(n).graph) for n in (800, 1600))
     assert twice / once <= 2.2
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES, *MORE[1:]])
 def test_shapes_have_about_the_nodes_asked_for(shape: str) -> None:
-    from benchmarks.graph_shapes import SHAPES, count_nodes
+    from benchmarks.graph_shapes import MORE_SHAPES, SHAPES, count_nodes
 
-    assert 960 <= count_nodes(SHAPES[shape](1000).graph) <= 1150
+    assert 960 <= count_nodes((SHAPES | MORE_SHAPES)[shape](1000).graph) <= 1150
 
 
 def test_nesting_beyond_the_limit_is_refused() -> None:

@@ -59,6 +59,7 @@ def test_profile_names_the_layers_and_writes_a_trace(tmp_path: Path, capsys: Cap
     # Two operations per multiply-add of the 64 x 64 weights, a bias and a maximum per output.
     done = steps[0]["gflops"] * steps[0]["time_us"] * 1e3
     assert done == pytest.approx(2 * 64 * 64 + 2 * 64) and steps[4]["gflops"] is None
+    check_trace(json.loads(trace.read_text()))
     events = json.loads(trace.read_text())["traceEvents"]
     assert [(e["name"], e["args"]["name"]) for e in events[:2]] == [
         ("process_name", "irc"), ("thread_name", "steps, one after another")
@@ -67,6 +68,26 @@ def test_profile_names_the_layers_and_writes_a_trace(tmp_path: Path, capsys: Cap
     assert len(events) == 5 and events[1]["ts"] == pytest.approx(events[0]["dur"])
     assert main(["profile", DIGITS, "--runs", "1"]) == 0
     assert "MatMul_product1 + Add_sum1 + Relu_hidden1" in capsys.readouterr().out
+
+
+def check_trace(trace: dict[str, Any]) -> None:
+    """By the Trace Event Format, as Perfetto and chrome://tracing read it: an object with complete
+    events, which do not overlap on a thread, and metadata that names each process and thread."""
+    assert trace["displayTimeUnit"] in ("ms", "ns")
+    names: dict[str, set[tuple[int, ...]]] = {"process_name": set(), "thread_name": set()}
+    ends: dict[tuple[int, int], float] = {}
+    for event in trace["traceEvents"]:
+        where = (event["pid"], event["tid"])
+        assert all(type(n) is int for n in where) and isinstance(event["args"], dict)
+        if event["ph"] == "M":
+            assert isinstance(event["args"]["name"], str) and event["args"]["name"]
+            names[event["name"]].add(where[:1] if event["name"] == "process_name" else where)
+            continue
+        assert event["ph"] == "X" and isinstance(event["name"], str) and event["cat"]
+        assert event["ts"] >= ends.get(where, 0.0) - 1e-9 and event["dur"] >= 0
+        ends[where] = event["ts"] + event["dur"]
+        assert where in names["thread_name"] and where[:1] in names["process_name"]
+    assert ends
 
 
 def test_profile_takes_medians_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +108,7 @@ def test_profile_takes_medians_per_step(monkeypatch: pytest.MonkeyPatch) -> None
     assert [s["time_us"] for s in steps] == pytest.approx([2, 4])
     assert steps[0]["gflops"] == pytest.approx(4) and steps[0]["share_of_peak"] == 0.5
     text = profile.as_text(steps, ["N=1"])
-    assert text[0].startswith("sizes: N=1 (chosen by irc")
+    assert text[0].startswith("sizes: N=1, chosen by irc")
     assert [line.split() for line in text[1:4]] == [
         ["kind", "steps", "time", "share"], ["norm", "1", "4.00", "us", "66.7%"],
         ["gemm", "1", "2.00", "us", "33.3%"],

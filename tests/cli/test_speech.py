@@ -36,7 +36,7 @@ AS_JSON = {
     "cache": [],
 }
 # What has no data to print.
-WITHOUT_JSON = {"completion"}
+WITHOUT_JSON = {"completion", "serve"}
 
 
 def test_every_verb_is_there() -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import irc_compiler as irc
 import pytest
 from irc_compiler.cli.main import main
 
@@ -152,6 +153,40 @@ def test_progress_of_a_call(folder: Path) -> None:
     out, told, code = on_a_terminal(folder, BY_CALL, "told", until=b" s ")
     assert (out, code) == (b"5\n", 0) and re.match(TOLD, told) and told.endswith(b" \r")
     assert on_a_terminal(folder, BY_CALL, "late", IRC_PROGRESS="0") == (b"5\n", b"", 0)
+    without = BY_CALL.replace('"model.onnx"', '"model.onnx", progress=False')
+    assert on_a_terminal(folder, without, "late") == (b"5\n", b"", 0)
+    with_ = BY_CALL.replace('"model.onnx"', '"model.onnx", progress=True')
+    out, told, code = on_a_terminal(folder, with_, "told", until=b" s ", IRC_PROGRESS="0")
+    assert (out, code) == (b"5\n", 0) and re.match(TOLD, told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("slow", "line"),
+    [
+        ("read_xml", rb"reading model.xml"),
+        ("write_xml", rb"writing copy.xml"),
+    ],
+)
+def test_progress_of_reading_and_writing(slow: str, line: bytes, folder: Path) -> None:
+    """irc.read_model and irc.save_model show what they do, unless progress=False."""
+    irc.save_model(str(folder / "model.onnx"), folder / "model.xml")
+    module = "irc_compiler.compiler." + {"read_xml": "frontends.xml.reader"}.get(slow, "export.xml")
+    code = f"""
+import sys, time
+import {module} as module
+import irc_compiler as irc
+real = module.{slow}
+def wait(*a, **k):
+    sys.stdin.readline() if sys.argv[1] == "told" else time.sleep(1.3)
+    return real(*a, **k)
+module.{slow} = wait
+how = {{"progress": False}} if sys.argv[1] == "late" else {{}}
+irc.save_model(irc.read_model("model.xml", **how), "copy.xml", **how)
+"""
+    _, told, exit_code = on_a_terminal(folder, code, "told", until=b" s ")
+    assert exit_code == 0 and re.match(rb"\r" + line + rb" \.\.\. \d+ s ", told), told
+    assert on_a_terminal(folder, code, "late") == (b"", b"", 0)
 
 
 @pytest.mark.slow

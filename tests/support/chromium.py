@@ -17,9 +17,10 @@ WIDTH, HEIGHT = 1400, 900
 
 
 class Page:
-    """One page, opened at `path#wish`. To be closed (`with`). What the page throws is an error."""
+    """One page, opened at `path#wish` or at a URL. To be closed (`with`). What the page throws is an
+    error."""
 
-    def __init__(self, path: Path, folder: Path, wish: str = "") -> None:
+    def __init__(self, path: Path, folder: Path, wish: str = "", *, url: str = "") -> None:
         theirs, self._to = os.pipe()
         self._from, others = os.pipe()
         words = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
@@ -43,7 +44,7 @@ class Page:
         size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
         self._ask("Emulation.setDeviceMetricsOverride", **size)
         self._ask("Page.enable")
-        self._ask("Page.navigate", url=f"file://{path}#{wish}")
+        self._ask("Page.navigate", url=url or f"file://{path}#{wish}")
         self.run(
             "new Promise(done=>{const look=()=>document.body?.dataset.ready?done(1):"
             "setTimeout(look,20);look()})"

@@ -34,10 +34,24 @@ _EVERYWHERE: dict[str, tuple[str, ...]] = {
     "negative_indices_mode": ("ignore_negative", "normalize"),
     "approximation_mode": ("ERF", "TANH"),
     "out_of_range": ("zeros", "error"),
+    "sort_result_type": ("none", "score", "classid"),
+    "decay_function": ("linear", "gaussian"),
 }
 # By operation and attribute, where operations differ.
 _OF: dict[tuple[str, str], tuple[str, ...]] = {
     ("Broadcast", "mode"): (*_BROADCAST, "bidirectional"),
+    ("EmbeddingBagOffsets", "reduction"): ("sum", "mean"),
+    ("EmbeddingBagPacked", "reduction"): ("sum", "mean"),
+    ("SegmentMax", "fill_mode"): ("zero", "lowest"),
+    ("BinaryConvolution", "mode"): ("xnor-popcount",),
+    ("DetectionOutput", "code_type"): (
+        "caffe.PriorBoxParameter.CORNER",
+        "caffe.PriorBoxParameter.CENTER_SIZE",
+    ),
+    ("Proposal", "framework"): ("", "caffe", "tensorflow"),
+    ("PSROIPooling", "mode"): ("average", "bilinear"),
+    ("ROIPooling", "method"): ("max", "bilinear"),
+    ("DeformablePSROIPooling", "mode"): ("bilinear_deformable",),
     ("DepthToSpace", "mode"): ("blocks_first", "depth_first"),
     ("SpaceToDepth", "mode"): ("blocks_first", "depth_first"),
     ("GridSample", "mode"): ("bilinear", "bicubic", "nearest"),

@@ -5,6 +5,7 @@ An addition takes time in proportion to the logarithm of the length. Integers ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 
@@ -15,15 +16,14 @@ class RangeMaximum:
         # Node i has the children 2i and 2i + 1; leaves begin at `_leaves`. `_most` is the maximum
         # of a subtree, with what was added to the subtree as a whole, but not to one around it.
         self._leaves = 1 << max(0, len(values) - 1).bit_length()
-        empty = min(values, default=0)
-        padding = [empty] * (self._leaves - len(values))
-        self._most = [0] * self._leaves + [*values, *padding]
+        padding = [-math.inf] * (self._leaves - len(values))
+        self._most: list[float] = [*[0] * self._leaves, *values, *padding]
         self._added = [0] * (2 * self._leaves)
         for node in reversed(range(1, self._leaves)):
             self._most[node] = max(self._most[2 * node], self._most[2 * node + 1])
 
-    def maximum(self) -> int:
-        """The largest value."""
+    def maximum(self) -> float:
+        """The largest value, an integer; -inf of no values."""
         return self._most[1]
 
     def add(self, first: int, after: int, amount: int) -> None:

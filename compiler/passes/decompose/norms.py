@@ -1,24 +1,20 @@
 """Normalisations that no kernel knows, in operations that kernels do know.
 
-MVN of operation set 2 is that of 6; MVN over inner axes, NormalizeL2 and LRN are reductions and
-elementwise operations. Halves are computed in f32 and rounded once, as `evaluate` does in f64.
+MVN of operation set 2 is that of 6; MVN over inner axes, NormalizeL2, GRN and LRN are reductions
+and elementwise operations. f16 and bf16 are computed in f32 and rounded once, as `evaluate` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
-from ....ir.op import Op
 from ....ir.ops import (
+    GRN,
     LRN,
     MVN,
     MVN2,
     Add,
-    Convert,
     Divide,
     Maximum,
     Multiply,
@@ -33,38 +29,11 @@ from ....ir.ops import (
 )
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch
-from ..match.values import dtype_of, known_axes, shape_of
+from ..match.values import known_axes, shape_of
+from .node_builder import NodeBuilder
 
 # Windows of more elements than these read too many operands at once.
 _MOST = 9
-
-
-class _Decomposition:
-    """A patch that replaces a normalisation, computing in f32 where the data are f16 or bf16."""
-
-    def __init__(self, graph: Graph, node: int) -> None:
-        self.graph, self.node, self.patch = graph, node, Patch()
-        self.own = dtype_of(graph, graph.input(node, 0))
-        self.dtype = DType.f32 if self.own.is_float and self.own.bits < 32 else self.own
-
-    def add(self, op: Op, *inputs: Value) -> Value:
-        return self.patch.add(op, *inputs)
-
-    def read(self, port: int) -> Value:
-        """An input in the type that is computed in."""
-        value = self.graph.input(self.node, port)
-        return value if self.dtype is self.own else self.add(Convert(self.dtype), value)
-
-    def number(self, value: float) -> Value:
-        return self.patch.constant(value, self.dtype)
-
-    def ints(self, values: Sequence[int]) -> Value:
-        return self.patch.integers(values)
-
-    def done(self, value: Value) -> Patch:
-        if self.dtype is not self.own:
-            value = self.add(Convert(self.own), value)
-        return self.patch.replace(Value(self.node), value)
 
 
 def decompose_mvn(graph: Graph, node: int) -> Patch | MatchFailure | None:
@@ -73,7 +42,7 @@ def decompose_mvn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     assert isinstance(op, MVN | MVN2)
     if shape is None or not shape:
         return MatchFailure("a rank is unknown")
-    build, rank = _Decomposition(graph, node), len(shape)
+    build, rank = NodeBuilder(graph, node), len(shape)
     if isinstance(op, MVN2):
         axes = list(op.axes(rank))
         if not axes:
@@ -109,7 +78,7 @@ def decompose_normalize_l2(graph: Graph, node: int) -> Patch | MatchFailure | No
     axes = None if shape is None else known_axes(graph, graph.input(node, 1), len(shape))
     if axes is None:
         return MatchFailure("the axes are not known")
-    build = _Decomposition(graph, node)
+    build = NodeBuilder(graph, node)
     x = build.read(0)
     total = build.add(Multiply(), x, x)
     if axes:
@@ -128,7 +97,7 @@ def decompose_lrn(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("the rank or the axes are not known")
     if not 1 <= op.size <= _MOST:
         return MatchFailure("a window of many elements")
-    build = _Decomposition(graph, node)
+    build = NodeBuilder(graph, node)
     x, axes = build.read(0), sorted(set(axes))
     total, before = build.add(Multiply(), x, x), (op.size - 1) // 2
     for axis in axes:
@@ -149,7 +118,19 @@ def decompose_lrn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return build.done(build.add(Divide(), x, build.add(Power(), scale, build.number(op.beta))))
 
 
+def decompose_grn(graph: Graph, node: int) -> Patch | MatchFailure | None:
+    """x over the root of the sum of squares over channels."""
+    op = graph.op(node)
+    assert isinstance(op, GRN)
+    build = NodeBuilder(graph, node)
+    x = build.read(0)
+    total = build.add(ReduceSum(keep_dims=True), build.add(Multiply(), x, x), build.ints([1]))
+    root = build.add(Sqrt(), build.add(Add(), total, build.number(op.bias)))
+    return build.done(build.add(Divide(), x, root))
+
+
 _RULES = (
+    Rule("decompose_grn", ("GRN",), decompose_grn),
     Rule("decompose_mvn", ("MVN",), decompose_mvn),
     Rule("decompose_normalize_l2", ("NormalizeL2",), decompose_normalize_l2),
     Rule("decompose_lrn", ("LRN",), decompose_lrn),

@@ -18,6 +18,7 @@ from ...dtype import DType
 from ...errors import ExecutionError, ShapeError, VerificationError
 from ...op import Fact, Op, Port
 from ...types import SequenceType, TensorType, Type, parse_type
+from ..decode_image import decode_image
 from ..regex_match import match_fully
 from .sequences import refreshed
 
@@ -31,6 +32,7 @@ class OnnxNode(Op):
 
     kind: ClassVar[str] = "OnnxNode"
     version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 32
     inputs: ClassVar[tuple[Port, ...]] = (Port("inputs", optional=True, variadic=True),)
     op_type: str
     domain: str
@@ -83,16 +85,23 @@ class OnnxNode(Op):
             function.opset_import.add(domain=domain, version=int(number))
         return ReferenceEvaluator(function), names
 
+    def _text(self, name: str, default: str) -> str:
+        """A string attribute of the node."""
+        found = next((a.s for a in self._proto.attribute if a.name == name), None)
+        return default if found is None else found.decode("utf-8", "replace")
+
     def _match(self, texts: Any) -> Any:
         """RegexFullMatch, whose work onnx.reference does not bound."""
-        pattern = next((a.s for a in self._proto.attribute if a.name == "pattern"), b"")
         array = np.asarray(texts, object)
-        found = match_fully(pattern.decode("utf-8", "replace"), list(map(str, array.reshape(-1))))
+        found = match_fully(self._text("pattern", ""), list(map(str, array.reshape(-1))))
         return np.array(found, bool).reshape(array.shape)
 
     def evaluate(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         if self.op_type == "RegexFullMatch":
             return (self._match(values[0]),)
+        if self.op_type == "ImageDecoder":
+            # onnx.reference does not bound the size, and returns gray images without channels.
+            return (decode_image(values[0], self._text("pixel_format", "RGB")),)
         evaluator, names = self._evaluator
         # A copy: onnx.reference may write to what it is given.
         fed: dict[str, Any] = {

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...dtype import DType
 from ...op import Array
+from ...scalar.blocks import map_blocks
 from ...scalar.builder import Builder, Ref
+from ...types import joined_shape
 from .elementwise import BOOLEAN, INTEGERS, NUMBERS, Binary, Unary
 
 
@@ -188,8 +191,13 @@ class _Comparison(Binary):
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         a, b = (np.asarray(v) for v in arrays)
-        if a.dtype.kind in "OUST" and any(isinstance(v, str) for v in (*a.flat, *b.flat)):
-            return (np.asarray(_ON_STRINGS[self.scalar](a.astype("U"), b.astype("U"))),)
+        if a.dtype.kind in "OUST" and any(isinstance(v, str) for v in chain(a.flat, b.flat)):
+            compare = _ON_STRINGS[self.scalar]
+            shape = joined_shape(a.shape, b.shape)
+            (found,) = map_blocks(
+                lambda pair: [np.asarray(compare(*(v.astype("U") for v in pair)))], [a, b], shape
+            )
+            return (found,)
         return super().evaluate(*arrays)
 
 

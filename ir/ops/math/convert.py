@@ -10,6 +10,7 @@ import numpy as np
 from ...dtype import DType
 from ...errors import ShapeError, UnsupportedOperationError
 from ...op import Array, Fact, Op, Port
+from ...scalar.blocks import map_blocks
 from ...scalar.builder import Builder, Ref, cast_array
 from ...types import TensorType, Type
 from ..shape_inference import require_dtype
@@ -58,7 +59,11 @@ def _strings(data: Array, to: DType) -> Array:
         out = np.empty(data.shape, dtype=object)
         out.reshape(-1)[:] = [str(v) for v in data.reshape(-1)]
         return out
-    return cast_array(data.astype(np.float64), to)
+    # Block by block: Python sees no signal while NumPy reads an array of strings.
+    (found,) = map_blocks(
+        lambda block: [cast_array(block[0].astype(np.float64), to)], [data], data.shape
+    )
+    return found
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class ConvertE8M0(Op):
 
     kind: ClassVar[str] = "ConvertE8M0"
     version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 36
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
     round_mode: str = "up"
     saturate: bool = True

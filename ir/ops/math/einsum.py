@@ -27,6 +27,7 @@ class Einsum(Op):
 
     kind: ClassVar[str] = "Einsum"
     version: ClassVar[int] = 7
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (Port("inputs", variadic=True),)
     equation: str
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import Builder, evaluate_program
 from ...scalar.program import Program
-from ...types import Type, broadcast_shapes
+from ...types import TensorType, Type, broadcast_shapes
 from ..accumulate import computing_dtype, multiply_matrices, narrowed, widened
 from ..shape_inference import Shape, fits, listed, one_dtype, same_size, tensor
 from .activation_table import apply_activation, check_activation
@@ -71,6 +72,19 @@ class MatMul(Op):
     transpose_a: bool = False
     transpose_b: bool = False
 
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        # multiply_matrices widens small floats to f32 and small integers to f64.
+        dtype = outputs[0].dtype
+        if dtype.is_float and dtype.bits < 32:
+            width = 4
+        elif dtype.is_int and dtype.bits <= 16:
+            width = 16
+        else:
+            return 0
+        return width * sum(t.elements for t in (*inputs, *outputs) if t is not None)
+
     def infer(self, a: Fact, b: Fact) -> tuple[Type, ...]:
         dtype = _numeric(a, b)
         for name, fact in (("A", a), ("B", b)):
@@ -108,6 +122,7 @@ class Gemm(Op):
 
     kind: ClassVar[str] = "Gemm"
     version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 12
     inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("B"), Port("C", optional=True))
     alpha: float = 1.0
     beta: float = 1.0

@@ -1,28 +1,31 @@
-"""Random values, and FakeConvert."""
+"""Random values: RandomUniform and Multinomial; and FakeConvert."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...dtype import DType
-from ...errors import UnsupportedOperationError
+from ...errors import ShapeError, UnsupportedOperationError
 from ...op import Array, Effects, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type
 from ..random_seed import make_generator
 from ..shape_inference import (
     count_of,
+    fresh_symbol,
+    int_of,
     ints_of,
     known_dims,
     one_dtype,
     require_dtype,
+    require_rank,
     require_single,
     unknown_shape,
 )
-from .elementwise import FLOATS
+from .elementwise import FLOATS, INTEGERS
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class RandomUniform(Op):
 
     kind: ClassVar[str] = "RandomUniform"
     version: ClassVar[int] = 8
+    scratch_width: ClassVar[int] = 16
     effects: ClassVar[Effects] = Effects.RANDOM
     inputs: ClassVar[tuple[Port, ...]] = (Port("shape"), Port("minval"), Port("maxval"))
     output_type: DType
@@ -66,11 +70,68 @@ class RandomUniform(Op):
 
 
 @dataclass(frozen=True)
+class Multinomial(Op):
+    """Classes drawn by their probabilities [N, C] (or [C]): [N, samples] numbers of classes.
+
+    Rows need not sum to 1; `log_probs`: they are logarithms. Without replacement a class is drawn
+    once. Seeds are as those of RandomUniform.
+    """
+
+    kind: ClassVar[str] = "Multinomial"
+    version: ClassVar[int] = 13
+    effects: ClassVar[Effects] = Effects.RANDOM
+    inputs: ClassVar[tuple[Port, ...]] = (Port("probs"), Port("num_samples"))
+    convert_type: DType
+    with_replacement: bool
+    log_probs: bool
+    global_seed: int = 0
+    op_seed: int = 0
+
+    def infer(self, probs: Fact, num_samples: Fact) -> tuple[Type, ...]:
+        require_dtype(probs, "probs", FLOATS, "a float type")
+        require_rank(probs, "probs", 1, 2)
+        require_dtype(num_samples, "num_samples", INTEGERS, "an integer type")
+        require_single(num_samples, "num_samples")
+        if self.convert_type not in (DType.i32, DType.i64):
+            raise ShapeError("convert_type is not i32 or i64", got=self.convert_type)
+        known, shape = known_dims(num_samples), probs.tensor.shape
+        count = known[0] if known else fresh_symbol(self)
+        return (TensorType(self.convert_type, None if shape is None else (*shape[:-1], count)),)
+
+    def evaluate(self, probs: Array, num_samples: Array) -> tuple[Array, ...]:
+        count, classes = int_of(num_samples), probs.shape[-1]
+        if count < 0 or (not self.with_replacement and count > classes) or not classes:
+            raise ShapeError(
+                "num_samples is out of range",
+                got=count,
+                expected="0 or more" if self.with_replacement else f"0..{classes}",
+            )
+        log = probs.astype(np.float64)
+        log = log if self.log_probs else np.log(log)
+        seeded = self.global_seed or self.op_seed
+        seeds = [self.global_seed, self.op_seed]
+        generator = np.random.default_rng(seeds) if seeded else make_generator()
+        if self.with_replacement:
+            weights = np.cumsum(np.exp(log - log.max(axis=-1, keepdims=True)), axis=-1)
+            rows = weights.reshape(-1, classes)
+            drawn = generator.random((len(rows), count)) * rows[:, -1:]
+            pairs = zip(rows, drawn, strict=True)
+            found: list[Any] = [np.searchsorted(row, at, "right") for row, at in pairs]
+            out = np.minimum(np.array(found, np.int64).reshape(len(rows), count), classes - 1)
+        else:
+            # The largest of the logarithms, each with Gumbel noise, are a draw without replacement.
+            noisy = log + generator.gumbel(size=log.shape)
+            out = np.argsort(-noisy, axis=-1, kind="stable")[..., :count]
+        return (out.reshape(*probs.shape[:-1], count).astype(self.convert_type.numpy),)
+
+
+@dataclass(frozen=True)
 class FakeConvert(Op):
     """x * scale - shift, rounded to a float8 type, and back: (y + shift) / scale."""
 
     kind: ClassVar[str] = "FakeConvert"
     version: ClassVar[int] = 13
+    scratch_width: ClassVar[int] = 12
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("data"),
         Port("scale"),

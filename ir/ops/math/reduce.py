@@ -6,7 +6,7 @@ reads these three, and `evaluate` runs them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -50,6 +50,16 @@ class Reduction(Op):
     def epilogue(self, b: Builder, total: Ref, count: Ref) -> Ref:
         """The result, from the reduced value and the number of elements, of the same type."""
         return total
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        data = inputs[0]
+        if data is None or data.dtype is DType.dynamic:
+            return 0
+        instrs = self.programs(data.dtype)[0].instrs
+        # A prologue of several instructions makes elements that are stored before the reduction.
+        return data.elements * instrs[-1].dtype.numpy.itemsize if len(instrs) > 1 else 0
 
     def infer(self, data: Fact, axes: Fact) -> tuple[Type, ...]:
         require_dtype(data, "data", self.allowed, self.rule)

@@ -20,6 +20,7 @@ class LabelEncoder(Op):
 
     kind: ClassVar[str] = "LabelEncoder"
     version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 24
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("x"),
         Port("keys"),

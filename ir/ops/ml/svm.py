@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ...dtype import DType
 from ...op import Array, Fact, Op, Port
-from ...types import Type
+from ...types import TensorType, Type
 from ..shape_inference import require_rank, tensor
 
 _LOWEST, _ROUNDS = 1e-7, 100
@@ -32,6 +33,12 @@ class SupportVotes(Op):
     inputs: ClassVar[tuple[Port, ...]] = (Port("decisions"), Port("prob_a"), Port("prob_b"))
     outputs: ClassVar[tuple[Port, ...]] = (Port("places"), Port("probabilities"))
     classes: int
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        # The matrix of pairs in f64, and what each round of the coupling makes of it.
+        return 40 * self.classes * (outputs[1].elements if len(outputs) > 1 else 0)
 
     def infer(self, decisions: Fact, prob_a: Fact, prob_b: Fact) -> tuple[Type, ...]:
         require_rank(decisions, "decisions", 2)

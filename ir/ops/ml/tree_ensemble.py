@@ -40,6 +40,7 @@ class TreeEnsemble(Op):
 
     kind: ClassVar[str] = "TreeEnsemble"
     version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 8
     inputs: ClassVar[tuple[Port, ...]] = tuple(
         Port(name)
         for name in (

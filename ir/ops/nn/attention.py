@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,8 +15,8 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
-from ...types import Type, broadcast_shapes
-from ..math.elementwise import FLOATS
+from ...types import TensorType, Type, broadcast_shapes
+from ..math.elementwise import FLOATS, sizes_of
 from ..shape_inference import one_dtype, require_dtype, require_single, same_size, tensor
 from .softmax import softmax
 
@@ -57,6 +58,16 @@ def _mixed(
     return (tensor(dtype, (*batch, q[-2], v[-1])),)
 
 
+def _scratch_bytes(inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    """Operands and results in f64; scores before and after each operation on them, in f64."""
+    query, key = inputs[:2]
+    if query is None or key is None or not outputs[0].is_static or not key.is_static:
+        return 0
+    rows = outputs[0].elements // max(sizes_of(outputs[0].shape)[-1], 1)
+    known = sum(t.elements for t in (*inputs, *outputs) if t is not None)
+    return 8 * known + 44 * rows * sizes_of(key.shape)[-2]
+
+
 def _weights(scores: Array, query: Array) -> Array:
     """The weights of scores, in f32 at least: one that is 0 there makes NaN of an infinite value,
     however little more than 0 it was before it was rounded, as with a Softmax of its own."""
@@ -83,6 +94,11 @@ class ScaledDotProductAttention(Op):
         Port("scale", optional=True),
     )
     causal: bool = False
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _scratch_bytes(inputs, outputs)
 
     def infer(
         self,
@@ -147,6 +163,11 @@ class Attention(Op):
     fill: float = -math.inf
     zeros: bool = False
     cap: float = 0.0
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        return _scratch_bytes(inputs, outputs)
 
     def infer(
         self,

@@ -15,7 +15,7 @@ from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..accumulate import multiply_matrices, narrowed, widened
-from ..math.elementwise import NUMBERS
+from ..math.elementwise import NUMBERS, sizes_of
 from ..shape_inference import (
     Shape,
     fresh_symbol,
@@ -27,6 +27,9 @@ from ..shape_inference import (
     unknown_shape,
 )
 from .pooling_window import Windows
+
+# Windows that are copied out for one matrix product have at most so many elements.
+_PIECE_ELEMENTS = 1 << 20
 
 
 def _checked(data: Fact, filters: Fact, extra: int) -> tuple[DType, Shape | None, Shape | None]:
@@ -85,6 +88,23 @@ class Convolving(Op):
         weights = filters if self.grouped else filters[None]
         return (narrowed(self._convolve(widened(data), widened(weights)), data.dtype),)
 
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        data, filters = inputs[:2]
+        if data is None or filters is None or not (data.is_static and filters.is_static):
+            return 0
+        lead = 1 if self.grouped else 0
+        shape, (_, inputs_each, *kernel) = sizes_of(data.shape), sizes_of(filters.shape)[lead:]
+        groups = sizes_of(filters.shape)[0] if self.grouped else 1
+        depth = groups * inputs_each * math.prod(kernel)
+        spatial = sizes_of(outputs[0].shape)[2:]
+        rows = min(depth * math.prod(spatial) * shape[0], _piece(spatial, depth)[1])
+        padded = self.windows(kernel).padded_elements(shape)
+        return _wide_bytes(data.dtype) * (
+            data.elements + filters.elements + padded + 2 * outputs[0].elements + rows
+        )
+
     def _convolve(self, data: Array, weights: Array) -> Array:
         groups, outputs, inputs, *kernel = weights.shape
         view = self.windows(kernel).view(data, 0)
@@ -93,12 +113,43 @@ class Convolving(Op):
         split = view.reshape(batch, groups, inputs, *counts, *kernel)
         # [N, G, out..., C, kernel...] as rows of one matrix product per batch and group.
         order = [0, 1, *range(3, 3 + spatial), 2, *range(3 + spatial, 3 + 2 * spatial)]
-        depth = inputs * int(np.prod(kernel, dtype=np.int64))
-        places = int(np.prod(counts, dtype=np.int64))
-        rows = split.transpose(order).reshape(batch, groups, places, depth)
+        depth = inputs * math.prod(kernel)
+        windows = split.transpose(order)
         matrix = weights.reshape(groups, outputs, depth).swapaxes(1, 2)
-        product = np.asarray(multiply_matrices(rows, matrix))
-        return product.swapaxes(2, 3).reshape(batch, groups * outputs, *counts)
+
+        def multiply(images: slice, lines: slice) -> Array:
+            part = windows[images, :, lines]
+            rows = part.reshape(len(part), groups, math.prod(part.shape[2 : 2 + spatial]), depth)
+            product = np.asarray(multiply_matrices(rows, matrix)).swapaxes(2, 3)
+            return product.reshape(len(part), groups * outputs, *part.shape[2 : 2 + spatial])
+
+        step, most = _piece(counts, groups * depth)
+        if math.prod(counts) * groups * depth * batch <= most:
+            return multiply(slice(None), slice(None))
+        pieces = [
+            np.concatenate(
+                [
+                    multiply(slice(n, n + 1), slice(line, line + step))
+                    for line in range(0, counts[0], step)
+                ],
+                axis=2,
+            )
+            for n in range(batch)
+        ]
+        return np.concatenate(pieces)
+
+
+def _piece(spatial: Sequence[int], depth: int) -> tuple[int, int]:
+    """How many lines of windows [line, ...] are multiplied at once, and how many elements of
+    `depth` per window they have at most."""
+    line = math.prod(spatial[1:]) * depth
+    return max(_PIECE_ELEMENTS // max(line, 1), 1), max(_PIECE_ELEMENTS, line)
+
+
+def _wide_bytes(dtype: DType) -> int:
+    """Bytes of an element and of its copy in the computing type."""
+    itemsize = dtype.numpy.itemsize
+    return max(itemsize, 4) if dtype.is_float else itemsize + 8
 
 
 @dataclass(frozen=True)
@@ -136,6 +187,21 @@ class _Backprop(Op):
     dilations: tuple[int, ...] = ()
     auto_pad: str = "explicit"
     output_padding: tuple[int, ...] = ()
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        data, filters = inputs[:2]
+        if data is None or filters is None or not (data.is_static and filters.is_static):
+            return 0
+        kernel = sizes_of(filters.shape)[1 if self.grouped else 0 :]
+        groups = sizes_of(filters.shape)[0] if self.grouped else 1
+        places = math.prod(sizes_of(data.shape)[2:]) * sizes_of(data.shape)[0]
+        patches = groups * math.prod(kernel[1:]) * places
+        full = self._full(self._windows(kernel[2:]), sizes_of(data.shape)[2:])
+        room = math.prod(int(d) for d in full if isinstance(d, int))
+        room = max(room * sizes_of(data.shape)[0] * groups * kernel[1], outputs[0].elements)
+        return _wide_bytes(data.dtype) * 2 * (data.elements + filters.elements + patches + room)
 
     def _windows(self, kernel: Sequence[Dim]) -> Windows:
         return Windows.of(

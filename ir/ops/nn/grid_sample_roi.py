@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ import numpy as np
 from ...dims import Dim
 from ...dtype import DType
 from ...errors import ShapeError, UnsupportedOperationError
+from ...limits.memory_budget import active_budget
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type
@@ -45,6 +47,7 @@ class GridSample(Op):
 
     kind: ClassVar[str] = "GridSample"
     version: ClassVar[int] = 9
+    scratch_width: ClassVar[int] = 40
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("grid"))
     align_corners: bool = False
     mode: str = "bilinear"
@@ -136,6 +139,7 @@ class ROIAlign(Op):
 
     kind: ClassVar[str] = "ROIAlign"
     version: ClassVar[int] = 9
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("rois"), Port("batch_indices"))
     pooled_h: int
     pooled_w: int
@@ -174,6 +178,8 @@ class ROIAlign(Op):
                 sides = np.maximum(sides, exact(1))
             bins = sides / np.array(pooled, exact)
             counts = [self.sampling_ratio or max(int(np.ceil(b)), 1) for b in bins]
+            samples = data.shape[1] * math.prod(pooled) * math.prod(counts)
+            active_budget().require(80 * samples, "the samples of a region")
             ys, xs = (
                 start
                 + np.arange(n, dtype=exact)[:, None] * size
@@ -216,6 +222,7 @@ class Col2Im(Op):
 
     kind: ClassVar[str] = "Col2Im"
     version: ClassVar[int] = 15
+    scratch_copies: ClassVar[int] = 1
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("output_size"), Port("kernel_size"))
     strides: tuple[int, ...] = (1, 1)
     dilations: tuple[int, ...] = (1, 1)

@@ -103,6 +103,7 @@ class _Interpolate(Op):
     """Base; attributes are OpenVINO's. Paddings are added before, with zeros."""
 
     kind: ClassVar[str] = "Interpolate"
+    scratch_width: ClassVar[int] = 40
     mode: str
     shape_calculation_mode: str
     coordinate_transformation_mode: str = "half_pixel"

@@ -25,6 +25,7 @@ class NonMaxSuppression(Op):
 
     kind: ClassVar[str] = "NonMaxSuppression"
     version: ClassVar[int] = 9
+    scratch_width: ClassVar[int] = 64
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("boxes"),
         Port("scores"),

@@ -72,6 +72,7 @@ class MVN2(Op):
 
     kind: ClassVar[str] = "MVN"
     version: ClassVar[int] = 2
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
     across_channels: bool = True
     normalize_variance: bool = True
@@ -97,6 +98,7 @@ class MVN(Op):
 
     kind: ClassVar[str] = "MVN"
     version: ClassVar[int] = 6
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("axes"))
     normalize_variance: bool = True
     eps: float = 1e-6
@@ -143,6 +145,7 @@ class LayerNorm(Op):
 
     kind: ClassVar[str] = "LayerNorm"
     version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("data"),
         Port("scale", optional=True),
@@ -204,6 +207,7 @@ class BatchNormInference(Op):
 
     kind: ClassVar[str] = "BatchNormInference"
     version: ClassVar[int] = 5
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = tuple(
         map(Port, ("data", "gamma", "beta", "mean", "variance"))
     )
@@ -251,6 +255,7 @@ class GroupNormalization(Op):
 
     kind: ClassVar[str] = "GroupNormalization"
     version: ClassVar[int] = 12
+    scratch_width: ClassVar[int] = 24
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("scale"), Port("bias"))
     num_groups: int
     epsilon: float
@@ -278,6 +283,7 @@ class NormalizeL2(Op):
     """x / sqrt(sum x^2 + eps), or / sqrt(max(sum x^2, eps)), over a list of axes."""
 
     kind: ClassVar[str] = "NormalizeL2"
+    scratch_width: ClassVar[int] = 24
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("axes"))
     eps: float
     eps_mode: str = "add"
@@ -298,10 +304,29 @@ class NormalizeL2(Op):
 
 
 @dataclass(frozen=True)
+class GRN(Op):
+    """x / sqrt(sum of squares over channels (axis 1) + bias). data: rank 2 to 4."""
+
+    kind: ClassVar[str] = "GRN"
+    inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
+    bias: float
+
+    def infer(self, data: Fact) -> tuple[Type, ...]:
+        require_dtype(data, "data", FLOATS, "a float type")
+        require_rank(data, "data", 2, 3, 4)
+        return (data.tensor,)
+
+    def evaluate(self, data: Array) -> tuple[Array, ...]:
+        wide = data.astype(np.float64)
+        return (_back(wide / np.sqrt((wide * wide).sum(axis=1, keepdims=True) + self.bias), data),)
+
+
+@dataclass(frozen=True)
 class LRN(Op):
     """x / (bias + alpha / size^n * sum of squares of a window of `size` on each of n axes)^beta."""
 
     kind: ClassVar[str] = "LRN"
+    scratch_width: ClassVar[int] = 40
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("axes"))
     alpha: float
     beta: float

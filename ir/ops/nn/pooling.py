@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from ...op import Array, Fact, Op, Port, attr
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type, normalize_axis
 from ..accumulate import widened
-from ..math.elementwise import FLOATS, INTEGERS
+from ..math.elementwise import FLOATS, INTEGERS, sizes_of
 from ..shape_inference import (
     Shape,
     count_of,
@@ -53,6 +54,18 @@ class _Pool(Op):
             self.auto_pad,
             self.rounding_type,
         )
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        data = inputs[0]
+        if data is None or data.shape is None or not data.is_static:
+            return 0
+        shape = sizes_of(data.shape)
+        padded = self.windows().padded_elements(shape)
+        taps = math.prod(self.kernel) * outputs[0].elements if len(outputs) > 1 else 0
+        # The data in f64 or with places, padded; the windows of a pool that also gives indices.
+        return 16 * data.elements + 12 * padded + 20 * taps
 
     def out_shape(self, data: Fact) -> Shape | None:
         """The output's shape. ShapeError where kernel and data differ in spatial axes."""
@@ -195,6 +208,7 @@ class _Adaptive(Op):
     """Base. Output element i of n covers input elements floor(i * d / n) to ceil((i+1) * d / n)."""
 
     version: ClassVar[int] = 8
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("output_shape"))
 
     def _shape(self, data: Fact, output_shape: Fact) -> Shape | None:
@@ -214,9 +228,10 @@ class _Adaptive(Op):
         return (*shape[:2], *(spatial if wanted is None else wanted))
 
     @staticmethod
-    def _pieces(data: Array, sizes: list[int]) -> list[tuple[tuple[int, ...], Array, list[int]]]:
+    def _pieces(
+        data: Array, sizes: list[int]
+    ) -> Iterator[tuple[tuple[int, ...], Array, list[int]]]:
         """Position, elements [N, C, spatial...] and where they begin, of every output place."""
-        out: list[tuple[tuple[int, ...], Array, list[int]]] = []
         if 0 not in sizes and 0 in data.shape[2:]:
             raise ShapeError("an empty axis has no element to take", got=list(data.shape))
         for place in np.ndindex(*sizes):
@@ -224,8 +239,7 @@ class _Adaptive(Op):
             for i, n, d in zip(place, sizes, data.shape[2:], strict=True):
                 spans.append(slice(i * d // n, -((-(i + 1) * d) // n)))
             part = data[(slice(None), slice(None), *spans)]
-            out.append((tuple(place), part, [int(s.start) for s in spans]))
-        return out
+            yield tuple(place), part, [int(s.start) for s in spans]
 
 
 @dataclass(frozen=True)

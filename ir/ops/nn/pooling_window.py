@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -133,6 +134,16 @@ class Windows:
             less, more = total // 2, total - total // 2
             out.append((less, more) if self.auto_pad == "same_upper" else (more, less))
         return out
+
+    def padded_elements(self, shape: Sequence[int]) -> int:
+        """Elements of a padded [N, C, spatial...], at most."""
+        found = prod(shape[:2])
+        for i, (size, stride) in enumerate(zip(shape[2:], self.strides, strict=True)):
+            extent = self.extent(i)
+            assert isinstance(extent, int)
+            pads = self.pads_begin[i] + self.pads_end[i]
+            found *= size + max(pads, extent if self.same else 0) + stride
+        return found
 
     def view(self, data: Array, fill: object) -> Array:
         """[N, C, out..., kernel...]: every window of a padded [N, C, spatial...], read-only."""

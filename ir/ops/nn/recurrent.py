@@ -19,7 +19,7 @@ from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type
 from ..math.activation_table import ACTIVATIONS, activate
-from ..math.elementwise import FLOATS, INTEGERS
+from ..math.elementwise import FLOATS, INTEGERS, sizes_of
 from ..shape_inference import fresh_symbol, one_dtype, require_dtype, require_rank, same_size
 
 # Names of the format to those of the table, and how many parameters the lists hold for each.
@@ -70,6 +70,15 @@ class _Recurrent(Op):
     def step(self, x: Array, states: list[Array], w: Array, r: Array, b: Array) -> list[Array]:
         """States [N, H] after one step, from x [N, I], w [G*H, I], r [G*H, H], b [G*H or more]."""
         raise UnsupportedOperationError(f"{self.kind} is not defined")
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        # All in f64, and each gate of a step before and after what is done to it.
+        known = sum(t.elements for t in (*inputs, *outputs) if t is not None)
+        data = inputs[0]
+        batch = 0 if data is None or not data.is_static else sizes_of(data.shape)[0]
+        return 8 * known + 80 * self.gates * batch * self.hidden_size
 
     def bias_rows(self) -> int:
         """Rows of the bias per hidden element."""

@@ -40,6 +40,7 @@ _NOTHING = 1e-12
 class _Transform(Op):
     """Base. `signal_size` cuts or fills up each axis before (-1: as it is)."""
 
+    scratch_width: ClassVar[int] = 28
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("data"),
         Port("axes"),
@@ -162,6 +163,7 @@ class STFT(Op):
 
     kind: ClassVar[str] = "STFT"
     version: ClassVar[int] = 15
+    scratch_width: ClassVar[int] = 48
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("signal"),
         Port("window"),

@@ -19,6 +19,7 @@ from ..shape_inference import require_dtype
 class _AlongAxis(Op):
     """Base. exp(x - max x) / sum exp(x - max x), computed in f64 and rounded once."""
 
+    scratch_width: ClassVar[int] = 36
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
     log: ClassVar[bool] = False
     axis: int

@@ -93,6 +93,7 @@ class MatMulInteger(Op):
 
     kind: ClassVar[str] = "MatMulInteger"
     version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 24
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("a"),
         Port("b"),
@@ -250,6 +251,7 @@ class Dequantize(Op):
 
     kind: ClassVar[str] = "Dequantize"
     version: ClassVar[int] = 0
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (Port("x"), Port("scale"), Port("zero", optional=True))
     axis: int = -1
     group: int = 0

@@ -140,6 +140,7 @@ class Tile(Op):
     """The data repeated along each axis; the shorter of shape and `repeats` is filled with 1."""
 
     kind: ClassVar[str] = "Tile"
+    scratch_copies: ClassVar[int] = 1
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("repeats"))
     evaluates_shapes: ClassVar[bool] = True
 

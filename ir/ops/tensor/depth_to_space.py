@@ -127,6 +127,7 @@ class BatchToSpace(Op):
 
     kind: ClassVar[str] = "BatchToSpace"
     version: ClassVar[int] = 2
+    scratch_copies: ClassVar[int] = 1
     inputs: ClassVar[tuple[Port, ...]] = tuple(
         map(Port, ("data", "block_shape", "crops_begin", "crops_end"))
     )
@@ -167,6 +168,7 @@ class SpaceToBatch(Op):
 
     kind: ClassVar[str] = "SpaceToBatch"
     version: ClassVar[int] = 2
+    scratch_copies: ClassVar[int] = 1
     inputs: ClassVar[tuple[Port, ...]] = tuple(
         map(Port, ("data", "block_shape", "pads_begin", "pads_end"))
     )

@@ -20,6 +20,7 @@ class _Gather(Op):
     """Base. out[b..., o..., i..., e...] = data[b..., o..., indices[b..., i...], e...]."""
 
     kind: ClassVar[str] = "Gather"
+    scratch_copies: ClassVar[int] = 1
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("indices"), Port("axis"))
     evaluates_shapes: ClassVar[bool] = True
 
@@ -138,6 +139,7 @@ class GatherElements(Op):
 
     kind: ClassVar[str] = "GatherElements"
     version: ClassVar[int] = 6
+    scratch_width: ClassVar[int] = 24
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("indices"))
     axis: int
 
@@ -165,6 +167,7 @@ class _GatherND(Op):
     """Base. The last axis of the indices holds a position in the axes after the batch axes."""
 
     kind: ClassVar[str] = "GatherND"
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("indices"))
     # Operation set 5 joins the batch axes of the output into one.
     joins_batch: ClassVar[bool] = False

@@ -46,6 +46,7 @@ class Pad(Op):
 
     kind: ClassVar[str] = "Pad"
     version: ClassVar[int] = 12
+    scratch_copies: ClassVar[int] = 2
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("data"),
         Port("pads_begin"),

@@ -93,6 +93,7 @@ class ScatterElementsUpdate3(Op):
 
     kind: ClassVar[str] = "ScatterElementsUpdate"
     version: ClassVar[int] = 3
+    scratch_width: ClassVar[int] = 64
     inputs: ClassVar[tuple[Port, ...]] = tuple(map(Port, ("data", "indices", "updates", "axis")))
 
     def _reduction(self) -> tuple[str, bool]:
@@ -171,6 +172,7 @@ class ScatterNDUpdate4(Op):
 
     kind: ClassVar[str] = "ScatterNDUpdate"
     version: ClassVar[int] = 4
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = tuple(map(Port, ("data", "indices", "updates")))
 
     def _reduction(self) -> str:

@@ -68,6 +68,7 @@ class _Range(Op):
     """Base. start, start + step, ... before stop."""
 
     kind: ClassVar[str] = "Range"
+    scratch_width: ClassVar[int] = 20
     inputs: ClassVar[tuple[Port, ...]] = (Port("start"), Port("stop"), Port("step"))
     evaluates_shapes: ClassVar[bool] = True
 
@@ -145,6 +146,7 @@ class Eye(Op):
 
     kind: ClassVar[str] = "Eye"
     version: ClassVar[int] = 9
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("num_rows"),
         Port("num_columns"),

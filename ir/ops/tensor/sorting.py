@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import merge
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +14,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port, attr
+from ...scalar.blocks import BLOCK_ELEMENTS
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type, normalize_axis
 from ..accumulate import widened
@@ -37,6 +40,7 @@ class TopK1(Op):
     """
 
     kind: ClassVar[str] = "TopK"
+    scratch_width: ClassVar[int] = 20
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("k"))
     outputs: ClassVar[tuple[Port, ...]] = (Port("values"), Port("indices"))
     axis: int = attr()
@@ -103,6 +107,7 @@ class NonZero(Op):
 
     kind: ClassVar[str] = "NonZero"
     version: ClassVar[int] = 3
+    scratch_width: ClassVar[int] = 4
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
     data_dependent: ClassVar[bool] = True
     output_type: DType = DType.i64
@@ -135,6 +140,12 @@ class OneHot1(Op):
         map(Port, ("indices", "depth", "on_value", "off_value"))
     )
     axis: int = -1
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        indices = inputs[0]
+        return outputs[0].elements + (0 if indices is None else 24 * indices.elements)
 
     def _counts_back(self) -> bool:
         return False
@@ -185,6 +196,7 @@ class CumSum(Op):
 
     kind: ClassVar[str] = "CumSum"
     version: ClassVar[int] = 3
+    scratch_width: ClassVar[int] = 16
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("axis", optional=True))
     exclusive: bool = False
     reverse: bool = False
@@ -228,6 +240,7 @@ class Bucketize(Op):
 
     kind: ClassVar[str] = "Bucketize"
     version: ClassVar[int] = 3
+    scratch_width: ClassVar[int] = 12
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"), Port("buckets"))
     output_type: DType = DType.i64
     with_right_bound: bool = True
@@ -243,6 +256,20 @@ class Bucketize(Op):
         return (np.asarray(found).astype(self.output_type.numpy),)
 
 
+def _unique_strings(texts: Array) -> tuple[Array, Array, Array, Array]:
+    """np.unique of strings, sorted in pieces: Python sees no signal while NumPy compares them."""
+    numbers: dict[str, int] = {}
+    codes = np.array([numbers.setdefault(text, len(numbers)) for text in texts.tolist()], np.int64)
+    known = list(numbers)
+    pieces = range(0, len(known), BLOCK_ELEMENTS)
+    ordered = list(merge(*(sorted(known[n : n + BLOCK_ELEMENTS]) for n in pieces)))
+    order = np.array([numbers[text] for text in ordered], np.int64)
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    first, counts = np.unique(codes, return_index=True, return_counts=True)[1:]
+    return np.array(ordered, object), first[order], place[codes], counts[order]
+
+
 @dataclass(frozen=True)
 class Unique(Op):
     """Distinct elements (or slices along `axis`), where each first stood, which of them each
@@ -256,6 +283,13 @@ class Unique(Op):
     sorted: bool = True
     index_element_type: DType = DType.i64
     count_element_type: DType = DType.i64
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        # The outputs are of unknown size: per element, or per slice of a sorted copy.
+        data, along = inputs[0], len(inputs) > 1 and inputs[1] is not None
+        return 0 if data is None else (24 if along else 104) * data.elements
 
     def infer(self, data: Fact, axis: Fact | None = None) -> tuple[Type, ...]:
         shape, dtype = data.tensor.shape, data.tensor.dtype
@@ -279,9 +313,12 @@ class Unique(Op):
     def evaluate(self, data: Array, axis: Array | None = None) -> tuple[Array, ...]:
         at = None if axis is None else normalize_axis(int_of(axis), data.ndim)
         rows = data.reshape(-1) if at is None else data
-        found: Any = np.unique(
-            widened(rows), return_index=True, return_inverse=True, return_counts=True, axis=at
-        )
+        if rows.dtype == object:
+            found: Any = _unique_strings(rows)
+        else:
+            found = np.unique(
+                widened(rows), return_index=True, return_inverse=True, return_counts=True, axis=at
+            )
         _, first, inverse, counts = found
         inverse = inverse.reshape(-1)
         if not self.sorted:

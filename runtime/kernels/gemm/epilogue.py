@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Instructions that take a polynomial, a loop, or many cycles.
 _LONG = frozenset(
     "exp expm1 log log1p tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh "
-    "softplus pow mod floormod atan2 div sqrt rsqrt recip".split()
+    "softplus gelu pow mod floormod atan2 div sqrt rsqrt recip".split()
 )
 _SHORT = 8
 

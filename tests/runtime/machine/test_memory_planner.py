@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from irc_compiler.ir.errors import MemoryLimitError
 from irc_compiler.ir.limits.host_memory import default_max_memory, memory_limit
 from irc_compiler.ir.limits.memory_budget import text_bytes
+from irc_compiler.runtime.machine import memory_planner
 from irc_compiler.runtime.machine.memory_planner import (
     ALIGN,
     Placement,
@@ -42,17 +43,48 @@ def overlaps(p: Placement, sizes: np.ndarray, first: np.ndarray, last: np.ndarra
     return found
 
 
+@pytest.mark.parametrize("greedy", [4096, 0], ids=["greedy", "by steps"])
 @given(BUFFERS)
 @settings(max_examples=200, deadline=None)
-def test_live_buffers_never_overlap(rows: list[tuple[int, int, int]]) -> None:
+def test_live_buffers_never_overlap(greedy: int, rows: list[tuple[int, int, int]]) -> None:
     sizes, first, last = arrays(rows)
-    p = place(sizes, first, last)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(memory_planner, "MAX_GREEDY_BUFFERS", greedy)
+        p = place(sizes, first, last)
     assert overlaps(p, sizes, first, last) == []
     assert all(o % ALIGN == 0 for o in p.offsets)
     assert p.peak == max(
         (int(o + round_up(s)) for o, s in zip(p.offsets, sizes, strict=True)), default=0
     )
     assert p.peak >= live_peak(sizes, first, last)
+
+
+@pytest.mark.parametrize("pattern", ["chain", "skips", "all at once"])
+def test_many_buffers_are_not_compared_with_one_another(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is allocated and freed once, and the peak stays near the least possible."""
+    count, rng = 20_000, np.random.default_rng(1)
+    first = np.arange(count)
+    spans = {
+        "chain": np.ones(count, np.int64),
+        "skips": np.where(rng.random(count) < 0.2, rng.integers(1, 300, count), 1),
+        "all at once": np.full(count, count),
+    }
+    last = np.minimum(first + spans[pattern], count - 1)
+    sizes = rng.choice([1000, 4000, 64_000], count)
+    taken, take = 0, memory_planner.FreeRanges.take
+
+    def counted(self: memory_planner.FreeRanges, size: int) -> int:
+        nonlocal taken
+        taken += 1
+        return take(self, size)
+
+    monkeypatch.setattr(memory_planner, "_place_in_order", None)
+    monkeypatch.setattr(memory_planner.FreeRanges, "take", counted)
+    p = place(sizes, first, last)
+    assert taken == 2 * count
+    assert p.peak <= 1.15 * live_peak(sizes, first, last)
 
 
 @given(BUFFERS, st.integers(0, 2**32))

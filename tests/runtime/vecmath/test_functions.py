@@ -12,8 +12,10 @@ import re
 from functools import cache
 
 import ml_dtypes
+import mpmath
 import numpy as np
 import pytest
+from irc_compiler.ir.ops.math.activation_table import activate
 from irc_compiler.plan.target import generic
 from irc_compiler.runtime.jit import host_features as host
 from irc_compiler.runtime.jit import llvm
@@ -96,6 +98,20 @@ def _sigmoid(x):
     return np.where(x > 0, 1, e) / (1 + e)
 
 
+def _gelu(x):
+    """x times the normal distribution function, with 60 digits (f32: f64, which is enough)."""
+    if x.dtype == np.float64:
+        return activate("gelu", [], x)
+    with mpmath.workdps(60):
+        wide = [mpmath.mpf(v) for v in np.clip(x, -1e3, None).astype(np.float64).tolist()]
+        found = [
+            v * mpmath.erfc(-v / mpmath.sqrt(2)) / 2 if v and mpmath.isfinite(v) else v
+            for v in wide
+        ]
+        exact = np.array([np.longdouble(mpmath.nstr(v, 25)) for v in found])
+    return np.where(x == 0, x, exact)
+
+
 ORACLES = {
     "acos": np.arccos,
     "acosh": np.arccosh,
@@ -107,6 +123,7 @@ ORACLES = {
     "cosh": np.cosh,
     "erf": _erf,
     "exp": np.exp,
+    "gelu": _gelu,
     "exp2": np.exp2,
     "expm1": np.expm1,
     "log": np.log,
@@ -123,6 +140,7 @@ ORACLES = {
 BOUNDS = {
     "erf": (1.4, 1.4 + 1),  # math.erf, the f64 oracle, is good to one ulp itself
     "exp": (1.1, 1.1),
+    "gelu": (5.0, 5.0),
     "exp2": (1.1, 1.1),
     "expm1": (2.0, 2.0),
     "log": (0.9, 0.9),
@@ -208,6 +226,7 @@ EXACT = {
         (1e-42, 1e-42),
     ],
     "erf": [(0.0, 0.0), (-0.0, -0.0), (INF, 1), (-INF, -1), (4.5, 1), (-4.5, -1)],
+    "gelu": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -0.0), (20.0, 20), (-20.0, -0.0)],
     "sigmoid": [(0.0, 0.5), (INF, 1), (-INF, 0.0), (100.0, 1)],
     "softplus": [(INF, INF), (-INF, 0.0), (200.0, 200)],
     "sqrt": [(0.0, 0.0), (-0.0, -0.0), (4.0, 2), (-1.0, NAN), (INF, INF)],

@@ -14,6 +14,7 @@ from typing import Any
 
 import irc_compiler as irc
 import numpy as np
+from irc_compiler.ir.interpret import interpret
 from onnx import TensorProto, helper, numpy_helper
 
 Arrays = dict[str, Any]
@@ -39,6 +40,18 @@ def matmul() -> Case:
     model = _model([helper.make_node("MatMul", ["a", "b"], ["y"])], inputs)
     long = {"a": _zeros(16384, 65536), "b": _zeros(65536, 16384)}
     return model, long, {"a": np.ones((3, 5), np.float32), "b": np.ones((5, 7), np.float32)}
+
+
+def integers() -> Case:
+    """One product that NumPy computes without BLAS, for minutes, in one call."""
+    inputs = {"a": (7, ["m", "k"]), "b": (7, ["k", "n"])}
+    nodes = [
+        helper.make_node("MatMul", ["a", "b"], ["p"]),
+        helper.make_node("Cast", ["p"], ["y"], to=1),
+    ]
+    long = {name: np.zeros((6000, 6000), np.int64) for name in inputs}
+    short = {"a": np.ones((3, 5), np.int64), "b": np.ones((5, 7), np.int64)}
+    return _model(nodes, inputs), long, short
 
 
 def conv() -> Case:
@@ -97,7 +110,7 @@ def recurrent() -> Case:
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    c.__name__: c for c in (matmul, conv, elementwise, small_steps, host_steps, recurrent)
+    c.__name__: c for c in (matmul, integers, conv, elementwise, small_steps, host_steps, recurrent)
 }
 
 
@@ -123,7 +136,12 @@ def main(name: str, threads: int, how: str) -> None:
     model, long, short = CASES[name]()
     net = irc.compile_model(model, num_threads=threads)
     wanted = net(short)[0].copy()
-    call = net.bind(long) if how == "bound" and name != "host_steps" else lambda: net(long)
+    call: Callable[[], object] = lambda: net(long)  # noqa: E731
+    if how == "bound" and name != "host_steps":
+        call = net.bind(long)
+    elif how == "interpret":
+        graph = irc.read_model(model).graph
+        call = lambda: interpret(graph, long)  # noqa: E731
     other = Other(threads)
     other.start()
     for _ in range(2):  # an interrupted call can be interrupted again

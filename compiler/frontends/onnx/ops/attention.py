@@ -45,8 +45,8 @@ def attention(n: OnnxNode) -> Imported:
     if causal == "last" and eq(sizes.rows, sizes.fresh) is not True:
         raise UseFunctionBody
     if flat:
-        query = _by_head(n, query, sizes.heads)
-        key, value = (_by_head(n, v, sizes.shared) for v in (key, value))
+        query = split_heads(n, query, sizes.heads)
+        key, value = (split_heads(n, v, sizes.shared) for v in (key, value))
     if past[0] is not None and past[1] is not None:
         key, value = n.add(Concat(axis=2), past[0], key), n.add(Concat(axis=2), past[1], value)
     scale, cap = n.number("scale", 0.0) or 1 / math.sqrt(sizes.size), n.number("softcap", 0.0)
@@ -56,7 +56,7 @@ def attention(n: OnnxNode) -> Imported:
         found = n.add(op, query, key, value, mask)
         order = [0, 2, 1, 3]
     else:
-        found = _grouped(n, op, (query, key, value, mask), sizes)
+        found = attend_grouped(n, op, (query, key, value, mask), sizes.shared)
         order = [0, 3, 1, 2, 4]
     # [B, S, heads..., width]: as it is asked for flat.
     rows = n.add(Transpose(), found, n.ints_value(order))
@@ -155,25 +155,35 @@ def _places(n: OnnxNode, x: Value) -> Value:
     return n.add(Range(DType.i64), n.int_value(0), _length(n, x), n.int_value(1))
 
 
-def _by_head(n: OnnxNode, x: Value, heads: int) -> Value:
+def split_heads(n: OnnxNode, x: Value, heads: int) -> Value:
     """[B, S, N * H] as [B, N, S, H]."""
     apart = n.add(Reshape(special_zero=True), x, n.ints_value([0, 0, heads, -1]))
     return n.add(Transpose(), apart, n.ints_value([0, 2, 1, 3]))
 
 
-def _grouped(
-    n: OnnxNode, op: Attention, given: tuple[Value, Value, Value, Value | None], sizes: _Sizes
+def attend_grouped(
+    n: OnnxNode,
+    op: Attention,
+    given: tuple[Value, Value, Value, Value | None],
+    shared: int,
+    sink: Value | None = None,
 ) -> Value:
-    """[B, N, G, S, H] of queries [B, N * G, S, H] that share keys and values in groups."""
+    """[B, N, G, S, H] of queries [B, N * G, S, H] whose N (`shared`) keys and values serve G heads
+    each. The mask is [S, T], or the same for all heads, or [B, N, G, S, T]; the sink is one score
+    per head, [N * G]."""
     query, key, value, mask = given
+    shape = n.shape(query)
+    assert shape is not None
     rows = n.add(Transpose(), query, n.ints_value([0, 2, 1, 3]))
-    apart = n.ints_value([0, 0, sizes.shared, sizes.heads // sizes.shared, sizes.size])
+    apart = n.ints_value([0, 0, shared, -1, int(shape[3])])  # type: ignore[arg-type]
     rows = n.add(Reshape(special_zero=True), rows, apart)
     query = n.add(Transpose(), rows, n.ints_value([0, 2, 3, 1, 4]))
-    if mask is not None and n.rank(mask) > 2:
+    if mask is not None and n.rank(mask) in (3, 4):
         mask = n.add(Unsqueeze(), mask, n.ints_value([-3]))
+    if sink is not None:
+        sink = n.add(Reshape(), sink, n.ints_value([1, shared, -1, 1, 1]))
     key, value = (n.add(Unsqueeze(), x, n.ints_value([2])) for x in (key, value))
-    return n.add(op, query, key, value, mask)
+    return n.add(op, query, key, value, mask, sink)
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {"Attention": {23: attention}}

@@ -53,6 +53,17 @@ def cast(n: OnnxNode) -> Value:
     return _cast(n, element_type(n.integer("to"), n.origin))
 
 
+def cast_by_name(n: OnnxNode) -> Value:
+    """Before version 6: the element type is the name of a member of TensorProto.DataType."""
+    from onnx import TensorProto
+
+    name = n.text("to").upper()
+    numbers = dict(TensorProto.DataType.items())
+    if name not in numbers:
+        raise n.error("Cast to an unknown type", got=name[:40], expected=", ".join(numbers))
+    return _cast(n, element_type(numbers[name], n.origin))
+
+
 def cast_like(n: OnnxNode) -> Value:
     return _cast(n, n.dtype(n.input(1)))
 
@@ -102,6 +113,6 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "IsNaN": {9: unary(IsNaN)},
     "IsInf": {10: is_inf},
     "Where": {9: lambda n: n.add(Select(), n.input(0), n.input(1), n.input(2))},
-    "Cast": {6: cast},
+    "Cast": {1: cast_by_name, 6: cast},
     "CastLike": {15: cast_like},
 }

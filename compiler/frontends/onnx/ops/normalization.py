@@ -95,6 +95,7 @@ def _trained_normalization(n: OnnxNode) -> Imported:
 
 def instance_normalization(n: OnnxNode) -> Value:
     x, eps = n.input(0), n.number("epsilon", 1e-5)
+    n.has("consumed_inputs")  # before version 6: inputs whose memory may be reused
     spatial = range(2, n.rank(x))
     normal = n.add(MVN(True, eps, "INSIDE_SQRT"), x, n.ints_value(spatial))
     scale, bias = (unsqueezed(n, n.input(i), range(1, n.rank(x) - 1)) for i in (1, 2))
@@ -137,7 +138,7 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "LayerNormalization": {1: layer_normalization},
     "RMSNormalization": {23: rms_normalization},
     "BatchNormalization": {1: batch_normalization},
-    "InstanceNormalization": {6: instance_normalization},
+    "InstanceNormalization": {1: instance_normalization},
     "GroupNormalization": {21: group_normalization},
     "MeanVarianceNormalization": {9: mean_variance_normalization},
     "LpNormalization": {1: lp_normalization},

@@ -46,18 +46,23 @@ def lp_pool(n: OnnxNode) -> Value:
     if n.flag("ceil_mode"):
         raise n.unsupported("LpPool with ceil_mode")
     op = AvgPool(kernel=kernel, **spatial_attributes(n))
-    x, p = n.input(0), n.integer("p", 2)
+    x, p = n.input(0), _exponent(n)
     power = n.like(x, p)
     mean = n.add(op, n.add(Power(), n.add(Abs(), x), power))
     return _root(n, n.add(Multiply(), mean, n.like(x, math.prod(kernel))), p)
 
 
-def _root(n: OnnxNode, value: Value, p: int) -> Value:
+def _exponent(n: OnnxNode) -> float:
+    """The p of the norm, a float in version 1."""
+    return n.number("p", 2.0) if n.version < 2 else n.integer("p", 2)
+
+
+def _root(n: OnnxNode, value: Value, p: float) -> Value:
     return n.add(Power(), value, n.like(value, 1 / p))
 
 
 def global_lp_pool(n: OnnxNode) -> Value:
-    x, p = n.input(0), n.integer("p", 2)
+    x, p = n.input(0), _exponent(n)
     axes = n.ints_value(range(2, n.rank(x)))
     powers = n.add(Power(), n.add(Abs(), x), n.like(x, p))
     return _root(n, n.add(ReduceSum(keep_dims=True), powers, axes), p)
@@ -81,6 +86,6 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "AveragePool": {1: lambda n: averaged(n, n.input(0))},
     "GlobalAveragePool": {1: global_pool(ReduceMean)},
     "GlobalMaxPool": {1: global_pool(ReduceMax)},
-    "LpPool": {2: lp_pool},
-    "GlobalLpPool": {2: global_lp_pool},
+    "LpPool": {1: lp_pool},
+    "GlobalLpPool": {1: global_lp_pool},
 }

@@ -52,10 +52,12 @@ class _Recurrent:
 
     def __init__(self, n: OnnxNode, defaults: Sequence[str]) -> None:
         self.n = n
-        self.direction = n.text("direction", "forward").lower()
+        # "foward" is the default of version 1 of GRU.
+        self.direction = n.text("direction", "forward").lower().replace("foward", "forward")
         if self.direction not in _DIRECTIONS:
             raise n.error("unknown direction", got=self.direction, expected=", ".join(_DIRECTIONS))
         self.batch_first = n.flag("layout")
+        n.has("output_sequence")  # before version 7: the outputs that have a name say the same
         self.count = 2 if self.direction == "bidirectional" else 1
         recurrence = n.shape(n.input(2))
         hidden = n.integer("hidden_size", 0) or (recurrence[-1] if recurrence else None)
@@ -222,8 +224,8 @@ def _of_rows(n: OnnxNode, value: Value) -> Value:
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
-    "RNN": {7: rnn},
-    "GRU": {7: gru},
-    "LSTM": {7: lstm},
+    "RNN": {1: rnn},
+    "GRU": {1: gru},
+    "LSTM": {1: lstm},
     "com.microsoft::DynamicQuantizeLSTM": {1: dynamic_lstm},
 }

@@ -25,6 +25,7 @@ _EXTERNAL = 1
 _ONNX = {
     "DeformConv": 19,
     "Det": 11,
+    "ImageDecoder": 20,
     "MaxUnpool": 9,
     "MelWeightMatrix": 17,
     "RegexFullMatch": 20,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .....ir.dtype import DType
 from .....ir.graph import Value
 from .....ir.ops import (
     Broadcast,
+    Concat,
     Identity,
     Reshape,
     Squeeze,
@@ -14,7 +16,7 @@ from .....ir.ops import (
     Transpose,
     Unsqueeze,
 )
-from .elementary import flattened
+from .elementary import converted, flattened
 
 if TYPE_CHECKING:
     from ..import_context import ImportFunction, OnnxNode
@@ -75,6 +77,18 @@ def expand(n: OnnxNode) -> Value:
     return n.add(Broadcast("bidirectional"), n.input(0), n.input(1))
 
 
+def tile_axis(n: OnnxNode) -> Value:
+    """Before version 6: one axis is repeated; both numbers are inputs of the data's type."""
+    x, axis = n.input(0), n.constant_of(n.input(2))
+    if axis is None or axis.size != 1:
+        raise n.unsupported("Tile along an axis that is not a constant")
+    rank = n.rank(x)
+    at = n.axis(int(axis.reshape(-1)[0]), rank)
+    count = n.add(Reshape(), converted(n, n.input(1), DType.i64), n.ints_value([1]))
+    parts = [n.ints_value([1] * at), count, n.ints_value([1] * (rank - at - 1))]
+    return n.add(Tile(), x, n.add(Concat(axis=0), *parts))
+
+
 def tile(n: OnnxNode) -> Value:
     x, repeats = n.input(0), n.input(1)
     shape, count = n.shape(x), n.shape(repeats)
@@ -91,5 +105,5 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "Unsqueeze": {1: unsqueeze_attribute, 13: unsqueeze},
     "Flatten": {1: flatten},
     "Expand": {8: expand},
-    "Tile": {6: tile},
+    "Tile": {1: tile_axis, 6: tile},
 }

@@ -55,6 +55,12 @@ def _by_scales(n: OnnxNode, scales: Value) -> Value:
     return n.add(op, n.input(0), scales)
 
 
+def upsample_image(n: OnnxNode) -> Value:
+    """Before version 7: the two last axes of an image, each by its own attribute."""
+    scales = [1.0, 1.0, n.number("height_scale"), n.number("width_scale")]
+    return _by_scales(n, n.constant(np.array(scales, np.float32), DType.f32))
+
+
 def upsample_attribute(n: OnnxNode) -> Value:
     scales = np.array(n.numbers("scales"), np.float32)
     return _by_scales(n, n.constant(scales, DType.f32))
@@ -177,7 +183,7 @@ def col2im(n: OnnxNode) -> Imported:
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
-    "Upsample": {7: upsample_attribute, 9: upsample},
+    "Upsample": {1: upsample_image, 7: upsample_attribute, 9: upsample},
     "Resize": {10: upsample, 11: resize},
     "GridSample": {16: grid_sample},
     "RoiAlign": {10: roi_align},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from irc_compiler.api import compile_model
 from irc_compiler.compiler import pipeline
 from irc_compiler.compiler.model import Model
 from irc_compiler.compiler.passes.attention.fuse import fuse_attention
+from irc_compiler.compiler.passes.fuse import parallel_matmuls
 from irc_compiler.compiler.passes.fuse.matmul_add import fuse_matmul_add
 from irc_compiler.compiler.passes.fuse.parallel_matmuls import fuse_parallel_matmuls
 from irc_compiler.ir.graph import Graph
@@ -173,3 +175,26 @@ def test_others_of_other_rows_or_shared_weights_stay() -> None:
     found = run(mixed, PASSES)
     assert len(products(found)) == 2
     same_values(run(mixed, PASSES[:2]), found)
+
+
+def test_products_that_no_other_joins_look_at_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many products of one value each looks at those with equal attributes, not at all."""
+    count, looks = 60, 0
+    text = '%0 = Input(f32[4, 8]) "x"\n%1 = Const(i64[3] = 4, 2, 4)\n'
+    for i in range(count):
+        at = 2 + 5 * i
+        text += f"%{at} = Const(f32[8, 8] = ~{i})\n"
+        text += f"%{at + 1} = Gemm.0(%0, %{at}) {{alpha={1 + i // 2 / 64}}}\n"
+        text += f"%{at + 2} = Reshape.1(%{at + 1}, %1) {{special_zero=false}}\n"
+        text += f"%{at + 3} = Relu.1(%{at + 2})\n%{at + 4} = Result.1(%{at + 3})\n"
+
+    def member(*args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return parallel_matmuls_member(*args)
+
+    parallel_matmuls_member = parallel_matmuls._member
+    monkeypatch.setattr(parallel_matmuls, "_member", member)
+    merged = run(text, fuse_parallel_matmuls)
+    assert len(products(merged)) == count // 2
+    assert looks <= 5 * count

@@ -35,6 +35,7 @@ from ......ir.ops import (
     VariadicSplit,
 )
 from ......ir.ops.nn.normalize import LayerNorm
+from ..attention import split_heads
 from ..elementary import converted, size_of
 from .quantized import integer_product, scaled
 
@@ -70,7 +71,7 @@ def _self_attention(
             raise n.unsupported("Attention of an unknown hidden size")
         sizes = [width[-1] // 3] * 3
     parts = n.add_all(VariadicSplit(num_outputs=3), projected, n.int_value(-1), n.ints_value(sizes))
-    query, key, value = (_by_head(n, part, heads) for part in parts)
+    query, key, value = (split_heads(n, part, heads) for part in parts)
     present: Value | None = None
     if past is not None:
         pieces = n.add_all(VariadicSplit(num_outputs=2), past, n.int_value(0), n.ints_value([1, 1]))
@@ -82,7 +83,7 @@ def _self_attention(
         present = n.add(
             Concat(axis=0), *(n.add(Unsqueeze(), v, n.ints_value([0])) for v in (key, value))
         )
-    result = _attend(n, query, key, value, mask, bias, sizes[0] // heads)
+    result = attend(n, query, key, value, mask, bias, sizes[0] // heads)
     return [result, present]
 
 
@@ -109,25 +110,19 @@ def multi_head_attention(n: OnnxNode) -> Imported:
         query, key, value = (
             n.add(Add(), v, p) for v, p in zip((query, key, value), parts, strict=True)
         )
-    query = _by_head(n, query, heads)
-    key, value = (v if n.rank(v) == 4 else _by_head(n, v, heads) for v in (key, value))
+    query = split_heads(n, query, heads)
+    key, value = (v if n.rank(v) == 4 else split_heads(n, v, heads) for v in (key, value))
     for port in (6, 7):
         past = n.optional(port)
         if past is not None and port == 6:
             key = n.add(Concat(axis=2), past, key)
         elif past is not None:
             value = n.add(Concat(axis=2), past, value)
-    result = _attend(n, query, key, value, n.optional(4), n.optional(5), shape[2] // heads)
+    result = attend(n, query, key, value, n.optional(4), n.optional(5), shape[2] // heads)
     return [result, key, value]
 
 
-def _by_head(n: OnnxNode, x: Value, heads: int) -> Value:
-    """[B, S, N * H] as [B, N, S, H]."""
-    apart = n.add(Reshape(special_zero=True), x, n.ints_value([0, 0, heads, -1]))
-    return n.add(Transpose(), apart, n.ints_value([0, 2, 1, 3]))
-
-
-def _attend(
+def attend(
     n: OnnxNode,
     query: Value,
     key: Value,
@@ -219,59 +214,10 @@ def embed_layer_normalization(n: OnnxNode) -> Imported:
     return [result, counts, total]
 
 
-def rotary_embedding(n: OnnxNode) -> Value:
-    """Pairs of numbers turned by the angle of their position: x of [B, S, N * H] or [B, N, S, H],
-    positions [B, S] or the first one, [1]; tables of cosines and sines by position."""
-    x, places, rank = n.input(0), n.input(1), n.rank(n.input(0))
-    table = n.shape(n.input(2))
-    if n.flag("is_packed_batching") or n.number("scale", 1.0) != 1:
-        raise n.unsupported("RotaryEmbedding of packed batches, or with a scale")
-    if table is None or not isinstance(table[-1], int):
-        raise n.unsupported("RotaryEmbedding of an unknown size")
-    half, turned = table[-1], n.integer("rotary_embedding_dim", 0)
-    heads = n.integer("num_heads", 0)
-    if turned and not heads:
-        raise n.error("rotary_embedding_dim needs num_heads", got=turned)
-    # With heads side by side these stand before the last axis, else before the positions.
-    sizes = [0, 0, heads, -1] if turned else [0, 0, -1, 2 * half]
-    data = n.add(Reshape(special_zero=True), x, n.ints_value(sizes)) if rank == 3 else x
-    if n.rank(places) == 1:
-        count = n.add(Squeeze(), size_of(n, x, rank - 2), n.ints_value([0]))
-        every = n.add(Range(DType.i64), n.int_value(0), count, n.int_value(1))
-        places = n.add(Unsqueeze(), n.add(Add(), every, places), n.ints_value([0]))
-    axis = n.ints_value([2 if rank == 3 else 1])
-    cosine, sine = (
-        n.add(Unsqueeze(), n.add(Gather(), n.input(i), places, n.int_value(0)), axis)
-        for i in (2, 3)
-    )
-    rest: list[Value] = []
-    if turned:
-        lengths = n.ints_value([2 * half, -1])
-        data, *rest = n.add_all(VariadicSplit(num_outputs=2), data, n.int_value(-1), lengths)
-    pairs = n.flag("interleaved")
-    apart = n.ints_value([0, 0, 0, half, 2] if pairs else [0, 0, 0, 2, half])
-    data = n.add(Reshape(special_zero=True), data, apart)
-    side = n.int_value(4 if pairs else 3)
-    a, b = (n.add(Gather(), data, n.int_value(i), side) for i in (0, 1))
-    left = n.add(Subtract(), n.add(Multiply(), a, cosine), n.add(Multiply(), b, sine))
-    right = n.add(Add(), n.add(Multiply(), a, sine), n.add(Multiply(), b, cosine))
-    if pairs:
-        left, right = (n.add(Unsqueeze(), v, n.ints_value([4])) for v in (left, right))
-    joined = n.add(Concat(axis=-1), left, right)
-    if pairs:
-        joined = n.add(Reshape(special_zero=True), joined, n.ints_value([0, 0, 0, 2 * half]))
-    if rest:
-        joined = n.add(Concat(axis=-1), joined, *rest)
-    if rank == 3:
-        joined = n.add(Reshape(special_zero=True), joined, n.ints_value([0, 0, -1]))
-    return joined
-
-
 _MS = "com.microsoft::"
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_MS}Attention": {1: attention},
     f"{_MS}QAttention": {1: quantized_attention},
     f"{_MS}MultiHeadAttention": {1: multi_head_attention},
     f"{_MS}EmbedLayerNormalization": {1: embed_layer_normalization},
-    f"{_MS}RotaryEmbedding": {1: rotary_embedding},
 }

@@ -12,20 +12,26 @@ from ......ir.graph import Value
 from ......ir.ops import (
     Activation,
     Add,
+    Broadcast,
+    Clamp,
     Divide,
     Gelu,
     Gemm,
     LayerNorm,
     MatMul,
+    Minimum,
     Multiply,
     ReduceMean,
+    Reshape,
     RMSNorm,
+    Softmax,
+    Split,
     Sqrt,
     Swish,
     Transpose,
 )
 from ..convolution import conv
-from ..elementary import converted, unary
+from ..elementary import converted, flattened, sizes_of, unary
 from ..normalization import layer_normalization, mean_and_deviation
 
 if TYPE_CHECKING:
@@ -105,6 +111,69 @@ def quick_gelu(n: OnnxNode) -> Value:
     return n.add(Swish(), x, n.like(x, n.number("alpha", 1.702)))
 
 
+def gemm_fast_gelu(n: OnnxNode) -> Value:
+    """The tanh form of x W + bias."""
+    product, bias = n.add(MatMul(), n.input(0), n.input(1)), n.optional(2)
+    return n.add(Gelu("TANH"), product if bias is None else n.add(Add(), product, bias))
+
+
+def bias_split_gelu(n: OnnxNode) -> Value:
+    """Of x + bias, the left half times the erf form of the right half."""
+    total = n.add(Add(), n.input(0), n.input(1))
+    left, right = n.add_all(Split(2), total, n.int_value(-1))
+    return n.add(Multiply(), left, n.add(Gelu("ERF"), right))
+
+
+def bias_add(n: OnnxNode) -> Value:
+    return n.add(Add(), n.add(Add(), n.input(0), n.input(1)), n.input(2))
+
+
+def bias_dropout(n: OnnxNode) -> Imported:
+    """x + bias + residual: outside of training nothing is dropped."""
+    training, residual = n.known(n.optional(4)), n.optional(2)
+    if n.optional(4) is not None and training != [0]:
+        raise n.unsupported("BiasDropout in training mode")
+    n.has("seed")
+    total = n.add(Add(), n.input(0), n.input(1))
+    result = total if residual is None else n.add(Add(), total, residual)
+    if not n.wants(1):
+        return result
+    return [result, n.add(Broadcast(), n.constant(True, DType.boolean), sizes_of(n, total))]
+
+
+def bias_softmax(n: OnnxNode) -> Value:
+    """Softmax of x + bias over all axes from `axis` on, as if they were one."""
+    n.has("is_inner_broadcast")
+    total = n.add(Add(), n.input(0), n.input(1))
+    axis, rank = n.axis(n.integer("axis", 1), n.rank(total)), n.rank(total)
+    if axis == rank - 1:
+        return n.add(Softmax(axis), total)
+    rows = n.add(Softmax(1), flattened(n, total, axis))
+    return n.add(Reshape(), rows, sizes_of(n, total))
+
+
+def scaled_silu(n: OnnxNode) -> Value:
+    """z sigmoid(z) of z = scale x."""
+    x, given = n.input(0), n.optional(1)
+    scale = n.like(x, n.number("alpha", 1.0)) if given is None else converted(n, given, n.dtype(x))
+    return n.add(Swish(), n.add(Multiply(), x, scale))
+
+
+def swiglu(n: OnnxNode) -> Value:
+    """g sigmoid(alpha g) (l + beta) of a gate and a linear half, which may come joined."""
+    n.has("round_activation")  # irc rounds once
+    gate, linear = n.input(0), n.optional(1)
+    if linear is None:
+        gate, linear = n.add_all(Split(2), gate, n.int_value(-1))
+    limit = n.number("limit", 0.0)
+    if limit > 0:
+        gate = n.add(Minimum(), gate, n.like(gate, limit))
+        linear = n.add(Clamp(-limit, limit), linear)
+    gate = n.add(Swish(), gate, n.like(gate, n.number("activation_alpha", 1.0)))
+    beta = n.number("activation_beta", 0.0)
+    return n.add(Multiply(), gate, n.add(Add(), linear, n.like(linear, beta)) if beta else linear)
+
+
 def skip_layer_normalization(n: OnnxNode) -> Imported:
     """Normalises input + skip + bias; that sum is output 3, mean and 1 / deviation are 1 and 2."""
     total = _skipped(n, n.optional(4))
@@ -149,6 +218,14 @@ def _inverse_root(n: OnnxNode, x: Value, axis: int, eps: float, output: int) -> 
 _MS = "com.microsoft::"
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_MS}FusedMatMul": {1: fused_matmul},
+    f"{_MS}TransposeMatMul": {1: fused_matmul},
+    f"{_MS}GemmFastGelu": {1: gemm_fast_gelu},
+    f"{_MS}BiasAdd": {1: bias_add},
+    f"{_MS}BiasDropout": {1: bias_dropout},
+    f"{_MS}BiasSoftmax": {1: bias_softmax},
+    f"{_MS}BiasSplitGelu": {1: bias_split_gelu},
+    f"{_MS}ScaledSiLU": {1: scaled_silu},
+    f"{_MS}SwiGLU": {1: swiglu},
     f"{_MS}FusedGemm": {1: fused_gemm},
     f"{_MS}FusedConv": {1: fused_conv},
     f"{_MS}Gelu": {1: unary(Gelu)},

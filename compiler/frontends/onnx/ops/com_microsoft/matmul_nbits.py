@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CODES = {2: ml_dtypes.uint4, 4: ml_dtypes.uint4, 8: np.uint8}
 
 
-def _unpacked(data: Array, bits: int, rows: int, count: int) -> Array:
+def unpack_codes(data: Array, bits: int, rows: int, count: int) -> Array:
     """[rows, count] numbers of a few bits each, the first in the low bits of a byte; every row
     begins with a byte."""
     each = 8 // bits
@@ -56,7 +56,7 @@ def matmul_nbits(n: OnnxNode) -> Value:
         raise n.unsupported("MatMulNBits with an order of rows (g_idx)")
     blocks = -(-k // block)
     packed = _constant(n, 1, columns * blocks * block * bits // 8, "weights")
-    codes = _unpacked(packed, bits, columns, k).astype(_CODES[bits])
+    codes = unpack_codes(packed, bits, columns, k).astype(_CODES[bits])
     dtype = DType.from_numpy(codes.dtype)
     _constant(n, 2, columns * blocks, "scales")
     scale = n.constant(np.asarray(n.constant_of(n.input(2))).reshape(columns, blocks), n.dtype(a))
@@ -70,7 +70,7 @@ def matmul_nbits(n: OnnxNode) -> Value:
         weight = n.add(Dequantize(1, block), n.constant(signed.astype(kind.numpy), kind), scale)
     else:
         size = columns * -(-blocks * bits // 8)
-        zero = _unpacked(_constant(n, 3, size, "zero points"), bits, columns, blocks)
+        zero = unpack_codes(_constant(n, 3, size, "zero points"), bits, columns, blocks)
         shift = n.constant(zero.astype(codes.dtype), dtype)
         weight = n.add(Dequantize(1, block), n.constant(codes, dtype), scale, shift)
     product = n.add(MatMul(transpose_b=True), a, weight)

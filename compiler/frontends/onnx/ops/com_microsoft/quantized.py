@@ -28,6 +28,7 @@ from ......ir.ops import (
     ReduceMean,
     ReduceMin,
     Round,
+    Select,
     Sigmoid,
     Softmax,
     Subtract,
@@ -79,9 +80,17 @@ def concat(n: OnnxNode) -> Value:
 
 
 def average_pool(n: OnnxNode) -> Value:
-    if n.flag("channels_last"):
-        raise n.unsupported("QLinearAveragePool with channels_last")
     return _closed(n, averaged(n, _opened(n, 0)), 3)
+
+
+def reduce_mean(n: OnnxNode) -> Value:
+    axes, x = n.optional_integers("axes"), _opened(n, 0)
+    listed = n.ints_value(range(n.rank(x)) if axes is None else axes)
+    return _closed(n, n.add(ReduceMean(n.flag("keepdims", True)), x, listed), 3)
+
+
+def where(n: OnnxNode) -> Value:
+    return _closed(n, n.add(Select(), n.input(0), _opened(n, 1), _opened(n, 4)), 7)
 
 
 def global_average_pool(n: OnnxNode) -> Value:
@@ -165,7 +174,8 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     f"{_MS}QLinearLeakyRelu": {1: leaky_relu},
     f"{_MS}QLinearSoftmax": {1: softmax},
     f"{_MS}QLinearConcat": {1: concat},
-    f"{_MS}QLinearAveragePool": {1: average_pool},
+    f"{_MS}QLinearReduceMean": {1: reduce_mean},
+    f"{_MS}QLinearWhere": {1: where},
     f"{_MS}QLinearGlobalAveragePool": {1: global_average_pool},
     f"{_MS}QGemm": {1: gemm},
     f"{_MS}MatMulIntegerToFloat": {1: matmul_to_float},

@@ -162,6 +162,15 @@ def test_a_node_with_a_seed_draws_the_same_in_every_run(name: str, seed: float) 
 
 
 @pytest.mark.parametrize("name", NODES)
+def test_the_number_of_threads_does_not_change_what_is_drawn(name: str) -> None:
+    data, how = NODES[name]
+    proto = model(name, data, output_of(name), seed=2.0, **how)
+    inputs = {} if data is None else {"x": data}
+    found = [irc.compile_model(proto, num_threads=t)(inputs)[0].tolist() for t in (1, 2)]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", NODES)
 def test_a_node_without_a_seed_follows_set_seed(name: str) -> None:
     run = draw(name)
     assert run() != run()

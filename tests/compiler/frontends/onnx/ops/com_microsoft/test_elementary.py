@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import irc_compiler as irc
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -141,6 +143,12 @@ NODES += [
         ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}),
     )
 ]  # fmt: skip
+# Operators with a CPU kernel in onnxruntime; those without one are tested below.
+NODES += [
+    ("TransposeMatMul", [f(2, 4, 3), f(2, 5, 4)], ["y"], {"transA": 1, "transB": 1, "alpha": 0.5}),
+    ("QLinearWhere", [A8 > 100, A8, *SCALES[:1], ZEROS[0], A8[:1], *SCALES[1:], ZEROS[1],
+                      np.array(0.2, np.float32), ZEROS[0]], ["y"], {}),
+]  # fmt: skip
 # Two heads of eight numbers, of which all or the first four are turned.
 NODES += [
     ("RotaryEmbedding", [f(*shape), places, f(9, half), f(9, half)], ["y"],
@@ -148,7 +156,7 @@ NODES += [
     for shape in ((2, 3, 16), (2, 2, 3, 8))
     for places in (np.array([[0, 1, 2], [4, 2, 7]]), np.array([5]))
     for interleaved in (0, 1)
-    for half, given in ((4, {}), (2, {"rotary_embedding_dim": 4, "num_heads": 2}))
+    for half, given in ((4, {"scale": 0.5}), (2, {"rotary_embedding_dim": 4, "num_heads": 2}))
 ]  # fmt: skip
 
 
@@ -158,6 +166,69 @@ def test_nodes(case: tuple[str, list[Any], list[str], dict[str, Any]]) -> None:
     op_type, inputs, outputs, attributes = case
     close = 2e-3 if inputs[0].dtype == np.float16 else 1e-5
     compare(*one_node(op_type, inputs, outputs, domain=MS, **attributes), rtol=close, atol=close)
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def gelu(x: Any, *, tanh: bool = False) -> Any:
+    if tanh:
+        return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return x / 2 * (1 + np.vectorize(math.erf)(x / np.sqrt(2)))
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+X, Y, V, W = f(2, 3, 8), f(2, 3, 8), f(8), f(8, 5)
+NO = np.array(False)
+QUANTIZED = np.clip(np.rint((A8.astype(np.float32) - 3).mean(1) * 0.1 / 0.2) + 9, 0, 255)
+# Operators without a CPU kernel in onnxruntime, by NumPy.
+BY_NUMPY: list[tuple[str, list[Any], Any, dict[str, Any]]] = [
+    ("GemmFastGelu", [X, W, f(5)], None, {}),
+    ("BiasAdd", [X, V, Y], X + V + Y, {}),
+    ("BiasDropout", [X, V, Y], X + V + Y, {"seed": 3}),
+    ("BiasDropout", [X, V, None, np.array(0.5, np.float32)], X + V, {}),
+    ("BiasSplitGelu", [X, V], (X + V)[..., :4] * gelu((X + V)[..., 4:]), {}),
+    ("BiasSoftmax", [X, Y[:1]], softmax(X + Y[:1]), {"axis": -1, "is_inner_broadcast": 0}),
+    ("BiasSoftmax", [X, Y], softmax((X + Y).reshape(2, -1)).reshape(X.shape),
+     {"axis": 1, "is_inner_broadcast": 0}),
+    ("ScaledSiLU", [X], X * 0.5 * sigmoid(0.5 * X), {"alpha": 0.5}),
+    ("ScaledSiLU", [X, np.array(2, np.float32)], X * 2 * sigmoid(2 * X), {}),
+    ("SwiGLU", [X, Y], X * sigmoid(X) * Y, {}),
+    ("SwiGLU", [X], None, {"activation_alpha": 1.7, "activation_beta": 1.0, "limit": 0.5}),
+    ("QLinearReduceMean",
+     [A8, SCALES[0], ZEROS[0], np.array(0.2, np.float32), np.array(9, np.uint8)],
+     QUANTIZED.astype(np.uint8), {"axes": [1], "keepdims": 0}),
+]  # fmt: skip
+
+
+def expected(op_type: str, inputs: list[Any], want: Any) -> Any:
+    if want is not None:
+        return want
+    if op_type == "GemmFastGelu":
+        return gelu(inputs[0] @ inputs[1] + inputs[2], tanh=True)
+    gate, linear = np.minimum(X[..., :4], 0.5), np.clip(X[..., 4:], -0.5, 0.5)
+    return gate * sigmoid(1.7 * gate) * (linear + 1)
+
+
+@pytest.mark.parametrize("case", BY_NUMPY, ids=lambda c: c[0])
+def test_nodes_by_numpy(case: tuple[str, list[Any], Any, dict[str, Any]]) -> None:
+    op_type, inputs, want, attributes = case
+    model, feeds = one_node(op_type, inputs, ["y"], domain=MS, **attributes)
+    (got,) = irc.compile_model(model)(feeds)
+    np.testing.assert_allclose(got, expected(op_type, inputs, want), rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_gives_a_mask_of_ones_and_refuses_training() -> None:
+    model, feeds = one_node("BiasDropout", [X, V], ["y", "m"], domain=MS)
+    assert irc.compile_model(model)(feeds)[1].all()
+    model, _ = one_node("BiasDropout", [X, V, None, None, NO], ["y"], domain=MS)
+    with pytest.raises(irc.UnsupportedOperationError, match="training"):
+        irc.read_model(model)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Object detection: prior boxes, proposals, overlap suppression, regions of interest."""

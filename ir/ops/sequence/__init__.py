@@ -1,0 +1,1 @@
+"""Decoding of sequences: CTC and beam search."""

@@ -1,0 +1,1 @@
+"""Sparse data: embedding bags, segments, rows without values."""

@@ -1,0 +1,293 @@
+"""Sums and means of table rows: EmbeddingBagOffsets, EmbeddingBagPacked, EmbeddingSegmentsSum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ...dims import Dim
+from ...errors import ShapeError
+from ...limits.memory_budget import charge_array
+from ...op import Array, Fact, Op, Port
+from ...types import TensorType, Type
+from ..accumulate import narrowed, widened
+from ..math.elementwise import INTEGERS, NUMBERS
+from ..shape_inference import (
+    fresh_symbol,
+    int_of,
+    ints_of,
+    known_dims,
+    one_dtype,
+    require_dtype,
+    require_rank,
+    require_single,
+    same_size,
+)
+
+
+def _infer_rows(
+    op: Op,
+    table: Fact,
+    bags: Dim,
+    numbers: tuple[tuple[str, Fact | None], ...],
+    weights: Fact | None,
+    indices: Fact,
+) -> tuple[Type, ...]:
+    """One row of the table per bag; `numbers` are inputs of one integer type."""
+    dtype = one_dtype(table, weights)
+    require_dtype(table, "emb_table", NUMBERS, "a numeric type")
+    one_dtype(*(fact for _, fact in numbers))
+    for name, fact in numbers:
+        require_dtype(fact, name, INTEGERS, "an integer type")
+        if name in ("default_index", "num_segments") and fact is not None:
+            require_single(fact, name)
+    shape = table.tensor.shape
+    if shape is not None and not shape:
+        raise ShapeError("the table has no rows", got=table.type, expected="rank 1 or more")
+    if weights is not None and weights.tensor.shape is not None:
+        have, want = weights.tensor.shape, indices.tensor.shape
+        if want is not None:
+            if len(have) != len(want):
+                raise ShapeError("weights and indices differ in rank", got=weights.type)
+            for a, b in zip(have, want, strict=True):
+                same_size(a, b, "weights and indices differ in shape")
+    return (TensorType(dtype, None if shape is None else (bags, *shape[1:])),)
+
+
+def sum_segments(rows: Array, segments: Array, count: int) -> Array:
+    """Sums of rows [n, ...] by their segment numbers [n], none of which is `count` or more."""
+    out = np.zeros((count, *rows.shape[1:]), rows.dtype)
+    if len(rows):
+        order = np.argsort(segments, kind="stable")
+        ordered = segments[order]
+        starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
+        out[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
+    return out
+
+
+def _pick(table: Array, indices: Array, weights: Array | None) -> Array:
+    """Rows of the table in its computing type, times their weights; a negative index counts from
+    the end, as Gather's does."""
+    size = len(table)
+    flat = indices.reshape(-1).astype(np.int64)
+    if flat.size and (flat.min() < -size or flat.max() >= size):
+        raise ShapeError(
+            "an index is not a row of the table",
+            got=int(flat.min() if flat.min() < -size else flat.max()),
+            expected=f"0..{size - 1}",
+        )
+    charge_array((*indices.shape, *table.shape[1:]), table.dtype, copies=2)
+    rows = widened(table[indices.astype(np.int64)])
+    if weights is None:
+        return rows
+    return rows * widened(weights).reshape(*indices.shape, *[1] * (table.ndim - 1))
+
+
+def _fill_empty(sums: Array, counts: Array, table: Array, default: Array | None) -> None:
+    """The default row for empty bags; zeros without one, and where it is negative."""
+    row = -1 if default is None else int_of(default)
+    if row >= len(table):
+        raise ShapeError(
+            "the default index is not a row of the table", got=row, expected=f"-1..{len(table) - 1}"
+        )
+    sums[counts == 0] = widened(table)[row] if row >= 0 else 0
+
+
+@dataclass(frozen=True)
+class EmbeddingBagOffsetsSum(Op):
+    """Sums of table rows; bag i takes the indices from offsets[i] up to offsets[i + 1].
+
+    emb_table [rows, ...], indices [n], offsets [bags], default_index a number, weights [n].
+    """
+
+    kind: ClassVar[str] = "EmbeddingBagOffsetsSum"
+    version: ClassVar[int] = 3
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("emb_table"),
+        Port("indices"),
+        Port("offsets"),
+        Port("default_index", optional=True),
+        Port("per_sample_weights", optional=True),
+    )
+
+    def _means(self) -> bool:
+        return False
+
+    def infer(
+        self,
+        emb_table: Fact,
+        indices: Fact,
+        offsets: Fact,
+        default_index: Fact | None = None,
+        per_sample_weights: Fact | None = None,
+    ) -> tuple[Type, ...]:
+        require_rank(indices, "indices", 1)
+        require_rank(offsets, "offsets", 1)
+        _refuse_weighted_mean(self._means(), per_sample_weights)
+        bags = fresh_symbol(self) if offsets.tensor.shape is None else offsets.tensor.shape[0]
+        numbers = (
+            ("indices", indices),
+            ("offsets", offsets),
+            ("default_index", default_index),
+        )
+        return _infer_rows(self, emb_table, bags, numbers, per_sample_weights, indices)
+
+    def evaluate(
+        self,
+        emb_table: Array,
+        indices: Array,
+        offsets: Array,
+        default_index: Array | None = None,
+        per_sample_weights: Array | None = None,
+    ) -> tuple[Array, ...]:
+        rows = _pick(emb_table, indices, per_sample_weights)
+        starts = np.array(ints_of(offsets), np.int64)
+        ends = np.append(starts[1:], len(rows))[: len(starts)]
+        counts = ends - starts
+        if np.any(counts < 0) or np.any(starts < 0):
+            raise ShapeError(
+                "offsets fall, or are out of range",
+                got=starts[:20].tolist(),
+                expected=f"rising from 0 to at most {len(rows)}",
+            )
+        first = int(starts[0]) if len(starts) else len(rows)
+        sums = sum_segments(rows[first:], np.repeat(np.arange(len(starts)), counts), len(starts))
+        if self._means():
+            sums /= np.maximum(counts, 1).reshape(-1, *[1] * (sums.ndim - 1)).astype(sums.dtype)
+        _fill_empty(sums, counts, emb_table, default_index)
+        return (narrowed(sums, emb_table.dtype),)
+
+
+def _refuse_weighted_mean(means: bool, weights: Fact | None) -> None:
+    if means and weights is not None:
+        raise ShapeError("a mean takes no weights", expected="reduction sum, or no weights")
+
+
+@dataclass(frozen=True)
+class EmbeddingBagOffsets(EmbeddingBagOffsetsSum):
+    """EmbeddingBagOffsetsSum with a choice of sums or means."""
+
+    kind: ClassVar[str] = "EmbeddingBagOffsets"
+    version: ClassVar[int] = 15
+    reduction: str = "sum"
+
+    def _means(self) -> bool:
+        return self.reduction.lower() == "mean"
+
+
+@dataclass(frozen=True)
+class EmbeddingBagPackedSum(Op):
+    """Sums of table rows; indices [bags, n] hold one bag per row."""
+
+    kind: ClassVar[str] = "EmbeddingBagPackedSum"
+    version: ClassVar[int] = 3
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("emb_table"),
+        Port("indices"),
+        Port("per_sample_weights", optional=True),
+    )
+
+    def means(self) -> bool:
+        """Whether bags are averaged."""
+        return False
+
+    def infer(
+        self, emb_table: Fact, indices: Fact, per_sample_weights: Fact | None = None
+    ) -> tuple[Type, ...]:
+        require_rank(indices, "indices", 2)
+        _refuse_weighted_mean(self.means(), per_sample_weights)
+        bags = fresh_symbol(self) if indices.tensor.shape is None else indices.tensor.shape[0]
+        numbers = (("indices", indices),)
+        return _infer_rows(self, emb_table, bags, numbers, per_sample_weights, indices)
+
+    def evaluate(
+        self, emb_table: Array, indices: Array, per_sample_weights: Array | None = None
+    ) -> tuple[Array, ...]:
+        rows = _pick(emb_table, indices, per_sample_weights)
+        sums = rows.sum(axis=1, dtype=rows.dtype)
+        if self.means():
+            sums = sums / rows.dtype.type(max(indices.shape[1], 1))
+        return (narrowed(sums, emb_table.dtype),)
+
+
+@dataclass(frozen=True)
+class EmbeddingBagPacked(EmbeddingBagPackedSum):
+    """EmbeddingBagPackedSum with a choice of sums or means."""
+
+    kind: ClassVar[str] = "EmbeddingBagPacked"
+    version: ClassVar[int] = 15
+    reduction: str = "sum"
+
+    def means(self) -> bool:
+        return self.reduction.lower() == "mean"
+
+
+@dataclass(frozen=True)
+class EmbeddingSegmentsSum(Op):
+    """Sums of table rows by segment: indices [n] and segment_ids [n], which do not fall."""
+
+    kind: ClassVar[str] = "EmbeddingSegmentsSum"
+    version: ClassVar[int] = 3
+    inputs: ClassVar[tuple[Port, ...]] = (
+        Port("emb_table"),
+        Port("indices"),
+        Port("segment_ids"),
+        Port("num_segments"),
+        Port("default_index", optional=True),
+        Port("per_sample_weights", optional=True),
+    )
+
+    def infer(
+        self,
+        emb_table: Fact,
+        indices: Fact,
+        segment_ids: Fact,
+        num_segments: Fact,
+        default_index: Fact | None = None,
+        per_sample_weights: Fact | None = None,
+    ) -> tuple[Type, ...]:
+        require_rank(indices, "indices", 1)
+        require_rank(segment_ids, "segment_ids", 1)
+        have, want = segment_ids.tensor.shape, indices.tensor.shape
+        if have is not None and want is not None:
+            same_size(have[0], want[0], "segment_ids and indices differ in length")
+        known = known_dims(num_segments)
+        bags = known[0] if known else fresh_symbol(self)
+        numbers = (
+            ("indices", indices),
+            ("segment_ids", segment_ids),
+            ("num_segments", num_segments),
+            ("default_index", default_index),
+        )
+        return _infer_rows(self, emb_table, bags, numbers, per_sample_weights, indices)
+
+    def evaluate(
+        self,
+        emb_table: Array,
+        indices: Array,
+        segment_ids: Array,
+        num_segments: Array,
+        default_index: Array | None = None,
+        per_sample_weights: Array | None = None,
+    ) -> tuple[Array, ...]:
+        count, segments = int_of(num_segments), segment_ids.astype(np.int64)
+        charge_array((max(count, 0), *emb_table.shape[1:]), emb_table.dtype)
+        refuse_segments(segments, count)
+        sums = sum_segments(_pick(emb_table, indices, per_sample_weights), segments, count)
+        counts = np.bincount(segments, minlength=count)
+        _fill_empty(sums, counts, emb_table, default_index)
+        return (narrowed(sums, emb_table.dtype),)
+
+
+def refuse_segments(segments: Array, count: int) -> None:
+    """ShapeError for segment numbers outside of 0..count - 1, and for a negative count."""
+    if count < 0:
+        raise ShapeError("num_segments is negative", got=count)
+    if segments.size and (segments.min() < 0 or segments.max() >= count):
+        raise ShapeError(
+            "a segment number is out of range",
+            got=int(segments.min() if segments.min() < 0 else segments.max()),
+            expected=f"0..{count - 1}",
+        )

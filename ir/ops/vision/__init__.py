@@ -1,0 +1,1 @@
+"""Image operations: colour conversion, patches, deformable and binary convolution."""

@@ -1,0 +1,178 @@
+"""The servers of `irc serve` in one event loop: start, signals, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+
+from ..ir.errors import UsageError
+from .inference import Engine
+from .logs import log
+from .model_registry import ModelRegistry
+from .repository import Repository
+from .rest.app import make_rest
+from .rest.connection import uvicorn_config
+from .settings import Endpoints, Settings
+
+
+@dataclass
+class Ports:
+    """The ports that were opened, by protocol."""
+
+    http: int | None = None
+    grpc: int | None = None
+    metrics: int | None = None
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without signal handlers: one place handles signals for all servers."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@dataclass
+class Running:
+    """A server that answers. `stop` is set to end it."""
+
+    engine: Engine
+    ports: Ports
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@asynccontextmanager
+async def running_engine(repository: Repository, settings: Settings) -> AsyncIterator[Engine]:
+    """An engine whose models load in the background; at the end its queues are answered."""
+    registry = ModelRegistry(repository, settings)
+    engine = Engine(registry, settings)
+    loading = asyncio.create_task(registry.start())
+    try:
+        yield engine
+    finally:
+        engine.draining = True
+        if not loading.done():
+            loading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await loading
+        try:
+            await asyncio.wait_for(registry.stop(), settings.drain_seconds)
+        except TimeoutError:
+            log.warning("models still ran after %g s", settings.drain_seconds)
+
+
+@asynccontextmanager
+async def running_servers(
+    repository: Repository, settings: Settings, endpoints: Endpoints
+) -> AsyncIterator[Running]:
+    """Open the ports, then load the models. At the end: refuse new requests, wait for those in
+    progress up to `drain_seconds`, close."""
+    ports, https = Ports(), list[tuple[_Uvicorn, asyncio.Task[None]]]()
+    async with running_engine(repository, settings) as engine:
+        app, metrics_app = make_rest(engine)
+        rpc: Any = None
+        try:
+            if endpoints.http is not None:
+                ports.http = _start_http(app, endpoints, endpoints.http, settings, https)
+            if endpoints.metrics is not None:
+                ports.metrics = _start_http(
+                    metrics_app, endpoints, endpoints.metrics, settings, https
+                )
+            if endpoints.grpc is not None:
+                from .rpc.server import start_grpc
+
+                rpc, ports.grpc = await start_grpc(engine, endpoints)
+            while not all(server.started or task.done() for server, task in https):
+                await asyncio.sleep(0.005)
+            yield Running(engine, ports)
+        finally:
+            engine.draining = True
+            stops = [asyncio.create_task(rpc.stop(settings.drain_seconds))] if rpc else []
+            for server, task in https:
+                server.should_exit = True
+                stops.append(task)
+            if stops:
+                await asyncio.wait(stops, timeout=settings.drain_seconds + 5)
+
+
+def _start_http(
+    app: Any,
+    endpoints: Endpoints,
+    port: int,
+    settings: Settings,
+    running: list[tuple[_Uvicorn, asyncio.Task[None]]],
+) -> int:
+    listening = open_socket(endpoints.host, port)
+    config = uvicorn_config(
+        app,
+        settings.limits,
+        timeout_graceful_shutdown=max(1, int(settings.drain_seconds)),
+        ssl_certfile=endpoints.tls_cert,
+        ssl_keyfile=endpoints.tls_key,
+    )
+    server = _Uvicorn(config)
+    running.append((server, asyncio.create_task(server.serve([listening]))))
+    return listening.getsockname()[1]
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """A socket bound to the address. UsageError if it is taken or not this machine's."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+    except OSError as error:
+        fix = "choose another --host or port"
+        where = f"{host}:{port}"
+        raise UsageError("HTTP can't listen", where=where, got=error.strerror, fix=fix) from None
+    return made
+
+
+async def serve(
+    repository: Repository,
+    settings: Settings,
+    endpoints: Endpoints,
+    announce: Callable[[Running], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT. announce: called when the ports are open."""
+    async with running_servers(repository, settings, endpoints) as running:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, running.stop.set)
+        announce(running)
+        await running.stop.wait()
+        log.info("shutting down")
+
+
+def run(
+    repository: Repository,
+    settings: Settings,
+    endpoints: Endpoints,
+    announce: Callable[[Running], None],
+) -> None:
+    """Serve in this thread, which must be the main thread."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve(repository, settings, endpoints, announce))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's event loop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

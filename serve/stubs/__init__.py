@@ -1,0 +1,1 @@
+"""Messages generated from open_inference.proto by protoc; scripts/generate_stubs.sh makes them."""

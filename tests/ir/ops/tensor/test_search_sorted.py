@@ -1,0 +1,65 @@
+"""SearchSorted, SliceScatter and the string tensor operations against OpenVINO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import openvino.opset15 as o15
+import pytest
+from irc_compiler.ir.errors import ShapeError
+from irc_compiler.ir.op import Fact
+from irc_compiler.ir.ops import SearchSorted, SliceScatter, StringTensorPack
+from irc_compiler.ir.types import parse_type
+from support.openvino_operations import check, k
+
+F = np.float32
+
+
+@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize("dtype", [F, np.int64, np.int32])
+def test_search_sorted(right: bool, dtype: Any) -> None:
+    rows = np.sort(np.random.default_rng(1).integers(0, 9, (2, 3, 7)), axis=-1).astype(dtype)
+    values = np.random.default_rng(2).integers(-1, 10, (2, 3, 5)).astype(dtype)
+    check(lambda *x: o15.search_sorted(*x, right), [rows, values])
+    check(lambda *x: o15.search_sorted(*x, right), [rows[0, 0], values])
+
+
+DATA = np.arange(60).reshape(3, 4, 5).astype(F)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        ([0], [2], [1], [0]),
+        ([3, -1], [0, -6], [-1, -2], [1, 2]),
+        ([1, 0], [4, 2**31], [2, 1], [1, 0]),
+        ([1, 1], [3, 3], [1, 1]),
+    ],
+    ids=str,
+)
+def test_slice_scatter(bounds: tuple[list[int], ...]) -> None:
+    index = [slice(None)] * 3
+    listed = bounds[3] if len(bounds) > 3 else [0, 1]
+    for axis, start, stop, step in zip(listed, *bounds[:3], strict=True):
+        index[axis] = slice(start, None if stop < -5 else stop, step)
+    updates = -1 - DATA[tuple(index)]
+    check(lambda *x: o15.slice_scatter(*x), [DATA, updates, *map(k, bounds)])
+
+
+def test_strings_and_bytes() -> None:
+    texts = np.array([["irc", ""], ["über", "x y"]], object)
+    begins, ends, symbols = check(lambda x: o15.string_tensor_unpack(x), [texts])
+    check(lambda *x: o15.string_tensor_pack(*x), [begins, ends, symbols])
+
+
+def test_bad_inputs() -> None:
+    with pytest.raises(ShapeError, match="differ in rank"):
+        SearchSorted().infer(Fact(parse_type("f32[2, 3]")), Fact(parse_type("f32[3]")))
+    one = Fact(parse_type("i64[1]"), np.array([1]))
+    with pytest.raises(ShapeError, match="updates do not fit"):
+        SliceScatter().infer(
+            Fact(parse_type("f32[4, 5]")), Fact(parse_type("f32[3, 5]")), one, one, one, one
+        )
+    with pytest.raises(ShapeError, match="bounds of a string"):
+        StringTensorPack().evaluate(np.array([0]), np.array([9]), np.zeros(3, np.uint8))

@@ -1,0 +1,51 @@
+"""Colour conversions against OpenVINO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import openvino.opset8 as o8
+import pytest
+from irc_compiler.ir.errors import ShapeError
+from irc_compiler.ir.op import Fact
+from irc_compiler.ir.ops import I420toRGB, NV12toRGB
+from irc_compiler.ir.types import parse_type
+from support.openvino_operations import check
+
+_R = np.random.default_rng(1)
+
+
+def plane(dtype: Any, *shape: int) -> Any:
+    values = _R.random(shape) * 255
+    return values.astype(dtype) if dtype == np.float32 else _R.integers(0, 256, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("colours", ["rgb", "bgr"])
+def test_nv12(dtype: Any, colours: str) -> None:
+    make = getattr(o8, f"nv12_to_{colours}")
+    check(lambda x: make(x), [plane(dtype, 2, 6, 6, 1)])
+    check(lambda *x: make(*x), [plane(dtype, 2, 4, 6, 1), plane(dtype, 2, 2, 3, 2)])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("colours", ["rgb", "bgr"])
+def test_i420(dtype: Any, colours: str) -> None:
+    make = getattr(o8, f"i420_to_{colours}")
+    check(lambda x: make(x), [plane(dtype, 2, 6, 6, 1)])
+    halves = [plane(dtype, 2, 2, 3, 1), plane(dtype, 2, 2, 3, 1)]
+    check(lambda *x: make(*x), [plane(dtype, 2, 4, 6, 1), *halves])
+
+
+def test_bad_inputs() -> None:
+    frame = Fact(parse_type("u8[1, 6, 4, 1]"))
+    NV12toRGB().infer(frame)
+    with pytest.raises(ShapeError, match="not a multiple of 3"):
+        NV12toRGB().infer(Fact(parse_type("u8[1, 4, 4, 1]")))
+    with pytest.raises(ShapeError, match="half the sides"):
+        NV12toRGB().infer(frame, Fact(parse_type("u8[1, 3, 3, 2]")))
+    with pytest.raises(ShapeError, match="side is odd"):
+        NV12toRGB().infer(Fact(parse_type("u8[1, 6, 5, 1]")))
+    with pytest.raises(ShapeError, match="one input or all planes"):
+        I420toRGB().infer(frame, Fact(parse_type("u8[1, 3, 2, 1]")), None)

@@ -1,0 +1,187 @@
+"""A request's life through the whole server: timeouts, overload, clients that go away, drain."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpcclient
+import tritonclient.http as httpclient
+from irc_compiler.serve.settings import Limits, Settings
+from support.serving import Server, counting, save_model, serving, wait_until
+from tritonclient.utils import InferenceServerException
+
+STEPS = 3_000_000  # some tenths of a second
+
+
+@pytest.fixture
+def small_queue(tmp_path: Path) -> Iterator[Server]:
+    save_model(tmp_path, "counting", counting())
+    with serving(tmp_path, Settings(queue_size=2, drain_seconds=60)) as server:
+        yield server
+
+
+def steps(module: Any, count: int) -> list[Any]:
+    given = module.InferInput("n", [1], "INT64")
+    given.set_data_from_numpy(np.array([count]))
+    return [given]
+
+
+def queue_of(server: Server) -> Any:
+    return server.running.engine.registry.find("counting").queue
+
+
+def ask_in_thread(server: Server, count: int, outcomes: list[Any]) -> threading.Thread:
+    def ask() -> None:
+        try:
+            with httpclient.InferenceServerClient(server.http, network_timeout=120) as client:
+                result = client.infer("counting", steps(httpclient, count))
+                outcomes.append(float(result.as_numpy("total")[0]))
+        except Exception as error:
+            outcomes.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread
+
+
+def fill(server: Server, outcomes: list[Any]) -> list[threading.Thread]:
+    """One request that runs, and as many that wait as the queue takes."""
+    queue = queue_of(server)
+    threads = [ask_in_thread(server, STEPS, outcomes)]
+    wait_until(lambda: queue.running == 1)
+    for n in range(2):
+        threads.append(ask_in_thread(server, 1, outcomes))
+        wait_until(lambda wanted=n + 1: queue.depth == wanted)
+    return threads
+
+
+def test_overload_is_answered_at_once(small_queue: Server) -> None:
+    outcomes = list[Any]()
+    threads = fill(small_queue, outcomes)
+    with httpclient.InferenceServerClient(small_queue.http) as client:
+        with pytest.raises(InferenceServerException) as caught:
+            client.infer("counting", steps(httpclient, 1))
+        assert caught.value.status() == "429"
+    with grpcclient.InferenceServerClient(small_queue.grpc) as client:
+        with pytest.raises(InferenceServerException) as caught:
+            client.infer("counting", steps(grpcclient, 1))
+        assert "RESOURCE_EXHAUSTED" in caught.value.status()
+    for thread in threads:
+        thread.join(120)
+    assert sorted(outcomes) == [1, 1, STEPS]
+
+
+def test_a_timeout_passes_in_the_queue(small_queue: Server) -> None:
+    outcomes = list[Any]()
+    thread = ask_in_thread(small_queue, STEPS, outcomes)
+    wait_until(lambda: queue_of(small_queue).running == 1)
+    with httpclient.InferenceServerClient(small_queue.http) as client:
+        with pytest.raises(InferenceServerException) as caught:
+            client.infer("counting", steps(httpclient, 1), timeout=1000)
+        assert caught.value.status() == "504"
+    thread.join(120)
+    assert outcomes == [STEPS]
+
+
+def test_a_client_that_goes_away_frees_its_place(small_queue: Server) -> None:
+    outcomes, queue = list[Any](), queue_of(small_queue)
+    thread = ask_in_thread(small_queue, STEPS, outcomes)
+    wait_until(lambda: queue.running == 1)
+    tensor = {"name": "n", "shape": [1], "datatype": "INT64", "data": [1]}
+    body = json.dumps({"inputs": [tensor]}).encode()
+    connection = http.client.HTTPConnection(small_queue.http)
+    connection.request("POST", "/v2/models/counting/infer", body)
+    wait_until(lambda: queue.depth == 1)
+    connection.close()
+    wait_until(lambda: queue.depth == 0)
+    with grpcclient.InferenceServerClient(small_queue.grpc) as client:
+        call = client.async_infer("counting", steps(grpcclient, 1), lambda result, error: None)
+        wait_until(lambda: queue.depth == 1)
+        call.cancel()
+        wait_until(lambda: queue.depth == 0)
+    assert queue.running == 1 and not outcomes
+    thread.join(120)
+    assert outcomes == [STEPS]
+
+
+def test_shutdown_answers_what_it_took(tmp_path: Path) -> None:
+    save_model(tmp_path, "counting", counting())
+    server = Server(tmp_path, Settings(drain_seconds=120))
+    outcomes = list[Any]()
+    threads = fill(server, outcomes)
+    server.begin_stop()
+    wait_until(lambda: server.running.engine.draining)
+    with pytest.raises((OSError, InferenceServerException)):
+        with httpclient.InferenceServerClient(server.http) as client:
+            client.infer("counting", steps(httpclient, 1))
+    for thread in threads:
+        thread.join(120)
+    server.stop()
+    assert sorted(outcomes) == [1, 1, STEPS]
+
+
+@pytest.mark.slow
+def test_shutdown_ends_at_its_limit(tmp_path: Path) -> None:
+    save_model(tmp_path, "counting", counting())
+    server = Server(tmp_path, Settings(drain_seconds=0.2))
+    outcomes = list[Any]()
+    thread = ask_in_thread(server, 20 * STEPS, outcomes)
+    wait_until(lambda: queue_of(server).running == 1)
+    start = time.monotonic()
+    server.stop()
+    assert time.monotonic() - start < 30
+    thread.join(120)
+    assert isinstance(outcomes[0], Exception)
+
+
+@pytest.mark.slow
+def test_sequences_are_bounded_and_dropped_when_idle(tmp_path: Path) -> None:
+    from support.models.stateful import growing
+
+    (tmp_path / "growing" / "1").mkdir(parents=True)
+    growing(tmp_path / "growing" / "1" / "model.xml")
+    settings = Settings(limits=Limits(sequences=2, sequence_seconds=0.5))
+    with (
+        serving(tmp_path, settings) as server,
+        httpclient.InferenceServerClient(server.http) as client,
+    ):
+        given = httpclient.InferInput("x", [1, 4], "FP32")
+        given.set_data_from_numpy(np.ones((1, 4), np.float32))
+
+        def step(id_: int, start: bool = True) -> None:
+            client.infer("growing", [given], sequence_id=id_, sequence_start=start)
+
+        step(1)
+        step(2)
+        with pytest.raises(InferenceServerException, match="too many live sequences"):
+            step(3)
+        time.sleep(0.6)
+        step(3)
+        with pytest.raises(InferenceServerException, match="not known"):
+            step(1, start=False)
+
+
+def test_bodies_share_a_budget(tmp_path: Path) -> None:
+    save_model(tmp_path, "counting", counting())
+    limits = Limits(buffered_bytes=100_000, body_seconds=5)
+    with serving(tmp_path, Settings(limits=limits)) as server:
+        host, port = server.http.split(":")
+        head = (
+            b"POST /v2/models/counting/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\n\r\n"
+        )
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(head + b" " * 80_000)
+            time.sleep(0.3)
+            connection = http.client.HTTPConnection(server.http)
+            connection.request("POST", "/v2/models/counting/infer", b" " * 50_000)
+            assert connection.getresponse().status == 429
+            connection.close()
