@@ -323,8 +323,9 @@ def test_accuracy() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"head_size": 0}, {"value_size": 4096}, {"scale": float("nan")}, {"masked_value": float("nan")},
-        {"compute_dtype": DType.f16}, {"cap": INF}, {"causal": 1 << 63}, {"causal": RuntimeDim(-1)},
+        {"head_size": 0}, {"value_size": 4096}, {"scale": float("nan")}, {"softcap": INF},
+        {"masked_value": float("nan")}, {"compute_dtype": DType.f16},
+        {"causal": 1 << 63}, {"causal": RuntimeDim(-1)},
         {"query": Operand(DType.f64, (8, 16, 1))}, {"key": Operand(F32, (8, 16, 2))},
         {"mask": Operand(DType.i32, (0, 0, 1))}, {"out": Operand(DType.i8, (8, 16, 1))},
     ],
