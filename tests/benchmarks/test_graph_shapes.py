@@ -19,7 +19,7 @@ from irc_compiler.ir.errors import ShapeError
 from irc_compiler.ir.graph import Graph
 from irc_compiler.plan.target import generic
 from irc_compiler.plan.verify.plan import verify_plan
-from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
+from irc_compiler.plan.verify.values import RegionLayoutTables
 from irc_compiler.plan.verify.written_coverage import Coverage
 from irc_compiler.runtime.driver.loop_tables import Control
 
