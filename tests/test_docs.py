@@ -74,3 +74,19 @@ def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_prose_has_at_most_100_columns() -> None:
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for line in text.splitlines():
+            table = line.startswith(("|", "<!--"))
+            assert table or len(line) <= 100, f"{page.name}: {line}"
+
+
+def test_files_that_pages_name_exist() -> None:
+    """A name in backticks that ends in .py is a file of the repository, or the end of its path."""
+    listed = [p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py")]
+    for page in PAGES:
+        for name in re.findall(r"`([\w/]+\.py)`", page.read_text(encoding="utf-8")):
+            assert any(f"/{path}".endswith(f"/{name}") for path in listed), f"{page.name}: {name}"

@@ -35,7 +35,7 @@ def test_record_states_question_options_decision_and_code(page: Path) -> None:
     assert text.startswith("# ") and re.findall(r"^## (.*)$", text, re.M) == SECTIONS
     assert all(part.strip() for part in re.split(r"^## .*$", text, flags=re.M)[1:])
     assert len(text.splitlines()) <= 60, "a record is one question"
-    lines = text.partition("## Code\n")[2].strip().splitlines()
+    lines = re.sub(r"\n +", " ", text.partition("## Code\n")[2]).strip().splitlines()
     for line in lines:
         match = _CODE.fullmatch(line)
         assert match, f"{page.name}: {line}"

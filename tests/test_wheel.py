@@ -1,4 +1,4 @@
-"""The wheel holds everything: built from the sources git knows, installed alone, the demo runs."""
+"""What `python -m build` makes: twine accepts it, and the wheel, installed alone, runs the demo."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel built from the files that git lists, tests left out."""
-    folder = tmp_path_factory.mktemp("wheel")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what `python -m build` makes of the files that git lists, tests left out: an
+    sdist, and a wheel that is built from the sdist."""
+    folder = tmp_path_factory.mktemp("distributions")
     sources = folder / "sources"
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],
@@ -32,10 +33,25 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file() and not name.startswith("tests/"):
             (sources / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, sources / name)
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, sources]
+    made = folder / "made"
+    build = [sys.executable, "-m", "build", "-o", made, sources]
     subprocess.run(build, check=True, capture_output=True)
-    (found,) = folder.glob("irc_compiler-*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions: Path) -> Path:
+    (found,) = distributions.glob("irc_compiler-*.whl")
     return found
+
+
+@pytest.mark.slow
+def test_distributions_pass_twine(distributions: Path) -> None:
+    made = sorted(distributions.iterdir())
+    assert [p.suffix for p in made] == [".whl", ".gz"]
+    words = [sys.executable, "-m", "twine", "check", "--strict", *made]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.count("PASSED") == 2, done.stdout + done.stderr
 
 
 @pytest.mark.slow

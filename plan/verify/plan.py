@@ -1,4 +1,4 @@
-"""Verifies a plan without its sizes: constants, slots, regions, variables, bodies of control flow.
+"""Verify a plan, stored or forged, without its sizes: constants, slots, regions, variables, bodies.
 
 A plan may come from a file, so nothing in it is believed: whatever passes here, in specs.py and in
 values.py (which recomputes sizes, once per new shape) cannot make a kernel touch memory that is not

@@ -1,4 +1,4 @@
-"""The pool: one per process, daemon Python threads inside one native wait loop.
+"""Process-wide thread pool: daemon Python threads parked in one native wait loop.
 
 Threads start at the first call that wants them, spin for a short while after each step they
 helped with, then sleep; a call wakes them at most once. A forked child has none of its parent's

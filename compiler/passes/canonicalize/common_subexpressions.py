@@ -1,4 +1,4 @@
-"""Compute equal work once. Operations with effects are never shared."""
+"""Common-subexpression elimination (CSE). Operations with effects are never shared."""
 
 from __future__ import annotations
 

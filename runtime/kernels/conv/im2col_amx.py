@@ -1,4 +1,4 @@
-"""Convolution on tiles of AMX where a row of taps is not an integer of steps: unfolded places.
+"""Convolution by im2col on AMX tiles, where a row of taps is not a multiple of a step of K.
 
 Besides each tile of places lies a buffer with a row per place: all values that the place sees, in
 the order of the packed weights, zeros where these are padded. A row is whole steps of cells. Cells
