@@ -28,7 +28,7 @@ from .box_overlap import intersection_over_union, order_by_score, suppress_overl
 
 F32 = np.float32
 # GenerateProposals limits the logarithm of a side's growth to this.
-_MAX_LOG_GROWTH = math.log(1000.0 / 16.0)
+MAX_LOG_GROWTH = math.log(1000.0 / 16.0)
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class GenerateProposals(Op):
         for n in range(len(moves)):
             delta = moves[n].reshape(-1, 4, *moves.shape[2:]).transpose(2, 3, 0, 1)
             middle = delta[..., :2] * size + centre
-            half = np.exp(np.minimum(delta[..., 2:], _MAX_LOG_GROWTH)) * size / 2
+            half = np.exp(np.minimum(delta[..., 2:], MAX_LOG_GROWTH)) * size / 2
             boxes = np.concatenate([middle - half, middle + half - offset], axis=-1)
             sides = info[n, [1, 0]] - offset
             boxes = np.clip(boxes, 0, np.tile(sides, 2)).reshape(-1, 4)
