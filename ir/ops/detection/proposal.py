@@ -111,7 +111,13 @@ class Proposal1(Op):
         scale_x = F32(numbers[3]) if len(numbers) > 3 else scale_y
         tensorflow = self.framework.lower() == "tensorflow"
         offset = F32(0.0 if tensorflow else 1.0)
-        images, _, rows, columns = deltas.shape
+        images, channels, rows, columns = deltas.shape
+        if channels != 4 * len(self.ratio) * len(self.scale) or 2 * scores.shape[1] != channels:
+            raise ShapeError(
+                "the channels are not those of the anchors",
+                got=f"{scores.shape[1]} and {channels}",
+                expected=f"2 and 4 for each of {len(self.ratio) * len(self.scale)} anchors",
+            )
         anchors = self._anchors()
         steps = [np.arange(n, dtype=F32) * self.feat_stride for n in (rows, columns)]
         y, x = np.meshgrid(*steps, indexing="ij")

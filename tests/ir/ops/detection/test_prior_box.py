@@ -89,6 +89,10 @@ def test_bad_attributes() -> None:
         PriorBox(0.5, (8.0,), (9.0,), scale_all_sizes=False).infer(two, two)
     with pytest.raises(ShapeError, match="aspect ratio is not positive"):
         PriorBox(0.5, (8.0,), aspect_ratio=(0.0,)).infer(two, two)
+    with pytest.raises(ShapeError, match="too many boxes per cell"):
+        PriorBox(0.5, fixed_size=(8.0,), density=(1e6,)).infer(two, two)
+    with pytest.raises(ShapeError, match="too many boxes per cell"):
+        PriorBox(0.5, (8.0,) * 3000, aspect_ratio=(2.0,) * 3000).infer(two, two)
     with pytest.raises(ShapeError, match="height and width"):
         PriorBox(0.5, (8.0,)).infer(Fact(parse_type("i64[3]")), two)
     with pytest.raises(ShapeError, match="one number per box"):
