@@ -65,6 +65,30 @@ from irc's (92.2 %; `... write`). CI runs a part; `pytest tests/interop --exhaus
 """
 
 
+_DIFFERENCES = """
+## Where OpenVINO and its specification differ
+
+irc follows the specification. Where that leaves a case open it does what the CPU plugin of
+openvino 2026.4.1 does, which all of these operations are compared with:
+
+- NonMaxSuppression 1, 3 and 4 return the boxes that they find, as the plugin does; the
+  specification adds rows of -1.
+- Proposal: boxes of `framework="tensorflow"` are (y, x, y, x), and are clipped to height, then
+  width. Among equal scores the first box wins, here as in the other operations that choose boxes;
+  OpenVINO's order among them is not defined.
+- PriorBox: a fixed size is not rounded to a whole number. Sizes and ratios that contradict the
+  number of boxes that OpenVINO reserves are an error. `min_max_aspect_ratios_order=false` runs with
+  sizes known at run time, which the plugin refuses.
+- BinaryConvolution: filters count the bits of a byte from the lowest, as OpenVINO's converter
+  writes them; a padding of 0 adds nothing.
+- Inverse of a singular matrix is an error.
+- RandomUniform and Multinomial draw other numbers from the same distribution.
+- EmbeddingBag...: an index outside of the table, falling offsets and segment numbers that are out
+  of range are errors.
+- DeformablePSROIPooling runs with dynamic shapes, which the plugin refuses.
+"""
+
+
 def _classes() -> dict[str, list[type[Op]]]:
     found: dict[str, list[type[Op]]] = defaultdict(list)
     for cls in ops.ALL_OPS:
@@ -215,7 +239,7 @@ def page() -> str:
         )
         lines.append(f"| {' | '.join(cells)} |")
     reference = _by_reference()
-    lines += ["", "## ONNX's operators", ""]
+    lines += [_DIFFERENCES, "## ONNX's operators", ""]
     lines += [
         "The number is the version of the operator set from which on an importer holds; what the",
         "onnx package defines as a function of others is expanded. *(r)*: evaluated by",

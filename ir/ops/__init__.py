@@ -22,6 +22,11 @@ from .math.arithmetic import (
 )  # fmt: skip
 from .tensor.constants import Constant, Parameter, Result, TypedParameter
 from .detection.detection_output import DetectionOutput, DetectionOutput1
+from .detection.detectron import (
+    ExperimentalDetectronDetectionOutput, ExperimentalDetectronGenerateProposalsSingleImage,
+    ExperimentalDetectronPriorGridGenerator, ExperimentalDetectronROIFeatureExtractor,
+    ExperimentalDetectronTopKROIs,
+)  # fmt: skip
 from .detection.multiclass_nms import MatrixNms, MulticlassNms, MulticlassNms8
 from .detection.prior_box import PriorBox, PriorBox1, PriorBoxClustered
 from .detection.proposal import GenerateProposals, Proposal, Proposal1
@@ -180,6 +185,9 @@ ALL_OPS: tuple[type[Op], ...] = (
     PriorBox1, PriorBox, PriorBoxClustered, DetectionOutput1, DetectionOutput, Proposal1, Proposal,
     GenerateProposals, RegionYolo, ReorgYolo, ROIPooling, PSROIPooling, DeformablePSROIPooling,
     MatrixNms, MulticlassNms8, MulticlassNms, NMSRotated, ROIAlignRotated,
+    ExperimentalDetectronDetectionOutput, ExperimentalDetectronGenerateProposalsSingleImage,
+    ExperimentalDetectronPriorGridGenerator, ExperimentalDetectronROIFeatureExtractor,
+    ExperimentalDetectronTopKROIs,
     # images
     NV12toRGB, NV12toBGR, I420toRGB, I420toBGR, ExtractImagePatches, DeformableConvolution1,
     DeformableConvolution, BinaryConvolution,

@@ -15,11 +15,18 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import openvino as ov
+import pytest
 from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.types import TensorType
 
 HINTS = {"INFERENCE_PRECISION_HINT": "f32"}
 Build = Callable[..., Any]
+
+
+def first_fast(cases: Sequence[Any], count: int = 1) -> list[Any]:
+    """Parameters of a test of which all but the first `count` are marked slow."""
+    marks = [()] * count + [(pytest.mark.slow,)] * max(len(cases) - count, 0)
+    return [pytest.param(c, marks=m) for c, m in zip(cases, marks, strict=False)]
 
 
 class k:

@@ -10,6 +10,7 @@ from ....ir.ops import (
     BinaryConvolution,
     Clamp,
     Concat,
+    Constant,
     Convert,
     Convolution,
     Equal,
@@ -23,6 +24,7 @@ from ....ir.ops import (
     Unsqueeze,
 )
 from ....ir.ops.vision.color_conversion import YUV_OFFSETS, YUV_TO_RGB, ConvertColor
+from ....ir.ops.vision.deformable_convolution import signs_of_bits
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
@@ -144,25 +146,23 @@ def decompose_binary(graph: Graph, node: int) -> Patch | MatchFailure | None:
     filters = graph.input(node, 1)
     shape, kernel = shape_of(graph, data), shape_of(graph, filters)
     own = dtype_of(graph, data)
-    if shape is None or kernel is None or own.bits > 32:
-        return MatchFailure("a rank is unknown, or the data have 64 bits")
+    bits = graph.op(filters.node)
+    if shape is None or kernel is None or own.bits > 32 or not isinstance(bits, Constant):
+        return MatchFailure("a rank or the filters are unknown, or the data have 64 bits")
     sizes, spatial = ([d for d in s[2:] if isinstance(d, int)] for s in (shape, kernel))
     windows = op.windows(kernel[2:])
     if windows.same and len(sizes) + len(spatial) != 4:
         return MatchFailure("the paddings depend on a dynamic size")
     build = NodeBuilder(graph, node)
 
-    def signed(value: Value) -> Value:
-        plain = build.add(Convert(DType.f32), value)
-        ones = [build.patch.constant(n, DType.f32) for n in (1, 1, -1)]
-        return build.add(Select(), build.add(Equal(), plain, ones[0]), ones[1], ones[2])
-
-    x = signed(data)
+    plain = build.add(Convert(DType.f32), data)
+    ones = [build.patch.constant(n, DType.f32) for n in (1, -1)]
+    x = build.add(Select(), build.add(Equal(), plain, ones[0]), *ones)
     pads = windows.pads(sizes) if windows.same else windows.pads((0, 0))
     build.own = DType.f32
-    x = _padded(build, x, pads, 1 if op.pad_value == 1 else -1)
-    plain = Convolution(op.strides, (0, 0), (0, 0), op.dilations)
-    made = build.add(plain, x, signed(filters))
+    x = _padded(build, x, pads, op.pad_value)
+    signs = build.patch.constant(signs_of_bits(bits.data), DType.f32)
+    made = build.add(Convolution(op.strides, (0, 0), (0, 0), op.dilations), x, signs)
     return build.patch.replace(Value(node), build.add(Convert(own), made))
 
 

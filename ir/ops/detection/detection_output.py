@@ -177,7 +177,7 @@ class DetectionOutput(Op):
         return np.clip(out, 0, 1) if self.clip_before_nms else out
 
     def _select(self, boxes: Array, scores: Array) -> _Kept:
-        """Detections of an image, by class; boxes [count, locations, 4], scores [count, classes]."""
+        """Detections of an image by class; boxes [count, locations, 4], scores [count, classes]."""
         kept = (
             self._best_class(boxes, scores) if self.decrease_label_id else self._each(boxes, scores)
         )

@@ -17,6 +17,8 @@ from ..math.elementwise import INTEGERS
 from ..shape_inference import count_of, fresh_symbol, ints_of, known_dims, require_dtype
 
 F32 = np.float32
+# Boxes per cell that a file may list: detectors have up to some tens.
+MAX_PRIORS = 4096
 # One prior per row: shift of the centre in x and y, half width, half height, and whether the
 # corners are clipped on one side each.
 _Priors = Array
@@ -79,6 +81,14 @@ class PriorBox1(_PriorBoxes):
         return True
 
     def prior_count(self) -> int:
+        ratios = 1 + 2 * max(len(self.aspect_ratio), len(self.fixed_ratio))
+        points = len(self.min_size) + sum(max(d, 1) ** 2 for d in self.density)
+        if ratios * points > MAX_PRIORS or max(ratios, len(self.max_size)) > MAX_PRIORS:
+            raise ShapeError(
+                "PriorBox lists too many boxes per cell",
+                got=f"{ratios} ratios of {points} boxes",
+                expected=f"at most {MAX_PRIORS} boxes",
+            )
         priors = self._priors(1.0)
         if len(priors) != self._declared_count():
             raise ShapeError(
@@ -117,10 +127,8 @@ class PriorBox1(_PriorBoxes):
                 got=len(self.density),
                 expected=len(self.fixed_size),
             )
-        if any(d < 1 or d > 1024 for d in self.density):
-            raise ShapeError(
-                "a density is out of range", got=list(self.density), expected="1..1024"
-            )
+        if any(d < 1 for d in self.density):
+            raise ShapeError("a density is less than 1", got=list(self.density))
         for size, density in zip(self.fixed_size, self.density, strict=False):
             rows += self._fixed(size, int(density))
         sizes = [size * scale for size in self.min_size]

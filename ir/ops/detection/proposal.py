@@ -28,7 +28,7 @@ from .box_overlap import intersection_over_union, order_by_score, suppress_overl
 
 F32 = np.float32
 # GenerateProposals limits the logarithm of a side's growth to this.
-_MAX_LOG_GROWTH = math.log(1000.0 / 16.0)
+MAX_LOG_GROWTH = math.log(1000.0 / 16.0)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,13 @@ class Proposal1(Op):
         scale_x = F32(numbers[3]) if len(numbers) > 3 else scale_y
         tensorflow = self.framework.lower() == "tensorflow"
         offset = F32(0.0 if tensorflow else 1.0)
-        images, _, rows, columns = deltas.shape
+        images, channels, rows, columns = deltas.shape
+        if channels != 4 * len(self.ratio) * len(self.scale) or 2 * scores.shape[1] != channels:
+            raise ShapeError(
+                "the channels are not those of the anchors",
+                got=f"{scores.shape[1]} and {channels}",
+                expected=f"2 and 4 for each of {len(self.ratio) * len(self.scale)} anchors",
+            )
         anchors = self._anchors()
         steps = [np.arange(n, dtype=F32) * self.feat_stride for n in (rows, columns)]
         y, x = np.meshgrid(*steps, indexing="ij")
@@ -236,7 +242,7 @@ class GenerateProposals(Op):
         for n in range(len(moves)):
             delta = moves[n].reshape(-1, 4, *moves.shape[2:]).transpose(2, 3, 0, 1)
             middle = delta[..., :2] * size + centre
-            half = np.exp(np.minimum(delta[..., 2:], _MAX_LOG_GROWTH)) * size / 2
+            half = np.exp(np.minimum(delta[..., 2:], MAX_LOG_GROWTH)) * size / 2
             boxes = np.concatenate([middle - half, middle + half - offset], axis=-1)
             sides = info[n, [1, 0]] - offset
             boxes = np.clip(boxes, 0, np.tile(sides, 2)).reshape(-1, 4)

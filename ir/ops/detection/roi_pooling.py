@@ -9,6 +9,7 @@ import numpy as np
 
 from ...dims import Dim
 from ...errors import ShapeError, UnsupportedOperationError
+from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..accumulate import narrowed, widened
@@ -260,6 +261,8 @@ class DeformablePSROIPooling(Op):
         out = np.zeros((len(rois), self.output_dim, group, group), wide.dtype)
         moves = np.zeros((len(rois), 2, 1, 1), F32) if offsets is None else widened(offsets)
         found = [int(v) for v in regions[:, 0]]
+        bins = (self.spatial_bins_y, self.spatial_bins_x)
+        charge_array((*out.shape[1:], *bins), wide.dtype, copies=8)
         batch_indices_of(regions[regions[:, 0] >= 0, 0], len(data))
         for n, image in enumerate(found):
             if image >= 0:

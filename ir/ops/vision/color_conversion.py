@@ -10,10 +10,10 @@ import numpy as np
 from ...dims import Dim
 from ...dtype import DType
 from ...errors import ShapeError
+from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..accumulate import narrowed
-from ..math.elementwise import FLOATS
 from ..shape_inference import fresh_symbol, one_dtype, require_dtype, require_rank, same_size
 
 F32 = np.float32
@@ -22,7 +22,7 @@ YUV_TO_RGB = np.array(
     [[1.164, 0.0, 1.596], [1.164, -0.391, -0.813], [1.164, 2.018, 0.0]], np.float32
 )
 YUV_OFFSETS = np.array([16, 128, 128], np.float32)
-_TYPES = (FLOATS - {DType.f64}) | {DType.u8}
+_TYPES = frozenset([DType.u8, DType.f16, DType.bf16, DType.f32])
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class ConvertColor(Op):
     def evaluate(self, arg: Array, *planes: Array | None) -> tuple[Array, ...]:
         if arg.shape[2] % 2 or (planes[0] is None and arg.shape[1] % 3):
             raise ShapeError("the sides of a frame do not fit", got=arg.shape)
+        charge_array((*arg.shape[:3], 3), np.dtype(F32), copies=3)
         y, u, v = (
             p.astype(F32) - offset
             for p, offset in zip(

@@ -181,7 +181,10 @@ class DeformableConvolution(DeformableConvolution1):
 class BinaryConvolution(Convolving):
     """A convolution of signs: 1 and what is not 1 stand for 1 and -1, in data and in `filters`.
 
-    data [N, C, H, W] numeric, filters [O, C, kernel] of u1; paddings hold `pad_value` (0 or 1).
+    data [N, C, H, W] numeric, filters [O, C, kernel] of u1; paddings are signs of
+    `pad_value`: 0 adds nothing.
+    The filters' bits count from the lowest of each byte, as OpenVINO's converter writes them and
+    its CPU plugin reads them; u1 counts from the highest elsewhere.
     """
 
     kind: ClassVar[str] = "BinaryConvolution"
@@ -198,10 +201,18 @@ class BinaryConvolution(Convolving):
         return super().infer(data, as_data)
 
     def evaluate(self, data: Array, filters: Array) -> tuple[Array, ...]:
-        wide = widened(data).astype(np.float32)
+        signs = np.where(widened(data) == 1, np.float32(1), np.float32(-1))
         pads = self.windows(filters.shape[2:]).pads(data.shape[2:])
-        padded = np.pad(wide, [(0, 0), (0, 0), *pads], constant_values=np.float32(self.pad_value))
-        signs = np.where(padded == 1, np.float32(1), np.float32(-1))
+        signs = np.pad(signs, [(0, 0), (0, 0), *pads], constant_values=np.float32(self.pad_value))
         plain = Convolving(self.strides, (), (), self.dilations)
-        (out,) = plain.evaluate(signs, 2 * filters.astype(np.float32) - 1)
+        (out,) = plain.evaluate(signs, signs_of_bits(filters))
         return (narrowed(out, data.dtype),)
+
+
+def signs_of_bits(filters: Array) -> Array:
+    """1 and -1 in f32 for filters as they are read, each byte's bits in the opposite order."""
+    flat = filters.reshape(-1)
+    padded = np.zeros(-(-flat.size // 8) * 8, flat.dtype)
+    padded[: flat.size] = flat
+    bits = padded.reshape(-1, 8)[:, ::-1].reshape(-1)[: flat.size]
+    return (2 * bits.astype(np.float32) - 1).reshape(filters.shape)

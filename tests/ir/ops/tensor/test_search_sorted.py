@@ -44,7 +44,7 @@ def test_slice_scatter(bounds: tuple[list[int], ...]) -> None:
     for axis, start, stop, step in zip(listed, *bounds[:3], strict=True):
         index[axis] = slice(start, None if stop < -5 else stop, step)
     updates = -1 - DATA[tuple(index)]
-    check(lambda *x: o15.slice_scatter(*x), [DATA, updates, *map(k, bounds)])
+    check(lambda *x: o15.slice_scatter(*x), [DATA, updates, *map(k, bounds)], native=True)
 
 
 def test_strings_and_bytes() -> None:

@@ -11,7 +11,7 @@ from irc_compiler.ir.errors import ShapeError
 from irc_compiler.ir.op import Fact
 from irc_compiler.ir.ops import I420toRGB, NV12toRGB
 from irc_compiler.ir.types import parse_type
-from support.openvino_operations import check
+from support.openvino_operations import check, first_fast
 
 _R = np.random.default_rng(1)
 
@@ -22,20 +22,20 @@ def plane(dtype: Any, *shape: int) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-@pytest.mark.parametrize("colours", ["rgb", "bgr"])
+@pytest.mark.parametrize("colours", first_fast(["bgr", "rgb"]))
 def test_nv12(dtype: Any, colours: str) -> None:
     make = getattr(o8, f"nv12_to_{colours}")
-    check(lambda x: make(x), [plane(dtype, 2, 6, 6, 1)])
-    check(lambda *x: make(*x), [plane(dtype, 2, 4, 6, 1), plane(dtype, 2, 2, 3, 2)])
+    check(lambda x: make(x), [plane(dtype, 2, 6, 6, 1)], native=True)
+    check(lambda *x: make(*x), [plane(dtype, 2, 4, 6, 1), plane(dtype, 2, 2, 3, 2)], native=True)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-@pytest.mark.parametrize("colours", ["rgb", "bgr"])
+@pytest.mark.parametrize("colours", first_fast(["bgr", "rgb"]))
 def test_i420(dtype: Any, colours: str) -> None:
     make = getattr(o8, f"i420_to_{colours}")
-    check(lambda x: make(x), [plane(dtype, 2, 6, 6, 1)])
+    check(lambda x: make(x), [plane(dtype, 2, 6, 6, 1)], native=True)
     halves = [plane(dtype, 2, 2, 3, 1), plane(dtype, 2, 2, 3, 1)]
-    check(lambda *x: make(*x), [plane(dtype, 2, 4, 6, 1), *halves])
+    check(lambda *x: make(*x), [plane(dtype, 2, 4, 6, 1), *halves], native=True)
 
 
 def test_bad_inputs() -> None:

@@ -9,19 +9,19 @@ from irc_compiler.ir.errors import ShapeError
 from irc_compiler.ir.op import Fact
 from irc_compiler.ir.ops import ExtractImagePatches
 from irc_compiler.ir.types import parse_type
-from support.openvino_operations import check
+from support.openvino_operations import check, first_fast
 
 IMAGE = np.random.default_rng(5).standard_normal((2, 3, 9, 10)).astype(np.float32)
 
 
-@pytest.mark.parametrize("pad", ["VALID", "SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("pad", first_fast(["SAME_UPPER", "VALID", "SAME_LOWER"]))
 @pytest.mark.parametrize(
     "windows",
     [([3, 3], [5, 5], [1, 1]), ([2, 3], [1, 2], [2, 1]), ([4, 4], [8, 8], [1, 1])],
     ids=str,
 )
 def test_extract_image_patches(pad: str, windows: tuple[list[int], ...]) -> None:
-    check(lambda x: o3.extract_image_patches(x, *windows, pad), [IMAGE])
+    check(lambda x: o3.extract_image_patches(x, *windows, pad), [IMAGE], native=True)
 
 
 def test_bad_attributes() -> None:
