@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
+_GUIDE = "docs/migrating.md lists what it has"
+
 
 def raise_no_attribute(owner: str, name: str, known: Iterable[str]) -> NoReturn:
     """AttributeError that says which attribute `name` may stand for."""
@@ -13,7 +15,8 @@ def raise_no_attribute(owner: str, name: str, known: Iterable[str]) -> NoReturn:
     lowered = {n.lower(): n for n in public}
     found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     nearest = f"; the nearest that it has is {lowered[found[0]]!r}" if found else ""
-    raise AttributeError(f"{owner} of irc has no attribute {name!r}{nearest}", name=name)
+    text = f"{owner} of irc has no attribute {name!r}{nearest}; {_GUIDE}"
+    raise AttributeError(text, name=name)
 
 
 class NamesNearest:

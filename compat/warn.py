@@ -15,7 +15,7 @@ def warn_once(option: str, reason: str) -> None:
         return
     _warned.add(option)
     text = f"irc: {option} has no effect: {reason}"
-    warnings.warn(text, UserWarning, stacklevel=_caller_level())
+    warnings.warn(text, UserWarning, stacklevel=caller_level())
 
 
 def forget_warnings() -> None:
@@ -23,10 +23,11 @@ def forget_warnings() -> None:
     _warned.clear()
 
 
-def _caller_level() -> int:
+def caller_level() -> int:
+    """The `stacklevel` with which this function's caller warns at the line outside this package."""
     import sys
 
-    # 1 is this function's caller, `warn_once`.
+    # 1 is this function's caller.
     level, frame = 1, sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_FOLDER):
         level, frame = level + 1, frame.f_back

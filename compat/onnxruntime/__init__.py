@@ -6,16 +6,39 @@ that asks for something that irc does not do warns once, by name.
 
 from __future__ import annotations
 
-from ...ir.errors import UsageError
 from ...ir.ops.random_seed import set_seed
 from ..nearest import module_attributes
-from ..warn import warn_once
 from . import capi
 from .binding import IOBinding
-from .errors import InvalidArgument, join_error
+from .devices import (
+    OrtAllocatorType,
+    OrtDeviceMemoryType,
+    OrtMemoryInfo,
+    OrtMemType,
+    SparseTensor,
+)
+from .module_functions import (
+    VERSION,
+    copy_tensors,
+    create_and_register_allocator,
+    disable_telemetry_events,
+    enable_telemetry_events,
+    get_all_providers,
+    get_available_providers,
+    get_build_info,
+    get_device,
+    get_ep_devices,
+    get_version_string,
+    has_collective_ops,
+    preload_dlls,
+    print_debug_info,
+    set_default_logger_callback,
+    set_default_logger_severity,
+    set_default_logger_verbosity,
+    set_global_thread_pool_sizes,
+)
 from .session import InferenceSession
 from .settings import (
-    CPU,
     ExecutionMode,
     ExecutionOrder,
     GraphOptimizationLevel,
@@ -33,76 +56,41 @@ __all__ = [
     "InferenceSession",
     "ModelMetadata",
     "NodeArg",
+    "OrtAllocatorType",
     "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtMemType",
+    "OrtMemoryInfo",
     "OrtValue",
     "RunOptions",
+    "SessionIOBinding",
     "SessionOptions",
+    "SparseTensor",
     "capi",
+    "copy_tensors",
+    "create_and_register_allocator",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
     "get_build_info",
     "get_device",
+    "get_ep_devices",
     "get_version_string",
+    "has_collective_ops",
+    "package_name",
+    "preload_dlls",
+    "print_debug_info",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",
     "set_seed",
+    "version",
 ]
 
-# The release of onnxruntime whose API this follows: scripts compare it.
-__version__ = "1.20.0"
-
-
-def get_available_providers() -> list[str]:
-    """The CPU."""
-    return [CPU]
-
-
-def get_all_providers() -> list[str]:
-    """The CPU."""
-    return [CPU]
-
-
-def get_device() -> str:
-    """The CPU."""
-    return "CPU"
-
-
-def get_version_string() -> str:
-    """`__version__`."""
-    return __version__
-
-
-def get_build_info() -> str:
-    """That this is irc."""
-    return f"irc, with the API of onnxruntime {__version__}"
-
-
-def disable_telemetry_events() -> None:
-    """Nothing to do: irc sends nothing."""
-
-
-def enable_telemetry_events() -> None:
-    """Without effect, with a warning: irc sends nothing."""
-    warn_once("enable_telemetry_events", "irc sends nothing")
-
-
-def set_default_logger_severity(severity: int) -> None:
-    """Checked, no more: irc writes no log."""
-    if severity not in range(5):
-        error = UsageError("unknown severity", got=severity, expected="0 (verbose) to 4 (fatal)")
-        raise join_error(error, InvalidArgument, RuntimeError)
-
-
-def set_default_logger_verbosity(verbosity: int) -> None:
-    """Nothing to do: irc writes no log."""
-
-
-def set_global_thread_pool_sizes(intra_op_num_threads: int, inter_op_num_threads: int) -> None:
-    """Without effect, with a warning."""
-    warn_once("set_global_thread_pool_sizes", "set SessionOptions.intra_op_num_threads")
-
+__version__ = version = VERSION
+package_name = "onnxruntime"
+SessionIOBinding = IOBinding
 
 __getattr__ = module_attributes(__name__, globals())

@@ -117,6 +117,10 @@ class IOBinding(NamesNearest):
         """The outputs of the last run, in the order of binding."""
         return [OrtValue(v if isinstance(v, list | dict) else np.asarray(v)) for v in self._results]
 
+    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+        """The same as `get_outputs`: a vector is a list."""
+        return self.get_outputs()
+
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs of the last run as arrays of their own."""
         return [v.copy() if isinstance(v, np.ndarray) else v for v in self._results]

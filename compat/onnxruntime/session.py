@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,11 +13,19 @@ import numpy as np
 
 from ...api import Model, compile_model, read_model
 from ...ir.dtype import DType
-from ...ir.errors import Error, ExecutionError, InputError, ModelFormatError, UsageError
+from ...ir.errors import (
+    Error,
+    ExecutionError,
+    InputError,
+    ModelFormatError,
+    ShapeError,
+    UsageError,
+)
 from ...ir.types import TensorType
 from ..nearest import NamesNearest
-from ..warn import warn_once
+from ..warn import caller_level, warn_once
 from .binding import IOBinding
+from .devices import OrtMemoryInfo
 from .errors import (
     LOADING,
     RUNNING,
@@ -30,6 +39,23 @@ from .errors import (
 from .settings import CPU, RunOptions, SessionOptions, check_providers
 from .types import ModelMetadata, NodeArg, describe_model, describe_port
 from .values import OrtValue
+
+
+def _despite_declared(load: Callable[..., Any], source: Any, **options: Any) -> Any:
+    """Load a model. Shapes that it declares against inference give a warning, as in onnxruntime;
+    other element types are an error there, too."""
+    try:
+        return load(source, **options)
+    except ShapeError as error:
+        element = {str(type_).partition("[")[0] for type_ in (error.got, error.expected)}
+        if not error.fix or "declared_shapes" not in error.fix or len(element) > 1:
+            raise
+        warnings.warn(
+            f"irc: {error.where}: declared {error.got}, inferred {error.expected}, which is used",
+            UserWarning,
+            stacklevel=caller_level(),
+        )
+        return load(source, declared_shapes="ignore", **options)
 
 
 class InferenceSession(NamesNearest):
@@ -58,10 +84,10 @@ class InferenceSession(NamesNearest):
         with raise_as(LOADING), _name_unreadable():
             model, shapes = source, None
             if options.overrides:
-                model = read_model(source)
+                model = _despite_declared(read_model, source)
                 shapes = _with_sizes(model, options.overrides)
             threads = options.intra_op_num_threads or None
-            self.net = compile_model(model, num_threads=threads, shapes=shapes)
+            self.net = _despite_declared(compile_model, model, num_threads=threads, shapes=shapes)
         self._inputs = [describe_port(p) for p in self.net.inputs]
         self._outputs = [describe_port(p) for p in self.net.outputs]
 
@@ -135,6 +161,25 @@ class InferenceSession(NamesNearest):
         made = self.run(names, input_dict_ort_values, run_options)
         return [OrtValue(v, types.get(n)) for n, v in zip(names, made, strict=True)]
 
+    def run_with_ortvaluevector(
+        self,
+        run_options: RunOptions | None,
+        feed_names: Sequence[str],
+        feeds: Sequence[OrtValue],
+        fetch_names: Sequence[str],
+        fetches: list[OrtValue],
+        fetch_devices: Any = None,
+    ) -> None:
+        """`run_with_ort_values`; the results replace the elements of `fetches`."""
+        named = dict(zip(feed_names, feeds, strict=True))
+        fetches[:] = self.run_with_ort_values(list(fetch_names), named, run_options)
+
+    def create_ortvalue_from_shape_and_type(
+        self, shape: Sequence[int], element_type: Any, *device: Any, **more: Any
+    ) -> OrtValue:
+        """`OrtValue.ortvalue_from_shape_and_type`."""
+        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, *device, **more)
+
     def run_async(
         self,
         output_names: Sequence[str] | None,
@@ -187,6 +232,39 @@ class InferenceSession(NamesNearest):
 
     def disable_fallback(self) -> None:
         """There is nothing to fall back to."""
+
+    def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
+        """The CPU's memory, for each input."""
+        return [OrtMemoryInfo("Cpu") for _ in self._inputs]
+
+    def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
+        """The CPU's memory, for each output."""
+        return [OrtMemoryInfo("Cpu") for _ in self._outputs]
+
+    def get_input_epdevices(self) -> list[Any]:
+        """None: there are no devices to choose among."""
+        return []
+
+    def get_provider_graph_assignment_info(self) -> list[Any]:
+        """None: `session.net.report()` says how the model runs."""
+        return []
+
+    def get_tuning_results(self) -> list[Any]:
+        """None: irc keeps no measurements with a session."""
+        return []
+
+    def set_tuning_results(self, results: Any, *, error_on_invalid: bool = False) -> None:
+        """Without effect, with a warning where there are any."""
+        if results:
+            warn_once("set_tuning_results", "irc chooses kernels by the sizes")
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """Without effect, with a warning for each."""
+        for key in options:
+            warn_once(f"the dynamic option {key!r}", "irc's CPU has no options")
+
+    def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
+        """Nothing to release."""
 
     def get_session_options(self) -> SessionOptions:
         """As given."""

@@ -109,6 +109,23 @@ _SESSION_REASONS = {
 }
 
 
+# Config entries whose value is what irc does anyway, and reasons for other values.
+_FOLLOWED_ENTRIES = {
+    "session.set_denormal_as_zero": "0",
+    "session.intra_op.allow_spinning": "1",
+    "session.inter_op.allow_spinning": "0",
+    "session.force_spinning_stop": "1",
+    "session.disable_prepacking": "0",
+    "session.disable_cpu_ep_fallback": "0",
+    "session.use_env_allocators": "0",
+}
+_ENTRY_REASONS = {
+    "session.set_denormal_as_zero": "irc keeps denormals (docs/numerics.md)",
+    "session.intra_op.allow_spinning": "a thread spins for 80 microseconds before it sleeps",
+    "session.intra_op_thread_affinities": "threads follow the CPUs that the process may use",
+}
+
+
 class SessionOptions(_Settings):
     """Options of a session (the module's docstring says what irc does with them)."""
 
@@ -141,7 +158,7 @@ class SessionOptions(_Settings):
         return self._overrides
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Kept; no entry has an effect, and each key warns once."""
+        """Kept; a value that asks for what irc does not do warns once by its key."""
         self._entries[str(key)] = str(value)
 
     def get_session_config_entry(self, key: str) -> str:
@@ -186,8 +203,10 @@ class SessionOptions(_Settings):
     def warn_of_unheeded(self) -> None:
         """Warn of what the options ask for and a session does not do."""
         self._warn(_SESSION_REASONS)
-        for key in self._entries:
-            warn_once(f"the session config entry {key!r}", "irc has no config entries")
+        for key, value in self._entries.items():
+            if _FOLLOWED_ENTRIES.get(key) != value:
+                reason = _ENTRY_REASONS.get(key, "irc has no such entry")
+                warn_once(f"the session config entry {key!r}", reason)
 
 
 # Calls without which a model would compute something else: errors, not warnings.

@@ -217,6 +217,10 @@ class OrtValue(NamesNearest):
             )
         mine[...] = source.reshape(mine.shape)
 
+    def as_sparse_tensor(self) -> Any:
+        """Refused."""
+        return self.ort_value_from_sparse_tensor(None)
+
     @staticmethod
     def ort_value_from_sparse_tensor(sparse_tensor: Any) -> OrtValue:
         """Refused."""
@@ -242,4 +246,12 @@ class OrtDevice:
 
     def device_type(self) -> int:
         """The CPU's number."""
+        return 0
+
+    def device_mem_type(self) -> int:
+        """The default memory."""
+        return 0
+
+    def device_vendor_id(self) -> int:
+        """None."""
         return 0
