@@ -14,9 +14,8 @@ compile report names it. Control flow that Python steers is a terminal with a pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..ir.dims import Dim
 from ..ir.dtype import DType
@@ -36,7 +35,7 @@ MAX_DEPTH = MAX_BODY_DEPTH
 
 
 @dataclass(frozen=True)
-class Constant:
+class PlanConstant:
     """One constant in the layout its reader wants, made from entry `source` of the weights.
 
     `layout` None: the array as it stands, contiguous. Else panels (plan/packing/layouts.py);
@@ -260,7 +259,7 @@ class Plan:
     inputs: tuple[PlanPort, ...]
     outputs: tuple[PlanPort, ...]
     slots: tuple[Type, ...]
-    constants: tuple[Constant, ...]
+    constants: tuple[PlanConstant, ...]
     regions: tuple[Region, ...]
     # Slots whose value is a constant of the model (a result that is a constant).
     constant_slots: tuple[tuple[int, int], ...] = ()
@@ -296,10 +295,3 @@ class Plan:
             if region.terminal is not None:
                 found.append(region.terminal)
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """The arrays behind a plan's constants, by source number; they are never written to."""
-
-    arrays: Mapping[int, Any] = field(default_factory=dict[int, Any])

@@ -125,4 +125,4 @@ def test_forged_products_are_refused(encoder: Any) -> None:
             verify_specs([each], target)
     if spec.packed.kr == 2:
         with pytest.raises(VerificationError):
-            verify_specs([spec], generic("avx512"))
+            verify_specs([spec], generic_target("avx512"))

@@ -120,7 +120,7 @@ def test_products_of_any_size_take_few_lines(isa: str, monkeypatch: pytest.Monke
 
     from benchmarks.kernels import compressed_products, open_products
 
-    target = generic(isa)  # type: ignore[arg-type]
+    target = generic_target(isa)  # type: ignore[arg-type]
     specs = (*open_products(), *compressed_products(target))
     lines = [(generate(s, target, "k").text.count("\n"), n) for n, s in specs]
     assert len(lines) == 48 + 20 and max(lines)[0] < 4000, max(lines)

@@ -80,7 +80,7 @@ def test_shapes_have_about_the_nodes_asked_for(shape: str) -> None:
 def test_nesting_beyond_the_limit_is_refused() -> None:
     from benchmarks.graph_shapes import nesting
 
-    assert lower(nesting(64, 32).graph, generic("avx2"), Options())[0].regions
+    assert lower(nesting(64, 32).graph, generic_target("avx2"), Options())[0].regions
     for depth in (33, 300):
         with pytest.raises(ShapeError, match="nested too deeply"):
             nesting(2 * depth, depth)

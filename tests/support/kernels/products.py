@@ -212,7 +212,7 @@ def pack_right(b: np.ndarray, case: Case, packed: PackedB) -> np.ndarray:
         case.compute_dtype or case.b_dtype or case.dtype,
         case.compute_dtype not in (None, case.dtype),
     )
-    return pack(b, Constant(0, stored, b.shape, packed, rounds=rounds))
+    return pack(b, PlanConstant(0, stored, b.shape, packed, rounds=rounds))
 
 
 def exact_product(a: np.ndarray, b: np.ndarray, acc: DType) -> np.ndarray:

@@ -14,7 +14,7 @@ from irc_compiler.ir.scalar.builder import Builder, evaluate_program
 from irc_compiler.ir.scalar.program import Program
 from irc_compiler.plan.packing.layouts import PackedConv
 from irc_compiler.plan.packing.panel_params import accumulator, cell_depth, conv_panel
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.convolution import ConvSpec, Window
 from irc_compiler.plan.verify.specs import verify_specs

@@ -21,7 +21,7 @@ from irc_compiler.plan.packing.panel_params import (
     packed_size,
     panel_width,
 )
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic
@@ -150,7 +150,7 @@ def test_no_sum_saturates_and_long_ones_wrap(isa: str, a: int, b: int) -> None:
         (), 2, 20, k, Operand(U8, (k, 1)), Operand(I8, (0, 0)), Operand(I32, (20, 1)), I32, packed,
         identity(I32),
     )  # fmt: skip
-    inputs = [left, pack(right, Constant(0, I8, right.shape, packed))]
+    inputs = [left, pack(right, PlanConstant(0, I8, right.shape, packed))]
     found = run(spec, inputs, [(2, 20)], isa=isa).outs[0]
     np.testing.assert_array_equal(found, np.full((2, 20), a * b * k, np.int64).astype(np.int32))
 
@@ -289,7 +289,7 @@ def test_the_unit_of_avx2(
 ) -> None:
     """Text for AVX-VNNI on a machine that may only have the same instruction of AVX-512: LLVM
     encodes it as that one here."""
-    avx2 = generic("avx2")
+    avx2 = generic_target("avx2")
     there = dataclasses.replace(avx2, cpu_features=tuple(sorted({*avx2.cpu_features, "avxvnni"})))
     more = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}
     here = dataclasses.replace(avx2, cpu_features=tuple(sorted({*avx2.cpu_features, *more})))

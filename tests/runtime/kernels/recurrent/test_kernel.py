@@ -13,7 +13,7 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.ops import GRUSequence, PeepholeLSTM, RNNSequence
 from irc_compiler.plan.packing.layouts import PackedGates
 from irc_compiler.plan.packing.panel_params import cell_depth
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.recurrent import RecurrentSpec
 from irc_compiler.plan.verify.specs import verify_specs
