@@ -175,7 +175,7 @@ def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
     dtypes = [t.dtype if isinstance(t, TensorType) else DType.dynamic for t in record.types]
     try:
         # Floating-point warnings are not errors of a model: infinities and NaN are values.
-        with np.errstate(all="ignore"), active_budget().evaluating():
+        with np.errstate(all="ignore"), active_budget().charge_temporarily():
             if record.op.kind in _WITHOUT_MEMORY:
                 outputs = record.op.evaluate(*record.op.slots(arrays, running=True))
             else:

@@ -13,7 +13,7 @@ from ...ir.dtype import DType
 from ...ir.types import TensorType
 from ..packing.layouts import PackedB, panels
 from ..packing.panel_params import BYTES
-from ..plan import INPUT, MAX_DEPTH, OUTPUT, Constant, Plan, Region, Terminal
+from ..plan import INPUT, MAX_DEPTH, OUTPUT, Plan, PlanConstant, Region, Terminal
 from .buffers import broken, check_index, is_int
 from .order import verify_region
 from .variables import define_variables, initialised_after

@@ -12,7 +12,7 @@ from ...plan.plan import LOOP, ControlStep, KernelStep, NativeStep
 from ...plan.specs.base import Size, Spec
 from ...plan.verify.size_table import Ints
 from ...plan.verify.values import RegionSizes
-from .abi import CUT, LONG, MAX_PHASES, MAX_ROUNDS, PHASES_SHIFT, SHARED
+from .abi import CUT, LONG_STEP, MAX_PHASES, MAX_ROUNDS, PHASES_SHIFT, SHARED
 
 # A call of less work, as steps count it, ends within a second whatever its kernels are.
 POLL_WORK: Final = 300_000_000

@@ -20,7 +20,7 @@ from ..driver import thread_pool as pools
 from ..jit.program import CompiledPlan
 from .array_interop import import_array
 from .bound_call import BoundCall, R
-from .execution_context import Context, Shapes, lru_put
+from .execution_context import ExecutionContext, Shapes, lru_put
 from .input_check import InputCheck, fixed_dtype
 from .output_buffers import check_apart, check_output, written_at_once
 from .profile import StepTime

@@ -35,8 +35,8 @@ ALIGN_BYTES: Final = 64
 _MAX_ACCEPTED_RATIO: Final = 1.02
 # How often to try a better order, and for how many buffers in all
 # (docs/dev/tuning/memory-planner.md).
-_TRIES: Final = 32
-_TRY_BUFFERS: Final = 4000
+_MAX_TRIES: Final = 32
+_MAX_TRIED_BUFFERS: Final = 4000
 # More buffers are placed in the order of the steps (docs/dev/tuning/memory-planner.md).
 MAX_GREEDY_BUFFERS: Final = 4096
 

@@ -78,15 +78,15 @@ def exp_of_sum(f: Function, x: Value, more: Value, factor: Value) -> Value:
     """e**(x + more) * factor for x <= 0 and a smaller `more`, rounded once where the result is
     denormal; |factor| is near 1, x at least -120 (f64: -770)."""
     fmt = format_of(x)
-    n, k = rounded(f, f.fadd(x, more), LOG2E)
+    n, k = round_scaled(f, f.fadd(x, more), LOG2E)
     r = f.fma(n, -fmt.ln2_high, x)
     r = f.fadd(f.fma(n, -fmt.ln2_low, r), more)
     q = horner(f, r, _Q_SINGLE if fmt is SINGLE else _Q_DOUBLE)
     p = f.fma(f.fmul(r, r), q, r)
-    return scaled(f, f.fma(p, factor, factor), n, k, fmt)
+    return scale_by_power(f, f.fma(p, factor, factor), n, k, fmt)
 
 
-def scaled(f: Function, y: Value, n: Value, k: Value, fmt: Format) -> Value:
+def scale_by_power(f: Function, y: Value, n: Value, k: Value, fmt: Format) -> Value:
     """y * 2**n for y near 1, rounded once where the result is denormal; overflows to infinity."""
     if _has_scalef(f, y):
         return _scalef(f, y, n)

@@ -21,16 +21,16 @@ from . import pow as math_pow
 from . import trig as math_trig
 from .formats import MathFunction, widen_function
 
-exp: MathFunction = widened(math_exp.exp)
-exp2: MathFunction = widened(math_exp.exp2)
-expm1: MathFunction = widened(math_exp.expm1)
-sigmoid: MathFunction = widened(math_exp.sigmoid)
-tanh: MathFunction = widened(math_exp.tanh)
-log: MathFunction = widened(math_log.log)
-log1p: MathFunction = widened(math_log.log1p)
-softplus: MathFunction = widened(math_log.softplus)
-erf: MathFunction = widened(math_erf.erf)
-gelu: MathFunction = widened(math_gelu.gelu)
+exp: MathFunction = widen_function(math_exp.exp)
+exp2: MathFunction = widen_function(math_exp.exp2)
+expm1: MathFunction = widen_function(math_exp.expm1)
+sigmoid: MathFunction = widen_function(math_exp.sigmoid)
+tanh: MathFunction = widen_function(math_exp.tanh)
+log: MathFunction = widen_function(math_log.log)
+log1p: MathFunction = widen_function(math_log.log1p)
+softplus: MathFunction = widen_function(math_log.softplus)
+erf: MathFunction = widen_function(math_erf.erf)
+gelu: MathFunction = widen_function(math_gelu.gelu)
 
 
 def _sqrt(f: Function, x: Value) -> Value:

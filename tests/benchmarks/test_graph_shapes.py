@@ -17,7 +17,7 @@ from irc_compiler.compiler.options import Options
 from irc_compiler.compiler.pipeline import optimize
 from irc_compiler.ir.errors import ShapeError
 from irc_compiler.ir.graph import Graph
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.size_evaluation import RegionLayoutTables
 from irc_compiler.plan.verify.written_coverage import Coverage
@@ -43,7 +43,7 @@ def calls_to_compile(graph: Graph) -> int:
     sys.setprofile(count)
     try:
         optimize(graph, Options())
-        plan, _ = lower(graph, generic("avx2"), Options())
+        plan, _ = lower(graph, generic_target("avx2"), Options())
         verify_plan(plan)
         for region in plan.regions:
             tables = RegionLayoutTables(region, plan.constants)

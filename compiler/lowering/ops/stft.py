@@ -63,7 +63,7 @@ def lower_frames(low: Lowering, node: int) -> None:
         out=sizes.operand(out, (*out.strides[:-2], *(stride for _, stride in parts))),
         acc=x.dtype,
         packed=layout,
-        epilogue=builder.finish(builder.stored(builder.input(0, x.dtype), out.dtype)),
+        epilogue=builder.finish(builder.cast_stored(builder.input(0, x.dtype), out.dtype)),
         out_n_split=sizes.split(parts),
     )
     work = product_work(low, batch, frames, columns, size, x.dtype.bits)

@@ -16,8 +16,8 @@ from ...op import Array, Fact, Op, Port
 from ...scalar.builder import Builder, evaluate_program
 from ...scalar.program import Program
 from ...types import TensorType, Type, broadcast_shapes
-from ..accumulate import computing_dtype, multiply_matrices, narrowed, widened
-from ..shape_inference import Shape, fits, listed, one_dtype, same_size, tensor
+from ..accumulate import computing_dtype, multiply_matrices, narrow_array, widen_array
+from ..shape_inference import Shape, fits, list_dtypes, one_dtype, same_size, tensor
 from .activation_table import apply_activation, check_activation
 from .elementwise import NUMBERS
 

@@ -14,7 +14,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import multiply_matrices, narrowed, widened
+from ..accumulate import multiply_matrices, narrow_array, widen_array
 from ..math.elementwise import NUMBERS, sizes_of
 from ..shape_inference import (
     Shape,
@@ -200,7 +200,7 @@ class _Backprop(Op):
         groups = sizes_of(filters.shape)[0] if self.grouped else 1
         places = math.prod(sizes_of(data.shape)[2:]) * sizes_of(data.shape)[0]
         patches = groups * math.prod(kernel[1:]) * places
-        full = self._full(self._windows(kernel[2:]), sizes_of(data.shape)[2:])
+        full = self._full_sizes(self._windows(kernel[2:]), sizes_of(data.shape)[2:])
         room = math.prod(int(d) for d in full if isinstance(d, int))
         room = max(room * sizes_of(data.shape)[0] * groups * kernel[1], outputs[0].elements)
         return _wide_bytes(data.dtype) * 2 * (data.elements + filters.elements + patches + room)

@@ -16,7 +16,7 @@ from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port, attr
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type, normalize_axis
-from ..accumulate import widened
+from ..accumulate import widen_array
 from ..math.elementwise import FLOATS, INTEGERS, sizes_of
 from ..shape_inference import (
     Shape,

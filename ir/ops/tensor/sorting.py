@@ -317,7 +317,11 @@ class Unique(Op):
             found: Any = _unique_strings(rows)
         else:
             found = np.unique(
-                widened(rows), return_index=True, return_inverse=True, return_counts=True, axis=at
+                widen_array(rows),
+                return_index=True,
+                return_inverse=True,
+                return_counts=True,
+                axis=at,
             )
         _, first, inverse, counts = found
         inverse = inverse.reshape(-1)

@@ -56,7 +56,7 @@ class ConvContext(TileFrame):
         """A value of an operand's type as a factor of the accumulator's type."""
         wide = f.cast(value, self.acc, signed_=dtype.is_signed)
         done = self.spec.compute_dtype in (None, dtype)
-        return wide if done else rounded(f, wide)
+        return wide if done else round_to_bf16(f, wide)
 
     def zero_byte(self, f: Function, frame: Value) -> Value:
         """The zero point as it stands in copies of bytes."""

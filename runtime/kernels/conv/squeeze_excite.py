@@ -251,7 +251,7 @@ class _Excite:
                         w = f.cast(f.load(vec(weights.element, lanes), here), F32)
                         chains[chain].set(f.fma(x, w, chains[chain].get()))
 
-            with flushing(f, spec.compute_dtype is not None):
+            with flush_to_zero(f, spec.compute_dtype is not None):
                 whole = depth // deep * deep
                 with f.range(0, whole, deep, unroll=1) as k:
                     for chain in range(deep):

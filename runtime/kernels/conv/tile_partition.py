@@ -94,10 +94,10 @@ def three_axes(spec: ConvSpec) -> ConvSpec:
         window=Window(
             (*ones, *w.kernel), (*ones, *w.strides), (*ones, *w.dilations), (*zeros, *w.pads)
         ),
-        data=replace(spec.data, strides=wide(spec.data.strides)),
-        out=replace(spec.out, strides=wide(spec.out.strides)),
+        data=replace(spec.data, strides=insert_axes(spec.data.strides)),
+        out=replace(spec.out, strides=insert_axes(spec.out.strides)),
         epilogue_operands=tuple(
-            replace(e, strides=wide(e.strides)) for e in spec.epilogue_operands
+            replace(e, strides=insert_axes(e.strides)) for e in spec.epilogue_operands
         ),
     )
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....plan.packing.layouts import packed_size
-from ...llvmir.builder import Function, Variable
+from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, integer, vec
 from ..emit.strided_loops import masked_load, vector_and_tail
 from ..emit.tail_mask import TailMask

@@ -71,7 +71,7 @@ def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits o
         x = f.sub(x, f.splat(zero, lanes))
         return x if part is None else f.select(part.mask, x, 0)
 
-    def turn(k: Value, into: Sequence[Variable], part: TailMask | None) -> None:
+    def turn(k: Value, into: Sequence[StackVariable], part: TailMask | None) -> None:
         b = load(p["b"], k, b_step, b_side, part, b_zero_point)
         for place, total, zero in zip(places, into, a_zeros, strict=True):
             a = load(place, k, a_step, a_side, part, zero)
@@ -82,7 +82,7 @@ def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits o
                 total.set(f.add(f.mul(a, b), total.get()))
 
     buffer = f.stack(rows * g.bytes)
-    with flushing(f, spec.compute_dtype is not None):
+    with flush_to_zero(f, spec.compute_dtype is not None):
         depth = integer(spec.k) if isinstance(spec.k, int) else p["k"]
         step = _ACCUMULATORS_PER_ROW * lanes
         # Lanes that lie apart hide a loop's own instructions: no turn is written out.

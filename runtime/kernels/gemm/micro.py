@@ -87,8 +87,8 @@ class GemmContext(TileFrame):
     def factor(self, f: Function, value: Value, dtype: DType, to: DType | None) -> Value:
         """A value of an operand's type, which may be converted to another first, as a factor of
         the accumulator's type."""
-        wide = self.converted(f, value, dtype, to)
-        return wide if self.spec.compute_dtype is None else rounding.rounded(f, wide)
+        wide = self.cast_operand(f, value, dtype, to)
+        return wide if self.spec.compute_dtype is None else rounding.round_to_bf16(f, wide)
 
     def cast_operand(self, f: Function, value: Value, dtype: DType, to: DType | None) -> Value:
         """The same before it is rounded."""
@@ -169,7 +169,7 @@ class GemmContext(TileFrame):
                     s.set(f.load(self.vector, place, self.align))
         if self.corrections and not t.buffered:
             correct(self, f, columns, sums)
-        with rounding.flushing(f, self.spec.compute_dtype is not None and not self.unit):
+        with rounding.flush_to_zero(f, self.spec.compute_dtype is not None and not self.unit):
             self._accumulate(f, shape, columns, sums)
             for s, place in slots if t.buffered else ():
                 f.store(s.get(), place, self.align)

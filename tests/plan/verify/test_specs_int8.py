@@ -12,7 +12,7 @@ from irc_compiler.ir.scalar.builder import identity
 from irc_compiler.plan.packing.layouts import PackedB
 from irc_compiler.plan.specs.base import Operand, verified_spaces
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.plan.verify.values import RegionLayoutTables
@@ -27,7 +27,7 @@ GOOD = GemmSpec(
 
 
 def test_zero_points_walk_rows_and_columns() -> None:
-    verify_specs([GOOD], generic("avx512"))
+    verify_specs([GOOD], generic_target("avx512"))
     assert verified_spaces(GOOD)[2:4] == [(3, 4), (3, 5)]
     assert GOOD.operands()[2:4] == (GOOD.a_zero_point, GOOD.b_zero_point)
     with pytest.raises(VerificationError, match="one stride per axis"):
@@ -63,7 +63,7 @@ def test_floats_have_no_zero_points() -> None:
     verify_specs([spec], generic_target("avx512"))
     with pytest.raises(VerificationError, match="types do not fit"):
         verify_specs(
-            [dataclasses.replace(spec, a_zero_point=Operand(f32, (1,)))], generic("avx512")
+            [dataclasses.replace(spec, a_zero_point=Operand(f32, (1,)))], generic_target("avx512")
         )
 
 

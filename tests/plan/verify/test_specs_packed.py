@@ -78,7 +78,7 @@ def test_packed_constants() -> None:
     ):
         with pytest.raises(VerificationError):
             verify_plan(gemm_plan(spec, constant))
-    verify_plan(gemm_plan(gemm(packed), Constant(0, f32, (5, 6, 1, 1), PackedConv(4))))
+    verify_plan(gemm_plan(gemm(packed), PlanConstant(0, f32, (5, 6, 1, 1), PackedConv(4))))
     summed = PackedB(4, column_sums=True)
     for layout in (summed, PackedConv(4), packed):
         with pytest.raises(VerificationError):

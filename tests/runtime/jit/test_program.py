@@ -12,8 +12,8 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.packing.layouts import PackedB
-from irc_compiler.plan.plan import Constant
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.plan import PlanConstant
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.execution.session import Session
 from irc_compiler.runtime.jit import program as programs
 from irc_compiler.runtime.jit.program import build_program, compilations

@@ -16,7 +16,7 @@ import mpmath
 import numpy as np
 import pytest
 from irc_compiler.ir.ops.math.activation_table import activate
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit import host_features as host
 from irc_compiler.runtime.jit import llvm
 from irc_compiler.runtime.jit.image_loader import load_objects

@@ -155,14 +155,14 @@ def _places(n: ImportContext, x: Value) -> Value:
     return n.add(Range(DType.i64), n.int_value(0), _length(n, x), n.int_value(1))
 
 
-def split_heads(n: OnnxNode, x: Value, heads: int) -> Value:
+def split_heads(n: ImportContext, x: Value, heads: int) -> Value:
     """[B, S, N * H] as [B, N, S, H]."""
     apart = n.add(Reshape(special_zero=True), x, n.ints_value([0, 0, heads, -1]))
     return n.add(Transpose(), apart, n.ints_value([0, 2, 1, 3]))
 
 
 def attend_grouped(
-    n: OnnxNode,
+    n: ImportContext,
     op: Attention,
     given: tuple[Value, Value, Value, Value | None],
     shared: int,

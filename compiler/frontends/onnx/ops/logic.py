@@ -53,7 +53,7 @@ def cast(n: ImportContext) -> Value:
     return _cast(n, element_type(n.integer("to"), n.origin))
 
 
-def cast_by_name(n: OnnxNode) -> Value:
+def cast_by_name(n: ImportContext) -> Value:
     """Before version 6: the element type is the name of a member of TensorProto.DataType."""
     from onnx import TensorProto
 
@@ -64,7 +64,7 @@ def cast_by_name(n: OnnxNode) -> Value:
     return _cast(n, element_type(numbers[name], n.origin))
 
 
-def cast_like(n: OnnxNode) -> Value:
+def cast_like(n: ImportContext) -> Value:
     return _cast(n, n.dtype(n.input(1)))
 
 

@@ -52,16 +52,16 @@ def lp_pool(n: ImportContext) -> Value:
     return _root(n, n.add(Multiply(), mean, n.like(x, math.prod(kernel))), p)
 
 
-def _exponent(n: OnnxNode) -> float:
+def _exponent(n: ImportContext) -> float:
     """The p of the norm, a float in version 1."""
     return n.number("p", 2.0) if n.version < 2 else n.integer("p", 2)
 
 
-def _root(n: OnnxNode, value: Value, p: float) -> Value:
+def _root(n: ImportContext, value: Value, p: float) -> Value:
     return n.add(Power(), value, n.like(value, 1 / p))
 
 
-def global_lp_pool(n: OnnxNode) -> Value:
+def global_lp_pool(n: ImportContext) -> Value:
     x, p = n.input(0), _exponent(n)
     axes = n.ints_value(range(2, n.rank(x)))
     powers = n.add(Power(), n.add(Abs(), x), n.like(x, p))

@@ -16,7 +16,7 @@ from .....ir.ops import (
     Transpose,
     Unsqueeze,
 )
-from .elementary import converted, flattened
+from .elementary import convert_value, flatten_value
 
 if TYPE_CHECKING:
     from ..import_context import ImportContext, ImportFunction
@@ -77,19 +77,19 @@ def expand(n: ImportContext) -> Value:
     return n.add(Broadcast("bidirectional"), n.input(0), n.input(1))
 
 
-def tile_axis(n: OnnxNode) -> Value:
+def tile_axis(n: ImportContext) -> Value:
     """Before version 6: one axis is repeated; both numbers are inputs of the data's type."""
     x, axis = n.input(0), n.constant_of(n.input(2))
     if axis is None or axis.size != 1:
-        raise n.unsupported("Tile along an axis that is not a constant")
+        raise n.unsupported_error("Tile along an axis that is not a constant")
     rank = n.rank(x)
     at = n.axis(int(axis.reshape(-1)[0]), rank)
-    count = n.add(Reshape(), converted(n, n.input(1), DType.i64), n.ints_value([1]))
+    count = n.add(Reshape(), convert_value(n, n.input(1), DType.i64), n.ints_value([1]))
     parts = [n.ints_value([1] * at), count, n.ints_value([1] * (rank - at - 1))]
     return n.add(Tile(), x, n.add(Concat(axis=0), *parts))
 
 
-def tile(n: OnnxNode) -> Value:
+def tile(n: ImportContext) -> Value:
     x, repeats = n.input(0), n.input(1)
     shape, count = n.shape(x), n.shape(repeats)
     if shape is not None and count is not None and isinstance(count[0], int):

@@ -55,13 +55,13 @@ def _by_scales(n: ImportContext, scales: Value) -> Value:
     return n.add(op, n.input(0), scales)
 
 
-def upsample_image(n: OnnxNode) -> Value:
+def upsample_image(n: ImportContext) -> Value:
     """Before version 7: the two last axes of an image, each by its own attribute."""
     scales = [1.0, 1.0, n.number("height_scale"), n.number("width_scale")]
     return _by_scales(n, n.constant(np.array(scales, np.float32), DType.f32))
 
 
-def upsample_attribute(n: OnnxNode) -> Value:
+def upsample_attribute(n: ImportContext) -> Value:
     scales = np.array(n.numbers("scales"), np.float32)
     return _by_scales(n, n.constant(scales, DType.f32))
 

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from ....ir.dtype import DType
-from ....plan.packing.layouts import PackedConv, PackedGates, packed_size, panels
-from ....plan.plan import Constant
-from ...machine.cpus import usable_cores
-from ...machine.memory_planner import aligned_bytes
-from ..conv.winograd_matrices import transform_filters
-from ..emit.dot_units import FLIP
-from .bf16_rounding import round_array
+from .....ir.dtype import DType
+from .....plan.packing.layouts import PackedConv, PackedGates, packed_size, panels
+from .....plan.plan import PlanConstant
+from ....machine.cpus import usable_cores
+from ....machine.memory_planner import aligned_bytes
+from ...conv.winograd_matrices import transform_filters
+from ...emit.dot_units import SIGN_FLIP
+from ..bf16_rounding import round_array
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -147,7 +147,7 @@ def make(case: Case, isa: str, floats: bool = False):
     )
     verify_specs([spec], target)
     stored, rounds = case.compute_dtype or case.dtype, case.compute_dtype not in (None, case.dtype)
-    weights = pack(filters, Constant(0, stored, filters.shape, packed, rounds=rounds))
+    weights = pack(filters, PlanConstant(0, stored, filters.shape, packed, rounds=rounds))
     assert weights.size == spec.iteration_spaces()[1][0]
     total = wide.astype(acc.numpy)
     (expected,) = evaluate_program(

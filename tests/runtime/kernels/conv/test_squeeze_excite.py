@@ -14,7 +14,7 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.scalar.builder import Builder
 from irc_compiler.ir.scalar.program import Program
 from irc_compiler.plan.packing.layouts import PackedB, PackedConv
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.squeeze_excite import CHUNKS, SqueezeExciteSpec, excite_panels
 from irc_compiler.plan.verify.specs import verify_specs

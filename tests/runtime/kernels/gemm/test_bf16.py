@@ -20,7 +20,7 @@ from irc_compiler.plan.packing.panel_params import (
     packed_size,
     panel_width,
 )
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows

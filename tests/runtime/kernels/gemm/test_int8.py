@@ -24,7 +24,7 @@ from irc_compiler.plan.packing.panel_params import (
 from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly, emit_object
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
@@ -242,7 +242,7 @@ def test_a_residual_may_be_overwritten(isa: str, m: int, dynamic: str) -> None:
 def test_pack_and_unpack(shape: tuple[int, ...], kr: int, dtype: DType, transposed: bool) -> None:
     rng = np.random.default_rng(1)
     array = rng.integers(int(dtype.min), int(dtype.max), shape, dtype.numpy, endpoint=True)
-    constant = Constant(0, dtype, shape, PackedB(32, kr, column_sums=True), transposed)
+    constant = PlanConstant(0, dtype, shape, PackedB(32, kr, column_sums=True), transposed)
     packed = pack(array, constant)
     k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
     count = int(np.prod(shape[:-2]))
@@ -309,7 +309,7 @@ def test_the_unit_of_avx2(
 
 def test_code_for_neon() -> None:
     """No machine here runs it; LLVM generates it."""
-    target = generic("neon")
+    target = generic_target("neon")
     assert packed_layout(16, 20, U8, target) == PackedB(16, 1, column_sums=True)
     case = Case(8, 16, 20, b="rows", dtype=U8, b_dtype=I8, a_zero_point="each", b_zero_point="each")
     assert "mla" in emit_assembly(generate(make(case, "plain")[0], target, "k").text, target)

@@ -17,10 +17,10 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.scalar.builder import identity
 from irc_compiler.plan.packing.layouts import PackedB, packed_size
 from irc_compiler.plan.packing.panel_params import packed_layout, panel_width
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows

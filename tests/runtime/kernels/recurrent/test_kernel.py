@@ -116,7 +116,9 @@ class Case:
         verify_specs([spec], target_of(isa))
         h, d, g = self.hidden, len(self.reverse), self.gates
         rounds = self.compute_dtype is not None
-        constant = Constant(0, self.compute_dtype or F32, (d, g * h, h), spec.packed, rounds=rounds)
+        constant = PlanConstant(
+            0, self.compute_dtype or F32, (d, g * h, h), spec.packed, rounds=rounds
+        )
         packed = pack(self.r, constant)
         inputs = [self.x, packed, *self.states]
         inputs += [] if self.lengths is None else [np.array(self.lengths, np.int64)]

@@ -36,8 +36,8 @@ from ......ir.ops import (
 )
 from ......ir.ops.nn.normalize import LayerNorm
 from ..attention import split_heads
-from ..elementary import converted, size_of
-from .quantized import integer_product, scaled
+from ..elementary import convert_value, size_of
+from .quantized import integer_product, scale_product
 
 if TYPE_CHECKING:
     from ...import_context import ImportContext, Imported, ImportFunction
@@ -123,7 +123,7 @@ def multi_head_attention(n: ImportContext) -> Imported:
 
 
 def attend(
-    n: OnnxNode,
+    n: ImportContext,
     query: Value,
     key: Value,
     value: Value,

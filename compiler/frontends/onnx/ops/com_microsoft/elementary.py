@@ -31,7 +31,7 @@ from ......ir.ops import (
     Transpose,
 )
 from ..convolution import conv
-from ..elementary import converted, flattened, sizes_of, unary
+from ..elementary import convert_value, flatten_value, sizes_of, unary
 from ..normalization import layer_normalization, mean_and_deviation
 
 if TYPE_CHECKING:
@@ -111,28 +111,28 @@ def quick_gelu(n: ImportContext) -> Value:
     return n.add(Swish(), x, n.like(x, n.number("alpha", 1.702)))
 
 
-def gemm_fast_gelu(n: OnnxNode) -> Value:
+def gemm_fast_gelu(n: ImportContext) -> Value:
     """The tanh form of x W + bias."""
     product, bias = n.add(MatMul(), n.input(0), n.input(1)), n.optional(2)
     return n.add(Gelu("TANH"), product if bias is None else n.add(Add(), product, bias))
 
 
-def bias_split_gelu(n: OnnxNode) -> Value:
+def bias_split_gelu(n: ImportContext) -> Value:
     """Of x + bias, the left half times the erf form of the right half."""
     total = n.add(Add(), n.input(0), n.input(1))
     left, right = n.add_all(Split(2), total, n.int_value(-1))
     return n.add(Multiply(), left, n.add(Gelu("ERF"), right))
 
 
-def bias_add(n: OnnxNode) -> Value:
+def bias_add(n: ImportContext) -> Value:
     return n.add(Add(), n.add(Add(), n.input(0), n.input(1)), n.input(2))
 
 
-def bias_dropout(n: OnnxNode) -> Imported:
+def bias_dropout(n: ImportContext) -> Imported:
     """x + bias + residual: outside of training nothing is dropped."""
-    training, residual = n.known(n.optional(4)), n.optional(2)
+    training, residual = n.known_integers(n.optional(4)), n.optional(2)
     if n.optional(4) is not None and training != [0]:
-        raise n.unsupported("BiasDropout in training mode")
+        raise n.unsupported_error("BiasDropout in training mode")
     n.has("seed")
     total = n.add(Add(), n.input(0), n.input(1))
     result = total if residual is None else n.add(Add(), total, residual)
@@ -141,25 +141,27 @@ def bias_dropout(n: OnnxNode) -> Imported:
     return [result, n.add(Broadcast(), n.constant(True, DType.boolean), sizes_of(n, total))]
 
 
-def bias_softmax(n: OnnxNode) -> Value:
+def bias_softmax(n: ImportContext) -> Value:
     """Softmax of x + bias over all axes from `axis` on, as if they were one."""
     n.has("is_inner_broadcast")
     total = n.add(Add(), n.input(0), n.input(1))
     axis, rank = n.axis(n.integer("axis", 1), n.rank(total)), n.rank(total)
     if axis == rank - 1:
         return n.add(Softmax(axis), total)
-    rows = n.add(Softmax(1), flattened(n, total, axis))
+    rows = n.add(Softmax(1), flatten_value(n, total, axis))
     return n.add(Reshape(), rows, sizes_of(n, total))
 
 
-def scaled_silu(n: OnnxNode) -> Value:
+def scaled_silu(n: ImportContext) -> Value:
     """z sigmoid(z) of z = scale x."""
     x, given = n.input(0), n.optional(1)
-    scale = n.like(x, n.number("alpha", 1.0)) if given is None else converted(n, given, n.dtype(x))
+    scale = (
+        n.like(x, n.number("alpha", 1.0)) if given is None else convert_value(n, given, n.dtype(x))
+    )
     return n.add(Swish(), n.add(Multiply(), x, scale))
 
 
-def swiglu(n: OnnxNode) -> Value:
+def swiglu(n: ImportContext) -> Value:
     """g sigmoid(alpha g) (l + beta) of a gate and a linear half, which may come joined."""
     n.has("round_activation")  # irc rounds once
     gate, linear = n.input(0), n.optional(1)
@@ -174,7 +176,7 @@ def swiglu(n: OnnxNode) -> Value:
     return n.add(Multiply(), gate, n.add(Add(), linear, n.like(linear, beta)) if beta else linear)
 
 
-def skip_layer_normalization(n: OnnxNode) -> Imported:
+def skip_layer_normalization(n: ImportContext) -> Imported:
     """Normalises input + skip + bias; that sum is output 3, mean and 1 / deviation are 1 and 2."""
     total = _add_skip(n, n.optional(4))
     op = LayerNorm(-1, n.number("epsilon", 1e-12))

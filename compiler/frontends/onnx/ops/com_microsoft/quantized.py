@@ -87,22 +87,24 @@ def concat(n: ImportContext) -> Value:
     return n.add(Quantize(n.dtype(n.input(1))), joined, n.input(0), n.input(1))
 
 
-def average_pool(n: OnnxNode) -> Value:
-    return _closed(n, averaged(n, _opened(n, 0)), 3)
+def average_pool(n: ImportContext) -> Value:
+    return _quantize_output(n, add_average_pool(n, _dequantize_input(n, 0)), 3)
 
 
-def reduce_mean(n: OnnxNode) -> Value:
-    axes, x = n.optional_integers("axes"), _opened(n, 0)
+def reduce_mean(n: ImportContext) -> Value:
+    axes, x = n.optional_integers("axes"), _dequantize_input(n, 0)
     listed = n.ints_value(range(n.rank(x)) if axes is None else axes)
-    return _closed(n, n.add(ReduceMean(n.flag("keepdims", True)), x, listed), 3)
+    return _quantize_output(n, n.add(ReduceMean(n.flag("keepdims", True)), x, listed), 3)
 
 
-def where(n: OnnxNode) -> Value:
-    return _closed(n, n.add(Select(), n.input(0), _opened(n, 1), _opened(n, 4)), 7)
+def where(n: ImportContext) -> Value:
+    return _quantize_output(
+        n, n.add(Select(), n.input(0), _dequantize_input(n, 1), _dequantize_input(n, 4)), 7
+    )
 
 
-def global_average_pool(n: OnnxNode) -> Value:
-    x, last = _opened(n, 0), n.flag("channels_last")
+def global_average_pool(n: ImportContext) -> Value:
+    x, last = _dequantize_input(n, 0), n.flag("channels_last")
     axes = n.ints_value(range(1 if last else 2, n.rank(x) - last))
     return _quantize_output(n, n.add(ReduceMean(keep_dims=True), x, axes), 3)
 

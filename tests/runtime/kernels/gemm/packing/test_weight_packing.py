@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.packing.layouts import Layout, PackedB, PackedConv, PackedGates
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.runtime.kernels.gemm import pack
 from irc_compiler.runtime.kernels.gemm.packing.panels import weight_packing as constants
 

@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..ir.errors import UsageError
-from ..serve.settings import Batching, Endpoints, Limits, Settings
-from .arguments import amount_of, bytes_of, count_of
-from .console import print_message
+from ...ir.errors import UsageError
+from ...serve.settings import Batching, Endpoints, Limits, Settings
+from ..arguments import amount_of, bytes_of, count_of
+from ..console import print_message
 
 if TYPE_CHECKING:
-    from ..serve.server import Running
+    from ...serve.server import Running
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,12 +133,12 @@ def port_of(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C."""
-    from ..serve import require_packages
+    from ...serve import require_packages
 
     require_packages()
-    from ..serve.logs import configure_logs
-    from ..serve.repository import Repository
-    from ..serve.server import run as run_server
+    from ...serve.logs import configure_logs
+    from ...serve.repository import Repository
+    from ...serve.server import run as run_server
 
     os.environ["IRC_PROGRESS"] = "0"
     repository, settings = Repository(args.model), make_settings(args)
