@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..runtime.execution.profile import StepTime
     from ..runtime.execution.session import Session
     from ..runtime.execution.stats import Stats
-    from ..runtime.jit.program import Program
+    from ..runtime.jit.program import CompiledPlan
     from .infer_request import InferRequest
 
 
@@ -72,7 +72,7 @@ class CompiledModel(HasMetadata):
         self.trace: Trace | None = None
         origin = None if isinstance(source, Model) else self.model.origin
         if origin is not None:  # the graph has no other owner, so it need not be copied
-            self.graph = self._optimised(self.model.graph)
+            self.graph = self._optimize(self.model.graph)
         plan, weights = lower(self.graph, host_target(), options)
         self._weights: Mapping[int, np.ndarray[Any, Any]] = weights
         if origin is None:
@@ -134,7 +134,7 @@ class CompiledModel(HasMetadata):
         return self._session
 
     @property
-    def program(self) -> Program:
+    def program(self) -> CompiledPlan:
         """Machine code and constants. ExecutionError once the model is closed."""
         return self.session.program
 
@@ -145,7 +145,7 @@ class CompiledModel(HasMetadata):
             if self._stored is not None:
                 self._model = _stored_model(self._stored)
             elif self._origin is not None:
-                self._model = self._origin.again()
+                self._model = self._origin.reload()
             else:
                 raise ExecutionError("the model is closed", fix="compile or load it again")
         return self._model
@@ -153,9 +153,9 @@ class CompiledModel(HasMetadata):
     @cached_property
     def graph(self) -> Graph:
         """The optimised graph."""
-        return self._optimised(self.model.graph.copy())
+        return self._optimize(self.model.graph.copy())
 
-    def _optimised(self, graph: Graph) -> Graph:
+    def _optimize(self, graph: Graph) -> Graph:
         from ..compiler.pipeline import optimize
         from ..compiler.rewrite.trace import Trace
         from ..compiler.shape_analysis.override_inputs import fix_shapes
@@ -195,7 +195,7 @@ class CompiledModel(HasMetadata):
         if out is None:
             return self._show(self._run(self._ordered(inputs, named)))
         values = self._ordered(inputs, named)
-        return self._show(self.session.run_into(values, self._given.given(out)))
+        return self._show(self.session.run_into(values, self._given.order_inputs(out)))
 
     def bind(self, inputs: Any = None, /, **named: Any) -> BoundCall[Outputs]:
         """Fix the input arrays and output buffers; the result is called without arguments.
@@ -260,7 +260,7 @@ class CompiledModel(HasMetadata):
         from ..runtime.jit.host_features import without_tiles
 
         lines = [report(self.plan, self.trace)]
-        linked = self._session.program.linked if self._session is not None else 0
+        linked = self._session.program.count_linked if self._session is not None else 0
         if linked:
             lines.append(f"linked     {linked} kernels by LLVM")
         if reason := without_tiles():
@@ -280,10 +280,10 @@ class CompiledModel(HasMetadata):
         the same model with other options, whose plans are stored with it. code: store the machine
         code, too, for those who load it with `trust_code`.
         """
-        from ..compiler.export.files import replacing
+        from ..compiler.export.files import replace_files
 
         _ = self.session  # a closed model has nothing to write
-        with replacing(Path(path)) as (stream,):
+        with replace_files(Path(path)) as (stream,):
             self._write(stream, also, code)
 
     def _write(
@@ -364,7 +364,7 @@ class CompiledModel(HasMetadata):
         from ..runtime.machine.detect import host_target
 
         stored = Artifact(source, max_memory=max_memory)
-        with stored.blamed("the artefact's options are broken"):
+        with stored.report_as_file_error("the artefact's options are broken"):
             options, fixed = from_recipe(stored.options)
         options = options if precision is None else replace(options, precision=precision)
         options = options if denormals is None else replace(options, denormals=denormals)
@@ -379,7 +379,7 @@ class CompiledModel(HasMetadata):
         net.options, net._shapes, net.trace = options, fixed, None
         net._model, net._stored, net._entry, net._origin = None, stored, entry, None
         read = stored.read_plan(entry)
-        with stored.blamed("a stored plan cannot be used", entry.section):
+        with stored.report_as_file_error("a stored plan cannot be used", entry.section):
             constants = read.constants(partial(make_constant, threads=1))
             trusted = stored.read_code(entry) if trust_code else None
             net._start(read.plan, {}, num_threads, max_memory, constants, trusted)
@@ -406,5 +406,5 @@ def _stored_model(stored: Artifact) -> Model:
     from ..compiler.frontends.xml.reader import read_xml
 
     text, weights = stored.read_graph()
-    with stored.blamed("the artefact's graph is broken"):
+    with stored.report_as_file_error("the artefact's graph is broken"):
         return Model(read_xml(text, weights))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ExecutionError
 from ..runtime.driver.thread_pool import watch_forks
-from ..runtime.execution.variables import State, least_value
+from ..runtime.execution.variables import VariableStore, least_value
 from .ports import Outputs, PortTable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class InferRequest:
         show: Callable[[Sequence[Any]], Outputs],
     ) -> None:
         self._session, self._ordered, self._given, self._show = session, ordered, given, show
-        self._state = State(session.program.plan)
+        self._state = VariableStore(session.program.plan)
         self._busy = threading.Lock()
         watch_forks(self)
 
@@ -48,10 +48,12 @@ class InferRequest:
         Where a run fails, the variables keep the values they had.
         """
         values = self._ordered(inputs, named)
-        with self._alone():
+        with self._exclusive_state():
             if out is None:
                 return self._show(self._session.run(values, self._state))
-            return self._show(self._session.run_into(values, self._given.given(out), self._state))
+            return self._show(
+                self._session.run_into(values, self._given.order_inputs(out), self._state)
+            )
 
     __call__ = infer
 
@@ -61,11 +63,11 @@ class InferRequest:
 
     def reset_state(self) -> None:
         """All variables take their initial values in the next run."""
-        with self._alone():
+        with self._exclusive_state():
             self._state.reset()
 
     @contextmanager
-    def _alone(self) -> Iterator[State]:
+    def _exclusive_state(self) -> Iterator[VariableStore]:
         if not self._busy.acquire(blocking=False):
             raise ExecutionError(
                 "the request is running in another thread",
@@ -92,19 +94,19 @@ class VariableState:
     def state(self) -> NDArray[Any]:
         """A copy of its value. Before the first run, and after a reset: zeros, of the least size
         along open axes; what initialises it is computed by the next run."""
-        with self._request._alone() as state:
+        with self._request._exclusive_state() as state:
             value = state.values[self._number]
             return least_value(state.type(self._number)) if value is None else value.copy()
 
     @state.setter
     def state(self, value: Any) -> None:
         """Give it another value (copied) of its type. InputError."""
-        with self._request._alone() as state:
+        with self._request._exclusive_state() as state:
             state.put(self._number, value)
 
     def reset(self) -> None:
         """It takes its initial value in the next run."""
-        with self._request._alone() as state:
+        with self._request._exclusive_state() as state:
             state.values[self._number] = None
 
     def __repr__(self) -> str:

@@ -101,7 +101,7 @@ class PortTable:
                 )
         return values
 
-    def given(self, arrays: Any) -> list[Any]:
+    def order_inputs(self, arrays: Any) -> list[Any]:
         """One array, a list in order or a mapping by name, with None for what is not given."""
         if isinstance(arrays, Mapping):
             return self._by_name(arrays)

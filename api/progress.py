@@ -18,7 +18,7 @@ from typing import TextIO
 from ..ir.escape import escape_text
 
 # Seconds until the line is shown first.
-FIRST_SECONDS = 1.0
+FIRST_REPORT_SECONDS = 1.0
 _progress_lock = threading.Lock()
 
 
@@ -55,7 +55,7 @@ def show_progress(what: str, wanted: bool | None = None) -> Iterator[None]:
 
     def show() -> None:
         started, shown = time.monotonic(), False
-        while not done.wait(0.2 if shown else FIRST_SECONDS):
+        while not done.wait(0.2 if shown else FIRST_REPORT_SECONDS):
             shown = True
             stream.write(f"\r{line} ... {time.monotonic() - started:.0f} s ")
             stream.flush()

@@ -10,14 +10,14 @@ from ..ir import ops as o
 from ..ir.dtype import DType
 from ..ir.errors import ShapeError
 from ..ir.op import Op
-from .tensor import Like, Tensor, add_node, as_ints, as_tensors, constant, element_type, one
+from .tensor import Like, Tensor, add_node, add_op, as_ints, as_tensors, constant, element_type
 
 # Matrix products ------------------------------------------------------------------------------
 
 
 def matmul(a: Like, b: Like, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
     """MatMul-1: NumPy's rule for vectors and leading axes."""
-    return one(o.MatMul(transpose_a, transpose_b), a, b)
+    return add_op(o.MatMul(transpose_a, transpose_b), a, b)
 
 
 def gemm(
@@ -52,7 +52,7 @@ def gemm(
     )
     tensors = as_tensors((a, b, c))
     for letter, tensor in zip("ABC", tensors, strict=True):
-        rank = None if tensor is None else tensor._typed.rank
+        rank = None if tensor is None else tensor._tensor_type.rank
         lowest = 0 if letter == "C" else 2
         if rank is not None and not lowest <= rank <= 4:
             raise ShapeError(f"{letter} of gemm has a rank that it does not take",
@@ -69,11 +69,11 @@ ACTIVATIONS: dict[str, dict[str, float]] = {
 
 
 def _unary(make: Callable[[], Op]) -> Callable[[Like], Tensor]:
-    return lambda x: one(make(), x)
+    return lambda x: add_op(make(), x)
 
 
 def _binary(make: Callable[[], Op]) -> Callable[[Like, Like], Tensor]:
-    return lambda a, b: one(make(), a, b)
+    return lambda a, b: add_op(make(), a, b)
 
 
 add, subtract, multiply = _binary(o.Add), _binary(o.Subtract), _binary(o.Multiply)
@@ -94,17 +94,17 @@ relu, sigmoid, tanh = _unary(o.Relu), _unary(o.Sigmoid), _unary(o.Tanh)
 
 def activation(x: Like, name: str, *parameters: float) -> Tensor:
     """A function of `ACTIVATIONS` on every element; missing parameters have their defaults."""
-    return one(o.Activation(name, tuple(float(p) for p in parameters)), x)
+    return add_op(o.Activation(name, tuple(float(p) for p in parameters)), x)
 
 
 def gelu(x: Like, approximate: str = "none") -> Tensor:
     """Gelu by erf, or by tanh where `approximate` is "tanh"."""
-    return one(o.Gelu("TANH" if approximate == "tanh" else "ERF"), x)
+    return add_op(o.Gelu("TANH" if approximate == "tanh" else "ERF"), x)
 
 
 def clip(x: Like, low: float, high: float) -> Tensor:
     """x limited to [low, high]."""
-    return one(o.Clamp(float(low), float(high)), x)
+    return add_op(o.Clamp(float(low), float(high)), x)
 
 
 def where(condition: Like, a: Like, b: Like) -> Tensor:
@@ -115,7 +115,7 @@ def where(condition: Like, a: Like, b: Like) -> Tensor:
 
 def convert(x: Like, dtype: str | DType) -> Tensor:
     """Another element type: floats to integers saturate, NaN becomes 0."""
-    return one(o.Convert(element_type(dtype)), x)
+    return add_op(o.Convert(element_type(dtype)), x)
 
 
 # Along axes -----------------------------------------------------------------------------------
@@ -123,12 +123,12 @@ def convert(x: Like, dtype: str | DType) -> Tensor:
 
 def softmax(x: Like, axis: int = -1) -> Tensor:
     """exp(x) / sum of exp(x) along an axis."""
-    return one(o.Softmax(axis), x)
+    return add_op(o.Softmax(axis), x)
 
 
 def log_softmax(x: Like, axis: int = -1) -> Tensor:
     """The logarithm of softmax."""
-    return one(o.LogSoftmax(axis), x)
+    return add_op(o.LogSoftmax(axis), x)
 
 
 def layer_norm(
@@ -136,12 +136,12 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
     """Mean 0 and variance 1 over the axes from `axis` on, then * scale + bias."""
-    return one(o.LayerNorm(axis, eps), x, scale, bias)
+    return add_op(o.LayerNorm(axis, eps), x, scale, bias)
 
 
 def rms_norm(x: Like, scale: Like | None = None, *, axis: int = -1, eps: float = 1e-5) -> Tensor:
     """x / sqrt(mean of x * x + eps) over the axes from `axis` on, then * scale."""
-    return one(o.RMSNorm(axis, eps), x, scale)
+    return add_op(o.RMSNorm(axis, eps), x, scale)
 
 
 def _reduction(cls: Callable[[bool], Op]) -> Callable[..., Tensor]:
@@ -160,7 +160,7 @@ reduce_prod = _reduction(o.ReduceProd)
 
 def shape_of(x: Like) -> Tensor:
     """The sizes as an i64 vector."""
-    return one(o.ShapeOf(), x)
+    return add_op(o.ShapeOf(), x)
 
 
 def reshape(x: Like, shape: Sequence[int] | Tensor) -> Tensor:
@@ -190,7 +190,7 @@ def broadcast_to(x: Like, shape: Sequence[int] | Tensor) -> Tensor:
 
 def concat(inputs: Sequence[Like], axis: int = 0) -> Tensor:
     """Tensors one after another along an axis."""
-    return one(o.Concat(axis), *inputs)
+    return add_op(o.Concat(axis), *inputs)
 
 
 def split(x: Like, parts: int, axis: int = 0) -> tuple[Tensor, ...]:

@@ -45,56 +45,56 @@ class Tensor:
     @property
     def shape(self) -> tuple[int | str, ...] | None:
         """An int or a symbol's text per axis; None for an unknown rank."""
-        shape = self._typed.shape
+        shape = self._tensor_type.shape
         return None if shape is None else tuple(d if isinstance(d, int) else str(d) for d in shape)
 
     @property
-    def _typed(self) -> TensorType:
+    def _tensor_type(self) -> TensorType:
         return self._fact.tensor
 
     @property
     def _dtype(self) -> DType:
-        return self._typed.dtype
+        return self._tensor_type.dtype
 
     @property
     def _fact(self) -> Fact:
         return Fact(self.type, self._record.known[self._port])
 
     def __add__(self, other: Like) -> Tensor:
-        return one(o.Add(), self, other)
+        return add_op(o.Add(), self, other)
 
     def __radd__(self, other: Like) -> Tensor:
-        return one(o.Add(), other, self)
+        return add_op(o.Add(), other, self)
 
     def __sub__(self, other: Like) -> Tensor:
-        return one(o.Subtract(), self, other)
+        return add_op(o.Subtract(), self, other)
 
     def __rsub__(self, other: Like) -> Tensor:
-        return one(o.Subtract(), other, self)
+        return add_op(o.Subtract(), other, self)
 
     def __mul__(self, other: Like) -> Tensor:
-        return one(o.Multiply(), self, other)
+        return add_op(o.Multiply(), self, other)
 
     def __rmul__(self, other: Like) -> Tensor:
-        return one(o.Multiply(), other, self)
+        return add_op(o.Multiply(), other, self)
 
     def __truediv__(self, other: Like) -> Tensor:
-        return one(o.Divide(m_pythondiv=False), self, other)
+        return add_op(o.Divide(m_pythondiv=False), self, other)
 
     def __rtruediv__(self, other: Like) -> Tensor:
-        return one(o.Divide(m_pythondiv=False), other, self)
+        return add_op(o.Divide(m_pythondiv=False), other, self)
 
     def __pow__(self, other: Like) -> Tensor:
-        return one(o.Power(), self, other)
+        return add_op(o.Power(), self, other)
 
     def __matmul__(self, other: Like) -> Tensor:
-        return one(o.MatMul(), self, other)
+        return add_op(o.MatMul(), self, other)
 
     def __rmatmul__(self, other: Like) -> Tensor:
-        return one(o.MatMul(), other, self)
+        return add_op(o.MatMul(), other, self)
 
     def __neg__(self) -> Tensor:
-        return one(o.Negative(), self)
+        return add_op(o.Negative(), self)
 
     def __repr__(self) -> str:
         return f"<irc_compiler.builder.Tensor {self._record.op.kind} {self.type}>"
@@ -194,7 +194,7 @@ def model(
 # Inside ---------------------------------------------------------------------------------------
 
 
-def one(op: Op, *inputs: Like | None) -> Tensor:
+def add_op(op: Op, *inputs: Like | None) -> Tensor:
     return add_node(op, as_tensors(inputs))[0]
 
 

@@ -25,7 +25,7 @@ from ..ir.errors import (
     UsageError,
 )
 from ..ir.limits.host_memory import default_max_memory
-from ..ir.limits.memory_budget import human
+from ..ir.limits.memory_budget import format_size
 from .logging import log
 
 Array = npt.NDArray[Any]
@@ -103,7 +103,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def compiled(args: argparse.Namespace) -> CompiledModel:
+def compile_from_args(args: argparse.Namespace) -> CompiledModel:
     """The model of the command line, compiled with its options; -v prints the outcome of each
     machine code of a .irc."""
     net = compile_model(
@@ -236,7 +236,7 @@ def load_array(
         raise
     except OSError as error:
         text = error.strerror or str(error)
-        raise _unreadable(path, text) from error
+        raise _unreadable_error(path, text) from error
     except Exception as error:
         # A broken header makes NumPy's reader raise anything, up to errors of Python's tokenizer;
         # and NumPy's own text would advise to unpickle the file.
@@ -259,7 +259,7 @@ def _content(file: IO[bytes]) -> str:
     return f"{size} bytes that begin as an .npy file"
 
 
-def _unreadable(path: str, got: str) -> InputFileError:
+def _unreadable_error(path: str, got: str) -> InputFileError:
     expected = "the path of an .npy or .npz file"
     return InputFileError("an input file can't be read", where=path, got=got, expected=expected)
 
@@ -269,7 +269,7 @@ def _require_fitting(path: str, file: IO[bytes], limit: int) -> None:
     may be a thousand times as large as it is stored."""
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
-        raise _unreadable(path, kind_of(status.st_mode))
+        raise _unreadable_error(path, kind_of(status.st_mode))
     size = status.st_size
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as members:
@@ -279,8 +279,8 @@ def _require_fitting(path: str, file: IO[bytes], limit: int) -> None:
         raise MemoryLimitError(
             "an input file holds more than max_memory allows",
             where=path,
-            got=human(size),
-            expected=f"at most {human(limit)}",
+            got=format_size(size),
+            expected=f"at most {format_size(limit)}",
             fix="raise max_memory",
         )
 

@@ -1,6 +1,6 @@
 """What a command writes to stdout and stderr, all of it escaped.
 
-While `escaping` is entered, sys.stdout and sys.stderr escape control characters of whatever is
+While `escape_output` is entered, sys.stdout and sys.stderr escape control characters of whatever is
 written to them, also by argparse and by warnings of libraries. Verbs print lines with the functions
 below, which escape line breaks within a line as well. Colours and the progress line, which are
 irc's own control characters, go to the stream beneath.
@@ -46,7 +46,7 @@ class EscapingStream:
 
 
 @contextlib.contextmanager
-def escaping() -> Iterator[None]:
+def escape_output() -> Iterator[None]:
     """Escape what is written to sys.stdout and sys.stderr inside the block."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (

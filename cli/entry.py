@@ -27,9 +27,9 @@ def entry() -> NoReturn:
         print("irc: interrupted", file=sys.stderr)
         code = INTERRUPTED
     except Exception as error:  # IRC_TRACEBACK=1; the interpreter would print it unescaped
-        from .console import escaping, print_traceback
+        from .console import escape_output, print_traceback
 
-        with escaping():
+        with escape_output():
             print_traceback(error)
         code = 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 
-from ..ir.limits.memory_budget import human
+from ..ir.limits.memory_budget import format_size
 
 # A table is as wide as its content, unless stdout is a terminal of fewer columns.
 MIN_COLUMNS = 60
@@ -18,7 +18,7 @@ _MIN_CELL = 12
 
 def format_bytes(count: float) -> str:
     """1536 -> '1.5 KiB'."""
-    return human(int(count))
+    return format_size(int(count))
 
 
 def format_microseconds(value: float) -> str:

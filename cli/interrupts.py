@@ -23,10 +23,10 @@ from . import INTERRUPTED
 
 # Seconds from the report of a lost interrupt to its repetition: by then the callback that
 # swallowed it is over.
-AGAIN = 0.01
+REPEAT_SECONDS = 0.01
 # Seconds that a command has to end by itself. Longer than a kernel of a model of any sense takes;
 # what it was writing is as after a kill: whole or not there.
-GRACE = 2.0
+GRACE_SECONDS = 2.0
 
 
 class Interrupt:
@@ -50,24 +50,24 @@ def interruptible() -> Iterator[Interrupt]:
         state.came = True
         raise KeyboardInterrupt
 
-    def lost(what: Any) -> None:
+    def report_lost(what: Any) -> None:
         if not issubclass(what.exc_type, KeyboardInterrupt):
             if not state.came:  # or it is about what the interrupt left half made
                 original_hook(what)
             return
         with lock:
-            threading.Thread(target=again, daemon=True).start()
+            threading.Thread(target=interrupt_again, daemon=True).start()
 
-    def again() -> None:
+    def interrupt_again() -> None:
         with lock:  # in the hook itself it would be lost for good
             pass
-        if not over.wait(AGAIN):
+        if not over.wait(REPEAT_SECONDS):
             _thread.interrupt_main()
 
     signal.signal(signal.SIGINT, handle)
-    sys.unraisablehook = lost
+    sys.unraisablehook = report_lost
     try:
-        with _watched(over):
+        with _watch_interrupts(over):
             yield state
     finally:
         over.set()
@@ -76,7 +76,7 @@ def interruptible() -> Iterator[Interrupt]:
 
 
 @contextlib.contextmanager
-def _watched(over: threading.Event) -> Iterator[None]:
+def _watch_interrupts(over: threading.Event) -> Iterator[None]:
     """Inside the block a SIGINT ends the process, unless `over` is set in time. Python's handler in
     C writes a byte at once, wherever this thread is; another thread reads it."""
     if sys.platform == "win32":  # where pipes always block
@@ -87,7 +87,7 @@ def _watched(over: threading.Event) -> Iterator[None]:
 
     def watch() -> None:
         while number := os.read(heard, 1):
-            if number[0] == signal.SIGINT and not over.wait(GRACE):
+            if number[0] == signal.SIGINT and not over.wait(GRACE_SECONDS):
                 with contextlib.suppress(OSError):
                     os.write(2, b"irc: interrupted\n")
                 os._exit(INTERRUPTED)

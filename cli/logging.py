@@ -64,7 +64,7 @@ def log(text: str) -> None:
         print_message(text)
 
 
-def coloured(text: str, stream: TextIO) -> str:
+def color_text(text: str, stream: TextIO) -> str:
     """The text in red where a person reads the stream on a terminal."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty()
     return text if plain else f"{_RED}{text}{_PLAIN}"

@@ -18,11 +18,11 @@ from typing import Any, NoReturn
 from ..ir.errors import Error
 from ..ir.escape import escape_text
 from . import FAILED, INTERRUPTED
-from .console import escaping, print_message, print_result
+from .console import escape_output, print_message, print_result
 from .formatting import fit_lines, nearest_name
 from .interrupts import interruptible
 from .loading import Loading
-from .logging import add_verbosity, coloured, configure_logging
+from .logging import add_verbosity, color_text, configure_logging
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
     try:
-        with escaping(), interruptible() as interrupt:
+        with escape_output(), interruptible() as interrupt:
             try:
                 code = _dispatch(arguments)
                 sys.stdout.flush()
@@ -124,7 +124,7 @@ def _close_streams() -> None:
 
 def _report_failure(error: BaseException) -> int:
     """One message on stderr; returns the exit code."""
-    heading = coloured("irc: error:", sys.stderr)
+    heading = color_text("irc: error:", sys.stderr)
     if isinstance(error, Error):
         print_message(*str(error).split("\n"), heading=heading)
         return error.exit_code
@@ -139,7 +139,7 @@ def _report_failure(error: BaseException) -> int:
     print_message(
         f"{type(error).__name__}: {text}",
         "  fix: report this with the output of IRC_TRACEBACK=1",
-        heading=coloured("irc: internal error:", sys.stderr),
+        heading=color_text("irc: internal error:", sys.stderr),
     )
     return FAILED
 
@@ -193,7 +193,7 @@ def make_parser(name: str) -> argparse.ArgumentParser:
 
 def _module(verb: Command) -> Any:
     with Loading():
-        return importlib.import_module(f".{verb.module}", __package__)
+        return importlib.import_module(f".commands.{verb.module}", __package__)
 
 
 def _overview() -> list[str]:

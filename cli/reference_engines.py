@@ -74,13 +74,13 @@ def onnxruntime(task: Task) -> ReferenceEngine:
     def run() -> None:
         held[:] = session.run(None, feeds)
 
-    def another() -> Callable[[], object]:
+    def second_runner() -> Callable[[], object]:
         return lambda: session.run(None, feeds)
 
-    def named() -> dict[str, Array]:
+    def outputs_by_name() -> dict[str, Array]:
         return dict(zip(names, held, strict=True))
 
-    return ReferenceEngine("onnxruntime", run, lambda: list(held), another, named)
+    return ReferenceEngine("onnxruntime", run, lambda: list(held), second_runner, outputs_by_name)
 
 
 def openvino(task: Task) -> ReferenceEngine:
@@ -118,11 +118,13 @@ def openvino(task: Task) -> ReferenceEngine:
     def outputs() -> list[Array]:
         return [np.array(request.get_output_tensor(i).data) for i in range(len(compiled.outputs))]
 
-    def named() -> dict[str, Array]:
+    def outputs_by_name() -> dict[str, Array]:
         arrays = outputs()
         return {name: arrays[at] for name, at in zip(asked, places, strict=True)}
 
-    return ReferenceEngine("openvino", request.infer, outputs, lambda: new_request().infer, named)
+    return ReferenceEngine(
+        "openvino", request.infer, outputs, lambda: new_request().infer, outputs_by_name
+    )
 
 
 def _inner_ports(model: Any, path: Path) -> dict[str, Any]:

@@ -150,10 +150,13 @@ class InferRequest(NamesNearest):
     def infer(self, inputs: Any = None, share_inputs: bool = False, **options: Any) -> OVDict:
         """Run on these inputs (an array, a list, or a mapping by name, position or port), or on
         those set before."""
-        for at, value in self._ordered(inputs):
+        for at, value in self._order_inputs(inputs):
             self._in[at] = Tensor(value, shared_memory=share_inputs)
         out = [t.data if t and g else None for t, g in zip(self._out, self._given, strict=True)]
-        values = [self._held(self._in, self.model_inputs, n).data for n in range(len(self._in))]
+        values = [
+            self._find_or_create_tensor(self._in, self.model_inputs, n).data
+            for n in range(len(self._in))
+        ]
         made = self._request.infer(values, out=out if any(self._given) else None)
         for n, array in enumerate(made):
             if not self._given[n]:
@@ -168,7 +171,7 @@ class InferRequest(NamesNearest):
         """All variables take their initial values in the next run."""
         self._request.reset_state()
 
-    def _ordered(self, inputs: Any) -> Iterator[tuple[int, Any]]:
+    def _order_inputs(self, inputs: Any) -> Iterator[tuple[int, Any]]:
         if inputs is None:
             return
         if isinstance(inputs, Mapping):
@@ -192,7 +195,9 @@ class InferRequest(NamesNearest):
         return len(self._in) == 1 and len(self.model_inputs[0].partial_shape) > 0 and numbers
 
     @staticmethod
-    def _held(tensors: list[Tensor | None], ports: list[ConstOutput], at: int) -> Tensor:
+    def _find_or_create_tensor(
+        tensors: list[Tensor | None], ports: list[ConstOutput], at: int
+    ) -> Tensor:
         found = tensors[at]
         if found is None:
             shape = [0 if d.is_dynamic else d.get_length() for d in ports[at].partial_shape]
@@ -238,11 +243,11 @@ class InferRequest(NamesNearest):
 
     def get_input_tensor(self, index: int = 0) -> Tensor:
         """An input's tensor, whose `data` may be written."""
-        return self._held(self._in, self.model_inputs, index)
+        return self._find_or_create_tensor(self._in, self.model_inputs, index)
 
     def get_output_tensor(self, index: int = 0) -> Tensor:
         """An output's tensor after a run."""
-        return self._held(self._out, self.model_outputs, index)
+        return self._find_or_create_tensor(self._out, self.model_outputs, index)
 
     @property
     def input_tensors(self) -> list[Tensor]:

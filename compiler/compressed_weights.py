@@ -65,11 +65,11 @@ def compressed_weight(graph: Graph, node: int) -> CompressedWeight | None:
         return None
     wanted = [*shape]
     wanted[rows] = size
-    factors = _spread(scale.data, wanted, op.transpose_b)
+    factors = _broadcast_to_groups(scale.data, wanted, op.transpose_b)
     centre: Array | int | None = 0
     if zero is not None:
         narrow = zero.data.astype(np.int8 if codes.dtype.is_signed else np.uint8)
-        centre = _spread(narrow, wanted, op.transpose_b)
+        centre = _broadcast_to_groups(narrow, wanted, op.transpose_b)
     if factors is None or centre is None:
         return None
     if isinstance(centre, np.ndarray) and (centre == centre.flat[0]).all():
@@ -88,7 +88,7 @@ def _dequantize(graph: Graph, value: Value) -> int | None:
     return value.node if isinstance(graph.op(value.node), Dequantize) else None
 
 
-def _spread(array: Array, shape: list[int], transposed: bool) -> Array | None:
+def _broadcast_to_groups(array: Array, shape: list[int], transposed: bool) -> Array | None:
     """An array that broadcasts to `shape` as [groups, N], or None if it does not."""
     try:
         whole = np.broadcast_to(array, shape)

@@ -54,10 +54,10 @@ class Origin:
     read: Callable[[], Model]
     files: tuple[FileState, ...]
 
-    def again(self) -> Model:
+    def reload(self) -> Model:
         """The same model. ModelFormatError if one of its files is not what it was."""
         for file in self.files:
-            if (change := file.changed()) is not None:
+            if (change := file.describe_change()) is not None:
                 raise ModelFormatError(
                     "the compiled model's file is needed again, and it is not what it was",
                     where=repr(file.path),
@@ -117,21 +117,21 @@ def read_model(
     any constant.
     Raises ModelFormatError, ShapeError, MemoryLimitError or UnsupportedOperationError.
     """
-    from .frontends.xml.source import recorded
+    from .frontends.xml.source import record_files
 
-    with memory_errors(), recorded() as files:
-        graph = _read(source, weights, declared_shapes, max_memory)
+    with memory_errors(), record_files() as files:
+        graph = _read_graph(source, weights, declared_shapes, max_memory)
     if not isinstance(source, str | os.PathLike):
         return Model(graph)
     path: str = os.path.abspath(cast("str | os.PathLike[str]", source))
 
-    def again() -> Model:
-        return Model(_read(path, weights, declared_shapes, max_memory))
+    def reload() -> Model:
+        return Model(_read_graph(path, weights, declared_shapes, max_memory))
 
-    return Model(graph, Origin(again, tuple(files)))
+    return Model(graph, Origin(reload, tuple(files)))
 
 
-def _read(
+def _read_graph(
     source: Source,
     weights: str | os.PathLike[str] | bytes | None,
     declared_shapes: Literal["check", "ignore"],

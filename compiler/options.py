@@ -48,23 +48,23 @@ def to_compile_config(options: Options, shapes: Shapes) -> dict[str, Any]:
 
 def from_recipe(recipe: Any) -> tuple[Options, Shapes]:
     """What to_compile_config wrote. VerificationError for anything else."""
-    from ..ir.serialization.dataclass_json import broken, decode, encode
+    from ..ir.serialization.dataclass_json import decode, encode, invalid_data_error
 
     given = cast("dict[str, Any]", recipe) if isinstance(recipe, dict) else {}
     if set(given) != {"options", "shapes"} or not isinstance(given["shapes"], dict):
-        raise broken(recipe, "options, and shapes by name")
+        raise invalid_data_error(recipe, "options, and shapes by name")
     # An older irc had fewer options: those it did not know are as they were, at their defaults.
     stored = given["options"]
     if not isinstance(stored, dict):
-        raise broken(stored, "options by name")
+        raise invalid_data_error(stored, "options by name")
     known = {**encode(Options()), **cast("dict[str, Any]", stored)}
     options: Options = decode(Options, known)
     if options.precision not in PRECISIONS or not 0 <= options.fold_limit <= FOLDING_LIMIT:
-        raise broken(given["options"], "options that irc has")
+        raise invalid_data_error(given["options"], "options that irc has")
     if options.conv_algorithm not in CONV_ALGORITHMS:
-        raise broken(options.conv_algorithm, " or ".join(CONV_ALGORITHMS))
+        raise invalid_data_error(options.conv_algorithm, " or ".join(CONV_ALGORITHMS))
     if options.denormals not in DENORMALS:
-        raise broken(options.denormals, " or ".join(DENORMALS))
+        raise invalid_data_error(options.denormals, " or ".join(DENORMALS))
     sizes = tuple[int | str | None, ...]
     shapes = cast("dict[str, Any]", given["shapes"])
     return options, {decode(str, name): list(decode(sizes, s)) for name, s in shapes.items()}

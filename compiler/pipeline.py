@@ -132,7 +132,7 @@ PASSES: tuple[Pass, ...] = (
     fuse_elementwise,
 )
 
-_ROUNDS = 2
+_MAX_SIMPLIFY_ROUNDS = 2
 
 
 def optimize(graph: Graph, options: Options, trace: Trace | None = None) -> Trace:
@@ -143,13 +143,17 @@ def optimize(graph: Graph, options: Options, trace: Trace | None = None) -> Trac
     """
     trace = trace if trace is not None else Trace(budget=options.stop_after)
     for each in PASSES:
-        if trace.exhausted:
+        if trace.is_exhausted:
             break
         run_pass(graph, each, options, trace)
     # Loop-invariant results of bodies are known after the bodies are optimised, which shrinks them
     # again.
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_SIMPLIFY_ROUNDS):
         found = optimize_subgraphs(graph, options, trace, optimize)
-        if not found or trace.exhausted or not run_pass(graph, simplify_subgraphs, options, trace):
+        if (
+            not found
+            or trace.is_exhausted
+            or not run_pass(graph, simplify_subgraphs, options, trace)
+        ):
             break
     return trace

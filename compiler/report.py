@@ -31,7 +31,7 @@ def report(plan: Plan, trace: Trace | None = None) -> str:
     integers = _integers(plan)
     if integers:
         lines.append(f"integers   {integers}")
-    if compressed := _compressed(plan):
+    if compressed := _describe_compressed(plan):
         lines.append(f"compressed {compressed}")
     if plan.variables:
         named = ", ".join(f"{v.name} {plan.slots[v.slot]}" for v in plan.variables)
@@ -59,7 +59,7 @@ def distinguish_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _compressed(plan: Plan) -> str:
+def _describe_compressed(plan: Plan) -> str:
     """The weights that products expand as they read them, and their bytes, by type."""
     read = {
         region.buffers[step.buffers[operand]].index

@@ -44,7 +44,7 @@ def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(reversed(strides))
 
 
-def same(a: Dim, b: Dim) -> bool:
+def are_equal(a: Dim, b: Dim) -> bool:
     """Whether two sizes are equal for certain."""
     return eq(a, b) is True
 
@@ -53,7 +53,7 @@ def is_contiguous(view: View) -> bool:
     """Whether the elements follow one another in order, from the view's offset on."""
     step: Dim = 1
     for size, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
-        if size != 1 and not same(stride, step):
+        if size != 1 and not are_equal(stride, step):
             return False
         step = step * size
     return True
@@ -62,16 +62,16 @@ def is_contiguous(view: View) -> bool:
 def has_same_strides(a: View, b: View) -> bool:
     """Whether two views of one shape show the same elements of a buffer for certain."""
     steps = zip(a.shape, a.strides, b.strides, strict=True)
-    found = tuple(y if size == 1 or same(x, y) else x for size, x, y in steps)
+    found = tuple(y if size == 1 or are_equal(x, y) else x for size, x, y in steps)
     return replace(a, strides=found) == b
 
 
 def memory_order(view: View) -> list[int]:
     """The axes in their order, but the one whose elements are neighbours last."""
     order = [i for i in range(view.rank) if view.shape[i] != 1]
-    if order and not same(view.strides[order[-1]], 1):
+    if order and not are_equal(view.strides[order[-1]], 1):
         for axis in order:
-            if same(view.strides[axis], 1):
+            if are_equal(view.strides[axis], 1):
                 return [*(i for i in range(view.rank) if i != axis), axis]
     return list(range(view.rank))
 
@@ -94,7 +94,7 @@ def take(view: View, axis: int, start: Dim, size: Dim, step: int = 1) -> View:
     return replace(view, shape=tuple(shape), strides=tuple(strides), offset=offset)
 
 
-def cut(view: View, axis: int, sizes: Sequence[Dim]) -> list[View]:
+def split_axis(view: View, axis: int, sizes: Sequence[Dim]) -> list[View]:
     """The parts of these sizes that follow one another along an axis."""
     parts: list[View] = []
     start: Dim = 0
@@ -115,7 +115,7 @@ def broadcast_to(view: View, shape: Sequence[Dim]) -> View:
     for size, stride, wanted in zip(view.shape, view.strides, shape[extra:], strict=True):
         if size == 1:
             strides.append(0)
-        elif same(size, wanted):
+        elif are_equal(size, wanted):
             strides.append(stride)
         else:
             strides.append(stride * minimum(size - 1, 1))
@@ -132,10 +132,10 @@ def reshape(view: View, shape: Sequence[Dim]) -> View | None:
     at = 0
     for size, stride in blocks:
         taken: list[Dim] = []
-        while at < len(target) and not same(product(taken), size):
+        while at < len(target) and not are_equal(product(taken), size):
             taken.append(target[at])
             at += 1
-        if not same(product(taken), size):
+        if not are_equal(product(taken), size):
             return None
         while at < len(target) and target[at] == 1:
             taken.append(1)
@@ -167,11 +167,11 @@ def divide(view: View, shape: Sequence[Dim]) -> BlockedAxes | None:
         size = shape[len(parts)]
         if size == 1:
             parts.append(())
-        elif run := _run_of(size, [n for n, _ in have]):
+        elif run := _count_factors(size, [n for n, _ in have]):
             steps = View(0, view.dtype, *zip(*have[:run], strict=True))  # type: ignore[arg-type]
             parts.append(tuple(merged_axes(steps)))
             have = have[run:]
-        elif have and (run := _run_of(have[0][0], shape[len(parts) :])):
+        elif have and (run := _count_factors(have[0][0], shape[len(parts) :])):
             taken = shape[len(parts) : len(parts) + run]
             steps_ = zip(taken, row_major(taken), strict=True)
             parts += [((n, have[0][1] * s),) if n != 1 else () for n, s in steps_]
@@ -195,12 +195,12 @@ def runs_of_vectors(divided: BlockedAxes, lanes: int) -> bool:
     return len(columns) == 2 and (not isinstance(size, int) or size % lanes == 0)
 
 
-def _run_of(size: Dim, parts: Sequence[Dim]) -> int:
+def _count_factors(size: Dim, parts: Sequence[Dim]) -> int:
     """How many of the first sizes multiply to `size`; 0 if none do for certain."""
     total: Dim = 1
     for count, part in enumerate(parts, 1):
         total = total * part
-        if same(total, size):
+        if are_equal(total, size):
             return count
     return 0
 
@@ -211,7 +211,7 @@ def merged_axes(view: View) -> list[tuple[Dim, Dim]]:
     for size, stride in zip(view.shape, view.strides, strict=True):
         if size == 1:
             continue
-        if blocks and same(blocks[-1][1], stride * size):
+        if blocks and are_equal(blocks[-1][1], stride * size):
             blocks[-1] = (blocks[-1][0] * size, stride)
         else:
             blocks.append((size, stride))
@@ -235,7 +235,7 @@ def coalesce(
             if size == 1:
                 continue
             if sizes and all(
-                same(walked[-1], stride * size)
+                are_equal(walked[-1], stride * size)
                 for walked, stride in zip(strides, here, strict=True)
             ):
                 sizes[-1] = sizes[-1] * size

@@ -96,7 +96,7 @@ def _rest_is_open(graph: Graph, inputs: Sequence[Any]) -> bool:
     known, sizes = graph.copy(), sizes_of(graph, inputs)
     infer_graph(known)
     for n in known.ids():
-        target = known.known(known.input(n, 1)) if known.op(n).kind == "Reshape" else None
+        target = known.known_value(known.input(n, 1)) if known.op(n).kind == "Reshape" else None
         made = known.node(n).types[0] if target is not None else None
         if isinstance(made, TensorType) and made.shape is not None and target is not None:
             pairs = zip(made.shape, target.reshape(-1), strict=True)

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from irc_compiler.ir.errors import Error, VerificationError
-from irc_compiler.plan.plan import CONSTANT, INPUT, OUTPUT, Buffer, Constant, KernelStep, Region
+from irc_compiler.plan.plan import CONSTANT, INPUT, OUTPUT, Buffer, KernelStep, PlanConstant, Region
 from irc_compiler.plan.specs.base import RuntimeDim, Spec
 from irc_compiler.plan.target import Target
 from irc_compiler.plan.verify.order import verify_region
@@ -60,7 +60,7 @@ class Seed:
     step: KernelStep
     buffers: tuple[Buffer, ...]
     dims: tuple[int, ...]
-    constants: tuple[Constant, ...]
+    constants: tuple[PlanConstant, ...]
     target: Target
 
 

@@ -56,7 +56,7 @@ def _results_of(
 
 def _is_read(graph: Graph, node: int, op: Pad) -> bool:
     """Whether a Pad may read its value: it pads by constants, somewhere."""
-    pads = [graph.known(graph.input(node, port)) for port in (1, 2)]
+    pads = [graph.known_value(graph.input(node, port)) for port in (1, 2)]
     added = any(p is None or not all(eq(n, 0) for n in p.reshape(-1).tolist()) for p in pads)
     return op.pad_mode == "constant" and added
 
@@ -76,7 +76,7 @@ def _unread(graph: Graph, node: int) -> tuple[int, ...]:
         return (3,)
     if not isinstance(op, If):
         return _ELEMENTS_UNREAD.get(op.kind, ())
-    known = graph.known(graph.input(node, 0))
+    known = graph.known_value(graph.input(node, 0))
     sides = [(op.then_body, op.then_inputs), (op.else_body, op.else_inputs)]
     if known is not None:
         sides = sides[:1] if known.reshape(-1)[0] else sides[1:]

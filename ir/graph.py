@@ -251,14 +251,14 @@ class Graph:
         """The type of a value; the graph has been inferred."""
         return self.node(value.node).types[value.port]
 
-    def known(self, value: Value) -> Array | None:
+    def known_value(self, value: Value) -> Array | None:
         """The compile-time value, if there is one."""
         known = self.node(value.node).known
         return known[value.port] if value.port < len(known) else None
 
     def fact(self, value: Value | None) -> Fact | None:
         """Type and known value of an input, or None where it is absent."""
-        return None if value is None else Fact(self.type(value), self.known(value))
+        return None if value is None else Fact(self.type(value), self.known_value(value))
 
     def values(self, node: int) -> Iterator[Value]:
         """The outputs of a node."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from .errors import Error, ShapeError, VerificationError
 from .graph import Graph, Node
-from .input_check import UNFORESEEN, inferred
+from .input_check import UNFORESEEN, infer_checked
 from .op import KNOWN_VALUE_LIMIT, Array, Fact
 from .types import TensorType, coerce_to_dtype
 
@@ -32,9 +32,9 @@ def infer_node(graph: Graph, node: int) -> None:
 def infer_record(record: Node, facts: list[Fact | None], scope: str) -> None:
     """`infer_node` for a record that stands in no graph (yet); `scope` names its symbols."""
     try:
-        record.types = inferred(record.op, facts, scope)
+        record.types = infer_checked(record.op, facts, scope)
     except Error as error:
-        raise located(error, record) from error
+        raise locate_error(error, record) from error
     record.known = _known_values(record, facts, record.op.slots(facts))
 
 
@@ -44,7 +44,7 @@ def infer_graph(graph: Graph) -> None:
         infer_node(graph, node)
 
 
-def located(error: Error, record: Node) -> Error:
+def locate_error(error: Error, record: Node) -> Error:
     """The same error with the node named, unless it names a place already."""
     if error.where is not None:
         return error
@@ -60,7 +60,7 @@ def _known_values(record: Node, facts: list[Fact | None], slots: list[Any]) -> l
     op = record.op
     if op.kind == "Constant":
         return list(op.evaluate())
-    if not op.evaluates_shapes or not all(_small(t) for t in record.types):
+    if not op.evaluates_shapes or not all(_is_small(t) for t in record.types):
         return nothing
     if op.kind == "ShapeOf":
         fact = facts[0]
@@ -87,7 +87,7 @@ def _values(slot: Fact | tuple[Fact, ...] | None) -> Any:
     return None if slot is None else slot.value
 
 
-def _small(type_: Any) -> bool:
+def _is_small(type_: Any) -> bool:
     if not isinstance(type_, TensorType) or type_.shape is None:
         return False
     count = type_.element_count

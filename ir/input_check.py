@@ -38,10 +38,10 @@ _SIZING = _WHOLE | frozenset(
 _SIZING_ELEMENTS = 4096
 UNFORESEEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 # Operations with the types and shapes they were asked about at run time.
-_REMEMBERED = 4096
+_MAX_CACHED_CHECKS = 4096
 
 
-def inferred(op: Op, facts: Sequence[Fact | None], scope: str) -> list[Type]:
+def infer_checked(op: Op, facts: Sequence[Fact | None], scope: str) -> list[Type]:
     """The types of an operation's outputs; `scope` names symbols for sizes that data decides.
 
     Error without a place where the operation refuses its inputs.
@@ -118,13 +118,13 @@ def _sizing_value(array: Any, port: str) -> bytes | None:
     return array.tobytes() if few and port in _SIZING else None
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_MAX_CACHED_CHECKS)
 def _output_bytes(op: Op, kinds: tuple[Any, ...]) -> tuple[tuple[int, str], ...]:
     """Bytes and description of each output, where inference finds the sizes, of all together, and
     of all with the temporaries."""
     facts = [k and _fact_of(*k) for k in kinds]
     try:
-        types = inferred(op, facts, "run")
+        types = infer_checked(op, facts, "run")
     except Error:  # evaluation says what is wrong, in its own words
         return ()
     found = [(type_bytes(t), str(t)) for t in types]
@@ -162,9 +162,9 @@ def refuse_unfit(op: Op, arrays: Sequence[Any]) -> None:
         _ask(op, tuple(None if a is None else (a.dtype, a.shape) for a in arrays))
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_MAX_CACHED_CHECKS)
 def _ask(op: Op, kinds: tuple[tuple[Any, tuple[int, ...]] | None, ...]) -> None:
     facts = [k and Fact(TensorType(DType.from_numpy(k[0]), k[1])) for k in kinds]
     absent = [op.inputs[min(i, len(op.inputs) - 1)] for i, k in enumerate(kinds) if k is None]
     if all(port.optional for port in absent):
-        inferred(op, facts, "run")
+        infer_checked(op, facts, "run")

@@ -41,7 +41,7 @@ def interpret(
     ExecutionError naming the node where an operation fails, MemoryLimitError.
     """
     budget = active_budget() if max_memory is None else Budget(max_memory)
-    with use_budget(budget), budget.evaluating():
+    with use_budget(budget), budget.charge_temporarily():
         return _interpret(graph, inputs, deliver, budget)
 
 
@@ -70,7 +70,9 @@ def _interpret(
                 value = Value(node, port)
                 values[value] = array
                 if op.kind not in _WITHOUT_MEMORY:
-                    budget.charge(size := value_bytes(array), where=_where(graph.node(node)))
+                    budget.charge(
+                        size := value_bytes(array), where=_describe_origin(graph.node(node))
+                    )
                     sizes[value] = size
         if deliver is not None and node in places:
             deliver(places[node], values.pop(Value(node)))
@@ -99,7 +101,7 @@ def bind_inputs(graph: Graph, inputs: Inputs) -> list[Any]:
         )
     sizes: dict[Symbol, int] = {}
     return [
-        _checked(graph.node(parameter), native_order(array), sizes)
+        _check_result(graph.node(parameter), native_order(array), sizes)
         for parameter, array in zip(graph.parameters, arrays, strict=True)
     ]
 
@@ -124,7 +126,7 @@ def _by_name(graph: Graph, inputs: Mapping[str, Any]) -> list[Any]:
     return arrays
 
 
-def _checked(record: Node, array: Any, sizes: dict[Symbol, int]) -> Any:
+def _check_result(record: Node, array: Any, sizes: dict[Symbol, int]) -> Any:
     type_ = record.types[0]
     if not isinstance(type_, TensorType):
         return array
@@ -164,16 +166,16 @@ def _array(value: Any) -> Any:
     return np.asarray(value) if np.isscalar(value) and not isinstance(value, str) else value
 
 
-def _where(record: Node) -> str:
+def _describe_origin(record: Node) -> str:
     return record.origin or f"{record.op.kind} {record.name!r}"
 
 
 def _evaluate(record: Node, arrays: list[Any]) -> tuple[Any, ...]:
-    where = _where(record)
+    where = _describe_origin(record)
     dtypes = [t.dtype if isinstance(t, TensorType) else DType.dynamic for t in record.types]
     try:
         # Floating-point warnings are not errors of a model: infinities and NaN are values.
-        with np.errstate(all="ignore"), active_budget().evaluating():
+        with np.errstate(all="ignore"), active_budget().charge_temporarily():
             if record.op.kind in _WITHOUT_MEMORY:
                 outputs = record.op.evaluate(*record.op.slots(arrays, running=True))
             else:

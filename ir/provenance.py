@@ -18,7 +18,7 @@ from .op import Array
 
 
 @dataclass(frozen=True)
-class Place:
+class FileSlice:
     """Bytes of a file in one of its states: the array's elements lie as `strides` say, from `start`
     on. `file` identifies the state of a file."""
 
@@ -40,14 +40,14 @@ def note(memory: Array, file: Hashable, offset: int = 0) -> None:
     _notes[key] = (gone, file, offset)  # a single step: no lock, which a fork might leave held
 
 
-def place_of(array: Array) -> Place | None:
+def place_of(array: Array) -> FileSlice | None:
     """The place of an array or of a view, None if it is not recorded."""
     memory = owner(array)
     found = _notes.get(id(memory))
     if found is None or found[0]() is not memory:
         return None
     start = array.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
-    return Place(found[1], found[2] + start, array.dtype, array.shape, array.strides)
+    return FileSlice(found[1], found[2] + start, array.dtype, array.shape, array.strides)
 
 
 def owner(array: Array) -> Array:

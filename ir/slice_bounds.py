@@ -12,9 +12,9 @@ from .dims import Dim, bounds, ceil_div, maximum, minimum
 from .errors import ShapeError
 
 # A bound from here on is "to the end" however long a symbolic axis is.
-FAR = 1 << 31
+OPEN_END_BOUND = 1 << 31
 # The end of any axis, also where FAR is an element of it.
-END = (1 << 63) - 1
+AXIS_END = (1 << 63) - 1
 
 
 def normalize_slice(start: Dim, stop: Dim, step: int, size: Dim) -> tuple[Dim, Dim] | None:
@@ -66,9 +66,9 @@ def _count_from_zero(value: Dim, size: Dim, *, forward: bool) -> Dim | None:
     """A bound counted from the beginning of the axis; None where its sign is not known."""
     low, high = bounds(value)
     if isinstance(value, int) and not isinstance(size, int):
-        if value >= FAR - 1:
+        if value >= OPEN_END_BOUND - 1:
             return size if forward else size - 1
-        if value <= 1 - FAR:
+        if value <= 1 - OPEN_END_BOUND:
             return 0 if forward else -1
     if high is not None and high < 0:
         return value + size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .dims import Expr, eq
 from .errors import Error, ModelFormatError, VerificationError
 from .graph import Graph, Node
-from .infer import infer_node, located
+from .infer import infer_node, locate_error
 from .op import Array
 from .types import compatible
 
@@ -51,7 +51,7 @@ def _check_inputs(graph: Graph, node: int, record: Node) -> None:
     try:
         record.op.slots(list(inputs))
     except Error as error:
-        raise located(error, record) from error
+        raise locate_error(error, record) from error
 
 
 def _check_facts(graph: Graph, node: int, record: Node) -> None:

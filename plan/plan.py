@@ -35,7 +35,7 @@ MAX_DEPTH = MAX_BODY_DEPTH
 
 
 @dataclass(frozen=True)
-class Constant:
+class PlanConstant:
     """One constant in the layout its reader wants, made from entry `source` of the weights.
 
     `layout` None: the array as it stands, contiguous. Else panels (plan/packing/layouts.py);
@@ -260,7 +260,7 @@ class Plan:
     inputs: tuple[PlanPort, ...]
     outputs: tuple[PlanPort, ...]
     slots: tuple[Type, ...]
-    constants: tuple[Constant, ...]
+    constants: tuple[PlanConstant, ...]
     regions: tuple[Region, ...]
     # Slots whose value is a constant of the model (a result that is a constant).
     constant_slots: tuple[tuple[int, int], ...] = ()

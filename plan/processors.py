@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from ..ir.errors import UsageError
-from .target import ISAS, Isa, Target, generic
+from .target import ISAS, Isa, Target, generic_target
 
 _V2: Final = ISAS["plain"].required | frozenset(
     "crc32 cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3".split()
@@ -70,10 +70,10 @@ def features_of_isa(isa: Isa, features: frozenset[str]) -> tuple[str, ...]:
 
 
 def processor_target(name: str) -> Target:
-    """The Target of a named processor, the same on every machine (caches are `generic`'s)."""
+    """The Target of a named processor, the same on every machine (caches of `generic_target`)."""
     features = _features(name, where="processor_target")
     isa = runnable_isas(features)[0]
-    return replace(generic(isa), cpu_features=features_of_isa(isa, features))
+    return replace(generic_target(isa), cpu_features=features_of_isa(isa, features))
 
 
 def mask_features(name: str, detected: frozenset[str], where: str) -> frozenset[str]:

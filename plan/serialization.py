@@ -18,16 +18,16 @@ from ..ir.dims import Dim, Expr, from_json, to_json
 from ..ir.dtype import DType
 from ..ir.errors import VerificationError
 from ..ir.op import Array, Op
-from ..ir.serialization.dataclass_json import broken, decode, decoder, encode
+from ..ir.serialization.dataclass_json import decode, decoder, encode, invalid_data_error
 from ..ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from .plan import (
     MAX_DEPTH,
     Buffer,
-    Constant,
     ControlStep,
     HostStep,
     KernelStep,
     Plan,
+    PlanConstant,
     PlanPort,
     Region,
     SizeCheck,
@@ -54,7 +54,7 @@ _PLAN: Mapping[str, Any] = {
     "inputs": tuple[PlanPort, ...],
     "outputs": tuple[PlanPort, ...],
     "slots": tuple[Type, ...],
-    "constants": tuple[Constant, ...],
+    "constants": tuple[PlanConstant, ...],
     "constant_slots": tuple[tuple[int, int], ...],
     "variables": tuple[Variable, ...],
 }
@@ -193,30 +193,30 @@ def decode_plan(data: Json, array: Arrays = _no_arrays) -> Plan:
     specs: tuple[Spec, ...] = decode(tuple[Spec, ...], fields["specs"])
     plain = {name: decode(kind, fields[name]) for name, kind in _PLAN.items()}
     whole = plain["target_key"], plain["precision"]
-    reader = _Reader(specs, [_read_dim(d) for d in _list(fields["dims"])], array, whole)
+    reader = _PlanDecoder(specs, [_read_dim(d) for d in _list(fields["dims"])], array, whole)
     return Plan(**plain, regions=tuple([reader.region(r) for r in _list(fields["regions"])]))
 
 
 def _fields(data: Json, names: set[str], what: str) -> dict[str, Any]:
     if type(data) is not dict or set(cast("dict[str, Any]", data)) != names:
-        raise broken(data, f"{what}: {', '.join(sorted(names))}")
+        raise invalid_data_error(data, f"{what}: {', '.join(sorted(names))}")
     return cast("dict[str, Any]", data)
 
 
 def _list(data: Json) -> list[Any]:
     if type(data) is not list:
-        raise broken(data, "a list")
+        raise invalid_data_error(data, "a list")
     return cast("list[Any]", data)
 
 
 def _read_dim(data: Json) -> Expr:
     found = from_json(data)
     if not isinstance(found, Expr):
-        raise broken(data, "a size with symbols")
+        raise invalid_data_error(data, "a size with symbols")
     return found
 
 
-class _Reader:
+class _PlanDecoder:
     """Reads regions, whose steps and sizes name entries of the tables."""
 
     def __init__(
@@ -259,7 +259,7 @@ class _Reader:
 
     def terminal(self, data: Json) -> Terminal:
         if len(_list(data)) != 6:
-            raise broken(data, "a terminal's 6 parts")
+            raise invalid_data_error(data, "a terminal's 6 parts")
         op, inputs, outputs, name, reason, inside = _list(data)
         ends = _slots(inputs), _ints(outputs)
         bodies = tuple([self.body(b) for b in _list(inside)])
@@ -276,7 +276,7 @@ class _Reader:
 
     def buffer(self, data: Json) -> Buffer:
         if len(_list(data)) not in (9, 11):
-            raise broken(data, "a buffer's 9 parts, or 11 of one that moves")
+            raise invalid_data_error(data, "a buffer's 9 parts, or 11 of one that moves")
         kind, dtype, shape, index, first, last, inside, offset, name, *moves = _list(data)
         return Buffer(
             _str(kind),
@@ -294,7 +294,7 @@ class _Reader:
 
     def step(self, data: Json) -> Step:
         if len(_list(data)) != 7 or _list(data)[0] not in ("host", "kernel", "control"):
-            raise broken(data, "a step's 7 parts")
+            raise invalid_data_error(data, "a step's 7 parts")
         mark, first, second, third, fourth, fifth, sources = _list(data)
         if mark == "host":
             op = _decode_op(first, self.array)
@@ -302,7 +302,7 @@ class _Reader:
             return HostStep(op, *ends, _str(fourth), _str(fifth), _words(sources))
         if mark == "control":
             if len(buffers := _slots(fourth)) != 3:
-                raise broken(fourth, "a control step's 3 buffers")
+                raise invalid_data_error(fourth, "a control step's 3 buffers")
             place = _str(first), _int(second), _maybe_int(third)
             return ControlStep(*place, *buffers, _str(fifth), _words(sources))
         spec = _entry(self.specs, first, "a spec's number")
@@ -318,5 +318,5 @@ def _decode_op(data: Json, array: Arrays) -> Op:
 
 def _entry(table: Sequence[Any], number: Any, expected: str) -> Any:
     if type(number) is not int or not 0 <= number < len(table):
-        raise broken(number, expected)
+        raise invalid_data_error(number, expected)
     return table[number]

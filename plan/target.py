@@ -74,21 +74,21 @@ class Target:
     def __post_init__(self) -> None:
         info = ISAS.get(self.isa)
         if info is None:
-            raise _broken("isa", self.isa, f"one of {', '.join(ISAS)}")
+            raise _target_error("isa", self.isa, f"one of {', '.join(ISAS)}")
         for name, want in (
             ("arch", info.arch),
             ("vector_bits", info.vector_bits),
             ("registers", info.registers),
         ):
             if getattr(self, name) != want:
-                raise _broken(name, getattr(self, name), f"{want} for {self.isa}")
+                raise _target_error(name, getattr(self, name), f"{want} for {self.isa}")
         features = self.cpu_features
         if list(features) != sorted(set(features)):
-            raise _broken("cpu_features", "unsorted or repeated names", "sorted unique names")
+            raise _target_error("cpu_features", "unsorted or repeated names", "sorted unique names")
         missing = info.required - set(features)
         if missing:
             got = f"no {', '.join(sorted(missing))}"
-            raise _broken("cpu_features", got, f"all that {self.isa} needs")
+            raise _target_error("cpu_features", got, f"all that {self.isa} needs")
         for name, low, high in (
             ("l1", 1 << 10, _MAX_BYTES),
             ("l2", 0, _MAX_BYTES),
@@ -96,7 +96,7 @@ class Target:
             ("cores", 1, _MAX_CORES),
         ):
             if not low <= getattr(self, name) <= high:
-                raise _broken(name, getattr(self, name), f"{low} to {high}")
+                raise _target_error(name, getattr(self, name), f"{low} to {high}")
 
     def has(self, feature: str) -> bool:
         """Whether an LLVM feature such as "avx512bf16" is on."""
@@ -119,38 +119,38 @@ class Target:
     def from_json(text: str) -> Target:
         """The Target that to_json wrote. VerificationError for anything else."""
         if len(text) > 1 << 16:
-            raise _broken("text", f"{len(text)} characters", "at most 65536")
+            raise _target_error("text", f"{len(text)} characters", "at most 65536")
         try:
             data: object = json.loads(text)
         except (ValueError, RecursionError) as e:
-            raise _broken("text", "not JSON", "one JSON object") from e
+            raise _target_error("text", "not JSON", "one JSON object") from e
         return Target.from_dict(data)
 
     @staticmethod
     def from_dict(data: object) -> Target:
         """The Target of asdict()'s dictionary, every field checked. VerificationError otherwise."""
         if not isinstance(data, dict):
-            raise _broken("text", type(data).__name__, "one JSON object")
+            raise _target_error("text", type(data).__name__, "one JSON object")
         entries = cast("dict[object, object]", data)
         names = [f.name for f in fields(Target)]
         if set(entries) != set(names):
-            raise _broken("fields", _short(sorted(map(str, entries))), ", ".join(names))
+            raise _target_error("fields", _shorten(sorted(map(str, entries))), ", ".join(names))
         features = entries["cpu_features"]
         if not isinstance(features, list | tuple):
-            raise _broken("cpu_features", type(features).__name__, "a list")
+            raise _target_error("cpu_features", type(features).__name__, "a list")
         listed = cast("list[object] | tuple[object, ...]", features)
         if len(listed) > _MAX_FEATURES:
-            raise _broken("cpu_features", f"{len(listed)} names", f"at most {_MAX_FEATURES}")
+            raise _target_error("cpu_features", f"{len(listed)} names", f"at most {_MAX_FEATURES}")
         for name in listed:
             # The names reach LLVM inside a comma-separated string.
             if not isinstance(name, str) or not _FEATURE.fullmatch(name):
-                raise _broken("cpu_features", _short(name), "LLVM feature names")
+                raise _target_error("cpu_features", _shorten(name), "LLVM feature names")
         for key in ("arch", "isa"):
             if not isinstance(entries[key], str):
-                raise _broken(key, _short(entries[key]), "a string")
+                raise _target_error(key, _shorten(entries[key]), "a string")
         for key in names[3:]:
             if type(entries[key]) is not int:
-                raise _broken(key, _short(entries[key]), "an integer")
+                raise _target_error(key, _shorten(entries[key]), "an integer")
         plain = {**entries, "cpu_features": tuple(cast("list[str]", listed))}
         return Target(**cast("dict[str, object]", plain))  # type: ignore[arg-type]
 
@@ -164,10 +164,10 @@ def _key_of(target: Target) -> str:
     return hashlib.sha256(target.to_json().encode()).hexdigest()[:16]
 
 
-def generic(isa: Isa) -> Target:
+def generic_target(isa: Isa) -> Target:
     """A typical machine of that instruction set, the same everywhere: for tests and goldens."""
     if isa not in ISAS:
-        raise _broken("isa", isa, f"one of {', '.join(ISAS)}")
+        raise _target_error("isa", isa, f"one of {', '.join(ISAS)}")
     info = ISAS[isa]
     l1, l2 = (48 << 10, 2 << 20) if isa == "avx512" else (32 << 10, 512 << 10)
     features = tuple(sorted(info.required))
@@ -176,16 +176,16 @@ def generic(isa: Isa) -> Target:
     )
 
 
-def _broken(field: str, got: object, expected: str) -> VerificationError:
+def _target_error(field: str, got: object, expected: str) -> VerificationError:
     return VerificationError(
         "a Target contradicts itself or is malformed",
         where=f"Target.{field}",
-        got=_short(got),
+        got=_shorten(got),
         expected=expected,
-        fix="make it with runtime.machine.host_target() or ir.target.generic()",
+        fix="make it with runtime.machine.host_target() or plan.target.generic_target()",
     )
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value) if not isinstance(value, str) else value
     return text if len(text) <= 80 else text[:77] + "..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -66,3 +67,92 @@ def test_patterns_match_what_they_ban() -> None:
     examples += "|beside|had better"
     for example in examples.split("|"):
         assert any(re.fullmatch(phrase, example) for phrase in BANNED), example
+
+
+PACKAGES = FOLDERS[:-1]
+MODULES = [path for path in SOURCES if path.suffix == ".py" and path.parts[-2] != "benchmarks"]
+MODULES = [path for path in MODULES if path.relative_to(ROOT).parts[0] in PACKAGES]
+# Folders whose functions are still to be renamed.
+OPEN = ("plan/specs/", "plan/verify/")
+# Names that are a past participle or an adjective alone name neither an action nor an object.
+PARTICIPLES = frozenset(
+    """told held seen shown spread kept lost found given made taken written chosen drawn lain lies
+    alike alone above across again around behind below beyond best better big brief broken distinct
+    either equal even far flat full generic good heavy inner inside largest last later latest least
+    light lowest longest mine missing more narrow near newest next none nothing numeric odd opposite
+    other ours outer outside plain positive present short small some soon straight there together
+    trusted undefined unequal unfit unreadable within without wide whole where""".split()
+)
+VERBS_IN_ED = frozenset(("embed", "feed", "need", "seed", "shed"))
+# Functions that keep such a name.
+NAMED_SO_BY = {
+    "where": "NumPy's, ONNX's and OpenVINO's name of the operation",
+    "next": "Python's name of the method of an iterator",
+}
+# Classes of one name in several files.
+SHARED_CLASS_NAMES = {
+    "CompiledModel": "OpenVINO's class, in compat/openvino.py",
+    "Fail": "onnxruntime's exception, in compat/onnxruntime/errors.py",
+    "InferRequest": "OpenVINO's class, in compat/openvino_requests.py",
+    "Model": "OpenVINO's class, in compat/openvino.py",
+    "Tensor": "OpenVINO's class, in compat/openvino_requests.py",
+    "Value": "an SSA value, as MLIR and LLVM both name it: of the graph, and of LLVM text",
+    "VariableState": "OpenVINO's class, in compat/openvino_requests.py",
+}
+# Constants that name neither a quantity nor a unit.
+VAGUE_CONSTANT = re.compile(
+    r"_?(FEW|MANY|MOST|LEAST|LONG|SHORT|SMALL|LARGE|LIGHT|HEAVY|WORTH|GAIN|BACK|FORTH|A?FAR|NEAR"
+    r"|GOOD|TIMES|TRIES|TRIED|STREAK|GAP|LIMIT|SLACK|GRAIN|LOOKED_AT|REMEMBERED|TYPICAL|MOST_\w+"
+    r"|FEW_\w+|WORTH_\w+)"
+)
+
+
+def functions(path: Path) -> list[ast.FunctionDef]:
+    tree = ast.parse(path.read_text("utf-8"))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+def is_participle(name: str) -> bool:
+    word = name.strip("_")
+    return word in PARTICIPLES or (
+        "_" not in word and word.endswith("ed") and word not in VERBS_IN_ED
+    )
+
+
+def test_function_names_are_not_bare_participles() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in MODULES
+        if not path.relative_to(ROOT).as_posix().startswith(OPEN)
+        for node in functions(path)
+        if is_participle(node.name) and node.name not in NAMED_SO_BY
+    ]
+    assert not found, "name a function by a verb and its object:\n" + "\n".join(found)
+
+
+def test_classes_do_not_share_a_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    shared = {name: files for name, files in places.items() if len(files) > 1}
+    assert set(shared) == set(SHARED_CLASS_NAMES), {
+        name: files for name, files in shared.items() if name not in SHARED_CLASS_NAMES
+    }
+
+
+def test_constants_name_a_quantity() -> None:
+    found: list[str] = []
+    for path in MODULES:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+                found += [f"{path.name}: {n}" for n in names if VAGUE_CONSTANT.fullmatch(n)]
+    assert not found, "name the quantity and the unit (MAX_..., ..._BYTES):\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["joined", "_spread", "scaled", "_told", "lies", "_where"])
+def test_a_bare_participle_is_found(name: str) -> None:
+    assert is_participle(name) and not is_participle(f"fold_{name.strip('_')}")

@@ -18,11 +18,11 @@ GAP_Y = 44.0  # between ranks
 LANE = 10.0  # width of an edge that passes a rank
 MARGIN = 24.0
 # Above this many boxes and lanes, fewer sweeps: the picture is for searching in by then.
-_MANY = 4000
+_MAX_FULLY_SWEPT_BOXES = 4000
 
 
 @dataclass(frozen=True)
-class Layout:
+class DrawingLayout:
     """Centres of the boxes and points of each edge, from box to box, in pixels."""
 
     centres: list[Point]
@@ -83,7 +83,7 @@ def find_ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     return ranks
 
 
-def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> Layout:
+def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> DrawingLayout:
     """Place boxes of these widths and heights; edges (from, to) go from lower to higher numbers."""
     layers = _Layers(sizes, edges)
     _order(layers)
@@ -105,12 +105,12 @@ def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> Layout:
     bands = [(top, top + height) for top, height in zip(tops, heights, strict=True)]
     routes = _route(layers, x, centres, sizes, bands)
     width = max((x[i] + layers.widths[i] / 2 for i in range(len(x))), default=0.0) + MARGIN
-    return Layout(centres, routes, width, max(y - GAP_Y, 0.0) + MARGIN)
+    return DrawingLayout(centres, routes, width, max(y - GAP_Y, 0.0) + MARGIN)
 
 
 def _order(layers: _Layers) -> None:
     """Sort each layer so that few links cross."""
-    many = len(layers.ranks) > _MANY
+    many = len(layers.ranks) > _MAX_FULLY_SWEPT_BOXES
     best, fewest = [list(layer) for layer in layers.layers], _crossings(layers)
     for sweep in range(6 if many else 16):
         downwards = sweep % 2 == 0
@@ -160,7 +160,7 @@ def _place(layers: _Layers) -> list[float]:
         shift = at / 2
         for item in layer:
             x[item] -= shift
-    sweeps = 6 if len(layers.ranks) > _MANY else 24
+    sweeps = 6 if len(layers.ranks) > _MAX_FULLY_SWEPT_BOXES else 24
     for sweep in range(sweeps):
         last = sweep >= sweeps - 2
         downwards = sweep % 2 == 0

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from ...ir.escape import escape_text
 from ...ir.graph import Graph, Node, Value
 from ...ir.text.value_text import show_attributes
-from .layout import Layout, lay_out
+from .layout import DrawingLayout, lay_out
 
 # Text is set in a monospaced face, where a character is this wide at the sizes of svg.py.
-CHARACTER = 6.7
-LINE = 15.0
+CHARACTER_WIDTH = 6.7
+LINE_HEIGHT = 15.0
 PADDING = 9.0
-LONGEST = 34  # characters of a line in a box
+MAX_LINE_CHARACTERS = 34  # characters of a line in a box
 
 # The module that holds an operation -> the kind of work it is, which decides its colour.
 KINDS: Mapping[str, str] = {
@@ -67,7 +67,9 @@ class Box:
     def size(self) -> tuple[float, float]:
         """Width and height in pixels."""
         lines = self.lines
-        return max(map(len, lines)) * CHARACTER + 2 * PADDING, len(lines) * LINE + 2 * PADDING - 4
+        return max(map(len, lines)) * CHARACTER_WIDTH + 2 * PADDING, len(
+            lines
+        ) * LINE_HEIGHT + 2 * PADDING - 4
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Picture:
     boxes: list[Box]
     edges: list[tuple[int, int, str]]  # positions in `boxes`, and the value's type
     changes: list[str]
-    layout: Layout
+    layout: DrawingLayout
     fresh: frozenset[int] = field(default_factory=frozenset[int])  # boxes new in this stage
 
 
@@ -163,13 +165,13 @@ def _value(graph: Graph, value: Value) -> str:
     text = f"{name}{port}  {graph.type(value)}"
     if record.op.kind != "Constant":
         return text
-    known = graph.known(value)
+    known = graph.known_value(value)
     if known is not None and known.size <= 8:
         return f"constant {known.tolist()}  {graph.type(value)}"
     return f"constant {text}"
 
 
-def shorten(text: str, longest: int = LONGEST) -> str:
+def shorten(text: str, longest: int = MAX_LINE_CHARACTERS) -> str:
     """The text on one line, its middle left out where it is too long."""
     line = " ".join(text.split())
     if len(line) <= longest:

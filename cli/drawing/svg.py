@@ -7,7 +7,7 @@ from html import escape
 
 from ...ir.escape import escape_text
 from .layout import Point
-from .picture import LINE, PADDING, Picture
+from .picture import LINE_HEIGHT, PADDING, Picture
 
 # Fill and stroke by kind of work: light fills that carry dark text, distinguished by hue and
 # stroke.
@@ -68,7 +68,7 @@ def content(picture: Picture) -> str:
         )
         classes = ["title", "name" if box.name else "type", "type"]
         for n, line in enumerate(box.lines):
-            at = PADDING + LINE * (n + 1) - 6
+            at = PADDING + LINE_HEIGHT * (n + 1) - 6
             parts.append(
                 f'<text class="{classes[n]}" x="{width / 2:.1f}" y="{at:.1f}" '
                 f'text-anchor="middle">{_text(line)}</text>'

@@ -58,9 +58,9 @@ class _Settings(NamesNearest):
             return
         if name not in self._defaults:
             raise_no_attribute(type(self).__name__, name, self._defaults)
-        self.__dict__[name] = self._converted(name, value)
+        self.__dict__[name] = self._convert_value(name, value)
 
-    def _converted(self, name: str, value: Any) -> Any:
+    def _convert_value(self, name: str, value: Any) -> Any:
         kind = type(self._defaults[name])
         if kind is bool and value in (0, 1):
             return bool(value)

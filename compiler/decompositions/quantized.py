@@ -89,7 +89,7 @@ def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None
     type_ = graph.type(x)
     shape = type_.shape if isinstance(type_, TensorType) else None
 
-    def spread(value: Value) -> Value:
+    def align(value: Value) -> Value:
         return value
 
     split = whole = None
@@ -104,7 +104,7 @@ def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None
             places = np.arange(size, dtype=np.int64) // op.group
             picks = [add(_ints(p)) for p in (places, np.array(axis, np.int64))]
 
-            def spread(value: Value) -> Value:
+            def align(value: Value) -> Value:
                 return add(Gather(), value, *picks)
         else:
             split = (*whole[:axis], size // op.group, op.group, *whole[axis + 1 :])
@@ -112,10 +112,10 @@ def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None
             if isinstance(stored, Constant):  # takes the shape on itself
                 given = add(Constant(stored.data.reshape(split), stored.dtype, split))
             else:
-                given = _reshaped(add, x, split)
+                given = _add_reshape(add, x, split)
             behind = add(_ints(np.array([axis + 1])))
 
-            def spread(value: Value) -> Value:
+            def align(value: Value) -> Value:
                 return add(Unsqueeze(), value, behind)
 
     dtype = _dtype(graph, scale)
@@ -124,17 +124,17 @@ def dequantize(graph: Graph, add: AddNode, op: Op, inputs: Sequence[Value | None
     wide = dtype if exact or dtype in (DType.f32, DType.f64) else DType.f32
     value = given if _dtype(graph, x) is wide else add(Convert(wide), given)
     if zero is not None:
-        value = add(Subtract(), value, add(Convert(wide), spread(zero)))
-    product = add(Multiply(), value, spread(_cast(graph, add, scale, wide)))
+        value = add(Subtract(), value, add(Convert(wide), align(zero)))
+    product = add(Multiply(), value, align(_cast(graph, add, scale, wide)))
     found = product if wide is dtype else add(Convert(dtype), product)
-    return found if split is None or whole is None else _reshaped(add, found, whole)
+    return found if split is None or whole is None else _add_reshape(add, found, whole)
 
 
 def _ints(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Constant:
     return Constant.of(values, DType.i64)
 
 
-def _reshaped(add: AddNode, value: Value, shape: tuple[int, ...]) -> Value:
+def _add_reshape(add: AddNode, value: Value, shape: tuple[int, ...]) -> Value:
     return add(Reshape(False), value, add(_ints(np.array(shape, np.int64))))
 
 

@@ -40,7 +40,7 @@ def port_maps(op: Op, inputs: int, ids: Callable[[Graph], dict[int, int]]) -> li
             _branch("then", op.then_body, op.then_inputs, op.then_outputs, inputs, ids),
         ]
     if isinstance(op, Loop | TensorIterator):
-        return _iterating(op, inputs, ids(op.body))
+        return _write_iteration(op, inputs, ids(op.body))
     return []
 
 
@@ -65,7 +65,9 @@ def _ends(outside: int, inside: int) -> Pairs:
     return {"external_port_id": str(outside), "internal_layer_id": str(inside)}
 
 
-def _iterating(op: Loop | TensorIterator, inputs: int, number: dict[int, int]) -> list[Section]:
+def _write_iteration(
+    op: Loop | TensorIterator, inputs: int, number: dict[int, int]
+) -> list[Section]:
     parameters, results = op.body.parameters, op.body.results
     entries: list[tuple[str, Pairs]] = []
     back: list[tuple[str, Pairs]] = []
@@ -74,13 +76,13 @@ def _iterating(op: Loop | TensorIterator, inputs: int, number: dict[int, int]) -
         if port.mode == "iteration":
             entries.append(("input", _ends(-1, inside) | {"purpose": "current_iteration"}))
             continue
-        slicing = _slicing(port) if port.mode == "sliced" else {}
+        slicing = _slice_attributes(port) if port.mode == "sliced" else {}
         entries.append(("input", _ends(port.port, inside) | slicing))
         if port.mode == "carried":
             ends = {"from-layer": str(number[results[port.back]]), "to-layer": str(inside)}
             back.append(("edge", ends))
     for k, output in enumerate(op.results):
-        slicing = _slicing(output) if output.mode == "joined" else {}
+        slicing = _slice_attributes(output) if output.mode == "joined" else {}
         entries.append(("output", _ends(inputs + k, number[results[output.result]]) | slicing))
     if isinstance(op, Loop) and op.condition >= 0:
         ends = _ends(-1, number[results[op.condition]])
@@ -88,6 +90,6 @@ def _iterating(op: Loop | TensorIterator, inputs: int, number: dict[int, int]) -
     return [("port_map", entries), *([("back_edges", back)] if back else [])]
 
 
-def _slicing(part: BodyInput | BodyOutput) -> Pairs:
+def _slice_attributes(part: BodyInput | BodyOutput) -> Pairs:
     names = ("axis", "start", "end", "stride", "part_size")
     return {name: str(getattr(part, name)) for name in names}

@@ -13,7 +13,7 @@ from .bodies import with_bodies
 
 DECOMPRESSION = {"decompression": {"version": "0"}}
 # The share of values whose underflow keeps a tensor as it is: OpenVINO's figure.
-_MOST = 0.75
+_MAX_UNDERFLOW_SHARE = 0.75
 _QUANTISED = frozenset(["FakeQuantize", "QuantizeLinear", "DequantizeLinear", "QLinearMatMul"])
 
 
@@ -27,12 +27,12 @@ def compress_weights(graph: Graph) -> None:
         return
     for node in graph.ids():
         record = graph.node(node)
-        op = record.op = with_bodies(record.op, _compressed)
+        op = record.op = with_bodies(record.op, _compress_body)
         if isinstance(op, Constant) and op.dtype in (DType.f32, DType.f64) and _worth_it(op.data):
             _compress(graph, node, op)
 
 
-def _compressed(body: Graph) -> Graph:
+def _compress_body(body: Graph) -> Graph:
     body = body.copy()
     compress_weights(body)
     return body
@@ -48,7 +48,7 @@ def _worth_it(data: Array) -> bool:
     if (np.isinf(small) & np.isfinite(data)).any():
         return False
     lost = int(np.count_nonzero((small == 0) & (data != 0)))
-    return lost == 0 or bool(lost < _MOST * np.count_nonzero(data))
+    return lost == 0 or bool(lost < _MAX_UNDERFLOW_SHARE * np.count_nonzero(data))
 
 
 def _compress(graph: Graph, node: int, op: Constant) -> None:

@@ -16,7 +16,7 @@ from ...ir.op import Array
 from ..frontends.xml.subbyte import is_packed, pack
 
 
-class Weights:
+class WeightsWriter:
     """Writes constants to a stream and remembers where each content lies."""
 
     def __init__(self, stream: BinaryIO) -> None:

@@ -55,7 +55,7 @@ def decompose(graph: Graph) -> Graph:
         build = Build(out, record.name, record.origin)
         if record.op.version:
             inputs = completed_inputs(build, record, inputs)
-            made = _copied(out, record, completed_op(record.op, build, inputs), inputs)
+            made = _copy_node(out, record, completed_op(record.op, build, inputs), inputs)
         else:
             made = _expansion(record)(build, record, inputs)
             _hand_over(out, record, made)
@@ -70,7 +70,7 @@ def decompose(graph: Graph) -> Graph:
     return out
 
 
-def _copied(graph: Graph, record: Node, op: Op, inputs: Sequence[Value | None]) -> list[Value]:
+def _copy_node(graph: Graph, record: Node, op: Op, inputs: Sequence[Value | None]) -> list[Value]:
     node = graph.add(
         with_bodies(op, decompose),
         inputs,
@@ -157,7 +157,7 @@ def _layer_norm(build: Build, record: Node, inputs: Sequence[Value | None]) -> l
     assert isinstance(op, LayerNorm) and data is not None
     axes = build.constant(_last_axes(build, record, op.axis), DType.i64)
     value = build.op(MVN(eps=op.eps), data, axes)
-    return [_scaled(build, value, inputs)]
+    return [_scale_and_shift(build, value, inputs)]
 
 
 def _rms_norm(build: Build, record: Node, inputs: Sequence[Value | None]) -> list[Value]:
@@ -173,7 +173,7 @@ def _rms_norm(build: Build, record: Node, inputs: Sequence[Value | None]) -> lis
     axes = build.constant(_last_axes(build, record, op.axis), DType.i64)
     mean = build.op(ReduceMean(keep_dims=True), build.multiply(data, data), axes)
     root = build.op(Sqrt(), build.add(mean, build.number(op.eps, wide)))
-    return [build.cast(_scaled(build, build.op(Divide(), data, root), widened), given)]
+    return [build.cast(_scale_and_shift(build, build.op(Divide(), data, root), widened), given)]
 
 
 def _last_axes(build: Build, record: Node, axis: int) -> Array:
@@ -188,7 +188,7 @@ def _last_axes(build: Build, record: Node, axis: int) -> Array:
     return np.arange(axis, 0, dtype=np.int64)
 
 
-def _scaled(build: Build, value: Value, inputs: Sequence[Value | None]) -> Value:
+def _scale_and_shift(build: Build, value: Value, inputs: Sequence[Value | None]) -> Value:
     _, scale, bias = (*inputs, None, None)[:3]
     value = value if scale is None else build.multiply(value, scale)
     return value if bias is None else build.add(value, bias)

@@ -53,7 +53,7 @@ def expand_attention(build: Build, record: Node, inputs: Sequence[Value | None])
     elif mask is not None:
         scores = build.add(scores, mask)
     if op.causal:
-        seen = _seen(build, scores, last=op.causal == "last")
+        seen = _causal_mask(build, scores, last=op.causal == "last")
         scores = build.op(Select(), seen, scores, build.number(_HIDDEN, dtype))
     if sink is not None:
         scores = _with_sink(build, scores, sink)
@@ -64,25 +64,25 @@ def expand_attention(build: Build, record: Node, inputs: Sequence[Value | None])
         some = build.op(ReduceLogicalOr(keep_dims=True), shown, axis)
         found = build.op(Select(), some, found, build.number(0, dtype))
     if sink is not None:
-        found = _cut(build, found)
+        found = _drop_last(build, found)
     return [build.op(MatMul(), found, value)]
 
 
 def _with_sink(build: Build, scores: Value, sink: Value) -> Value:
     """Scores with one more column."""
-    rows = _cut(build, build.op(ShapeOf(), scores))
+    rows = _drop_last(build, build.op(ShapeOf(), scores))
     one = build.constant(np.array([1], np.int64), DType.i64)
     shape = build.op(Concat(0), rows, one)
     return build.op(Concat(-1), scores, build.op(Broadcast(), sink, shape))
 
 
-def _cut(build: Build, value: Value) -> Value:
+def _drop_last(build: Build, value: Value) -> Value:
     """All but the last along the last axis."""
     bounds = (build.constant(np.array([n], np.int64), DType.i64) for n in (0, -1, 1, -1))
     return build.op(Slice(), value, *bounds)
 
 
-def _seen(build: Build, scores: Value, *, last: bool) -> Value:
+def _causal_mask(build: Build, scores: Value, *, last: bool) -> Value:
     """[queries, keys]: which keys each query sees."""
     shape = build.op(ShapeOf(), scores)
     zero, one = (build.number(n, DType.i64) for n in (0, 1))

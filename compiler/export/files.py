@@ -13,7 +13,7 @@ from ...ir.errors import Error
 
 
 @contextlib.contextmanager
-def replacing(*targets: Path) -> Generator[list[BinaryIO]]:
+def replace_files(*targets: Path) -> Generator[list[BinaryIO]]:
     """Streams that replace `targets`, in this order, when the block ends without an error.
 
     On any error the targets stay as they were and nothing is left behind. Of several, the last is

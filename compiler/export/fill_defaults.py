@@ -78,7 +78,7 @@ def completed_inputs(
     if isinstance(op, _CELLS + _SEQUENCES):
         return _with_bias(op, build, filled)
     if isinstance(op, Convert):
-        return [None if v is None else _limited(build, v, op.destination_type) for v in filled]
+        return [None if v is None else _clamp_to(build, v, op.destination_type) for v in filled]
     if isinstance(op, Range):
         return [None if v is None else _scalar(build, v) for v in filled]
     if all(value is not None for value in filled):
@@ -91,7 +91,7 @@ def completed_inputs(
     return filled
 
 
-def _limited(build: Build, value: Value, to: DType) -> Value:
+def _clamp_to(build: Build, value: Value, to: DType) -> Value:
     """A rounded float limited to the integers of a small type, where OpenVINO's conversion would
     wrap and irc's saturates: the end of quantisation. Other conversions are left as they are."""
     if not (build.dtype(value).is_float and to.is_int and to.bits <= 16):

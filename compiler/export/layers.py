@@ -17,7 +17,7 @@ from ..frontends.xml.catalog import DIALECT
 from ..frontends.xml.parameters import BOUNDS, SIZES
 from .attribute_format import KEEP_DIALECT, attribute_text, escape, names_text, shape_text
 from .bodies import named_bodies, port_maps
-from .constants import Weights
+from .constants import WeightsWriter
 
 # Attributes that the standard operation sets do not have: kept in rt_info.
 _EXTRA_ATTRIBUTES = {"Gather": ("out_of_range",)}
@@ -59,7 +59,7 @@ def _layer_ids(graph: Graph) -> dict[int, int]:
 class NetWriter:
     """Appends the text of a net to `lines`; bodies of control flow share lines and weights."""
 
-    def __init__(self, weights: Weights, *, dialect: bool) -> None:
+    def __init__(self, weights: WeightsWriter, *, dialect: bool) -> None:
         self.weights = weights
         self.dialect = dialect
         self.lines: list[str] = []
@@ -112,7 +112,7 @@ class NetWriter:
             head |= {"output_names": names_text(names)} if names else {}
         self.open("layer", head)
         self._data(op)
-        for tag, entries in port_maps(op, _present(sources), _layer_ids):
+        for tag, entries in port_maps(op, _count_present(sources), _layer_ids):
             self.open(tag)
             for name, pairs in entries:
                 self.element(name, pairs)
@@ -161,7 +161,7 @@ class NetWriter:
             if not self.dialect:
                 raise UnsupportedOperationError(
                     "OpenVINO's IR cannot leave out an input before others",
-                    where=_where(record),
+                    where=_describe_origin(record),
                     got=f"input {absent[0]} is absent",
                     fix=KEEP_DIALECT,
                 )
@@ -213,7 +213,7 @@ class NetWriter:
         if not type_.dtype.in_openvino and not self.dialect:
             raise UnsupportedOperationError(
                 f"OpenVINO's IR has no element type {type_.dtype}",
-                where=_where(record),
+                where=_describe_origin(record),
                 fix=f"{KEEP_DIALECT}; or convert the tensor to another type",
             )
         return type_.dtype.ir_precision
@@ -262,7 +262,7 @@ def _port_info(record: Node, side: str, port: int) -> dict[str, Pairs]:
     }
 
 
-def _present(sources: Sources) -> int:
+def _count_present(sources: Sources) -> int:
     return sum(value is not None for value in sources)
 
 
@@ -272,7 +272,7 @@ def _edges(numbering: Numbering) -> list[tuple[int, int, int, int]]:
     for node in numbering.order:
         present = [value for value in numbering.sources[node] if value is not None]
         for port, value in enumerate(present):
-            first = _present(numbering.sources[value.node])
+            first = _count_present(numbering.sources[value.node])
             ends = numbering.ids[value.node], first + value.port, numbering.ids[node], port
             edges.append(ends)
     return sorted(edges, key=lambda edge: (edge[0], edge[2], edge[3]))
@@ -287,13 +287,13 @@ def _result_names(graph: Graph, node: int) -> frozenset[str]:
     return graph.node(source.node).names[source.port]
 
 
-def _where(record: Node) -> str:
+def _describe_origin(record: Node) -> str:
     return record.origin or f"{record.op.kind} {record.name!r}"
 
 
 def _not_standard(record: Node) -> UnsupportedOperationError:
     return UnsupportedOperationError(
         f"{record.op.kind} has no form in OpenVINO's operation sets",
-        where=_where(record),
+        where=_describe_origin(record),
         fix=KEEP_DIALECT,
     )

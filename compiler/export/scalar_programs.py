@@ -112,12 +112,12 @@ def _reciprocal(build: Build, dtype: DType, x: Value) -> Value:
     return build.op(ops.Divide(), build.number(1, dtype), x)
 
 
-def _truncated(build: Build, dtype: DType, x: Value) -> Value:
+def _build_truncate(build: Build, dtype: DType, x: Value) -> Value:
     below = build.op(ops.Less(), x, build.number(0, dtype))
     return build.op(ops.Select(), below, build.op(ops.Ceiling(), x), build.op(ops.Floor(), x))
 
 
-def _flushed(build: Build, dtype: DType, x: Value) -> Value:
+def _build_flush(build: Build, dtype: DType, x: Value) -> Value:
     tiny = build.op(ops.Less(), build.op(ops.Abs(), x), build.number(2.0**-126, dtype))
     return build.op(ops.Select(), tiny, build.multiply(x, build.number(0, dtype)), x)
 
@@ -127,8 +127,8 @@ _EXPANSIONS: dict[str, Callable[[Build, DType, list[Value]], Value]] = {
     "rsqrt": lambda b, t, x: _reciprocal(b, t, b.op(ops.Sqrt(), x[0])),
     "expm1": lambda b, t, x: b.op(ops.Subtract(), b.op(ops.Exp(), x[0]), b.number(1, t)),
     "log1p": lambda b, t, x: b.op(ops.Log(), b.add(x[0], b.number(1, t))),
-    "trunc": lambda b, t, x: _truncated(b, t, x[0]),
-    "flush": lambda b, t, x: _flushed(b, t, x[0]),
+    "trunc": lambda b, t, x: _build_truncate(b, t, x[0]),
+    "flush": lambda b, t, x: _build_flush(b, t, x[0]),
     "fma": lambda b, _, x: b.add(b.multiply(x[0], x[1]), x[2]),
     "clip": lambda b, _, x: b.op(ops.Minimum(), b.op(ops.Maximum(), x[0], x[1]), x[2]),
 }

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO, cast
 
 from ...ir.errors import UnsupportedOperationError
 from ...ir.graph import Graph
-from ..frontends.xml.text import short
+from ..frontends.xml.text import shorten_text
 from .attribute_format import escape
 from .compress_fp16 import compress_weights
-from .constants import Weights
+from .constants import WeightsWriter
 from .decompose import decompose
-from .files import replacing
+from .files import replace_files
 from .layers import NetWriter
 
 # libxml2 refuses attributes of 10 MB, unless huge_tree is set. A character takes at
@@ -45,7 +45,7 @@ def write_xml(
     """
     xml = Path(os.fspath(xml_path))
     weights = xml.with_suffix(".bin") if bin_path is None else Path(os.fspath(bin_path))
-    with replacing(weights, xml) as (bin_stream, xml_stream):
+    with replace_files(weights, xml) as (bin_stream, xml_stream):
         text, _ = write_net(graph, bin_stream, compress_to_fp16=compress_to_fp16, dialect=dialect)
         xml_stream.write(text.encode())
 
@@ -61,7 +61,7 @@ def to_xml_text(
 
 def write_net(
     graph: Graph, stream: BinaryIO, *, compress_to_fp16: bool = False, dialect: bool = False
-) -> tuple[str, Weights]:
+) -> tuple[str, WeightsWriter]:
     """Write the content of the .bin to a stream; arguments and errors as `write_xml`.
 
     Returns the text of the .xml, and the weights: where in the stream each constant lies.
@@ -71,7 +71,7 @@ def write_net(
     if compress_to_fp16:
         graph = graph.copy()
         compress_weights(graph)
-    weights = Weights(stream)
+    weights = WeightsWriter(stream)
     writer = NetWriter(weights, dialect=dialect)
     writer.open("net", {"name": graph.name, "version": "11"})
     writer.net(graph)
@@ -106,7 +106,7 @@ def _readable(key: str, value: str) -> str:
     if len(value) > _MAX_VALUE_CHARS and len(escape(value).encode()) > _MAX_VALUE_BYTES:
         raise UnsupportedOperationError(
             "a metadata value is too long for XML",
-            where=short(key),
+            where=shorten_text(key),
             got=f"{len(value)} characters",
             expected=f"at most {_MAX_VALUE_BYTES} bytes of UTF-8",
             fix="remove it from the model's metadata_props",

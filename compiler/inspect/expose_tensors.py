@@ -26,7 +26,7 @@ def deliver_tensors(graph: Graph) -> tuple[Graph, list[str]]:
         record = graph.node(node)
         if record.op.kind in ("Parameter", "Result") or isinstance(record.op, Constant):
             continue
-        if record.name not in survivors or not _plain(graph, Value(node)):
+        if record.name not in survivors or not _is_comparable(graph, Value(node)):
             continue
         result = copy.add(Result(), [Value(node)], name=f"{record.name} (tensor)")
         infer_node(copy, result)
@@ -46,7 +46,7 @@ def _names_after(graph: Graph) -> set[str]:
     return {name for n in optimised.ids() if (name := optimised.node(n).name)}
 
 
-def _plain(graph: Graph, value: Value) -> bool:
+def _is_comparable(graph: Graph, value: Value) -> bool:
     type_ = graph.type(value)
     return isinstance(type_, TensorType) and type_.shape is not None and type_.dtype.is_float
 

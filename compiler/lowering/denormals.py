@@ -18,7 +18,7 @@ import numpy as np
 from ...ir.dtype import DType
 from ...ir.op import Array
 from ...ir.scalar.program import Program
-from ...plan.plan import CONSTANT, Constant, Denormals, KernelStep, Plan, Region
+from ...plan.plan import CONSTANT, Denormals, KernelStep, Plan, PlanConstant, Region
 from ...plan.specs.base import Spec
 from ...plan.specs.elementwise import ElementwiseSpec
 from ..options import Options
@@ -42,7 +42,10 @@ def decide_denormals(plan: Plan, weights: Mapping[int, Array], options: Options)
 
 
 def _read_constants(
-    step: KernelStep, region: Region, constants: Sequence[Constant], weights: Mapping[int, Array]
+    step: KernelStep,
+    region: Region,
+    constants: Sequence[PlanConstant],
+    weights: Mapping[int, Array],
 ) -> Iterator[Array]:
     """The floating-point constants with which a step computes elementwise."""
     programs = list(_programs(step.spec))

@@ -17,7 +17,7 @@ from ...ir.graph import Graph, Value
 from ...ir.op import Array
 from ...ir.ops import Identity
 from ...ir.types import Type
-from ...plan.plan import Constant, Plan, PlanPort, Region, Terminal, Variable
+from ...plan.plan import Plan, PlanConstant, PlanPort, Region, Terminal, Variable
 from ...plan.target import Target
 from ..legality import NATIVE
 from ..options import Options
@@ -26,12 +26,12 @@ from .build.op_lowering import Lowering
 from .build.region_builder import RegionBuilder
 from .control.lower_control import CONTROL, lower_native
 from .control.subgraph_symbols import plain_sizes
-from .control.variables import State, StateNodes, split_state
+from .control.variables import GraphVariables, StateNodes, split_state
 from .denormals import decide_denormals
 from .ops.squeeze_excite import decide_excites
 from .schedule.fusion import decide_fusion
 from .schedule.output_placement import (
-    exported,
+    exported_values,
     propagate_output_buffers,
     reserve_output,
     symbol_sources,
@@ -49,7 +49,7 @@ def lower(graph: Graph, target: Target, options: Options) -> tuple[Plan, dict[in
 
     Raises UnsupportedOperationError for what neither a kernel nor `evaluate` can compute.
     """
-    constants: dict[Constant, int] = {}
+    constants: dict[PlanConstant, int] = {}
     weights: dict[int, Array] = {}
     plan = lower_graph(graph, target, options, weights, constants)
     sources = {old: new for new, old in enumerate(dict.fromkeys(c.source for c in constants))}
@@ -64,7 +64,7 @@ def lower_graph(
     target: Target,
     options: Options,
     weights: dict[int, Array],
-    constants: dict[Constant, int],
+    constants: dict[PlanConstant, int],
 ) -> Plan:
     """The plan of a graph or body, without the constants, which it adds to `constants`."""
     ports = len(graph.parameters), len(graph.results)
@@ -102,7 +102,7 @@ def lower_graph(
         results.setdefault(delivery[result], []).append(result)
     regions: list[Region] = []
     variables: dict[int, Variable] = {}
-    initialised, level = state.initialised(graph), -1
+    initialised, level = state.variables_to_initialize(graph), -1
     for index, group in enumerate(groups):
         first, level = group.level != level, group.level
         if first:
@@ -153,7 +153,7 @@ def new_slot(low: Lowering, value: Value, type_: Type) -> int:
 
 
 @dataclass(frozen=True)
-class Group:
+class RegionNodes:
     """The nodes of one region and the terminal that ends it. `level`: of the variables that the
     region initialises; above all of theirs in the regions of the graph proper."""
 
@@ -167,7 +167,7 @@ class Group:
         return [*self.nodes, *([] if self.end is None else [self.end])]
 
 
-def split_regions(graph: Graph, roles: dict[int, Role], state: State) -> list[Group]:
+def split_regions(graph: Graph, roles: dict[int, Role], state: GraphVariables) -> list[RegionNodes]:
     """Nodes by region in order: those for initial values by level, then the graph proper."""
     level_of = {n: level for level, made in enumerate(state.made) for n in made}
     proper = len(state.made)
@@ -175,25 +175,25 @@ def split_regions(graph: Graph, roles: dict[int, Role], state: State) -> list[Gr
     for node in graph.order():
         if node in roles:
             listed.setdefault(level_of.get(node, proper), []).append(node)
-    levels = sorted(state.initialised(graph))
-    groups: list[Group] = []
+    levels = sorted(state.variables_to_initialize(graph))
+    groups: list[RegionNodes] = []
     for level in (*levels, proper):
         current: list[int] = []
         for node in listed.get(level, ()):
             if roles[node].terminal:
-                groups.append(Group(current, node, level))
+                groups.append(RegionNodes(current, node, level))
                 current = []
             else:
                 current.append(node)
-        groups.append(Group(current, None, level))
+        groups.append(RegionNodes(current, None, level))
     return groups
 
 
 def result_homes(
     low: Lowering,
-    groups: Sequence[Group],
+    groups: Sequence[RegionNodes],
     home: dict[int, int],
-    state: State,
+    state: GraphVariables,
     result_slots: dict[int, int],
     constant_slots: list[tuple[int, int]],
 ) -> dict[int, int]:
@@ -234,7 +234,7 @@ def build_region(
     roles: dict[int, Role],
     home: dict[int, int],
     index: int,
-    group: Group,
+    group: RegionNodes,
     mine: Sequence[int],
     result_slots: dict[int, int],
     constant_slots: list[tuple[int, int]],
@@ -265,7 +265,7 @@ def build_region(
             reserve_output(low, value, result_slots[result], outputs)
         else:
             late.append(result)
-    for value in exported(low, roles, home, index, nodes, end):
+    for value in exported_values(low, roles, home, index, nodes, end):
         if value not in low.placed:
             slot = new_slot(low, value, graph.type(value))
             reserve_output(low, value, slot, outputs)
@@ -355,7 +355,7 @@ def constant_slot(low: Lowering, value: Value, constant_slots: list[tuple[int, i
         raise VerificationError("a value has no slot", got=low.name(value.node))
     low.weights[id(op.data)] = op.data
     shape = tuple(d for d in op.shape if isinstance(d, int))
-    entry = Constant(id(op.data), low.tensor(value).dtype, shape)
+    entry = PlanConstant(id(op.data), low.tensor(value).dtype, shape)
     index = low.constants.setdefault(entry, len(low.constants))
     constant_slots.append((new_slot(low, value, low.graph.type(value)), index))
 

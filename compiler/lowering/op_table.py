@@ -76,7 +76,7 @@ from .ops.weight_only_quant import right_ports
 Refuse = Callable[[Graph, int], str | None]
 
 
-def never(graph: Graph, node: int) -> str | None:
+def always_lowerable(graph: Graph, node: int) -> str | None:
     """Nothing speaks against a kernel."""
     return None
 
@@ -88,11 +88,11 @@ class Lowerer:
 
     lower: Callable[[Lowering, int], None]
     data: tuple[int, ...] | None = None
-    refuse: Refuse = never
+    refuse: Refuse = always_lowerable
     ports: Callable[[Graph, int], tuple[int, ...]] | None = None
 
 
-def needs(*ports: int) -> Refuse:
+def require_known_inputs(*ports: int) -> Refuse:
     """Refuse unless the values of these inputs are known as numbers."""
 
     def refuse(graph: Graph, node: int) -> str | None:
@@ -171,15 +171,15 @@ def _lower_nothing(low: Lowering, node: int) -> None:
 _PRODUCT = Lowerer(lower_matmul, refuse=_refuse_product, ports=right_ports)
 _DEQUANTIZE = Lowerer(_lower_nothing, (), _refuse_dequantize)
 _RESHAPE = Lowerer(lower_reshape, (0,))
-_SQUEEZE = Lowerer(lower_reshape, (0,), needs(1))
+_SQUEEZE = Lowerer(lower_reshape, (0,), require_known_inputs(1))
 _SOFTMAX = Lowerer(lower_softmax, refuse=_refuse_float_row)
-_GATHER = Lowerer(_lower_gather, (0, 1), needs(2))
+_GATHER = Lowerer(_lower_gather, (0, 1), require_known_inputs(2))
 _POINTS = Lowerer(lower_gather_points, refuse=refuse_points)
 _PUT_ELEMENTS = Lowerer(lower_scatter_elements, (0, 1, 2), refuse_elements)
 _PUT_POINTS = Lowerer(lower_scatter_points, refuse=refuse_points)
 _ORDERED = Lowerer(lower_scan, (0,), refuse_ordered)
 _RANK = Lowerer(lower_rank, (0,), refuse_ordered)
-_SPLIT = Lowerer(lower_split, (0,), needs(1))
+_SPLIT = Lowerer(lower_split, (0,), require_known_inputs(1))
 _CONVOLUTION = Lowerer(lower_convolution, (0,), refuse_convolution)
 _BYTES = Lowerer(lower_convolution, (0,), refuse_convolution, byte_ports)
 _DECONVOLUTION = Lowerer(lower_deconvolution, (0,), refuse_deconvolution)
@@ -207,7 +207,7 @@ LOWERERS: dict[type[Op], Lowerer] = {
     ops.Reshape: _RESHAPE,
     **dict.fromkeys((ops.Squeeze, ops.Squeeze1, ops.Unsqueeze), _SQUEEZE),
     ops.Identity: Lowerer(lower_identity),
-    ops.Transpose: Lowerer(lower_transpose, (0,), needs(1)),
+    ops.Transpose: Lowerer(lower_transpose, (0,), require_known_inputs(1)),
     ops.Broadcast1: _BROADCAST,
     ops.Broadcast: _BROADCAST,
     ops.Slice: Lowerer(lower_slice, (0,), _refuse_slice),

@@ -59,7 +59,7 @@ def run_pass(graph: Graph, passes: Pass, options: Options, trace: Trace) -> int:
     remove_dead(graph, graph.unread())
     limit = MAX_HITS_PER_NODE * (len(graph) + 100)
     hits = 0
-    while not trace.exhausted:
+    while not trace.is_exhausted:
         # A patch changes what rules see further away than its neighbourhood; the last sweep,
         # which changes nothing, is the proof that no rule fires any more.
         found = _sweep(graph, passes.name, by_kind, trace, limit - hits)
@@ -71,7 +71,7 @@ def run_pass(graph: Graph, passes: Pass, options: Options, trace: Trace) -> int:
         try:
             verify(graph)
         except Error as error:
-            raise _broken(f"the graph is broken after pass {passes.name}", error) from error
+            raise _rule_error(f"the graph is broken after pass {passes.name}", error) from error
     return hits
 
 
@@ -86,7 +86,7 @@ def _sweep(
     pending = deque(n for n in graph.order() if n in asked)
     queued = set(pending)
     hits = 0
-    while pending and not trace.exhausted:
+    while pending and not trace.is_exhausted:
         node = pending.popleft()
         queued.discard(node)
         if node not in graph:
@@ -102,7 +102,7 @@ def _sweep(
             try:
                 touched = apply_patch(graph, found, node)
             except Error as error:
-                raise _broken(f"rule {rule.name} of pass {passname} is wrong", error) from error
+                raise _rule_error(f"rule {rule.name} of pass {passname} is wrong", error) from error
             for again in touched:
                 if again not in queued:
                     queued.add(again)
@@ -116,7 +116,7 @@ def _sweep(
     return hits
 
 
-def _broken(what: str, error: Error) -> VerificationError:
+def _rule_error(what: str, error: Error) -> VerificationError:
     return VerificationError(
         f"{what}: {error.what}", where=error.where, got=error.got, expected=error.expected
     )
@@ -194,7 +194,9 @@ def _replace(graph: Graph, old: Value, new: Value, created: frozenset[int]) -> l
             expected=str(before),
         )
     uses = [u for u in graph.uses(old) if u.node not in created]
-    learned = before != after or _known_key(graph.known(old)) != _known_key(graph.known(new))
+    learned = before != after or _known_key(graph.known_value(old)) != _known_key(
+        graph.known_value(new)
+    )
     for use in uses:
         graph.connect(new, use)
     source, target = graph.node(old.node), graph.node(new.node)

@@ -18,17 +18,17 @@ from .trace import Trace
 
 Optimise = Callable[[Graph, Options, Trace], Trace]
 # A body may enlarge the constants by this share of what the graph around it may.
-_FOLD_SHARE = 16
+_BODY_FOLDING_SHARE = 16
 
 
 def optimize_subgraphs(graph: Graph, options: Options, trace: Trace, optimize: Optimise) -> bool:
     """Give every node with bodies new ones: refined, and optimised by `optimize`. Returns
     whether any changed."""
     found = False
-    inside = replace(options, fold_limit=options.fold_limit // _FOLD_SHARE)
+    inside = replace(options, fold_limit=options.fold_limit // _BODY_FOLDING_SHARE)
     for node in graph.order():
         op = graph.op(node)
-        if not op.bodies() or trace.exhausted:
+        if not op.bodies() or trace.is_exhausted:
             continue
         bodies: list[Graph] = []
         changed = False

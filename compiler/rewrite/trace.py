@@ -45,7 +45,7 @@ class Trace:
     _dumped: int = 0
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether the budget of rule applications is used up."""
         return self.budget is not None and self.budget <= 0
 

@@ -16,7 +16,7 @@ from ...ir.errors import Error, ShapeError
 from ...ir.graph import Graph
 from ...ir.infer import infer_node
 from ...ir.ops import If
-from ...ir.ops.control_flow.conditional import failing, failure, fed_body
+from ...ir.ops.control_flow.conditional import build_failing_body, failure, fed_body
 from ...ir.ops.shape_inference import naming
 from ...ir.types import TensorType, Type
 from ..rewrite.engine import remove_dead
@@ -50,13 +50,13 @@ def specialize_branches(graph: Graph, start: int | None = None) -> Graph:
     return graph
 
 
-def without(op: If, branch: int, types: Sequence[Type], why: str) -> If | None:
+def replace_branch_by_fail(op: If, branch: int, types: Sequence[Type], why: str) -> If | None:
     """The If whose branch (0: then, 1: else) fails. None where it has results that are not
     tensors."""
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len(tensors) < len(types):
         return None
-    body, places = failing(tensors, why), tuple(range(len(tensors)))
+    body, places = build_failing_body(tensors, why), tuple(range(len(tensors)))
     if branch == 0:
         return replace(op, then_body=body, then_inputs=(), then_outputs=places)
     return replace(op, else_body=body, else_inputs=(), else_outputs=places)
@@ -70,7 +70,7 @@ def reason(error: Error) -> str:
 def _specialize_branches(graph: Graph, node: int, op: If) -> None:
     """Give an If bodies whose shapes are resolved; one that refuses its sizes fails from now on."""
     facts, types = [graph.fact(v) for v in graph.inputs(node)], graph.node(node).types
-    known = graph.known(graph.input(node, 0))
+    known = graph.known_value(graph.input(node, 0))
     taken = None if known is None else bool(np.asarray(known).reshape(-1)[0])
     ways = [branch for branch in (0, 1) if taken is not (branch == 1)]
     with naming(str(node)):
@@ -89,7 +89,7 @@ def _specialize_branches(graph: Graph, node: int, op: If) -> None:
             raise
         except ShapeError as found:
             error = found
-            less = without(specialized, branch, types, reason(found))
+            less = replace_branch_by_fail(specialized, branch, types, reason(found))
             if less is None:
                 raise
             specialized = less

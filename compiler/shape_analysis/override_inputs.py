@@ -82,7 +82,7 @@ def _merge(name: str, before: Dim, size: int | str | None, fixed: dict[str, Dim]
         if before != wanted:
             raise UsageError("the model fixes this size", where=name, got=size, expected=before)
         return before
-    only = _plain(before)
+    only = _single_symbol(before)
     if only is not None:
         if fixed.setdefault(only.name, wanted) != wanted:
             raise UsageError(
@@ -99,7 +99,7 @@ def _merge(name: str, before: Dim, size: int | str | None, fixed: dict[str, Dim]
     return wanted
 
 
-def _plain(dim: Expr) -> Symbol | None:
+def _single_symbol(dim: Expr) -> Symbol | None:
     """The symbol that a size consists of, if it is nothing else."""
     symbols = list(dim.symbols())
     return symbols[0] if len(symbols) == 1 and str(dim) == str(symbols[0].name) else None

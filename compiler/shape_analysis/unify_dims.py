@@ -21,9 +21,9 @@ from ...ir.ops import Parameter
 from .infeasible_branches import specialize_branches
 
 # Sizes that became known make more known; models need two or three rounds.
-_ROUNDS = 10
+_MAX_ROUNDS = 10
 # Sizes of an input that are tried one by one, at most.
-_TRIED = 1024
+_MAX_TRIED_SIZES = 1024
 
 
 def unify_sizes(graph: Graph) -> Graph:
@@ -32,9 +32,9 @@ def unify_sizes(graph: Graph) -> Graph:
 
     ShapeError where no input could satisfy the graph.
     """
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         symbols = _symbols_of_inputs(graph)
-        needs = _needs(graph) if symbols else []
+        needs = _collect_constraints(graph) if symbols else []
         graph.needs = tuple(n for n, _ in needs if _names(n) <= symbols.keys())
         solved = _solve(needs, symbols)
         if not solved:
@@ -63,11 +63,11 @@ def requirements_of(graph: Graph, node: int) -> list[ShapeConstraint]:
     return [replace(each, where=where) for each in found]
 
 
-def _needs(graph: Graph) -> list[tuple[ShapeConstraint, str]]:
+def _collect_constraints(graph: Graph) -> list[tuple[ShapeConstraint, str]]:
     """What the nodes behind results and variables take for granted, in order, each once, with the
     node's place in its file."""
     found: dict[tuple[Dim, Dim, bool], tuple[ShapeConstraint, str]] = {}
-    for node in _needed(graph):
+    for node in _live_nodes(graph):
         origin = graph.node(node).origin
         for each in requirements_of(graph, node):
             found.setdefault((each.left, each.right, each.or_one), (each, origin or each.where))
@@ -103,27 +103,27 @@ def _solve(
     """New sizes by symbol."""
     solved: dict[str, Dim] = {}
     for each, where in needs:
-        left, right = (_resolved(d, solved) for d in (each.left, each.right))
+        left, right = (_substitute_solved(d, solved) for d in (each.left, each.right))
         if each.or_one:
             continue
         if each.least is not None:
-            solved |= _bound_of(each.least, right, place)
+            solved |= _solve_bound(each.least, right, place)
             continue
         if eq(left, right) is False:
             got = f"{each.left} and {each.right}, which have to be {left} and {right}"
             raise ShapeError(each.what, where=where, got=got, expected="equal sizes")
-        found = _unknown_of(left, right, place)
+        found = _solve_equality(left, right, place)
         if found is not None:
             solved = {k: substitute(d, {found[0]: found[1]}) for k, d in solved.items()}
             solved[found[0]] = found[1]
     return solved
 
 
-def _resolved(d: Dim, solved: Mapping[str, Dim]) -> Dim:
+def _substitute_solved(d: Dim, solved: Mapping[str, Dim]) -> Dim:
     return substitute(d, solved) if solved else d
 
 
-def _unknown_of(left: Dim, right: Dim, place: Mapping[str, int]) -> tuple[str, Dim] | None:
+def _solve_equality(left: Dim, right: Dim, place: Mapping[str, int]) -> tuple[str, Dim] | None:
     """The symbol of an input that an equality determines, and what it is. Of two symbols the one
     that comes first in the inputs stays, if it is bound at least as tightly."""
     a, b = plain_symbol(left), plain_symbol(right)
@@ -142,7 +142,7 @@ def _unknown_of(left: Dim, right: Dim, place: Mapping[str, int]) -> tuple[str, D
     return second.name, left if first is a else right
 
 
-def _bound_of(least: Dim, size: Dim, place: Mapping[str, int]) -> dict[str, Dim]:
+def _solve_bound(least: Dim, size: Dim, place: Mapping[str, int]) -> dict[str, Dim]:
     """The symbol of an input, bound as this size needs it, if it is the only one: values from its
     bound on with which the size stays too small are not for this model."""
     names: frozenset[Symbol] = size.symbols() if isinstance(size, Expr) else frozenset()
@@ -156,14 +156,14 @@ def _bound_of(least: Dim, size: Dim, place: Mapping[str, int]) -> dict[str, Dim]
         found = least - rest
     else:
         found = only.lo
-        for _ in range(_TRIED):
+        for _ in range(_MAX_TRIED_SIZES):
             if found == only.hi or evaluate(size, {only.name: found}) >= least:
                 break
             found += 1
     return {only.name: symbol(only.name, found, only.hi)} if found > only.lo else {}
 
 
-def _needed(graph: Graph) -> list[int]:
+def _live_nodes(graph: Graph) -> list[int]:
     """Nodes behind results and variables, in order."""
     needed: set[int] = set()
     pending = [*graph.results, *graph.sinks]

@@ -23,7 +23,7 @@ def compile_dims(dims: Sequence[Dim]) -> Callable[[Mapping[str, int]], list[int]
     outputs = [program.register(d) for d in dims]
     registers, symbols, steps = program.registers, program.symbols, program.steps
 
-    def run(env: Mapping[str, int]) -> list[int]:
+    def evaluate(env: Mapping[str, int]) -> list[int]:
         values = registers.copy()
         for slot, sym in symbols:
             values[slot] = _lookup(sym, env)
@@ -39,7 +39,7 @@ def compile_dims(dims: Sequence[Dim]) -> Callable[[Mapping[str, int]], list[int]
             values[slot] = total
         return [values[i] for i in outputs]
 
-    return run
+    return evaluate
 
 
 def _lookup(sym: Symbol, env: Mapping[str, int]) -> int:

@@ -96,12 +96,12 @@ class Expr:
             f"size {self} has no truth value: use eq(), lt(), le() of irc_compiler.ir.dims"
         )
 
-    def _unordered(self, other: object) -> bool:
+    def raise_unordered(self, other: object) -> bool:
         raise TypeError(
             f"size {self} has no order with {other}: use lt(), le() of irc_compiler.ir.dims"
         )
 
-    __lt__ = __le__ = __gt__ = __ge__ = _unordered
+    __lt__ = __le__ = __gt__ = __ge__ = raise_unordered
 
     def __neg__(self) -> Dim:
         return make(add({}, dict(self.terms), -1))
@@ -254,7 +254,7 @@ def _cancel(num: Terms, den: Terms) -> tuple[dict[Monomial, int], dict[Monomial,
             shared[atom] = common
     monomial = monomial_of(shared.items())
 
-    def reduced(terms: Terms) -> dict[Monomial, int]:
+    def divide_terms(terms: Terms) -> dict[Monomial, int]:
         out: dict[Monomial, int] = {}
         for m, c in terms.items():
             left = divide_monomials(m, monomial)
@@ -262,7 +262,7 @@ def _cancel(num: Terms, den: Terms) -> tuple[dict[Monomial, int], dict[Monomial,
             out[left] = c // factor
         return out
 
-    return reduced(num), reduced(den)
+    return divide_terms(num), divide_terms(den)
 
 
 def _split_multiples(
@@ -322,7 +322,7 @@ def _by_int(monomial: Monomial) -> bool:
 # --- maximum, minimum, broadcast ----------------------------------------------------------------
 
 
-def _opened(kind: str, arg: Dim) -> tuple[Dim, ...]:
+def _list_call_args(kind: str, arg: Dim) -> tuple[Dim, ...]:
     """The arguments of a call of this kind (they are flat and irreducible), else `arg` itself."""
     if isinstance(arg, Expr) and len(arg.terms) == 1:
         monomial, coefficient = arg.terms[0]
@@ -345,13 +345,13 @@ def _extreme(kind: str, a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b) if kind == "max" else min(a, b)
     # Within one side nothing is superfluous already.
-    right = _opened(kind, b)
-    left = [x for x in _opened(kind, a) if not any(_beyond(kind, y, x) for y in right)]
-    kept = left + [y for y in right if not any(_beyond(kind, x, y) for x in left)]
+    right = _list_call_args(kind, b)
+    left = [x for x in _list_call_args(kind, a) if not any(_is_beyond(kind, y, x) for y in right)]
+    kept = left + [y for y in right if not any(_is_beyond(kind, x, y) for x in left)]
     return kept[0] if len(kept) == 1 else _call(kind, tuple(sorted(kept, key=_place)))
 
 
-def _beyond(kind: str, a: Dim, b: Dim) -> bool:
+def _is_beyond(kind: str, a: Dim, b: Dim) -> bool:
     """Is a always at least (for min: at most) b?"""
     lo, hi = difference(a, b)
     return lo >= 0 if kind == "max" else hi <= 0
@@ -385,11 +385,13 @@ def broadcast(a: Dim, b: Dim) -> Dim:
         return b  # most calls, and the work below is for the others
     if isinstance(a, int) and isinstance(b, int) and b == 1:
         return a
-    left = [x for x in _opened("broadcast", a) if x != 1]
-    right = [y for y in _opened("broadcast", b) if y != 1 and y not in left]
+    left = [x for x in _list_call_args("broadcast", a) if x != 1]
+    right = [y for y in _list_call_args("broadcast", b) if y != 1 and y not in left]
     kept = sorted(left + right, key=_place)
     # min(n, 64) besides n is n wherever the two broadcast.
-    kept = [x for x in kept if [type(g) for g in _opened("min", x) if g not in kept] != [int]]
+    kept = [
+        x for x in kept if [type(g) for g in _list_call_args("min", x) if g not in kept] != [int]
+    ]
     # A size known not to be 1 is the whole result. Of several, which must be equal, an int says
     # most; ints sort last.
     for x in reversed(kept):

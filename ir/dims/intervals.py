@@ -69,7 +69,7 @@ def interval_of_call(kind: str, args: tuple[Interval, ...]) -> Interval:
 
 def interval(terms: Terms, level: int = 0) -> Interval:
     """The values of a polynomial: plain interval arithmetic, then shifted to zero, then relaxed."""
-    found = _plain(terms, {})
+    found = _sum_bounds(terms, {})
     if len(terms) < 2 or -inf < found[0] == found[1]:
         return found
     if len(terms) > _MAX_TERMS:
@@ -77,9 +77,9 @@ def interval(terms: Terms, level: int = 0) -> Interval:
     atoms = [atom for monomial in terms for atom, _ in monomial]
     # Plain arithmetic is exact unless an atom occurs twice or stands for a relation.
     if len(set(atoms)) != len(atoms):
-        found = _meet(found, _shifted(terms))
+        found = _meet(found, _bound_shifted(terms))
     if level < _MAX_RELAXED and any(isinstance(atom, Call) for atom in atoms):
-        found = _meet(found, _relaxed(terms, level))
+        found = _meet(found, _bound_relaxed(terms, level))
     return found
 
 
@@ -87,7 +87,7 @@ def _meet(a: Interval, b: Interval) -> Interval:
     return max(a[0], b[0]), min(a[1], b[1])
 
 
-def _plain(terms: Terms, ranges: Mapping[Atom, Interval]) -> Interval:
+def _sum_bounds(terms: Terms, ranges: Mapping[Atom, Interval]) -> Interval:
     lo: float = 0
     hi: float = 0
     for monomial, coefficient in terms.items():
@@ -99,7 +99,7 @@ def _plain(terms: Terms, ranges: Mapping[Atom, Interval]) -> Interval:
     return lo, hi
 
 
-def _shifted(terms: Terms) -> Interval:
+def _bound_shifted(terms: Terms) -> Interval:
     """Bounds with every atom written as its lower bound plus a rest: sees (N-1)*(T-1) >= 0."""
     ranges: dict[Atom, Interval] = {}
     for atom in {atom for monomial in terms for atom, _ in monomial}:
@@ -118,10 +118,10 @@ def _shifted(terms: Terms) -> Interval:
                 if len(part) > _MAX_TERMS * 4:
                     return -inf, inf
         out = add(out, part)
-    return _plain(out, ranges)
+    return _sum_bounds(out, ranges)
 
 
-def _relaxed(terms: Terms, level: int) -> Interval:
+def _bound_relaxed(terms: Terms, level: int) -> Interval:
     """Bounds through what one call means: x//c is within (c-1)/c of x/c, max(a, b) is a or b."""
     factors = [item for monomial in terms for item in monomial]
     curved = {atom for atom, power in factors if power > 1}
@@ -142,7 +142,7 @@ def _relaxed(terms: Terms, level: int) -> Interval:
         return interval(add(multiply(slope, value), rest, scale), level + 1)
 
     if call.kind != "floordiv":
-        return _split(call.kind, sign, [at(arg) for arg in args])
+        return _bound_by_cases(call.kind, sign, [at(arg) for arg in args])
     if sign[0] < 0 < sign[1]:
         return -inf, inf
     divisor = call.args[1]
@@ -157,7 +157,7 @@ def _relaxed(terms: Terms, level: int) -> Interval:
     return -inf, inf
 
 
-def _split(kind: str, sign: Interval, cases: list[Interval]) -> Interval:
+def _bound_by_cases(kind: str, sign: Interval, cases: list[Interval]) -> Interval:
     """The value is one of the arguments; for max and min it is also beyond each of them."""
     los, his = [lo for lo, _ in cases], [hi for _, hi in cases]
     lo, hi = min(los), max(his)

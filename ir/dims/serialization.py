@@ -37,14 +37,14 @@ def parse(text: str, bounds: Bounds | None = None) -> Dim:
     """
     if len(text) > 2 * MAX_TEXT:
         raise ShapeError("a size expression is too long", expected=f"<= {2 * MAX_TEXT} characters")
-    reader = _Reader(text, bounds or {})
+    reader = _DimReader(text, bounds or {})
     out = reader.total()
     if reader.kind != "end":
         reader.fail()
     return out
 
 
-class _Reader:
+class _DimReader:
     """One token of look-ahead over a size expression; nesting is bounded."""
 
     def __init__(self, text: str, bounds: Bounds) -> None:
@@ -87,18 +87,18 @@ class _Reader:
         return out
 
     def _product(self) -> Dim:
-        out = self._signed()
+        out = self._read_signed()
         while mark := self._take("*", "//", "%"):
-            right = self._signed()
+            right = self._read_signed()
             if mark == "*":
-                out = self._bounded(out * right)
+                out = self._check_bounded(out * right)
             elif mark == "//":
                 out = floordiv(out, right)
             else:
                 out = out - right * floordiv(out, right)
         return out
 
-    def _signed(self) -> Dim:
+    def _read_signed(self) -> Dim:
         sign = 1
         while self._take("-"):
             sign = -sign
@@ -107,10 +107,10 @@ class _Reader:
             exponent = self._integer() if self.kind == "int" else self.fail()
             if exponent > MAX_DEGREE:
                 self.fail()
-            out = self._bounded(out**exponent)
+            out = self._check_bounded(out**exponent)
         return sign * out
 
-    def _bounded(self, value: Dim) -> Dim:
+    def _check_bounded(self, value: Dim) -> Dim:
         return self.fail() if isinstance(value, int) and abs(value) >= _MAX_INT else value
 
     def _integer(self) -> int:

@@ -1,8 +1,8 @@
 """The memory budget of a call: host evaluators charge it before they allocate.
 
 A budget belongs to a thread while a call runs (`use_budget`). `require` refuses bytes beyond the
-limit, `charge` also counts them until the evaluation ends (`evaluating`). A value counts with the
-size that its shape and type say, also where it is a view without memory of its own.
+limit, `charge` also counts them until the evaluation ends (`charge_temporarily`). A value counts
+with the size of its shape and type, also where it is a view without memory of its own.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Budget:
         """MemoryLimitError unless `size` more bytes, for `what`, stay within the limit."""
         if self.used + size <= self.limit:
             return
-        in_use = f", with {human(self.used)} in use" if self.used else ""
+        in_use = f", with {format_size(self.used)} in use" if self.used else ""
         raise MemoryLimitError(
             "an operation needs more memory than max_memory allows",
             where=where,
-            got=f"{human(size)}{f' for {what}' if what else ''}{in_use}",
-            expected=f"at most {human(self.limit)} (max_memory)",
+            got=f"{format_size(size)}{f' for {what}' if what else ''}{in_use}",
+            expected=f"at most {format_size(self.limit)} (max_memory)",
             fix=RAISE_LIMIT,
         )
 
@@ -55,7 +55,7 @@ class Budget:
         self.used += size
 
     @contextmanager
-    def evaluating(self) -> Generator[None]:
+    def charge_temporarily(self) -> Generator[None]:
         """Inside the block charges add up; behind it they are forgotten."""
         before = self.used
         try:
@@ -149,7 +149,7 @@ def text_bytes(value: Any) -> int:
     return sum(found.values())
 
 
-def human(size: int) -> str:
+def format_size(size: int) -> str:
     """1536 -> '1.5 KiB'."""
     value = float(min(size, 1 << 1000))
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):

@@ -218,7 +218,7 @@ _FROM_OPSET2 = ("mvn", "roipooling", "reorgyolo")
 def find(kind: str, opset: int) -> type[Op] | None:
     """The definition of `kind` that operation set `opset` contains: the latest class with a
     version <= opset, in any case and by XML's names too. Set 0 is irc's dialect."""
-    listed = _listed(kind)
+    listed = _ops_of_kind(kind)
     if opset == 1 and kind.lower() in _FROM_OPSET2:
         opset = 2
     if opset == 0:
@@ -228,9 +228,9 @@ def find(kind: str, opset: int) -> type[Op] | None:
 
 def find_exact(kind: str, version: int) -> type[Op] | None:
     """The class of exactly this kind and version."""
-    return next((c for c in _listed(kind) if c.version == version), None)
+    return next((c for c in _ops_of_kind(kind) if c.version == version), None)
 
 
-def _listed(kind: str) -> list[type[Op]]:
+def _ops_of_kind(kind: str) -> list[type[Op]]:
     name = kind.lower()
     return _BY_KIND.get(_ALIASES.get(name, name), [])

@@ -31,14 +31,14 @@ def _is_float(dtype: np.dtype[Any]) -> bool:
         return False
 
 
-def widened(array: Array) -> Array:
+def widen_array(array: Array) -> Array:
     """The array in its computing type; no copy where it already is."""
     if array.dtype == NF4_CODES:
         return cast_array(array, DType.f32)
     return array.astype(np.float32) if is_small_float(array) else array
 
 
-def narrowed(array: Array, dtype: np.dtype[Any]) -> Array:
+def narrow_array(array: Array, dtype: np.dtype[Any]) -> Array:
     """The array in a float or integer type that holds results; integers wrap."""
     if array.dtype == dtype:
         return array
@@ -58,4 +58,4 @@ def multiply_matrices(a: Array, b: Array) -> Array:
         exact = np.matmul(a.astype(np.float64), b.astype(np.float64))
         return exact.astype(np.int64).astype(a.dtype)
     with np.errstate(all="ignore"):
-        return np.matmul(widened(a), widened(b))
+        return np.matmul(widen_array(a), widen_array(b))

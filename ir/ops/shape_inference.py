@@ -89,11 +89,11 @@ def require_dtype(fact: Fact | None, name: str, kinds: Iterable[DType], rule: st
         raise ShapeError(
             f"input {name!r} has an element type that is not allowed",
             got=fact.tensor.dtype,
-            expected=listed(rule, kinds),
+            expected=list_dtypes(rule, kinds),
         )
 
 
-def listed(rule: str, kinds: Iterable[DType]) -> str:
+def list_dtypes(rule: str, kinds: Iterable[DType]) -> str:
     """What is allowed, in words and by name, for a message."""
     allowed = set(kinds)
     names = ", ".join(str(t) for t in DType if t in allowed)

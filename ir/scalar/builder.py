@@ -53,7 +53,7 @@ class Builder:
     def cast(self, x: Ref, dtype: DType) -> Ref:
         return x if x.dtype is dtype else self._fold(Instr("cast", (x.index,), dtype))
 
-    def stored(self, x: Ref, dtype: DType) -> Ref:
+    def cast_stored(self, x: Ref, dtype: DType) -> Ref:
         """x as a tensor of `dtype` holds it. A result in f32 is stored as bf16 without
         denormals, as the products that read it would."""
         flushed = x.dtype is DType.f32 and dtype is DType.bf16
@@ -67,7 +67,7 @@ class Builder:
                 expected=SCALAR_OPS.get(name),
             )
         dtype = _result_type(name, [a.dtype for a in args])
-        same = self._neutral(name, args)
+        same = self._drop_neutral(name, args)
         if same is not None:
             return same
         return self._fold(Instr(name, tuple(a.index for a in args), dtype))
@@ -130,7 +130,7 @@ class Builder:
             return self.const(value.item(), instr.dtype)
         return self._add(instr)
 
-    def _neutral(self, name: str, args: Sequence[Ref]) -> Ref | None:
+    def _drop_neutral(self, name: str, args: Sequence[Ref]) -> Ref | None:
         known = [self.value(a) for a in args]
         if name in ("mul", "div") and known[1] == 1:
             return args[0]

@@ -333,7 +333,7 @@ _INTEGER: dict[str, Callable[..., Any]] = {
 }
 
 
-def _flushed(x: Array) -> Array:
+def _flush_denormals(x: Array) -> Array:
     return np.where(np.abs(x) < 2.0**-126, np.copysign(np.zeros_like(x), x), x)
 
 
@@ -378,5 +378,5 @@ _FLOAT: dict[str, Callable[..., Any]] = {
     "trunc": np.trunc,
     "isnan": np.isnan,
     "isinf": np.isinf,
-    "flush": _flushed,
+    "flush": _flush_denormals,
 }

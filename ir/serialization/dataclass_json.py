@@ -85,7 +85,7 @@ def decoder(annotation: Any) -> Decoder:
     raise VerificationError(f"data of type {annotation} cannot be read")
 
 
-def broken(data: Any, expected: object) -> VerificationError:
+def invalid_data_error(data: Any, expected: object) -> VerificationError:
     """What to raise for data that is not what it should be."""
     return VerificationError("stored data is broken", got=repr(data)[:80], expected=expected)
 
@@ -93,20 +93,20 @@ def broken(data: Any, expected: object) -> VerificationError:
 # Single values ----------------------------------------------------------------------------------
 
 
-def _none(data: Any) -> None:
+def _decode_none(data: Any) -> None:
     if data is not None:
-        raise broken(data, "null")
+        raise invalid_data_error(data, "null")
 
 
 def _bool(data: Any) -> bool:
     if data is not True and data is not False:
-        raise broken(data, "a boolean")
+        raise invalid_data_error(data, "a boolean")
     return data
 
 
 def _int(data: Any) -> int:
     if type(data) is not int or not -_MAX_INT <= data < _MAX_INT:
-        raise broken(data, "an integer of 64 bits")
+        raise invalid_data_error(data, "an integer of 64 bits")
     return data
 
 
@@ -122,44 +122,44 @@ def _float(data: Any) -> float:
         return float(_int(data))
     word = data.get("float") if isinstance(data, dict) and len(data) == 1 else None  # type: ignore[arg-type]
     if word not in ("inf", "-inf", "nan"):
-        raise broken(data, "a number")
+        raise invalid_data_error(data, "a number")
     return float(typing.cast(str, word))
 
 
 def _str(data: Any) -> str:
     if type(data) is not str:
-        raise broken(data, "a string")
+        raise invalid_data_error(data, "a string")
     if not data.isascii():
         try:
             data.encode()
         except UnicodeEncodeError:
-            raise broken(data, "a string of Unicode characters") from None
+            raise invalid_data_error(data, "a string of Unicode characters") from None
     return data
 
 
 def _expr(data: Any) -> Any:
-    found = from_json(_tagged(data, "dim", "a size"))
+    found = from_json(_decode_tagged(data, "dim", "a size"))
     if not isinstance(found, Expr):
-        raise broken(data, "a size with symbols")
+        raise invalid_data_error(data, "a size with symbols")
     return found
 
 
 def _type(annotation: Any, data: Any) -> Any:
-    found = type_from_json(_tagged(data, "type", "a type"))
+    found = type_from_json(_decode_tagged(data, "type", "a type"))
     if type(found) is not annotation:
-        raise broken(data, f"a {annotation.__name__}")
+        raise invalid_data_error(data, f"a {annotation.__name__}")
     return found
 
 
-def _tagged(data: Any, tag: str, expected: str) -> Any:
+def _decode_tagged(data: Any, tag: str, expected: str) -> Any:
     """The content of {tag: content}."""
     if type(data) is not dict or len(typing.cast("dict[str, Any]", data)) != 1 or tag not in data:
-        raise broken(data, expected)
+        raise invalid_data_error(data, expected)
     return typing.cast("dict[str, Any]", data)[tag]
 
 
 _PLAIN: Mapping[Any, Decoder] = {
-    type(None): _none,
+    type(None): _decode_none,
     bool: _bool,
     int: _int,
     float: _float,
@@ -171,7 +171,7 @@ _PLAIN: Mapping[Any, Decoder] = {
 def _choice(members: dict[Any, Any], expected: str) -> Decoder:
     def read(data: Any) -> Any:
         if type(data) not in (str, int) or data not in members:
-            raise broken(data, expected)
+            raise invalid_data_error(data, expected)
         return members[data]
 
     return read
@@ -200,7 +200,9 @@ def _union(options: tuple[Any, ...]) -> Decoder:
             except VerificationError:
                 continue
         if not readers:
-            raise broken(data, " or ".join(getattr(o, "__name__", str(o)) for o in options))
+            raise invalid_data_error(
+                data, " or ".join(getattr(o, "__name__", str(o)) for o in options)
+            )
         return readers[-1](data)
 
     return read
@@ -229,7 +231,7 @@ def _tuple(args: tuple[Any, ...]) -> Decoder:
 
         def read_all(data: Any) -> tuple[Any, ...]:
             if type(data) is not list:
-                raise broken(data, "a list")
+                raise invalid_data_error(data, "a list")
             return tuple([item(v) for v in typing.cast("list[Any]", data)])
 
         return read_all
@@ -237,7 +239,7 @@ def _tuple(args: tuple[Any, ...]) -> Decoder:
 
     def read_each(data: Any) -> tuple[Any, ...]:
         if type(data) is not list or len(typing.cast("list[Any]", data)) != len(items):
-            raise broken(data, f"a list of {len(items)}")
+            raise invalid_data_error(data, f"a list of {len(items)}")
         return tuple([r(v) for r, v in zip(items, typing.cast("list[Any]", data), strict=True)])
 
     return read_each
@@ -252,7 +254,7 @@ def _dataclass(cls: Any) -> Decoder:
             fields.update({f.name: decoder(hints[f.name]) for f in dataclasses.fields(cls)})
         given = typing.cast("dict[str, Any]", data)
         if type(data) is not dict or given.get("$") != _name(cls):
-            raise broken(data, f"a {_name(cls)}")
+            raise invalid_data_error(data, f"a {_name(cls)}")
         if len(given) != len(fields) + 1 or any(n not in given for n in fields):
             raise VerificationError(
                 f"stored {_name(cls)} is broken",
@@ -283,7 +285,9 @@ def _open_class(base: Any, data: Any) -> Any:
     name = typing.cast("dict[str, Any]", data).get("$") if type(data) is dict else None
     cls = _find_class(base, name) if type(name) is str else None
     if cls is None:
-        raise broken(name if name is not None else data, f"the name of a {base.__name__}")
+        raise invalid_data_error(
+            name if name is not None else data, f"the name of a {base.__name__}"
+        )
     return decoder(cls)(data)
 
 

@@ -17,7 +17,7 @@ from ..graph import Graph, Value
 from ..infer import infer_graph
 from ..op import Array, Op
 from ..ops import Constant, find_exact
-from .dataclass_json import broken, decode, decoder, encode
+from .dataclass_json import decode, decoder, encode, invalid_data_error
 
 Keep: TypeAlias = Callable[[Array, DType], int]
 Arrays: TypeAlias = Callable[[int, DType, tuple[int, ...]], Array]
@@ -74,7 +74,7 @@ def decode_op(data: Any, array: Arrays) -> Op:
         return cast(Op, decode(Op, data))
     attributes = {a.name: a.annotation for a in cls.attributes()}
     if name != f"{cls.kind}.{cls.version}" or set(fields) != {"$", *attributes}:
-        raise broken(sorted(fields), f"the fields of {cls.kind}")
+        raise invalid_data_error(sorted(fields), f"the fields of {cls.kind}")
     values = {
         n: decode_graph(fields[n], array) if n in graphs else decode(annotation, fields[n])
         for n, annotation in attributes.items()
@@ -84,7 +84,7 @@ def decode_op(data: Any, array: Arrays) -> Op:
 
 def _constant(fields: dict[str, Any], array: Arrays) -> Constant:
     if set(fields) != {"$", "dtype", "shape", "source"}:
-        raise broken(sorted(fields), "a constant")
+        raise invalid_data_error(sorted(fields), "a constant")
     dtype, shape = decode(DType, fields["dtype"]), _shape(fields["shape"])
     return Constant(array(decode(int, fields["source"]), dtype, shape), dtype, shape)
 
@@ -93,17 +93,17 @@ def decode_graph(data: Any, array: Arrays) -> Graph:
     """The graph that encode_graph wrote, inferred."""
     parts = cast("list[Any]", data) if type(data) is list else []
     if len(parts) != 5 or type(parts[1]) is not list:
-        raise broken(data, "a graph's 5 parts")
+        raise invalid_data_error(data, "a graph's 5 parts")
     graph = Graph(decode(str, parts[0]))
     for entry in cast("list[Any]", parts[1]):
         listed = cast("list[Any]", entry) if type(entry) is list else []
         if len(listed) != 4:
-            raise broken(entry, "a node's 4 parts")
+            raise invalid_data_error(entry, "a node's 4 parts")
         _add(graph, listed, array)
     roots = [list(_numbers(part)) for part in parts[2:]]
     for given, found in zip(roots, (graph.parameters, graph.results, graph.sinks), strict=True):
         if sorted(given) != sorted(found):
-            raise broken(given, found)
+            raise invalid_data_error(given, found)
         found[:] = given
     try:
         infer_graph(graph)
@@ -121,8 +121,8 @@ def _add(graph: Graph, parts: list[Any], array: Arrays) -> None:
             0 <= value.node < len(graph) and 0 <= value.port < graph.op(value.node).output_count()
         )
         if not known:
-            raise broken(value, "an output of an earlier node")
+            raise invalid_data_error(value, "an output of an earlier node")
     names = [frozenset(given) for given in _names(parts[3])]
     if len(names) != op.output_count():
-        raise broken(parts[3], f"names of {op.output_count()} outputs")
+        raise invalid_data_error(parts[3], f"names of {op.output_count()} outputs")
     graph.add(op, inputs, name=decode(str, parts[2]), names=names)

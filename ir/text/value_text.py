@@ -120,7 +120,9 @@ def read_op(cls: type[Op], fields: dict[str, Any], bodies: Sequence[Graph]) -> O
     unknown = [n for n in fields if n not in known]
     if unknown:
         raise ModelFormatError(f"{cls.kind} has no such attribute", got=", ".join(unknown))
-    values: dict[str, Any] = {n: _read(known[n].annotation, v) for n, v in fields.items()}
+    values: dict[str, Any] = {
+        n: _decode_attribute(known[n].annotation, v) for n, v in fields.items()
+    }
     left = list(bodies)
     for attribute in cls.attributes():
         # Bodies in the order of their attributes; a list of bodies takes the rest.
@@ -199,7 +201,7 @@ def _array(items: list[Any], dtype: DType) -> Array:
     return np.array(items, np.float64).astype(dtype.numpy)
 
 
-def _read(annotation: Any, raw: Any) -> Any:
+def _decode_attribute(annotation: Any, raw: Any) -> Any:
     if annotation is Program:
         return read_program(raw)
     return decode(annotation, _dims(raw) if "Expr" in str(annotation) else raw)

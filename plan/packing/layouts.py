@@ -18,7 +18,7 @@ from ..ranges import BLOCK, MAX_PANEL, Range
 # (runtime/kernels/conv/winograd_matrices.py).
 WHOLE_SUM: Final = 1 << 25
 # Channels of which 16 places fill one register of bytes at most.
-_FEW = 4
+_MAX_TAIL_CHANNELS = 4
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class PackedConv:
             self.runs and self.column_sums and self.kr == 4 and run > self.kr and run % self.kr == 1
         )
         rows = len(kernel) > 1 and kernel[-2] > 1
-        return replace(self, tails=cells and rows and channels <= _FEW)
+        return replace(self, tails=cells and rows and channels <= _MAX_TAIL_CHANNELS)
 
     @property
     def winograd_matrices(self) -> int:

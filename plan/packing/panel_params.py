@@ -51,7 +51,7 @@ CONVERTIBLE: Final = frozenset(
 )
 
 
-def multiplied(dtype: DType, factors: DType | None) -> DType | None:
+def dot_factor_dtype(dtype: DType, factors: DType | None) -> DType | None:
     """The type of the factors in cells, for operands of `dtype` that are rounded to `factors`:
     bf16, i8 for both types of bytes, None where factors have the accumulator's type."""
     return DType.i8 if dtype in BYTES else factors
@@ -112,13 +112,13 @@ def packed_layout(
     """
     if n <= 1 or k < 0:
         return None
-    kind = multiplied(dtype, factors)
+    kind = dot_factor_dtype(dtype, factors)
     nr = panel_width(target, accumulator(dtype).bits)
     return PackedB(nr, cell_depth(target, kind), column_sums=kind is DType.i8)
 
 
 # Scales of 16 bits whose products with a difference of two bytes have all bits of their type, with
-# room for the splitting that rounds them (runtime/kernels/gemm/dequant.py).
+# room for the splitting that rounds them (runtime/kernels/gemm/packing/dequant.py).
 _NORMAL: Final = {DType.f16: (2.0**-14, 127.0), DType.bf16: (2.0**-100, 2.0**100)}
 
 

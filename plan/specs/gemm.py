@@ -17,7 +17,7 @@ from ..packing.panel_params import (
     CONVERTIBLE,
     cell_depth,
     compressed_layout,
-    multiplied,
+    dot_factor_dtype,
     panel_width,
 )
 from ..ranges import COUNT, MAX_ELEMENTS, Range
@@ -190,7 +190,7 @@ class GemmSpec(Spec):
         floats first."""
         if self.compressed:
             return self.compute_dtype
-        return multiplied(self.factor_dtypes()[1], self.compute_dtype)
+        return dot_factor_dtype(self.factor_dtypes()[1], self.compute_dtype)
 
     # Verification -------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...ir.errors import MemoryLimitError, VerificationError
 from ..packing.layouts import packed_size, panels
-from ..plan import Constant, ControlStep, NativeStep, Region
+from ..plan import ControlStep, NativeStep, PlanConstant, Region
 from ..specs.base import Size, Spec, access_terms
 from .size_table import MAX_SIZE, Ints, RegionNames, SizeTable, to_ints, to_starts
 from .step_bounds import MAX_BROADCAST_REDUCTION
@@ -24,7 +24,7 @@ from .strided_access import StridedAccess, are_distinct
 MAX_BYTES = 1 << 47
 
 
-def packed_elements(c: Constant) -> int:
+def packed_elements(c: PlanConstant) -> int:
     """Elements of a constant in its layout. MemoryLimitError for more than any machine has."""
     if c.layout is None:
         count = math.prod(c.shape)
@@ -42,7 +42,7 @@ class BufferBounds:
     the stride and of the loop's trips."""
 
     def __init__(
-        self, region: Region, constants: Sequence[Constant], table: SizeTable, dims: list[int]
+        self, region: Region, constants: Sequence[PlanConstant], table: SizeTable, dims: list[int]
     ) -> None:
         one = table.position(1)
         self._buffers = region.buffers

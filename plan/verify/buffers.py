@@ -8,13 +8,13 @@ from typing import Final
 from ...ir.dims import Expr
 from ...ir.dtype import DType
 from ...ir.errors import VerificationError
-from ..plan import ARENA, CONSTANT, INPUT, OUTPUT, Buffer, Constant, Region
+from ..plan import ARENA, CONSTANT, INPUT, OUTPUT, Buffer, PlanConstant, Region
 
 _KINDS: Final = (INPUT, OUTPUT, CONSTANT, ARENA)
 
 
 def verify_buffer(
-    region: Region, constants: Sequence[Constant], b: int, buffer: Buffer, where: str
+    region: Region, constants: Sequence[PlanConstant], b: int, buffer: Buffer, where: str
 ) -> None:
     """Kind, type, sizes, place and lifetime of one buffer."""
     here = f"{where}, buffer {b} ({buffer.name})"
@@ -47,7 +47,9 @@ def verify_buffer(
             raise broken("a buffer is not its constant", here, got)
 
 
-def _verify_view(region: Region, constants: Sequence[Constant], buffer: Buffer, where: str) -> None:
+def _verify_view(
+    region: Region, constants: Sequence[PlanConstant], buffer: Buffer, where: str
+) -> None:
     """A buffer inside another one is of its kind; of a constant, a part of that plain array."""
     assert buffer.alias_of is not None
     check_index(buffer.alias_of, len(region.buffers), where, "buffer it lies inside")

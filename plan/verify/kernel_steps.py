@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..packing.layouts import PackedB, PackedConv, panels
-from ..plan import CONSTANT, Buffer, Constant, KernelStep, Region
+from ..plan import CONSTANT, Buffer, KernelStep, PlanConstant, Region
 from ..specs.base import Spec, verified_spaces
 from .buffers import broken, check_index
 from .spec_ranges import check_ranges
 
 
 def verify_kernel(
-    region: Region, constants: Sequence[Constant], step: KernelStep, where: str
+    region: Region, constants: Sequence[PlanConstant], step: KernelStep, where: str
 ) -> tuple[list[int], list[int]]:
     """(buffers read, buffers written)."""
     spec = step.spec
@@ -39,7 +39,7 @@ def verify_kernel(
 
 
 def _verify_layout(
-    constants: Sequence[Constant], spec: Spec, n: int, buffer: Buffer, where: str
+    constants: Sequence[PlanConstant], spec: Spec, n: int, buffer: Buffer, where: str
 ) -> None:
     """A packed constant has the layout and the sizes that operand `n` of the kernel reads."""
     layout = constants[buffer.index].layout if buffer.kind == CONSTANT else None

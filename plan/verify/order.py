@@ -10,10 +10,10 @@ from ..plan import (
     CONSTANT,
     INPUT,
     OUTPUT,
-    Constant,
     ControlStep,
     HostStep,
     KernelStep,
+    PlanConstant,
     Region,
 )
 from .buffers import broken, buffer_roots, check_index, is_empty, verify_buffer
@@ -23,7 +23,7 @@ from .kernel_steps import verify_kernel
 MAX_STEPS: Final = 1_000_000
 
 
-def verify_region(region: Region, constants: Sequence[Constant], where: str = "region") -> None:
+def verify_region(region: Region, constants: Sequence[PlanConstant], where: str = "region") -> None:
     """One region's buffers, steps, order and lifetimes."""
     if len(region.steps) > MAX_STEPS:
         raise broken("a region has too many steps", where, len(region.steps))
@@ -97,7 +97,7 @@ def _verify_accesses(
 
 
 def _verify_host(
-    region: Region, constants: Sequence[Constant], step: HostStep, where: str
+    region: Region, constants: Sequence[PlanConstant], step: HostStep, where: str
 ) -> tuple[list[int], list[int]]:
     reads = [b for b in step.inputs if b is not None]
     for b in (*reads, *step.outputs):

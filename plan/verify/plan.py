@@ -13,7 +13,7 @@ from ...ir.dtype import DType
 from ...ir.types import TensorType
 from ..packing.layouts import PackedB, panels
 from ..packing.panel_params import BYTES
-from ..plan import INPUT, MAX_DEPTH, OUTPUT, Constant, Plan, Region, Terminal
+from ..plan import INPUT, MAX_DEPTH, OUTPUT, Plan, PlanConstant, Region, Terminal
 from .buffers import broken, check_index, is_int
 from .order import verify_region
 from .variables import define_variables, initialised_after
@@ -26,7 +26,7 @@ def verify_plan(plan: Plan) -> None:
     _verify_body(plan, plan.constants, "", 0)
 
 
-def _verify_body(plan: Plan, constants: Sequence[Constant], inside: str, depth: int) -> None:
+def _verify_body(plan: Plan, constants: Sequence[PlanConstant], inside: str, depth: int) -> None:
     """A plan, or a plan in it (`inside` names it), on the outermost plan's constants."""
     if depth > MAX_DEPTH:
         raise broken("a plan's bodies lie too deep", inside, depth)
@@ -74,7 +74,9 @@ def _verify_body(plan: Plan, constants: Sequence[Constant], inside: str, depth: 
     _need([v.after for v in plan.variables], defined, "variables")
 
 
-def _verify_terminal(end: Terminal, constants: Sequence[Constant], where: str, depth: int) -> None:
+def _verify_terminal(
+    end: Terminal, constants: Sequence[PlanConstant], where: str, depth: int
+) -> None:
     """Plans of bodies have the interfaces that the operation feeds and reads."""
     graphs = end.op.bodies()
     if not end.bodies:
@@ -108,7 +110,7 @@ def _agree(plan: Plan, region: Region, where: str) -> None:
                 raise broken("a buffer and its slot differ in rank", where, f"{len(b.shape)}, {t}")
 
 
-def _verify_constant(c: Constant) -> None:
+def _verify_constant(c: PlanConstant) -> None:
     sizes = (*c.shape, *((c.layout.nr, c.layout.kr) if c.layout else ()))
     if any(not is_int(d) or d < 0 for d in sizes):
         raise broken("a constant's sizes are not numbers", "constants", sizes)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..plan import ARENA, LOOP, Constant, ControlStep, HostStep, KernelStep, NativeStep, Region
+from ..plan import ARENA, LOOP, ControlStep, HostStep, KernelStep, NativeStep, PlanConstant, Region
 from .aliasing import AliasChecks
 from .bounds import MAX_BYTES, BufferBounds, OperandBounds
 from .buffers import buffer_roots
@@ -53,7 +53,7 @@ class RegionLayoutTables:
     buffer. moves: per buffer that moves, its number, its loop's step and the operands that move.
     """
 
-    def __init__(self, region: Region, constants: Sequence[Constant]) -> None:
+    def __init__(self, region: Region, constants: Sequence[PlanConstant]) -> None:
         self.region, self.constants = region, constants
         table = self._table = SizeTable()
         self.kernels = [n for n, s in enumerate(region.steps) if not isinstance(s, HostStep)]

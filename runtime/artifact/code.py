@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...ir.serialization.dataclass_json import broken, decode
+from ...ir.serialization.dataclass_json import decode, invalid_data_error
 
 CODE: Final = "code"
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
@@ -42,12 +42,12 @@ def unpack_images(table: Any, content: bytes) -> dict[str, bytes]:
     at = 0
     for key, size, digest in entries:
         if _KEY.fullmatch(key) is None or key in found or size < 0:
-            raise broken([key, size], "a kernel's key, once, and its size")
+            raise invalid_data_error([key, size], "a kernel's key, once, and its size")
         data = content[at : at + size]
         if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
-            raise broken(key, f"{size} bytes of SHA-256 {digest[:80]}")
+            raise invalid_data_error(key, f"{size} bytes of SHA-256 {digest[:80]}")
         found[key] = data
         at += size
     if at != len(content):
-        raise broken(at, f"code of {len(content)} bytes in all")
+        raise invalid_data_error(at, f"code of {len(content)} bytes in all")
     return found

@@ -24,11 +24,11 @@ from typing import Any, BinaryIO, Final
 
 MAGIC: Final = b"\x89IRC\r\n\x1a\n"
 FORMAT: Final = 1
-CHUNK: Final = 4 << 20
+CHUNK_BYTES: Final = 4 << 20
 # What is written in one piece of at least this size has chunks of its own.
-CUT: Final = 1 << 20
-ALIGN: Final = 64
-HEADER: Final = 128
+MIN_OWN_CHUNK_BYTES: Final = 1 << 20
+ALIGN_BYTES: Final = 64
+HEADER_BYTES: Final = 128
 FIELDS: Final = struct.Struct("<8sIIQQQ32s")
 
 Bytes = bytes | bytearray | memoryview
@@ -48,33 +48,33 @@ class Writer:
     is none before `finish`."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._end = stream, HEADER
-        self._chunk, self._chunk_start = hashlib.sha256(), HEADER
+        self._stream, self._end = stream, HEADER_BYTES
+        self._chunk, self._chunk_start = hashlib.sha256(), HEADER_BYTES
         self._chunks: list[tuple[int, str]] = []
         self._sections: list[Section] = []
-        stream.write(bytes(HEADER))
+        stream.write(bytes(HEADER_BYTES))
 
     def begin(self, kind: str) -> int:
         """Start a section: what is written until the next one is its content. Its number."""
         self._close_section()
-        self.write(bytes(-self._end % ALIGN))
+        self.write(bytes(-self._end % ALIGN_BYTES))
         self._sections.append(Section(kind, self._end, 0))
         return len(self._sections) - 1
 
     def write(self, data: Bytes) -> int:
         """Append bytes, as a stream does."""
         view = memoryview(data).cast("B")
-        if len(view) >= CUT:
+        if len(view) >= MIN_OWN_CHUNK_BYTES:
             self._close_chunk()
         done = 0
         while done < len(view):
-            part = view[done : done + CHUNK - (self._end - self._chunk_start)]
+            part = view[done : done + CHUNK_BYTES - (self._end - self._chunk_start)]
             self._chunk.update(part)
             self._end += len(part)
             done += len(part)
-            if self._end - self._chunk_start == CHUNK:
+            if self._end - self._chunk_start == CHUNK_BYTES:
                 self._close_chunk()
-        if len(view) >= CUT:
+        if len(view) >= MIN_OWN_CHUNK_BYTES:
             self._close_chunk()
         self._stream.write(view)
         return len(view)

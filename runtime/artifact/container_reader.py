@@ -23,17 +23,26 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 from ...ir.errors import ArtifactError
 from ..machine.cpus import usable_cores
-from .container_format import ALIGN, CHUNK, FIELDS, FORMAT, HEADER, MAGIC, Bytes, Section
+from .container_format import (
+    ALIGN_BYTES,
+    CHUNK_BYTES,
+    FIELDS,
+    FORMAT,
+    HEADER_BYTES,
+    MAGIC,
+    Bytes,
+    Section,
+)
 
 # What parsing JSON may take, estimated before it is parsed: room for some 70 000 steps.
-_MAX_PARSED: Final = 256 << 20
+_MAX_PARSED_BYTES: Final = 256 << 20
 # A system call fills at most 1024 pieces of memory (IOV_MAX on Linux and macOS).
-_MOST_PIECES: Final = 512
+_MAX_PIECES_PER_CALL: Final = 512
 _COPY_AGAIN: Final = "copy the file again, or compile the model again"
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class ReadRequest:
     """Memory for the bytes of the file that begin at `offset`."""
 
     offset: int
@@ -71,7 +80,7 @@ class Container:
     # Opening ----------------------------------------------------------------------------------
 
     def _read_manifest(self) -> dict[str, Any]:
-        head = bytearray(min(HEADER, self.size))
+        head = bytearray(min(HEADER_BYTES, self.size))
         self._read_into(0, [memoryview(head)])
         if not head.startswith(MAGIC):
             raise ArtifactError(
@@ -81,8 +90,8 @@ class Container:
                 expected="a file that `irc compile` wrote",
                 fix="give the model itself (.onnx, .xml), or compile it first",
             )
-        if len(head) < HEADER:
-            self._cut_short(f"at least {HEADER} bytes")
+        if len(head) < HEADER_BYTES:
+            self._cut_short(f"at least {HEADER_BYTES} bytes")
         _, version, zero, size, offset, length, digest = FIELDS.unpack_from(head)
         if version != FORMAT:
             raise ArtifactError(
@@ -96,7 +105,7 @@ class Container:
             self._cut_short(f"{size} bytes")
         if self.size != size or zero or any(head[FIELDS.size :]):
             raise self.fail("the artefact's header is damaged", f"{self.size} bytes", size)
-        if not HEADER <= offset <= size or offset + length != size:
+        if not HEADER_BYTES <= offset <= size or offset + length != size:
             raise self.fail("the artefact's header is damaged", f"manifest at {offset}, {length}")
         text = bytearray(length)
         self._read_into(offset, [memoryview(text)])
@@ -110,7 +119,7 @@ class Container:
     def parse(self, text: bytes, what: str) -> dict[str, Any]:
         """A JSON object of the file. ArtifactError where it is none."""
         need = 88 * (text.count(b"[") + text.count(b"{")) + 48 * text.count(b",") + len(text)
-        if need > _MAX_PARSED:
+        if need > _MAX_PARSED_BYTES:
             raise self.fail(f"the artefact's {what} is too large", f"about {need} bytes parsed")
         try:
             found: object = json.loads(text, parse_constant=_no_constant)
@@ -125,10 +134,10 @@ class Container:
         if not isinstance(listed, list):
             raise self.fail("the manifest lists no sections", repr(listed)[:80])
         sections: list[Section] = []
-        at = HEADER
+        at = HEADER_BYTES
         for entry in listed:
             kinds = [type(e) for e in entry] if isinstance(entry, list) else []
-            good = kinds == [str, int, int] and entry[1] % ALIGN == 0
+            good = kinds == [str, int, int] and entry[1] % ALIGN_BYTES == 0
             if not good or not at <= entry[1] <= entry[1] + entry[2] <= self._end:
                 expected = f"[kind, offset, size] within {at}..{self._end}"
                 raise self.fail("the manifest lists a bad section", repr(entry)[:80], expected)
@@ -142,10 +151,10 @@ class Container:
         if not isinstance(listed, list):
             raise self.fail("the manifest lists no chunks", repr(listed)[:80], "a list")
         digests: list[str] = []
-        starts = [HEADER]
+        starts = [HEADER_BYTES]
         for entry in listed:
             kinds = [type(e) for e in entry] if isinstance(entry, list) else []
-            if kinds != [int, str] or not 0 < entry[0] <= CHUNK:
+            if kinds != [int, str] or not 0 < entry[0] <= CHUNK_BYTES:
                 raise self.fail("the manifest lists a bad chunk", repr(entry)[:80])
             digests.append(entry[1])
             starts.append(starts[-1] + entry[0])
@@ -174,10 +183,10 @@ class Container:
         """A section's content, checked."""
         s = self.sections[section]
         memory = bytearray(s.size)
-        self.fill([Piece(s.offset, memoryview(memory))], self.chunks_of(s.offset, s.size))
+        self.fill([ReadRequest(s.offset, memoryview(memory))], self.chunks_of(s.offset, s.size))
         return bytes(memory)
 
-    def fill(self, pieces: Sequence[Piece], chunks: Sequence[int] | None = None) -> None:
+    def fill(self, pieces: Sequence[ReadRequest], chunks: Sequence[int] | None = None) -> None:
         """Check chunks (None: all, the whole file) and put their bytes into the pieces.
 
         Pieces do not overlap; what of them is in other chunks is left alone. All usable CPUs
@@ -194,7 +203,7 @@ class Container:
             for _ in pool.map(lambda chunk: self._check_chunk(chunk, ordered, starts), wanted):
                 pass
 
-    def read_at(self, piece: Piece) -> None:
+    def read_at(self, piece: ReadRequest) -> None:
         """Fill one piece, in the calling thread alone."""
         for chunk in self.chunks_of(piece.offset, len(piece.memory)):
             self._check_chunk(chunk, [piece], [piece.offset])
@@ -205,11 +214,13 @@ class Container:
         for chunk in range(len(self._digests)):
             begin, end = self._starts[chunk : chunk + 2]
             memory = memoryview(bytearray(end - begin))
-            self._check_chunk(chunk, [Piece(begin, memory)], [begin])
+            self._check_chunk(chunk, [ReadRequest(begin, memory)], [begin])
             stream.write(memory)
         stream.write(self._text)
 
-    def _check_chunk(self, chunk: int, pieces: Sequence[Piece], starts: Sequence[int]) -> None:
+    def _check_chunk(
+        self, chunk: int, pieces: Sequence[ReadRequest], starts: Sequence[int]
+    ) -> None:
         """Read a chunk, into pieces where they want it, and compare its digest."""
         begin, end = self._starts[chunk : chunk + 2]
         at, digest = begin, hashlib.sha256()
@@ -226,23 +237,23 @@ class Container:
                 listed.append(self._waste()[at - begin : until - begin])
             at += len(listed[-1])
         at = begin
-        for first in range(0, len(listed), _MOST_PIECES):
-            some = listed[first : first + _MOST_PIECES]
+        for first in range(0, len(listed), _MAX_PIECES_PER_CALL):
+            some = listed[first : first + _MAX_PIECES_PER_CALL]
             self._read_into(at, some)
             for part in some:
                 digest.update(part)
                 at += len(part)
         if digest.hexdigest() != self._digests[chunk]:
-            self._damaged(begin, end, digest.hexdigest(), self._digests[chunk])
+            self._raise_damaged(begin, end, digest.hexdigest(), self._digests[chunk])
 
     def _waste(self) -> memoryview:
         """Memory of this thread for bytes that only their digest needs."""
         held = getattr(self._scratch, "memory", None)
         if held is None:
-            held = self._scratch.memory = memoryview(bytearray(CHUNK))
+            held = self._scratch.memory = memoryview(bytearray(CHUNK_BYTES))
         return held
 
-    def _damaged(self, begin: int, end: int, got: str, expected: object) -> NoReturn:
+    def _raise_damaged(self, begin: int, end: int, got: str, expected: object) -> NoReturn:
         inside = [s for s in self.sections if s.offset < end and s.offset + s.size > begin]
         named = ", ".join(f"{self.sections.index(s)} ({s.kind})" for s in inside[:5]) or "none"
         raise ArtifactError(

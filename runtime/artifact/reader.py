@@ -25,19 +25,19 @@ from typing import Any, BinaryIO, Final, cast
 from ...ir.dtype import DType
 from ...ir.errors import ArtifactError, Error, MemoryLimitError, VerificationError
 from ...ir.limits.host_memory import default_max_memory
-from ...ir.limits.memory_budget import human
-from ...ir.serialization.dataclass_json import broken, decode
+from ...ir.limits.memory_budget import format_size
+from ...ir.serialization.dataclass_json import decode, invalid_data_error
 from ...ir.types import MAX_RANK
 from ...plan.plan import Plan
 from ...plan.serialization import decode_plan, vocabulary
 from ...plan.target import Target
 from ...plan.verify.plan import verify_plan
 from ...plan.verify.specs import verify_specs
-from ..jit.program import Program
+from ..jit.program import CompiledPlan
 from .code import CODE, Images, unpack_images
 from .container_format import Bytes
-from .container_reader import Container, Piece
-from .weights import Array, Place, PlanReader, page_memory
+from .container_reader import Container, ReadRequest
+from .weights import Array, PlanReader, SectionSlice, page_memory
 
 Options = Mapping[str, Any]
 
@@ -115,7 +115,7 @@ class Artifact:
             raise self._file.fail("the manifest lists a bad plan", repr(entry)[:80])
         if entry["version"] != version():
             return None
-        with self.blamed("the manifest lists a bad plan"):
+        with self.report_as_file_error("the manifest lists a bad plan"):
             target = Target.from_dict(entry.get("target"))
         code = None
         if "code" in entry:
@@ -129,7 +129,7 @@ class Artifact:
         return next(fitting, None)
 
     @contextlib.contextmanager
-    def blamed(self, what: str, section: int | None = None) -> Iterator[None]:
+    def report_as_file_error(self, what: str, section: int | None = None) -> Iterator[None]:
         """Errors inside the block are the file's fault: ArtifactErrors that say so."""
         try:
             yield
@@ -150,7 +150,9 @@ class Artifact:
         text, weights = (self._file.sections[n] for n in (self._graph, self._weights))
         self._check_memory(text.size + weights.size)
         memory, data = bytearray(text.size), page_memory(weights.size)
-        self._file.fill([Piece(text.offset, memoryview(memory)), Piece(weights.offset, data.data)])
+        self._file.fill(
+            [ReadRequest(text.offset, memoryview(memory)), ReadRequest(weights.offset, data.data)]
+        )
         data.flags.writeable = False
         return bytes(memory), data
 
@@ -161,15 +163,15 @@ class Artifact:
         section, table = entry.code
         self._check_memory(self._file.sections[section].size)
         content = self._file.read(section)
-        with self.blamed("stored code is broken", section):
+        with self.report_as_file_error("stored code is broken", section):
             return unpack_images(table, content)
 
     def read_plan(self, entry: PlanEntry) -> PlanReader:
         """A verified plan; its arrays are read on demand."""
         data = self._file.parse(self._file.read(entry.section), "plan")
-        with self.blamed("a stored plan is broken", entry.section):
+        with self.report_as_file_error("a stored plan is broken", entry.section):
             if set(data) != {"plan", "weights"}:
-                raise broken(sorted(data)[:9], "plan, weights")
+                raise invalid_data_error(sorted(data)[:9], "plan, weights")
             places = self._places(data["weights"])
             reader = PlanReader(places, self._file)
             plan = reader.plan = decode_plan(data["plan"], reader.inner_array)
@@ -183,42 +185,44 @@ class Artifact:
                 reader.check(c.source, c.source_dtype, c.shape)
             sources = {c.source for c in plan.constants}
             if sources != set(range(len(sources))):
-                raise broken(sorted(sources)[:20], f"weights numbered 0..{len(sources) - 1}")
+                raise invalid_data_error(
+                    sorted(sources)[:20], f"weights numbered 0..{len(sources) - 1}"
+                )
         return reader
 
-    def _places(self, table: Any) -> list[Place]:
+    def _places(self, table: Any) -> list[SectionSlice]:
         """The places of all arrays. No two overlap unless they are the same bytes."""
         if not isinstance(table, list):
-            raise broken(table, "a table of weights")
+            raise invalid_data_error(table, "a table of weights")
         listed = [decode(tuple[int, int, DType, tuple[int, ...]], e) for e in table]
-        places = [Place(*e) for e in listed]
+        places = [SectionSlice(*e) for e in listed]
         for p in places:
             self._check_place(p)
         ranges = sorted({(p.section, p.offset, p.nbytes) for p in places if p.nbytes})
         for (section, offset, size), after in zip(ranges, ranges[1:], strict=False):
             if section == after[0] and offset + size > after[1]:
-                raise broken(after, "arrays that do not overlap")
+                raise invalid_data_error(after, "arrays that do not overlap")
         self._check_memory(sum(size for _, _, size in ranges))
         return places
 
-    def _check_place(self, p: Place) -> None:
+    def _check_place(self, p: SectionSlice) -> None:
         sections = self._file.sections
         good = 0 <= p.section < len(sections) and sections[p.section].kind in (WEIGHTS, DERIVED)
         if not good or len(p.shape) > MAX_RANK or any(d < 0 for d in p.shape):
-            raise broken(p, "an array of the weights")
+            raise invalid_data_error(p, "an array of the weights")
         if p.dtype in (DType.dynamic, DType.string) or math.prod(p.shape) > _MAX_ELEMENTS:
-            raise broken(p, "an array of numbers")
+            raise invalid_data_error(p, "an array of numbers")
         size = sections[p.section].size
         if p.offset < 0 or p.offset + p.nbytes > size:
-            raise broken(p, f"an array within the section's {size} bytes")
+            raise invalid_data_error(p, f"an array within the section's {size} bytes")
 
     def _check_memory(self, size: int) -> None:
         if size > self.max_memory:
             raise MemoryLimitError(
                 "the artefact's weights do not fit into the memory allowed",
                 where=self.name,
-                got=human(size),
-                expected=f"at most {human(self.max_memory)} (max_memory)",
+                got=format_size(size),
+                expected=f"at most {format_size(self.max_memory)} (max_memory)",
                 fix="raise max_memory",
             )
 
@@ -240,7 +244,7 @@ def _verify_ports(plan: Plan) -> None:
             _verify_ports(body)
 
 
-def verify_program(program: Program) -> None:
+def verify_program(program: CompiledPlan) -> None:
     """VerificationError where a program made of a stored plan would need absurd memory, or where
     the sizes of a region without symbols contradict each other (others: with the first shapes)."""
     if program.scratch > _MAX_SCRATCH:

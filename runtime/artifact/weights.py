@@ -25,16 +25,16 @@ import numpy.typing as npt
 from ...ir.dtype import DType
 from ...ir.errors import MemoryLimitError
 from ...ir.int4 import is_four_bit, unpack_int4
-from ...ir.limits.memory_budget import human
-from ...ir.serialization.dataclass_json import broken
-from ...plan.plan import Constant, Plan
+from ...ir.limits.memory_budget import format_size
+from ...ir.serialization.dataclass_json import invalid_data_error
+from ...plan.plan import Plan, PlanConstant
 from ..machine.cpus import usable_cores
 from ..machine.memory_planner import aligned_bytes
-from .container_format import CUT
-from .container_reader import Container, Piece
+from .container_format import MIN_OWN_CHUNK_BYTES
+from .container_reader import Container, ReadRequest
 
 Array = npt.NDArray[Any]
-MakeConstant = Callable[[Constant, Array], Array]
+MakeConstant = Callable[[PlanConstant, Array], Array]
 
 # From this size on an array has pages of its own, which go back to the system with it.
 _OWN_PAGES: Final = 1 << 20
@@ -43,12 +43,12 @@ _PRIVATE: Final[dict[str, int]] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 )
 # Constants of artefacts in this process: nets that load the same file share them.
-_shared: weakref.WeakValueDictionary[tuple[bytes, Place, Constant], Array]
+_shared: weakref.WeakValueDictionary[tuple[bytes, SectionSlice, PlanConstant], Array]
 _shared = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True)
-class Place:
+class SectionSlice:
     """Where an array lies: `offset` bytes into a section."""
 
     section: int
@@ -67,16 +67,16 @@ class PlanReader:
 
     plan: Plan
 
-    def __init__(self, places: Sequence[Place], file: Container) -> None:
+    def __init__(self, places: Sequence[SectionSlice], file: Container) -> None:
         self._places, self._file = places, file
 
     def check(self, source: int, dtype: DType, shape: tuple[int, ...]) -> None:
         """VerificationError where there is no such array."""
         if not 0 <= source < len(self._places):
-            raise broken(source, f"a weight's number, below {len(self._places)}")
+            raise invalid_data_error(source, f"a weight's number, below {len(self._places)}")
         place = self._places[source]
         if place.dtype is not dtype or place.shape != shape:
-            raise broken(place, f"{dtype}{list(shape)}")
+            raise invalid_data_error(place, f"{dtype}{list(shape)}")
 
     def inner_array(self, source: int, dtype: DType, shape: tuple[int, ...]) -> Array:
         """An array of a constant inside control flow, read at once: types may depend on it."""
@@ -95,7 +95,7 @@ class PlanReader:
         layout. ArtifactError for damage.
         """
         constants = self.plan.constants
-        lent = self._lent()
+        lent = self._borrowable_sources()
         later = {c for s in lent for c in self._chunks(s)}
         now = [c for c in range(self._file.chunks) if c not in later]
         kept = [c.source for c in constants if c.source not in lent]
@@ -104,7 +104,7 @@ class PlanReader:
         largest = max((self._places[s].nbytes for s in lent), default=0)
         scratch = _Scratch(largest)
 
-        def one(c: Constant) -> Array:
+        def build_constant(c: PlanConstant) -> Array:
             key = (self._file.digest, self._places[c.source], c)
             found = _shared.get(key)
             if c.source in lent:
@@ -116,11 +116,11 @@ class PlanReader:
             return found
 
         with ThreadPoolExecutor(usable_cores(), "irc-load") as pool:
-            return list(pool.map(one, constants))
+            return list(pool.map(build_constant, constants))
 
-    def _lent(self) -> set[int]:
+    def _borrowable_sources(self) -> set[int]:
         """Sources of which only one constant is made, a packed one."""
-        uses: dict[int, list[Constant]] = {}
+        uses: dict[int, list[PlanConstant]] = {}
         for c in self.plan.constants:
             uses.setdefault(c.source, []).append(c)
         places = Counter((p.section, p.offset) for p in self._places)
@@ -129,11 +129,11 @@ class PlanReader:
             for s, made in uses.items()
             if len(made) == 1
             and made[0].layout is not None
-            and self._places[s].nbytes >= CUT
+            and self._places[s].nbytes >= MIN_OWN_CHUNK_BYTES
             and places[self._places[s].section, self._places[s].offset] == 1
         }
 
-    def _offset(self, p: Place) -> int:
+    def _offset(self, p: SectionSlice) -> int:
         return self._file.sections[p.section].offset + p.offset
 
     def _chunks(self, source: int) -> range:
@@ -143,7 +143,7 @@ class PlanReader:
     def _borrow(self, source: int, memory: Array) -> Array:
         p = self._places[source]
         part = memory[: p.nbytes]
-        self._file.read_at(Piece(self._offset(p), part.data))
+        self._file.read_at(ReadRequest(self._offset(p), part.data))
         return _as_array(p, part)
 
     def _read(self, sources: Iterable[int], chunks: Sequence[int]) -> dict[int, Array]:
@@ -152,7 +152,7 @@ class PlanReader:
         sizes = {(p.section, p.offset): p.nbytes for p in places.values() if p.nbytes}
         held = {key: page_memory(size) for key, size in sizes.items()}
         starts = self._file.sections
-        pieces = [Piece(starts[s].offset + at, m.data) for (s, at), m in held.items()]
+        pieces = [ReadRequest(starts[s].offset + at, m.data) for (s, at), m in held.items()]
         self._file.fill(pieces, chunks)
         nothing = np.empty(0, np.uint8)
         return {
@@ -174,7 +174,7 @@ class _Scratch(threading.local):
         return self._memory
 
 
-def _as_array(p: Place, raw: Array) -> Array:
+def _as_array(p: SectionSlice, raw: Array) -> Array:
     if p.dtype is DType.boolean:
         raw = (raw != 0).view(np.uint8)  # any byte but 0 is true; NumPy knows 0 and 1 only
     if is_four_bit(p.dtype):
@@ -194,7 +194,9 @@ def page_memory(size: int) -> Array:
     try:
         pages = mmap.mmap(-1, size, **_PRIVATE)
     except (OSError, MemoryError) as error:
-        raise MemoryLimitError("no memory for the artefact's weights", got=human(size)) from error
+        raise MemoryLimitError(
+            "no memory for the artefact's weights", got=format_size(size)
+        ) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):
             pages.madvise(mmap.MADV_HUGEPAGE)

@@ -17,7 +17,7 @@ from ...plan.plan import Plan
 from ...plan.serialization import encode_plan
 from ...plan.target import Target
 from .code import CODE, Images, pack_images
-from .container_format import ALIGN, Writer
+from .container_format import ALIGN_BYTES, Writer
 from .reader import DERIVED, GRAPH, PLAN, WEIGHTS, Artifact, Options, PlanEntry, version
 from .weights import Array
 
@@ -126,7 +126,7 @@ class _Derived:
         key = len(data), hashlib.sha256(data).digest()
         offset = self._places.get(key)
         if offset is None:
-            pad = -self._end % ALIGN
+            pad = -self._end % ALIGN_BYTES
             self._writer.write(bytes(pad))
             offset = self._places[key] = self._end + pad
             self._end = offset + self._writer.write(data)

@@ -22,7 +22,7 @@ PARTS_SHIFT, PARTS_MASK, PHASES_SHIFT = 16, 0xFFFF, 32
 MAX_PHASES: Final = 1 << 22  # their numbers times MAX_WORKERS are i32
 # A kernel that runs long, behind which the driver polls for signals; and one that is cut into
 # rounds, their number in place of that of phases: it polls between these.
-LONG, CUT = 8, 16
+LONG_STEP, CUT = 8, 16
 MAX_ROUNDS: Final = 1 << 20
 # A kernel that runs with denormals flushed to zero: operands and results.
 FLUSH: Final = 32

@@ -32,9 +32,9 @@ def write_control(module: Module) -> Function:
     f = module.function("irc_control", [(I64, n) for n in names], I64, linkage="internal")
     way, flags = f.params["way"], f.params["flags"]
     kind = f.and_(f.lshr(flags, KIND_SHIFT), KIND_MASK)
-    step = _Step(f, f.params["buffers"], flags)
+    step = _ControlStepCode(f, f.params["buffers"], flags)
     with f.if_(f.icmp("eq", kind, KIND_LOOP_END)):
-        _again(f, step, f.op(PTR, f"inttoptr {way} to ptr"))
+        _emit_loop_end(f, step, f.op(PTR, f"inttoptr {way} to ptr"))
     with f.if_(f.icmp("eq", kind, KIND_LOOP)):
         _loop(f, step, f.op(PTR, f"inttoptr {way} to ptr"))
     with f.if_(f.icmp("eq", kind, KIND_BRANCH)):
@@ -44,7 +44,7 @@ def write_control(module: Module) -> Function:
     return f
 
 
-class _Step:
+class _ControlStepCode:
     """The buffers of a control step: count, condition, index, each where its flag is set."""
 
     def __init__(self, f: Function, buffers: Value, flags: Value) -> None:
@@ -81,7 +81,7 @@ class _Step:
                 f.store(n, to)
 
 
-def _loop(f: Function, step: _Step, block: Value) -> None:
+def _loop(f: Function, step: _ControlStepCode, block: Value) -> None:
     dims = f.op(PTR, f"inttoptr {f.params['dims']} to ptr")
     limit = f.var(I64, f.load(I64, dims))
     with f.if_(step.has(COUNT)):
@@ -102,7 +102,7 @@ def _loop(f: Function, step: _Step, block: Value) -> None:
     f.ret(1)
 
 
-def _again(f: Function, step: _Step, block: Value) -> None:
+def _emit_loop_end(f: Function, step: _ControlStepCode, block: Value) -> None:
     before = f.load(I64, f.at(block, LOOP_DONE, I64))
     done = f.add(before, 1)
     moves = f.load(I64, f.at(block, LOOP_MOVES, I64))

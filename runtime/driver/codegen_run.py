@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...plan.target import Target
-from ..llvmir.builder import Function, Module, Variable
+from ..llvmir.builder import Function, Module, StackVariable
 from ..llvmir.values import I32, I64, PTR, Value
 from .abi import (
     ASSERT_FAILED,
@@ -20,7 +20,7 @@ from .abi import (
     CONTROL,
     FLUSH,
     INTERRUPTED,
-    LONG,
+    LONG_STEP,
     MASK_WORDS,
     NEEDS_WORKERS,
     NOWHERE,
@@ -61,9 +61,9 @@ from .float_mode import default_mode, flush_mode, swap_mode
 # which came no later after the one before than that had taken. A burst that ends there has paid
 # for one wake in vain; a caller that continues is helped from then on
 # (docs/dev/tuning/thread-wake.md).
-_STREAK: Final = 8
-_GAP: Final = 40_000  # ns at most: half of what a worker spins
-# A call that polls does so behind each LONG step, and behind this many steps (a power of two):
+_MIN_WAKE_STREAK: Final = 8
+_MAX_WAKE_GAP_NS: Final = 40_000  # ns at most: half of what a worker spins
+# A call that polls does so behind each LONG_STEP step, and behind this many steps (a power of two):
 # reading the clock takes as long as a small step.
 _POLL_STEPS: Final = 16
 # Numbers of Linux's system calls.
@@ -85,7 +85,7 @@ def driver_text(target: Target) -> str:
     return module.text()
 
 
-def _set_flushing(f: Function, flushing: Variable, wanted: Value) -> None:
+def _set_flushing(f: Function, flushing: StackVariable, wanted: Value) -> None:
     """Switch between the default mode and that which flushes denormals. flushing: FLUSH or 0, the
     mode now; wanted: that of the next kernel. Writing the control word costs more than the test."""
     with f.if_(f.icmp("ne", wanted, flushing.get())):
@@ -100,7 +100,7 @@ def _follows(f: Function, pool: Value, now: Value) -> Value:
     begins again: it takes a few calls until the workers are there."""
     follows = f.icmp("sle", now, get_word(f, pool, POOL_UNTIL, "monotonic"))
     streak = f.add(get_word(f, pool, POOL_STREAK, "monotonic"), 1)
-    enough = f.op("i1", f"and {follows}, {f.icmp('ugt', streak, _STREAK).text}")
+    enough = f.op("i1", f"and {follows}, {f.icmp('ugt', streak, _MIN_WAKE_STREAK).text}")
     kept = f.select(follows, streak, 0)
     set_word(f, pool, POOL_STREAK, f.select(enough, f.as_value(0, I64), kept), "monotonic")
     return f.cast(enough, I64, signed_=False)
@@ -213,7 +213,9 @@ def _write_walk(
         with f.if_(f.icmp("ne", block, 0)):
             passed.set(f.add(passed.get(), 1))
             is_kernel = f.icmp("eq", f.and_(flags, CONTROL), 0)
-            is_long = f.op("i1", f"and {is_kernel}, {f.icmp('ne', f.and_(flags, LONG), 0).text}")
+            is_long = f.op(
+                "i1", f"and {is_kernel}, {f.icmp('ne', f.and_(flags, LONG_STEP), 0).text}"
+            )
             due = f.icmp("eq", f.and_(passed.get(), _POLL_STEPS - 1), 0)
             with f.if_(f.op("i1", f"or {is_long}, {due.text}")):
                 with f.if_(f.icmp("ne", f.call_function(poll, block), 0)):
@@ -224,7 +226,7 @@ def _write_walk(
     f.store(f.cast(last, I64, signed_=False), word(f, call, CALL_MODE))
     with f.if_(f.icmp("ne", began.get(), 0)):
         ended = read_clock(f)
-        soon = f.add(ended, f.smin(f.sub(ended, began.get()), _GAP))
+        soon = f.add(ended, f.smin(f.sub(ended, began.get()), _MAX_WAKE_GAP_NS))
         set_word(f, pool, POOL_UNTIL, soon, "monotonic")
     with f.if_(f.icmp("ne", status.get(), 0)):
         f.store(f.cast(status.get(), I64), word(f, call, CALL_STATUS))

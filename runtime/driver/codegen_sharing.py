@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..llvmir.builder import Function, Module, Variable
+from ..llvmir.builder import Function, Module, StackVariable
 from ..llvmir.values import I32, I64, PTR, Value
 from .abi import (
     FAR_PITCH,
@@ -76,7 +76,7 @@ def pause(f: Function) -> None:
         f.call("llvm.aarch64.hint", "void", f.as_value(1, I32))  # yield
 
 
-def _wait(f: Function, waited: Variable) -> None:
+def _wait(f: Function, waited: StackVariable) -> None:
     """One more pause; after many the core is given away."""
     pause(f)
     waited.set(f.add(waited.get(), 1))
@@ -144,20 +144,20 @@ def write_part(module: Module, poll: Function) -> Function:
         f.call_function(unit, pool, part, parts, 0, block)
         f.ret()
 
-    def far(n: Value) -> Value:
+    def progress_address(n: Value) -> Value:
         return f.at(pool, f.add(f.mul(n, FAR_PITCH), POOL_FAR), I64)
 
     # Who comes late begins where the others are.
     began = f.var(I64, f.mul(phases, 2))
     with f.range(0, parts, unroll=1) as n:
-        began.set(f.smin(began.get(), get_word(f, far(n), 0)))
+        began.set(f.smin(began.get(), get_word(f, progress_address(n), 0)))
     waited = f.var(I64, 0)
     with f.range(f.lshr(began.get(), 1), phases, unroll=1) as phase:
         open_, done = f.mul(phase, 2), f.add(f.mul(phase, 2), 2)
         with f.range(0, parts, unroll=1) as i:
             n = f.add(part, i)
             n = f.select(f.icmp("sge", n, parts), f.sub(n, parts), n)
-            mine = far(n)
+            mine = progress_address(n)
             with f.if_(f.icmp("eq", get_word(f, mine, 0), open_)):
                 order = "acq_rel acquire"
                 swap = f"cmpxchg {mine}, {open_}, {f.add(open_, 1)} {order}"
@@ -166,7 +166,7 @@ def write_part(module: Module, poll: Function) -> Function:
                     set_word(f, mine, 0, done)
         with f.range(0, parts, unroll=1) as n:
             waited.set(0)
-            with f.while_(lambda n=n: f.icmp("slt", get_word(f, far(n), 0), done)):
+            with f.while_(lambda n=n: f.icmp("slt", get_word(f, progress_address(n), 0), done)):
                 _wait(f, waited)
     f.ret()
     return f

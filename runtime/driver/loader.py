@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ...plan.target import generic
+from ...plan.target import generic_target
 from ..jit.builtin_code import CodeCache, kept_code
 from .codegen_polling import PYTHON_API
 from .codegen_run import FUTEX, driver_text
@@ -89,7 +89,7 @@ def _load(cache: CodeCache | None) -> Driver:
     from ..jit.host_features import host_arch
     from ..jit.image_loader import load_objects
 
-    target = generic("plain" if host_arch() == "x86_64" else "neon")
+    target = generic_target("plain" if host_arch() == "x86_64" else "neon")
     libc = ctypes.CDLL(None)
     # Elsewhere than on Linux there are no workers, and what only they need is never called.
     names = ("syscall", "sched_yield", "sched_getcpu", "clock_gettime")

@@ -12,7 +12,7 @@ from ...plan.plan import LOOP, ControlStep, KernelStep, NativeStep
 from ...plan.specs.base import Size, Spec
 from ...plan.verify.size_table import Ints
 from ...plan.verify.values import RegionSizes
-from .abi import CUT, LONG, MAX_PHASES, MAX_ROUNDS, PHASES_SHIFT, SHARED
+from .abi import CUT, LONG_STEP, MAX_PHASES, MAX_ROUNDS, PHASES_SHIFT, SHARED
 
 # A call of less work, as steps count it, ends within a second whatever its kernels are.
 POLL_WORK: Final = 300_000_000
@@ -53,11 +53,11 @@ def cut_steps(
     for n in np.flatnonzero(sizes.work >= LONG_WORK).tolist():
         step = steps[n]
         if isinstance(step, KernelStep):
-            flags[n] |= LONG
+            flags[n] |= LONG_STEP
             if not flags[n] >> PHASES_SHIFT:
                 written = step.buffers[-step.spec.output_count() :]
                 rounds = _rounds(step.spec, int(sizes.work[n]), int(sizes.nbytes[[*written]].sum()))
-                flags[n] |= _cut(step.spec, rounds, bool(flags[n] & SHARED), at(n))
+                flags[n] |= _polled_rounds(step.spec, rounds, bool(flags[n] & SHARED), at(n))
 
 
 def _rounds(spec: Spec, work: int, written: int) -> int:
@@ -65,7 +65,7 @@ def _rounds(spec: Spec, work: int, written: int) -> int:
     return min(max(work // least, written // ROUND_BYTES), MAX_ROUNDS)
 
 
-def _cut(spec: Spec, rounds: int, shared: bool, at: Callable[[Size], int]) -> int:
+def _polled_rounds(spec: Spec, rounds: int, shared: bool, at: Callable[[Size], int]) -> int:
     """Flags of rounds, or of phases where parts would not be independent; 0 for neither."""
     if rounds < 2:
         return 0

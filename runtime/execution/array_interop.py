@@ -53,14 +53,14 @@ def as_array(name: str, wanted: TensorType, value: Any, *, live: bool = False) -
         except (BufferError, RuntimeError, TypeError, ValueError, AssertionError) as error:
             # What can't be exported may still be converted, unless it is on another device.
             if not any(hasattr(value, i) for i in _INTERFACES) or _is_elsewhere(value):
-                raise _unreadable(name, wanted, value, error) from error
+                raise _unreadable_error(name, wanted, value, error) from error
     if any(hasattr(value, i) for i in _INTERFACES):
         if live and not hasattr(value, "__array_interface__"):
             raise _refusal(name, wanted, _kind(value), "bind numpy.asarray(value), which you keep")
         try:
             return np.asarray(value)
         except Exception as error:  # whatever the other package raises
-            raise _unreadable(name, wanted, value, error) from error
+            raise _unreadable_error(name, wanted, value, error) from error
     if isinstance(value, memoryview | array.array):
         return np.asarray(value)
     return value
@@ -89,7 +89,7 @@ def _kind(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _unreadable(name: str, wanted: TensorType, value: Any, error: Exception) -> InputError:
+def _unreadable_error(name: str, wanted: TensorType, value: Any, error: Exception) -> InputError:
     text = " ".join(str(error).split())[:200]
     return _refusal(
         name, wanted, f"{_kind(value)}: {text}", "pass a detached, dense array in the CPU's memory"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...ir.errors import memory_errors
 from ..driver.thread_pool import watch_forks
-from .execution_context import Context
+from .execution_context import ExecutionContext
 from .region_instance import NativeSegment
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class BoundCall(Generic[R]):
     ) -> None:
         self._show = show
         self._session, self._inputs = session, inputs
-        self._context = Context(session)
+        self._context = ExecutionContext(session)
         self._copies: list[tuple[Array, Array]] = []
         self._slow = True
         if session.order is not None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy.typing as npt
 
-from ..machine.memory_planner import ALIGN, aligned_bytes, round_up
-from .region_instance import SMALL, RegionInstance, Workspace
-from .region_program import Layout
+from ..machine.memory_planner import ALIGN_BYTES, aligned_bytes, round_up
+from .region_instance import MAX_COPIED_BYTES, RegionInstance, Workspace
+from .region_program import ShapeInstance
 
 if TYPE_CHECKING:
     from .session import Session
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 Shapes = tuple[tuple[int, ...], ...]
 
 # Shapes whose tables a context keeps (the oldest goes).
-_FRAMES: Final = 32
+_MAX_CACHED_INSTANCES: Final = 32
 
 
 def lru_put(table: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
@@ -31,7 +31,7 @@ def lru_put(table: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
     table[key] = value
 
 
-class Context:
+class ExecutionContext:
     """One run at a time: the arena, scratch, and frames per (region, shapes)."""
 
     def __init__(self, session: Session) -> None:
@@ -39,10 +39,10 @@ class Context:
         regions = session.program.plan.regions
         ports = max((len(r.inputs) + len(r.outputs) for r in regions), default=0)
         # Workers' scratch areas must not share a cache line.
-        stride = int(round_up(session.program.scratch)) + ALIGN
+        stride = int(round_up(session.program.scratch)) + ALIGN_BYTES
         self.space = Workspace(
             arena=aligned_bytes(0),
-            small=aligned_bytes(ports * SMALL),
+            small=aligned_bytes(ports * MAX_COPIED_BYTES),
             scratch=aligned_bytes(stride * session.limits.threads),
             stride=stride,
             pool=session.pool_address,
@@ -59,7 +59,7 @@ class Context:
             layout = self.session.layout(number, shapes)
             self._reserve(layout)
             found = RegionInstance(code, layout, self.space)
-            while len(self.frames) >= _FRAMES:
+            while len(self.frames) >= _MAX_CACHED_INSTANCES:
                 del self.frames[next(iter(self.frames))]
         self.frames[key] = found
         return found
@@ -71,7 +71,7 @@ class Context:
             self.frames.clear()
             self.last = None
 
-    def _reserve(self, layout: Layout) -> None:
+    def _reserve(self, layout: ShapeInstance) -> None:
         need = layout.placement.peak
         if need > len(self.space.arena):
             # Pages that are never touched cost nothing: room for shapes that grow.

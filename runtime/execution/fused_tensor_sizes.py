@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ...ir.errors import MemoryLimitError
-from ...ir.limits.memory_budget import RAISE_LIMIT, human
+from ...ir.limits.memory_budget import RAISE_LIMIT, format_size
 from ...plan.plan import KernelStep, NativeStep
 from ...plan.specs.base import RuntimeDim, Size
 from ...plan.specs.rows import ReduceSpec
@@ -45,8 +45,8 @@ class FusedReductions:
                 raise MemoryLimitError(
                     "a reduction reads more memory than max_memory allows",
                     where=step.name or f"step {row}",
-                    got=f"{human(size)} for a tensor of {shape}, which is computed as it is read",
-                    expected=f"at most {human(limit)} (max_memory)",
+                    got=f"{format_size(size)} for a tensor of {shape}, computed as it is read",
+                    expected=f"at most {format_size(limit)} (max_memory)",
                     fix=RAISE_LIMIT,
                 )
 

@@ -27,7 +27,7 @@ def evaluate_op(
     where = f"{op.kind} {name}".strip()
     try:
         # Infinities and NaN are values, as in kernels, whatever the caller has NumPy do about them.
-        with np.errstate(all="ignore"), active_budget().evaluating():
+        with np.errstate(all="ignore"), active_budget().charge_temporarily():
             if evaluate is not None:
                 require_memory(op, values, where)
                 results = evaluate(op, values)

@@ -25,14 +25,14 @@ from ..driver.float_mode import has_denormal_flags
 from ..driver.thread_pool import KEEP_GIL_BELOW, get_thread_pool
 from ..machine.memory_planner import address_of, aligned_empty
 from .host_steps import evaluate_op
-from .region_program import CompiledRegion, Layout
+from .region_program import CompiledRegion, ShapeInstance
 
 Array = npt.NDArray[Any]
 ndarray, empty = np.ndarray, np.empty
 
 # Up to this size it is quicker to copy an input or output than to look up its address and write it
 # into the tables (docs/dev/tuning/small-tensors.md).
-SMALL: Final = 16 << 10
+MAX_COPIED_BYTES: Final = 16 << 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class RegionInstance:
     Not for two threads at once, nor for two frames of one workspace.
     """
 
-    def __init__(self, code: CompiledRegion, layout: Layout, space: Workspace) -> None:
+    def __init__(self, code: CompiledRegion, layout: ShapeInstance, space: Workspace) -> None:
         self.code, self.layout, self.space = code, layout, space
         tables, region = code.tables, code.region
         self._base = np.zeros(len(region.buffers), np.int64)
@@ -93,7 +93,7 @@ class RegionInstance:
         self._small_out: list[tuple[int, Array]] = []
         self._base[code.arena] = address_of(space.arena) + layout.placement.offsets
         self.pointers[:] = self._base[tables.root[tables.operand_buffer]] + self._inner
-        self._set_up()
+        self._prepare_buffers()
 
     def reset(self) -> None:
         """Put addresses back that a loop had moved when a kernel in it failed."""
@@ -107,31 +107,35 @@ class RegionInstance:
                 stretch.call[words.CALL_BUSY] = 0
         self.reset()
 
-    def _set_up(self) -> None:
+    def _prepare_buffers(self) -> None:
         dtypes, sizes = self.code.dtypes, self.layout.sizes
         for n, b in enumerate(self.code.places[INPUT]):
             if b < 0:
                 continue
-            if sizes.nbytes[b] <= SMALL:
-                self._in[n] = self._small(n, self.layout.inputs[n], dtypes[b])
+            if sizes.nbytes[b] <= MAX_COPIED_BYTES:
+                self._in[n] = self._small_array(n, self.layout.inputs[n], dtypes[b])
                 self._own.append((n, self._in[n]))
                 self._point(b, self._in[n])
             else:
                 self._far.append(n)
         for n, b in enumerate(self.code.places[OUTPUT]):
             shape, dtype = self.layout.outputs[n], dtypes[b]
-            if sizes.nbytes[b] <= SMALL:
-                self._out[n] = self._small(len(self._in) + n, shape, dtype)
+            if sizes.nbytes[b] <= MAX_COPIED_BYTES:
+                self._out[n] = self._small_array(len(self._in) + n, shape, dtype)
                 self._small_out.append((n, self._out[n]))
                 self._point(b, self._out[n])
             else:
                 self._make.append((n, shape, dtype))
         self._set_up_quick()
 
-    def _small(self, n: int, shape: tuple[int, ...], dtype: Any) -> Array:
+    def _small_array(self, n: int, shape: tuple[int, ...], dtype: Any) -> Array:
         """Our array for the n-th small input or output: the context's, shared by its frames."""
         size = math.prod(shape) * dtype.itemsize
-        return self.space.small[n * SMALL : n * SMALL + size].view(dtype).reshape(shape)
+        return (
+            self.space.small[n * MAX_COPIED_BYTES : n * MAX_COPIED_BYTES + size]
+            .view(dtype)
+            .reshape(shape)
+        )
 
     def _set_up_quick(self) -> None:
         """The way without a detour, if the region is one stretch of kernels that reads all its
@@ -210,7 +214,7 @@ class RegionInstance:
         for n in self._far:
             array = arrays[n]
             if not is_plain(array):
-                array = plain(array)
+                array = as_contiguous(array)
             keep.append(array)
             self._in[n] = array
             self._point(self.code.places[INPUT][n], array)
@@ -413,6 +417,6 @@ def is_plain(array: Array) -> bool:
     return flags.c_contiguous and flags.aligned and array.dtype.isnative
 
 
-def plain(array: Array) -> Array:
+def as_contiguous(array: Array) -> Array:
     """The same values contiguous, aligned and in native byte order: a copy where needed."""
     return np.require(array, array.dtype.newbyteorder("="), ["C", "A"])

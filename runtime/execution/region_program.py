@@ -22,7 +22,7 @@ from ...plan.verify.written_coverage import Coverage
 from ..driver.abi import FLUSH, MAX_PHASES, PARTS_SHIFT, PHASES_SHIFT, SHARED, WAKE
 from ..driver.loop_tables import Control
 from ..driver.signal_polling import cut_steps, loop_rows, polls
-from ..jit.program import Program
+from ..jit.program import CompiledPlan
 from ..machine.memory_planner import Placement, check_limit, live_peak, place
 from .fused_tensor_sizes import FusedReductions
 
@@ -31,8 +31,8 @@ Evaluate = Callable[[Op, list[Any]], Sequence[Any]]
 
 # A placement is used again for smaller sizes while its peak stays within this of the least
 # possible, or within _SMALL_ARENA bytes; then growing sizes rarely need a new one.
-_SLACK: Final = 1.1
-_SMALL_ARENA: Final = 4 << 20
+_MAX_ARENA_GROWTH: Final = 1.1
+_SMALL_ARENA_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Limits:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class ShapeInstance:
     """A region for one set of input shapes. flags: per kernel step. work: of all kernel steps.
     unwritten: root buffers that are not shown to be written before they are read or returned."""
 
@@ -71,7 +71,7 @@ class CompiledRegion:
     """What of a region is the same for all shapes."""
 
     def __init__(
-        self, program: Program, number: int, limits: Limits, evaluate: Evaluate | None
+        self, program: CompiledPlan, number: int, limits: Limits, evaluate: Evaluate | None
     ) -> None:
         self.program, self.number, self.limits = program, number, limits
         self.evaluate = evaluate
@@ -125,7 +125,7 @@ class CompiledRegion:
         """Is the whole region one stretch of kernels?"""
         return len(self.segments) == 1 and isinstance(self.segments[0], range)
 
-    def layout(self, shapes: Sequence[tuple[int, ...]]) -> Layout:
+    def layout(self, shapes: Sequence[tuple[int, ...]]) -> ShapeInstance:
         """Sizes evaluated and verified, buffers placed. Raises what RegionLayoutTables.sizes
         raises; MemoryLimitError before anything is allocated."""
         env = {s.symbol: shapes[s.input][s.axis] for s in self.region.symbols}
@@ -156,7 +156,7 @@ class CompiledRegion:
         trips = [int(dims[starts[n]]) for n in self._loops]
         if must_poll := polls(int(work.sum()), need, trips):
             cut_steps(flags, sizes, self._steps, lambda n: self._read_size(n, dims))
-        return Layout(
+        return ShapeInstance(
             sizes,
             placement,
             inputs,
@@ -192,14 +192,14 @@ class CompiledRegion:
     def _place(self, sizes: RegionSizes) -> Placement:
         need = sizes.nbytes[self.arena]
         least = live_peak(need, self._first, self._last)
-        allowed = max(least * _SLACK, _SMALL_ARENA)
+        allowed = max(least * _MAX_ARENA_GROWTH, _SMALL_ARENA_BYTES)
         found = self._placement
         if found is not None and found.fits(need) and found.peak <= allowed:
             return found
         made = None
         if found is not None:
             # A second shape: more will come, and they tend to grow.
-            grown = need * 2 if least * 2 <= _SMALL_ARENA else need + (need >> 4)
+            grown = need * 2 if least * 2 <= _SMALL_ARENA_BYTES else need + (need >> 4)
             made = place(grown, self._first, self._last)
         if made is None or made.peak > allowed:
             made = place(need, self._first, self._last)

@@ -13,11 +13,11 @@ from ...ir.errors import ExecutionError
 from ...ir.limits.memory_budget import Budget, value_bytes
 from ...ir.types import TensorType, coerce_to_dtype, native_order
 from ...plan.plan import Region
-from .execution_context import Context
+from .execution_context import ExecutionContext
 from .host_steps import evaluate_op
 from .input_check import same_dtype
 from .profile import StepTime, timed_terminal, timed_walk
-from .variables import State, owned
+from .variables import VariableStore, deep_copy
 
 if TYPE_CHECKING:
     from .session import Session
@@ -34,9 +34,9 @@ class RegionWalk:
     def __init__(
         self,
         session: Session,
-        context: Context,
+        context: ExecutionContext,
         budget: Budget,
-        state: State,
+        state: VariableStore,
         times: list[StepTime] | None,
     ) -> None:
         self._session, self._context, self._budget = session, context, budget
@@ -61,7 +61,7 @@ class RegionWalk:
         mode = driver.swap_mode(driver.default_mode) if session.hosted else 0
         try:
             for number, region in enumerate(plan.regions):
-                if region.initialises and not self._state.missing(region.initialises, slots):
+                if region.initialises and not self._state.has_missing(region.initialises, slots):
                     continue
                 self._run_region(number, region)
         finally:
@@ -78,7 +78,7 @@ class RegionWalk:
         session.compare(number, frame, arrays)
         walk = None if self._times is None else timed_walk(frame, self._times)
         into = self._state.rooms(region.outputs, frame.result_type)
-        with budget.evaluating():
+        with budget.charge_temporarily():
             budget.charge(frame.layout.need, "a region's buffers", f"region {number}")
             results = frame.run(arrays, walk, into)
         for slot, made in zip(region.outputs, results, strict=True):
@@ -133,4 +133,4 @@ class RegionWalk:
             self._ours.discard(slot)
             return value
         self._budget.charge(value_bytes(value), f"a copy for output {name!r}")
-        return owned(value)
+        return deep_copy(value)

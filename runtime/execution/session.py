@@ -17,23 +17,23 @@ from ...ir.limits.host_memory import default_max_memory
 from ...ir.limits.memory_budget import Budget, active_budget, use_budget
 from ...plan.verify.variables import initialised_after
 from ..driver import thread_pool as pools
-from ..jit.program import Program
+from ..jit.program import CompiledPlan
 from .array_interop import import_array
 from .bound_call import BoundCall, R
-from .execution_context import Context, Shapes, lru_put
+from .execution_context import ExecutionContext, Shapes, lru_put
 from .input_check import InputCheck, fixed_dtype
 from .output_buffers import check_apart, check_output, written_at_once
 from .profile import StepTime
 from .region_instance import RegionInstance
-from .region_program import CompiledRegion, Evaluate, Layout, Limits
+from .region_program import CompiledRegion, Evaluate, Limits, ShapeInstance
 from .region_runner import RegionWalk
 from .stats import Stats
-from .variables import State
+from .variables import VariableStore
 
 Array = npt.NDArray[Any]
 
 # Shapes whose layouts a session keeps (the oldest goes).
-_LAYOUTS: Final = 128
+_MAX_CACHED_SHAPES: Final = 128
 
 
 class Session:
@@ -46,7 +46,7 @@ class Session:
 
     def __init__(
         self,
-        program: Program,
+        program: CompiledPlan,
         *,
         num_threads: int | None = None,
         max_memory: int | None = None,
@@ -84,8 +84,8 @@ class Session:
         ]
         self.pool_address = pools.get_thread_pool(program.driver).address if threads > 1 else 0
         self.static = not any(r.symbols for r in plan.regions)
-        self._pool: list[Context] = []
-        self._layouts: dict[tuple[int, Shapes], Layout] = {}
+        self._pool: list[ExecutionContext] = []
+        self._layouts: dict[tuple[int, Shapes], ShapeInstance] = {}
         self._dtypes = [fixed_dtype(p.type) for p in plan.inputs]
         self._check = InputCheck(plan.inputs)
         self._admitted: dict[Shapes, None] = {}
@@ -139,7 +139,7 @@ class Session:
             kept |= used
         return found[::-1]
 
-    def layout(self, number: int, shapes: Shapes) -> Layout:
+    def layout(self, number: int, shapes: Shapes) -> ShapeInstance:
         """The region's layout for these input shapes, kept for the next time."""
         key = (number, shapes)
         found = self._layouts.get(key)
@@ -148,7 +148,7 @@ class Session:
                 found = self.codes[number].layout(shapes)
             except ShapeError as e:
                 raise self._refusal(number, shapes, e) from e
-            lru_put(self._layouts, key, found, _LAYOUTS)
+            lru_put(self._layouts, key, found, _MAX_CACHED_SHAPES)
         return found
 
     def _refusal(self, number: int, shapes: Shapes, e: ShapeError) -> Error:
@@ -169,7 +169,7 @@ class Session:
         )
 
     def run_into(
-        self, inputs: Sequence[Any], out: Sequence[Array | None], state: State | None = None
+        self, inputs: Sequence[Any], out: Sequence[Array | None], state: VariableStore | None = None
     ) -> list[Any]:
         """`run`, with the results in these arrays where one is given (None: a fresh one).
 
@@ -186,7 +186,7 @@ class Session:
             return self._put_into(inputs, out, state)
 
     def _put_into(
-        self, inputs: Sequence[Any], out: Sequence[Array | None], state: State | None
+        self, inputs: Sequence[Any], out: Sequence[Array | None], state: VariableStore | None
     ) -> list[Any]:
         ports = self.program.plan.outputs
         inputs = import_array(self.program.plan.inputs, inputs)
@@ -204,13 +204,13 @@ class Session:
                 results[n] = mine
         return results
 
-    def _take(self) -> Context:
+    def _take(self) -> ExecutionContext:
         """A context that no other thread uses. It goes back into the pool."""
         try:
             return self._pool.pop()
         except IndexError:  # asking first would let another thread take it in between
             with memory_errors():
-                return Context(self)
+                return ExecutionContext(self)
 
     def _run_into(self, inputs: Sequence[Any], out: Sequence[Array | None]) -> list[Any]:
         """The results of one region of kernels, in these arrays where kernels may write there."""
@@ -236,7 +236,7 @@ class Session:
             if not self._closed:
                 self._pool.append(context)
 
-    def run(self, inputs: Sequence[Any], state: State | None = None) -> list[Any]:
+    def run(self, inputs: Sequence[Any], state: VariableStore | None = None) -> list[Any]:
         """The outputs, fresh: they alias neither inputs nor each other, and nothing is kept.
 
         inputs: one value per plan input, in order. state: the variables' values, which are others
@@ -261,7 +261,7 @@ class Session:
             if not self._closed:
                 self._pool.append(context)
 
-    def _run_one(self, context: Context, inputs: Sequence[Any]) -> list[Any]:
+    def _run_one(self, context: ExecutionContext, inputs: Sequence[Any]) -> list[Any]:
         """`run` of a plan that is one region of kernels."""
         assert self.order is not None
         self.admit(inputs)
@@ -292,21 +292,21 @@ class Session:
             raise ExecutionError("the model is closed", fix="compile or load it again")
         self._check(inputs)
         if shapes is not None and None not in self._dtypes:
-            lru_put(self._admitted, shapes, None, _LAYOUTS)
+            lru_put(self._admitted, shapes, None, _MAX_CACHED_SHAPES)
 
     def run_regions(
         self,
-        context: Context,
+        context: ExecutionContext,
         inputs: Sequence[Any],
         times: list[StepTime] | None = None,
-        state: State | None = None,
+        state: VariableStore | None = None,
     ) -> list[Any]:
         """`run` of any plan, region after region. times: takes the seconds of each step."""
         limit = self.limits.max_memory
         budget = active_budget(limit) if self.inner else Budget(limit)
-        with use_budget(budget), budget.evaluating():
+        with use_budget(budget), budget.charge_temporarily():
             self.admit(inputs)
-            state = State(self.program.plan, lasts=False) if state is None else state
+            state = VariableStore(self.program.plan, lasts=False) if state is None else state
             return RegionWalk(self, context, budget, state, times).run(inputs)
 
     def compare(self, number: int, frame: RegionInstance, arrays: Sequence[Array]) -> None:

@@ -23,7 +23,7 @@ from .input_check import check_tensor
 Array = npt.NDArray[Any]
 
 # Smaller values are not worth memory of their own.
-_LEAST: Final = 1 << 16
+_MIN_OWN_BYTES: Final = 1 << 16
 
 
 def least_value(type_: TensorType) -> Array:
@@ -32,16 +32,16 @@ def least_value(type_: TensorType) -> Array:
     return np.zeros(shape, type_.dtype.numpy)
 
 
-def owned(value: Any) -> Any:
+def deep_copy(value: Any) -> Any:
     """A value of our own: arrays copied, also those in sequences and maps."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, Mapping):
-        return {k: owned(v) for k, v in cast("Mapping[Any, Any]", value).items()}
-    return [owned(v) for v in value] if isinstance(value, list | tuple) else value
+        return {k: deep_copy(v) for k, v in cast("Mapping[Any, Any]", value).items()}
+    return [deep_copy(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-class State:
+class VariableStore:
     """The variables' values, by number; None for one that its initial value is still to come to.
 
     lasts: whether it is for more than one run, so that memory of its own is worth having.
@@ -93,7 +93,7 @@ class State:
                 if made or v.initial in ours:
                     ours.add(v.slot)
 
-    def missing(self, numbers: Sequence[int], slots: Sequence[Any]) -> bool:
+    def has_missing(self, numbers: Sequence[int], slots: Sequence[Any]) -> bool:
         """Has one of these variables no value?"""
         return any(slots[self.variables[n].slot] is None for n in numbers)
 
@@ -111,7 +111,7 @@ class State:
 
     def _room(self, number: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
         need = math.prod(shape) * dtype.itemsize
-        if need < _LEAST:
+        if need < _MIN_OWN_BYTES:
             return None
         side = 1 - self._side[number]
         if len(self._memory[number][side]) < need:
@@ -128,11 +128,11 @@ class State:
             mine = v.after in ours
             self.values[n] = value if mine else np.array(value)
             side = 1 - self._side[n]
-            if mine and len(self._memory[n][side]) and lies_in(value, self._memory[n][side]):
+            if mine and len(self._memory[n][side]) and starts_in(value, self._memory[n][side]):
                 self._side[n] = side
 
 
-def lies_in(value: Array, memory: Array) -> bool:
+def starts_in(value: Array, memory: Array) -> bool:
     """Does an array begin in this memory?"""
     start = memory.ctypes.data
     return start <= value.ctypes.data < start + memory.nbytes

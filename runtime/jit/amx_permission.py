@@ -25,11 +25,11 @@ def amx_refused(features: frozenset[str]) -> str:
         return ""
     if os.environ.get("IRC_AMX") == "0":
         return "IRC_AMX is 0"
-    return _asked()
+    return _request_permission()
 
 
 @lru_cache
-def _asked() -> str:
+def _request_permission() -> str:
     """What the kernel answers: "" for yes."""
     error = _request()
     if error == 0:

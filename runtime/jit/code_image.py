@@ -28,8 +28,8 @@ OBJECT: Final = 2
 # Changes whenever the meaning of an image does: part of what names code in the cache.
 FORMAT: Final = "image 1"
 # Images begin at multiples of this many bytes of memory.
-ALIGNMENT: Final = 64
-WORD: Final = 8
+ALIGN_BYTES: Final = 64
+WORD_BYTES: Final = 8
 
 _MAGIC: Final = b"ircI"
 _HEAD: Final = struct.Struct("<4sIII")
@@ -63,41 +63,41 @@ class CodeImage:
 def read_image(data: bytes) -> CodeImage:
     """The image that to_bytes wrote. VerificationError for anything that could not be loaded."""
     if len(data) < _HEAD.size:
-        raise _broken(f"{len(data)} bytes", "an image")
+        raise _damaged_error(f"{len(data)} bytes", "an image")
     magic, kind, table, size = _HEAD.unpack_from(data)
     if magic != _MAGIC or kind not in (FLAT, OBJECT):
-        raise _broken(f"{magic!r} of kind {kind}", f"{_MAGIC!r} of kind {FLAT} or {OBJECT}")
+        raise _damaged_error(f"{magic!r} of kind {kind}", f"{_MAGIC!r} of kind {FLAT} or {OBJECT}")
     begin = _HEAD.size + table
     if len(data) != begin + size or not size:
-        raise _broken(f"{len(data)} bytes", f"{begin + size} bytes, some of them code")
+        raise _damaged_error(f"{len(data)} bytes", f"{begin + size} bytes, some of them code")
     found: tuple[dict[str, int], dict[str, int]] = {}, {}
     at = _HEAD.size
     while at < begin:
         if at + _ENTRY.size > begin or len(found[0]) + len(found[1]) >= _MAX_NAMES:
-            raise _broken("a table that is cut short or too long", "whole entries")
+            raise _damaged_error("a table that is cut short or too long", "whole entries")
         offset, what, length = _ENTRY.unpack_from(data, at)
         at += _ENTRY.size
         name = data[at : at + length]
         at += length
         if at > begin or what > 1 or _NAME.fullmatch(name) is None:
-            raise _broken(name[:80], "the name of a function, or of an address wanted")
+            raise _damaged_error(name[:80], "the name of a function, or of an address wanted")
         text = name.decode()
         if text in found[0] or text in found[1]:
-            raise _broken(text, "each name once")
+            raise _damaged_error(text, "each name once")
         if what == 0 and offset >= size:
-            raise _broken(f"{text} at {offset}", f"a function within {size} bytes")
-        if what == 1 and (offset % WORD or offset + WORD > size):
-            raise _broken(f"{text} at {offset}", f"an aligned word within {size} bytes")
+            raise _damaged_error(f"{text} at {offset}", f"a function within {size} bytes")
+        if what == 1 and (offset % WORD_BYTES or offset + WORD_BYTES > size):
+            raise _damaged_error(f"{text} at {offset}", f"an aligned word within {size} bytes")
         found[what][text] = offset
     exports, imports = found
     if kind == OBJECT and (exports or imports):
-        raise _broken(", ".join([*exports, *imports])[:80], "an object without a table")
+        raise _damaged_error(", ".join([*exports, *imports])[:80], "an object without a table")
     if len(set(imports.values())) != len(imports):
-        raise _broken("one word for two addresses", "a word for each")
+        raise _damaged_error("one word for two addresses", "a word for each")
     return CodeImage(kind, data[begin:], exports, imports)
 
 
-def _broken(got: object, expected: str) -> VerificationError:
+def _damaged_error(got: object, expected: str) -> VerificationError:
     return VerificationError(
         "machine code is damaged or was not made by irc", got=got, expected=expected
     )

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from ...plan.target import generic
+from ...plan.target import generic_target
 from .builtin_code import CodeCache, kept_code
 from .disk_cache import default_cache
 from .image_loader import load_objects
@@ -56,7 +56,7 @@ def known_features(ask: Callable[[], frozenset[str]]) -> frozenset[str]:
         return ask()
     key = hashlib.sha256(b"features " + _version() + _words(cache)).hexdigest()
     data = cache.get(key)
-    found = None if data is None else _decoded(data)
+    found = None if data is None else _decode_features(data)
     if found is None:
         found = ask()
         cache.put(key, json.dumps(sorted(found)).encode())
@@ -67,7 +67,7 @@ def _version() -> bytes:
     return importlib.metadata.version("llvmlite").encode()
 
 
-def _decoded(data: bytes) -> frozenset[str] | None:
+def _decode_features(data: bytes) -> frozenset[str] | None:
     try:
         names = json.loads(data)
     except ValueError:
@@ -80,7 +80,7 @@ def _decoded(data: bytes) -> frozenset[str] | None:
 
 def _words(cache: CodeCache) -> bytes:
     """Everything that features are read from. Nothing in it depends on the CPU it is read on."""
-    target = generic("plain")
+    target = generic_target("plain")
     library = load_objects([kept_code(_TEXT, target, cache)], ["irc_cpuid", "irc_xcr0"], target)
     ask = library.function("irc_cpuid", ctypes.c_void_p, *[ctypes.c_uint32] * 2, returns=None)
     words = (ctypes.c_uint32 * 4)()

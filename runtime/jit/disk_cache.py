@@ -25,11 +25,11 @@ from .private_folder import NotPrivateError, PrivateFolder
 
 # About 40 kB a kernel: room for some thousand kernels.
 DEFAULT_BYTES = 256 * 2**20
-_DIGEST = 32
+_DIGEST_BYTES = 32
 _KEY_LENGTH = 64
 # Files that are being written, and after how many seconds one of them counts as abandoned.
 _NEW = ".new-"
-_STALE = 600.0
+_STALE_SECONDS = 600.0
 
 
 def cache_folder() -> Path | None:
@@ -79,14 +79,14 @@ def find_cache_fault() -> str | None:
 
 # Entries that a process puts before it looks again what others did, and the bound from which on
 # trimming leaves room.
-_LOOK_EVERY: Final = 256
-_LARGE: Final = 1 << 20
+_PUTS_PER_SCAN: Final = 256
+_MIN_TRIM_SLACK_BYTES: Final = 1 << 20
 # By folder: the bytes it held at the last look with those put since, and how many puts that were.
 _held: dict[Path, tuple[int, int]] = {}
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """One entry: its key, size in bytes, and time of last use (seconds since the epoch)."""
 
     key: str
@@ -120,8 +120,8 @@ class DiskCache:
             return None
         except NotPrivateError:
             data = b""
-        payload = data[_DIGEST:]
-        if data[:_DIGEST] != _digest(key, payload):
+        payload = data[_DIGEST_BYTES:]
+        if data[:_DIGEST_BYTES] != _digest(key, payload):
             self._remove(key)
             return None
         with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ class DiskCache:
 
     def put(self, key: str, payload: bytes) -> None:
         """Store a payload; what does not fit or can't be written is left out silently."""
-        size = len(payload) + _DIGEST
+        size = len(payload) + _DIGEST_BYTES
         if not _is_key(key) or size > self.limit or not self.prepare() or self._opened is None:
             return
         new = f"{_NEW}{secrets.token_hex(8)}"
@@ -140,9 +140,9 @@ class DiskCache:
             return
         self._account(size)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CacheEntry]:
         """All entries, the one used longest ago first."""
-        found = [Entry(n, s.st_size, s.st_mtime) for n, s in self._list_files() if _is_key(n)]
+        found = [CacheEntry(n, s.st_size, s.st_mtime) for n, s in self._list_files() if _is_key(n)]
         return sorted(found, key=lambda e: (e.used, e.key))
 
     def clear(self) -> int:
@@ -150,7 +150,7 @@ class DiskCache:
         entries = self.entries()
         for entry in entries:
             self._remove(entry.key)
-        self._sweep(time.time() - _STALE)
+        self._sweep(time.time() - _STALE_SECONDS)
         return len(entries)
 
     def _list_files(self) -> list[tuple[str, os.stat_result]]:
@@ -176,7 +176,7 @@ class DiskCache:
         """Keep the bound without a look at the whole folder for every entry: what it held at the
         last look and what this process has put since is known, others' entries are not."""
         held, puts = _held.get(self.folder, (self.limit, 0))
-        if held + size > self.limit or puts >= _LOOK_EVERY:
+        if held + size > self.limit or puts >= _PUTS_PER_SCAN:
             held, puts = self._trim(), -1
             size = 0
         _held[self.folder] = (held + size, puts + 1)
@@ -184,10 +184,10 @@ class DiskCache:
     def _trim(self) -> int:
         """Remove the entries used longest ago; returns the bytes that are left. A large cache is
         trimmed by a sixteenth more, so that the next entry does not come to look again."""
-        self._sweep(time.time() - _STALE)
+        self._sweep(time.time() - _STALE_SECONDS)
         entries = self.entries()
         total = sum(e.size for e in entries)
-        wanted = self.limit - (self.limit // 16 if self.limit > _LARGE else 0)
+        wanted = self.limit - (self.limit // 16 if self.limit > _MIN_TRIM_SLACK_BYTES else 0)
         for entry in entries if total > self.limit else ():
             if total <= wanted:
                 break

@@ -17,8 +17,8 @@ import struct
 import sys
 from typing import Final
 
-from .code_image import ALIGNMENT, FLAT, OBJECT, WORD, CodeImage
-from .elf_read import ElfObject, Relocation, Section, read_object
+from .code_image import ALIGN_BYTES, FLAT, OBJECT, WORD_BYTES, CodeImage
+from .elf_read import ElfObject, ElfSection, Relocation, read_object
 
 _X86_64: Final = 62
 _WRITE, _ALLOC, _EXECUTE, _THREAD = 1, 2, 4, 0x400
@@ -40,12 +40,12 @@ def image_of(data: bytes) -> CodeImage:
     if found is None or found.machine != _X86_64:
         return CodeImage(OBJECT, data)
     try:
-        return _flat(found)
+        return _flatten(found)
     except _NotFlat:
         return CodeImage(OBJECT, data)
 
 
-def _flat(elf: ElfObject) -> CodeImage:
+def _flatten(elf: ElfObject) -> CodeImage:
     code = bytearray()
     places: dict[int, int] = {}
     numbered = [(n, s) for n, s in enumerate(elf.sections) if _is_kept(s)]
@@ -54,12 +54,12 @@ def _flat(elf: ElfObject) -> CodeImage:
         code.extend(bytes(-len(code) % (section.alignment or 1)))
         places[number] = len(code)
         code.extend(section.content)
-    code.extend(bytes(-len(code) % WORD))
-    stubs = {name: len(code) + WORD * n for n, name in enumerate(sorted(elf.needed()))}
-    words = {name: at + WORD * len(stubs) for name, at in stubs.items()}
+    code.extend(bytes(-len(code) % WORD_BYTES))
+    stubs = {name: len(code) + WORD_BYTES * n for n, name in enumerate(sorted(elf.needed_names()))}
+    words = {name: at + WORD_BYTES * len(stubs) for name, at in stubs.items()}
     for name, at in stubs.items():
         code.extend(_JUMP + struct.pack("<i", words[name] - (at + 6)) + _FILL)
-    code.extend(bytes(WORD * len(words)))
+    code.extend(bytes(WORD_BYTES * len(words)))
     for r in elf.relocations:
         if r.section in places:
             _resolve(code, r, places, stubs)
@@ -73,11 +73,11 @@ def _flat(elf: ElfObject) -> CodeImage:
     return CodeImage(FLAT, bytes(code), exports, words)
 
 
-def _is_kept(section: Section) -> bool:
+def _is_kept(section: ElfSection) -> bool:
     if not section.flags & _ALLOC or section.name == _UNWIND or not section.size:
         return False
     written = section.flags & (_WRITE | _THREAD) or len(section.content) != section.size
-    if written or section.alignment > ALIGNMENT:
+    if written or section.alignment > ALIGN_BYTES:
         raise _NotFlat
     return True
 

@@ -11,7 +11,7 @@ _IGNORED = {"", "_GLOBAL_OFFSET_TABLE_"}
 
 
 @dataclass(frozen=True)
-class Section:
+class ElfSection:
     """One section; `content` is empty where the file holds none (zeroes, or nothing)."""
 
     name: str
@@ -23,7 +23,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Symbol:
+class ElfSymbol:
     """section: its number, 0 for a name that is defined elsewhere."""
 
     name: str
@@ -39,7 +39,7 @@ class Relocation:
     section: int
     offset: int
     kind: int
-    symbol: Symbol
+    symbol: ElfSymbol
     addend: int
 
 
@@ -48,15 +48,15 @@ class ElfObject:
     """A relocatable object of `machine` (62: x86-64)."""
 
     machine: int
-    sections: Sequence[Section]
-    symbols: Sequence[Symbol]
+    sections: Sequence[ElfSection]
+    symbols: Sequence[ElfSymbol]
     relocations: Sequence[Relocation]
 
-    def defined(self) -> frozenset[str]:
+    def defined_names(self) -> frozenset[str]:
         """Global names that it gives."""
         return frozenset(s.name for s in self.symbols if s.section and s.is_global)
 
-    def needed(self) -> frozenset[str]:
+    def needed_names(self) -> frozenset[str]:
         """Names that it takes from elsewhere."""
         return frozenset(s.name for s in self.symbols if not s.section) - _IGNORED
 
@@ -73,7 +73,7 @@ def read_object(data: bytes) -> ElfObject | None:
     ]
     nobits = 8
     sections = [
-        Section(
+        ElfSection(
             _text(data, headers[names][4] + name),
             kind,
             flags,
@@ -83,13 +83,15 @@ def read_object(data: bytes) -> ElfObject | None:
         )
         for name, kind, flags, _, offset, size, _, _, alignment, _ in headers
     ]
-    symbols: list[Symbol] = []
+    symbols: list[ElfSymbol] = []
     for _, kind, _, _, offset, size, link, *_ in headers:
         if kind == _SYMTAB:
             strings = headers[link][4]
             for at in range(offset, offset + size, 24):
                 name, info, _, section, value = struct.unpack_from("<IBBHQ", data, at)
-                symbols.append(Symbol(_text(data, strings + name), info >> 4 > 0, section, value))
+                symbols.append(
+                    ElfSymbol(_text(data, strings + name), info >> 4 > 0, section, value)
+                )
     relocations: list[Relocation] = []
     for _, kind, _, _, offset, size, _, target, *_ in headers:
         if kind == _RELA:

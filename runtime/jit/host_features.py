@@ -46,7 +46,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_lock)
 
 
-def binding(everywhere: bool = False):
+def load_binding(everywhere: bool = False):
     """llvmlite.binding, imported and initialised on first use; `everywhere`: all LLVM targets."""
     import llvmlite.binding as llvm
 
@@ -103,11 +103,11 @@ def masked_processor() -> str:
 def detected_features() -> frozenset[str]:
     """LLVM's names of what the machine has and its operating system enables, masked by nothing."""
     # LLVM does not report the architecture's base.
-    return _detected() | ISAS["plain" if host_arch() == "x86_64" else "neon"].required
+    return _detect_features() | ISAS["plain" if host_arch() == "x86_64" else "neon"].required
 
 
 @functools.cache
-def _detected() -> frozenset[str]:
+def _detect_features() -> frozenset[str]:
     """What this machine has."""
     if host_arch() == "x86_64":
         from .cpuid import known_features
@@ -118,12 +118,12 @@ def _detected() -> frozenset[str]:
 
 def _features_of_llvm() -> frozenset[str]:
     with inside_llvm():
-        return frozenset(k for k, on in binding().get_host_cpu_features().items() if on)
+        return frozenset(k for k, on in load_binding().get_host_cpu_features().items() if on)
 
 
 def without_tiles() -> str:
     """Why tiles of AMX, which this machine has, are not used; "" if they are, or if it has none."""
-    return amx_refused(_detected())
+    return amx_refused(_detect_features())
 
 
 def available_isas() -> tuple[Isa, ...]:
@@ -157,14 +157,14 @@ def isa_features(isa: Isa) -> tuple[str, ...]:
 def triple(target: Target) -> str:
     """LLVM's triple: this process's own, or Linux's for another architecture."""
     if platform.machine().lower() in _NAMES_OF[target.arch]:
-        return binding().get_process_triple()
+        return load_binding().get_process_triple()
     return _FOREIGN[target.arch]
 
 
 def target_machine(target: Target, *, opt: int = 3) -> llvm.TargetMachine:
     """A new LLVM target machine for a Target of any architecture. Not for two threads at once."""
     foreign = platform.machine().lower() not in _NAMES_OF[target.arch]
-    llvm = binding(everywhere=foreign)
+    llvm = load_binding(everywhere=foreign)
     features = [f"+{f}" for f in target.cpu_features]
     if target.isa == "avx512":
         features.append("-prefer-256-bit")  # else LLVM uses vectors of 256 bits

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from ...ir.errors import Error
 from ...plan.target import Target
-from .code_image import ALIGNMENT, FLAT, OBJECT, CodeImage
+from .code_image import ALIGN_BYTES, FLAT, OBJECT, CodeImage
 
 # What code generation may call on its own.
 _IMPORTS: Final = ("memcpy", "memmove", "memset")
@@ -111,9 +111,9 @@ class _Mapping:
         size = 0
         for image in images:
             places.append(size)
-            size += -(-len(image.code) // ALIGNMENT) * ALIGNMENT
+            size += -(-len(image.code) // ALIGN_BYTES) * ALIGN_BYTES
         self._size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._base = _allocated(self._size)
+        self._base = _allocate(self._size)
         self.addresses = {
             name: self._base + at + offset
             for at, image in zip(places, images, strict=True)
@@ -127,7 +127,7 @@ class _Mapping:
                 for name, offset in image.imports.items():
                     ctypes.memmove(self._base + at + offset, struct.pack("<Q", given[name]), 8)
             if _libc_calls().mprotect(self._base, self._size, mmap.PROT_READ | mmap.PROT_EXEC):
-                raise _refused("made executable")
+                raise _memory_error("made executable")
         except BaseException:
             self.close()
             raise
@@ -151,15 +151,15 @@ def missing_functions(missing: Iterable[str], known: Iterable[str]) -> Error:
     )
 
 
-def _allocated(size: int) -> int:
+def _allocate(size: int) -> int:
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     base = _libc_calls().mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if base is None or base == _FAILED:
-        raise _refused("had")
+        raise _memory_error("had")
     return base
 
 
-def _refused(what: str) -> Error:
+def _memory_error(what: str) -> Error:
     return Error(
         f"memory for generated code could not be {what}",
         got=os.strerror(ctypes.get_errno()),

@@ -22,7 +22,7 @@ from ..machine.cpus import usable_cores
 from .code_image import CodeImage
 from .elf_flatten import image_of
 from .fork_guard import inside_llvm
-from .host_features import binding, target_machine
+from .host_features import load_binding, target_machine
 
 _dump_numbers = itertools.count()
 
@@ -68,24 +68,24 @@ def emit_objects(
 
 
 def _generate(ir_text: str, target: Target, opt: int, *, as_object: bool) -> bytes:
-    llvm = binding()
+    llvm = load_binding()
     machine = target_machine(target, opt=opt)
     context = llvm.context.create_context()
     try:
         module = llvm.parse_assembly(ir_text, context)
     except RuntimeError as e:
-        raise _refused(ir_text, str(e)) from e
+        raise _ir_error(ir_text, str(e)) from e
     try:
         try:
             module.verify()
         except RuntimeError as e:
-            raise _refused(ir_text, str(e)) from e
+            raise _ir_error(ir_text, str(e)) from e
         # Kernels write their vectors themselves; the vectorisers would only spend time on tails.
         tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
         tuning.loop_vectorization = False
         tuning.slp_vectorization = False
         builder = llvm.create_pass_builder(machine, tuning)
-        passes = _brief(llvm) if BRIEF in ir_text else builder.getModulePassManager()
+        passes = _run_short_pipeline(llvm) if BRIEF in ir_text else builder.getModulePassManager()
         _past_lock("LLVMPY_RunNewModulePassManager")(passes, module, builder)
         return _emit(machine, module, as_object)
     finally:
@@ -93,7 +93,7 @@ def _generate(ir_text: str, target: Target, opt: int, *, as_object: bool) -> byt
         context.close()
 
 
-def _brief(llvm: Any) -> Any:
+def _run_short_pipeline(llvm: Any) -> Any:
     """Variables into registers, then cleaning; no loop is moved or changed."""
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
@@ -125,7 +125,7 @@ def _past_lock(name: str) -> Callable[..., Any]:
     return getattr(wrapped, "_cfn", wrapped)  # another llvmlite: locked, slower, still right
 
 
-def _refused(ir_text: str, message: str) -> Error:
+def _ir_error(ir_text: str, message: str) -> Error:
     line = next((int(p) for p in message.replace(",", ":").split(":") if p.strip().isdigit()), 0)
     lines = ir_text.splitlines()
     where = f"line {line}: {lines[line - 1].strip()[:200]}" if 0 < line <= len(lines) else None

@@ -11,7 +11,7 @@ from ...ir.errors import Error
 from ...plan.target import Target
 from .elf_read import read_object
 from .fork_guard import inside_llvm, reset_in_child
-from .host_features import binding, target_machine
+from .host_features import load_binding, target_machine
 from .image_loader import missing_functions
 
 _link_lock = threading.Lock()
@@ -54,7 +54,7 @@ def link_objects(
 def _link(
     objects: Sequence[bytes], symbols: Sequence[str], target: Target, imports: Mapping[str, int]
 ) -> Linked:
-    llvm = binding()
+    llvm = load_binding()
     builder = llvm.JITLibraryBuilder()
     for name, address in imports.items():
         builder.import_symbol(name, address)
@@ -77,6 +77,6 @@ def _link(
 
 def _check_names(objects: Sequence[bytes], given: set[str]) -> None:
     found = [o for data in objects if (o := read_object(data)) is not None]
-    known = given.union(*(o.defined() for o in found))
-    if missing := set[str]().union(*(o.needed() for o in found)) - known:
+    known = given.union(*(o.defined_names() for o in found))
+    if missing := set[str]().union(*(o.needed_names() for o in found)) - known:
         raise missing_functions(missing, known)

@@ -165,7 +165,7 @@ def _open_or_make(name: str, at: int, access: int) -> int:
 def _read_link(name: str, at: int, shown: str) -> str:
     """The target of a link on the way, which root or this user made. The folder that holds it is
     checked: no other user can replace it."""
-    if os.lstat(name, dir_fd=at).st_uid not in _trusted():
+    if os.lstat(name, dir_fd=at).st_uid not in _trusted_users():
         raise NotPrivateError("another user made a link in the folder's path", where=shown)
     try:
         return os.readlink(name, dir_fd=at)
@@ -179,7 +179,7 @@ def _require_safe(found: os.stat_result, shown: str) -> None:
     A sticky folder keeps others from renaming what is not theirs; what is found in it is checked
     in turn, and belongs to root or to this user.
     """
-    if found.st_uid not in _trusted():
+    if found.st_uid not in _trusted_users():
         got = f"user {found.st_uid}"
         expected = f"root or user {os.getuid()}"
         raise NotPrivateError(
@@ -211,7 +211,7 @@ def _is_own(found: os.stat_result) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & _OTHERS
 
 
-def _trusted() -> set[int]:
+def _trusted_users() -> set[int]:
     """Users who could replace any file: root, this user, and the owner of `/`, which in a user
     namespace is root under another number."""
     return {0, os.getuid(), os.stat("/").st_uid}

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ...ir.errors import VerificationError
 from ...ir.provenance import owner, place_of
-from ...plan.plan import Constant, Plan
+from ...plan.plan import Plan, PlanConstant
 from ...plan.specs.base import Spec
 from ...plan.target import Target
 from ...plan.verify.plan import verify_plan
@@ -41,9 +41,9 @@ Array = npt.NDArray[Any]
 Generate = Callable[[Spec, Target, str], Kernel]
 
 # Weights that take fewer bytes are packed by the calling thread.
-_WORTH_THREADS: Final = 1 << 20
+_MIN_PARALLEL_PACK_BYTES: Final = 1 << 20
 # Bytes before the machine code of a cache entry: the kernel's scratch, little-endian.
-_HEAD: Final = 8
+_HEADER_BYTES: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class LoadedKernel:
     library: Any
 
 
-class Program:
+class CompiledPlan:
     """A plan that can run: see runtime/execution/session.py. Immutable and shared by sessions.
 
     compiled: kernels that LLVM compiled for it (the others were shared or cached).
@@ -83,7 +83,7 @@ class Program:
         self.tables = [RegionLayoutTables(r, whole.constants) for r in plan.regions]
         self.bodies = [
             [
-                Program(body, target, kernels, constants, compiled, driver, whole)
+                CompiledPlan(body, target, kernels, constants, compiled, driver, whole)
                 for body in (() if r.terminal is None else r.terminal.bodies)
             ]
             for r in plan.regions
@@ -95,7 +95,7 @@ class Program:
         return max((k.scratch for k in self.kernels.values()), default=64)
 
     @property
-    def linked(self) -> int:
+    def count_linked(self) -> int:
         """Kernels that irc's own loader could not take, so that LLVM's linker did."""
         return sum(k.library.linked > 0 for k in self.kernels.values())
 
@@ -136,7 +136,7 @@ def build_program(
     constants: Sequence[Array] | None = None,
     trusted: Images | None = None,
     consume: bool = False,
-) -> Program:
+) -> CompiledPlan:
     """Compile what is not compiled yet, load it, and pack the constants.
 
     weights: the arrays behind `Constant.source`; read only, and kept only where a constant can
@@ -159,7 +159,7 @@ def build_program(
     kernels, compiled = _load_kernels(plan.specs(), target, code_cache, generate, threads, own)
     if constants is None:
         constants = _constants(plan.constants, weights, consume)
-    return Program(plan, target, kernels, constants, compiled, driver)
+    return CompiledPlan(plan, target, kernels, constants, compiled, driver)
 
 
 def _load_kernels(
@@ -183,10 +183,10 @@ def _load_kernels(
         images: dict[Spec, tuple[int, CodeImage]] = {}
         if cache is not None and not private:
             for spec in specs:
-                if spec not in held and (found := _cached(cache, keys[spec])) is not None:
+                if spec not in held and (found := _load_cached(cache, keys[spec])) is not None:
                     images[spec] = found
         given = {s for s in specs if keys[s] in trusted and s not in held and s not in images}
-        images.update({s: _opened(trusted[keys[s]]) for s in given})
+        images.update({s: _decode_entry(trusted[keys[s]]) for s in given})
         missing = [s for s in specs if s not in held and s not in images]
         images.update(_compile(missing, keys, target, generate, threads))
         if cache is not None and not private:
@@ -206,19 +206,19 @@ def _load_kernels(
 
 def _payload(scratch: int, image: CodeImage) -> bytes:
     """A cache entry."""
-    return scratch.to_bytes(_HEAD, "little") + image.to_bytes()
+    return scratch.to_bytes(_HEADER_BYTES, "little") + image.to_bytes()
 
 
-def _opened(payload: bytes) -> tuple[int, CodeImage]:
+def _decode_entry(payload: bytes) -> tuple[int, CodeImage]:
     """(scratch, machine code) of a cache entry. VerificationError for anything else."""
-    return int.from_bytes(payload[:_HEAD], "little"), read_image(payload[_HEAD:])
+    return int.from_bytes(payload[:_HEADER_BYTES], "little"), read_image(payload[_HEADER_BYTES:])
 
 
-def _cached(cache: CodeCache, key: str) -> tuple[int, CodeImage] | None:
+def _load_cached(cache: CodeCache, key: str) -> tuple[int, CodeImage] | None:
     """What the cache holds; an entry that is not code is a miss."""
     data = cache.get(key)
     try:
-        return None if data is None else _opened(data)
+        return None if data is None else _decode_entry(data)
     except VerificationError:
         return None
 
@@ -297,7 +297,7 @@ def _generator() -> Generate:
 
 
 def _constants(
-    constants: Sequence[Constant], weights: dict[int, Array], consume: bool
+    constants: Sequence[PlanConstant], weights: dict[int, Array], consume: bool
 ) -> list[Array]:
     """The constants as their readers want them, the largest first, on all usable CPUs."""
     readers = Counter(c.source for c in constants)
@@ -305,7 +305,7 @@ def _constants(
         raise VerificationError("a plan's weight is missing", got=min(missing))
     lock = threading.Lock()
 
-    def one(n: int) -> Array:
+    def build_constant(n: int) -> Array:
         c = constants[n]
         made = make_constant(c, weights[c.source])
         with lock:
@@ -315,16 +315,16 @@ def _constants(
         return made
 
     order = sorted(range(len(constants)), key=lambda n: -weights[constants[n].source].nbytes)
-    large = sum(weights[s].nbytes for s in readers) >= _WORTH_THREADS
+    large = sum(weights[s].nbytes for s in readers) >= _MIN_PARALLEL_PACK_BYTES
     if large and len(constants) > 1:
         with ThreadPoolExecutor(usable_cores(), "irc-pack") as pool:
-            made = dict(zip(order, pool.map(one, order), strict=True))
+            made = dict(zip(order, pool.map(build_constant, order), strict=True))
     else:
-        made = {n: one(n) for n in order}
+        made = {n: build_constant(n) for n in order}
     return [made[n] for n in range(len(constants))]
 
 
-def make_constant(c: Constant, source: Array, *, threads: int | None = None) -> Array:
+def make_constant(c: PlanConstant, source: Array, *, threads: int | None = None) -> Array:
     """The constant in its reader's layout: aligned, contiguous, native byte order, shared.
 
     It is the source itself where that is so already and `c` has no layout; a packed one keeps
@@ -347,13 +347,13 @@ def make_constant(c: Constant, source: Array, *, threads: int | None = None) -> 
     return _share(c, source, lambda: np.array(source, wanted, order="C"))
 
 
-def _pack(c: Constant, source: Array, threads: int | None) -> Array:
-    from ..kernels.gemm.weight_packing import pack
+def _pack(c: PlanConstant, source: Array, threads: int | None) -> Array:
+    from ..kernels.gemm.packing.weight_packing import pack
 
     return pack(source, c, threads=threads)
 
 
-def _share(c: Constant, source: Array, make: Callable[[], Array]) -> Array:
+def _share(c: PlanConstant, source: Array, make: Callable[[], Array]) -> Array:
     """What `make` gives, made once per place in a file, or per source array, and constant."""
     place = place_of(source)
     who = id(source) if place is None else place

@@ -53,7 +53,7 @@ class Module:
         self._functions[name] = made
         return made
 
-    def once(self, name: str, write: Callable[[Module, str], Function]) -> Function:
+    def define_once(self, name: str, write: Callable[[Module, str], Function]) -> Function:
         """The function of that name, written by `write(module, name)` at the first call."""
         return self._functions.get(name) or write(self, name)
 
@@ -114,7 +114,7 @@ class Module:
         )
 
 
-class Variable:
+class StackVariable:
     """A mutable local (alloca). SROA makes it a register unless its address is taken."""
 
     __slots__ = ("_function", "type", "pointer")
@@ -187,9 +187,9 @@ class Function(Arith):
 
     # -- memory of the function ---------------------------------------------------------------
 
-    def var(self, type_: str, init: Value | float | None = None) -> Variable:
+    def var(self, type_: str, init: Value | float | None = None) -> StackVariable:
         """A mutable local, optionally set at once."""
-        made = Variable(self, type_)
+        made = StackVariable(self, type_)
         if init is not None:
             made.set(init)
         return made

@@ -15,7 +15,7 @@ from .values import I32, I64, PTR, Value, integer
 
 
 @dataclass(frozen=True)
-class Buffer:
+class BufferAssumptions:
     """What a kernel may assume of one argument. Promise noalias only where the plan keeps it.
 
     align: bytes; writes: the kernel stores to it; noalias: no other argument overlaps what is
@@ -27,15 +27,15 @@ class Buffer:
     noalias: bool = True
 
 
-READ = Buffer()
-WRITE = Buffer(writes=True)
+READ = BufferAssumptions()
+WRITE = BufferAssumptions(writes=True)
 # Where an output may be one of the inputs, every buffer that may overlap says so.
-READ_SHARED = Buffer(noalias=False)
-INPLACE = Buffer(writes=True, noalias=False)
+READ_SHARED = BufferAssumptions(noalias=False)
+INPLACE = BufferAssumptions(writes=True, noalias=False)
 
 
 @dataclass(frozen=True)
-class Kernel:
+class OpenKernel:
     """An open kernel: write into `function`; worker and workers are i64."""
 
     function: Function
@@ -49,11 +49,11 @@ class Kernel:
 def open_kernel(
     module: Module,
     name: str,
-    buffers: Sequence[Buffer],
+    buffers: Sequence[BufferAssumptions],
     dims: Sequence[int | None] | int = 0,
     *,
     attributes: str = "",
-) -> Kernel:
+) -> OpenKernel:
     """Make the entry @name and the inner function that holds the body.
 
     dims: how many, or one entry per dim, an int where the size is fixed (the run-time value is
@@ -91,7 +91,7 @@ def open_kernel(
     )
     entry.ret(entry.call_function(inner, *args))
     p = inner.params
-    return Kernel(
+    return OpenKernel(
         inner,
         tuple(p[f"b{i}"] for i in range(len(buffers))),
         tuple(p[f"d{i}"] if w is None else integer(w) for i, w in enumerate(wishes)),

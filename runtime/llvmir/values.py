@@ -52,7 +52,7 @@ def vec(element: str, lanes: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def split(type_: str) -> tuple[str, int]:
+def split_type(type_: str) -> tuple[str, int]:
     """(element type, lanes); lanes is 1 for a scalar."""
     if type_.startswith("<"):
         lanes, element = type_[1:-1].split(" x ")
@@ -61,35 +61,35 @@ def split(type_: str) -> tuple[str, int]:
 
 
 def element_of(type_: str) -> str:
-    return split(type_)[0]
+    return split_type(type_)[0]
 
 
 def lanes_of(type_: str) -> int:
-    return split(type_)[1]
+    return split_type(type_)[1]
 
 
 def is_float(type_: str) -> bool:
-    return split(type_)[0] in (F32, F64, F16, BF16)
+    return split_type(type_)[0] in (F32, F64, F16, BF16)
 
 
 @lru_cache(maxsize=4096)
 def bits_of(type_: str) -> int:
     """Bits of one element."""
-    element = split(type_)[0]
+    element = split_type(type_)[0]
     return _BITS[element] if element in _BITS else int(element[1:])
 
 
 @lru_cache(maxsize=4096)
 def bytes_of(type_: str) -> int:
     """Bytes the whole type takes in memory (i1 and i4 elements: a byte each at least)."""
-    element, lanes = split(type_)
+    element, lanes = split_type(type_)
     return max(8, bits_of(element)) // 8 * lanes
 
 
 @lru_cache(maxsize=4096)
 def suffix(type_: str) -> str:
     """The overload suffix of intrinsics: "v16f32", "i64"."""
-    element, lanes = split(type_)
+    element, lanes = split_type(type_)
     base = _SUFFIX.get(element, element)
     return base if lanes == 1 else f"v{lanes}{base}"
 
@@ -113,14 +113,14 @@ class Value:
 
     @property
     def lanes(self) -> int:
-        return split(self.type)[1]
+        return split_type(self.type)[1]
 
     @property
     def element(self) -> str:
-        return split(self.type)[0]
+        return split_type(self.type)[0]
 
 
-def signed(x: int, bits: int) -> int:
+def to_signed(x: int, bits: int) -> int:
     """x modulo 2**bits as a two's complement number."""
     x &= (1 << bits) - 1
     return x - (1 << bits) if x >> (bits - 1) else x
@@ -128,8 +128,8 @@ def signed(x: int, bits: int) -> int:
 
 def integer(x: int, type_: str = I64) -> Value:
     """An integer constant, wrapped to the type's width; splat for a vector type."""
-    element, lanes = split(type_)
-    n = int(x) & 1 if element == I1 else signed(int(x), bits_of(element))
+    element, lanes = split_type(type_)
+    n = int(x) & 1 if element == I1 else to_signed(int(x), bits_of(element))
     if lanes == 1:
         return Value(type_, str(n), n)
     return Value(type_, "<" + ", ".join([f"{element} {n}"] * lanes) + ">")
@@ -163,7 +163,7 @@ def _to_f32(x: float) -> float:
 
 def number(x: float, type_: str) -> Value:
     """A constant of any arithmetic type; splat for a vector type."""
-    element, lanes = split(type_)
+    element, lanes = split_type(type_)
     if not is_float(element):
         return integer(int(x), type_)
     text = float_text(float(x), element)

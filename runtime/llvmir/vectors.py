@@ -25,7 +25,7 @@ from .values import (
     is_float,
     lanes_of,
     number,
-    split,
+    split_type,
     suffix,
     vec,
 )
@@ -91,7 +91,7 @@ class Vectors:
                 raise TypeError(f"float constant {x} for {type_}")
             return number(x, type_)
         lanes = lanes_of(type_)
-        if lanes > 1 and x.lanes == 1 and x.element == split(type_)[0]:
+        if lanes > 1 and x.lanes == 1 and x.element == split_type(type_)[0]:
             return self.splat(x, lanes)
         return x
 
@@ -132,7 +132,7 @@ class Vectors:
     def at(self, pointer: Value, index: Value | int, type_: str) -> Value:
         """pointer + index elements of the type (its element type if it is a vector)."""
         n = self.as_value(index, I64)
-        element = split(type_)[0]
+        element = split_type(type_)[0]
         if element == I1 or n.known == 0:
             return self.offset(pointer, n)
         return self.op(PTR, f"getelementptr {element}, {pointer}, {n}")

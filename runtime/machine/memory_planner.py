@@ -24,19 +24,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ...ir.errors import MemoryLimitError
-from ...ir.limits.memory_budget import RAISE_LIMIT, human
+from ...ir.limits.memory_budget import RAISE_LIMIT, format_size
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 # A cache line, and the widest vector: no two buffers share a line.
-ALIGN: Final = 64
+ALIGN_BYTES: Final = 64
 # A placement this close to the lower bound is good enough to stop looking.
-_GOOD: Final = 1.02
+_MAX_ACCEPTED_RATIO: Final = 1.02
 # How often to try a better order, and for how many buffers in all
 # (docs/dev/tuning/memory-planner.md).
-_TRIES: Final = 32
-_TRY_BUFFERS: Final = 4000
+_MAX_TRIES: Final = 32
+_MAX_TRIED_BUFFERS: Final = 4000
 # More buffers are placed in the order of the steps (docs/dev/tuning/memory-planner.md).
 MAX_GREEDY_BUFFERS: Final = 4096
 
@@ -44,8 +44,8 @@ MAX_GREEDY_BUFFERS: Final = 4096
 def aligned_bytes(size: int) -> npt.NDArray[np.uint8]:
     """`size` zeros that start on a multiple of ALIGN: what the heap held before reaches no result,
     whatever a stored plan leaves unwritten."""
-    raw = np.zeros(size + ALIGN, np.uint8)
-    skip = -address_of(raw) % ALIGN
+    raw = np.zeros(size + ALIGN_BYTES, np.uint8)
+    skip = -address_of(raw) % ALIGN_BYTES
     return raw[skip : skip + size]
 
 
@@ -89,7 +89,7 @@ def trim_heap() -> None:
 
 def round_up(sizes: Any) -> Any:
     """To the next multiple of ALIGN."""
-    return (sizes + (ALIGN - 1)) & -ALIGN
+    return (sizes + (ALIGN_BYTES - 1)) & -ALIGN_BYTES
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ def place(sizes: Ints, first: Ints, last: Ints) -> Placement:
     if len(sizes) > MAX_GREEDY_BUFFERS:
         peak, offsets = _place_by_steps(rounded, first, last)
         return Placement(rounded, offsets, peak)
-    good = live_peak(sizes, first, last) * _GOOD
+    good = live_peak(sizes, first, last) * _MAX_ACCEPTED_RATIO
     index = np.arange(len(sizes))
     span = last - first + 1
     best: tuple[int, Ints] | None = None
@@ -150,7 +150,7 @@ def place(sizes: Ints, first: Ints, last: Ints) -> Placement:
             break
     assert best is not None
     found, order = best, best_order
-    for _ in range(min(_TRIES, _TRY_BUFFERS // len(sizes))):
+    for _ in range(min(_MAX_TRIES, _MAX_TRIED_BUFFERS // len(sizes))):
         if best[0] <= good:
             break
         # What ended on top came too late: let it choose its place first.
@@ -275,11 +275,11 @@ def check_limit(
     """MemoryLimitError, naming the largest buffers, if `need` bytes exceed `limit`."""
     if need <= limit:
         return
-    named = ", ".join(f"{name} ({human(size)})" for name, size in largest[:5])
+    named = ", ".join(f"{name} ({format_size(size)})" for name, size in largest[:5])
     raise MemoryLimitError(
         "the model's buffers do not fit into the memory allowed",
         where=where,
-        got=f"{human(need)}; largest: {named or 'none'}",
-        expected=f"at most {human(limit)} (max_memory)",
+        got=f"{format_size(need)}; largest: {named or 'none'}",
+        expected=f"at most {format_size(limit)} (max_memory)",
         fix=RAISE_LIMIT,
     )

@@ -19,9 +19,9 @@ from ...ir.dtype import DType
 from ...plan.target import Target
 from ..jit.image_loader import load_objects
 from ..jit.llvm import emit_object
-from ..kernels.emit.amx_registers import SIDE, Tiles, on_tile, release
+from ..kernels.emit.amx_registers import AMX_ROWS, AmxTiles, on_tile, release
 from ..kernels.emit.dot_units import tile_instruction
-from ..llvmir.builder import Function, Module, Variable
+from ..llvmir.builder import Function, Module, StackVariable
 from ..llvmir.values import I8, I64, Value, bits_of, integer, number, vec
 from .detect import host_target
 
@@ -54,16 +54,16 @@ UNITS: Final[dict[str, Unit]] = {
 def measured_peak(unit: str) -> float:
     """Operations per second of one core's unit: the best of some 20 ms."""
     peak = Peak(unit)
-    return peak.flops / _best(peak.run)
+    return peak.flops / _best_seconds(peak.run)
 
 
 def measured_bandwidth(size: int, threads: int) -> float:
     """Bytes per second that `threads` cores read of a working set of `size` bytes."""
     reading = Bandwidth(size, threads)
-    return reading.rate(_best(reading.run, 3))
+    return reading.rate(_best_seconds(reading.run, 3))
 
 
-def _best(run: Callable[[], object], times: int = 200) -> float:
+def _best_seconds(run: Callable[[], object], times: int = 200) -> float:
     best = float("inf")
     for _ in range(times):
         start = time.perf_counter()
@@ -84,7 +84,7 @@ class Peak:
 
     def __init__(self, unit: str = "f32") -> None:
         module, operations = peak_loop(unit, host_target())
-        function = _loaded(module, ctypes.c_void_p, ctypes.c_int64)
+        function = _load_function(module, ctypes.c_void_p, ctypes.c_int64)
         memory = (ctypes.c_double * 16)()
         self.flops = operations * self._TURNS
         self.run: Callable[[], object] = lambda: function(memory, self._TURNS)
@@ -119,10 +119,10 @@ def _vector_loop(target: Target, of: Unit) -> tuple[Module, int]:
 def _tile_loop(target: Target, instruction: str, each: int) -> tuple[Module, int]:
     """Four sums, as kernels have them: their chains are longer than an instruction takes."""
     module, f = _function(target, ("ptr", "to"), ("i64", "turns"))
-    tiles = Tiles((SIDE, SIDE))
+    tiles = AmxTiles((AMX_ROWS, AMX_ROWS))
     tiles.configure(f)
-    place = f.stack(SIDE * 64)
-    with f.range(0, SIDE * 8) as i:
+    place = f.stack(AMX_ROWS * 64)
+    with f.range(0, AMX_ROWS * 8) as i:
         f.store(integer(0), f.at(place, i, I64))
     for register in (4, 5, 6, 7):
         on_tile(f, "tileloadd64", register, place, integer(64))
@@ -132,7 +132,7 @@ def _tile_loop(target: Target, instruction: str, each: int) -> tuple[Module, int
                 registers = (tiles.total(down, across), 4 + down, 6 + across)
                 f.call(instruction, "void", *(integer(r, I8) for r in registers))
     release(f)
-    return module, 2 * 4 * SIDE * SIDE * SIDE * each
+    return module, 2 * 4 * AMX_ROWS * AMX_ROWS * AMX_ROWS * each
 
 
 class Bandwidth:
@@ -160,7 +160,9 @@ class Bandwidth:
                         )
                     )
         _store_total(f, sums, True, f.params["to"])
-        function = _loaded(module, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        function = _load_function(
+            module, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+        )
         part = -(-size // threads // line) * line
         self._turns = max(1, self._LEAST // (part * threads))
         self._bytes = part * threads * self._turns
@@ -189,7 +191,7 @@ def _function(target: Target, *params: tuple[str, str]) -> tuple[Module, Functio
     return module, module.function("measured", list(params))
 
 
-def _store_total(f: Function, sums: list[Variable], whole: bool, to: Value) -> None:
+def _store_total(f: Function, sums: list[StackVariable], whole: bool, to: Value) -> None:
     """Use what was summed, so that nothing of it is optimised away."""
     total = sums[0].get()
     for s in sums[1:]:
@@ -197,7 +199,7 @@ def _store_total(f: Function, sums: list[Variable], whole: bool, to: Value) -> N
     f.store(total, to)
 
 
-def _loaded(module: Module, *types: type) -> Callable[..., object]:
+def _load_function(module: Module, *types: type) -> Callable[..., object]:
     target = host_target()
     library = load_objects([emit_object(module.text(), target)], ["measured"], target)
     return library.function("measured", *types, returns=None)

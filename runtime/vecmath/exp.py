@@ -15,7 +15,7 @@ from .formats import (
     format_of,
     horner,
     power_of_two,
-    rounded,
+    round_scaled,
 )
 
 # Error of the fit relative to e**r: 2**-28.2 and 2**-60.3.
@@ -47,7 +47,7 @@ def reduced_expm1(f: Function, x: Value) -> tuple[Value, Value, Value]:
     |p| < 0.42. x must be finite and of moderate size (|x| < 2**12).
     """
     fmt = format_of(x)
-    n, low = rounded(f, x, LOG2E)
+    n, low = round_scaled(f, x, LOG2E)
     r = f.fma(n, -fmt.ln2_high, x)
     r = f.fma(n, -fmt.ln2_low, r)
     q = horner(f, r, _Q_SINGLE if fmt is SINGLE else _Q_DOUBLE)
@@ -60,7 +60,7 @@ def exp(f: Function, x: Value) -> Value:
     # Beyond these bounds the answer is infinity and zero all the same; NaN passes through.
     low, high = (-105.0, 89.0) if fmt is SINGLE else (-746.0, 710.0)
     p, n, k = reduced_expm1(f, f.clamp(x, low, high))
-    return scaled(f, f.fadd(p, 1.0), n, k, fmt)
+    return scale_by_power(f, f.fadd(p, 1.0), n, k, fmt)
 
 
 def exp_falling(f: Function, x: Value) -> Value:
@@ -78,15 +78,15 @@ def exp_of_sum(f: Function, x: Value, more: Value, factor: Value) -> Value:
     """e**(x + more) * factor for x <= 0 and a smaller `more`, rounded once where the result is
     denormal; |factor| is near 1, x at least -120 (f64: -770)."""
     fmt = format_of(x)
-    n, k = rounded(f, f.fadd(x, more), LOG2E)
+    n, k = round_scaled(f, f.fadd(x, more), LOG2E)
     r = f.fma(n, -fmt.ln2_high, x)
     r = f.fadd(f.fma(n, -fmt.ln2_low, r), more)
     q = horner(f, r, _Q_SINGLE if fmt is SINGLE else _Q_DOUBLE)
     p = f.fma(f.fmul(r, r), q, r)
-    return scaled(f, f.fma(p, factor, factor), n, k, fmt)
+    return scale_by_power(f, f.fma(p, factor, factor), n, k, fmt)
 
 
-def scaled(f: Function, y: Value, n: Value, k: Value, fmt: Format) -> Value:
+def scale_by_power(f: Function, y: Value, n: Value, k: Value, fmt: Format) -> Value:
     """y * 2**n for y near 1, rounded once where the result is denormal; overflows to infinity."""
     if _has_scalef(f, y):
         return _scalef(f, y, n)
@@ -115,7 +115,7 @@ def sigmoid(f: Function, x: Value) -> Value:
     e = exp(f, f.fneg(f.fabs(x)))
     # e**-|x| <= 1 stands above for negative x: the small result keeps its relative precision.
     above = f.select(f.fcmp("ogt", x, 0.0), number(1.0, x.type), e)
-    return _divided(f, above, e, 1.0)
+    return _divide_exact(f, above, e, 1.0)
 
 
 def tanh(f: Function, x: Value) -> Value:
@@ -123,11 +123,11 @@ def tanh(f: Function, x: Value) -> Value:
 
     m / (m + 2) with m = e**(2|x|) - 1: no cancellation anywhere.
     """
-    m = _expm1_within(f, *_doubled(f, x))
-    return f.copysign(_divided(f, m, m, 2.0), x)
+    m = _expm1_within(f, *_double_clamped(f, x))
+    return f.copysign(_divide_exact(f, m, m, 2.0), x)
 
 
-def _doubled(f: Function, x: Value) -> tuple[Value, Format]:
+def _double_clamped(f: Function, x: Value) -> tuple[Value, Format]:
     """2|x| with |x| limited to where tanh rounds to 1 (9.02 in f32, 19.07 in f64)."""
     fmt = format_of(x)
     a = f.min_or(number(9.1 if fmt is SINGLE else 20.0, x.type), f.fabs(x))
@@ -141,7 +141,7 @@ def _expm1_within(f: Function, x: Value, fmt: Format) -> Value:
     return f.fma(p, scale, f.fsub(scale, 1.0))
 
 
-def _divided(f: Function, above: Value, x: Value, c: float) -> Value:
+def _divide_exact(f: Function, above: Value, x: Value, c: float) -> Value:
     """above / (x + c) for x >= 0; in f64 the divisor's rounding is made good."""
     below = f.fadd(x, c)
     quotient = f.fdiv(above, below)
@@ -171,10 +171,10 @@ def exp2(f: Function, x: Value) -> Value:
     fmt = format_of(x)
     low, high = (-151.0, 129.0) if fmt is SINGLE else (-1076.0, 1025.0)
     x = f.clamp(x, low, high)
-    n, k = rounded(f, x, 1.0)
+    n, k = round_scaled(f, x, 1.0)
     r = f.fmul(f.fsub(x, n), _LN2)
     q = horner(f, r, _Q_SINGLE if fmt is SINGLE else _Q_DOUBLE)
-    return scaled(f, f.fadd(f.fma(f.fmul(r, r), q, r), 1.0), n, k, fmt)
+    return scale_by_power(f, f.fadd(f.fma(f.fmul(r, r), q, r), 1.0), n, k, fmt)
 
 
 _LN2 = 0.6931471805599453

@@ -10,10 +10,10 @@ import math as real
 from collections.abc import Callable
 from functools import cache
 
-from ..llvmir.builder import Function, Module, Variable
+from ..llvmir.builder import Function, Module, StackVariable
 from ..llvmir.values import F64, I1, I64, PTR, Value, integer, number
 from . import table as math
-from .formats import DOUBLE, bits, horner, rounded
+from .formats import DOUBLE, bits, horner, round_scaled
 from .log import split_exponent
 
 PI = real.pi
@@ -25,7 +25,7 @@ _HALF_PI = (
     float.fromhex("0x1.0b4611a600000p-34"),
     float.fromhex("0x1.3198a2e037073p-69"),
 )
-_LARGE = 2.0**20
+_MIN_LARGE_ARGUMENT = 2.0**20
 _SIN = [(-1) ** k / real.factorial(2 * k + 1) for k in range(10)]
 _COS = [(-1) ** k / real.factorial(2 * k) for k in range(10)]
 _ATAN = [(-1) ** k / (2 * k + 1) for k in range(14)]
@@ -125,26 +125,26 @@ def acos(f: Function, x: Value) -> Value:
 
 def sin(f: Function, x: Value) -> Value:
     """sin x for every finite x; NaN at infinity."""
-    quadrant, r = _reduced(f, x)
+    quadrant, r = _reduce_argument(f, x)
     return f.select(f.fcmp("oeq", x, 0.0), x, _wave(f, quadrant, r))
 
 
 def cos(f: Function, x: Value) -> Value:
     """cos x for every finite x; NaN at infinity."""
-    quadrant, r = _reduced(f, x)
+    quadrant, r = _reduce_argument(f, x)
     return _wave(f, f.add(quadrant, number(1, quadrant.type)), r)
 
 
 def tan(f: Function, x: Value) -> Value:
     """tan x for every finite x; NaN at infinity."""
-    quadrant, r = _reduced(f, x)
-    sine, cosine = _both(f, r)
+    quadrant, r = _reduce_argument(f, x)
+    sine, cosine = _sin_cos(f, r)
     odd = f.cast(quadrant, I1)
     y = f.fdiv(f.select(odd, f.fneg(cosine), sine), f.select(odd, sine, cosine))
     return f.select(f.fcmp("oeq", x, 0.0), x, y)
 
 
-def _both(f: Function, r: Value) -> tuple[Value, Value]:
+def _sin_cos(f: Function, r: Value) -> tuple[Value, Value]:
     z = f.fmul(r, r)
     sine = f.fma(f.fmul(r, z), horner(f, z, _SIN[1:]), r)
     cosine = f.fma(z, horner(f, z, _COS[1:]), 1.0)
@@ -153,20 +153,20 @@ def _both(f: Function, r: Value) -> tuple[Value, Value]:
 
 def _wave(f: Function, quadrant: Value, r: Value) -> Value:
     """sin(quadrant pi/2 + r)."""
-    sine, cosine = _both(f, r)
+    sine, cosine = _sin_cos(f, r)
     y = f.select(f.cast(quadrant, I1), cosine, sine)
     second = f.cast(f.lshr(quadrant, number(1, quadrant.type)), I1)
     return f.select(second, f.fneg(y), y)
 
 
-def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
+def _reduce_argument(f: Function, x: Value) -> tuple[Value, Value]:
     """(n modulo 4 in the low bits of i64 lanes, r): x = n pi/2 + r, |r| <= pi/4."""
-    n, low = rounded(f, x, 2 / PI)
+    n, low = round_scaled(f, x, 2 / PI)
     r = x
     for part in _HALF_PI:
         r = f.fma(f.fneg(n), part, r)
     size = f.fabs(x)
-    large = f.and_(f.fcmp("oge", size, _LARGE), f.fcmp("olt", size, _INFINITY))
+    large = f.and_(f.fcmp("oge", size, _MIN_LARGE_ARGUMENT), f.fcmp("olt", size, _INFINITY))
     quadrant, rest = f.var(low.type, low), f.var(r.type, r)
     some = large if x.lanes == 1 else f.intrinsic("vector.reduce.or", large, returns=I1)
     with f.if_(some):
@@ -174,9 +174,11 @@ def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
     return quadrant.get(), rest.get()
 
 
-def _repair(f: Function, x: Value, large: Value, quadrant: Variable, rest: Variable) -> None:
+def _repair(
+    f: Function, x: Value, large: Value, quadrant: StackVariable, rest: StackVariable
+) -> None:
     """Put exact reductions into the lanes whose argument is large."""
-    callee = f.module.once("irc.reduce_double", _write_reduction)
+    callee = f.module.define_once("irc.reduce_double", _write_reduction)
     place = f.stack(8)
     with f.range(0, x.lanes, unroll=1) as i:
         at = f.cast(i, "i32")
@@ -187,14 +189,14 @@ def _repair(f: Function, x: Value, large: Value, quadrant: Variable, rest: Varia
             quadrant.set(f.insert(quadrant.get(), f.load(I64, place), at))
 
 
-_DIGITS = 1280  # bits of 2/pi after the point: enough for the largest exponent
-_FRACTION = 190  # bits of the product after the point
+_TWO_OVER_PI_BITS = 1280  # bits of 2/pi after the point: enough for the largest exponent
+_FRACTION_BITS = 190  # bits of the product after the point
 
 
 @cache
 def _two_over_pi() -> list[int]:
     """2/pi * 2**_DIGITS in words of 64 bits, least first, with zeros above; Machin's formula."""
-    one = 1 << _DIGITS + 64
+    one = 1 << _TWO_OVER_PI_BITS + 64
 
     def arctan_of_inverse(n: int) -> int:
         total, power, k = 0, one // n, 1
@@ -204,8 +206,8 @@ def _two_over_pi() -> list[int]:
         return total
 
     pi = 4 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239))
-    number_ = 2 * one * (1 << _DIGITS) // pi
-    return [number_ >> 64 * i & (1 << 64) - 1 for i in range(_DIGITS // 64 + 6)]
+    number_ = 2 * one * (1 << _TWO_OVER_PI_BITS) // pi
+    return [number_ >> 64 * i & (1 << 64) - 1 for i in range(_TWO_OVER_PI_BITS // 64 + 6)]
 
 
 def _write_reduction(module: Module, name: str) -> Function:
@@ -222,7 +224,7 @@ def _write_reduction(module: Module, name: str) -> Function:
     x = f.params["x"]
     mantissa = f.or_(f.and_(x, (1 << 52) - 1), 1 << 52)
     exponent = f.sub(f.and_(f.lshr(x, 52), 2047), 1075)
-    skip = f.sub(_DIGITS - _FRACTION, exponent)
+    skip = f.sub(_TWO_OVER_PI_BITS - _FRACTION_BITS, exponent)
     words = module.table(_two_over_pi(), I64)
     window = f.load(wide, f.at(words, f.lshr(skip, 6), I64), 8)
     shift = f.op(wide, f"zext {f.and_(skip, 63)} to {wide}")

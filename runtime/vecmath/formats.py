@@ -69,7 +69,7 @@ def format_of(x: Value) -> Format:
     raise TypeError(f"no mathematics for {x.type}")
 
 
-def widened(function: MathFunction) -> MathFunction:
+def widen_function(function: MathFunction) -> MathFunction:
     """The same function for half types too: computed in f32, rounded once."""
 
     def through_single(f: Function, x: Value) -> Value:
@@ -101,7 +101,7 @@ def horner(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
     return y
 
 
-def rounded(f: Function, x: Value, scale: float) -> tuple[Value, Value]:
+def round_scaled(f: Function, x: Value, scale: float) -> tuple[Value, Value]:
     """(n, low): n = nearest integer to x*scale as a float, low = the same as integer lanes.
 
     For |x*scale| below 2**(mantissa-2).

@@ -39,7 +39,7 @@ def fmod(f: Function, a: Value, b: Value) -> Value:
         quotient = f.fdiv(wx, wy)
         easy = all_lanes(f, f.fcmp("olt", quotient, 2.0**28 if single else 2.0**50))
         with f.if_(easy) as branch:
-            whole = _truncated(f, quotient)
+            whole = _truncate(f, quotient)
             rest = f.fma(f.fneg(whole), wy, wx)
             # The rounded quotient may have reached the next integer.
             rest = f.select(f.fcmp("olt", rest, 0.0), f.fadd(rest, wy), rest)
@@ -54,7 +54,7 @@ def fmod(f: Function, a: Value, b: Value) -> Value:
     return f.select(broken, number(_NAN, a.type), f.copysign(found, a))
 
 
-def _truncated(f: Function, x: Value) -> Value:
+def _truncate(f: Function, x: Value) -> Value:
     """trunc of 0 <= x < 2**51 by the magic addend."""
     near = f.fsub(f.fadd(x, 2.0**52), 2.0**52)
     return f.select(f.fcmp("ogt", near, x), f.fsub(near, 1.0), near)
@@ -63,7 +63,7 @@ def _truncated(f: Function, x: Value) -> Value:
 def _each_lane(f: Function, x: Value, y: Value) -> Value:
     """fmod of non-negative lanes, one after the other."""
     bits, words = (32, "i32") if x.element == F32 else (64, "i64")
-    callee = f.module.once(f"irc.fmod{bits}", _write_fmod)
+    callee = f.module.define_once(f"irc.fmod{bits}", _write_fmod)
     if x.lanes == 1:
         return f.bitcast(f.call_function(callee, *(f.bitcast(v, words) for v in (x, y))), x.type)
     result = f.var(vec(words, x.lanes), 0)

@@ -25,7 +25,7 @@ _ATAN = (
     -0.03771128411854686,
 )
 _PI = 3.141592653589793
-_LIMIT = 100.0  # sinh and cosh leave f32 at 89.4
+_MAX_ARGUMENT = 100.0  # sinh and cosh leave f32 at 89.4
 
 
 def _in_double(body: Callable[[Function, Value, Value], Value]) -> MathFunction:
@@ -44,14 +44,14 @@ def _in_double(body: Callable[[Function, Value, Value], Value]) -> MathFunction:
 @_in_double
 def sinh(f: Function, x: Value, a: Value) -> Value:
     """(m + m / (m + 1)) / 2 with m = e**|x| - 1; at most 0.51 ulp."""
-    m = expm1(f, f.min_or(_LIMIT, a))
+    m = expm1(f, f.min_or(_MAX_ARGUMENT, a))
     return f.copysign(f.fmul(f.fadd(m, f.fdiv(m, f.fadd(m, 1.0))), 0.5), x)
 
 
 @_in_double
 def cosh(f: Function, x: Value, a: Value) -> Value:
     """(e + 1 / e) / 2 with e = e**|x|; at most 0.51 ulp."""
-    e = exp(f, f.min_or(_LIMIT, a))
+    e = exp(f, f.min_or(_MAX_ARGUMENT, a))
     return f.fmul(f.fadd(e, f.fdiv(1.0, e)), 0.5)
 
 

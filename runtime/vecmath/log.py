@@ -65,7 +65,7 @@ def _to_float(f: Function, k: Value, fmt: Format) -> Value:
 def log(f: Function, x: Value) -> Value:
     """Natural logarithm, at most 0.9 ulp; denormals right, log(+-0) = -inf, NaN below zero."""
     k, m = split_exponent(f, x)
-    y = _joined(f, k, f.fsub(m, 1.0), None)
+    y = _add_terms(f, k, f.fsub(m, 1.0), None)
     return _specials(f, x, y)
 
 
@@ -77,7 +77,7 @@ def log1p(f: Function, x: Value) -> Value:
     small = f.fcmp("olt", f.fabs(x), 1.0)
     lost = f.select(small, f.fsub(x, f.fsub(u, 1.0)), f.fsub(1.0, f.fsub(u, x)))
     correction = f.fdiv(lost, u)
-    y = _joined(f, k, f.fsub(m, 1.0), correction)
+    y = _add_terms(f, k, f.fsub(m, 1.0), correction)
     y = _specials(f, u, y)
     # x - x**2 / 2 rounds to x below 2**-24 (2**-53) already.
     return f.select(f.fcmp("olt", f.fabs(x), 2.0 ** -(format_of(x).mantissa + 2)), x, y)
@@ -89,7 +89,7 @@ def softplus(f: Function, x: Value) -> Value:
     return f.fadd(f.max_or(0.0, x), tail)
 
 
-def _joined(f: Function, k: Value, d: Value, more: Value | None) -> Value:
+def _add_terms(f: Function, k: Value, d: Value, more: Value | None) -> Value:
     """k ln 2 + log1p(d) + more, smallest parts first."""
     fmt = format_of(d)
     square = f.fmul(d, d)

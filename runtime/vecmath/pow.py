@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..llvmir.builder import Function
 from ..llvmir.values import F32, F64, I1, Value, number
-from .formats import DOUBLE, INFINITY, bits, horner, power_of_two, rounded
+from .formats import DOUBLE, INFINITY, bits, horner, power_of_two, round_scaled
 from .log import split_exponent
 
 # log2(1 + f) / f on [sqrt(1/2) - 1, sqrt 2 - 1]: 2**-38.5, relative.
@@ -60,7 +60,7 @@ def pow_(f: Function, x: Value, y: Value) -> Value:
 
     # +-300 is beyond f32's range on both sides; NaN passes.
     t = f.clamp(f.fmul(wide_y, log2), -300.0, 300.0)
-    n, k = rounded(f, t, 1.0)
+    n, k = round_scaled(f, t, 1.0)
     power = f.fmul(horner(f, f.fsub(t, n), _EXP2), power_of_two(f, k, DOUBLE))
 
     whole, odd = _parity(f, wide_y)

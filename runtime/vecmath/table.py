@@ -19,18 +19,18 @@ from . import hyperbolic as math_hyper
 from . import log as math_log
 from . import pow as math_pow
 from . import trig as math_trig
-from .formats import MathFunction, widened
+from .formats import MathFunction, widen_function
 
-exp: MathFunction = widened(math_exp.exp)
-exp2: MathFunction = widened(math_exp.exp2)
-expm1: MathFunction = widened(math_exp.expm1)
-sigmoid: MathFunction = widened(math_exp.sigmoid)
-tanh: MathFunction = widened(math_exp.tanh)
-log: MathFunction = widened(math_log.log)
-log1p: MathFunction = widened(math_log.log1p)
-softplus: MathFunction = widened(math_log.softplus)
-erf: MathFunction = widened(math_erf.erf)
-gelu: MathFunction = widened(math_gelu.gelu)
+exp: MathFunction = widen_function(math_exp.exp)
+exp2: MathFunction = widen_function(math_exp.exp2)
+expm1: MathFunction = widen_function(math_exp.expm1)
+sigmoid: MathFunction = widen_function(math_exp.sigmoid)
+tanh: MathFunction = widen_function(math_exp.tanh)
+log: MathFunction = widen_function(math_log.log)
+log1p: MathFunction = widen_function(math_log.log1p)
+softplus: MathFunction = widen_function(math_log.softplus)
+erf: MathFunction = widen_function(math_erf.erf)
+gelu: MathFunction = widen_function(math_gelu.gelu)
 
 
 def _sqrt(f: Function, x: Value) -> Value:
@@ -38,7 +38,7 @@ def _sqrt(f: Function, x: Value) -> Value:
     return f.sqrt(x)
 
 
-sqrt: MathFunction = widened(_sqrt)
+sqrt: MathFunction = widen_function(_sqrt)
 
 
 def pow(f: Function, x: Value, y: Value) -> Value:
@@ -64,16 +64,16 @@ UNARY: Final[dict[str, MathFunction]] = {
 }
 # Functions of one argument, of f32 and half lanes; TypeError for f64.
 SINGLE_ONLY: Final[dict[str, MathFunction]] = {
-    "acos": widened(math_hyper.acos),
-    "acosh": widened(math_hyper.acosh),
-    "asin": widened(math_hyper.asin),
-    "asinh": widened(math_hyper.asinh),
-    "atan": widened(math_hyper.atan),
-    "atanh": widened(math_hyper.atanh),
-    "cos": widened(math_trig.cos),
-    "cosh": widened(math_hyper.cosh),
-    "sin": widened(math_trig.sin),
-    "sinh": widened(math_hyper.sinh),
-    "tan": widened(math_trig.tan),
+    "acos": widen_function(math_hyper.acos),
+    "acosh": widen_function(math_hyper.acosh),
+    "asin": widen_function(math_hyper.asin),
+    "asinh": widen_function(math_hyper.asinh),
+    "atan": widen_function(math_hyper.atan),
+    "atanh": widen_function(math_hyper.atanh),
+    "cos": widen_function(math_trig.cos),
+    "cosh": widen_function(math_hyper.cosh),
+    "sin": widen_function(math_trig.sin),
+    "sinh": widen_function(math_hyper.sinh),
+    "tan": widen_function(math_trig.tan),
 }
 MATH: Final[dict[str, Callable[..., Any]]] = {**UNARY, **SINGLE_ONLY, "pow": pow}

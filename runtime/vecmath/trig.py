@@ -8,9 +8,9 @@ Coefficients: minimax (Remez, 60 decimal digits), rounded to f64.
 
 from __future__ import annotations
 
-from ..llvmir.builder import Function, Module, Variable
+from ..llvmir.builder import Function, Module, StackVariable
 from ..llvmir.values import F32, F64, I1, I32, I64, PTR, Value, integer, number, vec
-from .formats import INFINITY, horner, rounded
+from .formats import INFINITY, horner, round_scaled
 
 # pi/2 in parts: 33 bits, 33 bits, the rest.
 _HALF_PI = (
@@ -39,25 +39,25 @@ _COS = (
     2.479884312006599e-05,
     -2.7167900314571973e-07,
 )
-_LARGE = 2.0**20
+_MIN_LARGE_ARGUMENT = 2.0**20
 _WIDE = "i128"
 
 
 def sin(f: Function, x: Value) -> Value:
     """sin x, at most 0.51 ulp over all finite floats; keeps -0; NaN at infinity."""
-    quadrant, r = _reduced(f, x)
+    quadrant, r = _reduce_argument(f, x)
     return f.cast(_wave(f, quadrant, r), F32)
 
 
 def cos(f: Function, x: Value) -> Value:
     """cos x, at most 0.51 ulp over all finite floats; NaN at infinity."""
-    quadrant, r = _reduced(f, x)
+    quadrant, r = _reduce_argument(f, x)
     return f.cast(_wave(f, f.add(quadrant, number(1, quadrant.type)), r), F32)
 
 
 def tan(f: Function, x: Value) -> Value:
     """tan x, at most 0.51 ulp over all finite floats; keeps -0; NaN at infinity."""
-    quadrant, r = _reduced(f, x)
+    quadrant, r = _reduce_argument(f, x)
     z = f.fmul(r, r)
     sine, cosine = f.fmul(r, horner(f, z, _SIN)), horner(f, z, _COS)
     odd = f.cast(quadrant, I1)
@@ -74,17 +74,19 @@ def _wave(f: Function, quadrant: Value, r: Value) -> Value:
     return f.select(second, f.fneg(y), y)
 
 
-def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
+def _reduce_argument(f: Function, x: Value) -> tuple[Value, Value]:
     """(n modulo 4 in the low bits of i64 lanes, r in f64 lanes)."""
     if x.element != F32:
         raise TypeError(f"no trigonometry for {x.type}")
     wide = f.cast(x, F64)
-    n, low = rounded(f, wide, _TWO_OVER_PI)
+    n, low = round_scaled(f, wide, _TWO_OVER_PI)
     r = wide
     for part in _HALF_PI:
         r = f.fma(n, -part, r)
     magnitude = f.fabs(x)
-    large = f.and_(f.fcmp("oge", magnitude, _LARGE), f.fcmp("olt", magnitude, INFINITY))
+    large = f.and_(
+        f.fcmp("oge", magnitude, _MIN_LARGE_ARGUMENT), f.fcmp("olt", magnitude, INFINITY)
+    )
     quadrant, rest = f.var(low.type, low), f.var(r.type, r)
     with f.if_(_any(f, large)):
         _repair(f, x, quadrant, rest)
@@ -95,14 +97,14 @@ def _any(f: Function, mask: Value) -> Value:
     return mask if mask.lanes == 1 else f.intrinsic("vector.reduce.or", mask, returns=I1)
 
 
-def _repair(f: Function, x: Value, quadrant: Variable, rest: Variable) -> None:
+def _repair(f: Function, x: Value, quadrant: StackVariable, rest: StackVariable) -> None:
     """Put exact reductions into the lanes whose argument is large."""
     lanes = x.lanes
     arguments, quadrants, rests = (f.stack(max(64, n * lanes)) for n in (4, 8, 8))
     f.store(x, arguments, 64)
     f.store(quadrant.get(), quadrants, 64)
     f.store(rest.get(), rests, 64)
-    callee = f.module.once("irc.reduce_large", _write_reduction)
+    callee = f.module.define_once("irc.reduce_large", _write_reduction)
     with f.range(0, lanes, unroll=1) as i:
         word = f.load(I32, f.at(arguments, i, I32))
         exponent = f.and_(f.lshr(word, 23), 255)

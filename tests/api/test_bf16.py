@@ -16,7 +16,7 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.packing.layouts import PackedB
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.machine.detect import host_target
 from support.models.encoders import bert, bert_inputs
@@ -125,4 +125,4 @@ def test_forged_products_are_refused(encoder: Any) -> None:
             verify_specs([each], target)
     if spec.packed.kr == 2:
         with pytest.raises(VerificationError):
-            verify_specs([spec], generic("avx512"))
+            verify_specs([spec], generic_target("avx512"))

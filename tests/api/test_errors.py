@@ -86,10 +86,10 @@ def test_memory_that_the_allocator_refuses(
     relu = irc.compile_model(model(identity, {"x": (1, [3])}, ["y"]))
     relu([x])
     patches = {
-        "context": (session, "Context", lambda: irc.compile_model(source)([x])),
+        "context": (session, "ExecutionContext", lambda: irc.compile_model(source)([x])),
         "fast call": (RegionInstance, "run_fast", lambda: relu([x])),
         "bound call": (session.Session, "run_regions", bound),
-        "read_model": (compiler_model, "_read", lambda: irc.read_model(source)),
+        "read_model": (compiler_model, "_read_graph", lambda: irc.read_model(source)),
         "save_model": (xml, "write_xml", lambda: irc.save_model(source, tmp_path / "m.xml")),
     }
     target, name, call = patches[how]

@@ -127,6 +127,6 @@ def test_a_request_that_runs_at_the_fork(tmp_path: Path) -> None:
     request = irc.compile_model(growing(tmp_path / "m.xml")).create_infer_request()
     row = np.ones((1, 4), np.float32)
     assert request(row)["total"].tolist() == [6] * 4
-    with request._alone():
+    with request._exclusive_state():
         assert in_child(lambda: 0 if request(row)["total"].tolist() == [7] * 4 else 2) == 0
     assert request(row)["total"].tolist() == [7] * 4

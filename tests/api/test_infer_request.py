@@ -194,7 +194,7 @@ def test_requests_run_side_by_side_and_one_at_a_time(tmp_path: Path) -> None:
     for t in threads:
         t.join()
     assert not wrong
-    with alone._alone(), pytest.raises(irc.ExecutionError, match="another thread"):
+    with alone._exclusive_state(), pytest.raises(irc.ExecutionError, match="another thread"):
         alone(steps[0])
 
 

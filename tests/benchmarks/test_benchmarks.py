@@ -115,12 +115,12 @@ def test_products_of_any_size_take_few_lines(isa: str, monkeypatch: pytest.Monke
     """Compiling takes some 0.03 ms a line; the bar is 120 ms
     (docs/dev/tuning/llvm-passes.md)."""
     monkeypatch.syspath_prepend(ROOT)
-    from irc_compiler.plan.target import generic
+    from irc_compiler.plan.target import generic_target
     from irc_compiler.runtime.kernels.kernel_table import generate
 
     from benchmarks.kernels import compressed_products, open_products
 
-    target = generic(isa)  # type: ignore[arg-type]
+    target = generic_target(isa)  # type: ignore[arg-type]
     specs = (*open_products(), *compressed_products(target))
     lines = [(generate(s, target, "k").text.count("\n"), n) for n, s in specs]
     assert len(lines) == 48 + 20 and max(lines)[0] < 4000, max(lines)

@@ -17,7 +17,7 @@ from irc_compiler.compiler.options import Options
 from irc_compiler.compiler.pipeline import optimize
 from irc_compiler.ir.errors import ShapeError
 from irc_compiler.ir.graph import Graph
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.values import RegionLayoutTables
 from irc_compiler.plan.verify.written_coverage import Coverage
@@ -43,7 +43,7 @@ def calls_to_compile(graph: Graph) -> int:
     sys.setprofile(count)
     try:
         optimize(graph, Options())
-        plan, _ = lower(graph, generic("avx2"), Options())
+        plan, _ = lower(graph, generic_target("avx2"), Options())
         verify_plan(plan)
         for region in plan.regions:
             tables = RegionLayoutTables(region, plan.constants)
@@ -80,7 +80,7 @@ def test_shapes_have_about_the_nodes_asked_for(shape: str) -> None:
 def test_nesting_beyond_the_limit_is_refused() -> None:
     from benchmarks.graph_shapes import nesting
 
-    assert lower(nesting(64, 32).graph, generic("avx2"), Options())[0].regions
+    assert lower(nesting(64, 32).graph, generic_target("avx2"), Options())[0].regions
     for depth in (33, 300):
         with pytest.raises(ShapeError, match="nested too deeply"):
             nesting(2 * depth, depth)

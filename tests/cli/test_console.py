@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 import pytest
 from irc_compiler.api.progress import show_progress
-from irc_compiler.cli.console import EscapingStream, escaping, to_json
+from irc_compiler.cli.console import EscapingStream, escape_output, to_json
 from irc_compiler.cli.main import COMMANDS, main
 from irc_compiler.ir.escape import escape_text, join_lines
 from onnx import TensorProto, helper
@@ -241,7 +241,7 @@ def test_progress_and_traces(monkeypatch: pytest.MonkeyPatch, capsys: Captured) 
     seen = Terminal()
     monkeypatch.setattr(sys, "stderr", seen)
     monkeypatch.setattr("irc_compiler.api.progress.FIRST_SECONDS", 0.0)
-    with escaping(), show_progress(f"compiling {HOSTILE}"):
+    with escape_output(), show_progress(f"compiling {HOSTILE}"):
         while "compiling" not in seen.getvalue():
             pass
     shown = seen.getvalue().split("\r")[1]

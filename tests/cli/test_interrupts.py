@@ -230,7 +230,7 @@ IN_A_LOOP = """
 import os, signal, sys, threading
 import irc_compiler as irc
 import irc_compiler.cli.entry as entry
-import irc_compiler.cli.run as run
+import irc_compiler.cli.commands.run as run
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 net = irc.compile_model(sys.argv[2])

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from irc_compiler import ops
 from irc_compiler.api.compiled_model import CompiledModel
-from irc_compiler.cli import compare
+from irc_compiler.cli.commands import compare
 from irc_compiler.cli.main import main
 from irc_compiler.cli.reference_engines import ReferenceEngine, Task, make_engine
 from irc_compiler.compiler import pipeline
@@ -150,7 +150,7 @@ def test_few_tensors_are_held_at_once(
     monkeypatch.setattr(CompiledModel, "__call__", call)
     monkeypatch.setattr(compare, "interpret", interpreted)
     monkeypatch.setattr(compare, "make_engine", of_engine)
-    monkeypatch.setattr(compare, "HELD_BYTES", 8 * 4096)
+    monkeypatch.setattr(compare, "MAX_HELD_BYTES", 8 * 4096)
     code, found = compared(capsys, str(path), "--against", against)
     assert code == 0 and found == whole
     # One more: the last of the round before, and what the interpreter goes on from.

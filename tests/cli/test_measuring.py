@@ -14,9 +14,9 @@ from typing import Any, cast
 import irc_compiler as irc
 import numpy as np
 import pytest
-from irc_compiler.cli import profile
 from irc_compiler.cli.arguments import load_array
-from irc_compiler.cli.doctor import KNOBS
+from irc_compiler.cli.commands import profile
+from irc_compiler.cli.commands.doctor import KNOBS
 from irc_compiler.cli.main import main
 from irc_compiler.compiler import pipeline
 from irc_compiler.runtime.execution.profile import StepTime

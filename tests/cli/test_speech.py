@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from irc_compiler import ops
 from irc_compiler.api.progress import show_progress
-from irc_compiler.cli.logging import coloured
+from irc_compiler.cli.logging import color_text
 from irc_compiler.cli.main import COMMANDS, main, make_parser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,13 +165,13 @@ class Terminal(io.StringIO):
 def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert coloured("x", Terminal()) == "\x1b[1;31mx\x1b[0m"
-    assert coloured("x", io.StringIO()) == "x"
+    assert color_text("x", Terminal()) == "\x1b[1;31mx\x1b[0m"
+    assert color_text("x", io.StringIO()) == "x"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert coloured("x", Terminal()) == "x"
+    assert color_text("x", Terminal()) == "x"
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
-    assert coloured("x", Terminal()) == "x"
+    assert color_text("x", Terminal()) == "x"
 
 
 def test_a_short_wait_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from irc_compiler.cli.bench import worst_difference
-from irc_compiler.cli.compare import differences
+from irc_compiler.cli.commands.bench import worst_difference
+from irc_compiler.cli.commands.compare import differences
 from irc_compiler.cli.main import main
 from irc_compiler.cli.values import arrays_of
 from onnx import TensorProto, helper
@@ -84,7 +84,11 @@ def test_arrays_of_values() -> None:
     found = arrays_of("y", [{"a": 0.5, 3: one}, None, [one]])
     assert list(found) == ["y[0]['a']", "y[0][3]", "y[2][0]"] and found["y[0]['a']"] == 0.5
     wrong = differences("y", [one, one + 1], [one, one, one], 1e-4)
-    assert [(d.name, d.good) for d in wrong] == [("y[0]", True), ("y[1]", False), ("y[2]", False)]
+    assert [(d.name, d.is_within_tolerance) for d in wrong] == [
+        ("y[0]", True),
+        ("y[1]", False),
+        ("y[2]", False),
+    ]
     assert worst_difference([[one]], [[one, one]]) == float("inf")
     assert worst_difference([[one, 2 * one]], [[one, one]]) == 1
 

@@ -57,7 +57,7 @@ def test_uses_of_one_output_of_several() -> None:
     assert g.uses(first) == [Use(add, 1)] and g.uses(second) == [Use(add, 0)]
     infer_graph(g)
     assert g.type(second) == TensorType(F32, (1, 2))
-    assert g.known(axis) is not None and g.known(second) is None
+    assert g.known_value(axis) is not None and g.known_value(second) is None
     assert g.fact(None) is None
 
 

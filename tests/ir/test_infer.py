@@ -12,7 +12,7 @@ from irc_compiler.ir.text.graph_text import parse_graph
 
 def known(graph: Graph) -> list[str]:
     """The known value of the first result's input, element by element."""
-    found = graph.known(graph.input(graph.results[0], 0))
+    found = graph.known_value(graph.input(graph.results[0], 0))
     return [] if found is None else [str(v) for v in found.reshape(-1).tolist()]
 
 
@@ -40,7 +40,7 @@ def test_all_static_values_become_integers() -> None:
 %4 = Gather.8(%1, %2, %3)
 %5 = Result.1(%4)
 """)
-    found = graph.known(Value(graph.results[0]))
+    found = graph.known_value(Value(graph.results[0]))
     assert found is not None and found.dtype.name == "int32" and found.tolist() == [4]
 
 

@@ -16,7 +16,7 @@ from irc_compiler.compiler.options import Options
 from irc_compiler.compiler.pipeline import optimize
 from irc_compiler.compiler.shape_analysis.override_inputs import fix_shapes
 from irc_compiler.ir.graph import Graph
-from irc_compiler.plan.target import ISAS, generic
+from irc_compiler.plan.target import ISAS, generic_target
 from irc_compiler.plan.text import print_plan
 from support.models import convnets, quantized, recurrent_models, small
 from support.models.encoders import bert, bert_inputs
@@ -61,7 +61,7 @@ def check(graph: Graph, precision: str) -> None:
     options = Options(precision)
     optimize(graph, options)
     for isa in ISAS:
-        plan, _ = lower(graph, generic(isa), options)
+        plan, _ = lower(graph, generic_target(isa), options)
         assert not plan.host_steps(), [s.reason for s in plan.host_steps()]
         assert len(plan.regions) == 1 and plan.kernel_steps(), print_plan(plan)
 
@@ -83,5 +83,5 @@ def test_a_decoder_and_its_cache(precision: str, tmp_path: Path) -> None:
     """The variables' first values are regions of their own, which later runs leave out."""
     graph = irc.read_model(decoder(tmp_path / "m.xml")).graph.copy()
     optimize(graph, Options(precision))
-    plan, _ = lower(graph, generic("avx512"), Options(precision))
+    plan, _ = lower(graph, generic_target("avx512"), Options(precision))
     assert not plan.host_steps(), [s.reason for s in plan.host_steps()]

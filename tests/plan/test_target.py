@@ -11,7 +11,7 @@ import sys
 import pytest
 from irc_compiler.ir.errors import UsageError, VerificationError
 from irc_compiler.ir.limits.host_memory import memory_limit
-from irc_compiler.plan.target import ISAS, Target, generic
+from irc_compiler.plan.target import ISAS, Target, generic_target
 from irc_compiler.runtime.driver.thread_pool import default_threads
 from irc_compiler.runtime.jit import host_features as host
 from irc_compiler.runtime.machine import cpus
@@ -20,23 +20,23 @@ from irc_compiler.runtime.machine import detect as machine
 
 @pytest.mark.parametrize("isa", list(ISAS))
 def test_json_round_trip_and_key(isa):
-    target = generic(isa)
+    target = generic_target(isa)
     assert Target.from_json(target.to_json()) == target
     assert hash(Target.from_json(target.to_json())) == hash(target)
-    assert target.key() == generic(isa).key() and len(target.key()) == 16
+    assert target.key() == generic_target(isa).key() and len(target.key()) == 16
     assert dataclasses.replace(target, l2=target.l2 * 2).key() != target.key()
 
 
 def test_lanes_and_features():
-    target = generic("avx512")
+    target = generic_target("avx512")
     assert [target.lanes(b) for b in (8, 16, 32, 64, 1024)] == [64, 32, 16, 8, 1]
-    assert generic("plain").lanes(32) == 4
+    assert generic_target("plain").lanes(32) == 4
     assert target.has("avx512f") and not target.has("avx512bf16")
-    assert [generic(i).fma for i in ISAS] == [True, True, True, False]
+    assert [generic_target(i).fma for i in ISAS] == [True, True, True, False]
 
 
 def _forge(**changes):
-    return json.dumps(json.loads(generic("avx2").to_json()) | changes)
+    return json.dumps(json.loads(generic_target("avx2").to_json()) | changes)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def _forge(**changes):
         _forge(l3=1 << 60),
         _forge(cpu_features="avx2"),
         _forge(cpu_features=["avx2"]),
-        _forge(cpu_features=[*generic("avx2").cpu_features, "x,+y"]),
-        _forge(cpu_features=[*generic("avx2").cpu_features, "zz\n"]),
-        _forge(cpu_features=[*generic("avx2").cpu_features, 7]),
-        _forge(cpu_features=list(reversed(generic("avx2").cpu_features))),
+        _forge(cpu_features=[*generic_target("avx2").cpu_features, "x,+y"]),
+        _forge(cpu_features=[*generic_target("avx2").cpu_features, "zz\n"]),
+        _forge(cpu_features=[*generic_target("avx2").cpu_features, 7]),
+        _forge(cpu_features=list(reversed(generic_target("avx2").cpu_features))),
         _forge(cpu_features=["avx2"] * 1000),
     ],
 )
@@ -95,7 +95,7 @@ def test_environment_forces_isa(monkeypatch):
 def test_every_feature_is_known_to_llvm(capfd):
     for isa in host.available_isas():
         host.target_machine(machine.host_target(isa))
-    host.target_machine(generic("neon"))
+    host.target_machine(generic_target("neon"))
     assert "not a recognized" not in capfd.readouterr().err
 
 

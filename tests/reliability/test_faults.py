@@ -123,7 +123,7 @@ def test_killed_between_two_files(call: str, when: str, nth: int, tmp_path: Path
                 os._exit(9)
 
         setattr(os, call, killed)
-        with files.replacing(*targets) as streams:
+        with files.replace_files(*targets) as streams:
             for stream in streams:
                 stream.write(b"new")
         os._exit(0)
@@ -358,7 +358,7 @@ def test_interrupted_inside_a_write(
     monkeypatch.setattr(os, call, interrupted)
     once = (call, nth) == ("unlink", 2)  # there is one such call
     raised = contextlib.nullcontext() if once else pytest.raises(KeyboardInterrupt)
-    with raised, files.replacing(*targets) as streams:
+    with raised, files.replace_files(*targets) as streams:
         for stream in streams:
             stream.write(b"new" * 100_000)
     monkeypatch.undo()

@@ -18,10 +18,10 @@ from irc_compiler.plan.plan import (
     INPUT,
     OUTPUT,
     Buffer,
-    Constant,
     HostStep,
     KernelStep,
     Plan,
+    PlanConstant,
     PlanPort,
     Region,
     Step,
@@ -31,11 +31,11 @@ from irc_compiler.plan.plan import (
 from irc_compiler.plan.specs.base import GATHER_OUT_OF_RANGE, Operand, RuntimeDim, Size, Spec
 from irc_compiler.plan.specs.elementwise import ElementwiseSpec
 from irc_compiler.plan.specs.gather_scatter import GatherSpec
-from irc_compiler.runtime.jit.program import Program as Compiled
+from irc_compiler.runtime.jit.program import CompiledPlan as Compiled
 from irc_compiler.runtime.jit.program import build_program
 from irc_compiler.runtime.kernels.emit.contract import Kernel
 from irc_compiler.runtime.llvmir.builder import Module
-from irc_compiler.runtime.llvmir.kernel_entry import Buffer as Argument
+from irc_compiler.runtime.llvmir.kernel_entry import BufferAssumptions as Argument
 from irc_compiler.runtime.llvmir.kernel_entry import open_kernel, share
 from irc_compiler.runtime.llvmir.values import F32, I64
 from irc_compiler.runtime.machine.detect import host_target
@@ -118,7 +118,7 @@ class Maker:
         self.steps: list[Step] = []
         self.sizes: list[dim.Dim] = [n]
         self.inputs = self.outputs = 0
-        self.constants: list[Constant] = []
+        self.constants: list[PlanConstant] = []
         self.weights: dict[int, np.ndarray] = {}
 
     def _add(self, buffer: Buffer) -> int:
@@ -133,7 +133,7 @@ class Maker:
     def constant(self, array: np.ndarray) -> int:
         number = len(self.constants)
         dtype = DType.from_numpy(array.dtype)
-        self.constants.append(Constant(number, dtype, array.shape))
+        self.constants.append(PlanConstant(number, dtype, array.shape))
         self.weights[number] = array
         return self._add(Buffer(CONSTANT, dtype, array.shape, number, name=f"c{number}"))
 
@@ -211,7 +211,7 @@ def make_plan(
     slots_in: tuple[int, ...],
     slots_out: tuple[int, ...],
     regions: tuple[Region, ...],
-    constants: tuple[Constant, ...] = (),
+    constants: tuple[PlanConstant, ...] = (),
     **more: Any,
 ) -> Plan:
     inputs = tuple(PlanPort(f"in{n}", (f"in{n}",), slots[s], s) for n, s in enumerate(slots_in))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....ir.errors import ModelFormatError
-from ..xml.text import short
+from ..xml.text import shorten_text
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, NodeProto
@@ -46,13 +46,13 @@ def collect(node: NodeProto, where: str) -> dict[str, AttributeProto]:
     for attribute in node.attribute:
         if attribute.name in found:
             raise ModelFormatError(
-                "an attribute is given twice", where=where, got=short(attribute.name)
+                "an attribute is given twice", where=where, got=shorten_text(attribute.name)
             )
         found[attribute.name] = attribute
     return found
 
 
-def resolved(node: NodeProto, bound: Mapping[str, AttributeProto]) -> NodeProto:
+def resolve_references(node: NodeProto, bound: Mapping[str, AttributeProto]) -> NodeProto:
     """A node of a function with references to the function's attributes replaced by the values
     `bound` to them, or left out where the caller gave none. Copies only where there are any."""
     if not any(a.ref_attr_name for a in node.attribute):
@@ -72,7 +72,7 @@ def resolved(node: NodeProto, bound: Mapping[str, AttributeProto]) -> NodeProto:
 def value_of(attribute: AttributeProto, kind: int, name: str, where: str) -> Any:
     """The value of an attribute that has to be of a kind (FLOAT, INTS, ...)."""
     # Files of IR version 1 leave out the type.
-    got = attribute.type or _guessed(attribute)
+    got = attribute.type or _guess_type(attribute)
     if got != kind:
         empty = got in (FLOATS, INTS, STRINGS) and not len(getattr(attribute, _FIELDS[got]))
         if empty and kind in (FLOATS, INTS, STRINGS):
@@ -93,7 +93,7 @@ def value_of(attribute: AttributeProto, kind: int, name: str, where: str) -> Any
     return list(value) if kind in (FLOATS, INTS) else value
 
 
-def _guessed(attribute: AttributeProto) -> int:
+def _guess_type(attribute: AttributeProto) -> int:
     for kind in (FLOATS, INTS, STRINGS):
         if len(getattr(attribute, _FIELDS[kind])):
             return kind
@@ -108,5 +108,5 @@ def _text(value: bytes, name: str, where: str) -> str:
         return value.decode()
     except UnicodeDecodeError:
         raise ModelFormatError(
-            f"attribute {name!r} is not UTF-8", where=where, got=short(repr(value))
+            f"attribute {name!r} is not UTF-8", where=where, got=shorten_text(repr(value))
         ) from None

@@ -75,7 +75,7 @@ class IrcBackendBase(Backend):
 
         Inputs are taken in order by the node's non-empty names; a sequence is a list of arrays.
         """
-        version = kwargs.pop("opset_version", None) or _newest(node.domain)
+        version = kwargs.pop("opset_version", None) or _newest_version(node.domain)
         names = list(dict.fromkeys(name for name in node.input if name))
         values = _in_order(names, inputs)
         if len(values) != len(names):
@@ -101,7 +101,7 @@ def make_backend(compile_model: Compile) -> type[IrcBackendBase]:
     return type("IrcBackend", (IrcBackendBase,), {"compile_model": staticmethod(compile_model)})
 
 
-def _newest(domain: str) -> int:
+def _newest_version(domain: str) -> int:
     """The newest version of an operator set that the onnx package knows, or 1."""
     known = [s.since_version for s in defs.get_all_schemas() if s.domain == domain]
     return defs.onnx_opset_version() if domain in ("", "ai.onnx") else max(known, default=1)

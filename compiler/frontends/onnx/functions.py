@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from ....ir.errors import ModelFormatError
-from ..xml.text import short
-from .model_file import canonical_domain
+from ..xml.text import shorten_text
+from .files.model_file import canonical_domain
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, NodeProto
@@ -47,7 +47,7 @@ def model_functions(functions: Iterable[FunctionProto], label: str) -> dict[Key,
 def show(key: Key) -> str:
     """A function for messages."""
     domain, name, overload = key
-    return short(f"{domain or 'ai.onnx'}.{name}" + (f":{overload}" if overload else ""))
+    return shorten_text(f"{domain or 'ai.onnx'}.{name}" + (f":{overload}" if overload else ""))
 
 
 def check_size(nodes: Iterable[NodeProto], functions: Functions, label: str) -> None:

@@ -11,11 +11,11 @@ from ....ir.infer import infer_node
 from ....ir.op import Array
 from ....ir.ops import Parameter, Result, TypedParameter
 from ....ir.types import TensorType, Type, compatible
-from ..xml.text import short
-from .graph_types import Symbols, value_type
+from ..xml.text import shorten_text
+from .files.tensors import element_type
+from .graph_types import OnnxSymbols, value_type
 from .importer import Importer
-from .scopes import Frame
-from .tensors import element_type
+from .scopes import ImportScope
 from .unsupported import Unsupported
 
 if TYPE_CHECKING:
@@ -33,17 +33,17 @@ def add_inputs(
 
     An input of another kind (a sparse tensor) is recorded as unsupported, without a value.
     """
-    symbols = Symbols(proto)
+    symbols = OnnxSymbols(proto)
     values: dict[str, Value] = {}
     listed: set[str] = set()
     for position, port in enumerate(proto.input):
-        where = f"input {short(port.name) if port.name else position}"
+        where = f"input {shorten_text(port.name) if port.name else position}"
         if not port.name:
             raise ModelFormatError(
                 "an input has no name", where=where, got="an empty name", expected="a name"
             )
         if port.name in listed:
-            raise _again("two inputs have one name", port.name, where)
+            raise _duplicate_error("two inputs have one name", port.name, where)
         listed.add(port.name)
         if port.name in constants:
             continue
@@ -64,21 +64,21 @@ def add_inputs(
     return values
 
 
-def _again(what: str, name: str, where: str) -> ModelFormatError:
+def _duplicate_error(what: str, name: str, where: str) -> ModelFormatError:
     return ModelFormatError(
-        what, where=where, got=f"{short(name)} again", expected="each name once"
+        what, where=where, got=f"{shorten_text(name)} again", expected="each name once"
     )
 
 
 def add_results(
-    graph: Graph, proto: GraphProto, importer: Importer, frame: Frame, *, check: bool
+    graph: Graph, proto: GraphProto, importer: Importer, frame: ImportScope, *, check: bool
 ) -> None:
     """A Result for each output, in order, with its public name."""
     listed: set[str] = set()
     for port in proto.output:
-        where = f"output {short(port.name)}"
+        where = f"output {shorten_text(port.name)}"
         if port.name in listed:
-            raise _again("two outputs have one name", port.name, where)
+            raise _duplicate_error("two outputs have one name", port.name, where)
         listed.add(port.name)
         value = importer.value(frame, port.name)
         if value is None:
@@ -100,13 +100,13 @@ def add_results(
             _check_declared(port, graph.type(value), "an output", where)
 
 
-def check_values(proto: GraphProto, frame: Frame) -> None:
+def check_values(proto: GraphProto, frame: ImportScope) -> None:
     """ShapeError where what a graph says of a value inside it contradicts inference. Names that
     nothing computes, and values that no output needs, say nothing."""
     for port in proto.value_info:
         value = frame.values.get(port.name)
         if value is not None:
-            where = f"value_info {short(port.name)}"
+            where = f"value_info {shorten_text(port.name)}"
             _check_declared(port, frame.graph.type(value), "a value", where)
 
 

@@ -12,7 +12,7 @@ from ....ir.dtype import DType
 from ....ir.errors import ModelFormatError
 from ....ir.types import MAP_KEYS, MapType, OptionalType, SequenceType, TensorType, Type
 from ..xml.text import MAX_RANK
-from .tensors import element_type
+from .files.tensors import element_type
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TypeProto
@@ -24,7 +24,7 @@ _UNKNOWN_SIZE = re.compile(r"\s*(\?|-1|none|null|unk(__\d+)?|unknown)?\s*", re.I
 _MAX_SYMBOL = 200
 
 
-class Symbols:
+class OnnxSymbols:
     """Names of sizes: those of the file, and fresh ones for sizes without a name."""
 
     def __init__(self, proto: GraphProto | None = None) -> None:
@@ -46,7 +46,7 @@ class Symbols:
         return symbol(name)
 
 
-def value_type(proto: TypeProto, name: str, symbols: Symbols, where: str) -> Type | None:
+def value_type(proto: TypeProto, name: str, symbols: OnnxSymbols, where: str) -> Type | None:
     """The type of a value, or None for kinds that irc does not have (sparse tensors)."""
     wrappers: list[Callable[[Type], Type]] = []
     while (kind := proto.WhichOneof("value")) in ("sequence_type", "optional_type", "map_type"):
@@ -89,7 +89,9 @@ def _map_type(key: DType, element: Type) -> Type:
     return MapType(key, element)
 
 
-def _tensor_type(tensor: TypeProto.Tensor, name: str, symbols: Symbols, where: str) -> TensorType:
+def _tensor_type(
+    tensor: TypeProto.Tensor, name: str, symbols: OnnxSymbols, where: str
+) -> TensorType:
     dtype = element_type(tensor.elem_type, where)
     if not tensor.HasField("shape"):
         return TensorType(dtype, None)
@@ -120,4 +122,4 @@ def _tensor_type(tensor: TypeProto.Tensor, name: str, symbols: Symbols, where: s
 
 def type_of_proto(proto: TypeProto, where: str) -> Type | None:
     """The type that stands in an attribute; sizes that are not numbers get symbols of their own."""
-    return value_type(proto, "value", Symbols(), where)
+    return value_type(proto, "value", OnnxSymbols(), where)

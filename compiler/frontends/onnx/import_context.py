@@ -25,17 +25,17 @@ from ....ir.ops import Constant
 from ....ir.ops.shape_inference import known_ints
 from ....ir.scalar.builder import cast_array
 from ....ir.types import Type, normalize_axis
-from ..xml.text import short
+from ..xml.text import shorten_text
 from . import attributes as kinds
 from .body import Body
-from .external_data import ExternalData
-from .tensors import read_sparse, read_tensor
+from .files.external_data import ExternalData
+from .files.tensors import read_sparse, read_tensor
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
 
 Imported: TypeAlias = "Value | Sequence[Value | None]"
-ImportFunction: TypeAlias = "Callable[[OnnxNode], Imported]"
+ImportFunction: TypeAlias = "Callable[[ImportContext], Imported]"
 _MISSING: Any = object()
 
 
@@ -44,7 +44,7 @@ class UseFunctionBody(Exception):
 
 
 @dataclass
-class Builder:
+class GraphBuilder:
     """The graph that grows, and small constants that importers share."""
 
     graph: Graph
@@ -70,10 +70,10 @@ class Builder:
 
 
 @dataclass
-class OnnxNode:
+class ImportContext:
     """A node with its inputs as values of the graph. `version` is that of its operator set."""
 
-    builder: Builder
+    builder: GraphBuilder
     proto: NodeProto
     op_type: str
     domain: str
@@ -95,18 +95,18 @@ class OnnxNode:
         value = self.optional(i)
         if value is None:
             raise self.error(
-                f"input {i} is missing", got=f"inputs {self._there()}", expected="a value"
+                f"input {i} is missing", got=f"inputs {self._list_present()}", expected="a value"
             )
         return value
 
-    def _there(self) -> str:
+    def _list_present(self) -> str:
         return ", ".join(str(i) for i, v in enumerate(self.inputs[:20]) if v is not None) or "none"
 
     def optional(self, i: int) -> Value | None:
         """Input i, or None where it is absent."""
         return self.inputs[i] if i < len(self.inputs) else None
 
-    def given(self) -> list[Value]:
+    def all_inputs(self) -> list[Value]:
         """All inputs of a variadic operator."""
         return [self.input(i) for i in range(len(self.inputs))]
 
@@ -126,14 +126,14 @@ class OnnxNode:
         """The rank of a value. UnsupportedOperationError where it is not known."""
         shape = self.shape(value)
         if shape is None:
-            raise self.unsupported("an input of unknown rank")
+            raise self.unsupported_error("an input of unknown rank")
         return len(shape)
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from 0; ShapeError where it is out of range."""
         return normalize_axis(axis, rank)
 
-    def known(self, value: Value | None) -> list[int] | None:
+    def known_integers(self, value: Value | None) -> list[int] | None:
         """The integers of a value that is known when compiling, flattened."""
         return None if value is None else known_ints(self.fact(value))
 
@@ -156,7 +156,9 @@ class OnnxNode:
         if default is _MISSING:
             raise self.error(
                 f"attribute {name!r} is missing",
-                got=short(", ".join(self.attributes)) if self.attributes else "no attributes",
+                got=shorten_text(", ".join(self.attributes))
+                if self.attributes
+                else "no attributes",
                 expected=f"an attribute {name!r}",
             )
         return default
@@ -249,6 +251,6 @@ class OnnxNode:
         """A shape or element type that the operator does not take."""
         return ShapeError(what, where=self.origin, got=got, expected=expected)
 
-    def unsupported(self, what: str) -> UnsupportedOperationError:
+    def unsupported_error(self, what: str) -> UnsupportedOperationError:
         """What of this node irc does not have; the reader lists all of a model together."""
         return UnsupportedOperationError(what, where=self.origin)

@@ -21,14 +21,14 @@ from ....ir.errors import (
 from ....ir.graph import Graph, Value
 from ....ir.ops import Constant, Result
 from ....ir.types import Type
-from ..xml.text import short
-from .attributes import collect, resolved
+from ..xml.text import shorten_text
+from .attributes import collect, resolve_references
 from .body import MAX_DEPTH, Body, UnsupportedBody, add_parameter, captured_names
-from .external_data import ExternalData
+from .files.external_data import ExternalData
+from .files.initializers import read_constants
+from .files.model_file import canonical_domain
 from .functions import NODE_LIMIT, Functions, key_of
-from .import_context import Builder, Imported, ImportFunction, OnnxNode, UseFunctionBody
-from .initializers import read_constants
-from .model_file import canonical_domain
+from .import_context import GraphBuilder, ImportContext, Imported, ImportFunction, UseFunctionBody
 from .ops import find_importer
 from .order import node_label, sort_nodes
 from .schemas import (
@@ -40,7 +40,7 @@ from .schemas import (
     has_function,
     signature,
 )
-from .scopes import Frame, add_constant, captured_value
+from .scopes import ImportScope, add_constant, captured_value
 from .unsupported import Unsupported
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Importer:
     unsupported: Unsupported = field(default_factory=Unsupported)
     _count: int = 0
 
-    def run(self, main: Frame) -> None:
+    def run(self, main: ImportScope) -> None:
         """Import all nodes of a frame, with the functions they call."""
         stack = [main]
         while stack:
@@ -72,7 +72,7 @@ class Importer:
             if called is not None:
                 stack.append(called)
 
-    def value(self, frame: Frame, name: str) -> Value | None:
+    def value(self, frame: ImportScope, name: str) -> Value | None:
         """The value of a name, None for an absent optional one; constants become nodes here."""
         if not name:
             return None
@@ -83,7 +83,7 @@ class Importer:
             frame.values[name] = captured_value(frame, found, name)
             return frame.values[name]
         dtype, data = frame.constants[name]
-        origin = f"initialiser {short(name)}"
+        origin = f"initialiser {shorten_text(name)}"
         value = add_constant(frame.graph, Constant.of(data, dtype), frame.prefix + name, origin)
         if not frame.prefix:
             frame.graph.node(value.node).names = [frozenset([name])]
@@ -92,7 +92,7 @@ class Importer:
 
     # One node ---------------------------------------------------------------------------------
 
-    def _import(self, frame: Frame, proto: NodeProto, position: int) -> Frame | None:
+    def _import(self, frame: ImportScope, proto: NodeProto, position: int) -> ImportScope | None:
         """Add a node's operations, or return the frame of the function that it calls."""
         self._count += 1
         if self._count > NODE_LIMIT:
@@ -104,7 +104,7 @@ class Importer:
         domain = canonical_domain(proto.domain)
         version = frame.opsets.get(domain)
         origin = frame.prefix + node_label(proto, position)
-        proto = resolved(proto, frame.bound)
+        proto = resolve_references(proto, frame.bound)
         lost = [name for name in proto.input if frame.is_lost(name)]
         inputs = [None if name in lost else self.value(frame, name) for name in proto.input]
         types = [None if v is None else frame.graph.type(v) for v in inputs]
@@ -121,7 +121,7 @@ class Importer:
         if lost or (function is None and importer is None):
             frame.lost.update(name for name in proto.output if name)
             return None
-        node = OnnxNode(
+        node = ImportContext(
             frame.builder,
             proto,
             proto.op_type,
@@ -133,7 +133,7 @@ class Importer:
             collect(proto, origin),
             self.external,
             lambda body, types: self.body(frame, node, body, types),
-            lambda body: self.inlined(frame, node, body),
+            lambda body: self.inline_body(frame, node, body),
         )
         if function is not None:
             return self._call(frame, node, function)
@@ -149,7 +149,11 @@ class Importer:
         return None
 
     def _add(
-        self, frame: Frame, node: OnnxNode, importer: ImportFunction, types: list[Type | None]
+        self,
+        frame: ImportScope,
+        node: ImportContext,
+        importer: ImportFunction,
+        types: list[Type | None],
     ) -> None:
         known = signature(node.op_type, node.domain, node.version)
         while types and types[-1] is None:
@@ -170,7 +174,7 @@ class Importer:
             frame.lost.update(name for name in node.proto.output if name)
             return
         except Error as error:
-            raise _located(error, node.origin) from error
+            raise _locate_error(error, node.origin) from error
         except MemoryError as error:
             raise MemoryLimitError("no memory for a node's constants", where=node.origin) from error
         except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
@@ -188,7 +192,7 @@ class Importer:
                 )
         self._define(frame, node, outputs)
 
-    def _define(self, frame: Frame, node: OnnxNode, outputs: Imported) -> None:
+    def _define(self, frame: ImportScope, node: ImportContext, outputs: Imported) -> None:
         listed = [outputs] if isinstance(outputs, Value) else list(outputs)
         for i, name in enumerate(node.proto.output):
             if not name:
@@ -196,7 +200,7 @@ class Importer:
             value = listed[i] if i < len(listed) else None
             if value is None:
                 raise ModelFormatError(
-                    f"output {i} is not produced", where=node.origin, got=short(name)
+                    f"output {i} is not produced", where=node.origin, got=shorten_text(name)
                 )
             frame.values[name] = value
             record = frame.graph.node(value.node)
@@ -207,31 +211,39 @@ class Importer:
 
     # Bodies -----------------------------------------------------------------------------------
 
-    def body(self, frame: Frame, node: OnnxNode, proto: GraphProto, types: Sequence[Type]) -> Body:
+    def body(
+        self, frame: ImportScope, node: ImportContext, proto: GraphProto, types: Sequence[Type]
+    ) -> Body:
         """A body as a graph of its own. Its first parameters are its inputs, of these types."""
-        inner = self._inner(frame, node, proto, Builder(Graph(proto.name)), captured=[])
+        inner = self._import_body(frame, node, proto, GraphBuilder(Graph(proto.name)), captured=[])
         for port, type_ in zip(proto.input, types, strict=True):
-            origin = f"{node.origin}, input {short(port.name)}"
+            origin = f"{node.origin}, input {shorten_text(port.name)}"
             inner.values[port.name] = add_parameter(inner.graph, type_, port.name, origin)
         values = self._run_body(inner, node, proto)
         for port, value in zip(proto.output, values, strict=True):
             name = f"{port.name}/sink_port_0"
-            inner.builder.add(Result(), [value], name, f"{node.origin}, output {short(port.name)}")
+            inner.builder.add(
+                Result(), [value], name, f"{node.origin}, output {shorten_text(port.name)}"
+            )
         assert inner.captured is not None
         return Body(inner.graph, inner.captured)
 
-    def inlined(self, frame: Frame, node: OnnxNode, proto: GraphProto) -> list[Value]:
+    def inline_body(
+        self, frame: ImportScope, node: ImportContext, proto: GraphProto
+    ) -> list[Value]:
         """The outputs of a body without inputs, imported in place."""
-        return self._run_body(self._inner(frame, node, proto, frame.builder, None), node, proto)
+        return self._run_body(
+            self._import_body(frame, node, proto, frame.builder, None), node, proto
+        )
 
-    def _inner(
+    def _import_body(
         self,
-        frame: Frame,
-        node: OnnxNode,
+        frame: ImportScope,
+        node: ImportContext,
         proto: GraphProto,
-        builder: Builder,
+        builder: GraphBuilder,
         captured: list[Value] | None,
-    ) -> Frame:
+    ) -> ImportScope:
         if frame.depth >= MAX_DEPTH:
             raise node.error(
                 "bodies are nested too deeply",
@@ -243,7 +255,7 @@ class Importer:
         outer = [name for name in captured_names(proto) if name not in given]
         outputs = [port.name for port in proto.output]
         order = sort_nodes(proto.node, [*given, *outer], outputs, node.origin)
-        return Frame(
+        return ImportScope(
             builder,
             proto.node,
             order,
@@ -257,7 +269,7 @@ class Importer:
             depth=frame.depth + 1,
         )
 
-    def _run_body(self, inner: Frame, node: OnnxNode, proto: GraphProto) -> list[Value]:
+    def _run_body(self, inner: ImportScope, node: ImportContext, proto: GraphProto) -> list[Value]:
         self.run(inner)
         values: list[Value] = []
         for port in proto.output:
@@ -265,15 +277,17 @@ class Importer:
                 raise UnsupportedBody
             value = self.value(inner, port.name)
             if value is None:
-                raise node.error("an output of a body has no value", got=short(port.name))
+                raise node.error("an output of a body has no value", got=shorten_text(port.name))
             values.append(value)
         return values
 
     # Functions --------------------------------------------------------------------------------
 
-    def _call(self, frame: Frame, node: OnnxNode, function: FunctionProto) -> Frame:
+    def _call(
+        self, frame: ImportScope, node: ImportContext, function: FunctionProto
+    ) -> ImportScope:
         """The frame of a function's body, its inputs and attributes bound."""
-        where = f"{node.origin}, function {short(function.name)}"
+        where = f"{node.origin}, function {shorten_text(function.name)}"
         if len(node.inputs) > len(function.input):
             raise ModelFormatError(
                 "a function is called with too many inputs",
@@ -296,7 +310,7 @@ class Importer:
         opsets = {canonical_domain(o.domain): o.version for o in function.opset_import}
         wanted = [f for f, name in zip(function.output, node.proto.output, strict=False) if name]
         order = sort_nodes(function.node, values, wanted, where)
-        return Frame(
+        return ImportScope(
             frame.builder,
             function.node,
             order,
@@ -309,7 +323,7 @@ class Importer:
             depth=frame.depth,
         )
 
-    def _return(self, frame: Frame, caller: Frame) -> None:
+    def _return(self, frame: ImportScope, caller: ImportScope) -> None:
         """Give a function's outputs to the node that called it."""
         node = frame.call
         assert node is not None
@@ -341,10 +355,10 @@ class Importer:
         try:
             return function_body(proto, domain, version, types)
         except ModelFormatError as error:
-            raise _located(error, origin) from error
+            raise _locate_error(error, origin) from error
 
 
-def _located(error: Error, origin: str) -> Error:
+def _locate_error(error: Error, origin: str) -> Error:
     """The error with the ONNX node named, also where it names a place inside."""
     where = origin
     if error.where is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ....ir.errors import ModelFormatError
-from ..xml.text import short
+from ..xml.text import shorten_text
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -20,7 +20,7 @@ def check_names(model: ModelProto, label: str) -> None:
     for place, name in _names(model):
         if not isinstance(name, str):
             raise ModelFormatError(
-                f"the name of {place} is not UTF-8", where=label, got=short(repr(name))
+                f"the name of {place} is not UTF-8", where=label, got=shorten_text(repr(name))
             )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ....ir.errors import ModelFormatError
-from ..xml.text import short
+from ..xml.text import shorten_text
 from .body import captured_names
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ _MAX_SHOWN = 12
 def node_label(node: NodeProto, position: int) -> str:
     """A node for messages: node "MatMul_3" (MatMul), or its place where it has no name."""
     if node.name:
-        return f"node {short(node.name)} ({node.op_type})"
+        return f"node {shorten_text(node.name)} ({node.op_type})"
     first = next((name for name in node.output if name), "")
-    return f"node {position} ({node.op_type}{' to ' + short(first) if first else ''})"
+    return f"node {position} ({node.op_type}{' to ' + shorten_text(first) if first else ''})"
 
 
 def sort_nodes(
@@ -42,10 +42,10 @@ def sort_nodes(
     for position, node in enumerate(nodes):
         for name in reads[position]:
             if name not in known:
-                raise _undefined(f"{where}: {node_label(node, position)}", name, known)
+                raise _undefined_error(f"{where}: {node_label(node, position)}", name, known)
     for name in outputs:
         if name not in known:
-            raise _undefined(f"{where}: graph output", name, known)
+            raise _undefined_error(f"{where}: graph output", name, known)
     order: list[int] = []
     done: set[int] = set()
     for name in outputs:
@@ -70,7 +70,7 @@ def _producers(nodes: Sequence[NodeProto], given: set[str], where: str) -> dict[
                 raise ModelFormatError(
                     "a value is defined twice",
                     where=f"{where}: {node_label(node, position)}",
-                    got=f"{short(name)}, also {first}",
+                    got=f"{shorten_text(name)}, also {first}",
                     expected="each name once",
                 )
             producer[name] = position
@@ -87,14 +87,14 @@ def _reads(node: NodeProto) -> list[str]:
     return names
 
 
-def _undefined(where: str, name: str, known: Iterable[str]) -> ModelFormatError:
+def _undefined_error(where: str, name: str, known: Iterable[str]) -> ModelFormatError:
     near = difflib.get_close_matches(name, sorted(known)[:5000], 1)
     return ModelFormatError(
         "a value is read that nothing defines",
         where=where,
-        got=short(name),
+        got=shorten_text(name),
         expected="the name of an input, an initialiser or a node's output",
-        fix=f"the nearest name is {short(near[0])}" if near else None,
+        fix=f"the nearest name is {shorten_text(near[0])}" if near else None,
     )
 
 

@@ -25,17 +25,17 @@ def output_types(
     schema = find_schema(proto.op_type, domain, version)
     if schema is None:
         return [_UNKNOWN] * len(proto.output)
-    found = _inferred(schema, proto, domain, version, facts)
+    found = _infer_with_onnx(schema, proto, domain, version, facts)
     return [found.get(name) or _formal(schema, i, facts) for i, name in enumerate(proto.output)]
 
 
-def _inferred(
+def _infer_with_onnx(
     schema: Any, proto: NodeProto, domain: str, version: int, facts: Sequence[Fact | None]
 ) -> dict[str, Type]:
     from onnx import helper, shape_inference
 
     given = [(n, f) for n, f in zip(proto.input, facts, strict=True) if n and f is not None]
-    known = {n: t for n, f in given if (t := _known(n, f)) is not None}
+    known = {n: t for n, f in given if (t := _known_tensor(n, f)) is not None}
     try:
         protos = shape_inference.infer_node_outputs(
             schema,
@@ -73,7 +73,7 @@ def _is_open(type_: Type) -> bool:
     return isinstance(type_, TensorType) and type_.dtype is DType.dynamic
 
 
-def _known(name: str, fact: Fact) -> TensorProto | None:
+def _known_tensor(name: str, fact: Fact) -> TensorProto | None:
     """A small value that is known when compiling (sizes, axes)."""
     from onnx import numpy_helper
 

@@ -9,17 +9,17 @@ from typing import Literal
 
 from ....ir.errors import Error
 from ....ir.graph import Graph
-from .external_data import ExternalData
+from .files.external_data import ExternalData
+from .files.initializers import read_constants
+from .files.model_file import Source, load_model, opset_imports
 from .functions import check_size, model_functions
 from .graph_io import add_inputs, add_results, check_values
-from .import_context import Builder
+from .import_context import GraphBuilder
 from .importer import Importer
-from .initializers import read_constants
 from .metadata import read_metadata
-from .model_file import Source, load_model, opset_imports
 from .order import sort_nodes
 from .schemas import check_opsets
-from .scopes import Frame
+from .scopes import ImportScope
 
 DeclaredShapes = Literal["check", "ignore"]
 
@@ -58,7 +58,7 @@ def read_onnx(
         inputs = [port.name for port in proto.input if port.name not in constants]
         outputs = [port.name for port in proto.output]
         order = sort_nodes(proto.node, [*inputs, *constants], outputs, "graph")
-        frame = Frame(Builder(graph), proto.node, order, opsets, dict(values), constants)
+        frame = ImportScope(GraphBuilder(graph), proto.node, order, opsets, dict(values), constants)
         frame.lost.update(set(inputs) - values.keys())
         importer.run(frame)
         importer.unsupported.check(label)

@@ -13,8 +13,8 @@ from ....ir.dims import Dim
 from ....ir.dtype import DType
 from ....ir.errors import ModelFormatError, ShapeError, UnsupportedOperationError
 from ....ir.types import MapType, OptionalType, SequenceType, TensorType, Type
-from ..xml.text import short
-from .tensors import KINDS
+from ..xml.text import shorten_text
+from .files.tensors import KINDS
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
@@ -195,16 +195,16 @@ def check_attributes(
         raise ModelFormatError(
             "a node has an attribute that its operator does not have",
             where=where,
-            got=", ".join(short(name) for name in unknown[:5]),
+            got=", ".join(shorten_text(name) for name in unknown[:5]),
             expected=", ".join(sorted(found.attributes)) or "no attributes",
         )
     for name in sorted(given.keys() - seen):
         default = found.attributes[name]
-        if default is None or not _equal(given[name], default):
+        if default is None or not _attributes_equal(given[name], default):
             raise UnsupportedOperationError(f"its attribute {name!r}", where=where)
 
 
-def _equal(a: AttributeProto, b: AttributeProto) -> bool:
+def _attributes_equal(a: AttributeProto, b: AttributeProto) -> bool:
     fields = ("f", "i", "s", "floats", "ints", "strings")
     return all(getattr(a, field) == getattr(b, field) for field in fields)
 
@@ -234,10 +234,10 @@ def function_body(
         return None
     text: bytes = b""
     if schema.has_function:
-        version = _latest(schema.function_opset_versions, opset)
+        version = _latest_version(schema.function_opset_versions, opset)
         text = b"" if version is None else schema.get_function_with_opset_version(version)
     elif schema.has_context_dependent_function:
-        version = _latest(schema.context_dependent_function_opset_versions, opset)
+        version = _latest_version(schema.context_dependent_function_opset_versions, opset)
         if version is not None:
             protos = [type_proto(t).SerializeToString() for t in types]
             build = schema.get_context_dependent_function_with_opset_version
@@ -254,7 +254,7 @@ def function_body(
     return body
 
 
-def _latest(versions: Any, opset: int) -> int | None:
+def _latest_version(versions: Any, opset: int) -> int | None:
     """The newest version for an operator set, or the oldest there is: a body names its own set."""
     listed = cast("list[int]", versions)
     return max((v for v in listed if v <= opset), default=min(listed, default=None))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from ....ir.graph import Graph, Value
 from ....ir.op import Array, Op
 from ....ir.ops import Constant
-from ..xml.text import short
+from ..xml.text import shorten_text
 from .body import add_parameter
-from .import_context import Builder, OnnxNode
+from .import_context import GraphBuilder, ImportContext
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, NodeProto
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Frame:
+class ImportScope:
     """Names of one graph, function or body: `values` by name (None: an absent optional), constants
     that become nodes when first read, and names that `lost` their value to an unsupported node.
 
@@ -28,7 +28,7 @@ class Frame:
     what it takes from there becomes a Parameter and is listed in `captured`.
     """
 
-    builder: Builder
+    builder: GraphBuilder
     nodes: Sequence[NodeProto]
     order: list[int]
     opsets: dict[str, int]
@@ -40,9 +40,9 @@ class Frame:
     bound: dict[str, AttributeProto] = field(default_factory=dict[str, "AttributeProto"])
     prefix: str = ""
     # Of a function: the node that calls it, and its outputs' names inside.
-    call: OnnxNode | None = None
+    call: ImportContext | None = None
     outputs: Sequence[str] = ()
-    outer: Frame | None = None
+    outer: ImportScope | None = None
     captured: list[Value] | None = None
     depth: int = 0
     at: int = 0
@@ -53,7 +53,7 @@ class Frame:
 
     def is_lost(self, name: str) -> bool:
         """Whether a name has no value because of an unsupported node."""
-        frame: Frame | None = self
+        frame: ImportScope | None = self
         while frame is not None:
             if name in frame.lost or name in frame.values or name in frame.constants:
                 return name in frame.lost
@@ -69,7 +69,7 @@ def add_constant(graph: Graph, op: Op, name: str, origin: str) -> Value:
     return Value(node)
 
 
-def captured_value(frame: Frame, value: Value | None, name: str) -> Value | None:
+def captured_value(frame: ImportScope, value: Value | None, name: str) -> Value | None:
     """A value of the frame around a body, as the body sees it."""
     if value is None or frame.captured is None:
         return value
@@ -78,4 +78,4 @@ def captured_value(frame: Frame, value: Value | None, name: str) -> Value | None
     if isinstance(record.op, Constant):
         return add_constant(frame.graph, record.op, record.name, record.origin)
     frame.captured.append(value)
-    return add_parameter(frame.graph, record.types[value.port], name, f"value {short(name)}")
+    return add_parameter(frame.graph, record.types[value.port], name, f"value {shorten_text(name)}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ....ir.errors import Lines, UnsupportedOperationError
 from ....ir.types import TensorType, Type
-from ..xml.text import short
+from ..xml.text import shorten_text
 
 _MAX_LISTED = 50
 _MAX_EXAMPLES = 3
@@ -32,8 +32,8 @@ class Unsupported:
         reason: str = "",
     ) -> None:
         """Record one node. `version` None: the model imports no operator set of that domain."""
-        operator_set = f"{short(domain)[1:-1] or 'ai.onnx'} {version or '(not imported)'}"
-        key = f"{short(op_type)[1:-1]} of {operator_set}", reason
+        operator_set = f"{shorten_text(domain)[1:-1] or 'ai.onnx'} {version or '(not imported)'}"
+        key = f"{shorten_text(op_type)[1:-1]} of {operator_set}", reason
         self.found.setdefault(key, []).append(f"{label}{_dtypes(types)}")
 
     def add_input(self, kind: str, label: str) -> None:

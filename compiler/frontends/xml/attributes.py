@@ -22,8 +22,8 @@ from ....ir.op import Attribute, Op
 from ....ir.serialization.dataclass_json import decode
 from . import text as words
 from .enum_values import choices
-from .schema_records import Layer
-from .text import BadText, short
+from .schema_records import XmlLayer
+from .text import BadText, shorten_text
 from .weights import element_type
 
 Parser: TypeAlias = Callable[[str], Any]
@@ -35,13 +35,13 @@ ABSENT = "absent"
 _SCALARS: dict[Any, Parser] = {
     bool: words.boolean,
     int: words.integer,
-    float: words.real,
+    float: words.parse_real,
     str: lambda text: text,
     DType: element_type,
 }
 
 
-def read_op(layer: Layer, cls: type[Op], **given: Any) -> Op:
+def read_op(layer: XmlLayer, cls: type[Op], **given: Any) -> Op:
     """An instance of `cls` with the attributes of a layer; `given` are fields set already.
 
     Raises ModelFormatError naming layer and attribute for a bad or missing value.
@@ -67,7 +67,7 @@ def read_op(layer: Layer, cls: type[Op], **given: Any) -> Op:
         said = ", ".join(f"{name}={value}" for name, value in values.items())
         raise layer.error(
             "the attributes do not fit together",
-            got=short(said) if said else "none",
+            got=shorten_text(said) if said else "none",
             expected=f"attributes that {cls.kind} takes together",
         ) from error
 

@@ -18,11 +18,11 @@ from ....ir.ops import If, Loop, TensorIterator
 from ....ir.ops.control_flow.loops import BodyInput, BodyOutput
 from . import text as words
 from .attributes import read_op
-from .schema_records import Layer, MapEntry, Net, tag_text
+from .schema_records import MapEntry, Net, XmlLayer, tag_text
 
 _T = TypeVar("_T")
 # A port number outside that stands for the loop itself.
-_ITSELF = -1
+_LOOP_PORT = -1
 _PARTS = ("start", "end", "stride", "part_size")
 
 
@@ -30,19 +30,19 @@ _PARTS = ("start", "end", "stride", "part_size")
 _LOOP_ROUNDS = 4
 _LOOPS = ("loop", "tensoriterator")
 # What inference of bodies may cost, in layers: this, and so often the layers that are there.
-_COST = 200_000
-_COST_PER_LAYER = 10
+_MAX_INFERRED_LAYERS = 200_000
+_MAX_INFERENCES_PER_LAYER = 10
 
 
 def check_nesting_depth(net: Net) -> None:
     """Refuse loops nested so deeply that inferring types alone would take minutes."""
     layers, cost = _cost(net)
-    if cost > _COST + _COST_PER_LAYER * layers:
+    if cost > _MAX_INFERRED_LAYERS + _MAX_INFERENCES_PER_LAYER * layers:
         raise ModelFormatError(
             "loops are nested too deeply: inferring their types costs too much",
             where=net.file,
             got=f"{cost} inferences for {layers} layers",
-            expected=f"at most {_COST + _COST_PER_LAYER * layers}",
+            expected=f"at most {_MAX_INFERRED_LAYERS + _MAX_INFERENCES_PER_LAYER * layers}",
         )
 
 
@@ -71,7 +71,7 @@ def has_bodies(cls: type[Op]) -> bool:
     return cls in (If, Loop, TensorIterator)
 
 
-def read_control(layer: Layer, cls: type[Op], bodies: dict[str, Bodies]) -> Op:
+def read_control(layer: XmlLayer, cls: type[Op], bodies: dict[str, Bodies]) -> Op:
     """The operation of a layer with bodies. Raises ModelFormatError naming layer and line."""
     if cls is If:
         then_body, else_body = (_body(layer, bodies, tag) for tag in ("then_body", "else_body"))
@@ -89,22 +89,22 @@ def read_control(layer: Layer, cls: type[Op], bodies: dict[str, Bodies]) -> Op:
         )
     if cls not in (Loop, TensorIterator):
         raise layer.error("this operation has no bodies", got=", ".join(bodies))
-    return _Iterating(layer, _body(layer, bodies, "body")).read(cls)
+    return _IterationReader(layer, _body(layer, bodies, "body")).read(cls)
 
 
-def _body(layer: Layer, bodies: dict[str, Bodies], tag: str) -> Bodies:
+def _body(layer: XmlLayer, bodies: dict[str, Bodies], tag: str) -> Bodies:
     if tag not in bodies:
-        raise _missing(layer, tag, bodies)
+        raise _missing_error(layer, tag, bodies)
     return bodies[tag]
 
 
-def _map(layer: Layer, tag: str) -> list[MapEntry]:
+def _map(layer: XmlLayer, tag: str) -> list[MapEntry]:
     if tag not in layer.maps:
-        raise _missing(layer, tag, layer.maps)
+        raise _missing_error(layer, tag, layer.maps)
     return layer.maps[tag]
 
 
-def _missing(layer: Layer, tag: str, there: Iterable[str]) -> ModelFormatError:
+def _missing_error(layer: XmlLayer, tag: str, there: Iterable[str]) -> ModelFormatError:
     found = ", ".join(f"<{name}>" for name in there)
     return layer.error(
         f"<{tag}> is missing",
@@ -113,28 +113,28 @@ def _missing(layer: Layer, tag: str, there: Iterable[str]) -> ModelFormatError:
     )
 
 
-def _branch_inputs(layer: Layer, body: Bodies, tag: str) -> tuple[int, ...]:
+def _branch_inputs(layer: XmlLayer, body: Bodies, tag: str) -> tuple[int, ...]:
     found: dict[int, int] = {}
     for entry in _map(layer, tag):
         if not entry.output:
-            place = _inner(layer, entry, body, body.graph.parameters, "Parameter")
-            _once(layer, entry, found, place, _outer_input(layer, entry))
+            place = _inner_index(layer, entry, body, body.graph.parameters, "Parameter")
+            _insert_once(layer, entry, found, place, _outer_input(layer, entry))
     return _complete(layer, found, len(body.graph.parameters), "a parameter of the body")
 
 
-def _branch_outputs(layer: Layer, body: Bodies, tag: str) -> tuple[int, ...]:
+def _branch_outputs(layer: XmlLayer, body: Bodies, tag: str) -> tuple[int, ...]:
     found: dict[int, int] = {}
     for entry in _map(layer, tag):
         if entry.output:
-            place = _inner(layer, entry, body, body.graph.results, "Result")
-            _once(layer, entry, found, _outer_output(layer, entry), place)
+            place = _inner_index(layer, entry, body, body.graph.results, "Result")
+            _insert_once(layer, entry, found, _outer_output(layer, entry), place)
     return _complete(layer, found, len(layer.outputs), "an output of the layer")
 
 
-class _Iterating:
+class _IterationReader:
     """Reads Loop and TensorIterator, whose port maps are alike."""
 
-    def __init__(self, layer: Layer, body: Bodies) -> None:
+    def __init__(self, layer: XmlLayer, body: Bodies) -> None:
         self.layer, self.body = layer, body
         self.back = self._back_edges()
 
@@ -146,15 +146,17 @@ class _Iterating:
         condition: dict[int, int] = {}
         for entry in _map(self.layer, "port_map"):
             if entry.output:
-                place = _inner(self.layer, entry, self.body, graph.results, "Result")
+                place = _inner_index(self.layer, entry, self.body, graph.results, "Result")
                 if entry.attributes.get("purpose") == "execution_condition":
-                    _once(self.layer, entry, condition, 0, place)
-                if _number(self.layer, entry, "external_port_id") != _ITSELF:
+                    _insert_once(self.layer, entry, condition, 0, place)
+                if _number(self.layer, entry, "external_port_id") != _LOOP_PORT:
                     output = self._output(entry, place)
-                    _once(self.layer, entry, outputs, _outer_output(self.layer, entry), output)
+                    _insert_once(
+                        self.layer, entry, outputs, _outer_output(self.layer, entry), output
+                    )
             else:
-                place = _inner(self.layer, entry, self.body, graph.parameters, "Parameter")
-                _once(self.layer, entry, inputs, place, self._input(entry, place))
+                place = _inner_index(self.layer, entry, self.body, graph.parameters, "Parameter")
+                _insert_once(self.layer, entry, inputs, place, self._input(entry, place))
         given: dict[str, Any] = {
             "body": graph,
             "ports": _complete(
@@ -202,7 +204,7 @@ class _Iterating:
             raise _error(self.layer, entry, "an unknown purpose of an input", purpose, wanted)
         port = _outer_input(self.layer, entry)
         if "axis" in entry.attributes:
-            axis, parts = self._slicing(entry)
+            axis, parts = self._read_slicing(entry)
             return BodyInput("sliced", port, axis=axis, **parts)
         if place in self.back:
             return BodyInput("carried", port, self.back[place])
@@ -211,10 +213,10 @@ class _Iterating:
     def _output(self, entry: MapEntry, place: int) -> BodyOutput:
         if "axis" not in entry.attributes:
             return BodyOutput("last", place)
-        axis, parts = self._slicing(entry)
+        axis, parts = self._read_slicing(entry)
         return BodyOutput("joined", place, axis, **parts)
 
-    def _slicing(self, entry: MapEntry) -> tuple[int, dict[str, int]]:
+    def _read_slicing(self, entry: MapEntry) -> tuple[int, dict[str, int]]:
         """Axis and the other numbers of a sliced input or joined output."""
         given: dict[str, Any] = {
             name: _number(self.layer, entry, name) for name in _PARTS if name in entry.attributes
@@ -226,7 +228,7 @@ class _Iterating:
         return _number(self.layer, entry, "axis"), given
 
 
-def _number(layer: Layer, entry: MapEntry, name: str) -> int:
+def _number(layer: XmlLayer, entry: MapEntry, name: str) -> int:
     text = entry.attributes.get(name)
     if text is None:
         raise _error(
@@ -235,7 +237,9 @@ def _number(layer: Layer, entry: MapEntry, name: str) -> int:
     return layer.read(name, text, words.integer)
 
 
-def _inner(layer: Layer, entry: MapEntry, body: Bodies, listed: list[int], kind: str) -> int:
+def _inner_index(
+    layer: XmlLayer, entry: MapEntry, body: Bodies, listed: list[int], kind: str
+) -> int:
     """The place of a body's layer among the body's parameters or results."""
     number = _number(layer, entry, "internal_layer_id")
     node = body.nodes.get(number)
@@ -250,15 +254,15 @@ def _inner(layer: Layer, entry: MapEntry, body: Bodies, listed: list[int], kind:
     return listed.index(node)
 
 
-def _outer_input(layer: Layer, entry: MapEntry) -> int:
-    return _outer(layer, entry, [port.id for port in layer.inputs], "input")
+def _outer_input(layer: XmlLayer, entry: MapEntry) -> int:
+    return _outer_index(layer, entry, [port.id for port in layer.inputs], "input")
 
 
-def _outer_output(layer: Layer, entry: MapEntry) -> int:
-    return _outer(layer, entry, [port.id for port in layer.outputs], "output")
+def _outer_output(layer: XmlLayer, entry: MapEntry) -> int:
+    return _outer_index(layer, entry, [port.id for port in layer.outputs], "output")
 
 
-def _outer(layer: Layer, entry: MapEntry, ids: list[int], side: str) -> int:
+def _outer_index(layer: XmlLayer, entry: MapEntry, ids: list[int], side: str) -> int:
     number = _number(layer, entry, "external_port_id")
     if number not in ids:
         what = f"a port map names an {side} port that does not exist"
@@ -266,14 +270,16 @@ def _outer(layer: Layer, entry: MapEntry, ids: list[int], side: str) -> int:
     return ids.index(number)
 
 
-def _once(layer: Layer, entry: MapEntry, found: dict[int, _T], place: int, value: _T) -> None:
+def _insert_once(
+    layer: XmlLayer, entry: MapEntry, found: dict[int, _T], place: int, value: _T
+) -> None:
     if place in found:
         what = "a port map says the same thing twice"
         raise _error(layer, entry, what, _tag(entry), "each place once")
     found[place] = value
 
 
-def _complete(layer: Layer, found: dict[int, _T], count: int, what: str) -> tuple[_T, ...]:
+def _complete(layer: XmlLayer, found: dict[int, _T], count: int, what: str) -> tuple[_T, ...]:
     for place in range(count):
         if place not in found:
             raise layer.error(
@@ -285,7 +291,7 @@ def _complete(layer: Layer, found: dict[int, _T], count: int, what: str) -> tupl
 
 
 def _error(
-    layer: Layer, entry: MapEntry, what: str, got: object, expected: object
+    layer: XmlLayer, entry: MapEntry, what: str, got: object, expected: object
 ) -> ModelFormatError:
     return layer.error(f"{what} (line {entry.line})", got=got, expected=expected)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from ....ir.errors import Lines, UnsupportedOperationError
 from ....ir.op import Op
 from ....ir.ops import find
-from .schema_records import Layer, Net
-from .text import short
+from .schema_records import Net, XmlLayer
+from .text import shorten_text
 
 DIALECT = "irc"
 MAX_OPSET = 17
@@ -24,7 +24,7 @@ _MAX_LISTED = 50
 _MAX_EXAMPLES = 3
 
 
-def look_up(layer: Layer) -> type[Op] | None:
+def look_up(layer: XmlLayer) -> type[Op] | None:
     """The class of a layer's operation, or None where there is none."""
     opset = 0 if layer.version == DIALECT else _opset(layer.version)
     return None if opset is None else find(layer.type, opset)
@@ -37,9 +37,9 @@ def _opset(version: str) -> int | None:
     return int(match[1]) if match and int(match[1]) <= MAX_OPSET else None
 
 
-def refuse_unsupported(layers: list[Layer], file: str) -> None:
+def refuse_unsupported(layers: list[XmlLayer], file: str) -> None:
     """Raise one UnsupportedOperationError that lists every operation irc does not have."""
-    missing: dict[tuple[str, str], list[Layer]] = {}
+    missing: dict[tuple[str, str], list[XmlLayer]] = {}
     for layer in layers:
         if look_up(layer) is None:
             missing.setdefault((layer.type, layer.version), []).append(layer)
@@ -59,21 +59,21 @@ def refuse_unsupported(layers: list[Layer], file: str) -> None:
     )
 
 
-def _line(kind: str, version: str, layers: list[Layer]) -> str:
+def _line(kind: str, version: str, layers: list[XmlLayer]) -> str:
     shown = ", ".join(f"{layer.origin}{_precisions(layer)}" for layer in layers[:_MAX_EXAMPLES])
     more = len(layers) - _MAX_EXAMPLES
     rest = f" and {more} more" if more > 0 else ""
     unknown_set = "" if version == DIALECT or _opset(version) else " (no such operation set)"
-    what = f"{short(kind)[1:-1]} {short(version)[1:-1]}{unknown_set}"
+    what = f"{shorten_text(kind)[1:-1]} {shorten_text(version)[1:-1]}{unknown_set}"
     return f"{what}: {len(layers)} x, {shown}{rest}"
 
 
-def _precisions(layer: Layer) -> str:
+def _precisions(layer: XmlLayer) -> str:
     ports = [port.precision for port in (*layer.inputs, *layer.outputs) if port.precision]
     return f" [{', '.join(dict.fromkeys(ports))}]" if ports else ""
 
 
-def nested_layers(net: Net, order: list[int]) -> Iterator[Layer]:
+def nested_layers(net: Net, order: list[int]) -> Iterator[XmlLayer]:
     """The layers of a net that count (by position), and all layers of their bodies."""
     pending = [net.layers[i] for i in reversed(order)]
     while pending:

@@ -13,20 +13,20 @@ from ....ir.dims import eq
 from ....ir.dtype import DType, parse_precision
 from ....ir.errors import ShapeError
 from ....ir.types import TensorType, Type
-from .schema_records import Layer, Port
+from .schema_records import XmlLayer, XmlPort
 
 # Element types that OpenVINO lacks, as irc's dialect names them.
 _OWN_TYPES = {t.ir_precision: t for t in DType if not t.in_openvino}
 IGNORE = 'declared_shapes="ignore"'
 
 
-def check_precision_names(layer: Layer) -> None:
+def check_precision_names(layer: XmlLayer) -> None:
     """Refuse output ports whose precision is not an element type, whatever is inferred."""
     for port in layer.outputs:
         precision(layer, port)
 
 
-def precision(layer: Layer, port: Port) -> DType:
+def precision(layer: XmlLayer, port: XmlPort) -> DType:
     """The declared element type of an output port."""
     text = port.precision or ""
     try:
@@ -56,7 +56,7 @@ def dims_agree(declared: tuple[int, ...], type_: Type) -> bool:
     return all(d == -1 or eq(d, s) is not False for d, s in zip(declared, type_.shape, strict=True))
 
 
-def check_declared(layer: Layer, types: list[Type]) -> None:
+def check_declared(layer: XmlLayer, types: list[Type]) -> None:
     """Raise ShapeError, naming layer and option, where a port contradicts inference."""
     for port, type_ in zip(layer.outputs, types, strict=False):
         if not isinstance(type_, TensorType):
@@ -65,19 +65,19 @@ def check_declared(layer: Layer, types: list[Type]) -> None:
         if declared is not type_.dtype and DType.dynamic not in (declared, type_.dtype):
             raise _contradiction(layer, port, f"element type {declared}", str(type_))
         if not dims_agree(port.dims, type_):
-            raise _contradiction(layer, port, f"shape {shown(port.dims)}", str(type_))
+            raise _contradiction(layer, port, f"shape {format_dims(port.dims)}", str(type_))
 
 
-def _contradiction(layer: Layer, port: Port, declared: str, inferred: str) -> ShapeError:
+def _contradiction(layer: XmlLayer, port: XmlPort, declared: str, inferred: str) -> ShapeError:
     return ShapeError(
         f"output port {port.id} declares a type that contradicts inference",
-        where=layer.where,
+        where=layer.location,
         got=declared,
         expected=inferred,
         fix=f"{IGNORE} uses the inferred type",
     )
 
 
-def shown(dims: tuple[int, ...]) -> str:
+def format_dims(dims: tuple[int, ...]) -> str:
     """Declared sizes for messages."""
     return "[" + ", ".join("?" if d == -1 else str(d) for d in dims) + "]"

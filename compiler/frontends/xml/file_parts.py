@@ -21,7 +21,7 @@ from .source import OpenFile
 MAX_GAP_BYTES = 64 << 10
 ALIGNMENT = 64
 # What ranges that overlap others, announced later, may take in all besides the file's size.
-SLACK_BYTES = 64 << 20
+MAX_OVERLAP_BYTES = 64 << 20
 
 
 @dataclass
@@ -81,7 +81,7 @@ class FileParts:
 
     def _add(self, extent: _Extent) -> None:
         self.referred += extent.last - extent.first
-        limit = 2 * self.size + SLACK_BYTES
+        limit = 2 * self.size + MAX_OVERLAP_BYTES
         if self._max_memory is not None:
             limit = min(limit, self._max_memory)
         if self.referred > limit:

@@ -20,12 +20,12 @@ from ....ir.infer import infer_node
 from ....ir.op import Fact, Op
 from ....ir.ops import Constant, Unsqueeze
 from ....ir.types import TensorType
-from .declared import IGNORE, dims_agree, shown
-from .schema_records import Layer
+from .declared import IGNORE, dims_agree, format_dims
+from .schema_records import XmlLayer
 
 
 def matmul_inputs(
-    graph: Graph, layer: Layer, op: Op, inputs: list[Value | None], *, check: bool
+    graph: Graph, layer: XmlLayer, op: Op, inputs: list[Value | None], *, check: bool
 ) -> list[Value | None]:
     """The inputs of a MatMul, unsqueezed where the layer's declared output follows the old rule.
 
@@ -39,18 +39,18 @@ def matmul_inputs(
     if a is None or b is None or not any(_is_vector(f) for f in (a, b)):
         return inputs
     declared = layer.outputs[0].dims
-    numpy_type = _inferred(op, a, b)
+    numpy_type = _try_infer(op, a, b)
     if numpy_type is not None and dims_agree(declared, numpy_type):
         return inputs
-    old_type = _inferred(op, _as_row(a), _as_row(b))
+    old_type = _try_infer(op, _as_row(a), _as_row(b))
     if old_type is not None and dims_agree(declared, old_type):
-        return [_unsqueezed(graph, layer, value) for value in inputs]
+        return [_unsqueeze_vector(graph, layer, value) for value in inputs]
     if not check or (numpy_type is None and old_type is None):
         return inputs  # inference says what is wrong with the operands
     raise ShapeError(
         "the declared output of a MatMul with a rank-1 input follows neither rule",
-        where=layer.where,
-        got=f"{shown(declared)} for {a.type} x {b.type}",
+        where=layer.location,
+        got=f"{format_dims(declared)} for {a.type} x {b.type}",
         expected=f"{numpy_type or 'nothing'} (NumPy's rule) or {old_type or 'nothing'} (2020.4's)",
         fix=f"{IGNORE} uses NumPy's rule",
     )
@@ -66,7 +66,7 @@ def _as_row(fact: Fact) -> Fact:
     return Fact(dataclasses.replace(fact.tensor, shape=(1, *fact.tensor.shape)))
 
 
-def _inferred(op: Op, a: Fact, b: Fact) -> TensorType | None:
+def _try_infer(op: Op, a: Fact, b: Fact) -> TensorType | None:
     try:
         (type_,) = op.infer(a, b)
     except Error:
@@ -74,7 +74,7 @@ def _inferred(op: Op, a: Fact, b: Fact) -> TensorType | None:
     return type_ if isinstance(type_, TensorType) else None
 
 
-def _unsqueezed(graph: Graph, layer: Layer, value: Value | None) -> Value | None:
+def _unsqueeze_vector(graph: Graph, layer: XmlLayer, value: Value | None) -> Value | None:
     fact = graph.fact(value)
     if fact is None or not _is_vector(fact):
         return value

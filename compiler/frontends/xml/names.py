@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from ....ir.errors import ModelFormatError
 from ....ir.graph import Graph, Value
-from .schema_records import Layer, Net
+from .schema_records import Net, XmlLayer
 
 
-def port_names(layer: Layer) -> list[frozenset[str]]:
+def port_names(layer: XmlLayer) -> list[frozenset[str]]:
     """The names of a layer's output ports, by position."""
     return [port.names for port in layer.outputs]
 
 
-def name_results(graph: Graph, layers: dict[int, Layer]) -> None:
+def name_results(graph: Graph, layers: dict[int, XmlLayer]) -> None:
     """Give each Result the public names of its output (version 11). `layers` by node id."""
     for result in graph.results:
         source = graph.input(result, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....ir.errors import ModelFormatError
-from .schema_records import Layer, Net
+from .schema_records import Net, XmlLayer
 
 # One end of a connection: the layer's position in the net, and the position of its output port.
 Source = tuple[int, int]
@@ -104,14 +104,14 @@ def _connections(net: Net, position: dict[int, int]) -> list[dict[int, Source]]:
     return connected
 
 
-def _ports(ports: dict[int, int] | set[int], layer: Layer, side: str) -> str:
+def _ports(ports: dict[int, int] | set[int], layer: XmlLayer, side: str) -> str:
     listed = [str(port) for port in sorted(ports)[:20]] + ["..."] * (len(ports) > 20)
     if not ports:
         return f"another layer: this {layer.type} has no {side} ports"
     return f"one of ports {', '.join(listed)}"
 
 
-def _sources(layer: Layer, connected: dict[int, Source]) -> list[Source]:
+def _sources(layer: XmlLayer, connected: dict[int, Source]) -> list[Source]:
     if layer.type.lower() == "parameter" and layer.inputs:
         raise layer.error("a Parameter has no inputs", got=len(layer.inputs), expected=0)
     for n, port in enumerate(layer.inputs):
@@ -152,7 +152,7 @@ def _visit(
             pending.pop()
 
 
-def _producers(layer: Layer, connected: dict[int, Source]) -> list[int]:
+def _producers(layer: XmlLayer, connected: dict[int, Source]) -> list[int]:
     return [connected[port.id][0] for port in layer.inputs if port.id in connected]
 
 

@@ -14,7 +14,7 @@ from ....ir.errors import Error
 from ....ir.ops import Parameter
 from . import text as words
 from .attributes import EXTRA
-from .schema_records import Layer
+from .schema_records import XmlLayer
 from .text import Interval
 from .weights import element_type
 
@@ -23,7 +23,7 @@ SIZES = "sizes"
 BOUNDS = "bounds"
 
 
-class Symbols:
+class XmlSymbols:
     """The symbolic sizes of one file; names stay unique over all its bodies."""
 
     def __init__(self) -> None:
@@ -43,7 +43,9 @@ class Symbols:
         self._taken.add(name)
         return symbol(name, low, high)
 
-    def named(self, layer: Layer, shape: tuple[Interval, ...]) -> tuple[Dim, ...] | None:
+    def read_named_dims(
+        self, layer: XmlLayer, shape: tuple[Interval, ...]
+    ) -> tuple[Dim, ...] | None:
         """The sizes that irc wrote with their names, checked against the declared shape."""
         extra = layer.rt_info.get(EXTRA, {})
         if SIZES not in extra:
@@ -54,7 +56,7 @@ class Symbols:
             dims = tuple(parse(size, limits) for size in sizes)
         except (ValueError, TypeError, KeyError, RecursionError, Error) as error:
             raise layer.error("the names of the sizes are broken", got=str(error)[:200]) from error
-        if len(dims) != len(shape) or not all(map(_within, dims, shape)):
+        if len(dims) != len(shape) or not all(map(_is_within, dims, shape)):
             raise layer.error(
                 "the names of the sizes contradict the shape",
                 got=extra[SIZES][:200],
@@ -64,7 +66,7 @@ class Symbols:
             self._remember(layer, dim)
         return dims
 
-    def _remember(self, layer: Layer, dim: Dim) -> None:
+    def _remember(self, layer: XmlLayer, dim: Dim) -> None:
         for found in dim.symbols() if isinstance(dim, Expr) else ():
             limits = self._bounds.setdefault(found.name, (found.lo, found.hi))
             if limits != (found.lo, found.hi):
@@ -97,7 +99,7 @@ def _texts(data: Any) -> list[str]:
     return cast("list[str]", data)
 
 
-def _within(dim: Dim, interval: Interval) -> bool:
+def _is_within(dim: Dim, interval: Interval) -> bool:
     low, high = interval
     if low == high or isinstance(dim, int):
         return dim == low == high
@@ -106,7 +108,7 @@ def _within(dim: Dim, interval: Interval) -> bool:
     return high is None or least is None or least <= high
 
 
-def read_parameter(layer: Layer, symbols: Symbols) -> Parameter:
+def read_parameter(layer: XmlLayer, symbols: XmlSymbols) -> Parameter:
     """The Parameter of a layer. Raises ModelFormatError for a missing or bad attribute."""
     for name in ("element_type", "shape"):
         if name not in layer.data:
@@ -117,7 +119,7 @@ def read_parameter(layer: Layer, symbols: Symbols) -> Parameter:
         return Parameter(dtype, None)
     names = sorted(layer.outputs[0].names) if layer.outputs else []
     base = names[0] if names else layer.name
-    shape = symbols.named(layer, declared)
+    shape = symbols.read_named_dims(layer, declared)
     if shape is None:
         shape = tuple(symbols.fresh(base, axis, dim) for axis, dim in enumerate(declared))
     return Parameter(dtype, shape)

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from ....ir.errors import ModelFormatError
-from .text import short
+from .text import shorten_text
 
 _IR = "an OpenVINO IR: XML with the root <net>"
 _COPY = "copy the file again in full"
@@ -35,9 +35,9 @@ _LIMITS = (
     ),
 )
 # A start tag, or a text behind one, of more than the parser takes.
-_LONG = re.compile(rb"<[^<]{9500000,}")
+_LONG_TEXT = re.compile(rb"<[^<]{9500000,}")
 # Bytes shown before and after the place where the parser stopped.
-_BEFORE, _AFTER = 40, 20
+_BYTES_BEFORE_ERROR, _BYTES_AFTER_ERROR = 40, 20
 
 
 def not_xml(error: Any, log: Any, data: bytes, file: str) -> ModelFormatError:
@@ -49,9 +49,9 @@ def not_xml(error: Any, log: Any, data: bytes, file: str) -> ModelFormatError:
     where = f"{file}: line {line}, column {column}"
     for pattern, what, expected in _LIMITS:
         if pattern.search(said):
-            got = _longest(data) or _around(data, line, column)
+            got = _longest_text(data) or _text_around(data, line, column)
             return ModelFormatError(what, where=where, got=got, expected=expected)
-    got, expected, fix = _found(data, line, column)
+    got, expected, fix = _explain_error(data, line, column)
     said = _PLACE.sub("", " ".join(said.split()))
     if fix == _COPY:
         said = "the text ends early"
@@ -60,7 +60,7 @@ def not_xml(error: Any, log: Any, data: bytes, file: str) -> ModelFormatError:
     )
 
 
-def _found(data: bytes, line: int, column: int) -> tuple[str, str, str | None]:
+def _explain_error(data: bytes, line: int, column: int) -> tuple[str, str, str | None]:
     """What stands there, what should, and how to get it."""
     head = data[:64].lstrip()
     if not head.strip(b"\x00"):
@@ -70,29 +70,33 @@ def _found(data: bytes, line: int, column: int) -> tuple[str, str, str | None]:
     if not head.lstrip(b"\xef\xbb\xbf\xff\xfe\x00").startswith(b"<"):
         return f"a file that begins with {data[:16]!r}", _IR, None
     if b"<net" in data and not _END.search(data):
-        end = _shown(data.rstrip(b" \t\r\n\x00")[-_BEFORE:])
+        end = _shorten_piece(data.rstrip(b" \t\r\n\x00")[-_BYTES_BEFORE_ERROR:])
         return f"a text that ends with {end}", "</net> at its end", _COPY
-    return _around(data, line, column), "well-formed XML, in UTF-8 unless it says otherwise", None
+    return (
+        _text_around(data, line, column),
+        "well-formed XML, in UTF-8 unless it says otherwise",
+        None,
+    )
 
 
-def _longest(data: bytes) -> str | None:
+def _longest_text(data: bytes) -> str | None:
     """A piece beyond the parser's limit of a text: it says itself only how far it read ahead."""
-    piece = _LONG.search(data)
+    piece = _LONG_TEXT.search(data)
     if piece is None:
         return None
     line = data.count(b"\n", 0, piece.start()) + 1
-    begin = _shown(piece[0][: 2 * _BEFORE])
+    begin = _shorten_piece(piece[0][: 2 * _BYTES_BEFORE_ERROR])
     return f"{len(piece[0])} bytes in one, from line {line}, that begin with {begin}"
 
 
-def _around(data: bytes, line: int, column: int) -> str:
+def _text_around(data: bytes, line: int, column: int) -> str:
     """The text where the parser stopped."""
     start = 0
     for _ in range(line - 1):
         start = data.find(b"\n", start) + 1
     at = min(start + column, len(data))
-    return _shown(data[max(start, at - _BEFORE) : at + _AFTER])
+    return _shorten_piece(data[max(start, at - _BYTES_BEFORE_ERROR) : at + _BYTES_AFTER_ERROR])
 
 
-def _shown(piece: bytes) -> str:
-    return short(" ".join(piece.decode(errors="replace").split()))
+def _shorten_piece(piece: bytes) -> str:
+    return shorten_text(" ".join(piece.decode(errors="replace").split()))

@@ -28,12 +28,12 @@ from .file_parts import FileParts
 from .matmul import matmul_inputs
 from .names import add_operation_names, name_results, port_names
 from .order import Wiring, wire
-from .parameters import Symbols, read_parameter
+from .parameters import XmlSymbols, read_parameter
 from .schema import parse_xml
-from .schema_records import Layer, Net
-from .source import HeldArray, OpenFile, owned, require_size
+from .schema_records import Net, XmlLayer
+from .source import HeldArray, OpenFile, as_read_only, require_size
 from .v10_io import convert_io
-from .weights import Parts, Weights, read_constant, referred_ranges
+from .weights import Parts, WeightsFile, read_constant, referred_ranges
 
 DeclaredShapes = Literal["check", "ignore"]
 Source = str | PathLike[str] | bytes
@@ -82,7 +82,7 @@ def read_xml(
         parts.expect(referred_ranges(layers))
         return parts
 
-    with Weights(load, max_memory) as held:
+    with WeightsFile(load, max_memory) as held:
         graph = _Builder(held, check=declared_shapes == "check").build(net, wiring).graph
     graph.rt_info = dict(net.rt_info)
     if net.version == 10:
@@ -98,7 +98,7 @@ def _open_weights(
     if isinstance(weights, np.ndarray):
         return HeldArray(weights)
     if isinstance(weights, bytes | bytearray | memoryview):
-        return HeldArray(owned(weights))
+        return HeldArray(as_read_only(weights))
     if weights is not None:
         return FileParts(OpenFile(weights, _BIN), max_memory)
     if isinstance(source, bytes | bytearray | memoryview):
@@ -127,26 +127,26 @@ _UNFORESEEN = (ArithmeticError, AssertionError, LookupError, TypeError, ValueErr
 class _Builder:
     """Turns nets into graphs: one for a file, shared by its bodies."""
 
-    def __init__(self, weights: Weights, *, check: bool) -> None:
+    def __init__(self, weights: WeightsFile, *, check: bool) -> None:
         self.weights = weights
         self.check = check
-        self.symbols = Symbols()
+        self.symbols = XmlSymbols()
 
     def build(self, net: Net, wiring: Wiring) -> Bodies:
         """The graph of a net, and the node of each of its layers by layer id."""
         graph = Graph(net.name)
         nodes: dict[int, int] = {}
-        by_node: dict[int, Layer] = {}
+        by_node: dict[int, XmlLayer] = {}
         for i in wiring.order:
             layer = net.layers[i]
             read = [Value(nodes[source], port) for source, port in wiring.sources[i]]
-            node = self._add(graph, layer, _spread(layer, read))
+            node = self._add(graph, layer, _inputs_by_port(layer, read))
             nodes[i] = node
             by_node[node] = layer
         name_results(graph, by_node)
         return Bodies(graph, {layer.id: node for node, layer in by_node.items()})
 
-    def _add(self, graph: Graph, layer: Layer, inputs: list[Value | None]) -> int:
+    def _add(self, graph: Graph, layer: XmlLayer, inputs: list[Value | None]) -> int:
         check_precision_names(layer)
         op = self._op(layer)
         try:
@@ -160,14 +160,14 @@ class _Builder:
             names = [] if op.kind == "Result" else port_names(layer)
             node = graph.add(op, inputs, name=layer.name, origin=layer.origin, names=names)
             record = graph.node(node)
-            record.rt_info = _kept(layer)
+            record.rt_info = _kept_rt_info(layer)
             infer_node(graph, node)
         except Error as error:
             if error.where is not None and layer.file in error.where:
                 raise
             raise type(error)(
                 error.what,
-                where=layer.where,
+                where=layer.location,
                 got=error.got,
                 expected=error.expected,
                 fix=error.fix,
@@ -181,7 +181,7 @@ class _Builder:
             check_declared(layer, record.types)
         return node
 
-    def _op(self, layer: Layer) -> Op:
+    def _op(self, layer: XmlLayer) -> Op:
         cls = look_up(layer)
         assert cls is not None  # refuse_unsupported has seen every layer
         if cls.kind == "Parameter":
@@ -199,19 +199,19 @@ class _Builder:
         return read_op(layer, cls, **({counted: len(layer.outputs)} if counted else {}))
 
 
-def _spread(layer: Layer, given: list[Value]) -> list[Value | None]:
+def _inputs_by_port(layer: XmlLayer, given: list[Value]) -> list[Value | None]:
     """Inputs by port of the operation: None where a layer of the dialect leaves one out."""
     inputs: list[Value | None] = list(given)
     text = layer.rt_info.get(EXTRA, {}).get(ABSENT)
     for word in words.words(text) if text else ():
-        place = layer.read(ABSENT, word, words.unsigned)
+        place = layer.read(ABSENT, word, words.parse_unsigned)
         if place > len(inputs):
             raise layer.error("an absent input lies beyond the others", got=place)
         inputs.insert(place, None)
     return inputs
 
 
-def _kept(layer: Layer) -> dict[str, dict[str, str]]:
+def _kept_rt_info(layer: XmlLayer) -> dict[str, dict[str, str]]:
     """rt_info of a layer and its ports as a node keeps it: ports as `in:0/name`, `out:0/name`."""
     kept = {name: dict(pairs) for name, pairs in layer.rt_info.items() if name != EXTRA}
     for side, ports in (("in", layer.inputs), ("out", layer.outputs)):

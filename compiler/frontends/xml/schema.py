@@ -19,8 +19,8 @@ from ....ir.errors import ModelFormatError, UnsupportedOperationError
 from ....ir.op import MAX_BODY_DEPTH
 from . import text as words
 from .parse_errors import not_xml
-from .schema_records import NO_INFO, Edge, Info, Layer, MapEntry, Net, Port, RtTree, tag_text
-from .text import BadText, short
+from .schema_records import NO_INFO, Edge, Info, MapEntry, Net, RtTree, XmlLayer, XmlPort, tag_text
+from .text import BadText, shorten_text
 
 # lxml has no types.
 etree: Any = lxml.etree  # pyright: ignore
@@ -84,7 +84,7 @@ def _refuse_doctype(element: Any, file: str) -> None:
         raise ModelFormatError(
             "a DOCTYPE is not allowed in a model file",
             where=file,
-            got=short(document.doctype or "<!DOCTYPE"),
+            got=shorten_text(document.doctype or "<!DOCTYPE"),
             expected="<net ...> without document type and entities",
         )
 
@@ -103,7 +103,7 @@ class _Schema:
         where = f"{self.file}: <{element.tag}> (line {element.sourceline})"
         return ModelFormatError(what, where=where, got=got, expected=expected)
 
-    def required(self, element: Any, name: str) -> str:
+    def required_attribute(self, element: Any, name: str) -> str:
         value = element.get(name)
         if value is None:
             raise self.fail(
@@ -115,12 +115,12 @@ class _Schema:
         return value
 
     def number(self, element: Any, name: str, parse: Callable[[str], _T]) -> _T:
-        text = self.required(element, name)
+        text = self.required_attribute(element, name)
         try:
             return parse(text)
         except BadText as bad:
             raise self.fail(
-                element, f"attribute {name!r} has a bad value", short(text), bad.expected
+                element, f"attribute {name!r} has a bad value", shorten_text(text), bad.expected
             ) from None
 
     def children(self, element: Any) -> list[Any]:
@@ -136,7 +136,10 @@ class _Schema:
                 found.append(child)
             elif tag is etree.Entity:
                 raise self.fail(
-                    element, "an entity reference is not allowed", short(child.text), "the text"
+                    element,
+                    "an entity reference is not allowed",
+                    shorten_text(child.text),
+                    "the text",
                 )
         return found
 
@@ -145,7 +148,7 @@ class _Schema:
             raise self.fail(
                 element,
                 "text where only elements are allowed",
-                short(text.strip(_SPACES)),
+                shorten_text(text.strip(_SPACES)),
                 f"no text between the elements of <{element.tag}>",
             )
 
@@ -157,10 +160,10 @@ class _Schema:
         while (before := element.getprevious()) is not None:
             self._no_text(parent, before.tail)
             if isinstance(before.tag, str) and before.tag != element.tag:
-                raise self.unknown(before, parent)
+                raise self.unknown_element(before, parent)
             parent.remove(before)
 
-    def unknown(self, child: Any, parent: Any) -> ModelFormatError:
+    def unknown_element(self, child: Any, parent: Any) -> ModelFormatError:
         """The error for an element that does not belong into a list of layers or edges."""
         expected = f"<{parent.tag.removesuffix('s')}>"
         return self.fail(child, f"an unknown element in <{parent.tag}>", f"<{child.tag}>", expected)
@@ -187,7 +190,7 @@ class _Schema:
             raise self.fail(root, "not an OpenVINO IR", f"the root <{root.tag}>", "the root <net>")
         version = root.get("version")
         if version is None or version not in [str(v) for v in VERSIONS]:
-            got = "no version" if version is None else short(version)
+            got = "no version" if version is None else shorten_text(version)
             raise self.fail(root, "this version of the IR is not supported", got, "10 or 11")
         net.name, net.version, net.line = root.get("name", ""), int(version), root.sourceline
         sections = self.sections(root)
@@ -196,7 +199,7 @@ class _Schema:
         for part in [sections[tag] for tag in ("layers", "edges") if tag in sections]:
             for child in self.children(part):
                 if f"{child.tag}s" != part.tag:
-                    raise self.unknown(child, part)
+                    raise self.unknown_element(child, part)
         if "rt_info" in sections:
             net.rt_info = self.tree(sections["rt_info"])
         self._legacy(sections, net)
@@ -235,11 +238,11 @@ class _Schema:
             raise self._no_layers(element, sections)
         for child in self.children(sections["layers"]):
             if child.tag != "layer":
-                raise self.unknown(child, sections["layers"])
+                raise self.unknown_element(child, sections["layers"])
             net.layers.append(self.layer(child, depth))
         for child in self.children(sections["edges"]) if "edges" in sections else ():
             if child.tag != "edge":
-                raise self.unknown(child, sections["edges"])
+                raise self.unknown_element(child, sections["edges"])
             net.edges.append(self.edge(child))
         if "rt_info" in sections:
             net.rt_info = self.tree(sections["rt_info"])
@@ -248,10 +251,10 @@ class _Schema:
     def edge(self, element: Any) -> Edge:
         """One `<edge>`."""
         return Edge(
-            self.number(element, "from-layer", words.unsigned),
-            self.number(element, "from-port", words.unsigned),
-            self.number(element, "to-layer", words.unsigned),
-            self.number(element, "to-port", words.unsigned),
+            self.number(element, "from-layer", words.parse_unsigned),
+            self.number(element, "from-port", words.parse_unsigned),
+            self.number(element, "to-layer", words.parse_unsigned),
+            self.number(element, "to-port", words.parse_unsigned),
             element.sourceline,
         )
 
@@ -269,16 +272,16 @@ class _Schema:
 
     # Layers -----------------------------------------------------------------------------------
 
-    def layer(self, element: Any, depth: int) -> Layer:
+    def layer(self, element: Any, depth: int) -> XmlLayer:
         """One `<layer>` with the bodies in it."""
         names = element.get("output_names")
-        layer = Layer(
+        layer = XmlLayer(
             self.file,
             element.sourceline,
-            self.number(element, "id", words.unsigned),
-            self.required(element, "name"),
-            sys.intern(self.required(element, "type")),
-            sys.intern(self.required(element, "version")),
+            self.number(element, "id", words.parse_unsigned),
+            self.required_attribute(element, "name"),
+            sys.intern(self.required_attribute(element, "type")),
+            sys.intern(self.required_attribute(element, "version")),
             None if names is None else words.name_set(names),
         )
         for tag, child in self.sections(element).items():
@@ -314,8 +317,8 @@ class _Schema:
             if child.tag == "attribute" and child.get("name")
         }
 
-    def _ports(self, element: Any, layer: Layer) -> list[Port]:
-        ports: list[Port] = []
+    def _ports(self, element: Any, layer: XmlLayer) -> list[XmlPort]:
+        ports: list[XmlPort] = []
         seen: set[int] = set()
         for child in self.children(element):
             if child.tag != "port":
@@ -339,7 +342,7 @@ class _Schema:
             ports.append(port)
         return ports
 
-    def _port(self, element: Any) -> Port:
+    def _port(self, element: Any) -> XmlPort:
         dims: list[int] = []
         rt_info = NO_INFO
         for child in self.children(element):
@@ -356,8 +359,8 @@ class _Schema:
                 )
         names = words.name_set(element.get("names", ""))
         precision = element.get("precision")
-        return Port(
-            self.number(element, "id", words.unsigned),
+        return XmlPort(
+            self.number(element, "id", words.parse_unsigned),
             None if precision is None else sys.intern(precision),
             tuple(dims),
             names,
@@ -373,7 +376,7 @@ class _Schema:
         try:
             size = words.integer(text)
         except BadText as bad:
-            raise self.fail(element, "a bad size", short(text), bad.expected) from None
+            raise self.fail(element, "a bad size", shorten_text(text), bad.expected) from None
         if size < -1:
             raise self.fail(element, "a negative size", size, "0 or more, or -1 for any size")
         return size
@@ -393,5 +396,5 @@ class _Schema:
             raise self.fail(
                 element, "an unknown element in <back_edges>", f"<{element.tag}>", "<edge>"
             )
-        source = self.number(element, "from-layer", words.unsigned)
-        return source, self.number(element, "to-layer", words.unsigned)
+        source = self.number(element, "from-layer", words.parse_unsigned)
+        return source, self.number(element, "to-layer", words.parse_unsigned)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from ....ir.errors import ModelFormatError
-from .text import BadText, short
+from .text import BadText, shorten_text
 
 _T = TypeVar("_T")
 
@@ -27,11 +27,11 @@ _NO_MAPS: Mapping[str, list[MapEntry]] = MappingProxyType({})
 def tag_text(tag: str, attributes: Mapping[str, str]) -> str:
     """The start of an element for messages, not too long: <port id="1">."""
     pairs = "".join(f' {name}="{value}"' for name, value in attributes.items())
-    return short(f"<{tag}{pairs}>")[1:-1]
+    return shorten_text(f"<{tag}{pairs}>")[1:-1]
 
 
 @dataclass(slots=True)
-class Port:
+class XmlPort:
     """One `<port>`. `dims` are the declared sizes, -1 for a size that is not static."""
 
     id: int
@@ -51,7 +51,7 @@ class MapEntry:
 
 
 @dataclass(slots=True)
-class Layer:
+class XmlLayer:
     """One `<layer>` with the bodies it holds, by element name ("body", "then_body", ...)."""
 
     file: str
@@ -63,8 +63,8 @@ class Layer:
     output_names: frozenset[str] | None
     data: Mapping[str, str] = field(default_factory=lambda: _NO_DATA)
     rt_info: Info = field(default_factory=lambda: NO_INFO)
-    inputs: Sequence[Port] = ()
-    outputs: Sequence[Port] = ()
+    inputs: Sequence[XmlPort] = ()
+    outputs: Sequence[XmlPort] = ()
     bodies: Mapping[str, Net] = field(default_factory=lambda: _NO_BODIES)
     maps: Mapping[str, list[MapEntry]] = field(default_factory=lambda: _NO_MAPS)
     back_edges: Sequence[tuple[int, int]] = ()
@@ -72,10 +72,10 @@ class Layer:
     @property
     def origin(self) -> str:
         """The layer for messages: 'layer 4 "fc1" (line 12)'."""
-        return f"layer {self.id} {short(self.name)} (line {self.line})"
+        return f"layer {self.id} {shorten_text(self.name)} (line {self.line})"
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """File, layer and type for messages."""
         return f"{self.file}: {self.origin}, {self.type}"
 
@@ -83,7 +83,7 @@ class Layer:
         self, what: str, *, got: object = None, expected: object = None, fix: str | None = None
     ) -> ModelFormatError:
         """An error that names this layer."""
-        return ModelFormatError(what, where=self.where, got=got, expected=expected, fix=fix)
+        return ModelFormatError(what, where=self.location, got=got, expected=expected, fix=fix)
 
     def lacks(self, what: str, name: str) -> ModelFormatError:
         """The error for an attribute that <data> does not have."""
@@ -95,7 +95,9 @@ class Layer:
             return parse(text)
         except BadText as bad:
             raise self.error(
-                f"attribute {attribute!r} has a bad value", got=short(text), expected=bad.expected
+                f"attribute {attribute!r} has a bad value",
+                got=shorten_text(text),
+                expected=bad.expected,
             ) from None
 
 
@@ -122,6 +124,6 @@ class Net:
     name: str
     version: int
     line: int
-    layers: list[Layer] = field(default_factory=list[Layer])
+    layers: list[XmlLayer] = field(default_factory=list[XmlLayer])
     edges: list[Edge] = field(default_factory=list[Edge])
     rt_info: RtTree = field(default_factory=RtTree)

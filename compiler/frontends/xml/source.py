@@ -1,7 +1,7 @@
 """Files of a model, read into memory that we own.
 
 A file that is truncated or replaced while we read it is an error, never a signal; what is not a
-regular file (a directory, a pipe, a device) is refused before a byte of it is read. `recorded`
+regular file (a directory, a pipe, a device) is refused before a byte of it is read. `record_files`
 records which files were read and their state, so that a model can be read again later.
 """
 
@@ -42,7 +42,7 @@ class FileState:
             os.path.abspath(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
         )
 
-    def changed(self) -> str | None:
+    def describe_change(self) -> str | None:
         """What happened to the file since, or None."""
         try:
             now = FileState.of(self.path, os.stat(self.path))
@@ -55,7 +55,7 @@ _record: ContextVar[list[FileState] | None] = ContextVar("files read", default=N
 
 
 @contextmanager
-def recorded() -> Generator[list[FileState]]:
+def record_files() -> Generator[list[FileState]]:
     """The files that this thread reads inside, in order."""
     files: list[FileState] = []
     token = _record.set(files)
@@ -144,13 +144,13 @@ class OpenFile:
                 where=repr(self.shown),
                 got=f"{last - first} bytes",
             ) from error
-        cuts = range(0, last - first, _PIECE)
-        pieces = [(memoryview(data)[at : at + _PIECE], first + at) for at in cuts]
+        cuts = range(0, last - first, _PIECE_BYTES)
+        pieces = [(memoryview(data)[at : at + _PIECE_BYTES], first + at) for at in cuts]
         if len(pieces) < 2:
             for piece in pieces:
                 self._fill(*piece)
         else:
-            with ThreadPoolExecutor(_READERS, "irc-read") as pool:
+            with ThreadPoolExecutor(_READER_THREADS, "irc-read") as pool:
                 list(pool.map(self._fill, *zip(*pieces, strict=True)))
         data.flags.writeable = False
         note(data, self._state, first)
@@ -214,8 +214,8 @@ def open_at_once(path: Path, flags: int = os.O_RDONLY) -> int:
 
 _BINARY = getattr(os, "O_BINARY", 0)
 # Bytes that one thread reads at a time, and how many threads do.
-_PIECE = 32 << 20
-_READERS = 4
+_PIECE_BYTES = 32 << 20
+_READER_THREADS = 4
 
 
 def require_size(size: int, most: int, what: str, where: str, fix: str | None = None) -> None:
@@ -227,7 +227,7 @@ def require_size(size: int, most: int, what: str, where: str, fix: str | None = 
         )
 
 
-def owned(data: bytes | bytearray | memoryview) -> Array:
+def as_read_only(data: bytes | bytearray | memoryview) -> Array:
     """A caller's bytes as a read-only array; copied unless they can't change."""
     fixed = data if isinstance(data, bytes) else bytes(data)
     return np.frombuffer(fixed, dtype=np.uint8)

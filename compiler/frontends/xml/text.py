@@ -38,7 +38,7 @@ class BadText(ValueError):
         self.expected = expected
 
 
-def unsigned(text: str) -> int:
+def parse_unsigned(text: str) -> int:
     """An unsigned 64-bit integer."""
     if not _UNSIGNED.fullmatch(text) or int(text) > MAX_U64:
         raise BadText("an unsigned 64-bit integer")
@@ -53,7 +53,7 @@ def integer(text: str) -> int:
     return int(text)
 
 
-def real(text: str) -> float:
+def parse_real(text: str) -> float:
     """A decimal number, inf or nan; spaces around it are tolerated."""
     text = text.strip(_SPACES)
     if not _REAL.fullmatch(text):
@@ -143,7 +143,7 @@ def name_set(text: str) -> frozenset[str]:
     return frozenset(part.replace("\\,", ",") for part in parts if part)
 
 
-def short(text: str, limit: int = 80) -> str:
+def shorten_text(text: str, limit: int = 80) -> str:
     """A model's own text for a message: printable, quoted, and not too long."""
     shown = escape_text(text[:limit])
     return f'"{shown}..."' if len(text) > limit else f'"{shown}"'

@@ -18,9 +18,9 @@ from ....ir.dtype import DType, parse_element_type
 from ....ir.errors import MemoryLimitError, ModelFormatError
 from ....ir.op import Array
 from . import text as words
-from .schema_records import Layer
+from .schema_records import XmlLayer
 from .subbyte import is_packed, packed_bytes, unpack
-from .text import BadText, short
+from .text import BadText, shorten_text
 
 # Element types that OpenVINO lacks, as irc's dialect names them.
 _OWN_TYPES = {t.value: t for t in DType if not t.in_openvino}
@@ -30,7 +30,7 @@ _LFS_HEAD = b"version https://git-lfs"
 _LFS = "the .bin is a git-lfs pointer: fetch the file itself"
 _COPY = "check that the .bin belongs to this .xml and was copied in full"
 # What the constants of a small file may need beyond eight times its size.
-_SLACK = 64 << 20
+_EXTRA_CONSTANT_BYTES = 64 << 20
 
 
 class Parts(Protocol):
@@ -46,19 +46,22 @@ class Parts(Protocol):
     def close(self) -> None: ...
 
 
-def referred_ranges(layers: Iterable[Layer]) -> Iterator[tuple[int, int]]:
+def referred_ranges(layers: Iterable[XmlLayer]) -> Iterator[tuple[int, int]]:
     """First and last byte of what each Const layer refers to. A number that can't be read is left
     out: reading the constant is the error."""
     for layer in layers:
         if layer.type != "Const" or "value" in layer.data:
             continue
         with contextlib.suppress(BadText, KeyError):
-            offset, size = words.unsigned(layer.data["offset"]), words.unsigned(layer.data["size"])
+            offset, size = (
+                words.parse_unsigned(layer.data["offset"]),
+                words.parse_unsigned(layer.data["size"]),
+            )
             yield offset, offset + size
 
 
 @dataclass
-class Weights:
+class WeightsFile:
     """The .bin of a model, loaded when the first constant needs it.
 
     `load` opens it or raises an error that says why there is none.
@@ -72,7 +75,7 @@ class Weights:
         default_factory=dict[tuple[DType, int, int], Array]
     )
 
-    def __enter__(self) -> Weights:
+    def __enter__(self) -> WeightsFile:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -85,8 +88,8 @@ class Weights:
             self._parts = self.load()
         return self._parts
 
-    def once(
-        self, key: tuple[DType, int, int], size: int, layer: Layer, decode: Callable[[], Array]
+    def read_shared(
+        self, key: tuple[DType, int, int], size: int, layer: XmlLayer, decode: Callable[[], Array]
     ) -> Array:
         """A constant that needs `size` bytes of its own; equal ones (by `key`) share them.
 
@@ -97,13 +100,13 @@ class Weights:
         if found is not None:
             return found
         self._copied += size
-        limit = 8 * (0 if self._parts is None else self._parts.referred) + _SLACK
+        limit = 8 * (0 if self._parts is None else self._parts.referred) + _EXTRA_CONSTANT_BYTES
         if self.max_memory is not None:
             limit = min(limit, self.max_memory)
         if self._copied > limit:
             raise MemoryLimitError(
                 "the constants need more memory than max_memory or the size of the weights allows",
-                where=layer.where,
+                where=layer.location,
                 got=f"{self._copied} bytes",
                 expected=f"at most {limit} bytes",
             )
@@ -122,7 +125,7 @@ def element_type(text: str) -> DType:
         raise BadText("an element type such as f32, i64, boolean (not FP32 or float)") from None
 
 
-def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
+def read_constant(layer: XmlLayer, weights: WeightsFile) -> tuple[DType, Array]:
     """Element type and array of a Const layer, or a ModelFormatError that names the layer."""
     data = layer.data
     for name in ("element_type", "shape"):
@@ -137,13 +140,13 @@ def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
         # Without elements no size of the weights bounds the others, which NumPy multiplies.
         raise layer.error(
             "a constant's size overflows",
-            got=f"{dtype}[{_shown(shape)}]",
+            got=f"{dtype}[{_format_shape(shape)}]",
             expected="sizes whose product is below 2^59, those that are 0 left out",
         )
     offset, raw = _raw_bytes(layer, weights)
     key = dtype, offset, count
     if dtype is DType.string:
-        texts = weights.once(key, raw.size, layer, lambda: _strings(layer, raw, count))
+        texts = weights.read_shared(key, raw.size, layer, lambda: _strings(layer, raw, count))
         return dtype, texts.reshape(shape)
     needed = packed_bytes(dtype, count)
     if raw.size != needed:
@@ -152,27 +155,29 @@ def read_constant(layer: Layer, weights: Weights) -> tuple[DType, Array]:
         raise layer.error(
             f"a constant's size is too {small} for its shape and element type",
             got=f"size {raw.size}",
-            expected=f"{needed} bytes for {dtype}[{_shown(shape)}]",
+            expected=f"{needed} bytes for {dtype}[{_format_shape(shape)}]",
             fix="write the model again: its .xml contradicts itself",
         )
     if is_packed(dtype):
-        array = weights.once(key, count, layer, lambda: unpack(dtype, raw, count))
+        array = weights.read_shared(key, count, layer, lambda: unpack(dtype, raw, count))
     elif dtype is DType.boolean:
         # A byte that is neither 0 nor 1 is not a valid bool of NumPy: any other value means true.
-        array = weights.once(key, count, layer, lambda: raw != 0)
+        array = weights.read_shared(key, count, layer, lambda: raw != 0)
     else:
         array = raw.view(dtype.numpy.newbyteorder("<"))
         if not array.flags.aligned or not array.dtype.isnative:
             stored = array
-            array = weights.once(key, stored.nbytes, layer, lambda: stored.astype(dtype.numpy))
+            array = weights.read_shared(
+                key, stored.nbytes, layer, lambda: stored.astype(dtype.numpy)
+            )
     return dtype, array.reshape(shape)
 
 
-def _shown(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: tuple[int, ...]) -> str:
     return ", ".join(map(str, shape))
 
 
-def _raw_bytes(layer: Layer, weights: Weights) -> tuple[int, Array]:
+def _raw_bytes(layer: XmlLayer, weights: WeightsFile) -> tuple[int, Array]:
     """Where a constant begins (-1 - line for one written in the XML), and its bytes."""
     data = layer.data
     if "value" in data:
@@ -180,8 +185,8 @@ def _raw_bytes(layer: Layer, weights: Weights) -> tuple[int, Array]:
     for name in ("offset", "size"):
         if name not in data:
             raise layer.lacks(f"Const has no attribute {name!r}", name)
-    offset = layer.read("offset", data["offset"], words.unsigned)
-    size = layer.read("size", data["size"], words.unsigned)
+    offset = layer.read("offset", data["offset"], words.parse_unsigned)
+    size = layer.read("size", data["size"], words.parse_unsigned)
     try:
         held = weights.open()
     except ModelFormatError as error:
@@ -200,7 +205,7 @@ def _raw_bytes(layer: Layer, weights: Weights) -> tuple[int, Array]:
     return offset, held.part(offset, offset + size)
 
 
-def _strings(layer: Layer, raw: Array, count: int) -> Array:
+def _strings(layer: XmlLayer, raw: Array, count: int) -> Array:
     """int32 n, n + 1 int32 offsets that begin with 0 and never fall, then UTF-8 text."""
     header = 4 * (count + 2)
     if raw.size < 4:
@@ -231,6 +236,6 @@ def _strings(layer: Layer, raw: Array, count: int) -> Array:
             out[i] = piece.decode()
         except UnicodeDecodeError:
             raise layer.error(
-                f"string {i} of a constant is not UTF-8", got=short(repr(piece))
+                f"string {i} of a constant is not UTF-8", got=shorten_text(repr(piece))
             ) from None
     return out

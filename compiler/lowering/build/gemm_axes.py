@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from ....ir.dims import Dim
-from ...strided_view import BlockedAxes, Part, View, coalesce, row_major, same
+from ...strided_view import BlockedAxes, Part, View, are_equal, coalesce, row_major
 
 # Rows that fill register tiles; axes of rows whose orders are all tried.
-_LONG, _MOST = 16, 4
+_MIN_TILE_ROWS, _MAX_PERMUTED_AXES = 16, 4
 
 
 @dataclass(frozen=True)
-class Rows:
+class GemmRows:
     """Batch axes and m, and per operand its strides along them. `split`: blocks and their size,
     where some operands walk m by two strides, their last ones."""
 
@@ -34,7 +34,7 @@ def join_rows(
     unseen: frozenset[int],
     *,
     packs: bool,
-) -> Rows | None:
+) -> GemmRows | None:
     """The rows of A, B, the result and all others, which walk `sizes` and columns; None if two of
     the `divided` ones are divided differently.
 
@@ -47,24 +47,24 @@ def join_rows(
     free = [
         axis
         for axis in range(m)
-        if sizes[axis] != 1 and all(same(operands[i].strides[axis], 0) for i in unseen)
+        if sizes[axis] != 1 and all(are_equal(operands[i].strides[axis], 0) for i in unseen)
     ]
-    found: Rows | None = None
-    for order in permutations((*free, m) if len(free) < _MOST else (m,)):
+    found: GemmRows | None = None
+    for order in permutations((*free, m) if len(free) < _MAX_PERMUTED_AXES else (m,)):
         batch = [axis for axis in range(m) if axis not in order]
-        rows = _joined((*batch, *order), sizes, operands, divided, unseen, packs=packs)
+        rows = _join_rows((*batch, *order), sizes, operands, divided, unseen, packs=packs)
         if rows and (found is None or _rank(rows) < _rank(found)):
             found = rows
     return found
 
 
-def _rank(rows: Rows) -> tuple[int, bool]:
+def _rank(rows: GemmRows) -> tuple[int, bool]:
     """What is better comes first: fewer axes, then a last one of many rows."""
     last = rows.axes[-1]
-    return len(rows.axes), not (isinstance(last, int) and last >= _LONG)
+    return len(rows.axes), not (isinstance(last, int) and last >= _MIN_TILE_ROWS)
 
 
-def _joined(
+def _join_rows(
     order: Sequence[int],
     sizes: Sequence[Dim],
     operands: Sequence[View],
@@ -72,7 +72,7 @@ def _joined(
     unseen: frozenset[int],
     *,
     packs: bool,
-) -> Rows | None:
+) -> GemmRows | None:
     """The rows with the axes taken in this order."""
     axes: list[Dim] = []
     walked: list[list[Dim]] = [[] for _ in operands]
@@ -85,25 +85,25 @@ def _joined(
             if len(own) < 2:
                 last = i in unseen and axis == len(sizes) - 1
                 steps += [0 if last else view.strides[axis] * s for s in row_major(into)]
-            elif len(own) == len(into) and all(map(same, (n for n, _ in own), into)):
+            elif len(own) == len(into) and all(map(are_equal, (n for n, _ in own), into)):
                 steps += [stride for _, stride in own]
             else:
                 return None
         axes += into
     joined, found = coalesce(axes, walked)
-    if not joined or not all(same(found[i][-1], 0) for i in unseen):
-        return Rows((*joined, 1), [(*r, 0) for r in found])
-    if len(joined) < 2 or not all(same(found[i][-2], 0) for i in unseen):
-        return Rows(joined, found)
+    if not joined or not all(are_equal(found[i][-1], 0) for i in unseen):
+        return GemmRows((*joined, 1), [(*r, 0) for r in found])
+    if len(joined) < 2 or not all(are_equal(found[i][-2], 0) for i in unseen):
+        return GemmRows(joined, found)
     *batch, outer, inner = joined
-    runs = [same(r[-2], r[-1] * inner) for r in found]
+    runs = [are_equal(r[-2], r[-1] * inner) for r in found]
     may_split = {2, 0} if packs or divided.get(0) else {2}
     if any(isinstance(d, int) and d < 1 for d in (outer, inner)):
-        return Rows(joined, found)
+        return GemmRows(joined, found)
     if not all(run or i in may_split for i, run in enumerate(runs)):
-        return Rows(joined, found)
+        return GemmRows(joined, found)
     found = [(*r[:-2], r[-1]) if run else r for r, run in zip(found, runs, strict=True)]
-    return Rows((*batch, outer * inner), found, ((outer, 0), (inner, 0)))
+    return GemmRows((*batch, outer * inner), found, ((outer, 0), (inner, 0)))
 
 
 def _parts(divided: BlockedAxes | None, axis: int, rank: int) -> tuple[Part, ...]:

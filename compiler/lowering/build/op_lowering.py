@@ -15,7 +15,7 @@ from ....ir.scalar.builder import Builder, Ref, cast_array, identity
 from ....ir.scalar.program import Program
 from ....ir.types import TensorType, Type
 from ....plan.packing.layouts import Layout
-from ....plan.plan import Constant
+from ....plan.plan import PlanConstant
 from ....plan.specs.elementwise import ElementwiseSpec
 from ....plan.target import Target
 from ...options import Options
@@ -32,7 +32,7 @@ from ...strided_view import (
 )
 from ..schedule.fusion import Fusion
 from ..schedule.symbol_sources import SlotSymbols
-from .region_builder import RegionBuilder, Sizes, fits
+from .region_builder import RegionBuilder, SizeCollector
 from .scalar_programs import node_program
 
 # A cache line.
@@ -57,7 +57,7 @@ class Lowering:
     region: RegionBuilder = field(default_factory=RegionBuilder)
     views: dict[Value, View] = field(default_factory=dict[Value, View])
     weights: dict[int, Array] = field(default_factory=dict[int, Array])
-    constants: dict[Constant, int] = field(default_factory=dict[Constant, int])
+    constants: dict[PlanConstant, int] = field(default_factory=dict[PlanConstant, int])
     slots: list[Type] = field(default_factory=list[Type])
     slot_of: dict[Value, int] = field(default_factory=dict[Value, int])
     # The slots of `slot_of` by the symbols that they define.
@@ -148,7 +148,7 @@ class Lowering:
         """The buffer of an array in a layout, whose packing may round its elements to `dtype`."""
         self.weights[id(data)] = data
         shape = tuple(int(d) for d in data.shape)
-        entry = Constant(id(data), dtype, shape, layout, transposed, rounds)
+        entry = PlanConstant(id(data), dtype, shape, layout, transposed, rounds)
         index = self.constants.setdefault(entry, len(self.constants))
         return self.region.constant(index, dtype, shape, name)
 
@@ -169,7 +169,7 @@ class Lowering:
         """Where a value is in this region; a value of an earlier region becomes an input."""
         found = self.views.get(value)
         if found is None and value.node in self.fusion.absorbed:
-            return self.view(self.unconverted(value))
+            return self.view(self.skip_conversion(value))
         if found is None and (divided := self.divided.get(value)):
             copied = self.contiguous(divided.source, self.name(value.node))
             found = reshape(copied, self.shape(value))
@@ -233,7 +233,7 @@ class Lowering:
         axes, strides = coalesce(
             [outs[0].shape[i] for i in order], [[v.strides[i] for i in order] for v in views]
         )
-        sizes = Sizes()
+        sizes = SizeCollector()
         operands = [sizes.operand(v, s) for v, s in zip(views, strides, strict=True)]
         spec = ElementwiseSpec(
             sizes.all(axes), tuple(operands[: len(inputs)]), tuple(operands[len(inputs) :]), program
@@ -253,7 +253,7 @@ class Lowering:
         widens = view.dtype.is_float and view.dtype.bits < dtype.bits
         return None if widens or view.dtype is dtype else dtype
 
-    def unconverted(self, value: Value) -> Value:
+    def skip_conversion(self, value: Value) -> Value:
         """What a product reads in place of a conversion that it makes itself."""
         return self.graph.input(value.node, 0) if value.node in self.fusion.absorbed else value
 
@@ -297,10 +297,6 @@ class Lowering:
             operands.computed[value] = ref
             operands.nodes.append(consumer)
         return value, ref
-
-    def alike(self, a: Value, b: Value) -> bool:
-        """Whether two values have the same shape for certain."""
-        return fits(self.shape(a), self.shape(b))
 
 
 @dataclass

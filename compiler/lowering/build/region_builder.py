@@ -27,12 +27,12 @@ from ....plan.plan import (
     Step,
 )
 from ....plan.specs.base import Operand, RuntimeDim, Size, Spec, Split
-from ...strided_view import Part, View, is_contiguous, row_major, same
+from ...strided_view import Part, View, are_equal, is_contiguous, row_major
 from ..schedule.in_place import reuse_inputs
 from ..schedule.kernel_sharing import share_kernels
 
 
-class Sizes:
+class SizeCollector:
     """Collects the run-time sizes of one spec: a static size stays an int, another becomes the
     RuntimeDim of its position."""
 
@@ -49,7 +49,7 @@ class Sizes:
         """Several sizes."""
         return tuple(self(d) for d in dims)
 
-    def split(self, parts: Sequence[Part] | None) -> Split | None:
+    def add_split(self, parts: Sequence[Part] | None) -> Split | None:
         """The sizes of an axis's parts, if there are two."""
         if parts is None or len(parts) != 2:
             return None
@@ -132,7 +132,7 @@ class RegionBuilder:
     def kernel(
         self,
         spec: Spec,
-        sizes: Sizes,
+        sizes: SizeCollector,
         views: Sequence[View],
         work: Dim,
         name: str,
@@ -184,7 +184,9 @@ class RegionBuilder:
         assert isinstance(step, ControlStep)
         self.steps[number] = replace(step, target=target)
 
-    def moving(self, buffer: int, loop: int, trips: Dim, stride: Dim, *, back: bool) -> int:
+    def add_moving_alias(
+        self, buffer: int, loop: int, trips: Dim, stride: Dim, *, back: bool
+    ) -> int:
         """What of a buffer the first iteration of a loop sees, `stride` elements (at least 0)
         further on with each iteration, or back: the whole but the rest for the others."""
         base = self.buffers[buffer]
@@ -263,4 +265,4 @@ def elements(shape: Sequence[Dim]) -> Dim:
 
 def fits(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are equal for certain."""
-    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(are_equal(x, y) for x, y in zip(a, b, strict=True))

@@ -50,14 +50,14 @@ def refuse_control(graph: Graph, node: int, known: set[str], roles: Roles) -> st
     """Why the driver does not run control flow itself, or None."""
     op = graph.op(node)
     for value in (*graph.inputs(node), *graph.values(node)):
-        if value is not None and (found := _unfit(graph.type(value))) is not None:
+        if value is not None and (found := _refuse_type(graph.type(value))) is not None:
             return found
     for body in op.bodies():
         if failure(body) is not None:
             continue
         results = [body.type(body.input(r, 0)) for r in body.results]
         for type_ in (*(body.type(Value(p)) for p in body.parameters), *results):
-            if (found := _unfit(type_)) is not None:
+            if (found := _refuse_type(type_)) is not None:
                 return found
             assert isinstance(type_, TensorType)
             sizes = [d for d in type_.shape or () if isinstance(d, Expr)]
@@ -69,7 +69,7 @@ def refuse_control(graph: Graph, node: int, known: set[str], roles: Roles) -> st
     return _refuse_if(graph, node, op) if isinstance(op, If) else _refuse_loop(graph, node)
 
 
-def _unfit(type_: Type) -> str | None:
+def _refuse_type(type_: Type) -> str | None:
     if not isinstance(type_, TensorType) or type_.shape is None:
         return "a value that is not a tensor of known rank"
     return None if type_.dtype in NATIVE else f"values of {type_.dtype}"
@@ -124,12 +124,12 @@ def _trips_of_loop(graph: Graph, op: Loop, inputs: Sequence[Value | None]) -> Tr
         return "a condition that is not a boolean"
     if again is not None and _tensor(op.body.type(again)).dtype is not DType.boolean:
         return "a condition that is not a boolean"
-    start = graph.known(first)
+    start = graph.known_value(first)
     if start is not None and start.dtype != object:
         if not bool(np.asarray(start).reshape(-1)[0]):
             return Trips(0)
         first = None
-    number = graph.known(limit)
+    number = graph.known_value(limit)
     if number is None or number.size != 1:
         if _tensor(graph.type(limit)).dtype not in _COUNTERS:
             return "a number of iterations that is neither i32 nor i64"

@@ -17,7 +17,7 @@ from ....ir.ops.control_flow.conditional import failure
 from ....ir.ops.control_flow.loops import BodyInput, BodyOutput
 from ....ir.types import normalize_axis
 from ....plan.plan import BRANCH, JUMP, LOOP, LOOP_END, ControlStep, SizeCheck
-from ...strided_view import View, is_contiguous, same
+from ...strided_view import View, are_equal, is_contiguous
 from ..build.op_lowering import Lowering
 from ..op_table import Lowerer
 from ..ops.squeeze_excite import lower_excite
@@ -79,14 +79,14 @@ def _lower_body(inner: Lowering, roles: dict[int, Role]) -> None:
         lower_native(inner, roles, node)
 
 
-def _whole(low: Lowering, value: Value) -> int:
+def _unsplit_buffer(low: Lowering, value: Value) -> int:
     """A buffer that holds a value and nothing else."""
     view = low.view(value)
     found = low.region.whole_buffer(view)
-    return _copied(low, view, low.name(value.node)).buffer if found is None else found
+    return _copy_view(low, view, low.name(value.node)).buffer if found is None else found
 
 
-def _copied(low: Lowering, view: View, name: str) -> View:
+def _copy_view(low: Lowering, view: View, name: str) -> View:
     copy = low.region.allocate(view.dtype, view.shape, name)
     low.copy(view, copy, name, (name,))
     return copy
@@ -96,7 +96,7 @@ def _lower_if(low: Lowering, node: int) -> None:
     op, region = low.graph.op(node), low.region
     assert isinstance(op, If)
     name, sources = low.name(node), low.sources(node)
-    condition = _whole(low, low.graph.input(node, 0))
+    condition = _unsplit_buffer(low, low.graph.input(node, 0))
     outs = [low.result(value) for value in low.graph.values(node)]
     # What a branch reads exists before it; a view that is made inside belongs to the branch alone.
     fed = [None if value is None else low.view(value) for value in low.graph.inputs(node)]
@@ -153,9 +153,9 @@ def _lower_loop(low: Lowering, node: int) -> None:  # noqa: C901 - the parts of 
     inner, roles = _enter(low, body)
     step = ControlStep(LOOP, 0, trips=region.dim(trips.most), name=name, sources=low.sources(node))
     if trips.count is not None:
-        step = replace(step, count=_whole(low, trips.count))
+        step = replace(step, count=_unsplit_buffer(low, trips.count))
     if trips.first is not None:
-        step = replace(step, condition=_whole(low, trips.first))
+        step = replace(step, condition=_unsplit_buffer(low, trips.first))
     states: dict[int, View] = {}
     outer: dict[int, View] = {}
     for i, port in enumerate(op.ports):
@@ -164,12 +164,12 @@ def _lower_loop(low: Lowering, node: int) -> None:  # noqa: C901 - the parts of 
             assert value is not None
             outer[i] = low.view(value)
         if port.mode == "sliced" and (bounds(outer[i].strides[port.axis])[0] or 0) < 0:
-            outer[i] = _copied(low, outer[i], name)
+            outer[i] = _copy_view(low, outer[i], name)
         if port.mode == "carried":
             states[i] = _state(low, node, port)
             low.copy(outer[i], states[i], name, low.sources(node))
     joined = {k: low.result(Value(node, k)) for k, o in enumerate(op.results) if o.mode == "joined"}
-    kept = _kept(low, node, op)
+    kept = _last_iteration_outputs(low, node, op)
     index = index_parameter(op)
     if index is not None:
         view = region.allocate(inner.tensor(Value(index)).dtype, inner.shape(Value(index)), name)
@@ -199,7 +199,7 @@ def _lower_loop(low: Lowering, node: int) -> None:  # noqa: C901 - the parts of 
     for value, place in parts:
         if (view := inner.view(value)) != place:
             inner.copy(view, place, inner.name(value.node), inner.sources(value.node))
-    go = None if trips.again is None else _whole(inner, trips.again)
+    go = None if trips.again is None else _unsplit_buffer(inner, trips.again)
     go = _hand_over(inner, op, states, begin, go)
     again = region.control(ControlStep(LOOP_END, begin, condition=go, index=step.index, name=name))
     region.lead(begin, again)
@@ -235,7 +235,7 @@ def _state(low: Lowering, node: int, port: BodyInput) -> View:
     return low.region.allocate(low.tensor(value).dtype, low.shape(value), low.name(node))
 
 
-def _kept(low: Lowering, node: int, op: Iterating) -> dict[int, View]:
+def _last_iteration_outputs(low: Lowering, node: int, op: Iterating) -> dict[int, View]:
     """Outputs of the last iteration that are not carried value: every iteration writes them."""
     backs = {p.back for p in op.ports if p.mode == "carried"}
     return {
@@ -253,10 +253,10 @@ def _part(low: Lowering, view: View, port: BodyInput, loop: int, trips: Trips) -
     begin = first - port.part_size if back else first
     shape = (*view.shape[:axis], port.part_size, *view.shape[axis + 1 :])
     offset = view.offset + begin * step
-    if same(step, 0):
+    if are_equal(step, 0):
         return replace(view, shape=shape, offset=offset)
     stride = abs(port.stride) * step
-    moved = low.region.moving(view.buffer, loop, trips.most, stride, back=back)
+    moved = low.region.add_moving_alias(view.buffer, loop, trips.most, stride, back=back)
     if back:
         # The buffer itself begins where the last iteration reads.
         offset = offset - (maximum(trips.most, 1) - 1) * stride
@@ -271,7 +271,9 @@ def _place(
     shape = inner.shape(value)
     axis = normalize_axis(output.axis, len(shape))
     stride = shape[axis] * out.strides[axis]
-    moved = low.region.moving(out.buffer, loop, trips.most, stride, back=output.stride < 0)
+    moved = low.region.add_moving_alias(
+        out.buffer, loop, trips.most, stride, back=output.stride < 0
+    )
     return replace(out, buffer=moved, shape=shape)
 
 
@@ -288,12 +290,12 @@ def _hand_over(
         assert go is not None
         base = region.buffers[go]
         view = next(s for s in states.values() if s.buffer == go)
-        go = _copied(inner, replace(view, dtype=base.dtype), "condition").buffer
+        go = _copy_view(inner, replace(view, dtype=base.dtype), "condition").buffer
     for i, state in states.items():
         value = body.input(body.results[op.ports[i].back], 0)
         view, name = inner.view(value), inner.name(value.node)
         if view != state:
-            source = _copied(inner, view, name) if view.buffer in old else view
+            source = _copy_view(inner, view, name) if view.buffer in old else view
             pending.append((source, state, name))
     left: list[tuple[View, View, str]] = []
     for n, (source, state, name) in enumerate(pending):

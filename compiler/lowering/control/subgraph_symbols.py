@@ -22,13 +22,13 @@ def plain_sizes(body: Graph) -> Graph:
     for node in fresh.parameters:
         record, op = fresh.node(node), fresh.op(node)
         if isinstance(op, Parameter) and op.shape is not None:
-            shape = tuple(_plain(d, plain, renamed) for d in op.shape)
+            shape = tuple(_replace_by_symbol(d, plain, renamed) for d in op.shape)
             record.op = Parameter(op.element_type, shape)
     infer_graph(fresh)
     return fresh
 
 
-def _plain(d: Dim, plain: set[str], renamed: dict[Expr, Dim]) -> Dim:
+def _replace_by_symbol(d: Dim, plain: set[str], renamed: dict[Expr, Dim]) -> Dim:
     if not isinstance(d, Expr) or all(s.name in plain for s in symbols_in(d)):
         return d
     return renamed.setdefault(d, symbol(f"size.{len(renamed)}"))

@@ -37,20 +37,20 @@ class StateNodes:
 
 
 @dataclass
-class State:
+class GraphVariables:
     """All variables, and by level the nodes that are there for initial values only."""
 
     variables: list[StateNodes] = field(default_factory=list[StateNodes])
     made: list[frozenset[int]] = field(default_factory=list[frozenset[int]])
 
-    def initialised(self, graph: Graph) -> dict[int, tuple[int, ...]]:
+    def variables_to_initialize(self, graph: Graph) -> dict[int, tuple[int, ...]]:
         """By level, the numbers of the variables whose initial values have to be computed."""
         found: dict[int, tuple[int, ...]] = {}
-        for level, several in groupby(sorted(self._computed(graph)), itemgetter(0)):
+        for level, several in groupby(sorted(self._list_to_compute(graph)), itemgetter(0)):
             found[level] = tuple(number for _, number in several)
         return found
 
-    def _computed(self, graph: Graph) -> Iterator[tuple[int, int]]:
+    def _list_to_compute(self, graph: Graph) -> Iterator[tuple[int, int]]:
         for number, v in enumerate(self.variables):
             if v.initial is not None:
                 made = graph.op(graph.input(v.initial, 0).node)
@@ -58,7 +58,7 @@ class State:
                     yield v.level, number
 
 
-def split_state(graph: Graph) -> tuple[Graph, State]:
+def split_state(graph: Graph) -> tuple[Graph, GraphVariables]:
     """The graph with its variables as further parameters and results behind the model's own, in the
     order of the variables. It is the graph itself where there are none.
 
@@ -67,7 +67,7 @@ def split_state(graph: Graph) -> tuple[Graph, State]:
     value that does not fit its variable.
     """
     _refuse_bodies(graph)
-    state = State()
+    state = GraphVariables()
     if not any(isinstance(graph.op(n), ReadValue | Assign) for n in graph.ids()):
         return graph, state
     graph = graph.copy()

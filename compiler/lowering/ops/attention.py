@@ -8,11 +8,11 @@ from ....ir.ops import Attention
 from ....ir.types import TensorType
 from ....plan.specs.attention import AttentionSpec
 from ...legality import head_size_failure
-from ...strided_view import View, broadcast_to, coalesce, same
+from ...strided_view import View, are_equal, broadcast_to, coalesce
 from ..build.op_lowering import Lowering
-from ..build.region_builder import Sizes
+from ..build.region_builder import SizeCollector
 from .matmul import rounded_factors
-from .recurrent import copied
+from .recurrent import copy_contiguous
 
 
 def refuse_attention(graph: Graph, node: int) -> str | None:
@@ -33,9 +33,11 @@ def lower_attention(low: Lowering, node: int) -> None:
     result = low.result(Value(node))
     *batch, rows, width = result.shape
     out = result
-    if not same(result.strides[-1], 1) and width != 1:
+    if not are_equal(result.strides[-1], 1) and width != 1:
         out = low.region.allocate(result.dtype, result.shape, name)
-    query, key, value = (plain(low, low.view(low.graph.input(node, p)), name) for p in range(3))
+    query, key, value = (
+        make_rows_contiguous(low, low.view(low.graph.input(node, p)), name) for p in range(3)
+    )
     # Keys are as wide as queries; where inference does not know how wide, a run asks them.
     keys, size = key.shape[-2], query.shape[-1]
     given, sink = (*inputs[3:], None, None)[:2]
@@ -52,7 +54,7 @@ def lower_attention(low: Lowering, node: int) -> None:
         causal = keys - rows if op.causal == "last" else 0
     axes, strides = coalesce(batch, [v.strides[:-2] for v in views])
     steps = [list(v.strides[-2:]) for v in views]
-    if rows == 1 and causal is None and axes and all(same(s[-1], 0) for s in strides[1:3]):
+    if rows == 1 and causal is None and axes and all(are_equal(s[-1], 0) for s in strides[1:3]):
         # Single queries that share keys and values are the rows of one matrix.
         rows, axes = axes[-1], axes[:-1]
         for step, lead in ((steps[i], strides[i]) for i in (0, *range(3, len(views)))):
@@ -60,7 +62,7 @@ def lower_attention(low: Lowering, node: int) -> None:
         strides = [s[:-1] for s in strides]
     for i in (0, 1, 2, -1):
         steps[i][1] = 1  # also where there is but one element
-    sizes = Sizes()
+    sizes = SizeCollector()
     if sink is not None:
         del steps[-2][1]
     walked = [
@@ -93,8 +95,8 @@ def lower_attention(low: Lowering, node: int) -> None:
         low.copy(out, result, name, low.sources(node))
 
 
-def plain(low: Lowering, view: View, name: str) -> View:
+def make_rows_contiguous(low: Lowering, view: View, name: str) -> View:
     """The view, copied where the elements of a row do not follow one another."""
-    if same(view.strides[-1], 1) or view.shape[-1] == 1:
+    if are_equal(view.strides[-1], 1) or view.shape[-1] == 1:
         return view
-    return copied(low, view, name)
+    return copy_contiguous(low, view, name)

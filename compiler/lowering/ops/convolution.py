@@ -22,14 +22,14 @@ from ....plan.packing.panel_params import BYTES, cell_depth, conv_cells, conv_pa
 from ....plan.specs.convolution import ConvSpec
 from ....plan.specs.gemm import GemmSpec
 from ...legality import window_of
-from ...strided_view import View, coalesce, permute, same, take
+from ...strided_view import View, are_equal, coalesce, permute, take
 from ..build.op_lowering import Lowering, Operands
-from ..build.region_builder import Sizes
+from ..build.region_builder import SizeCollector
 from ..schedule.conv_algorithm import byte_tile, float_tile
 from .matmul import accumulator, rounded_factors
 
 # Data of so few channels is read where it lies: turning it would cost more than it saves.
-_FEW = 8
+_MAX_PLANAR_CHANNELS = 8
 
 
 def refuse_convolution(graph: Graph, node: int) -> str | None:
@@ -69,7 +69,7 @@ def refuse_pads(op: object) -> str | None:
 
 def paddings(windows: Windows, sizes: Sequence[Dim], out: Sequence[Dim]) -> tuple[Dim, ...]:
     """The paddings at the beginning of each axis."""
-    if not windows.same:
+    if not windows.is_same_padded:
         return windows.pads_begin
     found: list[Dim] = []
     for i, (size, count) in enumerate(zip(sizes, out, strict=True)):
@@ -86,16 +86,16 @@ def channels_last(low: Lowering, dtype: DType, shape: Sequence[Dim], name: str) 
     return permute(turned, [0, rank - 1, *range(1, rank - 1)])
 
 
-def turned(low: Lowering, view: View, name: str) -> View:
+def to_channels_last(low: Lowering, view: View, name: str) -> View:
     """The view with neighbouring channels: itself, or a copy."""
-    if same(view.strides[1], 1) or same(view.shape[1], 1):
+    if are_equal(view.strides[1], 1) or are_equal(view.shape[1], 1):
         return view
     copy = channels_last(low, view.dtype, view.shape, name)
     low.copy(view, copy, name, (name,))
     return copy
 
 
-def picked(
+def copy_strided_rows(
     low: Lowering, view: View, strides: Sequence[int], shape: Sequence[Dim], name: str
 ) -> View:
     """A copy of the places that windows of one place see: rows of a plain product."""
@@ -118,30 +118,30 @@ def lower_convolution(low: Lowering, node: int) -> None:
     ref = builder.cast(builder.input(0, acc), low.tensor(Value(node)).dtype)
     stored, ref = low.chain(builder, node, ref, operands)
     out = low.result(stored)
-    epilogue = builder.finish(builder.stored(ref, out.dtype))
+    epilogue = builder.finish(builder.cast_stored(ref, out.dtype))
     target = out
-    if not same(out.strides[1], 1) and not same(out.shape[1], 1):
+    if not are_equal(out.strides[1], 1) and not are_equal(out.shape[1], 1):
         target = channels_last(low, out.dtype, out.shape, low.name(stored.node))
 
     data = low.view(data_value)
     windows, kernel = op.windows(low.shape(filters)[-(len(shape) - 2) :]), low.shape(filters)
     pads = paddings(windows, data.shape[2:], shape[2:])
-    single = all(same(k, 1) for k in windows.kernel)
+    single = all(are_equal(k, 1) for k in windows.kernel)
     job = ConvolutionJob(low, node, stored, operands, epilogue, dtype, acc)
     padded = any(p != 0 for p in (*pads, *windows.pads_end))
     if dtype in BYTES:
         job.zero_point(low.graph.inputs(node)[2:])
     if single and not padded and not op.grouped and dtype not in BYTES:
         if any(s != 1 for s in windows.strides):
-            data = picked(low, data, windows.strides, shape, low.name(data_value.node))
+            data = copy_strided_rows(low, data, windows.strides, shape, low.name(data_value.node))
         job.point(data, filters, target)
     else:
         groups, outputs, channels = (
             int(str(d)) for d in (kernel[:3] if op.grouped else (1, *kernel[:2]))
         )
         depthwise = groups > 1 and channels == outputs == 1
-        if depthwise or channels > _FEW:
-            data = turned(low, data, low.name(data_value.node))
+        if depthwise or channels > _MAX_PLANAR_CHANNELS:
+            data = to_channels_last(low, data, low.name(data_value.node))
         tile = 0
         if job.filters is not None and not op.grouped:
             tile = job.byte_tile(windows, shape)
@@ -152,9 +152,9 @@ def lower_convolution(low: Lowering, node: int) -> None:
         layout = job.layout(windows, outputs, op.grouped, depthwise, tile)
         layout = layout.with_tails(channels, window_of(windows).kernel)
         if tile:
-            data = turned(low, data, low.name(data_value.node))
+            data = to_channels_last(low, data, low.name(data_value.node))
         if dtype in BYTES:
-            weights = job.centred(filters, layout)
+            weights = job.center_filters(filters, layout)
         else:
             weights = low.constant(filters, layout, rounded=job.compute_dtype)
         assert weights is not None
@@ -221,7 +221,7 @@ class ConvolutionJob:
             self.weights, self.filters = DType.i16, self.filters.astype(np.int16)
         return tile
 
-    def centred(self, filters: Value, layout: PackedConv) -> View:
+    def center_filters(self, filters: Value, layout: PackedConv) -> View:
         """The filters of bytes as they are stored."""
         assert self.filters is not None and self.weights is not None
         return self.low.array(self.filters, self.weights, layout, self.low.name(filters.node))
@@ -246,7 +246,11 @@ class ConvolutionJob:
         return PackedConv(nr, grouped, depthwise, winograd, kr, runs, sums)
 
     def emit(
-        self, spec: GemmSpec | ConvSpec, sizes: Sizes, views: Sequence[View], terms: Sequence[Dim]
+        self,
+        spec: GemmSpec | ConvSpec,
+        sizes: SizeCollector,
+        views: Sequence[View],
+        terms: Sequence[Dim],
     ) -> None:
         low = self.low
         work = product(terms) // max(1, low.target.vector_bits // self.acc.bits) + 1
@@ -265,7 +269,7 @@ class ConvolutionJob:
         if not axes:
             axes, rows = (1,), [(0,) for _ in walked]
         *batch, m = axes
-        sizes = Sizes()
+        sizes = SizeCollector()
         zeros = (0,) * len(batch)
         packed = None
         if n > 1:
@@ -306,7 +310,7 @@ class ConvolutionJob:
         counts: tuple[int, int, int],
     ) -> None:
         """Any other window."""
-        extras, sizes = self.extras, Sizes()
+        extras, sizes = self.extras, SizeCollector()
         zeros = [] if self.zero is None else [self.zero]
         groups, channels, outputs = counts
         slides = window_of(windows)

@@ -13,22 +13,22 @@ from ....ir.ops import shape_inference as rules
 from ....ir.scalar.builder import identity
 from ....ir.slice_bounds import normalize_start
 from ....ir.types import TensorType, normalize_axis
-from ....plan.packing.panel_params import accumulator, cell_depth, multiplied
+from ....plan.packing.panel_params import accumulator, cell_depth, dot_factor_dtype
 from ....plan.specs.gather_scatter import GatherSpec
 from ...strided_view import (
     View,
     broadcast_to,
-    cut,
     divide,
     has_same_strides,
     merged_axes,
     permute,
     reshape,
     runs_of_vectors,
+    split_axis,
     take,
 )
 from ..build.op_lowering import Lowering
-from ..build.region_builder import Sizes
+from ..build.region_builder import SizeCollector
 from .matmul import rounded_factors
 
 
@@ -37,7 +37,7 @@ def known_list(graph: Graph, node: int, port: int) -> list[Any] | None:
     inputs = graph.inputs(node)
     if port >= len(inputs) or (value := inputs[port]) is None:
         return None
-    known = graph.known(value)
+    known = graph.known_value(value)
     return None if known is None else list(known.reshape(-1))
 
 
@@ -106,7 +106,7 @@ def as_multiplied(low: Lowering, value: Value) -> Value:
 def packed_width(low: Lowering, value: Value) -> int:
     """How many elements of a left operand a product packs at once."""
     dtype = low.tensor(as_multiplied(low, value)).dtype
-    cells = cell_depth(low.target, multiplied(dtype, rounded_factors(low.options, dtype)))
+    cells = cell_depth(low.target, dot_factor_dtype(dtype, rounded_factors(low.options, dtype)))
     return low.target.lanes(accumulator(dtype).bits) * cells
 
 
@@ -169,7 +169,7 @@ def places(low: Lowering, node: int, values: Sequence[Value], view: View) -> lis
         axes = known_list(low.graph, node, 1)
         assert axes is not None
         axis = normalize_axis(int(axes[0]), view.rank)
-    parts = cut(view, axis, [shape[axis] for shape in shapes])
+    parts = split_axis(view, axis, [shape[axis] for shape in shapes])
     return [replace(part, shape=shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
@@ -248,7 +248,7 @@ def lower_gather(low: Lowering, node: int) -> None:
     target = flat
     if target is None:
         target = low.region.allocate(out.dtype, (outer[0], count, inner[0]), low.name(node))
-    sizes = Sizes()
+    sizes = SizeCollector()
     spec = GatherSpec(
         outer=sizes(outer[0]),
         axis=sizes(data.shape[axis]),

@@ -23,9 +23,9 @@ from ....ir.op import Array
 from ....ir.ops import Constant, ConvolutionBackpropData, GroupConvolutionBackpropData
 from ....ir.ops.nn.pooling_window import Windows
 from ....ir.scalar.builder import Builder
-from ...strided_view import View, same, take
+from ...strided_view import View, are_equal, take
 from ..build.op_lowering import Lowering, Operands
-from .convolution import ConvolutionJob, channels_last, refuse_convolution, turned
+from .convolution import ConvolutionJob, channels_last, refuse_convolution, to_channels_last
 from .matmul import accumulator
 
 Backprop = ConvolutionBackpropData | GroupConvolutionBackpropData
@@ -84,7 +84,7 @@ def refuse_deconvolution(graph: Graph, node: int) -> str | None:
         return found
     inputs = graph.inputs(node)
     windows = windows_of(graph, node)
-    if windows.same and len(inputs) > 2 and inputs[2] is not None:
+    if windows.is_same_padded and len(inputs) > 2 and inputs[2] is not None:
         return "paddings that follow from the output's shape"
     return "a stride beyond the taps" if _phases_of(windows) is None else None
 
@@ -102,9 +102,9 @@ def lower_deconvolution(low: Lowering, node: int) -> None:
     out = low.result(stored)
     name = low.name(stored.node)
     target = out
-    if not same(out.strides[1], 1) and not same(out.shape[1], 1):
+    if not are_equal(out.strides[1], 1) and not are_equal(out.shape[1], 1):
         target = channels_last(low, out.dtype, out.shape, name)
-    data = turned(low, low.view(data_value), low.name(data_value.node))
+    data = to_channels_last(low, low.view(data_value), low.name(data_value.node))
 
     source = low.constant_op(low.graph.input(node, 1))
     assert source is not None
@@ -116,7 +116,9 @@ def lower_deconvolution(low: Lowering, node: int) -> None:
     assert axes is not None
     groups, outputs, channels = filters.shape[:3]
     walked = [*operands.views, target]
-    merged = [_merged(v, axes[-1], windows.strides[-1]) for v in walked] if groups == 1 else []
+    merged = (
+        [_merge_phases(v, axes[-1], windows.strides[-1]) for v in walked] if groups == 1 else []
+    )
     joined = [v for v in merged if v is not None]
     last, steps = axes[-1], windows.strides
     if len(joined) == len(walked):
@@ -148,7 +150,7 @@ def lower_deconvolution(low: Lowering, node: int) -> None:
         low.views[stored] = target
 
 
-def _merged(view: View, phases: Sequence[Phase], stride: int) -> View | None:
+def _merge_phases(view: View, phases: Sequence[Phase], stride: int) -> View | None:
     """The view with the remainders of its last axis joined to its channels, remainders before
     channels; None where they are not one axis, or where remainders differ in what they read."""
     places, channels = view.shape[-1], view.shape[1]
@@ -156,7 +158,7 @@ def _merged(view: View, phases: Sequence[Phase], stride: int) -> View | None:
     alike = all((len(p.taps), p.pad) == (len(phases[0].taps), phases[0].pad) for p in phases)
     if stride == 1 or not alike or count is None or not isinstance(channels, int):
         return None
-    if channels != 1 and not same(view.strides[-1], view.strides[1] * channels):
+    if channels != 1 and not are_equal(view.strides[-1], view.strides[1] * channels):
         return None
     near = view.strides[-1] if channels == 1 else view.strides[1]
     shape = (view.shape[0], channels * stride, *view.shape[2:-1], count)

@@ -27,18 +27,20 @@ def lower_elementwise(low: Lowering, node: int) -> None:
     args: list[Ref] = []
     for value, shape in zip(values, shapes, strict=True):
         if shape is not None and shape != low.shape(value):
-            view = moved(low, low.view(value), shape)
+            view = broadcast_operand(low, low.view(value), shape)
             args.append(builder.input(operands.add(view), view.dtype))
         else:
             args.append(low.expression(builder, value, operands))
     refs = builder.inline(node_program(low.graph, node), *args)
     outs = [low.result(v) for v in outputs]
     nodes = dict.fromkeys((*operands.nodes, node))
-    program = builder.finish(*(builder.stored(r, o.dtype) for r, o in zip(refs, outs, strict=True)))
+    program = builder.finish(
+        *(builder.cast_stored(r, o.dtype) for r, o in zip(refs, outs, strict=True))
+    )
     low.elementwise(program, operands.views, outs, low.name(node), low.sources(*nodes))
 
 
-def moved(low: Lowering, view: View, shape: tuple[object, ...]) -> View:
+def broadcast_operand(low: Lowering, view: View, shape: tuple[object, ...]) -> View:
     """The operand under the shape that broadcasting sees (a slope that stands on axis 1)."""
     found = reshape(view, shape)  # type: ignore[arg-type]
     if found is None:

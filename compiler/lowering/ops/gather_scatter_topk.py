@@ -15,7 +15,7 @@ from ....plan.specs.gather_scatter import COMBINED, GatherScatterSpec
 from ....plan.specs.scan_topk import ScanSpec, TopKSpec
 from ...strided_view import View, broadcast_to, permute, take
 from ..build.op_lowering import Lowering
-from ..build.region_builder import Sizes
+from ..build.region_builder import SizeCollector
 from .data_movement import known_ints, known_list, rank_of
 
 
@@ -72,9 +72,9 @@ def lower_batched_gather(low: Lowering, node: int) -> None:
     _step(
         low,
         node,
-        _moving(data, out.shape, places),
+        _broadcast_for_indices(data, out.shape, places),
         [
-            _spread(
+            _broadcast_along(
                 index, out.shape, [i if i < batch else at + i - batch for i in range(index.rank)]
             )
         ],
@@ -88,7 +88,7 @@ def lower_gather_elements(low: Lowering, node: int) -> None:
     op: Any = low.graph.op(node)
     data, index = low.view(low.graph.input(node, 0)), low.view(low.graph.input(node, 1))
     at = normalize_axis(int(op.axis), data.rank)
-    moving = _moving(data, index.shape, _all_but(data, at))
+    moving = _broadcast_for_indices(data, index.shape, _all_but(data, at))
     _step(low, node, moving, [index], low.result(Value(node)))
 
 
@@ -105,8 +105,10 @@ def lower_scatter_elements(low: Lowering, node: int) -> None:
     """An index for every element of the updates."""
     index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
     (axis,) = known_list(low.graph, node, 3) or (0,)
-    out = _copied(low, node)
-    moving = _moving(out, index.shape, _all_but(out, normalize_axis(int(axis), out.rank)))
+    out = _copy_data(low, node)
+    moving = _broadcast_for_indices(
+        out, index.shape, _all_but(out, normalize_axis(int(axis), out.rank))
+    )
     combine = _combine(low.graph.op(node))
     _step(low, node, updates, [index], moving, put=True, combine=combine)
 
@@ -114,7 +116,7 @@ def lower_scatter_elements(low: Lowering, node: int) -> None:
 def lower_scatter_points(low: Lowering, node: int) -> None:
     """ScatterND: the last axis of the indices is a point in the data."""
     index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
-    out = _copied(low, node)
+    out = _copy_data(low, node)
     moving, indices = _points(out, index, (*index.shape[:-1], *out.shape[index_depth(index) :]), 0)
     shape = moving.shape[: len(moving.shape) - len(indices)]
     data, combine = broadcast_to(updates, shape), _combine(low.graph.op(node))
@@ -125,13 +127,20 @@ def lower_scatter_slices(low: Lowering, node: int) -> None:
     """ScatterUpdate: an index for every slice of the updates along one axis."""
     index, updates = (low.view(low.graph.input(node, port)) for port in (1, 2))
     (axis,) = known_list(low.graph, node, 3) or (0,)
-    out = _copied(low, node)
+    out = _copy_data(low, node)
     at = normalize_axis(int(axis), out.rank)
     more = index.rank - 1
     shape = (*out.shape[:at], *index.shape, *out.shape[at + 1 :])
     places = [i if i < at else None if i == at else i + more for i in range(out.rank)]
-    spread = _spread(index, shape, [at + i for i in range(index.rank)])
-    _step(low, node, broadcast_to(updates, shape), [spread], _moving(out, shape, places), put=True)
+    spread = _broadcast_along(index, shape, [at + i for i in range(index.rank)])
+    _step(
+        low,
+        node,
+        broadcast_to(updates, shape),
+        [spread],
+        _broadcast_for_indices(out, shape, places),
+        put=True,
+    )
 
 
 def lower_scan(low: Lowering, node: int) -> None:
@@ -140,9 +149,9 @@ def lower_scan(low: Lowering, node: int) -> None:
     assert isinstance(op, CumSum)
     value = low.graph.input(node, 0)
     axis = int((known_list(low.graph, node, 1) or [0])[0])
-    order = _last(rank_of(low.graph, value), axis)
+    order = _move_axis_last(rank_of(low.graph, value), axis)
     data, out = permute(low.view(value), order), permute(low.result(Value(node)), order)
-    sizes = Sizes()
+    sizes = SizeCollector()
     spec = ScanSpec(
         sizes.all(data.shape[:-1]),
         sizes(data.shape[-1]),
@@ -161,10 +170,10 @@ def lower_rank(low: Lowering, node: int) -> None:
     op = low.graph.op(node)
     assert isinstance(op, TopK1)
     value = low.graph.input(node, 0)
-    order = _last(rank_of(low.graph, value), op.axis)
+    order = _move_axis_last(rank_of(low.graph, value), op.axis)
     data = permute(low.view(value), order)
     values, indices = (permute(low.result(Value(node, i)), order) for i in (0, 1))
-    sizes = Sizes()
+    sizes = SizeCollector()
     spec = TopKSpec(
         sizes.all(data.shape[:-1]),
         sizes(data.shape[-1]),
@@ -191,7 +200,7 @@ def index_depth(index: View) -> int:
     return depth
 
 
-def _last(rank: int, axis: int) -> list[int]:
+def _move_axis_last(rank: int, axis: int) -> list[int]:
     """The order of axes with one moved to the end."""
     at = normalize_axis(axis, rank)
     return [*(i for i in range(rank) if i != at), at]
@@ -201,7 +210,7 @@ def _all_but(view: View, axis: int) -> list[int | None]:
     return [None if i == axis else i for i in range(view.rank)]
 
 
-def _spread(view: View, shape: Sequence[Dim], places: Sequence[int | None]) -> View:
+def _broadcast_along(view: View, shape: Sequence[Dim], places: Sequence[int | None]) -> View:
     """The view over `shape`: its axis i goes along axis places[i], and stands still elsewhere."""
     strides: list[Dim] = [0] * len(shape)
     for stride, place in zip(view.strides, places, strict=True):
@@ -210,9 +219,9 @@ def _spread(view: View, shape: Sequence[Dim], places: Sequence[int | None]) -> V
     return View(view.buffer, view.dtype, tuple(shape), tuple(strides), view.offset)
 
 
-def _moving(view: View, shape: Sequence[Dim], places: Sequence[int | None]) -> View:
-    """As `_spread`, with the axes that go nowhere at the end: indices pick from them."""
-    base = _spread(view, shape, places)
+def _broadcast_for_indices(view: View, shape: Sequence[Dim], places: Sequence[int | None]) -> View:
+    """As `_broadcast_along`, with the axes that go nowhere at the end: indices pick from them."""
+    base = _broadcast_along(view, shape, places)
     picked = [i for i, place in enumerate(places) if place is None]
     sizes, strides = [view.shape[i] for i in picked], [view.strides[i] for i in picked]
     return View(
@@ -229,10 +238,12 @@ def _points(view: View, index: View, shape: Sequence[Dim], batch: int) -> tuple[
     ]
     one = [take(index, more, i, 1) for i in range(depth)]
     places_of_index = [*range(more), None]
-    return _moving(view, shape, places), [_spread(i, shape, places_of_index) for i in one]
+    return _broadcast_for_indices(view, shape, places), [
+        _broadcast_along(i, shape, places_of_index) for i in one
+    ]
 
 
-def _copied(low: Lowering, node: int) -> View:
+def _copy_data(low: Lowering, node: int) -> View:
     """The result, with the data in it."""
     out = low.result(Value(node))
     low.copy(low.view(low.graph.input(node, 0)), out, low.name(node), low.sources(node))
@@ -253,7 +264,7 @@ def _step(
     """The kernel. What is picked from or put into ends with the picked axes."""
     moving = out if put else data
     depth = moving.rank - len(indices)
-    sizes = Sizes()
+    sizes = SizeCollector()
     spec = GatherScatterSpec(
         sizes.all(moving.shape[:depth]),
         sizes.all(moving.shape[depth:]),

@@ -54,7 +54,7 @@ def lower_groups(low: Lowering, node: int) -> None:
             ref = b.op(name, ref, b.cast(term, acc))
     stored, ref = low.chain(b, node, b.cast(ref, low.tensor(value).dtype), operands)
     out = low.result(stored)
-    program = b.finish(b.stored(ref, out.dtype))
+    program = b.finish(b.cast_stored(ref, out.dtype))
     sources = low.sources(*dict.fromkeys((node, *operands.nodes)))
     low.elementwise(program, operands.views, [out], low.name(stored.node), sources)
 
@@ -78,27 +78,29 @@ def _statistics(low: Lowering, node: int, op: GroupNormalization) -> tuple[View,
     several = 1 < groups < channels
     by_channel = several and data.strides[1] == 1
 
-    def collected(squares: View | None, last: Program, name: str) -> View:
+    def reduce_groups(squares: View | None, last: Program, name: str) -> View:
         """One number per group, as it broadcasts: the mean of the data, or of its squares about
         `squares`, put through `last`."""
         made = low.region.allocate(acc, (shape[0], groups), name)
         walked = [data] if squares is None else [data, broadcast_to(squares, shape)]
-        prologue = _taken([v.dtype for v in walked], acc)
+        prologue = _build_statistic([v.dtype for v in walked], acc)
         if by_channel:
             part = low.region.allocate(DType.f64, shape[:2], name)
             _reduce(low, node, walked, part, prologue, _mean(None, DType.f64))
             walked, prologue = [part], identity(DType.f64)
-        split = [_split(v, groups, channels // groups) for v in walked]
+        split = [_split_groups(v, groups, channels // groups) for v in walked]
         _reduce(low, node, split, made, prologue, last)
-        whole = _spread(low, made, channels, name, low.sources(node)) if several else made
-        return _broadcasting(whole, len(shape))
+        whole = (
+            _expand_to_channels(low, made, channels, name, low.sources(node)) if several else made
+        )
+        return _append_unit_axes(whole, len(shape))
 
     name = low.name(node)
-    mean = collected(None, _mean(None, acc), f"{name}/mean")
-    return mean, collected(mean, _mean(op.epsilon, acc), f"{name}/deviation")
+    mean = reduce_groups(None, _mean(None, acc), f"{name}/mean")
+    return mean, reduce_groups(mean, _mean(op.epsilon, acc), f"{name}/deviation")
 
 
-def _taken(types: Sequence[DType], acc: DType) -> Program:
+def _build_statistic(types: Sequence[DType], acc: DType) -> Program:
     """What is summed, in f64: x, or the square of x about a second operand."""
     b = Builder()
     x = b.cast(b.input(0, types[0]), acc)
@@ -118,7 +120,7 @@ def _mean(eps: float | None, dtype: DType) -> Program:
     return b.finish(b.cast(found, dtype))
 
 
-def _split(view: View, groups: int, each: int) -> View:
+def _split_groups(view: View, groups: int, each: int) -> View:
     """[N, C, ...] as [N, groups, C / groups, ...]."""
     shape, strides = view.shape, view.strides
     parts = (strides[1] * each, strides[1])
@@ -147,7 +149,9 @@ def _reduce(
     )
 
 
-def _spread(low: Lowering, made: View, channels: int, name: str, sources: Sequence[str]) -> View:
+def _expand_to_channels(
+    low: Lowering, made: View, channels: int, name: str, sources: Sequence[str]
+) -> View:
     """One number per group as one per channel."""
     rows, groups = made.shape
     assert isinstance(groups, int)
@@ -160,7 +164,7 @@ def _spread(low: Lowering, made: View, channels: int, name: str, sources: Sequen
     return out
 
 
-def _broadcasting(view: View, rank: int) -> View:
+def _append_unit_axes(view: View, rank: int) -> View:
     """[N, C] or [N, 1] with axes of size 1 behind it."""
     extra = rank - 2
     return View(

@@ -17,7 +17,7 @@ from ...options import Options
 from ...strided_view import View, broadcast_to, permute
 from ..build.gemm_axes import column_parts, join_rows
 from ..build.op_lowering import Lowering, Operands, insert_axis
-from ..build.region_builder import Sizes
+from ..build.region_builder import SizeCollector
 from ..schedule.fusion import conversion_of
 from .weight_only_quant import compressed_operand, compressed_spec
 
@@ -48,7 +48,7 @@ def lower_matmul(low: Lowering, node: int) -> None:
     dtype, acc = low.tensor(a_value).dtype, accumulator(low.tensor(a_value).dtype)
 
     a_rank, b_rank = len(low.shape(a_value)), len(low.shape(b_value))
-    read = low.unconverted(a_value)
+    read = low.skip_conversion(a_value)
     a_blocks = low.divided.get(read) if read not in low.views else None
     a_view = a_blocks.plain if a_blocks else low.view(a_value)
     a_cast = low.cast(a_view, a_value)
@@ -73,7 +73,7 @@ def lower_matmul(low: Lowering, node: int) -> None:
     stored, ref = low.chain(builder, node, ref, operands)
     blocks = low.divided.get(stored)
     out = blocks.plain if blocks else low.result(stored)
-    epilogue = builder.finish(builder.stored(ref, out.dtype))
+    epilogue = builder.finish(builder.cast_stored(ref, out.dtype))
 
     def expand(view: View) -> View:
         if b_rank == 1:
@@ -101,7 +101,7 @@ def lower_matmul(low: Lowering, node: int) -> None:
     *batch_axes, m = joined.axes
     rows = joined.strides
 
-    sizes = Sizes()
+    sizes = SizeCollector()
     columns = [column_parts(lie.get(i), v) for i, v in enumerate(walked)]
     steps = [[stride for _, stride in parts] for parts in columns]
     a_operand = sizes.operand(walked[0], (*rows[0], *steps[0]))

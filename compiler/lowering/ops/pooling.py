@@ -13,10 +13,10 @@ from ....ir.scalar.builder import Builder
 from ....ir.types import TensorType
 from ....plan.specs.convolution import Window
 from ....plan.specs.pooling import PoolSpec
-from ...strided_view import same
+from ...strided_view import are_equal
 from ..build.op_lowering import Lowering
-from ..build.region_builder import Sizes
-from .convolution import channels_last, paddings, refuse_pads, turned
+from ..build.region_builder import SizeCollector
+from .convolution import channels_last, paddings, refuse_pads, to_channels_last
 from .resample_pad import lower_adaptive, refuse_adaptive
 
 
@@ -72,17 +72,17 @@ def lower_pool(low: Lowering, node: int) -> None:
         torch = windows.rounding == "ceil_torch"
         counted = "data" if op.exclude_pad else "padded" if torch else "window"
 
-    data = turned(low, low.view(value), low.name(value.node))
+    data = to_channels_last(low, low.view(value), low.name(value.node))
     out = low.result(Value(node))
     target = out
-    if not same(out.strides[1], 1) and not same(out.shape[1], 1):
+    if not are_equal(out.strides[1], 1) and not are_equal(out.shape[1], 1):
         target = channels_last(low, out.dtype, out.shape, name)
     pads = paddings(windows, data.shape[2:], out.shape[2:])
     builder = Builder()
     ref = builder.input(0, acc)
     if mean:
         ref = builder.op("div", ref, builder.input(1, acc))
-    sizes = Sizes()
+    sizes = SizeCollector()
     kernel = tuple(int(str(k)) for k in windows.kernel)
     ends: tuple[Dim, ...] = windows.pads_end
     spec = PoolSpec(
@@ -97,7 +97,7 @@ def lower_pool(low: Lowering, node: int) -> None:
         data=sizes.operand(data, data.strides),
         out=sizes.operand(target, target.strides),
         acc=acc,
-        epilogue=builder.finish(builder.stored(builder.cast(ref, dtype), out.dtype)),
+        epilogue=builder.finish(builder.cast_stored(builder.cast(ref, dtype), out.dtype)),
     )
     work = low.vectors(out.shape, dtype) * product(kernel)
     low.region.kernel(spec, sizes, [data, target], work, name, low.sources(node))

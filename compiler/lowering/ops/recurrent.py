@@ -12,9 +12,9 @@ from ....plan.packing.layouts import PackedB, PackedGates, packed_size
 from ....plan.packing.panel_params import cell_depth, packed_layout
 from ....plan.specs.gemm import GemmSpec
 from ....plan.specs.recurrent import RecurrentSpec
-from ...strided_view import View, coalesce, permute, row_major, same
+from ...strided_view import View, are_equal, coalesce, permute, row_major
 from ..build.op_lowering import Lowering
-from ..build.region_builder import Sizes
+from ..build.region_builder import SizeCollector
 from .matmul import rounded_factors
 from .recurrent_step import Sequence, programs_of
 
@@ -68,11 +68,13 @@ def is_whole(graph: Graph, node: int, port: int) -> bool:
     """Whether every sequence is as long as the time axis for certain."""
     value, type_ = graph.input(node, port), graph.type(graph.input(node, 0))
     assert isinstance(type_, TensorType) and type_.shape is not None
-    known = graph.known(value)
+    known = graph.known_value(value)
     if known is None and graph.op(value.node).kind == "Broadcast":
         # One length for a batch of any size.
-        known = graph.known(graph.input(value.node, 0))
-    return known is not None and all(same(n, type_.shape[1]) for n in known.reshape(-1).tolist())
+        known = graph.known_value(graph.input(value.node, 0))
+    return known is not None and all(
+        are_equal(n, type_.shape[1]) for n in known.reshape(-1).tolist()
+    )
 
 
 def lower_recurrent(low: Lowering, node: int) -> None:
@@ -88,7 +90,10 @@ def lower_recurrent(low: Lowering, node: int) -> None:
     bias = low.view(b) if b is not None else None
     x = project(low, node, low.view(low.graph.input(node, 0)), w, bias)
 
-    states = [plain(low, low.view(low.graph.input(node, 1 + i)), name) for i in range(op.states)]
+    states = [
+        make_rows_contiguous(low, low.view(low.graph.input(node, 1 + i)), name)
+        for i in range(op.states)
+    ]
     lengths = None
     if not is_whole(low.graph, node, lengths_port):
         lengths = low.view(low.graph.input(node, lengths_port))
@@ -99,11 +104,11 @@ def lower_recurrent(low: Lowering, node: int) -> None:
     weights = panels(low, r, packed, (count, hidden, packed.columns(hidden)), factors)
     results = [low.result(v) for v in low.graph.values(node)]
     outs = [
-        v if same(v.strides[-1], 1) else low.region.allocate(v.dtype, v.shape, name)
+        v if are_equal(v.strides[-1], 1) else low.region.allocate(v.dtype, v.shape, name)
         for v in results
     ]
     backwards = op.direction.lower() == "reverse"
-    sizes = Sizes()
+    sizes = SizeCollector()
     given = [*states, *(() if lengths is None else (lengths,)), *vectors]
     views = [x, weights, *given, *outs]
     programs = programs_of(op, len(vectors))
@@ -137,7 +142,7 @@ def vectors_of(low: Lowering, node: int, bias: View | None) -> list[View]:
     linear = isinstance(op, GRUSequence) and op.linear_before_reset
     peepholes = peepholes_of(low.graph, node)
     if peepholes is not None:
-        source, parts = plain(low, low.view(peepholes), low.name(node)), range(3)
+        source, parts = make_rows_contiguous(low, low.view(peepholes), low.name(node)), range(3)
     elif bias is not None and linear:
         source, parts = bias, range(3, 4)
     else:
@@ -149,12 +154,12 @@ def vectors_of(low: Lowering, node: int, bias: View | None) -> list[View]:
     ]
 
 
-def plain(low: Lowering, view: View, name: str) -> View:
+def make_rows_contiguous(low: Lowering, view: View, name: str) -> View:
     """The view, copied where its last axis is not contiguous."""
-    return view if same(view.strides[-1], 1) else copied(low, view, name)
+    return view if are_equal(view.strides[-1], 1) else copy_contiguous(low, view, name)
 
 
-def copied(low: Lowering, view: View, name: str) -> View:
+def copy_contiguous(low: Lowering, view: View, name: str) -> View:
     """A contiguous copy."""
     target = low.region.allocate(view.dtype, view.shape, name)
     low.copy(view, target, name, (name,))
@@ -186,13 +191,13 @@ def project(low: Lowering, node: int, x: View, w: Value, bias: View | None) -> V
         order, swapped = (1, 0), permute(x, (1, 0, 2))
         rows = coalesce(swapped.shape[:2], [swapped.strides[:2]])
     if len(rows[0]) > 1:
-        x = copied(low, x, low.name(node))
+        x = copy_contiguous(low, x, low.name(node))
         order, rows = (0, 1), coalesce(x.shape[:2], [x.strides[:2]])
     m, stride = (rows[0][0], rows[1][0][0]) if rows[0] else (1, 0)
     shape = (x.shape[order[0]], x.shape[order[1]], count, n)
     out = low.region.allocate(x.dtype, shape, low.name(node))
 
-    f32, sizes, builder = DType.f32, Sizes(), Builder()
+    f32, sizes, builder = DType.f32, SizeCollector(), Builder()
     factors = rounded_factors(low.options, f32)
     packed = packed_layout(k, n, f32, low.target, factors)
     weights = panels(low, w, packed, (count, k, n), factors) if packed else low.view(w)

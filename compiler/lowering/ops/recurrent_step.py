@@ -25,14 +25,14 @@ def programs_of(op: Sequence, vectors: int) -> Programs:
     """The cell's programs, where there are so many vectors besides the gates: the state's bias of
     the last gate (GRU, reset after the product), or peepholes of input, output and forget gate."""
     if isinstance(op, RNNSequence):
-        cell = _Cell(op)
+        cell = _StepBuilder(op)
         return Programs(cell.builder.finish(cell.f(0, cell.gate(0))))
     if not isinstance(op, GRUSequence):
         return Programs(_lstm(op, vectors))
-    return Programs(_linear(op, vectors)) if op.linear_before_reset else _gru(op)
+    return Programs(_build_linear_gru(op, vectors)) if op.linear_before_reset else _gru(op)
 
 
-class _Cell:
+class _StepBuilder:
     """The inputs of a cell's program."""
 
     def __init__(self, op: Sequence) -> None:
@@ -59,9 +59,9 @@ class _Cell:
         b, clip = self.builder, self.op.clip
         if clip > 0:
             x = b.op("clip", x, b.const(-clip, x.dtype), b.const(clip, x.dtype))
-        return self.unclipped(number, x)
+        return self.activate_unclipped(number, x)
 
-    def unclipped(self, number: int, x: Ref) -> Ref:
+    def activate_unclipped(self, number: int, x: Ref) -> Ref:
         return apply_activation(self.builder, *self.op.activation(number), x)
 
     def rest(self, x: Ref) -> Ref:
@@ -75,24 +75,24 @@ class _Cell:
 
 
 def _lstm(op: LSTMSequence | PeepholeLSTM, vectors: int) -> Program:
-    cell = _Cell(op)
+    cell = _StepBuilder(op)
     b, c = cell.builder, cell.state(1)
     coupled = isinstance(op, PeepholeLSTM) and op.coupled
 
-    def seen(gate: int, peephole: int, state: Ref) -> Ref:
+    def add_peephole(gate: int, peephole: int, state: Ref) -> Ref:
         x = cell.gate(gate)
         return b.op("fma", cell.vector(peephole), state, x) if vectors else x
 
-    opened = cell.f(0, seen(1, 0, c))
-    kept = cell.rest(opened) if coupled else cell.f(0, seen(0, 2, c))
+    opened = cell.f(0, add_peephole(1, 0, c))
+    kept = cell.rest(opened) if coupled else cell.f(0, add_peephole(0, 2, c))
     fresh = b.op("fma", opened, cell.f(1, cell.gate(2)), b.op("mul", kept, c))
     # The clip belongs to the gates, not to the cell state.
-    shown = b.op("mul", cell.f(0, seen(3, 1, fresh)), cell.unclipped(2, fresh))
+    shown = b.op("mul", cell.f(0, add_peephole(3, 1, fresh)), cell.activate_unclipped(2, fresh))
     return b.finish(shown, fresh)
 
 
-def _linear(op: GRUSequence, vectors: int) -> Program:
-    cell = _Cell(op)
+def _build_linear_gru(op: GRUSequence, vectors: int) -> Program:
+    cell = _StepBuilder(op)
     b, inner = cell.builder, cell.product(2)
     z, reset = (cell.f(0, cell.gate(n)) for n in (0, 1))
     if vectors:
@@ -102,7 +102,7 @@ def _linear(op: GRUSequence, vectors: int) -> Program:
 
 
 def _gru(op: GRUSequence) -> Programs:
-    first, cell = _Cell(op), _Cell(op)
+    first, cell = _StepBuilder(op), _StepBuilder(op)
     z, reset = (first.f(0, first.gate(n)) for n in (0, 1))
     early = first.builder.finish(first.builder.op("mul", reset, first.state(0)), z)
     new = cell.f(1, cell.gate(2))

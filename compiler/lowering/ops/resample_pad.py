@@ -13,13 +13,13 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import AdaptiveAvgPool, Constant
 from ....ir.ops.nn.interpolate import Interpolate4
-from ....ir.ops.tensor.padding import cut_by
+from ....ir.ops.tensor.padding import cropped_elements
 from ....ir.types import TensorType, normalize_axis
 from ....plan.specs.resample import PICKING, PLACES, ROUNDINGS, ResampleSpec
-from ...strided_view import View, coalesce, permute, same, take
+from ...strided_view import View, are_equal, coalesce, permute, take
 from ..build.op_lowering import Lowering
-from ..build.region_builder import Sizes
-from .convolution import turned
+from ..build.region_builder import SizeCollector
+from .convolution import to_channels_last
 from .data_movement import keep, known_list
 
 
@@ -49,11 +49,11 @@ def _shapes(graph: Graph, node: int) -> tuple[tuple[Dim, ...], tuple[Dim, ...]] 
 
 def refuse_interpolate(graph: Graph, node: int) -> str | None:
     """Why no kernel resizes this, or None."""
-    found = interpolated(graph, node)
+    found = match_interpolate(graph, node)
     return found if isinstance(found, str) else None
 
 
-def interpolated(graph: Graph, node: int) -> list[Turn] | str:
+def match_interpolate(graph: Graph, node: int) -> list[Turn] | str:
     """The axes that an Interpolate resizes, or why no kernel does."""
     op: Any = graph.op(node)
     shapes = _shapes(graph, node)
@@ -88,7 +88,7 @@ def interpolated(graph: Graph, node: int) -> list[Turn] | str:
         at = normalize_axis(int(axis), len(shapes[0]))
         size, out = shapes[0][at], shapes[1][at]
         scale = float(np.float32(number)) if by_scales else None
-        if same(size, out) and scale in (None, 1.0):
+        if are_equal(size, out) and scale in (None, 1.0):
             continue
         if scale is None and isinstance(size, int) and isinstance(out, int):
             scale = float(np.float32(out) / np.float32(max(size, 1)))
@@ -102,7 +102,7 @@ def interpolated(graph: Graph, node: int) -> list[Turn] | str:
 
 def lower_interpolate(low: Lowering, node: int) -> None:
     """A step per resized axis."""
-    turns = interpolated(low.graph, node)
+    turns = match_interpolate(low.graph, node)
     assert not isinstance(turns, str)
     resample(low, node, low.view(low.graph.input(node, 0)), turns)
 
@@ -112,11 +112,11 @@ def lower_interpolate(low: Lowering, node: int) -> None:
 
 def refuse_pad(graph: Graph, node: int) -> str | None:
     """Why no kernel pads this, or None."""
-    found = padded(graph, node)
+    found = match_pad(graph, node)
     return found if isinstance(found, str) else None
 
 
-def padded(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, Dim, Dim]], int] | str:
+def match_pad(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, Dim, Dim]], int] | str:
     """The axes that grow, those that are cut as (axis, before, after), and the bits outside. A
     padding that a run may make negative or not is both: the other one is 0 then."""
     shapes = _shapes(graph, node)
@@ -136,8 +136,8 @@ def padded(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, Dim, Di
     cuts: list[tuple[int, Dim, Dim]] = []
     for axis, pair in enumerate(zip(begins, ends, strict=True)):
         begin, end = (n if isinstance(n, Expr) else int(n) for n in pair)
-        if not (same(cut_by(begin), 0) and same(cut_by(end), 0)):
-            cuts.append((axis, cut_by(begin), cut_by(end)))
+        if not (are_equal(cropped_elements(begin), 0) and are_equal(cropped_elements(end), 0)):
+            cuts.append((axis, cropped_elements(begin), cropped_elements(end)))
         if not (le(begin, 0) and le(end, 0)):
             turns.append(Turn(axis, rule, begin=maximum(begin, 0)))
     return turns, cuts, fill
@@ -145,7 +145,7 @@ def padded(graph: Graph, node: int) -> tuple[list[Turn], list[tuple[int, Dim, Di
 
 def lower_pad(low: Lowering, node: int) -> None:
     """A step per padded axis; what is cut away is not looked at."""
-    found = padded(low.graph, node)
+    found = match_pad(low.graph, node)
     assert not isinstance(found, str)
     turns, cuts, fill = found
     view = low.view(low.graph.input(node, 0))
@@ -171,7 +171,7 @@ def lower_adaptive(low: Lowering, node: int) -> None:
     """Means of means, or maxima of maxima, axis by axis: pieces are boxes."""
     view, out = low.view(low.graph.input(node, 0)), low.shape(Value(node))
     rule = "mean" if isinstance(low.graph.op(node), AdaptiveAvgPool) else "max"
-    turns = [Turn(a, rule) for a in range(2, len(out)) if not same(view.shape[a], out[a])]
+    turns = [Turn(a, rule) for a in range(2, len(out)) if not are_equal(view.shape[a], out[a])]
     resample(low, node, view, turns)
 
 
@@ -187,9 +187,9 @@ def resample(low: Lowering, node: int, view: View, turns: Sequence[Turn], *, fil
     out = low.result(value)
     last = out.rank - 1
     order = list(range(out.rank))
-    if out.rank > 2 and same(out.strides[1], 1) and not same(out.shape[1], 1):
+    if out.rank > 2 and are_equal(out.strides[1], 1) and not are_equal(out.shape[1], 1):
         order = [0, *range(2, out.rank), 1]
-        view = turned(low, view, name)
+        view = to_channels_last(low, view, name)
     back = [order.index(axis) for axis in range(last + 1)]
     acc = DType.f32 if out.dtype.is_float and out.dtype.bits == 16 else out.dtype
     for number, turn in enumerate(turns):
@@ -216,14 +216,14 @@ def _step(
 ) -> None:
     """One axis, of views whose axes are in the order of memory."""
     axis, name, sources = order.index(turn.axis), low.name(node), low.sources(node)
-    target, walked = out, _walked(data, out, axis)
+    target, walked = out, _collapse_axes(data, out, axis)
     if walked is None:
         target = low.region.allocate(out.dtype, out.shape, name)
         data = low.contiguous(data, name)
-        walked = _walked(data, target, axis)
+        walked = _collapse_axes(data, target, axis)
     assert walked is not None
     (outer, middle, inner), strides = walked
-    sizes = Sizes()
+    sizes = SizeCollector()
     operands = [
         sizes.operand(v, (s[0], v.strides[axis], s[1], s[2]))
         for v, s in zip((data, target), strides, strict=True)
@@ -254,7 +254,7 @@ def _step(
 Walked = tuple[tuple[Dim, Dim, Dim], list[tuple[Dim, Dim, Dim]]]
 
 
-def _walked(data: View, out: View, axis: int) -> Walked | None:
+def _collapse_axes(data: View, out: View, axis: int) -> Walked | None:
     """(outer, middle, inner) around the axis and both views' strides along them, or None where
     they are more than that. Behind the last axis comes what is before it: rows side by side."""
     before = coalesce(out.shape[:axis], [v.strides[:axis] for v in (data, out)])

@@ -10,8 +10,8 @@ from ....plan.ranges import MAX_TAPS
 from ....plan.specs.roi_align import MAX_SAMPLES, ROIAlignSpec
 from ...strided_view import permute
 from ..build.op_lowering import Lowering
-from ..build.region_builder import Sizes
-from .convolution import turned
+from ..build.region_builder import SizeCollector
+from .convolution import to_channels_last
 
 # What is added to a corner before it is scaled and taken away after, and the least side.
 _MODES = {
@@ -41,12 +41,12 @@ def lower_regions(low: Lowering, node: int) -> None:
     op, name = low.graph.op(node), low.name(node)
     assert isinstance(op, ROIAlign)
     data_value = low.graph.input(node, 0)
-    data = turned(low, low.view(data_value), low.name(data_value.node))
+    data = to_channels_last(low, low.view(data_value), low.name(data_value.node))
     rois, numbers = (low.view(low.graph.input(node, port)) for port in (1, 2))
     out = low.result(Value(node))
     views = [permute(data, [0, 2, 3, 1]), rois, numbers, permute(out, [0, 2, 3, 1])]
     before, after, least = _MODES[op.aligned_mode.lower()]
-    sizes = Sizes()
+    sizes = SizeCollector()
     images, height, width, channels = (sizes(n) for n in views[0].shape)
     operands = [sizes.operand(v, v.strides) for v in views]
     spec = ROIAlignSpec(

@@ -18,7 +18,7 @@ from ....ir.types import TensorType, normalize_axis
 from ....plan.specs.rows import NormSpec, ReduceSpec, SoftmaxSpec
 from ...strided_view import View, coalesce, permute, reshape
 from ..build.op_lowering import Lowering, Operands
-from ..build.region_builder import Sizes
+from ..build.region_builder import SizeCollector
 
 
 def lower_softmax(low: Lowering, node: int) -> None:
@@ -35,7 +35,7 @@ def lower_softmax(low: Lowering, node: int) -> None:
     order = [*(i for i in range(len(shape)) if i != axis), axis]
     views = [permute(v, order) for v in (*operands.views, out)]
     axes, strides = coalesce([shape[i] for i in order], [v.strides for v in views], keep_last=1)
-    sizes = Sizes()
+    sizes = SizeCollector()
     walked = [sizes.operand(v, s) for v, s in zip(views, strides, strict=True)]
     spec = SoftmaxSpec(
         sizes.all(axes), tuple(walked[:-1]), walked[-1], prologue, isinstance(op, LogSoftmax)
@@ -97,7 +97,7 @@ def lower_norm(low: Lowering, node: int) -> None:
     views = [*read.views, *extras.views, out]
     merged = [merge_last(low, v, split, low.name(node)) for v in views]
     row_axes, strides = coalesce(merged[-1].shape, [v.strides for v in merged], keep_last=1)
-    sizes = Sizes()
+    sizes = SizeCollector()
     walked = [sizes.operand(v, s) for v, s in zip(merged, strides, strict=True)]
     count = len(read.views)
     spec = NormSpec(
@@ -106,7 +106,7 @@ def lower_norm(low: Lowering, node: int) -> None:
         epilogue_operands=tuple(walked[count:-1]),
         outs=(walked[-1],),
         prologue=prologue,
-        epilogue=after.finish(after.stored(ref, out.dtype)),
+        epilogue=after.finish(after.cast_stored(ref, out.dtype)),
         eps=op.eps,
         centre=centre,
         scale_variance=scale_variance,
@@ -135,7 +135,7 @@ def merge_last(low: Lowering, view: View, split: int, name: str) -> View:
 def reduced_axes(graph: Graph, node: int) -> list[int] | None:
     """The known axes of a reduction, or None."""
     type_ = graph.type(graph.input(node, 0))
-    known = graph.known(graph.input(node, 1))
+    known = graph.known_value(graph.input(node, 1))
     if (
         known is None
         or known.dtype == object
@@ -203,7 +203,7 @@ def add_reduction(
     reduced, reduced_strides = coalesce(
         [shape[i] for i in axes], [[v.strides[i] for i in axes] for v in ins]
     )
-    sizes = Sizes()
+    sizes = SizeCollector()
     spec = ReduceSpec(
         kind=kind,
         kept=sizes.all(kept_axes),

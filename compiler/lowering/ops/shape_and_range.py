@@ -9,7 +9,7 @@ from ....ir.types import TensorType
 from ....plan.specs.iota import IotaSpec
 from ...strided_view import View, take
 from ..build.op_lowering import Lowering
-from ..build.region_builder import Sizes
+from ..build.region_builder import SizeCollector
 from .data_movement import known_list
 
 WRITTEN = frozenset({DType.i32, DType.i64, DType.f32})
@@ -21,7 +21,7 @@ def is_known_sizes(graph: Graph, node: int) -> bool:
     if graph.op(node).output_count() != 1:
         return False
     value = Value(node)
-    type_, known = graph.type(value), graph.known(value)
+    type_, known = graph.type(value), graph.known_value(value)
     if not isinstance(type_, TensorType) or type_.shape is None or known is None:
         return False
     if type_.dtype not in WRITTEN or len(type_.shape) > 1 or known.dtype != object:
@@ -31,7 +31,7 @@ def is_known_sizes(graph: Graph, node: int) -> bool:
 
 def lower_known(low: Lowering, node: int) -> None:
     """One short step per element."""
-    known = low.graph.known(Value(node))
+    known = low.graph.known_value(Value(node))
     assert known is not None
     out = low.result(Value(node))
     for i, size in enumerate(known.reshape(-1)):
@@ -42,14 +42,14 @@ def refuse_range(graph: Graph, node: int) -> str | None:
     """Why no kernel writes the range, or None."""
     ends = [known_list(graph, node, port) for port in (0, 2)]
     type_ = graph.type(Value(node))
-    if any(e is None or not isinstance(e[0], int | Expr) for e in map(_whole, ends)):
+    if any(e is None or not isinstance(e[0], int | Expr) for e in map(_to_python_ints, ends)):
         return "its ends are not sizes"
     if not isinstance(type_, TensorType) or type_.dtype not in WRITTEN:
         return "no kernel for a range of this type"
     return None
 
 
-def _whole(found: list[object] | None) -> list[object] | None:
+def _to_python_ints(found: list[object] | None) -> list[object] | None:
     """NumPy's integers as Python's."""
     if found is None:
         return None
@@ -58,7 +58,7 @@ def _whole(found: list[object] | None) -> list[object] | None:
 
 def lower_range(low: Lowering, node: int) -> None:
     """start, start + step, ... as many as the shape says."""
-    start, step = (_whole(known_list(low.graph, node, port)) for port in (0, 2))
+    start, step = (_to_python_ints(known_list(low.graph, node, port)) for port in (0, 2))
     assert start is not None and step is not None
     out = low.result(Value(node))
     write(low, node, out, out.shape[0], start[0], step[0])  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def lower_range(low: Lowering, node: int) -> None:
 
 def write(low: Lowering, node: int, out: View, count: Dim, start: Dim, step: Dim) -> None:
     """The step that writes `count` numbers into a vector or a scalar."""
-    sizes = Sizes()
+    sizes = SizeCollector()
     strides = out.strides if out.rank else (1,)
     spec = IotaSpec(sizes(count), sizes(start), sizes(step), sizes.operand(out, strides))
     work = low.vectors((count,), out.dtype)

@@ -23,12 +23,12 @@ from ....plan.specs.squeeze_excite import CHUNKS, MAX_EXCITED, SqueezeExciteSpec
 from ...compressed_weights import compressed_weight
 from ...legality import is_elementwise
 from ...rewrite.patch import has_one_use
-from ...strided_view import View, coalesce, same
+from ...strided_view import View, are_equal, coalesce
 from ..build.op_lowering import Lowering, Operands
-from ..build.region_builder import Sizes
+from ..build.region_builder import SizeCollector
 from ..build.scalar_programs import node_program
 from ..schedule.fusion import Excite, Fusion, same_shape
-from .convolution import channels_last, turned
+from .convolution import channels_last, to_channels_last
 from .matmul import own_epilogue, rounded_factors
 from .row_reductions import reduced_axes
 
@@ -150,7 +150,7 @@ def _per_channel(graph: Graph, value: Value, batch: Dim, channels: int) -> bool:
     shape = _shape(graph, value)
     if len(shape) < 2 or shape[1] != channels or any(d != 1 for d in shape[2:]):
         return False
-    return same(shape[0], batch)
+    return are_equal(shape[0], batch)
 
 
 def _columns(graph: Graph, node: int) -> tuple[int, int]:
@@ -187,7 +187,7 @@ def _is_global(graph: Graph, node: int, rank: int) -> bool:
     """Whether a pool's windows are whole images."""
     if isinstance(graph.op(node), ReduceMean):
         return reduced_axes(graph, node) == list(range(2, rank))
-    known = graph.known(graph.input(node, 1))
+    known = graph.known_value(graph.input(node, 1))
     return known is not None and all(d == 1 for d in known.reshape(-1).tolist())
 
 
@@ -211,10 +211,12 @@ def lower_excite(low: Lowering, node: int) -> None:
     args = [low.expression(builder, v, image) for v in graph.inputs(node) if v is not None]
     (ref,) = builder.inline(node_program(graph, node), *args)
     wanted = low.result(Value(node))
-    out = wanted if same(wanted.strides[1], 1) else channels_last(low, wanted.dtype, shape, name)
-    scale = builder.finish(builder.stored(ref, out.dtype))
+    out = (
+        wanted if are_equal(wanted.strides[1], 1) else channels_last(low, wanted.dtype, shape, name)
+    )
+    scale = builder.finish(builder.cast_stored(ref, out.dtype))
 
-    data = turned(low, low.view(found.data), low.name(found.data.node))
+    data = to_channels_last(low, low.view(found.data), low.name(found.data.node))
     sums = low.region.allocate(DType.f32, (batch, CHUNKS, channels), name)
     states = low.region.allocate(DType.f32, (batch, hidden), name)
     gates = low.region.allocate(DType.f32, (batch, channels), name)
@@ -226,7 +228,7 @@ def lower_excite(low: Lowering, node: int) -> None:
     places, steps = coalesce(
         [shape[i] for i in order[:-1]], [[v.strides[i] for i in order[:-1]] for v in walked]
     )
-    sizes = Sizes()
+    sizes = SizeCollector()
     rows = [
         sizes.operand(v, (v.strides[0], *s, v.strides[1]))
         for v, s in zip(walked, steps, strict=True)
@@ -263,9 +265,9 @@ def lower_excite(low: Lowering, node: int) -> None:
         low.views[Value(node)] = out
 
 
-def _rounded(b: Builder, ref: Ref, factors: DType | None) -> Ref:
+def _round_operand(b: Builder, ref: Ref, factors: DType | None) -> Ref:
     """A product's left factor, in f32."""
-    return ref if factors is None else b.cast(b.stored(ref, factors), DType.f32)
+    return ref if factors is None else b.cast(b.cast_stored(ref, factors), DType.f32)
 
 
 def _mean_program(low: Lowering, pool: int, factors: DType | None) -> Program:
@@ -274,7 +276,7 @@ def _mean_program(low: Lowering, pool: int, factors: DType | None) -> Program:
     ref = b.op("div", b.input(0, DType.f32), b.input(1, DType.f32))
     _, ref = low.chain(b, pool, ref, none)
     assert not none.views
-    return b.finish(_rounded(b, ref, factors))
+    return b.finish(_round_operand(b, ref, factors))
 
 
 def _product_program(
@@ -287,7 +289,7 @@ def _product_program(
     else:
         ref = own_epilogue(low, b, node, operands, DType.f32, DType.f32)
     _, ref = low.chain(b, node, ref, operands)
-    return b.finish(_rounded(b, ref, factors))
+    return b.finish(_round_operand(b, ref, factors))
 
 
 def _weights(low: Lowering, node: int, panels: PackedB, factors: DType | None) -> View:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.ops import STFT, Constant
-from ....ir.ops.nn.signal import LONGEST_PRODUCT, waves, widened
+from ....ir.ops.nn.signal import MAX_DFT_MATMUL_SIZE, pad_window, waves
 from ....ir.scalar.builder import Builder, cast_array
 from ....ir.types import TensorType
 from ....plan.packing.panel_params import packed_layout
 from ....plan.specs.gemm import GemmSpec
 from ...strided_view import View, merged_axes, permute
 from ..build.op_lowering import Lowering
-from ..build.region_builder import Sizes
+from ..build.region_builder import SizeCollector
 from .data_movement import known_ints
 from .matmul import product_work
 
@@ -28,8 +28,10 @@ def refuse_frames(graph: Graph, node: int) -> str | None:
     size = known_ints(graph, node, 2)
     if size is None or known_ints(graph, node, 3) is None:
         return "the frames are known at run time only"
-    if size[0] > LONGEST_PRODUCT:
-        return f"frames of more than {LONGEST_PRODUCT} samples: NumPy transforms them in less time"
+    if size[0] > MAX_DFT_MATMUL_SIZE:
+        return (
+            f"frames of more than {MAX_DFT_MATMUL_SIZE} samples: NumPy transforms them in less time"
+        )
     return None
 
 
@@ -44,12 +46,12 @@ def lower_frames(low: Lowering, node: int) -> None:
     *batch, frames, _, _ = out.shape
     window = low.constant_op(low.graph.input(node, 1))
     assert window is not None
-    matrix = cast_array(widened(window.data, size)[:, None] * waves(size), x.dtype)
+    matrix = cast_array(pad_window(window.data, size)[:, None] * waves(size), x.dtype)
     columns = matrix.shape[1]
     layout = packed_layout(size, columns, x.dtype, low.target)
     b = low.array(matrix, x.dtype, layout, low.name(node))
     parts = merged_axes(View(out.buffer, out.dtype, out.shape[-2:], out.strides[-2:]))
-    sizes, builder = Sizes(), Builder()
+    sizes, builder = SizeCollector(), Builder()
     rows = (*x.strides[:-1], x.strides[-1] * step, x.strides[-1])
     spec = GemmSpec(
         batch=sizes.all(batch),
@@ -61,7 +63,7 @@ def lower_frames(low: Lowering, node: int) -> None:
         out=sizes.operand(out, (*out.strides[:-2], *(stride for _, stride in parts))),
         acc=x.dtype,
         packed=layout,
-        epilogue=builder.finish(builder.stored(builder.input(0, x.dtype), out.dtype)),
+        epilogue=builder.finish(builder.cast_stored(builder.input(0, x.dtype), out.dtype)),
         out_n_split=sizes.split(parts),
     )
     work = product_work(low, batch, frames, columns, size, x.dtype.bits)

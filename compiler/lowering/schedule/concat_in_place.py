@@ -32,12 +32,14 @@ _VIEWS = _SPLITS | frozenset(
     "Identity Reshape Squeeze Unsqueeze Transpose Slice StridedSlice".split()
 )
 # A dynamic size counts as so many.
-_TYPICAL = 64
+_ASSUMED_DYNAMIC_SIZE = 64
 # Concats of more inputs are not asked whether they hold others.
-_MOST = 64
+_MAX_CONCAT_INPUTS = 64
 
 
-def around(low: Lowering, node: int, values: Sequence[Value], whole: Value) -> View | None:
+def concat_buffer_of(
+    low: Lowering, node: int, values: Sequence[Value], whole: Value
+) -> View | None:
     """The memory of `whole` if its parts, `values`, are placed side by side in their order."""
     placed = [low.placed.get(v) for v in values]
     if not placed or placed[0] is None:
@@ -69,16 +71,16 @@ def concats_in_place(
     for node in reversed(concats):
         whole, values = Value(node), inputs_of(low, node)
         shared = [v for v in values if sharable(low, whole, v, readers)]
-        if shared and lives.join(whole, [*shared, *_joined_before(values, listed)]):
+        if shared and lives.join(whole, [*shared, *_list_nested_concats(values, listed)]):
             found.add(node)
     return frozenset(found)
 
 
-def _joined_before(
+def _list_nested_concats(
     values: Sequence[Value], listed: Mapping[tuple[Value, ...], Value]
 ) -> list[Value]:
     """The Concats of the first, or the last, of a Concat's inputs: they lie within it."""
-    several = range(2, len(values)) if len(values) <= _MOST else range(0)
+    several = range(2, len(values)) if len(values) <= _MAX_CONCAT_INPUTS else range(0)
     parts = [tuple(part) for n in several for part in (values[:n], values[-n:])]
     return [listed[p] for p in dict.fromkeys(parts) if p in listed]
 
@@ -178,7 +180,7 @@ class NativeReaders:
         """Whether a node is native and among the nodes."""
         return node in self.nodes and _native(self.roles, node)
 
-    def alone(self, value: Value) -> bool:
+    def are_only_readers(self, value: Value) -> bool:
         """Whether such nodes alone read a value."""
         if value not in self._known:
             self._known[value] = all(map(self.has, self.graph.readers(value)))
@@ -192,7 +194,7 @@ def sharable(low: Lowering, whole: Value, value: Value, readers: NativeReaders) 
         and low.graph.op(value.node).kind not in _VIEWS - _SPLITS
         and readers.has(value.node)
         and value not in low.placed
-        and readers.alone(value)
+        and readers.are_only_readers(value)
         and stored_dtype(low, value) is stored_dtype(low, whole)
         and (value in low.channels_last) == (whole in low.channels_last)
     )
@@ -202,7 +204,7 @@ def _bytes(low: Lowering, value: Value) -> int:
     count = product(low.shape(value))
     if not isinstance(count, int):
         try:
-            count = evaluate(count, {s.name: _TYPICAL for s in count.symbols()})
+            count = evaluate(count, {s.name: _ASSUMED_DYNAMIC_SIZE for s in count.symbols()})
         except ShapeError:  # no size that this model can have
             return 0
     return count * stored_dtype(low, value).bits // 8

@@ -21,16 +21,16 @@ from ...options import Options
 from ..build.op_lowering import Lowering
 
 # Least channels, least side of an image, and of one for F(4 x 4).
-_WORTH, _SMALL, _LARGE = 16, 8, 28
+_MIN_WINOGRAD_CHANNELS, _MIN_WINOGRAD_SIDE, _MIN_F4_SIDE = 16, 8, 28
 # Besides a unit that multiplies pairs or fours: instructions that transform a tile's sums of one
 # vector of channels back (36 stores and loads, 14 for each of six columns and four rows, 32 for the
 # scale of bytes, some that compute addresses), those that transform a tile's data of one vector of
 # cells (36 loads and stores, 12 for each of six columns and rows), and multiply-adds that take as
 # long as reading a vector of weights from beyond L2 (docs/dev/tuning/winograd-choice.md).
-_BACK, _FORTH, _AFAR = 300, 220, 8
+_OUTPUT_TRANSFORM_COST, _INPUT_TRANSFORM_COST, _FAR_LOAD_COST = 300, 220, 8
 # How much cheaper than a direct convolution it has to be for weights of eight times the size (of
 # bytes and of bf16).
-_GAIN: Final = 1.2
+_MIN_WINOGRAD_SPEEDUP: Final = 1.2
 # Filters beyond these are extreme: the largest absolute value of a tap, and that of an output's
 # filter over that of the four taps which a window at a corner of the image multiplies.
 MAX_WEIGHT: Final = 2.0**30
@@ -57,8 +57,8 @@ def float_tile(graph: Graph, node: int, options: Options, target: Target) -> int
         return 0
     if not isinstance(outputs, int) or not isinstance(channels, int):
         return 0
-    least = min(d if isinstance(d, int) else _SMALL for d in made.shape[2:])
-    if least < _SMALL or min(outputs, channels) < _WORTH:
+    least = min(d if isinstance(d, int) else _MIN_WINOGRAD_SIDE for d in made.shape[2:])
+    if least < _MIN_WINOGRAD_SIDE or min(outputs, channels) < _MIN_WINOGRAD_CHANNELS:
         return 0
     tile = _float_tile_of_sizes(made.shape, (outputs, channels), options, target)
     return tile if tile and not _is_extreme(graph, graph.input(node, 1)) else 0
@@ -70,8 +70,8 @@ def _float_tile_of_sizes(
     """The same, of output sizes and (outputs, channels) that the transform is for."""
     outputs, channels = filters
     if options.precision != "bf16" or cell_depth(target, DType.bf16) == 1:
-        least = min(d if isinstance(d, int) else _SMALL for d in shape[2:])
-        return 4 if least >= _LARGE else 2
+        least = min(d if isinstance(d, int) else _MIN_WINOGRAD_SIDE for d in shape[2:])
+        return 4 if least >= _MIN_F4_SIDE else 2
     # Never by the batch: an image has the same bits alone and among others.
     height, width = (d if isinstance(d, int) else 0 for d in shape[2:])
     tiles = -(-height // 4) * -(-width // 4)
@@ -132,5 +132,9 @@ def _pays(target: Target, direct: int, tiles: int, depth: int, outputs: int) -> 
     lanes = target.lanes(32)
     vectors = -(-outputs // lanes)
     weights = 36 * depth * vectors
-    ours = tiles * (weights + vectors * _BACK + -(-depth // lanes) * _FORTH) + weights * _AFAR
-    return direct * vectors >= _GAIN * ours
+    ours = (
+        tiles
+        * (weights + vectors * _OUTPUT_TRANSFORM_COST + -(-depth // lanes) * _INPUT_TRANSFORM_COST)
+        + weights * _FAR_LOAD_COST
+    )
+    return direct * vectors >= _MIN_WINOGRAD_SPEEDUP * ours

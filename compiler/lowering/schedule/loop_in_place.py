@@ -25,9 +25,11 @@ def write_in_place(region: RegionBuilder, begin: int, source: View, state: View)
     root = root_of(region.buffers, state.buffer)
     family = {i for i in range(len(region.buffers)) if root_of(region.buffers, i) == root}
     touching = [
-        n for n in range(begin + 1, len(region.steps)) if source.buffer in _touched(region.steps[n])
+        n
+        for n in range(begin + 1, len(region.steps))
+        if source.buffer in _touched_buffers(region.steps[n])
     ]
-    makers = [n for n in touching if source.buffer in _written(region.steps[n])]
+    makers = [n for n in touching if source.buffer in _written_buffers(region.steps[n])]
     if len(makers) != 1 or makers != touching[:1] or _is_nested(region, begin, makers[0]):
         return False
     maker = region.steps[makers[0]]
@@ -39,18 +41,18 @@ def write_in_place(region: RegionBuilder, begin: int, source: View, state: View)
         walks_alike = maker.spec.may_alias_output(n) and has_same_access(operands[n], operands[-1])
         if b in family and not (b == state.buffer and walks_alike):
             return False
-    if any(family & set(_touched(step)) for step in region.steps[makers[0] + 1 :]):
+    if any(family & set(_touched_buffers(step)) for step in region.steps[makers[0] + 1 :]):
         return False
     for n in touching:
-        region.steps[n] = _renamed(region.steps[n], source.buffer, state.buffer)
+        region.steps[n] = _rename_buffer(region.steps[n], source.buffer, state.buffer)
     return True
 
 
-def _touched(step: Step) -> tuple[int, ...]:
+def _touched_buffers(step: Step) -> tuple[int, ...]:
     return step.buffers if isinstance(step, KernelStep | ControlStep) else step_buffers(step)
 
 
-def _written(step: Step) -> tuple[int, ...]:
+def _written_buffers(step: Step) -> tuple[int, ...]:
     if isinstance(step, KernelStep):
         return step.buffers[-step.spec.output_count() :]
     if isinstance(step, ControlStep):
@@ -74,7 +76,7 @@ def _is_nested(region: RegionBuilder, begin: int, at: int) -> bool:
     return False
 
 
-def _renamed(step: Step, old: int, new: int) -> Step:
+def _rename_buffer(step: Step, old: int, new: int) -> Step:
     if isinstance(step, KernelStep):
         return replace(step, buffers=tuple(new if b == old else b for b in step.buffers))
     assert isinstance(step, ControlStep)

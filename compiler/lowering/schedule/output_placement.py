@@ -37,7 +37,7 @@ from ...strided_view import (
 )
 from ..build.op_lowering import Lowering
 from ..ops.data_movement import known_list, places
-from .concat_in_place import NativeReaders, around, concats_in_place, inputs_of, sharable
+from .concat_in_place import NativeReaders, concat_buffer_of, concats_in_place, inputs_of, sharable
 from .fusion import conversion_of
 from .role import Role, reads
 from .symbol_sources import find_symbol_sources
@@ -48,7 +48,7 @@ _PRODUCTS = (MatMul, Gemm, MatMulInteger)
 # Kernels that write their output with any strides at full speed (a view can't).
 _WRITES_ANYWHERE = (*_PRODUCTS, Attention, Elementwise, Group)
 # Below this there are no vectors of columns.
-_FEW_COLUMNS = 8
+_MIN_VECTOR_COLUMNS = 8
 
 
 def reserve_output(low: Lowering, value: Value, slot: int, outputs: list[int]) -> None:
@@ -60,7 +60,7 @@ def reserve_output(low: Lowering, value: Value, slot: int, outputs: list[int]) -
     low.slot_of.setdefault(value, slot)
 
 
-def exported(
+def exported_values(
     low: Lowering,
     roles: dict[int, Role],
     home: dict[int, int],
@@ -96,13 +96,15 @@ def propagate_output_buffers(
     graph, mine = low.graph, frozenset(nodes)
     shared = concats_in_place(low, nodes, roles)
     readers = NativeReaders(low, home, roles)
-    spread(low, list(low.placed), mine, readers, shared)
+    propagate_buffers(low, list(low.placed), mine, readers, shared)
     # The last first: what it joins may have been joined by others before, in less memory.
     for node in reversed(nodes):
         op, value = graph.op(node), Value(node)
         if roles[node].lowerer is None or value in low.placed:
             continue
-        if isinstance(op, Concat) and (whole := around(low, node, inputs_of(low, node), value)):
+        if isinstance(op, Concat) and (
+            whole := concat_buffer_of(low, node, inputs_of(low, node), value)
+        ):
             low.placed[value] = whole
             continue
         if isinstance(op, Concat) or (
@@ -111,10 +113,10 @@ def propagate_output_buffers(
             and conversion_of(graph, low.fusion, value) is None
         ):
             low.placed[value] = low.allocate(value)
-            spread(low, [value], mine, readers, shared)
+            propagate_buffers(low, [value], mine, readers, shared)
 
 
-def spread(
+def propagate_buffers(
     low: Lowering,
     pending: list[Value],
     nodes: frozenset[int],
@@ -153,19 +155,19 @@ def input_buffers_for(
         return list(zip(parts, places(low, value.node, parts, view), strict=True))
     if isinstance(op, Split | VariadicSplit):
         whole = graph.input(value.node, 0)
-        return [(whole, around(low, value.node, [*graph.values(value.node)], whole))]
+        return [(whole, concat_buffer_of(low, value.node, [*graph.values(value.node)], whole))]
     source = graph.input(value.node, 0) if graph.inputs(value.node) else value
     if isinstance(op, _SAME_MEMORY) and is_contiguous(view):
         return [(source, reshape(view, low.shape(source)))]
     if isinstance(op, _SAME_MEMORY):
         return [(source, blocks_of(low, source, view))]
     if isinstance(op, Transpose) and can_write_transposed(low, value):
-        order = turning(low, value)
+        order = inverse_permutation(low, value)
         return [(source, permute(view, [order.index(axis) for axis in range(view.rank)]))]
     return []
 
 
-def turning(low: Lowering, value: Value) -> list[int]:
+def inverse_permutation(low: Lowering, value: Value) -> list[int]:
     """The order of the axes that a Transpose gives its input."""
     rank = len(low.shape(value))
     return [int(i) for i in known_list(low.graph, value.node, 1) or reversed(range(rank))]
@@ -185,11 +187,11 @@ def can_write_transposed(low: Lowering, value: Value) -> bool:
     if not isinstance(op, _WRITES_ANYWHERE):
         return False
     columns = low.shape(source)[-1:]
-    few = all(isinstance(n, int) and n < _FEW_COLUMNS for n in columns)
+    few = all(isinstance(n, int) and n < _MIN_VECTOR_COLUMNS for n in columns)
     anchor = low.fusion.anchor_of.get(made.node, made.node)
     if few or not isinstance(graph.op(anchor), _PRODUCTS):
         return True
-    return turning(low, value)[-1] == len(low.shape(source)) - 1
+    return inverse_permutation(low, value)[-1] == len(low.shape(source)) - 1
 
 
 def blocks_of(low: Lowering, value: Value, view: View) -> BlockedAxes | None:
@@ -214,7 +216,10 @@ def read_in_order(low: Lowering, value: Value) -> bool:
         return False
     shape = low.shape(source)
     plain = View(0, low.tensor(source).dtype, shape, row_major(shape))
-    if reshape(permute(plain, turning(low, value)), low.shape(Value(use.node))) is not None:
+    if (
+        reshape(permute(plain, inverse_permutation(low, value)), low.shape(Value(use.node)))
+        is not None
+    ):
         return False
     return has_one_use(graph, source) and can_write_transposed(low, value)
 

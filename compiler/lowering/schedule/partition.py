@@ -39,7 +39,7 @@ def decide_roles(graph: Graph, control: Lowerer) -> dict[int, Role]:
         reason = terminal_reason(graph, node, op, outputs, known)
         if op.bodies() and not reason:
             unfit = refuse_control(graph, node, known, partial(decide_roles, control=control))
-            reason = _steered(op, unfit) if unfit else None
+            reason = _explain_control(op, unfit) if unfit else None
             found = control
         if reason:
             if isinstance(op, OnnxNode) and isinstance(found, str):
@@ -73,13 +73,13 @@ def terminal_reason(
         if is_host_only(type_):
             strings = isinstance(type_, TensorType) and type_.dtype is DType.string
             what = "strings" if strings else "a value that is not a tensor of known rank"
-            return _steered(op, f"{op.kind} of {what}")
+            return _explain_control(op, f"{op.kind} of {what}")
     if any(symbols_of(t) - known for t in outputs):
-        return _steered(op, f"the shape of {op.kind}'s result depends on data")
+        return _explain_control(op, f"the shape of {op.kind}'s result depends on data")
     return None
 
 
-def _steered(op: Op, reason: str) -> str:
+def _explain_control(op: Op, reason: str) -> str:
     return f"{_STEERS[op.kind]} ({reason})" if op.bodies() else reason
 
 

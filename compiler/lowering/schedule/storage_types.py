@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from ....ir.dtype import DType
 from ....ir.graph import Graph, Use, Value
 from ....ir.types import TensorType, Type
-from ....plan.packing.panel_params import cell_depth, has_tiles, multiplied
+from ....plan.packing.panel_params import cell_depth, dot_factor_dtype, has_tiles
 from ....plan.target import Target
 from ...legality import is_elementwise
 from ...options import Options
@@ -30,7 +30,7 @@ _WRITERS = (
 # What writes rows with any stride between them.
 _ROW_WRITERS = _ON_TILES | frozenset("LayerNorm RMSNorm MVN Attention".split())
 # Rows of two cache lines take 1.01 of the time with another one.
-_FEW_LINES = 4
+_MIN_ALIASING_LINES = 4
 # What a sum of a residual stream consists of: the sum, and activations that cut it off.
 _SUM = frozenset("input const cast add sub max min clip".split())
 
@@ -55,7 +55,7 @@ def rounded_values(
         return pooled or use.node in summed or _rounds(graph, use, options, target)
 
     # Readers first.
-    for value in reversed(list(_written(graph, native, fusion, _WRITERS))):
+    for value in reversed(list(_values_written(graph, native, fusion, _WRITERS))):
         type_ = graph.type(value)
         f32 = isinstance(type_, TensorType) and type_.dtype is DType.f32
         if f32 and all(map(narrows, graph.uses(value))):
@@ -63,7 +63,7 @@ def rounded_values(
     return frozenset(found)
 
 
-def _written(
+def _values_written(
     graph: Graph, native: Mapping[int, bool], fusion: Fusion, kinds: frozenset[str]
 ) -> Iterator[Value]:
     """Values that are read and that native operations of these kinds, or elementwise ones, write,
@@ -92,7 +92,7 @@ def spaced_values(
 
     return frozenset(
         value
-        for value in _written(graph, native, fusion, _ROW_WRITERS)
+        for value in _values_written(graph, native, fusion, _ROW_WRITERS)
         if _is_even(graph.type(value), value in rounded, target)
         and all(map(reads, graph.uses(value)))
     )
@@ -103,11 +103,11 @@ def _is_even(type_: Type, rounded: bool, target: Target) -> bool:
     if not isinstance(type_, TensorType) or type_.shape is None or len(type_.shape) < 2:
         return False
     dtype, k = DType.bf16 if rounded else type_.dtype, type_.shape[-1]
-    factors = multiplied(dtype, dtype)
+    factors = dot_factor_dtype(dtype, dtype)
     if not isinstance(k, int) or not has_tiles(target, factors, cell_depth(target, factors)):
         return False
     lines, rest = divmod(k * dtype.bits, LINE_BITS)
-    return rest == 0 and lines % 2 == 0 and lines >= _FEW_LINES
+    return rest == 0 and lines % 2 == 0 and lines >= _MIN_ALIASING_LINES
 
 
 def _sums(graph: Graph, fusion: Fusion) -> frozenset[int]:

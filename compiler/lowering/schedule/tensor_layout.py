@@ -25,7 +25,7 @@ _FOLLOWING = frozenset(
 # Those that are as well turned for what reads them: vectors of channels, not of single places.
 _RESAMPLING = frozenset({"Interpolate", "Pad"})
 # Fewer channels do not fill a vector; convolutions read those from planes.
-_MANY = 8
+_MIN_NHWC_CHANNELS = 8
 
 
 def channels_last_values(graph: Graph, native: Mapping[int, bool]) -> frozenset[Value]:
@@ -76,7 +76,11 @@ def _for_windows(graph: Graph, node: int) -> bool:
     assert isinstance(type_, TensorType)
     channels = type_.shape[1] if has_channels(graph, Value(node)) and type_.shape else 0
     kinds = {graph.op(reader).kind for reader in graph.readers(Value(node))}
-    return isinstance(channels, int) and channels >= _MANY and bool(kinds & WINDOWED_KINDS)
+    return (
+        isinstance(channels, int)
+        and channels >= _MIN_NHWC_CHANNELS
+        and bool(kinds & WINDOWED_KINDS)
+    )
 
 
 def has_channels(graph: Graph, value: Value) -> bool:

@@ -17,7 +17,7 @@ from ..match.values import Shape, known_axes, shape_of
 
 
 @dataclass(frozen=True)
-class _Place:
+class _AffineMask:
     """offset + row * i + key * j, where i and j count the last two axes."""
 
     offset: Dim
@@ -27,26 +27,26 @@ class _Place:
 
 # Sign and slack of a comparison a ? b as sign * (a - b) <= slack.
 _SIGNS = {"LessEqual": (1, 0), "Less": (1, -1), "GreaterEqual": (-1, 0), "Greater": (-1, -1)}
-_DEPTH = 16
+_MAX_MATCH_DEPTH = 16
 _VIEWS = frozenset({"Unsqueeze", "Squeeze", "Reshape", "Broadcast", "Identity"})
 
 
 def shown_up_to(graph: Graph, mask: Value, *, inverted: bool = False) -> Dim | None:
     """d where a boolean is true exactly for j <= i + d (`inverted`: false), else None."""
-    found = _condition(graph, mask, _DEPTH)
+    found = _condition(graph, mask, _MAX_MATCH_DEPTH)
     if found is None:
         return None
     if inverted:
-        found = _Place(-found.offset - 1, -found.row, -found.key)
+        found = _AffineMask(-found.offset - 1, -found.row, -found.key)
     return found.offset if (found.row, found.key) == (-1, 1) else None
 
 
 def added_up_to(graph: Graph, mask: Value, hidden: float) -> Dim | None:
     """d where a number to be added is 0 exactly for j <= i + d, and elsewhere `hidden` or less."""
-    for _ in range(_DEPTH):
+    for _ in range(_MAX_MATCH_DEPTH):
         kind = graph.op(mask.node).kind
         if kind == "Select":
-            yes, no = (_repeated(graph, graph.input(mask.node, p)) for p in (1, 2))
+            yes, no = (_match_repeated_number(graph, graph.input(mask.node, p)) for p in (1, 2))
             if yes is None or no is None or {yes == 0, no == 0} != {True, False}:
                 return None
             if yes + no > hidden:  # one of them is 0
@@ -58,7 +58,7 @@ def added_up_to(graph: Graph, mask: Value, hidden: float) -> Dim | None:
     return None
 
 
-def _condition(graph: Graph, value: Value, depth: int) -> _Place | None:
+def _condition(graph: Graph, value: Value, depth: int) -> _AffineMask | None:
     """A boolean as row * i + key * j <= offset."""
     op = graph.op(value.node)
     if depth == 0:
@@ -68,53 +68,58 @@ def _condition(graph: Graph, value: Value, depth: int) -> _Place | None:
         if left is None or right is None:
             return None
         sign, slack = _SIGNS[op.kind]
-        return _Place(
+        return _AffineMask(
             (right.offset - left.offset) * sign + slack,
             (left.row - right.row) * sign,
             (left.key - right.key) * sign,
         )
     if op.kind == "Select":
-        yes, no = (_repeated(graph, graph.input(value.node, p)) for p in (1, 2))
+        yes, no = (_match_repeated_number(graph, graph.input(value.node, p)) for p in (1, 2))
         found = _condition(graph, graph.input(value.node, 0), depth - 1)
-        return found if (yes, no) == (1, 0) else _opposite(found) if (yes, no) == (0, 1) else None
+        return (
+            found if (yes, no) == (1, 0) else _negate_mask(found) if (yes, no) == (0, 1) else None
+        )
     if op.kind in ("Equal", "NotEqual"):
-        return _compared(graph, value, depth)
+        return _match_comparison(graph, value, depth)
     if op.kind == "LogicalNot":
-        return _opposite(_condition(graph, graph.input(value.node, 0), depth - 1))
+        return _negate_mask(_condition(graph, graph.input(value.node, 0), depth - 1))
     if op.kind == "LogicalAnd":
         for one, other in ((0, 1), (1, 0)):
-            if _repeated(graph, graph.input(value.node, other)) == 1:
+            if _match_repeated_number(graph, graph.input(value.node, other)) == 1:
                 return _condition(graph, graph.input(value.node, one), depth - 1)
         return None
     if op.kind in _VIEWS:
         source = graph.input(value.node, 0)
         return _condition(graph, source, depth - 1) if _keeps_last(graph, source, value) else None
     if op.kind == "Slice":
-        return _sliced(graph, value, depth)
+        return _match_slice(graph, value, depth)
     return None
 
 
-def _opposite(found: _Place | None) -> _Place | None:
+def _negate_mask(found: _AffineMask | None) -> _AffineMask | None:
     """Where row * i + key * j <= offset does not hold: -x <= -offset - 1."""
-    return None if found is None else _Place(-found.offset - 1, -found.row, -found.key)
+    return None if found is None else _AffineMask(-found.offset - 1, -found.row, -found.key)
 
 
-def _compared(graph: Graph, value: Value, depth: int) -> _Place | None:
+def _match_comparison(graph: Graph, value: Value, depth: int) -> _AffineMask | None:
     """A choice between two numbers compared with one of them."""
     left, right = graph.input(value.node, 0), graph.input(value.node, 1)
-    for choice, number in ((left, _repeated(graph, right)), (right, _repeated(graph, left))):
+    for choice, number in (
+        (left, _match_repeated_number(graph, right)),
+        (right, _match_repeated_number(graph, left)),
+    ):
         if graph.op(choice.node).kind != "Select" or number is None:
             continue
-        yes, no = (_repeated(graph, graph.input(choice.node, p)) for p in (1, 2))
+        yes, no = (_match_repeated_number(graph, graph.input(choice.node, p)) for p in (1, 2))
         if yes is None or no is None or yes == no or number not in (yes, no):
             return None
         found = _condition(graph, graph.input(choice.node, 0), depth - 1)
         same = (number == yes) is (graph.op(value.node).kind == "Equal")
-        return found if same else _opposite(found)
+        return found if same else _negate_mask(found)
     return None
 
 
-def _repeated(graph: Graph, value: Value) -> float | None:
+def _match_repeated_number(graph: Graph, value: Value) -> float | None:
     """The one number (or boolean, as 0 and 1) that a constant, or what repeats it, holds."""
     while graph.op(value.node).kind in ("Broadcast", "Reshape", "Unsqueeze"):
         value = graph.input(value.node, 0)
@@ -133,7 +138,7 @@ def _keeps_last(graph: Graph, source: Value, value: Value) -> bool:
     return last and all(eq(d, 1) is True for d in before[:-2])
 
 
-def _sliced(graph: Graph, value: Value, depth: int) -> _Place | None:
+def _match_slice(graph: Graph, value: Value, depth: int) -> _AffineMask | None:
     """A part of rows or keys: numbers are counted from where it begins."""
     source, inputs = graph.input(value.node, 0), graph.inputs(value.node)
     shape, found = shape_of(graph, source), _condition(graph, source, depth - 1)
@@ -155,24 +160,24 @@ def _sliced(graph: Graph, value: Value, depth: int) -> _Place | None:
     return None
 
 
-def _place(graph: Graph, value: Value, depth: int) -> _Place | None:
+def _place(graph: Graph, value: Value, depth: int) -> _AffineMask | None:
     """An integer by its place."""
     op, shape = graph.op(value.node), shape_of(graph, value)
     single = _single(graph, value)
     if single is not None:
-        return _Place(single)
+        return _AffineMask(single)
     if depth == 0 or shape is None:
         return None
     if op.kind == "Range":
         start, step = (_single(graph, graph.input(value.node, p)) for p in (0, 2))
-        return _Place(start, 0, 1) if start is not None and step == 1 else None
+        return _AffineMask(start, 0, 1) if start is not None and step == 1 else None
     if op.kind in ("Add", "Subtract"):
         left, right = (_place(graph, graph.input(value.node, p), depth - 1) for p in (0, 1))
         if left is None or right is None:
             return None
         sign = 1 if op.kind == "Add" else -1
         offset = left.offset + right.offset * sign
-        return _Place(offset, left.row + sign * right.row, left.key + sign * right.key)
+        return _AffineMask(offset, left.row + sign * right.row, left.key + sign * right.key)
     if op.kind == "Convert":
         return _place(graph, graph.input(value.node, 0), depth - 1)
     if op.kind in ("Unsqueeze", "Reshape"):
@@ -180,11 +185,11 @@ def _place(graph: Graph, value: Value, depth: int) -> _Place | None:
         before, found = shape_of(graph, source), _place(graph, source, depth - 1)
         if before is None or found is None:
             return None
-        return _moved(found, before, shape)
+        return _insert_unit_axes(found, before, shape)
     return None
 
 
-def _moved(found: _Place, before: Shape, after: Shape) -> _Place | None:
+def _insert_unit_axes(found: _AffineMask, before: Shape, after: Shape) -> _AffineMask | None:
     """The same numbers with axes of 1 put in: a vector may become rows."""
     if found.row == found.key == 0:
         return found
@@ -194,12 +199,12 @@ def _moved(found: _Place, before: Shape, after: Shape) -> _Place | None:
     long = [i - len(after) for i, d in enumerate(after) if eq(d, 1) is not True]
     if len(long) != 1 or eq(after[long[0]], before[0]) is not True or long[0] < -2:
         return None
-    return found if long[0] == -1 else _Place(found.offset, found.key, 0)
+    return found if long[0] == -1 else _AffineMask(found.offset, found.key, 0)
 
 
 def _single(graph: Graph, value: Value | None) -> Dim | None:
     """The one integer that a value is known to hold."""
-    known = None if value is None else graph.known(value)
+    known = None if value is None else graph.known_value(value)
     if known is None or known.size != 1 or known.dtype.kind not in "iuO":
         return None
     item = known.reshape(-1)[0]

@@ -16,16 +16,16 @@ from ...rewrite.patch import MatchFailure, Patch, producer
 from ..match.values import Shape, shape_of
 
 
-def equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+def are_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are equal for certain."""
     return len(a) == len(b) and all(eq(x, y) is True for x, y in zip(a, b, strict=True))
 
 
-def reshaped(
+def add_reshape(
     patch: Patch, value: Value, have: Sequence[Dim], want: Sequence[Dim]
 ) -> Value | MatchFailure:
     """The value, whose shape is `have`, as `want`."""
-    if equal(have, want):
+    if are_equal(have, want):
         return value
     target: list[int] = []
     for axis, size in enumerate(want):
@@ -44,7 +44,7 @@ def reshaped(
 def before_reshape(graph: Graph, value: Value, lead: Shape) -> Value | None:
     """What has the axes `lead` before the last two, and becomes `value` by a reshape."""
     shape, node = shape_of(graph, value), producer(graph, value, "Reshape")
-    if shape is None or node is None or equal(shape[:-2], lead):
+    if shape is None or node is None or are_equal(shape[:-2], lead):
         return None
     source = graph.input(node, 0)
     found = shape_of(graph, source)
@@ -80,12 +80,12 @@ def with_lead(
             return MatchFailure("it is not known how a mask broadcasts")
         wanted[:0] = [1] * len(run) if eq(mine, 1) is True else run
     want = (*wanted, *have[-2:])
-    found = reshaped(patch, value, have, want)
+    found = add_reshape(patch, value, have, want)
     node = producer(graph, value, "Reshape")
     if isinstance(found, MatchFailure) and node is not None:
         # The input of a Reshape may determine more of the sizes.
         source = graph.input(node, 0)
-        return reshaped(patch, source, shape_of(graph, source) or (), want)
+        return add_reshape(patch, source, shape_of(graph, source) or (), want)
     return found
 
 
@@ -97,11 +97,11 @@ def deliver(
     shape, use = shape_of(graph, Value(node)), graph.only_use(Value(node))
     assert shape is not None
     full = (*lead, *shape[-2:])
-    if equal(shape, full) or len(shape) == len(full):
+    if are_equal(shape, full) or len(shape) == len(full):
         return patch.replace(Value(node), made)
     if use is not None and graph.op(use.node).kind == "Reshape":
         split = shape_of(graph, Value(use.node))
         if split is not None and have_known_sizes(split, full):
             return patch.replace(Value(use.node), made)
-    back = reshaped(patch, made, full, shape)
+    back = add_reshape(patch, made, full, shape)
     return back if isinstance(back, MatchFailure) else patch.replace(Value(node), back)

@@ -25,10 +25,10 @@ from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch, has_one_use, producer
 from ..layout.cancel_transposes import add_transpose, order_of
 from ..match.values import Shape, constant_scalar, same_shape, shape_of
-from .batch_axes import before_reshape, deliver, reshaped, with_lead
+from .batch_axes import add_reshape, before_reshape, deliver, with_lead
 from .grouped_query import share_heads
 from .masks import merge_masks
-from .match_scores import ScoreChain, SoftmaxMatch, find_scores, find_softmax, scaled_by
+from .match_scores import ScoreChain, SoftmaxMatch, find_scores, find_softmax, match_scale
 
 # Operations that only move elements: a scale may as well be applied behind them.
 _MOVES = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze"})
@@ -78,11 +78,11 @@ def fuse_products(graph: Graph, node: int) -> Patch | MatchFailure | None:
         scores = find_scores(graph, softmax.scores)
         if scores is None or isinstance(scores, MatchFailure):
             return scores
-        return _fused(graph, node, softmax, scores, turned=port == 1)
+        return _build_attention(graph, node, softmax, scores, turned=port == 1)
     return None
 
 
-def _fused(
+def _build_attention(
     graph: Graph, node: int, softmax: SoftmaxMatch, scores: ScoreChain, *, turned: bool
 ) -> Patch | MatchFailure:
     """`turned`: the last product is value^T x softmax^T."""
@@ -151,7 +151,7 @@ def _operand(
         if len(shape) != len(level) or any(broadcast):
             return MatchFailure("an operand broadcasts over axes of the batch that are split")
         moved = [*shape[:-2], shape[-1], shape[-2]] if turn else shape
-        spread = reshaped(patch, found, moved, (*lead, *moved[-2:]))
+        spread = add_reshape(patch, found, moved, (*lead, *moved[-2:]))
         if isinstance(spread, MatchFailure):
             return spread
         found = spread
@@ -187,7 +187,7 @@ def _without_scale(graph: Graph, patch: Patch, value: Value) -> tuple[Value, flo
         at = graph.input(at.node, 0)
     scaled = None
     if has_one_use(graph, at) and graph.op(at.node).kind in ("Multiply", "Divide"):
-        scaled = scaled_by(graph, at.node)
+        scaled = match_scale(graph, at.node)
     if scaled is None or not same_shape(graph, scaled[0], at):
         return value, 1.0
     found, factor = scaled

@@ -17,7 +17,7 @@ def share_heads(graph: Graph, node: int) -> Patch | MatchFailure | None:
     assert isinstance(op, Attention)
     query, key, value, mask, sink = (*inputs, None, None)[:5]
     assert query is not None
-    one, two = _repeated(graph, key), _repeated(graph, value)
+    one, two = _match_repeat(graph, key), _match_repeat(graph, value)
     if one is None and two is None:
         return None
     shape, out = shape_of(graph, query), shape_of(graph, Value(node))
@@ -52,7 +52,7 @@ def share_heads(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), add_transpose(patch, rows, [0, 2, 1, 3]))
 
 
-def _repeated(graph: Graph, value: Value | None) -> tuple[Value, int, int] | None:
+def _match_repeat(graph: Graph, value: Value | None) -> tuple[Value, int, int] | None:
     """(the value [B, N, 1, T, H], N, G) that is repeated G times to [B, N * G, T, H]."""
     merged = producer(graph, value, "Reshape")
     wide = None if merged is None else producer(graph, graph.input(merged, 0), "Broadcast")

@@ -23,7 +23,7 @@ from .affine_masks import added_up_to, shown_up_to
 from .batch_axes import with_lead
 
 # Scores at or below this are hidden: adding any score of a model to it leaves it as it is.
-HIDDEN = -1e30
+MASKED_SCORE = -1e30
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def merge_masks(
     nothing is the mean of all values then, and so no mask is causal besides another."""
     left, causal = list(masks), ""
     for mask in masks if floor == -np.inf or len(masks) == 1 else ():
-        found = _causal(graph, mask, scores, -np.inf if len(masks) > 1 else HIDDEN)
+        found = _causal(graph, mask, scores, -np.inf if len(masks) > 1 else MASKED_SCORE)
         if found and not causal:
             causal = found
             left.remove(mask)
@@ -64,7 +64,7 @@ def merge_masks(
         left[i] = replace(mask, value=value)
     while len(left) > 1:
         *others, last, first = left
-        joined = _joined(graph, patch, last, first, scores)
+        joined = _join_masks(graph, patch, last, first, scores)
         if isinstance(joined, MatchFailure):
             return joined
         left = [*others, joined]
@@ -72,34 +72,39 @@ def merge_masks(
         return Attention(causal=causal), None
     (mask,) = left
     if mask.fill is not None:
-        return Attention(causal=causal, fill=max(mask.fill, floor)), _shown(patch, mask)
+        return Attention(causal=causal, fill=max(mask.fill, floor)), _add_visible_mask(patch, mask)
     if floor > -np.inf:
         raised = patch.add(Maximum(), mask.value, _number(graph, patch, floor, scores))
         return Attention(causal=causal), raised
     return Attention(causal=causal), mask.value
 
 
-def _shown(patch: Patch, mask: Mask) -> Value:
+def _add_visible_mask(patch: Patch, mask: Mask) -> Value:
     return patch.add(LogicalNot(), mask.value) if mask.inverted else mask.value
 
 
-def _joined(
+def _join_masks(
     graph: Graph, patch: Patch, last: Mask, first: Mask, scores: Value
 ) -> Mask | MatchFailure:
     """Two masks as one. `first` is nearer to the product."""
     if last.fill is None and first.fill is None:
         return Mask(patch.add(Add(), first.value, last.value))
     if last.fill == first.fill:
-        return Mask(patch.add(LogicalAnd(), _shown(patch, first), _shown(patch, last)), last.fill)
+        return Mask(
+            patch.add(
+                LogicalAnd(), _add_visible_mask(patch, first), _add_visible_mask(patch, last)
+            ),
+            last.fill,
+        )
     hides, adds = (first, last) if last.fill is None else (last, first)
-    if adds.fill is not None or hides.fill is None or hides.fill > HIDDEN:
+    if adds.fill is not None or hides.fill is None or hides.fill > MASKED_SCORE:
         return MatchFailure("two masks do not join")
     # Nothing added to what is hidden makes a difference: hiding may as well be adding.
     fill = _number(graph, patch, hides.fill, scores)
     if hides is last:
-        return Mask(patch.add(Select(), _shown(patch, last), first.value, fill))
+        return Mask(patch.add(Select(), _add_visible_mask(patch, last), first.value, fill))
     zero = _number(graph, patch, 0.0, scores)
-    hidden = patch.add(Select(), _shown(patch, first), zero, fill)
+    hidden = patch.add(Select(), _add_visible_mask(patch, first), zero, fill)
     return Mask(patch.add(Add(), hidden, last.value))
 
 

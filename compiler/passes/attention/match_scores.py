@@ -14,8 +14,8 @@ from ....ir.graph import Graph, Value
 from ....ir.ops import Softmax, Softmax1
 from ....ir.types import normalize_axis
 from ...rewrite.patch import MatchFailure, has_one_use, producer
-from ..match.values import Shape, constant_scalar, known_axes, numbered, shape_of
-from .masks import HIDDEN, Mask
+from ..match.values import Shape, constant_scalar, known_axes, shape_of, split_constant_operand
+from .masks import MASKED_SCORE, Mask
 
 
 @dataclass(frozen=True)
@@ -149,24 +149,28 @@ def find_scores(graph: Graph, value: Value) -> ScoreChain | MatchFailure | None:
         if kind == "MatMul":
             return ScoreChain(node, shape, scale, tuple(factors), tuple(masks), cap, floor)
         if kind in ("Multiply", "Divide"):
-            scaled = scaled_by(graph, node)
+            scaled = match_scale(graph, node)
             if scaled is not None:
                 value, factor = scaled
                 scale *= factor
-            elif (found := _multiplied(graph, node, shape)) is not None:
+            elif (found := _match_multiply(graph, node, shape)) is not None:
                 value, by = found
                 factors.append(by)
             else:
                 return None
         elif kind == "Maximum" and scale == 1 and not masks:
-            raised = numbered(graph, node)
-            if raised is None or not raised[1] <= HIDDEN:
+            raised = split_constant_operand(graph, node)
+            if raised is None or not raised[1] <= MASKED_SCORE:
                 return MatchFailure("scores that count are raised")
             value, floor = raised[0], max(floor, float(raised[1]))
         elif kind == "Tanh" and not cap and not factors and scale:
             value, cap, scale = graph.input(node, 0), scale, 1.0
         elif kind in ("Add", "Select") and not cap:
-            masked = _added(graph, node, shape) if kind == "Add" else _chosen(graph, node, shape)
+            masked = (
+                _match_add(graph, node, shape)
+                if kind == "Add"
+                else _match_select(graph, node, shape)
+            )
             if masked is None:
                 return None
             value, mask = masked
@@ -182,16 +186,16 @@ def find_scores(graph: Graph, value: Value) -> ScoreChain | MatchFailure | None:
             return MatchFailure("a mask or a scale broadcasts the scores")
 
 
-def scaled_by(graph: Graph, node: int) -> tuple[Value, float] | None:
+def match_scale(graph: Graph, node: int) -> tuple[Value, float] | None:
     """The value that a Multiply or Divide scales by a number, and the factor."""
     if graph.op(node).kind == "Multiply":
-        found = numbered(graph, node)
+        found = split_constant_operand(graph, node)
         return None if found is None else (found[0], float(found[1]))
     divisor = constant_scalar(graph, graph.input(node, 1))
     return None if not divisor else (graph.input(node, 0), 1 / divisor)
 
 
-def _multiplied(graph: Graph, node: int, shape: Shape) -> tuple[Value, ScoreScale] | None:
+def _match_multiply(graph: Graph, node: int, shape: Shape) -> tuple[Value, ScoreScale] | None:
     """Scores and what differs between heads or queries only that they are multiplied by."""
     left, right = graph.input(node, 0), graph.input(node, 1)
     divides = graph.op(node).kind == "Divide"
@@ -204,7 +208,7 @@ def _multiplied(graph: Graph, node: int, shape: Shape) -> tuple[Value, ScoreScal
     return None
 
 
-def _added(graph: Graph, node: int, shape: Shape) -> tuple[Value, Mask] | None:
+def _match_add(graph: Graph, node: int, shape: Shape) -> tuple[Value, Mask] | None:
     """Scores and the mask added to them."""
     left, right = graph.input(node, 0), graph.input(node, 1)
     for scores, mask in ((left, right), (right, left)):
@@ -213,7 +217,7 @@ def _added(graph: Graph, node: int, shape: Shape) -> tuple[Value, Mask] | None:
     return None
 
 
-def _chosen(graph: Graph, node: int, shape: Shape) -> tuple[Value, Mask] | None:
+def _match_select(graph: Graph, node: int, shape: Shape) -> tuple[Value, Mask] | None:
     """Scores and the mask that chooses between them and a number."""
     condition, yes, no = (graph.input(node, port) for port in range(3))
     inverted = constant_scalar(graph, no) is None
@@ -234,18 +238,18 @@ def _leads_to_product(graph: Graph, value: Value, depth: int = 8) -> bool:
         kind = graph.op(value.node).kind
         if kind == "MatMul":
             return True
-        if kind in ("Add", "Multiply") and scaled_by(graph, value.node) is None:
+        if kind in ("Add", "Multiply") and match_scale(graph, value.node) is None:
             both = (graph.input(value.node, port) for port in (0, 1))
             return any(_leads_to_product(graph, v, depth) for v in both)
         if kind == "Select":
-            chosen = _chosen(graph, value.node, ())
+            chosen = _match_select(graph, value.node, ())
             if chosen is None:
                 return False
             value = chosen[0]
         elif kind == "Tanh":
             value = graph.input(value.node, 0)
         elif kind in ("Multiply", "Divide"):
-            scaled = scaled_by(graph, value.node)
+            scaled = match_scale(graph, value.node)
             value = graph.input(value.node, 0) if scaled is None else scaled[0]
         else:
             return False

@@ -16,7 +16,7 @@ from ...rewrite.patch import Patch
 
 # Constants up to this size are compared by content; larger ones by identity, because hashing all
 # weights of a model costs more than sharing them could save.
-CONTENT_LIMIT = 64 * 2**10
+MAX_COMPARED_BYTES = 64 * 2**10
 _STRUCTURAL = frozenset({"Parameter", "Result", "TypedParameter"})
 # a op b is b op a, bit for bit.
 _COMMUTATIVE = frozenset({"Add", "Multiply", "Equal", "NotEqual"})
@@ -57,7 +57,7 @@ def _identity(graph: Graph, node: int) -> Hashable:
     op = graph.op(node)
     if not isinstance(op, Constant):
         return (op, repr(op))  # 0.0 == -0.0, which are not the same attribute
-    if op.data.nbytes > CONTENT_LIMIT or op.data.dtype.kind == "O":
+    if op.data.nbytes > MAX_COMPARED_BYTES or op.data.dtype.kind == "O":
         return (id(op.data), op.dtype, op.shape)
     content = hashlib.sha256(np.ascontiguousarray(op.data).tobytes()).digest()
     return (content, op.dtype, op.shape)

@@ -19,23 +19,23 @@ from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch
 from ..layout.cancel_transposes import order_of
 from ..layout.fold_transposes import swaps_last_two
-from .folding_budget import UNKNOWN, folding_work, most_elements, reads_text
+from .folding_budget import UNKNOWN_WORK, folding_work, most_elements, reads_text
 
 # A conversion that widens a large weight (fp16-compressed models) is left to the weight's reader:
 # it converts while packing, and the model stays as small as it was stored. A transpose of a large
 # weight becomes a product's flag. Values below this are folded whatever they are.
-LARGE = 64 * 2**10
+LARGE_WEIGHT_BYTES = 64 * 2**10
 _STRUCTURAL = frozenset({"Constant", "Parameter", "Result", "TypedParameter"})
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 # What reads bytes of dequantised weights, what may stand in between, and how often.
 _READERS = _PRODUCTS | {"Convolution", "GroupConvolution", "Gather"}
 _ON_THE_WAY = frozenset({"Convert", "Reshape", "Transpose", "Unsqueeze", "Squeeze"})
-_DEPTH = 4
+_MAX_UNUSED_DEPTH = 4
 # How much evaluation may take (folding_budget.py says in what unit): so much for each byte by which
 # the constants may grow, a second in all, and for each byte of those that are there, so that large
 # models are folded too.
-_WORK_OF_GROWTH = 4
-_WORK_OF_CONSTANTS = 8
+_WORK_PER_GROWTH_BYTE = 4
+_WORK_PER_CONSTANT_BYTE = 8
 
 
 def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
@@ -55,15 +55,15 @@ def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
         inputs = [v for v in graph.inputs(node) if v is not None]
         if not inputs or not all(isinstance(graph.op(v.node), Constant) for v in inputs):
             return None
-        if keep_bytes and _is_weight(graph, node, _DEPTH):
+        if keep_bytes and _is_weight(graph, node, _MAX_UNUSED_DEPTH):
             return MatchFailure("a product may read the bytes")
         size = sum(_most_bytes(t) for t in record.types)
         kept = _kept_by_reader(graph, node, size)
         if kept is not None:
             return kept
-        growth = max(0, size - _freed(graph, node, inputs))
+        growth = max(0, size - _freed_bytes(graph, node, inputs))
         if growth > left[0]:
-            amount = "an unknown number of" if size == UNKNOWN else str(growth)
+            amount = "an unknown number of" if size == UNKNOWN_WORK else str(growth)
             return MatchFailure(f"folding adds {amount} bytes where {left[0]} are left")
         if reads_text(graph, node):
             return MatchFailure("how long a fold of strings takes is not known")
@@ -88,7 +88,9 @@ def make_rules(options: Options, *, keep_bytes: bool = False) -> Sequence[Rule]:
 def _is_weight(graph: Graph, node: int, depth: int) -> bool:
     """Whether a dequantised constant goes to a product, moved or converted on its way."""
     kind = graph.op(node).kind
-    if depth == 0 or not (kind in _ON_THE_WAY if depth < _DEPTH else kind == "Dequantize"):
+    if depth == 0 or not (
+        kind in _ON_THE_WAY if depth < _MAX_UNUSED_DEPTH else kind == "Dequantize"
+    ):
         return False
     readers = graph.consumers(node)
     return any(graph.op(r).kind in _READERS or _is_weight(graph, r, depth - 1) for r in readers)
@@ -102,11 +104,11 @@ def _data(graph: Graph, value: Value | None) -> Array | None:
 def _kept_by_reader(graph: Graph, node: int, size: int) -> MatchFailure | None:
     """Why a large constant is better left to its readers, if it is."""
     op = graph.op(node)
-    if size <= LARGE:
+    if size <= LARGE_WEIGHT_BYTES:
         return None
     if op.kind in ("Dequantize", "Convert") and is_read_compressed(graph, node):
         return MatchFailure("a compressed weight is expanded by the products that read it")
-    grows = op.kind == "Convert" and size > _freed(graph, node, [graph.input(node, 0)])
+    grows = op.kind == "Convert" and size > _freed_bytes(graph, node, [graph.input(node, 0)])
     if grows and not _is_scaled(graph, node):
         return MatchFailure("a large weight is converted by its reader")
     order = order_of(graph, node) if op.kind == "Transpose" else None
@@ -129,18 +131,18 @@ def _is_scaled(graph: Graph, node: int) -> bool:
 def _allowed_work(graph: Graph, options: Options) -> int:
     ops = (graph.op(n) for n in graph.ids())
     stored = sum(op.data.nbytes for op in ops if isinstance(op, Constant))
-    return _WORK_OF_GROWTH * options.fold_limit + _WORK_OF_CONSTANTS * stored
+    return _WORK_PER_GROWTH_BYTE * options.fold_limit + _WORK_PER_CONSTANT_BYTE * stored
 
 
 def _most_bytes(type_: object) -> int:
     """The most bytes that a value of this type takes."""
     count = most_elements(type_)
-    if count == UNKNOWN or not isinstance(type_, TensorType) or not type_.dtype.bits:
-        return UNKNOWN
+    if count == UNKNOWN_WORK or not isinstance(type_, TensorType) or not type_.dtype.bits:
+        return UNKNOWN_WORK
     return type_.dtype.nbytes(count)
 
 
-def _freed(graph: Graph, node: int, inputs: Sequence[Value]) -> int:
+def _freed_bytes(graph: Graph, node: int, inputs: Sequence[Value]) -> int:
     """Bytes of the constants that have no uses once `node` is folded."""
     freed = 0
     for value in dict.fromkeys(inputs):

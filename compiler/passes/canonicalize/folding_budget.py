@@ -16,20 +16,20 @@ from ....ir.types import TensorType
 from ...inspect.flops import operation_flops
 
 # A product of matrices multiplies and adds so often in the time of one addition of arrays.
-_FLOPS = 16
+_FLOPS_PER_WORK = 16
 # Element by element in Python; erf, a series, and what may hold it; taps of a resampling, and the
 # comparisons of a sort.
-_PYTHON, _SERIES, _TAPS = 256, 64, 16
-_FUNCTION = 8
+_PYTHON_ELEMENT_WORK, _SERIES_WORK, _TAP_WORK = 256, 64, 16
+_FUNCTION_WORK = 8
 _FUNCTIONS = (
     "Power Exp Log Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Tanh Sigmoid SoftPlus "
     "Elu Selu Swish Mish HSwish HSigmoid Softmax LogSoftmax Mod FloorMod MVN LayerNorm RMSNorm "
     "GroupNormalization FakeQuantize Quantize"
 )
 _WEIGHTS: dict[str, int] = {
-    **dict.fromkeys(_FUNCTIONS.split(), _FUNCTION),
-    **dict.fromkeys(("TopK", "Unique", "Interpolate"), _TAPS),
-    **dict.fromkeys(("Erf", "Gelu", "Activation", "Group"), _SERIES),
+    **dict.fromkeys(_FUNCTIONS.split(), _FUNCTION_WORK),
+    **dict.fromkeys(("TopK", "Unique", "Interpolate"), _TAP_WORK),
+    **dict.fromkeys(("Erf", "Gelu", "Activation", "Group"), _SERIES_WORK),
 }
 # What touches each element of its inputs and outputs a few times. Any other operation may read all
 # of its input for each output.
@@ -41,7 +41,7 @@ _TOUCHES = frozenset(
     "Softmax LogSoftmax MVN BatchNormInference LayerNorm RMSNorm GroupNormalization NormalizeL2 "
     "FakeQuantize Quantize Dequantize ConvertE8M0 ConvertLike FakeConvert Interpolate".split()
 )
-UNKNOWN = 1 << 62
+UNKNOWN_WORK = 1 << 62
 
 
 def folding_work(graph: Graph, node: int) -> int:
@@ -49,16 +49,16 @@ def folding_work(graph: Graph, node: int) -> int:
     op = graph.op(node)
     values = [v for v in graph.inputs(node) if v is not None]
     sizes = [most_elements(graph.type(v)) for v in (*values, *graph.values(node))]
-    if UNKNOWN in sizes:
-        return UNKNOWN
+    if UNKNOWN_WORK in sizes:
+        return UNKNOWN_WORK
     touched, read = sum(sizes), max(1, sum(sizes[: len(values)]))
     if isinstance(op, Elementwise | Reduction) or op.kind in _TOUCHES:
         return max(1, touched) * _WEIGHTS.get(op.kind, 1)
     flops = _places(graph, node, op) if isinstance(op, Einsum) else operation_flops(graph, node)
     flops = bounds(flops)[1]
     if flops:
-        return touched + flops // _FLOPS
-    return max(1, touched - read) * read * (_PYTHON if isinstance(op, OnnxNode) else 1)
+        return touched + flops // _FLOPS_PER_WORK
+    return max(1, touched - read) * read * (_PYTHON_ELEMENT_WORK if isinstance(op, OnnxNode) else 1)
 
 
 def _places(graph: Graph, node: int, op: Einsum) -> Dim:
@@ -84,6 +84,6 @@ def reads_text(graph: Graph, node: int) -> bool:
 def most_elements(type_: object) -> int:
     """The most elements that a value of this type has."""
     if not isinstance(type_, TensorType) or type_.shape is None:
-        return UNKNOWN
+        return UNKNOWN_WORK
     most = [bounds(dim)[1] for dim in type_.shape]
-    return math.prod(m for m in most if m is not None) if None not in most else UNKNOWN
+    return math.prod(m for m in most if m is not None) if None not in most else UNKNOWN_WORK

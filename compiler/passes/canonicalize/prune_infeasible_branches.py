@@ -21,28 +21,28 @@ from ...rewrite.patch import MatchFailure, Patch
 from ...shape_analysis.infeasible_branches import (
     UnprovenError,
     reason,
+    replace_branch_by_fail,
     specialize_branches,
-    without,
 )
 
 # Branches to try, times nodes to infer for each, at most: a second or two.
-_MOST = 4000
+_MAX_BRANCH_INFERENCES = 4000
 
 
 def refuse_branch(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """A branch that makes what follows impossible becomes one that fails."""
     op, types = graph.op(node), graph.node(node).types
     assert isinstance(op, If)
-    if graph.known(graph.input(node, 0)) is not None or any(map(failure, op.bodies())):
+    if graph.known_value(graph.input(node, 0)) is not None or any(map(failure, op.bodies())):
         return None
     if not _is_open(types):
         return None
     tried = [n for n in graph.ids() if graph.op(n).kind == "If" and _is_open(graph.node(n).types)]
-    if len(tried) * len(graph.ids()) > _MOST:
+    if len(tried) * len(graph.ids()) > _MAX_BRANCH_INFERENCES:
         return MatchFailure("too many branches to try")
     wrong: dict[int, ShapeError] = {}
     for branch in (0, 1):
-        only = without(op, 1 - branch, types, "not asked")
+        only = replace_branch_by_fail(op, 1 - branch, types, "not asked")
         if only is None:
             return MatchFailure("a result is not a tensor")
         trial = graph.copy()
@@ -58,7 +58,7 @@ def refuse_branch(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if len(wrong) != 1:
         return MatchFailure("both branches may work" if not wrong else "no branch works")
     ((branch, error),) = wrong.items()
-    less = without(op, branch, types, reason(error))
+    less = replace_branch_by_fail(op, branch, types, reason(error))
     assert less is not None
     patch = Patch()
     made = patch.add(less, *graph.inputs(node), name=graph.node(node).name)

@@ -32,7 +32,7 @@ _NEUTRAL = {
     "Add": (-0.0, True),
 }
 # A constant with more elements than this is not looked at.
-_LOOKED_AT = 1 << 16
+_MAX_COMPARED_ELEMENTS = 1 << 16
 
 
 def remove_mover(graph: Graph, node: int) -> Patch | MatchFailure | None:
@@ -42,17 +42,19 @@ def remove_mover(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if graph.type(source) != graph.type(value):
         return None
     if op.kind == "Slice":
-        steps = graph.known(graph.input(node, 3))
+        steps = graph.known_value(graph.input(node, 3))
         if steps is None or not all(s == 1 for s in steps.reshape(-1).tolist()):
             return None
     if op.kind == "Pad":
         # Equal sizes may also come from padding one end and cutting the other.
-        pads = [graph.known(graph.input(node, port)) for port in (1, 2)]
+        pads = [graph.known_value(graph.input(node, port)) for port in (1, 2)]
         if any(
             p is None or any(eq(n, 0) is not True for n in p.reshape(-1).tolist()) for p in pads
         ):
             return None
-    if op.kind == "Broadcast" and any(v and graph.known(v) is None for v in graph.inputs(node)[2:]):
+    if op.kind == "Broadcast" and any(
+        v and graph.known_value(v) is None for v in graph.inputs(node)[2:]
+    ):
         return MatchFailure("the axes to broadcast on are seen when it runs")
     if op.kind != "Identity" and shape_of(graph, source) is None:
         return MatchFailure("the shape is unknown")
@@ -97,7 +99,7 @@ def remove_neutral(graph: Graph, node: int) -> Patch | MatchFailure | None:
 def _is_all(graph: Graph, value: Value, number: float) -> bool:
     """Whether a constant holds nothing but this number (0.0 and -0.0 are two)."""
     op = graph.op(value.node)
-    if not isinstance(op, Constant) or not 0 < op.data.size <= _LOOKED_AT:
+    if not isinstance(op, Constant) or not 0 < op.data.size <= _MAX_COMPARED_ELEMENTS:
         return False
     if op.dtype.is_int:
         return bool(np.all(op.data == int(number)))
@@ -112,7 +114,7 @@ def merge_reshapes(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if graph.op(inner.node).kind not in _RESHAPES:
         return None
     source = graph.input(inner.node, 0)
-    if any(v is not None and graph.known(v) is None for v in graph.inputs(inner.node)[1:]):
+    if any(v is not None and graph.known_value(v) is None for v in graph.inputs(inner.node)[1:]):
         return MatchFailure("whether the inner reshape is one is seen when it runs")
     if shape_of(graph, source) is None:
         return MatchFailure("the shape is unknown")
@@ -120,7 +122,7 @@ def merge_reshapes(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return _drop(Value(node), source)
     if graph.op(node).kind != "Reshape":
         return None
-    target = graph.known(graph.input(node, 1))
+    target = graph.known_value(graph.input(node, 1))
     if target is None:
         return MatchFailure("the target is unknown")
     if any(isinstance(d, int) and d == 0 for d in target.reshape(-1).tolist()):

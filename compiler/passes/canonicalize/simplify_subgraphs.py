@@ -42,7 +42,7 @@ class _Wiring:
 
 def take_branch(graph: Graph, node: int) -> Patch | None:
     """An If whose condition is known: its branch, in its place."""
-    op, known = graph.op(node), graph.known(graph.input(node, 0))
+    op, known = graph.op(node), graph.known_value(graph.input(node, 0))
     assert isinstance(op, If)
     if known is None or known.size != 1 or known.dtype == object:
         return None
@@ -84,7 +84,7 @@ def narrow_branches(graph: Graph, node: int) -> Patch | None:
     changed = False
     for body, inputs in ((op.then_body, op.then_inputs), (op.else_body, op.else_inputs)):
         fed = [outside[port] for port in inputs]
-        kept, inner = _narrowed(graph, body, fed, [True] * len(fed))
+        kept, inner = _drop_parameters(graph, body, fed, [True] * len(fed))
         changed = changed or inner is not body
         bodies.append(inner)
         ports.append(tuple(wiring.port(v) for i in kept if (v := fed[i]) is not None))
@@ -97,7 +97,7 @@ def narrow_branches(graph: Graph, node: int) -> Patch | None:
         then_inputs=ports[0],
         else_inputs=ports[1],
     )
-    return _instead(graph, node, new, wiring.inputs, {k: k for k in range(op.output_count())})
+    return _replace_node(graph, node, new, wiring.inputs, {k: k for k in range(op.output_count())})
 
 
 def narrow_loop(graph: Graph, node: int) -> Patch | None:
@@ -118,7 +118,7 @@ def narrow_loop(graph: Graph, node: int) -> Patch | None:
         return None
     fed = [outside[p.port] if p.port >= 0 else None for p in ports]
     free = [p.mode in ("invariant", "iteration") for p in ports]
-    kept, inner = _narrowed(graph, body, fed, free)
+    kept, inner = _drop_parameters(graph, body, fed, free)
     if inner is body and not passed and len(outputs) == len(op.results):
         return None
     wiring = _Wiring(outside[:2] if isinstance(op, Loop) else [])
@@ -128,7 +128,7 @@ def narrow_loop(graph: Graph, node: int) -> Patch | None:
         wired.append(ports[i] if value is None else replace(ports[i], port=wiring.port(value)))
     results = tuple(op.results[k] for k in outputs)
     new = replace(op, body=inner, ports=tuple(wired), results=results)
-    patch = _instead(graph, node, new, wiring.inputs, {k: n for n, k in enumerate(outputs)})
+    patch = _replace_node(graph, node, new, wiring.inputs, {k: n for n, k in enumerate(outputs)})
     for k, output in enumerate(op.results):
         source = outside[passed[output.result]] if output.result in passed else None
         if output.mode == "last" and source is not None:
@@ -147,7 +147,7 @@ def _resolve_port(body: Graph, i: int, port: BodyInput) -> BodyInput:
     return BodyInput("invariant", port.port) if same else port
 
 
-def _narrowed(
+def _drop_parameters(
     graph: Graph, body: Graph, fed: Sequence[Value | None], free: Sequence[bool]
 ) -> tuple[list[int], Graph]:
     """(parameters that stay, the body without the others). A parameter may go where it is `free`:
@@ -175,7 +175,7 @@ def _narrowed(
     return kept, inner
 
 
-def _instead(
+def _replace_node(
     graph: Graph, node: int, op: Op, inputs: Sequence[Value | None], outputs: dict[int, int]
 ) -> Patch:
     """A patch that puts `op` in the place of the node; `outputs`: old to new ports."""

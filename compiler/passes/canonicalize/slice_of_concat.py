@@ -74,7 +74,7 @@ def _concat(graph: Graph, value: Value) -> tuple[list[tuple[Value, Dim, Dim]], i
 
 
 def _single(graph: Graph, value: Value | None) -> Dim | None:
-    known = None if value is None else graph.known(value)
+    known = None if value is None else graph.known_value(value)
     if known is None or known.size != 1 or known.dtype.kind not in "iuO":
         return None
     return known.reshape(-1).tolist()[0]

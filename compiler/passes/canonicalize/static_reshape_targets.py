@@ -25,7 +25,7 @@ def materialize_target(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if isinstance(graph.op(target.node), Constant):
         return None
     source, out = graph.input(node, 0), shape_of(graph, Value(node))
-    if graph.known(target) is None or out is None:
+    if graph.known_value(target) is None or out is None:
         return MatchFailure("the target is not known")
     have = shape_of(graph, source)
     if have is None:
@@ -51,12 +51,12 @@ def constant_target(have: Shape, out: Shape) -> list[int] | None:
         else:
             sizes.append(-1)
     # With 0 elements, -1 would be anything: every size next to it must be at least 1.
-    if -1 in sizes and any(s == 0 and not _positive(d) for s, d in zip(sizes, out, strict=True)):
+    if -1 in sizes and any(s == 0 and not _is_positive(d) for s, d in zip(sizes, out, strict=True)):
         return None
     return sizes
 
 
-def _positive(size: Dim) -> bool:
+def _is_positive(size: Dim) -> bool:
     least = bounds(size)[0]
     return least is not None and least > 0
 

@@ -33,7 +33,7 @@ from ....ir.ops import (
     Unsqueeze,
 )
 from ....ir.ops.shape_inference import known_ints, unique_axes
-from ....ir.slice_bounds import END
+from ....ir.slice_bounds import AXIS_END
 from ....ir.types import normalize_axis
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch
@@ -68,12 +68,12 @@ def decompose_strided_slice(graph: Graph, node: int) -> Patch | MatchFailure | N
             added.append(at)
         elif entry.shrink:
             first = firsts[i]
-            cuts.append((entry.axis, first, first + 1 if first != -1 else END, 1))
+            cuts.append((entry.axis, first, first + 1 if first != -1 else AXIS_END, 1))
             dropped.append(entry.axis)
             continue
         elif not entry.whole:
             first, last = op.bounds_of(i, firsts[i], lasts[i], steps[i])
-            if (first, last, steps[i]) != (0, END, 1):
+            if (first, last, steps[i]) != (0, AXIS_END, 1):
                 cuts.append((entry.axis, first, last, steps[i]))
         at += 1
     for axis, first, _, _ in cuts:
@@ -100,13 +100,13 @@ def decompose_reverse(graph: Graph, node: int) -> Patch | MatchFailure | None:
         listed = np.flatnonzero(listed).tolist()
     axes = unique_axes(listed, len(shape))
     patch = Patch()
-    cuts = [(a, END, -END, -1) for a in axes]
+    cuts = [(a, AXIS_END, -AXIS_END, -1) for a in axes]
     return patch.replace(Value(node), _slice(patch, graph.input(node, 0), cuts))
 
 
 def decompose_roll(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """Both parts of each axis, the other way round."""
-    data, moves = graph.input(node, 0), graph.known(graph.input(node, 1))
+    data, moves = graph.input(node, 0), graph.known_value(graph.input(node, 1))
     shape = shape_of(graph, data)
     axes = None if shape is None else known_axes(graph, graph.input(node, 2), len(shape))
     if shape is None or moves is None or axes is None or moves.dtype.kind not in "iu":
@@ -121,7 +121,7 @@ def decompose_roll(graph: Graph, node: int) -> Patch | MatchFailure | None:
             return MatchFailure("a shift may be longer than its axis")
         if not shift:
             continue
-        parts = [(axis, -shift, END, 1)], [(axis, 0, -shift, 1)]
+        parts = [(axis, -shift, AXIS_END, 1)], [(axis, 0, -shift, 1)]
         value = patch.add(Concat(axis), *(_slice(patch, value, part) for part in parts))
     return patch.replace(Value(node), value)
 

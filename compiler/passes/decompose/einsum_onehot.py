@@ -86,8 +86,8 @@ def decompose_einsum(graph: Graph, node: int) -> Patch | MatchFailure | None:
         if made is None:
             return MatchFailure("several sizes that are summed over are unknown")
         terms = [made, *others]
-    found = _summed(patch, terms[0], out)
-    return patch.replace(Value(node), _ordered(patch, found, out).value)
+    found = _sum_letters(patch, terms[0], out)
+    return patch.replace(Value(node), _reorder_term(patch, found, out).value)
 
 
 def _dots(count: int) -> str:
@@ -96,20 +96,22 @@ def _dots(count: int) -> str:
 
 
 def _product(patch: Patch, a: _Term, b: _Term, out: str, sizes: dict[str, Dim]) -> _Term | None:
-    a = _summed(patch, a, b.letters + out)
-    b = _summed(patch, b, a.letters + out)
+    a = _sum_letters(patch, a, b.letters + out)
+    b = _sum_letters(patch, b, a.letters + out)
     summed = [c for c in a.letters if c in b.letters and c not in out]
     if not summed:
         order = [c for c in out if c in a.letters or c in b.letters]
-        x, y = (_spread(patch, t, order) for t in (a, b))
+        x, y = (_align_letters(patch, t, order) for t in (a, b))
         return _Term(patch.add(Multiply(), x, y), "".join(order))
-    if len(summed) > 1 and not _fixed(summed, sizes):
+    if len(summed) > 1 and not _has_known_sizes(summed, sizes):
         return None
     rows = [c for c in out if c in a.letters and c not in b.letters][-1:]
     columns = [c for c in out if c in b.letters and c not in a.letters]
-    columns = columns if _fixed(columns, sizes) else columns[-1:]
+    columns = columns if _has_known_sizes(columns, sizes) else columns[-1:]
     batch = [c for c in out if c in a.letters + b.letters and c not in rows + columns]
-    x = _merged(patch, _spread(patch, a, [*batch, *rows, *summed]), len(batch), rows, summed, sizes)
+    x = _merge_axes(
+        patch, _align_letters(patch, a, [*batch, *rows, *summed]), len(batch), rows, summed, sizes
+    )
     shared = list(batch)
     while shared and shared[0] not in b.letters:
         shared.pop(0)
@@ -118,7 +120,9 @@ def _product(patch: Patch, a: _Term, b: _Term, out: str, sizes: dict[str, Dim]) 
     if not last and len(summed) > 1:
         last, order = True, [*columns, *summed]
     first, second = (columns, summed) if last else (summed, columns)
-    y = _merged(patch, _spread(patch, b, [*shared, *order]), len(shared), first, second, sizes)
+    y = _merge_axes(
+        patch, _align_letters(patch, b, [*shared, *order]), len(shared), first, second, sizes
+    )
     made = patch.add(MatMul(transpose_b=last), x, y)
     alone = [*([] if rows else [len(batch)]), *([] if columns else [len(batch) + 1])]
     if alone:
@@ -129,7 +133,7 @@ def _product(patch: Patch, a: _Term, b: _Term, out: str, sizes: dict[str, Dim]) 
     return _Term(made, "".join([*batch, *rows, *columns]))
 
 
-def _merged(
+def _merge_axes(
     patch: Patch,
     value: Value,
     batch: int,
@@ -153,12 +157,12 @@ def _count(letters: Sequence[str], sizes: dict[str, Dim]) -> int:
     return math.prod(s for c in letters if isinstance(s := sizes[c], int))
 
 
-def _fixed(letters: Sequence[str], sizes: dict[str, Dim]) -> bool:
+def _has_known_sizes(letters: Sequence[str], sizes: dict[str, Dim]) -> bool:
     """Whether the letters' sizes are known and not 0, which a Reshape takes for another size."""
     return all(isinstance(sizes[c], int) and sizes[c] != 0 for c in letters)
 
 
-def _summed(patch: Patch, term: _Term, wanted: str) -> _Term:
+def _sum_letters(patch: Patch, term: _Term, wanted: str) -> _Term:
     """The term, summed over the letters that are not in the output."""
     axes = [i for i, c in enumerate(term.letters) if c not in wanted]
     if not axes:
@@ -167,16 +171,16 @@ def _summed(patch: Patch, term: _Term, wanted: str) -> _Term:
     return _Term(value, "".join(c for c in term.letters if c in wanted))
 
 
-def _spread(patch: Patch, term: _Term, order: Sequence[str]) -> Value:
+def _align_letters(patch: Patch, term: _Term, order: Sequence[str]) -> Value:
     """The term with its axes in this order, and one of size 1 for every letter it lacks."""
-    found = _ordered(patch, term, "".join(c for c in order if c in term.letters))
+    found = _reorder_term(patch, term, "".join(c for c in order if c in term.letters))
     missing = [i for i, c in enumerate(order) if c not in term.letters]
     if not missing:
         return found.value
     return patch.add(Unsqueeze(), found.value, patch.integers(missing))
 
 
-def _ordered(patch: Patch, term: _Term, letters: str) -> _Term:
+def _reorder_term(patch: Patch, term: _Term, letters: str) -> _Term:
     if letters == term.letters:
         return term
     order = [term.letters.index(c) for c in letters]
@@ -195,7 +199,7 @@ def decompose_one_hot(graph: Graph, node: int) -> Patch | MatchFailure | None:
     op = graph.op(node)
     assert isinstance(op, OneHot1)
     indices, depth, on, off = (graph.input(node, port) for port in range(4))
-    shape, known = shape_of(graph, indices), graph.known(depth)
+    shape, known = shape_of(graph, indices), graph.known_value(depth)
     if shape is None or known is None or known.dtype.kind not in "iu":
         return MatchFailure("the rank or the depth is not known")
     count = int(known.reshape(-1)[0])

@@ -161,7 +161,7 @@ def decompose_segments(graph: Graph, node: int) -> Patch | MatchFailure | None:
     found = _start(graph, node, 4)
     if isinstance(found, MatchFailure):
         return found
-    if graph.known(graph.input(node, 3)) is None:
+    if graph.known_value(graph.input(node, 3)) is None:
         return MatchFailure("the number of segments is known at run time only")
     build, default = found
     bags = build.add(Convert(DType.i64), graph.input(node, 2))

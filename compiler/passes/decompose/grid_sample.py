@@ -51,11 +51,11 @@ class _Plane:
         self.patch = Patch()
         self.shape = self.patch.add(ShapeOf(DType.i64), data)
         # H and W as integers of one element, and as floats.
-        self.whole = [self.sized(axis) for axis in (2, 3)]
+        self.whole = [self.axis_size(axis) for axis in (2, 3)]
         self.sizes = [self.patch.add(Convert(DType.f32), size) for size in self.whole]
         order = self.ints(0, 2, 3, 1)
         rows = self.patch.add(Transpose(), data, order)
-        flat = self.patch.add(Concat(0), self.sized(0), self.ints(-1), self.sized(1))
+        flat = self.patch.add(Concat(0), self.axis_size(0), self.ints(-1), self.axis_size(1))
         self.rows = self.patch.add(Reshape(), rows, flat)
 
     def ints(self, *numbers: int) -> Value:
@@ -64,7 +64,7 @@ class _Plane:
     def number(self, value: float) -> Value:
         return self.patch.constant(value, DType.f32)
 
-    def sized(self, axis: int) -> Value:
+    def axis_size(self, axis: int) -> Value:
         one = self.ints(1)
         return self.patch.add(
             Slice(), self.shape, self.ints(axis), self.ints(axis + 1), one, self.ints(0)
@@ -88,7 +88,7 @@ class _Plane:
             return self.do(Multiply(), x, self.do(Multiply(), self.do(Subtract(), size, 1.0), 0.5))
         return self.do(Multiply(), self.do(Subtract(), self.do(Multiply(), x, size), 1.0), 0.5)
 
-    def inside(self, place: Value, axis: int) -> tuple[Value, Value]:
+    def clamp_index(self, place: Value, axis: int) -> tuple[Value, Value]:
         """A place kept within the image, and whether it was there."""
         last = self.do(Subtract(), self.sizes[axis], 1.0)
         was = self.do(
@@ -96,9 +96,9 @@ class _Plane:
         )
         return self.do(Maximum(), self.do(Minimum(), place, last), 0.0), was
 
-    def read(self, y: Value, x: Value, *, zeros: bool, weight: Value | None) -> Value:
+    def gather_rows(self, y: Value, x: Value, *, zeros: bool, weight: Value | None) -> Value:
         """Rows [N, h, w, C] at whole places, by their weights, and 0 outside where `zeros`."""
-        (y, in_y), (x, in_x) = self.inside(y, 0), self.inside(x, 1)
+        (y, in_y), (x, in_x) = self.clamp_index(y, 0), self.clamp_index(x, 1)
         wide = [self.patch.add(Convert(DType.i64), v) for v in (y, x)]
         index = self.do(Add(), self.do(Multiply(), wide[0], self.whole[1]), wide[1])
         if zeros:
@@ -127,13 +127,13 @@ def decompose_sample(graph: Graph, node: int) -> Patch | MatchFailure | None:
     y, x = (plane.place(grid, axis, corners=op.align_corners) for axis in (0, 1))
     if mode == "nearest":
         y, x = (plane.do(Round("half_to_even"), v) for v in (y, x))
-        found = plane.read(y, x, zeros=zeros, weight=None)
+        found = plane.gather_rows(y, x, zeros=zeros, weight=None)
     else:
         if not zeros:
-            (y, _), (x, _) = plane.inside(y, 0), plane.inside(x, 1)
-        corners = [_around(plane, v) for v in (y, x)]
+            (y, _), (x, _) = plane.clamp_index(y, 0), plane.clamp_index(x, 1)
+        corners = [_neighbor_indices(plane, v) for v in (y, x)]
         parts = [
-            plane.read(a, b, zeros=zeros, weight=plane.do(Multiply(), wa, wb))
+            plane.gather_rows(a, b, zeros=zeros, weight=plane.do(Multiply(), wa, wb))
             for a, wa in corners[0]
             for b, wb in corners[1]
         ]
@@ -144,7 +144,7 @@ def decompose_sample(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return plane.patch.replace(Value(node), made)
 
 
-def _around(plane: _Plane, place: Value) -> list[tuple[Value, Value]]:
+def _neighbor_indices(plane: _Plane, place: Value) -> list[tuple[Value, Value]]:
     """The whole places before and behind, with their weights."""
     before = plane.do(Floor(), place)
     far = plane.do(Subtract(), place, before)

@@ -41,7 +41,7 @@ from ...rewrite.patch import MatchFailure, Patch
 from ..match.values import dtype_of, shape_of
 
 # More taps than these make a chain that is slower than it is worth.
-_MOST = 32
+_MAX_TAPS = 32
 
 
 def place(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901 - builds one expression, part by part
@@ -55,14 +55,14 @@ def place(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901
     if shape is None or len(shape) < 3:
         return MatchFailure("the rank is unknown")
     axis = normalize_axis(op.axis, len(shape))
-    if w.auto_pad.startswith("same") or math.prod(op.kernel) > _MOST or axis > 2:
+    if w.auto_pad.startswith("same") or math.prod(op.kernel) > _MAX_TAPS or axis > 2:
         return MatchFailure(
             "paddings that follow from sizes, large windows, or a part of the image"
         )
     patch, last = Patch(), len(shape) - 2
     inner = list(range(2, 2 + last))
 
-    def listed(*values: int) -> Value:
+    def integers(*values: int) -> Value:
         return patch.integers(values)
 
     def number(value: int) -> Value:
@@ -70,35 +70,35 @@ def place(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901
 
     def sizes(of: Value, begin: int, end: int) -> Value:
         whole = patch.add(ShapeOf(DType.i64), of)
-        return patch.add(Slice(), whole, listed(begin), listed(end), listed(1), listed(0))
+        return patch.add(Slice(), whole, integers(begin), integers(end), integers(1), integers(0))
 
-    def numbered(of: Value, count: Value, before: Sequence[int], behind: int) -> Value:
+    def enumerate_axes(of: Value, count: Value, before: Sequence[int], behind: int) -> Value:
         """0, 1, ... in the shape of some axes, between axes of 1."""
-        ends = patch.add(ReduceProd(), count, listed(0))
+        ends = patch.add(ReduceProd(), count, integers(0))
         plain = patch.add(Range(DType.i64), number(0), ends, number(1))
-        parts = [listed(*before)] if before else []
-        parts += [of] + ([listed(*[1] * behind)] if behind else [])
+        parts = [integers(*before)] if before else []
+        parts += [of] + ([integers(*[1] * behind)] if behind else [])
         return patch.add(Reshape(), plain, patch.add(Concat(0), *parts))
 
     image = sizes(data, 2, 2 + last)
-    places = numbered(image, image, [1, 1], 0)
+    places = enumerate_axes(image, image, [1, 1], 0)
     # Windows that begin beyond the data find more there than a pool pads, where it rounds up.
     more = 0 if w.rounding == "floor" else 1
     ends = [p + more * s for p, s in zip(w.pads_end, w.strides, strict=True)]
     padded = any((*w.pads_begin, *ends))
     if padded:
-        pads = listed(0, 0, *w.pads_begin), listed(0, 0, *ends)
+        pads = integers(0, 0, *w.pads_begin), integers(0, 0, *ends)
         places = patch.add(Pad("constant"), places, *pads, number(-1))
         data = patch.add(Pad("constant"), data, *pads)
-    strides, axes = listed(*w.strides), listed(*inner)
+    strides, axes = integers(*w.strides), integers(*inner)
     span = patch.add(Multiply(), sizes(Value(node), 2, 2 + last), strides)
     found: Value | None = None
     for tap in reversed(list(np.ndindex(*op.kernel))):
         begin = [int(t) * d for t, d in zip(tap, w.dilations, strict=True)]
         past = [b + 1 - s for b, s in zip(begin, w.strides, strict=True)]
-        end = patch.add(Add(), span, listed(*past))
+        end = patch.add(Add(), span, integers(*past))
         part, at = (
-            patch.add(Slice(), v, listed(*begin), end, strides, axes) for v in (data, places)
+            patch.add(Slice(), v, integers(*begin), end, strides, axes) for v in (data, places)
         )
         if found is None:
             found = at
@@ -112,8 +112,8 @@ def place(graph: Graph, node: int) -> Patch | MatchFailure | None:  # noqa: C901
     assert found is not None
     if axis < 2:
         outer = sizes(graph.input(node, 0), axis, 2)
-        planes = numbered(outer, outer, [1] * axis, last)
-        size = patch.add(ReduceProd(), image, listed(0))
+        planes = enumerate_axes(outer, outer, [1] * axis, last)
+        size = patch.add(ReduceProd(), image, integers(0))
         counted = patch.add(Add(), found, patch.add(Multiply(), planes, size))
         if padded:  # a window of nothing but padding stays at -1
             real = patch.add(GreaterEqual(), found, number(0))

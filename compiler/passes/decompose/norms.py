@@ -33,7 +33,7 @@ from ..match.values import known_axes, shape_of
 from .node_builder import NodeBuilder
 
 # Windows of more elements than these read too many operands at once.
-_MOST = 9
+_MAX_WINDOW_ELEMENTS = 9
 
 
 def decompose_mvn(graph: Graph, node: int) -> Patch | MatchFailure | None:
@@ -57,7 +57,7 @@ def decompose_mvn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     axes = sorted(set(known))
     if not axes or axes == list(range(axes[0], rank)):
         return None
-    x, over = build.read(0), build.ints(axes)
+    x, over = build.wide_input(0), build.ints(axes)
     y = build.add(Subtract(), x, build.add(ReduceMean(keep_dims=True), x, over))
     if op.normalize_variance:
         squares = build.add(Multiply(), y, y)
@@ -95,7 +95,7 @@ def decompose_lrn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     axes = None if shape is None else known_axes(graph, graph.input(node, 1), len(shape))
     if shape is None or axes is None:
         return MatchFailure("the rank or the axes are not known")
-    if not 1 <= op.size <= _MOST:
+    if not 1 <= op.size <= _MAX_WINDOW_ELEMENTS:
         return MatchFailure("a window of many elements")
     build = NodeBuilder(graph, node)
     x, axes = build.read(0), sorted(set(axes))

@@ -30,7 +30,7 @@ def decompose_range(graph: Graph, node: int) -> Patch | MatchFailure | None:
         given, source = constant_scalar(graph, value), producer(graph, value, "Convert")
         if given is not None and float(given).is_integer() and abs(given) < 1 << 24:
             ends.append(patch.integers(int(given)))
-        elif source is not None and graph.known(graph.input(source, 0)) is not None:
+        elif source is not None and graph.known_value(graph.input(source, 0)) is not None:
             inner = graph.input(source, 0)
             shape = shape_of(graph, inner)
             wide = patch.add(Convert(DType.i64), inner)
@@ -50,7 +50,7 @@ def decompose_eye(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("there is a batch, or the diagonal is not known")
     patch = Patch()
 
-    def counted(port: int, start: int, axis: int) -> Value:
+    def count_axis(port: int, start: int, axis: int) -> Value:
         count = patch.add(Convert(DType.i64), graph.input(node, port))
         count = patch.add(Reshape(), count, patch.integers([]))
         ends = [patch.integers(n) for n in (start, 1)]
@@ -59,7 +59,7 @@ def decompose_eye(graph: Graph, node: int) -> Patch | MatchFailure | None:
             Unsqueeze(), patch.add(Range(DType.i64), ends[0], stop, ends[1]), patch.integers([axis])
         )
 
-    same = patch.add(Equal(), counted(0, int(diagonal), 1), counted(1, 0, 0))
+    same = patch.add(Equal(), count_axis(0, int(diagonal), 1), count_axis(1, 0, 0))
     return patch.replace(Value(node), patch.add(Convert(op.output_type), same))
 
 

@@ -48,7 +48,7 @@ def cell_to_sequence(graph: Graph, node: int) -> Patch | MatchFailure | None:
     def number(*values: int) -> Value:
         return patch.integers(values)
 
-    def widened(value: Value | None, axis: int) -> Value | None:
+    def unsqueeze(value: Value | None, axis: int) -> Value | None:
         return None if value is None else patch.add(Unsqueeze(), value, number(axis))
 
     sizes = patch.add(ShapeOf(DType.i64), x)
@@ -58,10 +58,10 @@ def cell_to_sequence(graph: Graph, node: int) -> Patch | MatchFailure | None:
     fields = {f.name: getattr(op, f.name) for f in dataclasses.fields(op)}
     made = patch.add(
         _SEQUENCES[type(op)](**fields),
-        widened(x, 1),
-        *(widened(s, 1) for s in states),
+        unsqueeze(x, 1),
+        *(unsqueeze(s, 1) for s in states),
         lengths,
-        *(widened(w, 0) for w in weights),
+        *(unsqueeze(w, 0) for w in weights),
         name=graph.node(node).name,
     )
     for port in range(op.output_count()):

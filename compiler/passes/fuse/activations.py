@@ -18,7 +18,7 @@ from .matmul_add import as_gemm
 Named = tuple[str, tuple[float, ...]]
 
 
-def _plain(name: str, *parameters: float) -> Callable[[Graph, int], Named]:
+def _name_activation(name: str, *parameters: float) -> Callable[[Graph, int], Named]:
     return lambda graph, node: (name, parameters)
 
 
@@ -65,21 +65,21 @@ def _activation(graph: Graph, node: int) -> Named:
 # One line per operation: how it is called in a Gemm (the same formula,
 # ir/ops/math/activation_table.py).
 NAMES: dict[type[Op], Callable[[Graph, int], Named | None]] = {
-    ops.Relu: _plain("relu"),
+    ops.Relu: _name_activation("relu"),
     ops.PRelu: _with_numbers("leaky_relu"),
     ops.Clamp: _clamp,
     ops.Elu: _elu,
     ops.Selu: _with_numbers("scaled_elu"),
-    ops.Sigmoid: _plain("sigmoid"),
+    ops.Sigmoid: _name_activation("sigmoid"),
     ops.HardSigmoid: _with_numbers("hard_sigmoid"),
-    ops.HSigmoid: _plain("hard_sigmoid", 1 / 6, 0.5),
-    ops.Tanh: _plain("tanh"),
-    ops.SoftPlus: _plain("softplus"),
-    ops.SoftSign: _plain("softsign"),
-    ops.Mish: _plain("mish"),
-    ops.HSwish: _plain("hard_swish", 1 / 6, 0.5),
+    ops.HSigmoid: _name_activation("hard_sigmoid", 1 / 6, 0.5),
+    ops.Tanh: _name_activation("tanh"),
+    ops.SoftPlus: _name_activation("softplus"),
+    ops.SoftSign: _name_activation("softsign"),
+    ops.Mish: _name_activation("mish"),
+    ops.HSwish: _name_activation("hard_swish", 1 / 6, 0.5),
     ops.Swish: _with_numbers("swish", (1.0,)),
-    ops.Gelu2: _plain("gelu"),
+    ops.Gelu2: _name_activation("gelu"),
     ops.Gelu: _gelu,
     ops.Activation: _activation,
 }

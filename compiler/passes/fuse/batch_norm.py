@@ -33,7 +33,7 @@ def _array(graph: Graph, value: Value) -> Array | None:
     return op.data.astype(np.float64) if isinstance(op, Constant) else None
 
 
-def _added(patch: Patch, array: Array, dtype: DType) -> Value:
+def _add_constant(patch: Patch, array: Array, dtype: DType) -> Value:
     # A scale beyond the type's range is infinite, as it is for the operations replaced.
     with np.errstate(over="ignore"):
         return patch.constant(array, dtype)
@@ -58,8 +58,8 @@ def decompose_batch_norm(graph: Graph, node: int) -> Patch | MatchFailure | None
         scale = gamma / np.sqrt(variance + op.epsilon)
         shift = beta - mean * scale
     patch = Patch()
-    scaled = patch.add(Multiply(), x, _added(patch, scale.reshape(-1, *ones), dtype))
-    moved = patch.add(Add(), scaled, _added(patch, shift.reshape(-1, *ones), dtype))
+    scaled = patch.add(Multiply(), x, _add_constant(patch, scale.reshape(-1, *ones), dtype))
+    moved = patch.add(Add(), scaled, _add_constant(patch, shift.reshape(-1, *ones), dtype))
     return patch.replace(Value(node), moved)
 
 
@@ -104,12 +104,12 @@ def scale_filters(graph: Graph, node: int) -> Patch | MatchFailure | None:
         factors = scale.reshape(*lead, *(1,) * (weights.ndim - len(lead)))
         patch = Patch()
         with np.errstate(all="ignore"):
-            scaled = _added(patch, weights * factors, dtype)
+            scaled = _add_constant(patch, weights * factors, dtype)
         return patch.replace(Value(node), patch.add(op, data, scaled))
     return None
 
 
-def _shifted(graph: Graph, value: Value) -> tuple[Value, Array] | None:
+def _match_shift(graph: Graph, value: Value) -> tuple[Value, Array] | None:
     """A convolution and the addend per channel of an Add that alone reads it."""
     if graph.op(value.node).kind != "Add" or not has_one_use(graph, value):
         return None
@@ -122,15 +122,15 @@ def _shifted(graph: Graph, value: Value) -> tuple[Value, Array] | None:
 def scale_shifted(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """(convolution + b) * s = convolution * s + b * s."""
     for value, scale in _operands(graph, node):
-        found = _shifted(graph, value)
+        found = _match_shift(graph, value)
         dtype, shape = dtype_of(graph, value), shape_of(graph, value)
         if found is None or shape is None or dtype not in _WIDE:
             continue
         inner, shift = found
         ones, patch = (1,) * (len(shape) - 2), Patch()
-        scaled = patch.add(Multiply(), inner, _added(patch, scale.reshape(-1, *ones), dtype))
+        scaled = patch.add(Multiply(), inner, _add_constant(patch, scale.reshape(-1, *ones), dtype))
         with np.errstate(all="ignore"):
-            moved = _added(patch, (shift * scale).reshape(-1, *ones), dtype)
+            moved = _add_constant(patch, (shift * scale).reshape(-1, *ones), dtype)
         return patch.replace(Value(node), patch.add(Add(), scaled, moved))
     return None
 
@@ -138,7 +138,7 @@ def scale_shifted(graph: Graph, node: int) -> Patch | MatchFailure | None:
 def join_shifts(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """(convolution + a) + b = convolution + (a + b)."""
     for value, second in _operands(graph, node):
-        found = _shifted(graph, value)
+        found = _match_shift(graph, value)
         dtype, shape = dtype_of(graph, value), shape_of(graph, value)
         if found is None or shape is None or dtype not in _WIDE:
             continue
@@ -146,7 +146,9 @@ def join_shifts(graph: Graph, node: int) -> Patch | MatchFailure | None:
         patch = Patch()
         with np.errstate(all="ignore"):
             both = (first + second).reshape(-1, *(1,) * (len(shape) - 2))
-        return patch.replace(Value(node), patch.add(Add(), inner, _added(patch, both, dtype)))
+        return patch.replace(
+            Value(node), patch.add(Add(), inner, _add_constant(patch, both, dtype))
+        )
     return None
 
 

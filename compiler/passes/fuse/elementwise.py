@@ -30,7 +30,7 @@ def program_at(graph: Graph, node: int) -> Program | None:
     op = graph.op(node)
     if not isinstance(op, Group | Elementwise) or isinstance(op, Identity):
         return None
-    if graph.known(Value(node)) is not None:
+    if graph.known_value(Value(node)) is not None:
         return None  # sizes, which shapes are read from and a group would hide
     types = [None if v is None else graph.type(v) for v in (*graph.inputs(node), Value(node))]
     known = [t for t in types if t is not None]

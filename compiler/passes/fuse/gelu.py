@@ -20,9 +20,9 @@ from ..match.polynomial import Poly, expand
 from ..match.values import SMOOTH, dtype_of, same_shape
 
 # How many operations at most stand between the gate and the root.
-_CLIMB = 6
+_MAX_GATE_DEPTH = 6
 _CLIMBED = frozenset({"Multiply", "Divide", "Add", "Subtract", "Negative"})
-_CUBE = 0.044715
+_CUBIC_COEFFICIENT = 0.044715
 _SQRT_2_PI = math.sqrt(2 / math.pi)
 
 # What a gate is part of: given x and the argument's polynomial, the replacement or a refusal.
@@ -31,7 +31,7 @@ Build = Callable[[Graph, Patch, Value], Value]
 _TOLERANCE = {DType.f64: 2.0**-49, DType.f32: 2.0**-21, DType.f16: 2.0**-8, DType.bf16: 2.0**-5}
 
 
-def near(found: float, wanted: float, dtype: DType) -> bool:
+def is_near(found: float, wanted: float, dtype: DType) -> bool:
     """Whether a constant is the wanted one as rounded to the type."""
     return abs(found - wanted) <= _TOLERANCE.get(dtype, 0.0) * abs(wanted)
 
@@ -46,7 +46,7 @@ def _gate(
     if dtype not in SMOOTH:
         return None
     value, refused = gate, None
-    for _ in range(_CLIMB):
+    for _ in range(_MAX_GATE_DEPTH):
         use = graph.only_use(value)
         if use is None:
             return refused or (
@@ -80,7 +80,9 @@ def _only_atom(poly: Poly) -> Value | None:
     return next(iter(atoms)) if len(atoms) == 1 else None
 
 
-def _odd(argument: Poly, whole: Poly, gate: Value) -> tuple[Value, dict[int, float], Poly] | None:
+def _split_gate(
+    argument: Poly, whole: Poly, gate: Value
+) -> tuple[Value, dict[int, float], Poly] | None:
     """x, the argument's coefficients by degree, and the root's polynomial, with the sign of an odd
     gate's argument moved into the root."""
     x = _only_atom(argument)
@@ -100,7 +102,7 @@ def _read_gelu(
     graph: Graph, gate: Value, argument: Poly, whole: Poly, dtype: DType
 ) -> Build | MatchFailure | None:
     """0.5 x + 0.5 x g with g = erf(x / sqrt 2) or tanh(sqrt(2 / pi) (x + 0.044715 x^3))."""
-    found = _odd(argument, whole, gate)
+    found = _split_gate(argument, whole, gate)
     if found is None:
         return None
     x, by_degree, whole = found
@@ -109,12 +111,12 @@ def _read_gelu(
     erf = graph.op(gate.node).kind == "Erf"
     if set(by_degree) != ({1} if erf else {1, 3}):
         return None
-    right = all(near(c, 0.5, dtype) for c in whole.values())
+    right = all(is_near(c, 0.5, dtype) for c in whole.values())
     if erf:
-        right = right and near(by_degree[1], math.sqrt(0.5), dtype)
+        right = right and is_near(by_degree[1], math.sqrt(0.5), dtype)
     else:
-        right = right and near(by_degree[1], _SQRT_2_PI, dtype)
-        right = right and near(by_degree[3], _SQRT_2_PI * _CUBE, dtype)
+        right = right and is_near(by_degree[1], _SQRT_2_PI, dtype)
+        right = right and is_near(by_degree[3], _SQRT_2_PI * _CUBIC_COEFFICIENT, dtype)
     mode = "ERF" if erf else "TANH"
     return (lambda graph, patch, x: patch.add(Gelu(mode), x)) if right else _NOT_GELU
 
@@ -136,8 +138,8 @@ def _read_swish(
         return lambda graph, patch, x: patch.add(Swish(), x, patch.constant(beta, dtype))
     if set(by_degree) != {1, 3}:
         return None
-    right = near(by_degree[1], 2 * _SQRT_2_PI, dtype)
-    right = right and near(by_degree[3], 2 * _SQRT_2_PI * _CUBE, dtype)
+    right = is_near(by_degree[1], 2 * _SQRT_2_PI, dtype)
+    right = right and is_near(by_degree[3], 2 * _SQRT_2_PI * _CUBIC_COEFFICIENT, dtype)
     return (lambda graph, patch, x: patch.add(Gelu("TANH"), x)) if right else _NOT_GELU
 
 

@@ -24,14 +24,14 @@ from .batch_norm import per_channel
 
 # How many elementwise operations may stand between a convolution and the norm, or between the norm
 # and the reshape.
-_DEPTH = 4
+_MAX_ELEMENTWISE_DEPTH = 4
 _WIDE = (DType.f32, DType.f64)
 
 
 def find_reshaped(graph: Graph, node: int) -> Patch | None:
     """Reshape back of a scaled and shifted MVN of groups."""
     value, scale, shift = graph.input(node, 0), np.ones(1), np.zeros(1)
-    for _ in range(_DEPTH):
+    for _ in range(_MAX_ELEMENTWISE_DEPTH):
         shape, kind = shape_of(graph, value), graph.op(value.node).kind
         if shape is None or kind not in ("Add", "Multiply") or not has_one_use(graph, value):
             break
@@ -57,7 +57,7 @@ def find_reshaped(graph: Graph, node: int) -> Patch | None:
         return None
     each = channels // groups
     vectors = (np.repeat(np.broadcast_to(a, (groups,)), each) for a in (scale, shift))
-    return _made(graph, node, data, groups, eps, *vectors)
+    return _build_norm(graph, node, data, groups, eps, *vectors)
 
 
 def _constant_per_group(graph: Graph, node: int, shape: Shape) -> tuple[Value, Array] | None:
@@ -79,10 +79,10 @@ def find_channels(graph: Graph, node: int) -> Patch | None:
     channels = shape[1]
     if not isinstance(channels, int) or not channels:
         return None
-    return _made(graph, node, data, channels, eps, np.ones(channels), np.zeros(channels))
+    return _build_norm(graph, node, data, channels, eps, np.ones(channels), np.zeros(channels))
 
 
-def _made(
+def _build_norm(
     graph: Graph, node: int, data: Value, groups: int, eps: float, scale: Array, shift: Array
 ) -> Patch | None:
     dtype, patch = dtype_of(graph, data), Patch()
@@ -106,7 +106,7 @@ def _is_of_windows(graph: Graph, value: Value) -> bool:
     """Whether a value is a convolution's or pool's, or elementwise made of one: channels last. A
     residual sum has its convolution on either side."""
     found = [value]
-    for _ in range(_DEPTH):
+    for _ in range(_MAX_ELEMENTWISE_DEPTH):
         if any(is_windowed(graph, v.node) for v in found):
             return True
         made = [v for v in found if is_elementwise(graph, v.node)]

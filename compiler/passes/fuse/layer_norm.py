@@ -19,9 +19,9 @@ from ..match.values import (
     constant_scalar,
     dtype_of,
     known_axes,
-    numbered,
     same_shape,
     shape_of,
+    split_constant_operand,
 )
 
 
@@ -48,7 +48,7 @@ def fuse_centre(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if isinstance(axes, MatchFailure):
         return axes
     patch = Patch()
-    centred = _centred(graph, value)
+    centred = _match_centering(graph, value)
     if centred is None:
         if scale.outside:
             return MatchFailure("epsilon is added outside of the root")
@@ -99,7 +99,7 @@ def _root(graph: Graph, value: Value) -> _Scale | None:
     if kind == "Power" and constant_scalar(graph, graph.input(value.node, 1)) == 0.5:
         return _mean_and_epsilon(graph, graph.input(value.node, 0))
     if kind == "Add":
-        found = numbered(graph, value.node)
+        found = split_constant_operand(graph, value.node)
         inner = None if found is None else _root(graph, found[0])
         if found is not None and inner is not None and inner.eps == 0 and not inner.outside:
             return _Scale(inner.mean, float(found[1]), outside=True)
@@ -109,7 +109,7 @@ def _root(graph: Graph, value: Value) -> _Scale | None:
 def _mean_and_epsilon(graph: Graph, value: Value) -> _Scale | None:
     eps = 0.0
     if graph.op(value.node).kind == "Add":
-        found = numbered(graph, value.node)
+        found = split_constant_operand(graph, value.node)
         if found is None:
             return None
         value, eps = found[0], float(found[1])
@@ -133,7 +133,7 @@ def _is_square(graph: Graph, square: Value, value: Value) -> bool:
     )
 
 
-def _centred(graph: Graph, value: Value) -> tuple[Value, int] | None:
+def _match_centering(graph: Graph, value: Value) -> tuple[Value, int] | None:
     """(x, the ReduceMean of x) where `value` is x - mean x."""
     centre = producer(graph, value, "Subtract")
     if centre is None:

@@ -23,7 +23,7 @@ from ..match.values import (
 )
 
 # Integers up to this are floats exactly: an integer Gemm's alpha and beta are exact.
-_EXACT = 1 << 53
+_MAX_EXACT_INTEGER = 1 << 53
 
 
 def as_gemm(graph: Graph, value: Value) -> Gemm | MatchFailure | None:
@@ -60,7 +60,7 @@ def scale_product(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("the product has an addend already")
     if not same_shape(graph, product, Value(node)):
         return MatchFailure("the factor has a higher rank than the product")
-    scale = _joined(gemm.alpha, factor)
+    scale = _multiply_factors(gemm.alpha, factor)
     if isinstance(scale, MatchFailure):
         return scale
     patch = Patch()
@@ -78,21 +78,21 @@ def _product_and_number(graph: Graph, node: int) -> tuple[Value, float | int | M
         if factor is None:
             continue
         if divides:
-            return value, _inverted(graph, value, factor)
+            return value, _invert_divisor(graph, value, factor)
         return value, factor
     return None
 
 
-def _inverted(graph: Graph, value: Value, divisor: float | int) -> float | MatchFailure:
+def _invert_divisor(graph: Graph, value: Value, divisor: float | int) -> float | MatchFailure:
     exact = reciprocal(divisor) if dtype_of(graph, value).is_float else None
     return MatchFailure("the divisor's reciprocal is not exact") if exact is None else exact
 
 
-def _joined(old: float, factor: float | int | MatchFailure) -> float | MatchFailure:
+def _multiply_factors(old: float, factor: float | int | MatchFailure) -> float | MatchFailure:
     """alpha or beta after one more factor."""
     if isinstance(factor, MatchFailure):
         return factor
-    if isinstance(factor, int) and abs(factor) > _EXACT:
+    if isinstance(factor, int) and abs(factor) > _MAX_EXACT_INTEGER:
         return MatchFailure("the factor is too large to be exact")
     if not math.isfinite(factor):
         return MatchFailure("the factor is not finite")
@@ -147,7 +147,7 @@ def scale_addend(graph: Graph, node: int) -> Patch | MatchFailure | None:
     op, inputs = graph.op(node), graph.inputs(node)
     assert isinstance(op, Gemm)
     addend = inputs[2] if len(inputs) > 2 else None
-    scaled = None if addend is None else _scaled(graph, addend)
+    scaled = None if addend is None else _match_scale(graph, addend)
     if addend is None or scaled is None:
         return None
     source, factor = scaled
@@ -155,7 +155,7 @@ def scale_addend(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("the scaled addend has other readers")
     if not same_shape(graph, source, addend):
         return MatchFailure("the factor has a higher rank than the addend")
-    beta = _joined(op.beta, factor)
+    beta = _multiply_factors(op.beta, factor)
     if isinstance(beta, MatchFailure):
         return beta
     if beta == 0:
@@ -164,7 +164,7 @@ def scale_addend(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), patch.add(replace(op, beta=beta), *inputs[:2], source))
 
 
-def _scaled(graph: Graph, value: Value) -> tuple[Value, float | int | MatchFailure] | None:
+def _match_scale(graph: Graph, value: Value) -> tuple[Value, float | int | MatchFailure] | None:
     kind = graph.op(value.node).kind
     if kind not in ("Multiply", "Divide"):
         return None
@@ -172,7 +172,7 @@ def _scaled(graph: Graph, value: Value) -> tuple[Value, float | int | MatchFailu
     for source, other in ((left, right),) if kind == "Divide" else ((left, right), (right, left)):
         factor = constant_scalar(graph, other)
         if factor is not None:
-            return source, _inverted(graph, value, factor) if kind == "Divide" else factor
+            return source, _invert_divisor(graph, value, factor) if kind == "Divide" else factor
     return None
 
 

@@ -20,7 +20,7 @@ from ....ir.dtype import DType
 from ....ir.graph import Graph, Value
 from ....ir.op import Array
 from ....ir.ops import Constant, Convert, Gemm, MatMul, VariadicSplit
-from ....ir.provenance import Place, note, place_of
+from ....ir.provenance import FileSlice, note, place_of
 from ...legality import is_elementwise
 from ...options import Options
 from ...rewrite.engine import Pass, Rule
@@ -32,7 +32,7 @@ from ..match.values import dtype_of, shape_of
 _MOVES = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
 # In a product of more multiply-adds a step of its own and rows that are packed again are less than
 # what is measurable; dense rows of a result read faster (docs/dev/tuning/gemm-fuse-parallel.md).
-_LARGE = 1 << 26
+_MAX_MERGED_FLOPS = 1 << 26
 # Each consumer of a part of a moved part computes from it, or would copy it anyway.
 _PARTS = frozenset({"Slice", "Split", "VariadicSplit"})
 
@@ -94,12 +94,12 @@ def make_rules(options: Options) -> Sequence[Rule]:
         first = _member(graph, node)
         if first is None or isinstance(first, MatchFailure):
             return first
-        found = [_member(graph, n) for n in known[rows].alike(graph, first)]
+        found = [_member(graph, n) for n in known[rows].list_mergeable(graph, first)]
         group = [m for m in found if isinstance(m, _Member)]
         if len(group) < 2:
             return None
         known[rows].count -= len(group) - 1
-        return _merged(graph, rows, group)
+        return _merge_matmuls(graph, rows, group)
 
     return (Rule("merge", ("MatMul", "Gemm"), merge),)
 
@@ -117,7 +117,7 @@ class _Siblings:
             if product is not None:
                 self._by_key.setdefault(product.key, []).append(node)
 
-    def alike(self, graph: Graph, member: _Member) -> list[int]:
+    def list_mergeable(self, graph: Graph, member: _Member) -> list[int]:
         """The products that one product could compute together with `member`, ascending."""
         return [n for n in self._by_key.get(member.product.key, ()) if n in graph]
 
@@ -160,16 +160,16 @@ def _member(graph: Graph, node: int) -> _Member | MatchFailure | None:
     shape = shape_of(graph, Value(node))
     assert shape is not None
     least = bounds(product_of_sizes([*shape, product.depth]))[0]
-    if least is not None and least > _LARGE:
+    if least is not None and least > _MAX_MERGED_FLOPS:
         return MatchFailure("a large product gains nothing from others next to it")
     # As it lies besides another part.
     strides = row_major((*shape[:-1], 2 * columns))
-    if refused := _copied(graph, Value(node), View(0, DType.f32, shape, strides)):
+    if refused := _explain_copy(graph, Value(node), View(0, DType.f32, shape, strides)):
         return MatchFailure(refused)
     return _Member(node, product, addend)
 
 
-def _copied(graph: Graph, value: Value, view: View) -> str:
+def _explain_copy(graph: Graph, value: Value, view: View) -> str:
     """Why a reader would copy a part that lies as `view`, or need it as a product of its own; ""
     where all read it as it lies."""
     pending = [(value, view)]
@@ -199,7 +199,7 @@ def _is_moved(graph: Graph, value: Value) -> bool:
     return graph.op(value.node).kind not in ("MatMul", "Gemm")
 
 
-def _merged(graph: Graph, rows: Value, group: Sequence[_Member]) -> Patch:
+def _merge_matmuls(graph: Graph, rows: Value, group: Sequence[_Member]) -> Patch:
     """One product of all weights side by side."""
     first, patch = group[0].product, Patch()
     axis = 0 if first.gemm.transpose_b else 1
@@ -226,7 +226,7 @@ def _merged(graph: Graph, rows: Value, group: Sequence[_Member]) -> Patch:
 def _side_by_side(arrays: Sequence[Array], dtype: DType, axis: int) -> Constant:
     """Arrays as one. Where all come from files, so does it: models of equal files share it."""
     joined = np.concatenate(arrays, axis)
-    places: list[Place | None] = [place_of(a) for a in arrays]
+    places: list[FileSlice | None] = [place_of(a) for a in arrays]
     if all(p is not None for p in places):
         note(joined, ("side by side", axis, *places))
     return Constant.of(joined, dtype)

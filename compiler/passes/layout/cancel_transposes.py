@@ -16,7 +16,7 @@ from ..canonicalize.static_reshape_targets import constant_target
 from ..match.values import known_axes, shape_of
 
 # Constant operands are transposed at once; larger ones are left where they are.
-CONSTANT_LIMIT = 64 * 2**10
+MAX_TRANSPOSED_CONSTANT_BYTES = 64 * 2**10
 
 
 def order_of(graph: Graph, node: int) -> list[int] | None:
@@ -62,7 +62,7 @@ def push_down(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if not isinstance(op, Elementwise):
         return None
     inputs = [v for v in graph.inputs(node) if v is not None]
-    orders = {v: o for v in inputs if (o := _transposed(graph, v)) is not None}
+    orders = {v: o for v in inputs if (o := _match_transpose(graph, v)) is not None}
     if not orders or len(inputs) != len(graph.inputs(node)):
         return None
     order = next(iter(orders.values()))
@@ -78,26 +78,28 @@ def push_down(graph: Graph, node: int) -> Patch | MatchFailure | None:
         if value in orders:
             moved.append(graph.input(value.node, 0))
             continue
-        constant = _reordered(graph, patch, value, inverse(order))
+        constant = _transpose_constant(graph, patch, value, inverse(order))
         if constant is None:
             return MatchFailure("an operand is not transposed")
         moved.append(constant)
     return patch.replace(Value(node), add_transpose(patch, patch.add(op, *moved), order))
 
 
-def _transposed(graph: Graph, value: Value) -> list[int] | None:
+def _match_transpose(graph: Graph, value: Value) -> list[int] | None:
     inner = producer(graph, value, "Transpose")
     return None if inner is None else order_of(graph, inner)
 
 
-def _reordered(graph: Graph, patch: Patch, value: Value, order: Sequence[int]) -> Value | None:
+def _transpose_constant(
+    graph: Graph, patch: Patch, value: Value, order: Sequence[int]
+) -> Value | None:
     """A single element as it is, a constant transposed; None for anything else."""
     shape, op = shape_of(graph, value), graph.op(value.node)
     if shape is None or len(shape) > len(order):
         return None
     if all(d == 1 for d in shape if isinstance(d, int)) and all(isinstance(d, int) for d in shape):
         return value
-    if not isinstance(op, Constant) or op.data.nbytes > CONSTANT_LIMIT:
+    if not isinstance(op, Constant) or op.data.nbytes > MAX_TRANSPOSED_CONSTANT_BYTES:
         return None
     data = op.data.reshape((1,) * (len(order) - op.data.ndim) + op.data.shape)
     return patch.constant(data.transpose(order), op.dtype)
@@ -110,7 +112,7 @@ def lift_up(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if not isinstance(op, Elementwise) or order is None:
         return None
     inputs = graph.inputs(middle.node)
-    back = [v for v in inputs if v is not None and _transposed(graph, v) == inverse(order)]
+    back = [v for v in inputs if v is not None and _match_transpose(graph, v) == inverse(order)]
     if not back:
         return None
     if not has_one_use(graph, middle):
@@ -126,13 +128,13 @@ def lift_up(graph: Graph, node: int) -> Patch | MatchFailure | None:
         if value in back:
             moved.append(graph.input(value.node, 0))
             continue
-        constant = _reordered(graph, patch, value, order)
+        constant = _transpose_constant(graph, patch, value, order)
         if constant is None:
             if len(shape) != len(order):
                 return MatchFailure("an operand has another rank")
             constant = add_transpose(patch, value, order)
             # Merging with a transpose that stands there already adds none.
-            added += _transposed(graph, value) is None
+            added += _match_transpose(graph, value) is None
         moved.append(constant)
     dying = sum(has_one_use(graph, v) for v in back)
     if added > dying:

@@ -20,7 +20,7 @@ from ..match.values import dtype_of, shape_of
 
 # Whoever looks at channels last, besides windows.
 _TURNING = frozenset({"Transpose"})
-_DEPTH = 4
+_MAX_MATCH_DEPTH = 4
 
 
 def multiply_rows(graph: Graph, node: int) -> Patch | MatchFailure | None:
@@ -49,7 +49,7 @@ def _turns(graph: Graph, node: int) -> bool:
 
 def _turns_before(graph: Graph, value: Value) -> bool:
     """Whether a value lies channels last, as far as elementwise operations hand that on."""
-    pending = [(value, _DEPTH)]
+    pending = [(value, _MAX_MATCH_DEPTH)]
     while pending:
         at, depth = pending.pop()
         if _turns(graph, at.node):
@@ -61,7 +61,7 @@ def _turns_before(graph: Graph, value: Value) -> bool:
 
 def _turns_behind(graph: Graph, value: Value) -> bool:
     """Whether a reader wants a value channels last, directly or behind elementwise operations."""
-    pending = [(value.node, _DEPTH)]
+    pending = [(value.node, _MAX_MATCH_DEPTH)]
     while pending:
         at, depth = pending.pop()
         for reader in graph.consumers(at):

@@ -27,7 +27,7 @@ def constant_scalar(graph: Graph, value: Value | None) -> float | int | None:
     return float(item) if op.dtype.is_float else None
 
 
-def numbered(graph: Graph, node: int) -> tuple[Value, float | int] | None:
+def split_constant_operand(graph: Graph, node: int) -> tuple[Value, float | int] | None:
     """The operands of a commutative operation of which one is a number: (the other, number)."""
     left, right = graph.input(node, 0), graph.input(node, 1)
     for value, constant in ((left, right), (right, left)):
@@ -80,7 +80,7 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool | None:
 
 def known_axes(graph: Graph, value: Value | None, rank: int) -> list[int] | None:
     """A known list of axes counted from 0, in its order; None where it is not known."""
-    known = None if value is None else graph.known(value)
+    known = None if value is None else graph.known_value(value)
     if known is None or known.dtype.kind not in "iu":
         return None
     return [int(a) % rank for a in known.reshape(-1)] if rank else []

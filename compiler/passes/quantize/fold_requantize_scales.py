@@ -22,7 +22,7 @@ from ..match.values import broadcasts_to, dtype_of, shape_of
 from .sink_dequantize import parts
 
 # How many operations a walk behind a Quantize looks through.
-_DEPTH = 6
+_MAX_WALK_DEPTH = 6
 
 
 def take_scale(graph: Graph, node: int) -> Patch | MatchFailure | None:
@@ -35,14 +35,16 @@ def take_scale(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if not np.isfinite(divisor).all() or not (divisor > 0).all():
         return MatchFailure("a scale is not positive")
     patch = Patch()
-    made = _divided(graph, patch, x, divisor, _DEPTH)
+    made = _divide_value(graph, patch, x, divisor, _MAX_WALK_DEPTH)
     if made is None:
         return MatchFailure("what is quantised is not made of bytes and constants alone")
     value = made
     return patch.replace(Value(node), patch.add(Quantize(op.destination_type), value, None, zero))
 
 
-def _divided(graph: Graph, patch: Patch, value: Value, divisor: Array, depth: int) -> Value | None:
+def _divide_value(
+    graph: Graph, patch: Patch, value: Value, divisor: Array, depth: int
+) -> Value | None:
     """The value divided by a constant, of the same operations with other constants."""
     op, inputs = graph.op(value.node), graph.inputs(value.node)
     if isinstance(op, Constant):
@@ -51,21 +53,23 @@ def _divided(graph: Graph, patch: Patch, value: Value, divisor: Array, depth: in
         return None
     given = [v for v in inputs if v is not None]
     if op.kind == "Dequantize":
-        return _dequantized(graph, patch, value, divisor)
+        return _divide_dequantized(graph, patch, value, divisor)
     if op.kind in ("Relu", "Add", "Subtract"):
-        made = [_divided(graph, patch, v, divisor, depth - 1) for v in given]
+        made = [_divide_value(graph, patch, v, divisor, depth - 1) for v in given]
         found = [v for v in made if v is not None]
         return patch.add(op, *found) if len(found) == len(made) else None
     if isinstance(op, Clamp) and divisor.size == 1:
-        inner = _divided(graph, patch, given[0], divisor, depth - 1)
+        inner = _divide_value(graph, patch, given[0], divisor, depth - 1)
         limits = (float(np.float32(v / divisor.item())) for v in (op.min, op.max))
         return None if inner is None else patch.add(Clamp(*limits), inner)
     if op.kind == "Multiply":
-        return _scaled(graph, patch, given, divisor)
+        return _divide_scaled_sum(graph, patch, given, divisor)
     return None
 
 
-def _scaled(graph: Graph, patch: Patch, factors: Sequence[Value], divisor: Array) -> Value | None:
+def _divide_scaled_sum(
+    graph: Graph, patch: Patch, factors: Sequence[Value], divisor: Array
+) -> Value | None:
     """An integer sum times a constant."""
     for value, other in (factors, factors[::-1]):
         scale, source = graph.op(other.node), value
@@ -88,7 +92,7 @@ def _is_sum(graph: Graph, value: Value) -> bool:
     return op.kind == "Convert" and dtype_of(graph, graph.input(value.node, 0)) is DType.i32
 
 
-def _dequantized(graph: Graph, patch: Patch, value: Value, divisor: Array) -> Value | None:
+def _divide_dequantized(graph: Graph, patch: Patch, value: Value, divisor: Array) -> Value | None:
     found = parts(graph, value)
     assert found is not None
     op, codes, scale, zero = found

@@ -15,7 +15,7 @@ from ....ir.ops import Constant, Convert, Dequantize
 from ....ir.types import normalize_axis
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch, producer
-from ..canonicalize.fold_constants import LARGE
+from ..canonicalize.fold_constants import LARGE_WEIGHT_BYTES
 from ..match.values import known_axes, shape_of
 from .sink_dequantize import parts
 
@@ -35,7 +35,7 @@ def pick_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if len(constants) < len([v for v in values if v is not None]):
         return None
     codes, shape = constants[0], constants[0].data.shape
-    if codes.data.size * 4 <= LARGE:
+    if codes.data.size * 4 <= LARGE_WEIGHT_BYTES:
         return None
     picked, axes = shape_of(graph, picks), known_axes(graph, where, len(shape))
     if picked is None or not axes or getattr(op, "batch_dims", 0):
@@ -59,7 +59,7 @@ def pick_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
             sizes = [*array.shape]
             sizes[axis] = shape[axis]
             array = np.ascontiguousarray(np.broadcast_to(array, sizes))
-        made.append(_picked(patch, op, array, dtype, axis, rank, picks, where))
+        made.append(_gather_parameters(patch, op, array, dtype, axis, rank, picks, where))
     place = group + rank - 1 if group > axis else group
     axis_of_groups = place if form.group else form.axis
     result = patch.add(Dequantize(axis_of_groups, form.group), *made)
@@ -70,7 +70,7 @@ def pick_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), result)
 
 
-def _picked(
+def _gather_parameters(
     patch: Patch,
     op: Op,
     array: Array,

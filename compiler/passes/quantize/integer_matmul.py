@@ -34,7 +34,7 @@ from ..match.values import Shape, dtype_of, shape_of
 from .recognize_qdq import integer_form, type_error
 from .sink_dequantize import Parts, is_single, parts
 
-_LIMIT = 1 << 31
+_INT32_SUM_LIMIT = 1 << 31
 
 
 def multiply_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
@@ -68,14 +68,17 @@ def multiply_codes(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if isinstance(made, ConvInteger | GroupConvInteger) and not _is_copyable(made, sizes[1]):
         return MatchFailure("no kernel of bytes has windows that reach so far")
     depth = _depth(made, sizes)
-    if depth is None or depth * _reach(graph, known[0]) * _reach(graph, known[1]) >= _LIMIT:
+    if (
+        depth is None
+        or depth * _reach(graph, known[0]) * _reach(graph, known[1]) >= _INT32_SUM_LIMIT
+    ):
         return MatchFailure("a sum might leave 32 bits")
     zeros = [_zero(graph, patch, p) for p in known]
     product = patch.add(Convert(DType.f32), patch.add(made, *operands, *zeros))
-    value = _scaled(graph, patch, made, known, sizes, product)
+    value = _multiply_scales(graph, patch, made, known, sizes, product)
     if value is None:
         return MatchFailure("a scale that varies is known at run time only")
-    return patch.replace(Value(node), _finished(graph, patch, node, value))
+    return patch.replace(Value(node), _apply_gemm_terms(graph, patch, node, value))
 
 
 def _is_copyable(op: ConvInteger | GroupConvInteger, filters: Shape) -> bool:
@@ -91,10 +94,10 @@ def _bytes(graph: Graph, patch: Patch, codes: Value) -> Value | None:
         return codes
     if not isinstance(op, Constant) or not dtype.is_int or dtype.bits > 8:
         return None
-    return patch.add(Convert(_wide(dtype)), codes)
+    return patch.add(Convert(_eight_bit_dtype(dtype)), codes)
 
 
-def _wide(dtype: DType) -> DType:
+def _eight_bit_dtype(dtype: DType) -> DType:
     return DType.i8 if dtype.is_signed else DType.u8
 
 
@@ -107,7 +110,7 @@ def _zero(graph: Graph, patch: Patch, side: Parts) -> Value | None:
     if isinstance(known, Constant) and not np.any(known.data):
         return None
     dtype = dtype_of(graph, zero)
-    return zero if dtype in BYTES else patch.add(Convert(_wide(dtype)), zero)
+    return zero if dtype in BYTES else patch.add(Convert(_eight_bit_dtype(dtype)), zero)
 
 
 def _depth(op: Op, shapes: Sequence[Shape]) -> int | None:
@@ -137,7 +140,7 @@ def _reach(graph: Graph, side: Parts) -> int:
     return max(high - int(op.data.min()), int(op.data.max()) - low)
 
 
-def _scaled(
+def _multiply_scales(
     graph: Graph,
     patch: Patch,
     op: Op,
@@ -146,7 +149,7 @@ def _scaled(
     value: Value,
 ) -> Value | None:
     """The sums times both scales: as one factor, unless both vary."""
-    made = [_placed(graph, patch, op, i, s[2], shapes[i]) for i, s in enumerate(sides)]
+    made = [_align_scale(graph, patch, op, i, s[2], shapes[i]) for i, s in enumerate(sides)]
     factors = [f for f in made if f is not None]
     if len(factors) < len(made):
         return None
@@ -162,7 +165,7 @@ def _op(graph: Graph, patch: Patch, value: Value) -> Op:
     return graph.op(value.node) if value.node >= 0 else patch.nodes[-value.node - 1].op
 
 
-def _placed(
+def _align_scale(
     graph: Graph, patch: Patch, op: Op, side: int, scale: Value, shape: Shape
 ) -> Value | None:
     """A scale as it broadcasts to the product; None where nothing simple says it."""
@@ -189,7 +192,7 @@ def _placed(
     return patch.constant(full.reshape(-1, *ones[1:]), DType.f32)
 
 
-def _finished(graph: Graph, patch: Patch, node: int, value: Value) -> Value:
+def _apply_gemm_terms(graph: Graph, patch: Patch, node: int, value: Value) -> Value:
     """What a Gemm does besides its product: alpha and beta * C."""
     op, inputs = graph.op(node), graph.inputs(node)
     if not isinstance(op, Gemm):

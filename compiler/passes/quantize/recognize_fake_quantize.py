@@ -26,7 +26,7 @@ _ON_THE_WAY = frozenset(
     "Reshape Squeeze Unsqueeze Transpose Slice StridedSlice MaxPool Concat Split VariadicSplit "
     "Gather Convert Add Relu FakeQuantize Quantize Dequantize".split()
 )
-_DEPTH = 6
+_MAX_WALK_DEPTH = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def find_steps(graph: Graph, node: int) -> Patch | MatchFailure | None:
     assert isinstance(op, FakeQuantize)
     if dtype_of(graph, Value(node)) is not DType.f32:
         return None
-    if not _reaches_product(graph, node, _DEPTH):
+    if not _reaches_product(graph, node, _MAX_WALK_DEPTH):
         return None
     limits = [a for v in inputs[1:] if (a := _array(graph, v)) is not None]
     x, shape = inputs[0], shape_of(graph, inputs[0])

@@ -36,7 +36,9 @@ from ..match.values import Shape, broadcasts_to, dtype_of, same_shape, shape_of
 _FLOATS = (DType.f32, DType.f16, DType.bf16, DType.f64)
 
 
-def _unconverted(graph: Graph, value: Value, kinds: Sequence[DType] | None = None) -> Value | None:
+def _match_convert(
+    graph: Graph, value: Value, kinds: Sequence[DType] | None = None
+) -> Value | None:
     """What a Convert reads, where it has an integer type of at most 8 bits (or of `kinds`)."""
     node = producer(graph, value, "Convert")
     source = None if node is None else graph.input(node, 0)
@@ -58,29 +60,31 @@ def as_codes(array: Array, dtype: DType) -> Array | None:
 def _zero_point(graph: Graph, patch: Patch, value: Value, dtype: DType) -> Value | None:
     """What is subtracted, as a value of the codes' own type: four-bit codes may come with zero
     points that are stored as bytes."""
-    found = _unconverted(graph, value, [dtype])
+    found = _match_convert(graph, value, [dtype])
     if found is not None:
         return found
-    stored = _unconverted(graph, value)
+    stored = _match_convert(graph, value)
     op = graph.op(value.node if stored is None else stored.node)
     codes = as_codes(op.data, dtype) if isinstance(op, Constant) else None
     return None if codes is None else patch.constant(codes, dtype)
 
 
-def _centred(graph: Graph, patch: Patch, value: Value) -> tuple[Value, Value | None] | None:
+def _match_zero_point(
+    graph: Graph, patch: Patch, value: Value
+) -> tuple[Value, Value | None] | None:
     """(codes, zero point or None) of Convert(codes), or of that minus a zero point."""
-    plain = _unconverted(graph, value)
+    plain = _match_convert(graph, value)
     if plain is not None:
         return plain, None
     node = producer(graph, value, "Subtract")
-    codes = None if node is None else _unconverted(graph, graph.input(node, 0))
+    codes = None if node is None else _match_convert(graph, graph.input(node, 0))
     if node is None or codes is None:
         return None
     zero = _zero_point(graph, patch, graph.input(node, 1), dtype_of(graph, codes))
     return None if zero is None else (codes, zero)
 
 
-def _ungrouped(graph: Graph, value: Value) -> tuple[Value, int, int] | None:
+def _match_repeat(graph: Graph, value: Value) -> tuple[Value, int, int] | None:
     """(values, axis, group) of a Gather that repeats each element `group` times along an axis."""
     node = producer(graph, value, "Gather")
     if node is None:
@@ -103,27 +107,27 @@ def find_dequantize(graph: Graph, node: int) -> Patch | MatchFailure | None:
     """(Convert(codes) - zero) * scale."""
     if dtype_of(graph, Value(node)) not in _FLOATS:
         return None
-    for value, scale in _either(graph, node):
+    for value, scale in _both_orders(graph, node):
         patch = Patch()
-        found = _centred(graph, patch, value)
+        found = _match_zero_point(graph, patch, value)
         if found is None:
             continue
         codes, zero = found
         shape = shape_of(graph, codes)
         if shape is None:
             return MatchFailure("the rank of the codes is unknown")
-        grouped = _ungrouped(graph, scale)
+        grouped = _match_repeat(graph, scale)
         if grouped is not None:
             scale, axis, group = grouped
             if zero is not None:
-                zeros = _ungrouped(graph, zero) if zero.node >= 0 else None
+                zeros = _match_repeat(graph, zero) if zero.node >= 0 else None
                 if zeros is None or zeros[1:] != (axis, group):
                     return MatchFailure("scales and zero points have different groups")
                 zero = zeros[0]
             return patch.replace(
                 Value(node), patch.add(Dequantize(axis, group), codes, scale, zero)
             )
-        if same_shape(graph, scale, codes) and shape and graph.known(scale) is None:
+        if same_shape(graph, scale, codes) and shape and graph.known_value(scale) is None:
             continue  # a product of two tensors rather than a scale
         for other in (scale, zero):
             own = None if other is None else _shape(graph, patch, other)
@@ -142,7 +146,7 @@ def _shape(graph: Graph, patch: Patch, value: Value) -> Shape | None:
     return tuple(op.data.shape)
 
 
-def _either(graph: Graph, node: int) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
+def _both_orders(graph: Graph, node: int) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
     left, right = graph.input(node, 0), graph.input(node, 1)
     return (left, right), (right, left)
 
@@ -156,13 +160,13 @@ def find_quantize(graph: Graph, node: int) -> Patch | None:
         return None
     zero: Value | None = None
     chosen = producer(graph, value, "Select")
-    ratio = _rounded(graph, value) if chosen is None else None
+    ratio = _match_round(graph, value) if chosen is None else None
     if chosen is not None:
         asked, shift, other = (graph.input(chosen, i) for i in range(3))
         test, total = producer(graph, asked, "IsNaN"), producer(graph, other, "Add")
         if test is None or total is None or graph.input(total, 1) != shift:
             return None
-        ratio = _rounded(graph, graph.input(total, 0))
+        ratio = _match_round(graph, graph.input(total, 0))
         zero = _zero_point(graph, patch, shift, dtype)
         if zero is None or graph.input(test, 0) != ratio:
             return None
@@ -180,7 +184,7 @@ def find_quantize(graph: Graph, node: int) -> Patch | None:
     return patch.replace(Value(node), patch.add(Quantize(dtype), x, scale, zero))
 
 
-def _rounded(graph: Graph, value: Value) -> Value | None:
+def _match_round(graph: Graph, value: Value) -> Value | None:
     node = producer(graph, value, "Round")
     op = None if node is None else graph.op(node)
     if node is None or not isinstance(op, Round) or op.mode.lower() != "half_to_even":
@@ -193,7 +197,7 @@ def find_integer_product(graph: Graph, node: int) -> Patch | MatchFailure | None
     if dtype_of(graph, Value(node)) is not DType.i32:
         return None
     patch = Patch()
-    sides = [_centred(graph, patch, graph.input(node, i)) for i in range(2)]
+    sides = [_match_zero_point(graph, patch, graph.input(node, i)) for i in range(2)]
     if any(s is None or dtype_of(graph, s[0]) not in BYTES for s in sides):
         return None
     (a, a_zero), (b, b_zero) = (s for s in sides if s is not None)

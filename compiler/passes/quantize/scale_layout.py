@@ -16,27 +16,29 @@ from ....ir.op import Array
 Layout = tuple[list[Array], int, int]
 
 
-def _full(array: Array, rank: int) -> Array:
+def _expand_rank(array: Array, rank: int) -> Array:
     """With an axis for each of the constant's."""
     return array.reshape((1,) * (rank - array.ndim) + array.shape)
 
 
-def transposed(arrays: Sequence[Array], order: Sequence[int], axis: int, group: int) -> Layout:
+def transpose_scales(
+    arrays: Sequence[Array], order: Sequence[int], axis: int, group: int
+) -> Layout:
     """After a transpose."""
-    moved = [_full(a, len(order)).transpose(order) for a in arrays]
+    moved = [_expand_rank(a, len(order)).transpose(order) for a in arrays]
     return moved, order.index(axis % len(order)) if group else axis, group
 
 
-def reshaped(
+def reshape_scales(
     arrays: Sequence[Array], source: Sequence[int], target: Sequence[int]
 ) -> Layout | None:
     """After a reshape that keeps apart the axes along which scales differ and the others."""
-    made = [_reshaped(_full(a, len(source)), source, target) for a in arrays]
+    made = [_reshape_array(_expand_rank(a, len(source)), source, target) for a in arrays]
     found = [a for a in made if a is not None]
     return (found, -1, 0) if len(found) == len(made) else None
 
 
-def _reshaped(array: Array, source: Sequence[int], target: Sequence[int]) -> Array | None:
+def _reshape_array(array: Array, source: Sequence[int], target: Sequence[int]) -> Array | None:
     varied = [i for i, n in enumerate(array.shape) if n != 1]
     if not varied:
         return array.reshape((1,) * len(target))
@@ -66,7 +68,7 @@ def joined_groups(
         return None
     made: list[Array] = []
     for array in arrays:
-        full = _full(array, len(source))
+        full = _expand_rank(array, len(source))
         if full.shape[axis + 1] != 1:
             return None
         sizes = [*full.shape[:axis], source[axis], *full.shape[axis + 2 :]]

@@ -25,7 +25,7 @@ from ....ir.ops.shape_inference import known_ints
 from ...rewrite.engine import Pass, Rule
 from ...rewrite.patch import MatchFailure, Patch, producer
 from ..match.values import constant_scalar, dtype_of, known_axes, shape_of
-from .scale_layout import joined_groups, reshaped, transposed
+from .scale_layout import joined_groups, reshape_scales, transpose_scales
 
 # Operations on the elements of input 0; other inputs only say where to.
 MOVERS = tuple(
@@ -128,11 +128,13 @@ def move_weight(graph: Graph, node: int) -> Patch | MatchFailure | None:
     layout: tuple[list[Array], int, int] | None
     if isinstance(op, Transpose):
         order = known_axes(graph, graph.input(node, 1), len(source))
-        layout = transposed(arrays, order, dequantize.axis, dequantize.group) if order else None
+        layout = (
+            transpose_scales(arrays, order, dequantize.axis, dequantize.group) if order else None
+        )
     elif dequantize.group:
         layout = None
     else:
-        layout = reshaped(arrays, sizes, wanted) or joined_groups(arrays, sizes, wanted)
+        layout = reshape_scales(arrays, sizes, wanted) or joined_groups(arrays, sizes, wanted)
     if layout is None:
         return MatchFailure("the scales don't follow the elements")
     moved, axis, group = layout
@@ -153,7 +155,7 @@ def join_alike(graph: Graph, node: int) -> Patch | MatchFailure | None:
     dequantize, _, scale, zero = known[0]
     if not is_single(graph, scale) or not is_single(graph, zero) or dequantize.group:
         return MatchFailure("scales differ within an input")
-    if not all(alike(graph, known[0], p) for p in known[1:]):
+    if not all(have_equal_parameters(graph, known[0], p) for p in known[1:]):
         return MatchFailure("the inputs have different scales or zero points")
     patch = Patch()
     factors, zeros = _scalar(graph, patch, scale), _scalar(graph, patch, zero)
@@ -161,7 +163,7 @@ def join_alike(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return patch.replace(Value(node), patch.add(Dequantize(), made, factors, zeros))
 
 
-def alike(graph: Graph, a: Parts, b: Parts) -> bool:
+def have_equal_parameters(graph: Graph, a: Parts, b: Parts) -> bool:
     """Whether two values are dequantised with the same numbers from the same type."""
     return (
         a[0] == b[0]

@@ -55,15 +55,15 @@ _REDUCTIONS = {"ReduceSum": ReduceSum, "ReduceMean": ReduceMean, "ReduceMax": Re
 
 
 @dataclass(frozen=True)
-class _Place:
+class _BodyScope:
     """A graph of the loop, body or branch, and what feeds its parameters: values of the graph
     around the loop, None for the iteration's number; of a branch, values of `outer`."""
 
     graph: Graph
     feeds: dict[int, Value | None]
-    outer: _Place | None = None
+    outer: _BodyScope | None = None
 
-    def resolve_origin(self, value: Value) -> tuple[_Place, Value]:
+    def resolve_origin(self, value: Value) -> tuple[_BodyScope, Value]:
         """The value where it is made: parameters of branches lead outwards."""
         place = self
         while place.outer is not None and value.node in place.feeds:
@@ -72,14 +72,14 @@ class _Place:
             place, value = place.outer, fed
         return place, value
 
-    def plain(self, value: Value) -> tuple[_Place, Value]:
+    def skip_reshapes(self, value: Value) -> tuple[_BodyScope, Value]:
         """The same without what changes shape or type only."""
         place, value = self.resolve_origin(value)
         while place.graph.op(value.node).kind in _MOVING:
             place, value = place.resolve_origin(place.graph.input(value.node, 0))
         return place, value
 
-    def given(self, value: Value) -> Value | Constant | None:
+    def loop_invariant(self, value: Value) -> Value | Constant | None:
         """What is the same in all iterations: a value around the loop, or a constant."""
         place, value = self.resolve_origin(value)
         op = place.graph.op(value.node)
@@ -89,7 +89,7 @@ class _Place:
 
     def step(self, value: Value) -> int | None:
         """c where the value is the iteration's number plus c."""
-        place, at = self.plain(value)
+        place, at = self.skip_reshapes(value)
         if place.outer is None and at.node in place.feeds and place.feeds[at.node] is None:
             return 0
         if place.graph.op(at.node).kind != "Add":
@@ -104,11 +104,14 @@ class _Place:
 
     def element(self, value: Value) -> tuple[Value | Constant, int] | None:
         """An array and c where the value is the array's element of the iteration's number + c."""
-        place, at = self.plain(value)
+        place, at = self.skip_reshapes(value)
         graph, op = place.graph, place.graph.op(at.node)
         if not isinstance(op, Gather | Slice):
             return None
-        array, first = place.given(graph.input(at.node, 0)), place.step(graph.input(at.node, 1))
+        array, first = (
+            place.loop_invariant(graph.input(at.node, 0)),
+            place.step(graph.input(at.node, 1)),
+        )
         if array is None or first is None:
             return None
         if isinstance(op, Slice) and place.step(graph.input(at.node, 2)) != first + 1:
@@ -137,7 +140,7 @@ def sum_bags(graph: Graph, node: int) -> Patch | MatchFailure | None:
     (out,) = op.results
     if (out.mode, out.axis, out.stride) != ("joined", 0, 1):
         return None
-    counted = _counted(graph, node, op)
+    counted = _match_counted_loop(graph, node, op)
     if counted is None:
         return None
     place, count = counted
@@ -147,7 +150,7 @@ def sum_bags(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return _build_bag(graph, node, found, count)
 
 
-def _counted(graph: Graph, node: int, op: Loop) -> tuple[_Place, Dim] | None:
+def _match_counted_loop(graph: Graph, node: int, op: Loop) -> tuple[_BodyScope, Dim] | None:
     """The body with what feeds it, and how often it runs; None unless that is counted."""
     outside, body = graph.inputs(node), op.body
     feeds: dict[int, Value | None] = {}
@@ -162,20 +165,20 @@ def _counted(graph: Graph, node: int, op: Loop) -> tuple[_Place, Dim] | None:
                 return None
             feeds[parameter] = None
             counters.append(port.back)
-    place = _Place(body, feeds)
+    place = _BodyScope(body, feeds)
     if any(place.step(body.input(body.results[back], 0)) != 1 for back in counters):
         return None
     if op.condition < 0 or not _is_true(graph, outside[1]):
         return None
     again = body.input(body.results[op.condition], 0)
-    trips = None if outside[0] is None else _single(graph.known(outside[0]))
+    trips = None if outside[0] is None else _single(graph.known_value(outside[0]))
     endless = trips is None or (isinstance(trips, int) and trips < 0)
     if _is_true(body, again):
         return None if endless or trips is None else (place, trips)
-    at, less = place.plain(again)
+    at, less = place.skip_reshapes(again)
     if not endless or at.graph.op(less.node).kind != "Less":
         return None
-    bags = _single(at.graph.known(at.graph.input(less.node, 1)))
+    bags = _single(at.graph.known_value(at.graph.input(less.node, 1)))
     if at.step(at.graph.input(less.node, 0)) != 1 or not isinstance(bags, int) or bags < 1:
         return None
     return place, bags
@@ -188,45 +191,45 @@ def _single(known: np.ndarray | None) -> Dim | None:
 
 
 def _is_true(graph: Graph, value: Value | None) -> bool:
-    known = None if value is None else graph.known(value)
+    known = None if value is None else graph.known_value(value)
     return value is None or (known is not None and bool(np.all(known)))
 
 
-def _bags(place: _Place, value: Value) -> _Bags | None:
+def _bags(place: _BodyScope, value: Value) -> _Bags | None:
     """What an iteration hands out, where that is a bag's reduction."""
     place, at = place.resolve_origin(value)
     while place.graph.op(at.node).kind in ("Unsqueeze", "Identity"):
         place, at = place.resolve_origin(place.graph.input(at.node, 0))
     graph, op = place.graph, place.graph.op(at.node)
     if isinstance(op, If):
-        return _guarded(place, at.node, op)
+        return _match_empty_guard(place, at.node, op)
     if op.kind not in _REDUCTIONS or known_axes(graph, graph.input(at.node, 1), 2) != [0]:
         return None
     inner, part = place.resolve_origin(graph.input(at.node, 0))
     numbers = None
     if inner.graph.op(part.node).kind == "Gather":
-        rows = inner.given(inner.graph.input(part.node, 0))
-        axis = inner.graph.known(inner.graph.input(part.node, 2))
+        rows = inner.loop_invariant(inner.graph.input(part.node, 0))
+        axis = inner.graph.known_value(inner.graph.input(part.node, 2))
         if rows is None or axis is None or axis.reshape(-1)[0] != 0:
             return None
         inner, part = inner.resolve_origin(inner.graph.input(part.node, 1))
-        cut = _cut(inner, part)
+        cut = _match_slice(inner, part)
         numbers = cut[0] if cut else None
     else:
-        cut = _cut(inner, part)
+        cut = _match_slice(inner, part)
         rows = cut[0] if cut else None
     if cut is None or rows is None:
         return None
     return _Bags(rows, numbers, cut[1], cut[2], op.kind)
 
 
-def _cut(place: _Place, value: Value) -> Any:
+def _match_slice(place: _BodyScope, value: Value) -> Any:
     """An array, and the elements of others between which a Slice of it lies."""
     graph = place.graph
     if not isinstance(graph.op(value.node), Slice):
         return None
     inputs = graph.inputs(value.node)
-    array, step = place.given(graph.input(value.node, 0)), graph.input(value.node, 3)
+    array, step = place.loop_invariant(graph.input(value.node, 0)), graph.input(value.node, 3)
     if isinstance(graph.op(step.node), Broadcast):
         step = graph.input(step.node, 0)
     if len(inputs) > 4 and known_axes(graph, inputs[4], 2) != [0]:
@@ -237,19 +240,21 @@ def _cut(place: _Place, value: Value) -> Any:
     return array, starts, ends
 
 
-def _guarded(place: _Place, node: int, op: If) -> _Bags | None:
+def _match_empty_guard(place: _BodyScope, node: int, op: If) -> _Bags | None:
     """An If that gives zeros for an empty bag."""
     graph = place.graph
     inputs = graph.inputs(node)
-    at, equal = place.plain(graph.input(node, 0))
+    at, equal = place.skip_reshapes(graph.input(node, 0))
     if at.graph.op(equal.node).kind != "Equal":
         return None
-    zeros = op.then_body.known(op.then_body.input(op.then_body.results[op.then_outputs[0]], 0))
+    zeros = op.then_body.known_value(
+        op.then_body.input(op.then_body.results[op.then_outputs[0]], 0)
+    )
     feeds = {
         parameter: inputs[port]
         for parameter, port in zip(op.else_body.parameters, op.else_inputs, strict=True)
     }
-    inner = _Place(op.else_body, feeds, place)
+    inner = _BodyScope(op.else_body, feeds, place)
     found = _bags(inner, op.else_body.input(op.else_body.results[op.else_outputs[0]], 0))
     sides = [at.element(at.graph.input(equal.node, port)) for port in (0, 1)]
     if zeros is None or np.any(zeros != 0) or found is None:
@@ -279,7 +284,7 @@ def _build_bag(graph: Graph, node: int, bags: _Bags, count: Dim) -> Patch | Matc
         return MatchFailure("it is not known which offset is the last")
     bounds = patch.add(Convert(DType.i64), _part(patch, _value(patch, array), first))
     dtype = bags.rows.dtype if isinstance(bags.rows, Constant) else dtype_of(graph, bags.rows)
-    sums = _summed(patch, rows, bounds, shape[1], dtype)
+    sums = _add_segment_sums(patch, rows, bounds, shape[1], dtype)
     if bags.reduction == "ReduceMean":
         counts = patch.add(Subtract(), _part(patch, bounds, 1), _part(patch, bounds, 0, -1))
         divisor = patch.add(Unsqueeze(), patch.add(Convert(dtype), counts), patch.integers([1]))
@@ -290,7 +295,7 @@ def _build_bag(graph: Graph, node: int, bags: _Bags, count: Dim) -> Patch | Matc
     return patch.replace(Value(node), sums)
 
 
-def _summed(patch: Patch, rows: Value, bounds: Value, width: int, dtype: DType) -> Value:
+def _add_segment_sums(patch: Patch, rows: Value, bounds: Value, width: int, dtype: DType) -> Value:
     """Sums of rows between neighbouring bounds: what is before and behind all is dropped."""
     total = _part(patch, patch.add(ShapeOf(DType.i64), rows), 0, 1)
     one, zero = patch.integers([1]), patch.integers(0)
@@ -308,7 +313,7 @@ def _summed(patch: Patch, rows: Value, bounds: Value, width: int, dtype: DType) 
 
 def _one_size(graph: Graph, bags: _Bags, count: Dim, total: Dim) -> int | None:
     """How many rows each bag has, where that is one number and they are all the rows."""
-    starts, ends = _known(graph, *bags.starts), _known(graph, *bags.ends)
+    starts, ends = _known_elements(graph, *bags.starts), _known_elements(graph, *bags.ends)
     if isinstance(count, int) and starts and ends:
         size = ends[0] - starts[0]
         even = [n * size for n in range(count + 1)]
@@ -320,7 +325,7 @@ def _one_size(graph: Graph, bags: _Bags, count: Dim, total: Dim) -> int | None:
     parts = [v for v in graph.inputs(array.node) if v is not None]
     if not isinstance(graph.op(array.node), Concat) or len(parts) != 2:
         return None
-    steps, last = graph.op(parts[0].node), graph.known(parts[1])
+    steps, last = graph.op(parts[0].node), graph.known_value(parts[1])
     if not isinstance(steps, Range) or last is None or last.size != 1:
         return None
     start, _, step = (constant_scalar(graph, v) for v in graph.inputs(parts[0].node))
@@ -346,9 +351,9 @@ def _follow(graph: Graph, bags: _Bags) -> bool:
     return cut[0] == 1 and whole and cut[2:] in ([1], [1, 0]) and last == first
 
 
-def _known(graph: Graph, given: Value | Constant, first: int) -> list[int]:
+def _known_elements(graph: Graph, given: Value | Constant, first: int) -> list[int]:
     """The numbers of an array from one on; none where they are not known."""
-    found = given.data if isinstance(given, Constant) else graph.known(given)
+    found = given.data if isinstance(given, Constant) else graph.known_value(given)
     if found is None or found.ndim != 1 or found.dtype == object:
         return []
     return [int(n) for n in found[first:]]

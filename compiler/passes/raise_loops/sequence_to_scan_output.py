@@ -43,13 +43,13 @@ def join_list(graph: Graph, node: int) -> Patch | None:
     op = graph.op(node)
     assert isinstance(op, Loop)
     for i, port in enumerate(op.ports):
-        found = _found(graph, node, op, i) if port.mode == "carried" else None
+        found = _match_list(graph, node, op, i) if port.mode == "carried" else None
         if found is not None:
-            return _joined(graph, node, op, found)
+            return _build_scan_output(graph, node, op, found)
     return None
 
 
-def _found(graph: Graph, node: int, op: Loop, i: int) -> _List | None:
+def _match_list(graph: Graph, node: int, op: Loop, i: int) -> _List | None:
     body, port, outside = op.body, op.ports[i], graph.inputs(node)
     start = outside[port.port]
     parameter = body.parameters[i]
@@ -77,7 +77,7 @@ def _found(graph: Graph, node: int, op: Loop, i: int) -> _List | None:
     return _List(i, use.node, tuple(outputs), tuple(readers), how)
 
 
-def _joined(graph: Graph, node: int, op: Loop, found: _List) -> Patch:
+def _build_scan_output(graph: Graph, node: int, op: Loop, found: _List) -> Patch:
     inner = op.body.copy()
     element = inner.input(found.insert, 1)
     type_ = inner.type(element)

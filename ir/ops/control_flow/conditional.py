@@ -79,7 +79,9 @@ def joined_type(op: Op, a: Type, b: Type) -> Type:
     return TensorType(a.dtype, tuple(x if eq(x, y) else fresh_symbol(op) for x, y in pairs))
 
 
-def read_off(op: Op, facts: Sequence[Fact | None], types: Sequence[Type]) -> tuple[Type, ...]:
+def infer_outer_types(
+    op: Op, facts: Sequence[Fact | None], types: Sequence[Type]
+) -> tuple[Type, ...]:
     """Types of control flow's results. What a body makes of sizes of its own is read off the
     result: a symbol, not an expression, whose symbols nothing outside defines."""
     defined = {s for f in facts if f is not None for d in _sizes(f) for s in d.symbols()}
@@ -91,12 +93,12 @@ def read_off(op: Op, facts: Sequence[Fact | None], types: Sequence[Type]) -> tup
         low, high = bounds(d)
         return named.setdefault(d, fresh_symbol(op, max(low or 0, 0), high))
 
-    def outside(found: Type) -> Type:
+    def outer_type(found: Type) -> Type:
         if not isinstance(found, TensorType) or found.shape is None:
             return found
         return TensorType(found.dtype, tuple(map(size, found.shape)))
 
-    return tuple(map(outside, types))
+    return tuple(map(outer_type, types))
 
 
 def _sizes(fact: Fact) -> list[Expr]:
@@ -138,7 +140,7 @@ def failure(body: Graph) -> str | None:
     return None
 
 
-def failing(types: Sequence[TensorType], what: str) -> Graph:
+def build_failing_body(types: Sequence[TensorType], what: str) -> Graph:
     """A body that fails, instead of one with results of these types."""
     from ...infer import infer_graph
 
@@ -199,9 +201,9 @@ class If(Op):
             types = infer_body(body, inputs, name)
             found.append([types[k] for k in outputs])
         if len(found) == 1:
-            return read_off(self, facts, found[0])
+            return infer_outer_types(self, facts, found[0])
         joined = [joined_type(self, a, b) for a, b in zip(*found, strict=True)]
-        return read_off(self, facts, joined)
+        return infer_outer_types(self, facts, joined)
 
     def with_bodies(self, bodies: Sequence[Graph]) -> Op:
         return replace(self, then_body=bodies[0], else_body=bodies[1])

@@ -16,7 +16,7 @@ from ...op import Array, Fact, Op, Port, RunBody
 from ...types import TensorType, Type, normalize_axis
 from ..shape_inference import fresh_symbol, known_dims, require_single
 from ..tensor.constants import Parameter
-from .conditional import check_count, infer_body, interpreters, read_off, type_of
+from .conditional import check_count, infer_body, infer_outer_types, interpreters, type_of
 from .sequences import common_type
 
 
@@ -56,7 +56,7 @@ class BodyOutput:
 
 
 @dataclass(frozen=True, eq=False)
-class _Iterating(Op):
+class _IteratingOp(Op):
     """Base. `ports[i]` feeds parameter i of the body; `results[k]` is output k of the node."""
 
     body: Graph
@@ -88,10 +88,10 @@ class _Iterating(Op):
         _, out, open_sizes = self._steady(facts)
         trips = self._trips(facts)
         found = [
-            self._output_type(r, self._closed(out[r.result], open_sizes), trips)
+            self._output_type(r, self._close_type(out[r.result], open_sizes), trips)
             for r in self.results
         ]
-        return read_off(self, facts, found)
+        return infer_outer_types(self, facts, found)
 
     def _steady(
         self, facts: Sequence[Fact | None]
@@ -110,11 +110,11 @@ class _Iterating(Op):
             for i, port in enumerate(self.ports):
                 before = types[i]
                 if port.mode == "carried" and before is not None:
-                    types[i] = self._carried(before, out[port.back], open_sizes)
+                    types[i] = self._infer_carried(before, out[port.back], open_sizes)
                     steady = steady and types[i] == before
         return types, out, open_sizes
 
-    def _carried(self, before: Type, after: Type, open_sizes: set[Dim]) -> Type:
+    def _infer_carried(self, before: Type, after: Type, open_sizes: set[Dim]) -> Type:
         """The type of a carried value in every iteration. ShapeError where its kind changes."""
         if not isinstance(before, TensorType) or not isinstance(after, TensorType):
             # Sizes inside a sequence's type are not sizes of the loop (see sequences.py).
@@ -131,7 +131,7 @@ class _Iterating(Op):
             sizes.append(x)
         return TensorType(before.dtype, tuple(sizes))
 
-    def _closed(self, found: Type, open_sizes: set[Dim]) -> Type:
+    def _close_type(self, found: Type, open_sizes: set[Dim]) -> Type:
         """A result's type outside, where the sizes of a single iteration mean nothing."""
         if not isinstance(found, TensorType) or found.shape is None or not open_sizes:
             return found
@@ -175,7 +175,7 @@ class _Iterating(Op):
         results: list[Any] = []
         iteration = 0
         while go and (trips is None or iteration < trips):
-            fed = [self._fed(i, values, carried, iteration) for i in range(len(self.ports))]
+            fed = [self._body_input(i, values, carried, iteration) for i in range(len(self.ports))]
             results = body(fed)
             carried = {i: results[self.ports[i].back] for i in carried}
             for kept, output in zip(joined, self.results, strict=True):
@@ -192,7 +192,7 @@ class _Iterating(Op):
             for output, kept in zip(self.results, joined, strict=True)
         )
 
-    def _fed(
+    def _body_input(
         self,
         i: int,
         values: Sequence[Any],
@@ -224,7 +224,7 @@ class _Iterating(Op):
             charge_bytes(value_bytes(kept), f"{len(kept)} parts joined")
             return np.concatenate(order, axis=output.axis)
         if output.mode == "joined":
-            return self._nothing(output, values)
+            return self._empty_result(output, values)
         if results:
             return results[output.result]
         # No iteration ran: a carried value still has its initial value.
@@ -235,7 +235,7 @@ class _Iterating(Op):
             raise ShapeError("a loop without iterations has no such output", got=output.result)
         return carried[found[0]]
 
-    def _nothing(self, output: BodyOutput, values: Sequence[Any]) -> Array:
+    def _empty_result(self, output: BodyOutput, values: Sequence[Any]) -> Array:
         """Of no iterations: sizes that the body would give, as far as its inputs say."""
         found = self.body.node(self.body.results[output.result]).types[0]
         assert isinstance(found, TensorType)
@@ -298,7 +298,7 @@ def _part(port: BodyInput, value: Array, iteration: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class TensorIterator(_Iterating):
+class TensorIterator(_IteratingOp):
     """Iterates over the parts of sliced inputs."""
 
     kind: ClassVar[str] = "TensorIterator"
@@ -318,7 +318,7 @@ class TensorIterator(_Iterating):
 
 
 @dataclass(frozen=True, eq=False)
-class Loop(_Iterating):
+class Loop(_IteratingOp):
     """Iterates at most `trip_count` times (-1: without limit) while the condition holds.
 
     Ports 0 and 1 are trip count and first condition; `condition` is the place of the body's
@@ -356,7 +356,7 @@ class Loop(_Iterating):
         if self.condition < 0:
             return True
         source = self.body.input(self.body.results[self.condition], 0)
-        known = self.body.known(source)
+        known = self.body.known_value(source)
         return known is not None and bool(np.asarray(known).reshape(-1)[0])
 
     def evaluate(

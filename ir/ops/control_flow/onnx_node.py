@@ -20,7 +20,7 @@ from ...op import Fact, Op, Port
 from ...types import SequenceType, TensorType, Type, parse_type
 from ..decode_image import decode_image
 from ..regex_match import match_fully
-from .sequences import refreshed
+from .sequences import refresh_symbols
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class OnnxNode(Op):
         return len(self.types)
 
     def infer(self, facts: tuple[Fact | None, ...]) -> tuple[Type, ...]:
-        return tuple(refreshed(self, t) for t in self._types)
+        return tuple(refresh_symbols(self, t) for t in self._types)
 
     @cached_property
     def _types(self) -> tuple[Type, ...]:

@@ -14,7 +14,7 @@ from ...dtype import DType
 from ...errors import ExecutionError, ShapeError
 from ...op import Fact, Op, Port
 from ...types import OptionalType, TensorType, Type
-from .sequences import common_type, refreshed
+from .sequences import common_type, refresh_symbols
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Optional(Op):
     def infer(self, value: Fact | None = None) -> tuple[Type, ...]:
         if value is None:
             return (OptionalType(self.element),)
-        return (OptionalType(refreshed(self, common_type(self, value.type, self.element))),)
+        return (OptionalType(refresh_symbols(self, common_type(self, value.type, self.element))),)
 
     def evaluate(self, value: Any = None) -> tuple[Any, ...]:
         return (value,)
@@ -46,7 +46,7 @@ class OptionalGetElement(Op):
     def infer(self, optional: Fact) -> tuple[Type, ...]:
         if not isinstance(optional.type, OptionalType):
             raise ShapeError("an optional is needed here", got=optional.type)
-        return (refreshed(self, optional.type.element),)
+        return (refresh_symbols(self, optional.type.element),)
 
     def evaluate(self, optional: Any) -> tuple[Any, ...]:
         if optional is None:

@@ -21,7 +21,7 @@ from ...types import MapType, OptionalType, SequenceType, TensorType, Type, norm
 from ..shape_inference import fresh_symbol, int_of, ints_of, known_int
 
 
-def refreshed(op: Op, type_: Type) -> Type:
+def refresh_symbols(op: Op, type_: Type) -> Type:
     """A type whose sizes are numbers or fresh symbols."""
     if not isinstance(type_, TensorType):
         return type_
@@ -88,7 +88,7 @@ class SequenceConstruct(Op):
         element: Type = inputs[0].type
         for fact in inputs[1:]:
             element = common_type(self, element, fact.type)
-        return (SequenceType(refreshed(self, element)),)
+        return (SequenceType(refresh_symbols(self, element)),)
 
     def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (list(inputs),)
@@ -118,7 +118,7 @@ class SequenceAt(Op):
     inputs: ClassVar[tuple[Port, ...]] = (Port("sequence"), Port("position"))
 
     def infer(self, sequence: Fact, position: Fact) -> tuple[Type, ...]:
-        return (refreshed(self, element_of(sequence)),)
+        return (refresh_symbols(self, element_of(sequence)),)
 
     def evaluate(self, sequence: list[Any], position: Array) -> tuple[Any, ...]:
         return (sequence[place_of(position, len(sequence), 0)],)
@@ -140,7 +140,7 @@ class SequenceInsert(Op):
         self, sequence: Fact, element: Fact, position: Fact | None = None
     ) -> tuple[Type, ...]:
         found = common_type(self, element_of(sequence), element.type)
-        return (SequenceType(refreshed(self, found)),)
+        return (SequenceType(refresh_symbols(self, found)),)
 
     def evaluate(
         self, sequence: list[Any], element: Any, position: Array | None = None
@@ -213,7 +213,7 @@ class SplitToSequence(Op):
             if part and isinstance(total, int) and total % part == 0:
                 size = [part]
         element = TensorType(data.tensor.dtype, (*shape[:axis], *size, *shape[axis + 1 :]))
-        return (SequenceType(refreshed(self, element)),)
+        return (SequenceType(refresh_symbols(self, element)),)
 
     def evaluate(self, data: Array, lengths: Array | None = None) -> tuple[Any, ...]:
         total = data.shape[self.axis]
@@ -246,7 +246,7 @@ class ConcatFromSequence(Op):
     new_axis: bool = False
 
     def infer(self, sequence: Fact) -> tuple[Type, ...]:
-        element = refreshed(self, element_of(sequence))
+        element = refresh_symbols(self, element_of(sequence))
         if not isinstance(element, TensorType):
             raise ShapeError("only tensors can be joined", got=sequence.type)
         shape = element.shape

@@ -11,7 +11,7 @@ from ...dims import Dim, exact_quotient
 from ...errors import ShapeError, UnsupportedOperationError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..math.elementwise import FLOATS
 from ..shape_inference import (
     fresh_symbol,
@@ -104,7 +104,7 @@ class DetectionOutput(Op):
     def evaluate(
         self, box_logits: Array, class_preds: Array, proposals: Array, *aux: Array | None
     ) -> tuple[Array, ...]:
-        boxes, scores, priors = (widened(a) for a in (box_logits, class_preds, proposals))
+        boxes, scores, priors = (widen_array(a) for a in (box_logits, class_preds, proposals))
         count, images = priors.shape[2] // self._prior_size, len(boxes)
         classes = self._class_count(scores.shape[1], count)
         assert isinstance(classes, int)
@@ -114,8 +114,8 @@ class DetectionOutput(Op):
         corners, variances = self._split_priors(priors, count, images)
         start = corners[:, :, None]
         if len(aux) == 2 and aux[0] is not None and aux[1] is not None:
-            scores = self._drop_background(scores, widened(aux[0]))
-            refined = widened(aux[1]).reshape(images, count, -1, 4)
+            scores = self._drop_background(scores, widen_array(aux[0]))
+            refined = widen_array(aux[1]).reshape(images, count, -1, 4)
             start = self._decode(start, variances, refined)
         decoded = self._decode(start, variances, logits)
         rows: list[Any] = []
@@ -131,7 +131,7 @@ class DetectionOutput(Op):
             out[: len(rows)] = rows[:total]
         if len(rows) < total:
             out[len(rows), 0] = -1
-        return (narrowed(out[None, None], box_logits.dtype),)
+        return (narrow_array(out[None, None], box_logits.dtype),)
 
     def _row_limit(self, images: int, priors: int, classes: int) -> int:
         if self.keep_top_k[0] > 0:

@@ -13,7 +13,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..math.elementwise import FLOATS
 from ..nn.grid_sample_roi import ROIAlign
 from ..shape_inference import (
@@ -97,9 +97,13 @@ class ExperimentalDetectronDetectionOutput(Op):
     def evaluate(
         self, rois: Array, deltas: Array, scores: Array, im_info: Array
     ) -> tuple[Array, ...]:
-        boxes, given, info = widened(rois), widened(scores), widened(im_info).reshape(-1)
+        boxes, given, info = (
+            widen_array(rois),
+            widen_array(scores),
+            widen_array(im_info).reshape(-1),
+        )
         factors = np.array(self.deltas_weights, boxes.dtype)
-        moves = widened(deltas).reshape(len(boxes), self.num_classes, 4) / factors
+        moves = widen_array(deltas).reshape(len(boxes), self.num_classes, 4) / factors
         moved = _move(boxes[:, None], moves, self.max_delta_log_wh)
         sides = info[[1, 0, 1, 0]] - 1
         moved = np.clip(moved, 0, sides)
@@ -120,9 +124,9 @@ class ExperimentalDetectronDetectionOutput(Op):
         values = np.array([score for score, _, _ in kept], boxes.dtype)
         count = self.max_detections_per_image
         return (
-            narrowed(_filled(rows, count), rois.dtype),
+            narrow_array(_filled(rows, count), rois.dtype),
             _filled(labels, count),
-            narrowed(_filled(values, count), rois.dtype),
+            narrow_array(_filled(values, count), rois.dtype),
         )
 
 
@@ -163,8 +167,8 @@ class ExperimentalDetectronGenerateProposalsSingleImage(Op):
     def evaluate(
         self, im_info: Array, anchors: Array, deltas: Array, scores: Array
     ) -> tuple[Array, ...]:
-        info, start, values = (widened(a) for a in (im_info, anchors, scores))
-        moves = widened(deltas).reshape(-1, 4, *deltas.shape[1:]).transpose(2, 3, 0, 1)
+        info, start, values = (widen_array(a) for a in (im_info, anchors, scores))
+        moves = widen_array(deltas).reshape(-1, 4, *deltas.shape[1:]).transpose(2, 3, 0, 1)
         moved = _move(start, moves.reshape(-1, 4), MAX_LOG_GROWTH)
         boxes = np.clip(moved, 0, info[[1, 0, 1, 0]] - 1)
         large = np.all(boxes[:, 2:] - boxes[:, :2] + 1 >= self.min_size, axis=1)
@@ -175,8 +179,8 @@ class ExperimentalDetectronGenerateProposalsSingleImage(Op):
         )
         chosen, count = order[kept], self.post_nms_count
         return (
-            narrowed(_filled(boxes[chosen], count), deltas.dtype),
-            narrowed(_filled(score[chosen], count), deltas.dtype),
+            narrow_array(_filled(boxes[chosen], count), deltas.dtype),
+            narrow_array(_filled(score[chosen], count), deltas.dtype),
         )
 
 
@@ -226,10 +230,10 @@ class ExperimentalDetectronPriorGridGenerator(Op):
             for n, step in zip((columns, rows), steps, strict=True)
         )
         wide: Array = np.empty((rows, columns, len(priors), 4), np.float32)
-        wide[...] = widened(priors)
+        wide[...] = widen_array(priors)
         wide[..., 0::2] += x[None, :, None, None]
         wide[..., 1::2] += y[:, None, None, None]
-        return (narrowed(wide.reshape(-1, 4) if self.flatten else wide, priors.dtype),)
+        return (narrow_array(wide.reshape(-1, 4) if self.flatten else wide, priors.dtype),)
 
 
 @dataclass(frozen=True)
@@ -270,7 +274,7 @@ class ExperimentalDetectronROIFeatureExtractor(Op):
         )
 
     def evaluate(self, rois: Array, features: tuple[Array, ...]) -> tuple[Array, ...]:
-        boxes = widened(rois)
+        boxes = widen_array(rois)
         sides = boxes[:, 2:] - boxes[:, :2]
         areas = sides[:, 0] * sides[:, 1]
         levels = np.floor(
@@ -284,9 +288,9 @@ class ExperimentalDetectronROIFeatureExtractor(Op):
             align = ROIAlign(size, size, self.sampling_ratio, 1.0 / scale, "avg")
             shifted = boxes[own] - (0.5 * scale if self.aligned else 0.0)
             zeros = np.zeros(len(own), np.int32)
-            found: Any = align.evaluate(widened(data), shifted.astype(boxes.dtype), zeros)[0]
+            found: Any = align.evaluate(widen_array(data), shifted.astype(boxes.dtype), zeros)[0]
             out[own] = found
-        return narrowed(out, rois.dtype), rois
+        return narrow_array(out, rois.dtype), rois
 
 
 @dataclass(frozen=True)
@@ -309,5 +313,5 @@ class ExperimentalDetectronTopKROIs(Op):
         return (TensorType(dtype, (self.max_rois, 4)),)
 
     def evaluate(self, rois: Array, probs: Array) -> tuple[Array, ...]:
-        order = order_by_score(widened(probs), self.max_rois)
+        order = order_by_score(widen_array(probs), self.max_rois)
         return (_filled(rois[order], self.max_rois),)

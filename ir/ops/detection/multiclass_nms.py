@@ -14,7 +14,7 @@ from ...errors import ShapeError
 from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..math.elementwise import FLOATS, INTEGERS
 from ..shape_inference import (
     fresh_symbol,
@@ -101,7 +101,7 @@ class _ChoosingBoxes(Op):
     ) -> tuple[Array, ...]:
         values: Array = np.array([[c.label, c.score, *c.box] for c in rows], np.float64)
         return (
-            narrowed(values.reshape(-1, 6), dtype),
+            narrow_array(values.reshape(-1, 6), dtype),
             np.array(places, self.output_type.numpy).reshape(-1, 1),
             np.array(counts, self.output_type.numpy),
         )
@@ -149,7 +149,7 @@ class MatrixNms(_ChoosingBoxes):
         return self._infer_chosen(boxes, scores, images)
 
     def evaluate(self, boxes: Array, scores: Array) -> tuple[Array, ...]:
-        corners, values = widened(boxes), widened(scores)
+        corners, values = widen_array(boxes), widen_array(scores)
         images: list[list[_Chosen]] = []
         for n in range(len(values)):
             found: list[_Chosen] = []
@@ -213,7 +213,7 @@ class MulticlassNms8(_ChoosingBoxes):
     def evaluate(
         self, boxes: Array, scores: Array, roisnum: Array | None = None
     ) -> tuple[Array, ...]:
-        corners, values = widened(boxes), widened(scores)
+        corners, values = widen_array(boxes), widen_array(scores)
         starts = [0]
         if roisnum is None:
             parts = [

@@ -14,7 +14,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..math.elementwise import FLOATS
 from ..shape_inference import (
     count_of,
@@ -86,8 +86,10 @@ class Proposal1(Op):
     def evaluate(
         self, class_probs: Array, bbox_deltas: Array, image_shape: Array
     ) -> tuple[Array, ...]:
-        rois, _ = self._propose(widened(class_probs), widened(bbox_deltas), widened(image_shape))
-        return (narrowed(rois, class_probs.dtype),)
+        rois, _ = self._propose(
+            widen_array(class_probs), widen_array(bbox_deltas), widen_array(image_shape)
+        )
+        return (narrow_array(rois, class_probs.dtype),)
 
     def _anchors(self) -> Array:
         """Corners [ratios * scales, 4] around the first cell."""
@@ -173,8 +175,10 @@ class Proposal(Proposal1):
     def evaluate(
         self, class_probs: Array, bbox_deltas: Array, image_shape: Array
     ) -> tuple[Array, ...]:
-        found = self._propose(widened(class_probs), widened(bbox_deltas), widened(image_shape))
-        return tuple(narrowed(a, class_probs.dtype) for a in found)
+        found = self._propose(
+            widen_array(class_probs), widen_array(bbox_deltas), widen_array(image_shape)
+        )
+        return tuple(narrow_array(a, class_probs.dtype) for a in found)
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,7 @@ class GenerateProposals(Op):
     def evaluate(
         self, im_info: Array, anchors: Array, deltas: Array, scores: Array
     ) -> tuple[Array, ...]:
-        info, start, moves, given = (widened(a) for a in (im_info, anchors, deltas, scores))
+        info, start, moves, given = (widen_array(a) for a in (im_info, anchors, deltas, scores))
         offset = start.dtype.type(0.0 if self.normalized else 1.0)
         size = start[..., 2:] - start[..., :2] + offset
         centre = start[..., :2] + size / 2
@@ -256,7 +260,7 @@ class GenerateProposals(Op):
             probs.append(score[order[kept]])
             counts.append(len(kept))
         return (
-            narrowed(np.concatenate(rois), deltas.dtype),
-            narrowed(np.concatenate(probs), deltas.dtype),
+            narrow_array(np.concatenate(rois), deltas.dtype),
+            narrow_array(np.concatenate(probs), deltas.dtype),
             np.array(counts, self.roi_num_type.numpy),
         )

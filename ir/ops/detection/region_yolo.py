@@ -11,7 +11,7 @@ from ...dims import product
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type, normalize_axis
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..math.elementwise import FLOATS
 from ..shape_inference import require_dtype, require_rank
 
@@ -76,7 +76,7 @@ class RegionYolo(Op):
             raise ShapeError(
                 "data has a wrong number of channels", got=data.shape, expected=channels
             )
-        wide = widened(data[:, :channels])
+        wide = widen_array(data[:, :channels])
         out = wide.reshape(images, self.regions, self.region_channels, height, width).copy()
         last = self.coords + 1 if self.do_softmax else self.region_channels
         for part in (out[:, :, :2], out[:, :, self.coords : last]):
@@ -89,7 +89,7 @@ class RegionYolo(Op):
         if self.do_softmax:
             axis, end = (normalize_axis(a, 4) for a in (self.axis, self.end_axis))
             shape[axis : end + 1] = [int(np.prod(shape[axis : end + 1]))]
-        return (narrowed(out.reshape(shape), data.dtype),)
+        return (narrow_array(out.reshape(shape), data.dtype),)
 
 
 @dataclass(frozen=True)

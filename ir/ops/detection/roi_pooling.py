@@ -12,7 +12,7 @@ from ...errors import ShapeError, UnsupportedOperationError
 from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..math.elementwise import FLOATS
 from ..shape_inference import fresh_symbol, one_dtype, require_dtype, require_rank, same_size
 from .box_overlap import batch_indices_of
@@ -82,13 +82,13 @@ class ROIPooling(Op):
         return _infer_pooled(self, data, rois, None, self.pooled_h, self.pooled_w)
 
     def evaluate(self, data: Array, rois: Array) -> tuple[Array, ...]:
-        wide, regions = widened(data), widened(rois)
+        wide, regions = widen_array(data), widen_array(rois)
         out = np.zeros((len(rois), data.shape[1], self.pooled_h, self.pooled_w), wide.dtype)
         pool = self._sample if self.method.lower() == "bilinear" else self._take_max
         images = batch_indices_of(regions[:, 0], len(data))
         for n, image in enumerate(images):
             pool(wide[image], regions[n, 1:], out[n])
-        return (narrowed(out, data.dtype),)
+        return (narrow_array(out, data.dtype),)
 
     def _take_max(self, image: Array, roi: Array, out: Array) -> None:
         corners = round_half_away(roi * F32(self.spatial_scale)).astype(np.int64)
@@ -168,13 +168,13 @@ class PSROIPooling(Op):
         mode = self.mode.lower()
         if mode not in ("average", "bilinear"):
             raise UnsupportedOperationError("PSROIPooling with this mode", got=self.mode)
-        wide, regions = widened(data), widened(rois)
+        wide, regions = widen_array(data), widen_array(rois)
         group = self.group_size
         out = np.zeros((len(rois), self.output_dim, group, group), wide.dtype)
         pool = self._average if mode == "average" else self._sample
         for n, image in enumerate(batch_indices_of(regions[:, 0], len(data))):
             pool(wide[image], regions[n, 1:], out[n])
-        return (narrowed(out, data.dtype),)
+        return (narrow_array(out, data.dtype),)
 
     def _average(self, image: Array, roi: Array, out: Array) -> None:
         group, scale = self.group_size, F32(self.spatial_scale)
@@ -257,9 +257,9 @@ class DeformablePSROIPooling(Op):
         return found
 
     def evaluate(self, data: Array, rois: Array, offsets: Array | None = None) -> tuple[Array, ...]:
-        wide, regions, group = widened(data), widened(rois), self.group_size
+        wide, regions, group = widen_array(data), widen_array(rois), self.group_size
         out = np.zeros((len(rois), self.output_dim, group, group), wide.dtype)
-        moves = np.zeros((len(rois), 2, 1, 1), F32) if offsets is None else widened(offsets)
+        moves = np.zeros((len(rois), 2, 1, 1), F32) if offsets is None else widen_array(offsets)
         found = [int(v) for v in regions[:, 0]]
         bins = (self.spatial_bins_y, self.spatial_bins_x)
         charge_array((*out.shape[1:], *bins), wide.dtype, copies=8)
@@ -267,7 +267,7 @@ class DeformablePSROIPooling(Op):
         for n, image in enumerate(found):
             if image >= 0:
                 out[n] = self._pool(wide[image], regions[n, 1:].astype(F32), moves[n])
-        return (narrowed(out, data.dtype),)
+        return (narrow_array(out, data.dtype),)
 
     def _pool(self, image: Array, roi: Array, moves: Array) -> Array:
         group, scale = self.group_size, F32(self.spatial_scale)

@@ -14,7 +14,7 @@ from ...errors import ShapeError
 from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..math.elementwise import FLOATS, INTEGERS
 from ..shape_inference import (
     fresh_symbol,
@@ -147,7 +147,7 @@ class NMSRotated(Op):
 
     def evaluate(self, boxes: Array, scores: Array, *limits: Array) -> tuple[Array, ...]:
         limit, overlap, least = (a.reshape(-1)[0] for a in limits)
-        corners, values = widened(boxes).copy(), widened(scores)
+        corners, values = widen_array(boxes).copy(), widen_array(scores)
         if not self.clockwise:
             corners[..., 4] *= -1
         kept: list[tuple[float, int, int, int]] = []
@@ -165,7 +165,7 @@ class NMSRotated(Op):
         indices = np.array([k[1:] for k in kept], self.output_type.numpy).reshape(-1, 3)
         rows = np.array([(k[1], k[2], k[0]) for k in kept], np.float64).reshape(-1, 3)
         count = np.array([len(kept)], self.output_type.numpy)
-        return indices, narrowed(rows, scores.dtype), count
+        return indices, narrow_array(rows, scores.dtype), count
 
 
 @dataclass(frozen=True)
@@ -206,11 +206,11 @@ class ROIAlignRotated(Op):
         return (TensorType(dtype, (count, channels, self.pooled_h, self.pooled_w)),)
 
     def evaluate(self, data: Array, rois: Array, batch_indices: Array) -> tuple[Array, ...]:
-        wide, regions = widened(data), widened(rois)
+        wide, regions = widen_array(data), widen_array(rois)
         out = np.zeros((len(rois), data.shape[1], self.pooled_h, self.pooled_w), wide.dtype)
         for n, image in enumerate(batch_indices_of(batch_indices.reshape(-1), len(data))):
             out[n] = self._pool(wide[image], regions[n])
-        return (narrowed(out, data.dtype),)
+        return (narrow_array(out, data.dtype),)
 
     def _pool(self, image: Array, roi: Array) -> Array:
         scale = roi.dtype.type(self.spatial_scale)

@@ -19,7 +19,7 @@ _Formula = Callable[..., Ref]
 
 
 @dataclass(frozen=True)
-class Activation:
+class ActivationFormula:
     """`formula(builder, x, *parameters)` writes the function; `parameters` are (name, default)."""
 
     formula: _Formula
@@ -76,7 +76,7 @@ def sigmoid(b: Builder, x: Ref) -> Ref:
 
 
 def hard_sigmoid(b: Builder, x: Ref, alpha: float, beta: float) -> Ref:
-    return b.op("clip", linear(b, x, alpha, beta), _c(b, x, 0), _c(b, x, 1))
+    return b.op("clip", emit_linear(b, x, alpha, beta), _c(b, x, 0), _c(b, x, 1))
 
 
 def tanh(b: Builder, x: Ref) -> Ref:
@@ -96,7 +96,7 @@ def softsign(b: Builder, x: Ref) -> Ref:
     return b.op("div", x, b.op("add", b.op("abs", x), _c(b, x, 1)))
 
 
-def linear(b: Builder, x: Ref, alpha: float, beta: float) -> Ref:
+def emit_linear(b: Builder, x: Ref, alpha: float, beta: float) -> Ref:
     scaled = b.op("mul", x, _c(b, x, alpha))
     return scaled if beta == 0 else b.op("add", scaled, _c(b, x, beta))
 
@@ -110,7 +110,7 @@ def gelu_tanh(b: Builder, x: Ref) -> Ref:
     wide = _at_least(b, _widen(b, x), -24)
     cube = b.op("mul", b.op("mul", wide, wide), b.op("mul", wide, _c(b, wide, 0.044715)))
     argument = b.op("mul", b.op("add", wide, cube), _c(b, wide, math.sqrt(8 / math.pi)))
-    return _narrow(b, b.op("mul", wide, b.op("sigmoid", argument)), x)
+    return _cast_like(b, b.op("mul", wide, b.op("sigmoid", argument)), x)
 
 
 def swish(b: Builder, x: Ref, beta: float) -> Ref:
@@ -133,7 +133,7 @@ def _widen(b: Builder, x: Ref) -> Ref:
     return b.cast(x, DType.f32) if x.dtype.bits < 32 else x
 
 
-def _narrow(b: Builder, y: Ref, x: Ref) -> Ref:
+def _cast_like(b: Builder, y: Ref, x: Ref) -> Ref:
     """y in the type of x."""
     return y if y.dtype is x.dtype else b.cast(y, x.dtype)
 
@@ -154,7 +154,7 @@ def mish(b: Builder, x: Ref) -> Ref:
     gated = b.op("mul", b.op("mul", low, h), b.op("div", b.op("mul", h, more), below))
     # The gate rounds to 1 in f64, too, before e overflows.
     large = b.op("gt", wide, _c(b, wide, 20))
-    return _narrow(b, b.op("select", large, wide, gated), x)
+    return _cast_like(b, b.op("select", large, wide, gated), x)
 
 
 def clip(b: Builder, x: Ref, low: float, high: float) -> Ref:
@@ -168,34 +168,34 @@ def clip(b: Builder, x: Ref, low: float, high: float) -> Ref:
 
 
 _A, _INF = "alpha", math.inf
-ACTIVATIONS: dict[str, Activation] = {
-    "identity": Activation(identity, on_integers=True),
-    "relu": Activation(relu, on_integers=True),
-    "leaky_relu": Activation(leaky_relu, ((_A, 0.01),)),
-    "thresholded_relu": Activation(thresholded_relu, ((_A, 1.0),)),
-    "parametrised_relu": Activation(leaky_relu, (("slope", 0.25),)),
-    "elu": Activation(elu, ((_A, 1.0),)),
-    "celu": Activation(celu, ((_A, 1.0),)),
-    "scaled_elu": Activation(
+ACTIVATIONS: dict[str, ActivationFormula] = {
+    "identity": ActivationFormula(identity, on_integers=True),
+    "relu": ActivationFormula(relu, on_integers=True),
+    "leaky_relu": ActivationFormula(leaky_relu, ((_A, 0.01),)),
+    "thresholded_relu": ActivationFormula(thresholded_relu, ((_A, 1.0),)),
+    "parametrised_relu": ActivationFormula(leaky_relu, (("slope", 0.25),)),
+    "elu": ActivationFormula(elu, ((_A, 1.0),)),
+    "celu": ActivationFormula(celu, ((_A, 1.0),)),
+    "scaled_elu": ActivationFormula(
         scaled_elu, ((_A, 1.67326319217681884765625), ("gamma", 1.05070102214813232421875))
     ),
-    "sigmoid": Activation(sigmoid),
-    "hard_sigmoid": Activation(hard_sigmoid, ((_A, 0.2), ("beta", 0.5))),
-    "tanh": Activation(tanh),
-    "scaled_tanh": Activation(scaled_tanh, ((_A, 1.0), ("beta", 0.5))),
-    "softplus": Activation(softplus, (("steepness", 1.0),)),
-    "softsign": Activation(softsign),
-    "linear": Activation(linear, ((_A, 1.0), ("beta", 0.0))),
-    "gelu": Activation(gelu),
-    "gelu_tanh": Activation(gelu_tanh),
-    "swish": Activation(swish, (("beta", 1.0),)),
-    "hard_swish": Activation(hard_swish, ((_A, 1 / 6), ("beta", 0.5))),
-    "mish": Activation(mish),
-    "clip": Activation(clip, (("min", -_INF), ("max", _INF)), on_integers=True),
+    "sigmoid": ActivationFormula(sigmoid),
+    "hard_sigmoid": ActivationFormula(hard_sigmoid, ((_A, 0.2), ("beta", 0.5))),
+    "tanh": ActivationFormula(tanh),
+    "scaled_tanh": ActivationFormula(scaled_tanh, ((_A, 1.0), ("beta", 0.5))),
+    "softplus": ActivationFormula(softplus, (("steepness", 1.0),)),
+    "softsign": ActivationFormula(softsign),
+    "linear": ActivationFormula(emit_linear, ((_A, 1.0), ("beta", 0.0))),
+    "gelu": ActivationFormula(gelu),
+    "gelu_tanh": ActivationFormula(gelu_tanh),
+    "swish": ActivationFormula(swish, (("beta", 1.0),)),
+    "hard_swish": ActivationFormula(hard_swish, ((_A, 1 / 6), ("beta", 0.5))),
+    "mish": ActivationFormula(mish),
+    "clip": ActivationFormula(clip, (("min", -_INF), ("max", _INF)), on_integers=True),
 }
 
 
-def find_activation(name: str) -> Activation:
+def find_activation(name: str) -> ActivationFormula:
     """The activation of a name. UnsupportedOperationError listing the names."""
     found = ACTIVATIONS.get(name)
     if found is None:

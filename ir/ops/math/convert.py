@@ -39,10 +39,10 @@ class Convert(Unary):
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         data = arrays[0]
         assert data is not None
-        return (converted(data, self.destination_type),)
+        return (convert_array(data, self.destination_type),)
 
 
-def converted(data: Array, to: DType) -> Array:
+def convert_array(data: Array, to: DType) -> Array:
     """`data` as `to`; symbolic sizes pass through wide integers."""
     if holds_sizes(data):
         if to not in (DType.i32, DType.i64, DType.u32, DType.u64):
@@ -77,7 +77,7 @@ class ConvertLike(Op):
         return (TensorType(like.tensor.dtype, data.tensor.shape),)
 
     def evaluate(self, data: Array, like: Array) -> tuple[Array, ...]:
-        return (converted(data, DType.from_numpy(like.dtype)),)
+        return (convert_array(data, DType.from_numpy(like.dtype)),)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from .convert import converted
+from .convert import convert_array
 
 _BY_BITS = {4: DType.i4, 8: DType.i8, 16: DType.i16, 32: DType.i32, 64: DType.i64}
 _FLOAT8 = frozenset([DType.f8e4m3, DType.f8e5m2])
@@ -42,7 +42,7 @@ class ConvertPromoteTypes(Op):
     def evaluate(self, first: Array, second: Array) -> tuple[Array, ...]:
         a, b = (TensorType(DType.from_numpy(x.dtype), x.shape) for x in (first, second))
         common = self.common_type(a, b)
-        return converted(first, common), converted(second, common)
+        return convert_array(first, common), convert_array(second, common)
 
     def common_type(self, a: TensorType, b: TensorType) -> DType:
         """The element type of both outputs. ShapeError where the rules allow none."""

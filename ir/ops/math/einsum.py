@@ -13,7 +13,7 @@ from ...dims.constraints import require_broadcast
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..shape_inference import fits, one_dtype
 from .elementwise import NUMBERS
 
@@ -73,8 +73,8 @@ class Einsum(Op):
         inputs, output = self.terms()
         equation = f"{','.join(inputs)}->{output}"
         with np.errstate(all="ignore"):
-            out = np.einsum(equation, *(widened(a) for a in arrays), optimize=len(arrays) > 1)
-        return (narrowed(np.asarray(out), arrays[0].dtype),)
+            out = np.einsum(equation, *(widen_array(a) for a in arrays), optimize=len(arrays) > 1)
+        return (narrow_array(np.asarray(out), arrays[0].dtype),)
 
 
 def _parts(term: str) -> list[str]:

@@ -24,7 +24,7 @@ from ...scalar.builder import Builder, Ref, evaluate_program
 from ...scalar.program import Program
 from ...types import TensorType, Type, broadcast_shapes
 from ..accumulate import computing_dtype
-from ..shape_inference import Shape, fits, listed, one_dtype
+from ..shape_inference import Shape, fits, list_dtypes, one_dtype
 
 NUMBERS = frozenset(t for t in DType if t.is_int or t.is_float)
 # nf4 takes part in what is elementwise or a sum of products; no other operation reads its table.
@@ -63,7 +63,7 @@ class Elementwise(Op):
             raise ShapeError(
                 f"{self.kind} does not take this element type",
                 got=dtype,
-                expected=listed(self.rule, self.allowed),
+                expected=list_dtypes(self.rule, self.allowed),
             )
 
     def infer(self, *facts: Fact | None) -> tuple[Type, ...]:
@@ -71,9 +71,9 @@ class Elementwise(Op):
         dtype = self.output_dtype(*(None if f is None else f.tensor.dtype for f in facts))
         given = [f for f in facts if f is not None]
         shapes = self.operand_shapes(*(f.tensor.shape for f in given))
-        return (TensorType(dtype, self._joined(shapes)),)
+        return (TensorType(dtype, self._broadcast(shapes)),)
 
-    def _joined(self, shapes: Sequence[Shape | None]) -> Shape | None:
+    def _broadcast(self, shapes: Sequence[Shape | None]) -> Shape | None:
         mode = str(getattr(self, "auto_broadcast", "numpy")).lower()
         if mode == "numpy":
             return broadcast_shapes(*shapes)
@@ -100,7 +100,7 @@ class Elementwise(Op):
             return (self.on_sizes(*given),)
         shapes = self.operand_shapes(*(tuple(a.shape) for a in given))
         if len(shapes) > 1:
-            self._joined(shapes)
+            self._broadcast(shapes)
         moved = [a.reshape(sizes_of(s)) for a, s in zip(given, shapes, strict=True)]
         dtypes = tuple(None if a is None else DType.from_numpy(a.dtype) for a in arrays)
         (out,) = evaluate_program(program_of(self, dtypes), moved)
@@ -124,18 +124,18 @@ def program_of(op: Elementwise, dtypes: Sequence[DType | None]) -> Program:
     key = (type(op), fields, tuple(dtypes))
     found = _programs.get(key)
     if found is None:
-        if len(_programs) >= _MOST_PROGRAMS:
+        if len(_programs) >= _MAX_CACHED_PROGRAMS:
             _programs.clear()
-        found = _programs[key] = _written(op, dtypes)
+        found = _programs[key] = _build_program(op, dtypes)
     return found
 
 
 # Programs that were asked for: passes ask for one operation's many times.
 _programs: dict[tuple[object, ...], Program] = {}
-_MOST_PROGRAMS = 1024
+_MAX_CACHED_PROGRAMS = 1024
 
 
-def _written(op: Elementwise, dtypes: Sequence[DType | None]) -> Program:
+def _build_program(op: Elementwise, dtypes: Sequence[DType | None]) -> Program:
     b = Builder()
     refs: list[Ref | None] = []
     for dtype in dtypes:
@@ -160,14 +160,14 @@ def holds_sizes(array: Array) -> bool:
     return array.dtype == object and any(isinstance(v, Expr) for v in array.flat)
 
 
-def _decided(rule: Callable[[Any, Any], bool | None]) -> Callable[[Array, Array], Array]:
-    def one(a: Any, b: Any) -> bool:
+def _compare_dims(rule: Callable[[Any, Any], bool | None]) -> Callable[[Array, Array], Array]:
+    def decide(a: Any, b: Any) -> bool:
         found = rule(a, b)
         if found is None:
             raise TypeError("not decidable for symbolic sizes")
         return found
 
-    ufunc = np.frompyfunc(one, 2, 1)
+    ufunc = np.frompyfunc(decide, 2, 1)
     return lambda a, b: np.asarray(ufunc(a, b)).astype(bool)
 
 
@@ -180,11 +180,11 @@ def _quotient(a: Any, b: Any) -> Any:
 
 
 def _not(rule: Callable[[Any, Any], bool | None]) -> Callable[[Any, Any], bool | None]:
-    def negated(a: Any, b: Any) -> bool | None:
+    def negate(a: Any, b: Any) -> bool | None:
         found = rule(a, b)
         return None if found is None else not found
 
-    return negated
+    return negate
 
 
 # Scalar operations on symbolic sizes. Object arrays apply an operator element by element.
@@ -197,12 +197,12 @@ ON_SIZES: dict[str, Callable[..., Any]] = {
     "div": np.frompyfunc(_quotient, 2, 1),
     "max": np.frompyfunc(dims.maximum, 2, 1),
     "min": np.frompyfunc(dims.minimum, 2, 1),
-    "eq": _decided(dims.eq),
-    "ne": _decided(_not(dims.eq)),
-    "lt": _decided(dims.lt),
-    "le": _decided(dims.le),
-    "gt": _decided(_not(dims.le)),
-    "ge": _decided(_not(dims.lt)),
+    "eq": _compare_dims(dims.eq),
+    "ne": _compare_dims(_not(dims.eq)),
+    "lt": _compare_dims(dims.lt),
+    "le": _compare_dims(dims.le),
+    "gt": _compare_dims(_not(dims.le)),
+    "ge": _compare_dims(_not(dims.lt)),
 }
 
 

@@ -16,19 +16,19 @@ from ...op import Array, Fact, Op, Port
 from ...scalar.builder import Builder, evaluate_program
 from ...scalar.program import Program
 from ...types import TensorType, Type, broadcast_shapes
-from ..accumulate import computing_dtype, multiply_matrices, narrowed, widened
-from ..shape_inference import Shape, fits, listed, one_dtype, same_size, tensor
+from ..accumulate import computing_dtype, multiply_matrices, narrow_array, widen_array
+from ..shape_inference import Shape, fits, list_dtypes, one_dtype, same_size, tensor
 from .activation_table import apply_activation, check_activation
 from .elementwise import NUMBERS
 
 
-def _numeric(*facts: Fact | None) -> DType:
+def _require_numeric(*facts: Fact | None) -> DType:
     dtype = one_dtype(*facts)
     if not fits(dtype, NUMBERS):
         raise ShapeError(
             "a matrix product needs numbers",
             got=dtype,
-            expected=listed("a numeric type", NUMBERS),
+            expected=list_dtypes("a numeric type", NUMBERS),
             fix="insert a Convert",
         )
     return dtype
@@ -86,7 +86,7 @@ class MatMul(Op):
         return width * sum(t.elements for t in (*inputs, *outputs) if t is not None)
 
     def infer(self, a: Fact, b: Fact) -> tuple[Type, ...]:
-        dtype = _numeric(a, b)
+        dtype = _require_numeric(a, b)
         for name, fact in (("A", a), ("B", b)):
             if fact.tensor.shape == ():
                 raise ShapeError(
@@ -106,7 +106,7 @@ class MatMul(Op):
     def evaluate(self, a: Array, b: Array) -> tuple[Array, ...]:
         left = a.swapaxes(-1, -2) if self.transpose_a and a.ndim > 1 else a
         right = b.swapaxes(-1, -2) if self.transpose_b and b.ndim > 1 else b
-        return (narrowed(np.asarray(multiply_matrices(left, right)), a.dtype),)
+        return (narrow_array(np.asarray(multiply_matrices(left, right)), a.dtype),)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Gemm(Op):
     activation_params: tuple[float, ...] = ()
 
     def infer(self, a: Fact, b: Fact, c: Fact | None = None) -> tuple[Type, ...]:
-        dtype = _numeric(a, b, c)
+        dtype = _require_numeric(a, b, c)
         check_activation(self.activation, self.activation_params, dtype)
         left, right = a.tensor.shape, b.tensor.shape
         for name, shape in (("A", left), ("B", right)):
@@ -179,7 +179,7 @@ class Gemm(Op):
             _require_unidirectional(c.shape, product.shape)
         extras = [] if c is None or self.beta == 0 else [c]
         program = self.epilogue(dtype, acc, with_c=bool(extras))
-        (out,) = evaluate_program(program, [widened(product), *extras])
+        (out,) = evaluate_program(program, [widen_array(product), *extras])
         return (np.asarray(out),)
 
 

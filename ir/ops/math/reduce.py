@@ -98,7 +98,7 @@ class Reduction(Op):
         size = int(np.prod([data.shape[a] for a in listed], dtype=np.int64))
         count = np.array(size).astype(total.dtype)
         (out,) = evaluate_program(after, [total, count])
-        return (out if self.keep_dims else out.reshape(_without(out.shape, listed)),)
+        return (out if self.keep_dims else out.reshape(_drop_axes(out.shape, listed)),)
 
     def _on_sizes(self, data: Array, axes: tuple[int, ...]) -> Array:
         function = _ON_SIZES.get(self.kind)
@@ -110,7 +110,7 @@ class Reduction(Op):
         return data
 
 
-def _without(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+def _drop_axes(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(d for i, d in enumerate(shape) if i not in axes)
 
 

@@ -80,7 +80,7 @@ class DictVectorizer(Op):
 
     def evaluate(self, map: Mapping[Any, Any], vocabulary: Array) -> tuple[Any, ...]:
         rest = "" if self.element_type is DType.string else 0
-        row = [_plain(map.get(key, rest)) for key in vocabulary.tolist()]
+        row = [_to_python(map.get(key, rest)) for key in vocabulary.tolist()]
         return (np.array(row, self.element_type.numpy).reshape(1, -1),)
 
 
@@ -118,7 +118,7 @@ class CastMap(Op):
         return (TensorType(self.to, (1, count)),)
 
     def evaluate(self, map: Mapping[int, Any]) -> tuple[Any, ...]:
-        found = {int(key): self._cast(_plain(map[key])) for key in sorted(map)}
+        found = {int(key): self._cast(_to_python(map[key])) for key in sorted(map)}
         if self.length is None:
             return (np.array([list(found.values())], self.to.numpy),)
         if min(found, default=0) < 0:
@@ -154,6 +154,6 @@ def _kinds_of(fact: Fact) -> tuple[DType, DType]:
     raise ShapeError("a map of single values is needed here", got=found, expected="map(..., f32[])")
 
 
-def _plain(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     """A value of a map as Python has it."""
     return cast(Any, value).item() if isinstance(value, np.ndarray | np.generic) else value

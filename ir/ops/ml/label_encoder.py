@@ -43,7 +43,7 @@ class LabelEncoder(Op):
         self, x: Array, keys: Array, values: Array, default: Array | None = None
     ) -> tuple[Array, ...]:
         table: dict[Any, int] = {_key(key): i for i, key in enumerate(keys.tolist())}
-        distinct, inverse = _distinct(x)
+        distinct, inverse = _unique(x)
         places = np.array([table.get(_key(v), -1) for v in distinct], dtype=np.int64)
         if default is None and (places < 0).any():
             raise ExecutionError(
@@ -55,7 +55,7 @@ class LabelEncoder(Op):
         return (known[np.where(places < 0, len(values), places)[inverse].reshape(x.shape)],)
 
 
-def _distinct(x: Array) -> tuple[list[Any], Array]:
+def _unique(x: Array) -> tuple[list[Any], Array]:
     """The distinct elements, and the place of each element among them."""
     if x.dtype != object:
         found, inverse = np.unique(x, return_inverse=True)

@@ -13,7 +13,7 @@ from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
 from ..shape_inference import require_rank, tensor
 
-_LOWEST, _ROUNDS = 1e-7, 100
+_MIN_PROBABILITY, _MAX_ITERATIONS = 1e-7, 100
 
 
 @dataclass(frozen=True)
@@ -61,24 +61,24 @@ class SupportVotes(Op):
             pairs = _sigmoid(decisions, prob_a, prob_b)
             matrix = np.zeros((rows, self.classes, self.classes))
             matrix[:, first, second], matrix[:, second, first] = pairs, 1 - pairs
-            scores = _coupled(matrix)
+            scores = _couple_pairs(matrix)
         return votes.argmax(axis=1).astype(np.int64), scores.astype(np.float32)
 
 
 def _sigmoid(decisions: Array, a: Array, b: Array) -> Array:
     with np.errstate(over="ignore"):
         found = 1 / (1 + np.exp(decisions.astype(np.float64) * a + b))
-    return np.clip(found, _LOWEST, 1 - _LOWEST)
+    return np.clip(found, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
 
 
-def _coupled(r: Array) -> Array:
+def _couple_pairs(r: Array) -> Array:
     """Probabilities [rows, classes] from those of pairs, by the paper's fixed-point iteration."""
     rows, k, _ = r.shape
     q = -np.swapaxes(r, 1, 2) * r
     q[:, np.arange(k), np.arange(k)] = (np.swapaxes(r, 1, 2) ** 2).sum(axis=2)
     p = np.full((rows, k), 1.0 / k)
     open_: Array = np.arange(rows, dtype=np.int64)
-    for _ in range(max(_ROUNDS, k)):
+    for _ in range(max(_MAX_ITERATIONS, k)):
         m, s = q[open_], p[open_]
         qp = np.einsum("nij,nj->ni", m, s)
         pqp = np.einsum("ni,ni->n", s, qp)

@@ -15,7 +15,7 @@ from ..shape_inference import require_dtype, require_rank, tensor
 
 _INDEX = frozenset([DType.i64])
 # A step goes down one level in this many (row, tree) pairs at most, so memory stays bounded.
-_PAIRS = 1 << 18
+_MAX_PAIRS_PER_STEP = 1 << 18
 AGGREGATES = ("SUM", "AVERAGE", "MIN", "MAX")
 # The numbers of a split's comparison x ? split; a missing x (NaN) goes by `missing` alone, except
 # that NEQ holds for it as it does in IEEE arithmetic.
@@ -100,7 +100,7 @@ class TreeEnsemble(Op):
     ) -> tuple[Array, ...]:  # fmt: skip
         data = x.astype(splits.dtype, copy=False)
         out = np.empty((len(x), self.targets), leaf_weights.dtype)
-        step = max(_PAIRS // max(len(roots), 1), 1)
+        step = max(_MAX_PAIRS_PER_STEP // max(len(roots), 1), 1)
         for start in range(0, len(x), step):
             rows = data[start : start + step]
             leaves = _reach(rows, splits, features, modes, missing, then, other, roots)

@@ -21,7 +21,7 @@ from ..shape_inference import one_dtype, require_dtype, require_single, same_siz
 from .softmax import softmax
 
 
-def _mixed(
+def _infer_attention(
     query: Fact, key: Fact, value: Fact, mask: Fact | None, sink: Fact | None = None
 ) -> tuple[Type, ...]:
     """The type of the values mixed for every query."""
@@ -111,7 +111,7 @@ class ScaledDotProductAttention(Op):
         require_dtype(scale, "scale", FLOATS, "a float type")
         if scale is not None:
             require_single(scale, "scale")
-        return _mixed(query, key, value, None if self.causal else attention_mask)
+        return _infer_attention(query, key, value, None if self.causal else attention_mask)
 
     def evaluate(
         self,
@@ -179,7 +179,7 @@ class Attention(Op):
     ) -> tuple[Type, ...]:
         if self.causal not in ("", "first", "last"):
             raise ShapeError("no such causal mask", got=self.causal, expected="first or last")
-        return _mixed(query, key, value, mask, sink)
+        return _infer_attention(query, key, value, mask, sink)
 
     def evaluate(
         self,

@@ -14,7 +14,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import multiply_matrices, narrowed, widened
+from ..accumulate import multiply_matrices, narrow_array, widen_array
 from ..math.elementwise import NUMBERS, sizes_of
 from ..shape_inference import (
     Shape,
@@ -32,7 +32,9 @@ from .pooling_window import Windows
 _PIECE_ELEMENTS = 1 << 20
 
 
-def _checked(data: Fact, filters: Fact, extra: int) -> tuple[DType, Shape | None, Shape | None]:
+def _check_operands(
+    data: Fact, filters: Fact, extra: int
+) -> tuple[DType, Shape | None, Shape | None]:
     """Element type and shapes; `extra` is by how much the filters' rank exceeds the data's."""
     dtype = one_dtype(data, filters)
     require_dtype(data, "data", NUMBERS, "a numeric type")
@@ -72,7 +74,7 @@ class Convolving(Op):
 
     def infer(self, data: Fact, filters: Fact) -> tuple[Type, ...]:
         lead = 1 if self.grouped else 0
-        dtype, shape, kernel = _checked(data, filters, lead)
+        dtype, shape, kernel = _check_operands(data, filters, lead)
         if kernel is None:
             return (TensorType(dtype, None if shape is None else unknown_shape(self, len(shape))),)
         groups = kernel[0] if self.grouped else 1
@@ -86,7 +88,7 @@ class Convolving(Op):
 
     def evaluate(self, data: Array, filters: Array) -> tuple[Array, ...]:
         weights = filters if self.grouped else filters[None]
-        return (narrowed(self._convolve(widened(data), widened(weights)), data.dtype),)
+        return (narrow_array(self._convolve(widen_array(data), widen_array(weights)), data.dtype),)
 
     def scratch_bytes(
         self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
@@ -198,7 +200,7 @@ class _Backprop(Op):
         groups = sizes_of(filters.shape)[0] if self.grouped else 1
         places = math.prod(sizes_of(data.shape)[2:]) * sizes_of(data.shape)[0]
         patches = groups * math.prod(kernel[1:]) * places
-        full = self._full(self._windows(kernel[2:]), sizes_of(data.shape)[2:])
+        full = self._full_sizes(self._windows(kernel[2:]), sizes_of(data.shape)[2:])
         room = math.prod(int(d) for d in full if isinstance(d, int))
         room = max(room * sizes_of(data.shape)[0] * groups * kernel[1], outputs[0].elements)
         return _wide_bytes(data.dtype) * 2 * (data.elements + filters.elements + patches + room)
@@ -208,7 +210,7 @@ class _Backprop(Op):
             kernel, self.strides, self.dilations, self.pads_begin, self.pads_end, self.auto_pad
         )
 
-    def _full(self, windows: Windows, sizes: Sequence[Dim]) -> list[Dim]:
+    def _full_sizes(self, windows: Windows, sizes: Sequence[Dim]) -> list[Dim]:
         """Sizes of the output before paddings are cut off."""
         extra = self.output_padding or (0,) * len(sizes)
         return [
@@ -219,7 +221,7 @@ class _Backprop(Op):
         self, data: Fact, filters: Fact, output_shape: Fact | None = None
     ) -> tuple[Type, ...]:
         lead = 1 if self.grouped else 0
-        dtype, shape, kernel = _checked(data, filters, lead)
+        dtype, shape, kernel = _check_operands(data, filters, lead)
         if shape is None or kernel is None:
             rank = len(shape) if shape is not None else None
             rank = len(kernel) - lead if kernel is not None else rank
@@ -232,7 +234,7 @@ class _Backprop(Op):
             spatial = known_dims(output_shape) or unknown_shape(self, len(shape) - 2)
         else:
             pads = zip(windows.pads_begin, windows.pads_end, strict=True)
-            full = self._full(windows, shape[2:])
+            full = self._full_sizes(windows, shape[2:])
             spatial = [d - b - e for d, (b, e) in zip(full, pads, strict=True)]
         return (TensorType(dtype, (shape[0], groups * kernel[lead + 1], *spatial)),)
 
@@ -241,15 +243,15 @@ class _Backprop(Op):
     ) -> tuple[Array, ...]:
         weights = filters if self.grouped else filters[None]
         target = None if output_shape is None else ints_of(output_shape)
-        out = self._spread(widened(data), widened(weights), target)
-        return (narrowed(out, data.dtype),)
+        out = self._scatter(widen_array(data), widen_array(weights), target)
+        return (narrow_array(out, data.dtype),)
 
-    def _spread(self, data: Array, weights: Array, target: Sequence[int] | None) -> Array:
+    def _scatter(self, data: Array, weights: Array, target: Sequence[int] | None) -> Array:
         groups, inputs, outputs, *kernel = weights.shape
         batch, sizes = data.shape[0], data.shape[2:]
         windows = self._windows(kernel)
-        full = [int(d) for d in self._full(windows, sizes) if isinstance(d, int)]
-        begin, want = self._cut(windows, full, target)
+        full = [int(d) for d in self._full_sizes(windows, sizes) if isinstance(d, int)]
+        begin, want = self._crop(windows, full, target)
         room = [max(f, b + w) for f, b, w in zip(full, begin, want, strict=True)]
         # All sizes are given: without elements, none can be computed from the others.
         rows = data.reshape(batch, groups, inputs, math.prod(sizes))
@@ -267,7 +269,7 @@ class _Backprop(Op):
         keep = tuple(slice(b, b + w) for b, w in zip(begin, want, strict=True))
         return out[(..., *keep)].reshape(batch, groups * outputs, *want)
 
-    def _cut(
+    def _crop(
         self,
         windows: Windows,
         full: Sequence[int],
@@ -278,7 +280,7 @@ class _Backprop(Op):
         if target is None:
             pads = zip(windows.pads_begin, windows.pads_end, strict=True)
             return begin, [f - b - e for f, (b, e) in zip(full, pads, strict=True)]
-        if windows.same:
+        if windows.is_same_padded:
             # The odd element of padding is at the beginning for same_upper: the opposite of what
             # a convolution does, as OpenVINO's specification has it.
             total = [max(f - t, 0) for f, t in zip(full, target, strict=True)]

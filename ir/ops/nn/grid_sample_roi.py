@@ -16,7 +16,7 @@ from ...limits.memory_budget import active_budget
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..math.elementwise import FLOATS, INTEGERS
 from ..shape_inference import (
     fresh_symbol,
@@ -29,7 +29,7 @@ from ..shape_inference import (
 )
 
 
-def _reflected(x: Array, low: float, high: float) -> Array:
+def _reflect(x: Array, low: float, high: float) -> Array:
     """Places mirrored at `low` and `high` until they lie between."""
     span = high - low
     if span <= 0:
@@ -72,7 +72,7 @@ class GridSample(Op):
         x, y = (self._place(g[..., i], data.shape[3 - i]) for i in (0, 1))
         mode = self.mode.lower()
         if mode == "nearest":
-            out = self._read(wide, np.rint(y), np.rint(x))
+            out = self._sample(wide, np.rint(y), np.rint(x))
         elif mode in ("bilinear", "bicubic"):
             out = self._blend(wide, y, x, cubic=mode == "bicubic")
         else:
@@ -84,14 +84,14 @@ class GridSample(Op):
             return (x + 1) / 2 * (size - 1)
         return ((x + 1) * size - 1) / 2
 
-    def _read(self, data: Array, y: Array, x: Array) -> Array:
+    def _sample(self, data: Array, y: Array, x: Array) -> Array:
         """Elements [N, C, h, w] at whole places, with the padding mode's rule for those outside."""
         sizes, keep = data.shape[2:], np.ones(x.shape, bool)
         places: list[Array] = []
         for at, size in zip((y, x), sizes, strict=True):
             if self.padding_mode.lower() == "reflection":
                 edge = 0.0 if self.align_corners else -0.5
-                at = np.rint(_reflected(at, edge, size - 1 - edge))
+                at = np.rint(_reflect(at, edge, size - 1 - edge))
             keep &= (at >= 0) & (at <= size - 1)
             places.append(np.clip(np.nan_to_num(at), 0, size - 1).astype(np.int64))
         rows: Array = np.arange(int(data.shape[0])).reshape(-1, 1, 1)
@@ -104,21 +104,21 @@ class GridSample(Op):
         if self.padding_mode.lower() == "reflection" and not cubic:
             edge = 0.0 if self.align_corners else -0.5
             y, x = (
-                np.clip(_reflected(v, edge, n - 1 - edge), 0, n - 1)
+                np.clip(_reflect(v, edge, n - 1 - edge), 0, n - 1)
                 for v, n in zip((y, x), data.shape[2:], strict=True)
             )
         taps = range(-1, 3) if cubic else range(2)
         y0, x0 = np.floor(y), np.floor(x)
-        weigh = _cubic if cubic else _linear
+        weigh = _cubic if cubic else _linear_weight
         out: Any = 0.0
         for i in taps:
             for j in taps:
                 weight = weigh(y - y0 - i) * weigh(x - x0 - j)
-                out = out + weight[:, None] * self._read(data, y0 + i, x0 + j)
+                out = out + weight[:, None] * self._sample(data, y0 + i, x0 + j)
         return np.asarray(out)
 
 
-def _linear(x: Array) -> Array:
+def _linear_weight(x: Array) -> Array:
     return np.maximum(1 - np.abs(x), 0)
 
 
@@ -248,7 +248,7 @@ class Col2Im(Op):
 
     def evaluate(self, data: Array, output_size: Array, kernel_size: Array) -> tuple[Array, ...]:
         (height, width), (kh, kw) = ints_of(output_size), ints_of(kernel_size)
-        wide = widened(data if data.ndim == 3 else data[None])
+        wide = widen_array(data if data.ndim == 3 else data[None])
         steps = [
             (n + b + e - (k - 1) * d - 1) // s + 1
             for n, b, e, k, d, s in zip(
@@ -267,4 +267,4 @@ class Col2Im(Op):
                 ]
                 full[:, :, spans[0], spans[1]] += split[:, :, i, j]
         out = full[:, :, top : top + height, left : left + width]
-        return (narrowed(np.array(out if data.ndim == 3 else out[0]), data.dtype),)
+        return (narrow_array(np.array(out if data.ndim == 3 else out[0]), data.dtype),)

@@ -47,7 +47,7 @@ def source_places(mode: str, size: int, out: int, scale: float) -> Array:
     raise UnsupportedOperationError("Interpolate with this coordinate mode", got=mode)
 
 
-def _nearest(mode: str, scale: float, places: Array) -> Array:
+def _round_nearest(mode: str, scale: float, places: Array) -> Array:
     whole = np.floor(places)
     tie = places == whole + _F(0.5)
     near = np.floor(places + _F(0.5))
@@ -113,7 +113,7 @@ class _Interpolate(Op):
     pads_end: tuple[int, ...] = ()
     cube_coeff: float = -0.75
 
-    def _padded(self, shape: Sequence[Dim]) -> list[Dim]:
+    def _padded_sizes(self, shape: Sequence[Dim]) -> list[Dim]:
         begin, end = self._pads(len(shape))
         return [d + b + e for d, b, e in zip(shape, begin, end, strict=True)]
 
@@ -136,7 +136,7 @@ class _Interpolate(Op):
         shape, dtype = image.tensor.shape, image.tensor.dtype
         if shape is None:
             return (TensorType(dtype, None),)
-        out = self._padded(shape)
+        out = self._padded_sizes(shape)
         listed = list(range(len(shape))) if axes is None else axes_in(axes, len(shape))
         if listed is None:
             return (TensorType(dtype, tuple(fresh_symbol(self) for _ in shape)),)
@@ -191,18 +191,18 @@ class _Interpolate(Op):
         for axis, out, factor in zip(listed, targets, factors, strict=True):
             if out == data.shape[axis] and factor == 1:
                 continue
-            data = self._resized(data, axis, out, factor)
+            data = self._resize_axis(data, axis, out, factor)
         return cast_array(np.ascontiguousarray(data), DType.from_numpy(image.dtype))
 
     def weights_of(self, size: int, out: int, scale: float) -> Array:
         """The matrix [out, size] that resizes an axis."""
-        return self._resized(np.eye(size), 0, out, scale)
+        return self._resize_axis(np.eye(size), 0, out, scale)
 
-    def _resized(self, data: Array, axis: int, out: int, scale: float) -> Array:
+    def _resize_axis(self, data: Array, axis: int, out: int, scale: float) -> Array:
         size = data.shape[axis]
         if self.mode.lower() == "nearest":
             places = source_places(self.coordinate_transformation_mode.lower(), size, out, scale)
-            picks = _nearest(self.nearest_mode.lower(), scale, places)
+            picks = _round_nearest(self.nearest_mode.lower(), scale, places)
             return np.take(data, np.clip(picks, 0, size - 1).astype(np.int64), axis=axis)
         taps = self._neighbours(size, out, scale)
         along = [-1 if a == axis else 1 for a in range(data.ndim)]

@@ -26,7 +26,7 @@ from ..shape_inference import (
     require_single,
     same_size,
 )
-from .signal import widened
+from .signal import pad_window
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class ISTFT(Op):
         charge_array((*data.shape[:-3], total), np.dtype(np.float64), copies=2)
         wide: Any = data.astype(np.float64)
         spectra = np.swapaxes(wide[..., 0] + 1j * wide[..., 1], -1, -2)
-        weights = widened(window, size)
+        weights = pad_window(window, size)
         parts = np.fft.irfft(spectra, size, axis=-1) * weights
         out = np.zeros((*data.shape[:-3], total))
         norm = np.zeros(total)

@@ -44,7 +44,7 @@ def _back(wide: Array, like: Array) -> Array:
     return cast_array(wide, DType.from_numpy(like.dtype))
 
 
-def normalized(
+def normalize_array(
     x: Array,
     axes: Sequence[int],
     eps: float,
@@ -88,7 +88,7 @@ class MVN2(Op):
 
     def evaluate(self, data: Array) -> tuple[Array, ...]:
         axes = self.axes(data.ndim)
-        return (_back(normalized(data, axes, self.eps, scale=self.normalize_variance), data),)
+        return (_back(normalize_array(data, axes, self.eps, scale=self.normalize_variance), data),)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class MVN(Op):
     def evaluate(self, data: Array, axes: Array) -> tuple[Array, ...]:
         listed = unique_axes(ints_of(axes), data.ndim)
         scale, outside = self.normalize_variance, self.eps_outside
-        return (_back(normalized(data, listed, self.eps, scale=scale, outside=outside), data),)
+        return (_back(normalize_array(data, listed, self.eps, scale=scale, outside=outside), data),)
 
 
 def _check_scale(fact: Fact | None, name: str, data: Shape | None) -> None:
@@ -170,7 +170,7 @@ class LayerNorm(Op):
         self, data: Array, scale: Array | None = None, bias: Array | None = None
     ) -> tuple[Array, ...]:
         axes = range(normalize_axis(self.axis, data.ndim), data.ndim)
-        wide = normalized(data, axes, self.eps, centre=self.centre)
+        wide = normalize_array(data, axes, self.eps, centre=self.centre)
         with np.errstate(all="ignore"):
             wide = wide if scale is None else wide * scale.astype(np.float64)
             wide = wide if bias is None else wide + bias.astype(np.float64)
@@ -273,7 +273,7 @@ class GroupNormalization(Op):
 
     def evaluate(self, data: Array, scale: Array, bias: Array) -> tuple[Array, ...]:
         grouped = data.reshape(data.shape[0], self.num_groups, -1)
-        wide = normalized(grouped, (2,), self.epsilon).reshape(data.shape)
+        wide = normalize_array(grouped, (2,), self.epsilon).reshape(data.shape)
         wide = wide * _per_channel(scale, data.ndim) + _per_channel(bias, data.ndim)
         return (_back(wide, data),)
 

@@ -16,7 +16,7 @@ from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port, attr
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type, normalize_axis
-from ..accumulate import widened
+from ..accumulate import widen_array
 from ..math.elementwise import FLOATS, INTEGERS, sizes_of
 from ..shape_inference import (
     Shape,
@@ -31,7 +31,7 @@ from .pooling_window import Windows
 
 
 @dataclass(frozen=True)
-class _Pool(Op):
+class _PoolOp(Op):
     """Base. Windows of `kernel` slide over the spatial axes of [N, C, spatial...]."""
 
     inputs: ClassVar[tuple[Port, ...]] = (Port("data"),)
@@ -82,7 +82,7 @@ class _Pool(Op):
 
 
 @dataclass(frozen=True)
-class MaxPool1(_Pool):
+class MaxPool1(_PoolOp):
     """MaxPool of operation set 1: no dilations, no indices."""
 
     kind: ClassVar[str] = "MaxPool"
@@ -92,23 +92,23 @@ class MaxPool1(_Pool):
         return (TensorType(data.tensor.dtype, self.out_shape(data)),)
 
     def evaluate(self, data: Array) -> tuple[Array, ...]:
-        return (_largest(self.windows(), data),)
+        return (_max_pool(self.windows(), data),)
 
 
-def _lowest(data: Array) -> Any:
+def _lowest_value(data: Array) -> Any:
     dtype = DType.from_numpy(data.dtype)
     return -np.inf if dtype.is_float else dtype.min
 
 
-def _largest(windows: Windows, data: Array) -> Array:
-    wide = widened(data)
-    view = windows.view(wide, _lowest(wide))
+def _max_pool(windows: Windows, data: Array) -> Array:
+    wide = widen_array(data)
+    view = windows.view(wide, _lowest_value(wide))
     axes = tuple(range(data.ndim, view.ndim))
     return np.asarray(np.max(view, axis=axes)).astype(data.dtype)
 
 
 @dataclass(frozen=True)
-class MaxPool8(_Pool):
+class MaxPool8(_PoolOp):
     """MaxPool with the indices of the largest elements, counted over the axes from `axis` on."""
 
     kind: ClassVar[str] = "MaxPool"
@@ -129,8 +129,8 @@ class MaxPool8(_Pool):
         windows, at = self.windows(), normalize_axis(self.axis, data.ndim)
         place = np.arange(data.size, dtype=np.int64).reshape(data.shape)
         place %= max(int(np.prod(data.shape[at:], dtype=np.int64)), 1)
-        wide = widened(data)
-        view = windows.view(wide, _lowest(wide))
+        wide = widen_array(data)
+        view = windows.view(wide, _lowest_value(wide))
         places = windows.view(place, -1)
         flat = view.reshape(*view.shape[: data.ndim], -1)
         # The first of equal elements that are not padding; NaN counts as the largest.
@@ -150,7 +150,7 @@ class MaxPool(MaxPool8):
 
 
 @dataclass(frozen=True)
-class AvgPool1(_Pool):
+class AvgPool1(_PoolOp):
     """The mean of each window; padding counts unless `exclude_pad`.
 
     Where rounding is "ceil", what a window covers beyond the padding counts as well.
@@ -171,13 +171,13 @@ class AvgPool1(_Pool):
         if self.exclude_pad:
             count = windows.view(np.ones((1, 1, *data.shape[2:])), 0).sum(axis=axes)
         elif windows.rounding == "ceil_torch":
-            count = self._inside(windows, data.shape[2:], view.shape[2 : data.ndim])
+            count = self._count_inside(windows, data.shape[2:], view.shape[2 : data.ndim])
         with np.errstate(all="ignore"):
             mean = view.sum(axis=axes) / count
         return (cast_array(np.asarray(mean), DType.from_numpy(data.dtype)),)
 
     @staticmethod
-    def _inside(windows: Windows, sizes: tuple[int, ...], counts: tuple[int, ...]) -> Array:
+    def _count_inside(windows: Windows, sizes: tuple[int, ...], counts: tuple[int, ...]) -> Array:
         """How many elements of each window are data or its padding, not beyond both."""
         whole = [n + b + e for n, (b, e) in zip(sizes, windows.pads(sizes), strict=True)]
         free = Windows.of(
@@ -276,7 +276,7 @@ class AdaptiveMaxPool(_Adaptive):
         out = np.empty((*data.shape[:2], *sizes), data.dtype)
         indices = np.empty(out.shape, self.index_element_type.numpy)
         for place, part, start in self._pieces(data, sizes):
-            flat = widened(part).reshape(*part.shape[:2], -1)
+            flat = widen_array(part).reshape(*part.shape[:2], -1)
             best: Array = np.argmax(flat, axis=-1)
             inside: Any = np.unravel_index(best, part.shape[2:])
             where: Any = tuple(inside[i] + s for i, s in enumerate(start))

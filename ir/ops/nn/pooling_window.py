@@ -74,7 +74,7 @@ class Windows:
         )
 
     @property
-    def same(self) -> bool:
+    def is_same_padded(self) -> bool:
         return self.auto_pad.startswith("same")
 
     def extent(self, i: int) -> Dim:
@@ -88,7 +88,7 @@ class Windows:
         beyond = 0 if self.rounding != "ceil" else 1
         return all(
             isinstance(k, int)
-            and (d == 1 or not (begin or end or self.same))
+            and (d == 1 or not (begin or end or self.is_same_padded))
             and begin + end < k
             and end + beyond * (stride - 1) < k
             for k, stride, d, begin, end in zip(
@@ -107,7 +107,7 @@ class Windows:
 
     def _out_size(self, i: int, size: Dim) -> Dim:
         stride = self.strides[i]
-        if self.same:
+        if self.is_same_padded:
             return ceil_div(size, stride)
         padded = size + self.pads_begin[i] + self.pads_end[i]
         room = padded - self.extent(i)
@@ -123,7 +123,7 @@ class Windows:
 
     def pads(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
         """Paddings (begin, end) of each axis of known size."""
-        if not self.same:
+        if not self.is_same_padded:
             return list(zip(self.pads_begin, self.pads_end, strict=True))
         out: list[tuple[int, int]] = []
         for i, size in enumerate(sizes):

@@ -34,7 +34,7 @@ _ACTIVATIONS = {
 
 
 @dataclass(frozen=True)
-class _Recurrent(Op):
+class _RecurrentOp(Op):
     """Base. `activations` are names, with parameters by position in activations_alpha and _beta;
     `clip` > 0 limits what goes into them."""
 
@@ -49,9 +49,11 @@ class _Recurrent(Op):
 
     def _f(self, number: int, x: Array) -> Array:
         """Activation `number` of an f64 array, clipped before."""
-        return self._unclipped(number, np.clip(x, -self.clip, self.clip) if self.clip > 0 else x)
+        return self._activate_unclipped(
+            number, np.clip(x, -self.clip, self.clip) if self.clip > 0 else x
+        )
 
-    def _unclipped(self, number: int, x: Array) -> Array:
+    def _activate_unclipped(self, number: int, x: Array) -> Array:
         name, parameters = self.activation(number)
         return activate(name, parameters, x)
 
@@ -127,7 +129,7 @@ def _batch(*facts: Fact) -> Dim | None:
 
 
 @dataclass(frozen=True)
-class _Cell(_Recurrent):
+class _RecurrentCell(_RecurrentOp):
     """Base. One step: X [N, I], states [N, H], W [G*H, I], R [G*H, H], B [G*H]."""
 
     def infer(self, *facts: Fact | None) -> tuple[Type, ...]:
@@ -154,7 +156,7 @@ class _Cell(_Recurrent):
 
 
 @dataclass(frozen=True)
-class _Sequence(_Recurrent):
+class _Sequence(_RecurrentOp):
     """Base. X [N, T, I], states [N, D, H], sequence_lengths [N], W [D, G*H, I], R [D, G*H, H],
     B [D, G*H]; outputs Y [N, D, T, H] and the last states. Y is 0 after a sequence's end, the last
     states of an empty sequence are 0 (as onnxruntime and OpenVINO have them)."""
@@ -229,13 +231,13 @@ class _Sequence(_Recurrent):
 
 
 @dataclass(frozen=True)
-class _RNN(_Recurrent):
+class _RNN(_RecurrentOp):
     def step(self, x: Array, states: list[Array], w: Array, r: Array, b: Array) -> list[Array]:
         return [self._f(0, x @ w.T + states[0] @ r.T + b)]
 
 
 @dataclass(frozen=True)
-class _GRU(_Recurrent):
+class _GRU(_RecurrentOp):
     gates: ClassVar[int] = 3
     defaults: ClassVar[tuple[str, ...]] = ("sigmoid", "tanh")
     linear_before_reset: bool = False
@@ -257,7 +259,7 @@ class _GRU(_Recurrent):
 
 
 @dataclass(frozen=True)
-class _LSTM(_Recurrent):
+class _LSTM(_RecurrentOp):
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
     defaults: ClassVar[tuple[str, ...]] = ("sigmoid", "tanh", "tanh")
@@ -267,7 +269,7 @@ class _LSTM(_Recurrent):
         forget, take, new, out = np.split(x @ w.T + h @ r.T + b, 4, axis=1)
         cell = self._f(0, forget) * c + self._f(0, take) * self._f(1, new)
         # The clip belongs to the gates, not to the cell state.
-        return [self._f(0, out) * self._unclipped(2, cell), cell]
+        return [self._f(0, out) * self._activate_unclipped(2, cell), cell]
 
 
 _WEIGHTS = (Port("W"), Port("R"), Port("B", optional=True))
@@ -275,20 +277,20 @@ _TIMED = (Port("sequence_lengths"), Port("W"), Port("R"), Port("B", optional=Tru
 
 
 @dataclass(frozen=True)
-class RNNCell(_RNN, _Cell):
+class RNNCell(_RNN, _RecurrentCell):
     kind: ClassVar[str] = "RNNCell"
     inputs: ClassVar[tuple[Port, ...]] = (Port("X"), Port("initial_hidden_state"), *_WEIGHTS)
 
 
 @dataclass(frozen=True)
-class GRUCell(_GRU, _Cell):
+class GRUCell(_GRU, _RecurrentCell):
     kind: ClassVar[str] = "GRUCell"
     version: ClassVar[int] = 3
     inputs: ClassVar[tuple[Port, ...]] = (Port("X"), Port("initial_hidden_state"), *_WEIGHTS)
 
 
 @dataclass(frozen=True)
-class LSTMCell(_LSTM, _Cell):
+class LSTMCell(_LSTM, _RecurrentCell):
     kind: ClassVar[str] = "LSTMCell"
     version: ClassVar[int] = 4
     inputs: ClassVar[tuple[Port, ...]] = (
@@ -359,4 +361,4 @@ class PeepholeLSTM(_LSTM, _Sequence):
         opened = self._f(0, take + of_input * c)
         kept = 1 - opened if self.coupled else self._f(0, forget + of_forget * c)
         cell = kept * c + opened * self._f(1, new)
-        return [self._f(0, out + of_output * cell) * self._unclipped(2, cell), cell]
+        return [self._f(0, out + of_output * cell) * self._activate_unclipped(2, cell), cell]

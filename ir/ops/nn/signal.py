@@ -31,9 +31,9 @@ from ..shape_inference import (
 # Frames up to here are transformed by a product in native code, whose work is the square of a
 # frame: on one thread it takes as long as NumPy's fast transform with 512 samples, 1.8 times as
 # long with 1024. What NumPy computes is outside native code, on one thread.
-LONGEST_PRODUCT = 1024
+MAX_DFT_MATMUL_SIZE = 1024
 # Less than any cosine of such a frame that is not 0, more than what 0 is rounded to.
-_NOTHING = 1e-12
+_COSINE_ZERO_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,10 @@ class STFT(Op):
         require_rank(signal, "signal", 1, 2)
         require_rank(window, "window", 1)
         dtype = one_dtype(signal, window)
-        size, step = _positive(frame_size, "frame_size"), _positive(frame_step, "frame_step")
+        size, step = (
+            _known_positive(frame_size, "frame_size"),
+            _known_positive(frame_step, "frame_step"),
+        )
         if window.tensor.shape is not None:
             (length,) = window.tensor.shape
             require_at_least(1, length, "a window has one value or more")
@@ -210,17 +213,17 @@ class STFT(Op):
         size, step = int_of(frame_size), int_of(frame_step)
         wide: Any = signal.astype(np.float64)
         frames = np.lib.stride_tricks.sliding_window_view(wide, size, axis=-1)[..., ::step, :]
-        frames = frames * widened(window, size)
+        frames = frames * pad_window(window, size)
         found: Any = np.fft.rfft(frames, axis=-1)
         out: Array = np.stack([found.real, found.imag], -1)
         infinite = ~np.isfinite(frames).all(-1)
-        if size <= LONGEST_PRODUCT and infinite.any():  # as a product has them
+        if size <= MAX_DFT_MATMUL_SIZE and infinite.any():  # as a product has them
             out[infinite] = (frames[infinite] @ waves(size)).reshape(-1, size // 2 + 1, 2)
         out = np.swapaxes(out, -3, -2) if self.transpose_frames else out
         return (cast_array(out, DType.from_numpy(signal.dtype)),)
 
 
-def widened(window: Array, size: int) -> Array:
+def pad_window(window: Array, size: int) -> Array:
     """A window's values in f64, with as many zeros on both sides as fill a frame (one more behind
     them where their number is odd)."""
     before = (size - len(window)) // 2
@@ -236,11 +239,11 @@ def waves(size: int) -> Array:
     turns = np.outer(np.arange(size), np.arange(size // 2 + 1)) % size
     angles = turns * (2 * np.pi / size)
     found: Array = np.stack([np.cos(angles), -np.sin(angles)], -1).reshape(size, -1)
-    found[np.abs(found) < _NOTHING] = 0
+    found[np.abs(found) < _COSINE_ZERO_TOLERANCE] = 0
     return found
 
 
-def _positive(fact: Fact, name: str) -> Dim | None:
+def _known_positive(fact: Fact, name: str) -> Dim | None:
     """The known value of an input that is a number of samples; ShapeError for less than one."""
     found = known_dims(fact)
     if found is not None:

@@ -70,13 +70,13 @@ def _facts(*arrays: Array | None) -> list[Any]:
     return [None if a is None else Fact(tensor(DType.from_numpy(a.dtype), a.shape)) for a in arrays]
 
 
-def centred(array: Array, zero: Array | None) -> Array:
+def subtract_zero_point(array: Array, zero: Array | None) -> Array:
     """8-bit integers without their zero point, in f64: integers up to 255."""
     wide = array.astype(np.float64)
     return wide if zero is None else wide - zero.astype(np.float64)
 
 
-def _wrapped(exact: Array) -> Array:
+def _wrap_int32(exact: Array) -> Array:
     """Integers in f64, which sums of 16-bit products never leave, modulo 2^32."""
     return np.asarray(exact).astype(np.int64).astype(np.int32)
 
@@ -126,8 +126,8 @@ class MatMulInteger(Op):
     ) -> tuple[Array, ...]:
         self.infer(*_facts(a, b, a_zero, b_zero))
         product = MatMul(self.transpose_a, self.transpose_b)
-        (exact,) = product.evaluate(centred(a, a_zero), centred(b, b_zero))
-        return (_wrapped(exact),)
+        (exact,) = product.evaluate(subtract_zero_point(a, a_zero), subtract_zero_point(b, b_zero))
+        return (_wrap_int32(exact),)
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,9 @@ class _ConvInteger(Convolving):
         w_zero: Array | None = None,
     ) -> tuple[Array, ...]:
         self.infer(*_facts(data, filters, x_zero, w_zero))
-        x = centred(data, None if x_zero is None else x_zero.reshape(()))
-        (exact,) = super().evaluate(x, centred(filters, w_zero))
-        return (_wrapped(exact),)
+        x = subtract_zero_point(data, None if x_zero is None else x_zero.reshape(()))
+        (exact,) = super().evaluate(x, subtract_zero_point(filters, w_zero))
+        return (_wrap_int32(exact),)
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class Dequantize(Op):
             same_size(own[axis], want[axis], f"input {name!r} needs one element per group")
         _check_spread(name, self.kind, own, tuple(want))
 
-    def spread(self, values: Array, shape: tuple[int, ...]) -> Array:
+    def align(self, values: Array, shape: tuple[int, ...]) -> Array:
         """Scales or zero points as broadcasting takes them to x's shape."""
         if not self.group:
             return values
@@ -294,6 +294,6 @@ class Dequantize(Op):
         value = cast_array(x, wide)
         with np.errstate(all="ignore"):
             if zero is not None:
-                value = value - cast_array(self.spread(zero, x.shape), wide)
-            product = value * cast_array(self.spread(scale, x.shape), wide)
+                value = value - cast_array(self.align(zero, x.shape), wide)
+            product = value * cast_array(self.align(scale, x.shape), wide)
         return (cast_array(np.asarray(product), dtype),)

@@ -12,7 +12,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..math.elementwise import FLOATS, INTEGERS
 from ..shape_inference import (
     fresh_symbol,
@@ -65,10 +65,10 @@ class CTCGreedyDecoder(Op):
         return (TensorType(data.tensor.dtype, (count, steps, 1, 1)),)
 
     def evaluate(self, data: Array, sequence_mask: Array) -> tuple[Array, ...]:
-        best = widened(data).argmax(axis=2).T
-        valid = np.logical_and.accumulate(widened(sequence_mask).T != 0, axis=1)
+        best = widen_array(data).argmax(axis=2).T
+        valid = np.logical_and.accumulate(widen_array(sequence_mask).T != 0, axis=1)
         found, _ = _decode(best, valid, data.shape[2] - 1, self.ctc_merge_repeated)
-        return (narrowed(found.astype(np.float32), data.dtype)[..., None, None],)
+        return (narrow_array(found.astype(np.float32), data.dtype)[..., None, None],)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class CTCGreedyDecoderSeqLen(Op):
             )
         blank = classes - 1 if blank_index is None else int_of(blank_index)
         valid: Array = np.arange(steps) < lengths[:, None]
-        best = widened(data).argmax(axis=2)
+        best = widen_array(data).argmax(axis=2)
         found, counts = _decode(best, valid, blank, self.merge_repeated)
         return (
             found.astype(self.classes_index_type.numpy),
@@ -215,7 +215,7 @@ class CTCLoss(Op):
             top = wide.max(axis=1, keepdims=True, initial=-np.inf)
             log = wide - top - np.log(np.exp(wide - top).sum(axis=1, keepdims=True))
             out.append(-self._log_probability(log, target, blank))
-        return (narrowed(np.array(out, np.float64), logits.dtype),)
+        return (narrow_array(np.array(out, np.float64), logits.dtype),)
 
     def _target(self, labels: list[int]) -> list[int]:
         if self.unique:

@@ -12,7 +12,7 @@ from ...errors import ShapeError
 from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrowed, widened
+from ..accumulate import narrow_array, widen_array
 from ..math.elementwise import INTEGERS, NUMBERS
 from ..shape_inference import (
     fresh_symbol,
@@ -79,10 +79,10 @@ def _pick(table: Array, indices: Array, weights: Array | None) -> Array:
             expected=f"0..{size - 1}",
         )
     charge_array((*indices.shape, *table.shape[1:]), table.dtype, copies=2)
-    rows = widened(table[indices.astype(np.int64)])
+    rows = widen_array(table[indices.astype(np.int64)])
     if weights is None:
         return rows
-    return rows * widened(weights).reshape(*indices.shape, *[1] * (table.ndim - 1))
+    return rows * widen_array(weights).reshape(*indices.shape, *[1] * (table.ndim - 1))
 
 
 def _fill_empty(sums: Array, counts: Array, table: Array, default: Array | None) -> None:
@@ -92,7 +92,7 @@ def _fill_empty(sums: Array, counts: Array, table: Array, default: Array | None)
         raise ShapeError(
             "the default index is not a row of the table", got=row, expected=f"-1..{len(table) - 1}"
         )
-    sums[counts == 0] = widened(table)[row] if row >= 0 else 0
+    sums[counts == 0] = widen_array(table)[row] if row >= 0 else 0
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class EmbeddingBagOffsetsSum(Op):
         if self._means():
             sums /= np.maximum(counts, 1).reshape(-1, *[1] * (sums.ndim - 1)).astype(sums.dtype)
         _fill_empty(sums, counts, emb_table, default_index)
-        return (narrowed(sums, emb_table.dtype),)
+        return (narrow_array(sums, emb_table.dtype),)
 
 
 def _refuse_weighted_mean(means: bool, weights: Fact | None) -> None:
@@ -209,7 +209,7 @@ class EmbeddingBagPackedSum(Op):
         sums = rows.sum(axis=1, dtype=rows.dtype)
         if self.means():
             sums = sums / rows.dtype.type(max(indices.shape[1], 1))
-        return (narrowed(sums, emb_table.dtype),)
+        return (narrow_array(sums, emb_table.dtype),)
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class EmbeddingSegmentsSum(Op):
         sums = sum_segments(_pick(emb_table, indices, per_sample_weights), segments, count)
         counts = np.bincount(segments, minlength=count)
         _fill_empty(sums, counts, emb_table, default_index)
-        return (narrowed(sums, emb_table.dtype),)
+        return (narrow_array(sums, emb_table.dtype),)
 
 
 def refuse_segments(segments: Array, count: int) -> None:

@@ -16,7 +16,7 @@ from ..shape_inference import int_of, known_int, require_dtype, same_size, unkno
 
 
 @dataclass(frozen=True)
-class _Gather(Op):
+class _GatherOp(Op):
     """Base. out[b..., o..., i..., e...] = data[b..., o..., indices[b..., i...], e...]."""
 
     kind: ClassVar[str] = "Gather"
@@ -54,7 +54,7 @@ class _Gather(Op):
     def evaluate(self, data: Array, indices: Array, axis: Array) -> tuple[Array, ...]:
         at = normalize_axis(int_of(axis), data.ndim)
         batch = normalize_axis(self._batch_dims(), indices.ndim + 1)
-        picks, good = resolved(indices, data.shape[at], self._out_of_range())
+        picks, good = resolve_indices(indices, data.shape[at], self._out_of_range())
         if batch == 0:
             out = _take(data, picks, at)
         else:
@@ -81,7 +81,7 @@ def _take(data: Array, picks: Array, axis: int) -> Array:
     return np.asarray(np.take(data, picks, axis=axis))
 
 
-def resolved(indices: Array, size: int, out_of_range: str) -> tuple[Array, Array | None]:
+def resolve_indices(indices: Array, size: int, out_of_range: str) -> tuple[Array, Array | None]:
     """Indices counted from 0, and which of them are in range (None: all are).
 
     ExecutionError for an index out of range where that is an error.
@@ -102,12 +102,12 @@ def resolved(indices: Array, size: int, out_of_range: str) -> tuple[Array, Array
 
 
 @dataclass(frozen=True)
-class Gather1(_Gather):
+class Gather1(_GatherOp):
     """Gather of operation set 1."""
 
 
 @dataclass(frozen=True)
-class Gather7(_Gather):
+class Gather7(_GatherOp):
     """Gather of operation set 7: with batch axes."""
 
     version: ClassVar[int] = 7
@@ -118,7 +118,7 @@ class Gather7(_Gather):
 
 
 @dataclass(frozen=True)
-class Gather(_Gather):
+class Gather(_GatherOp):
     """Negative indices count from the end. `out_of_range`: "zeros" gives 0, "error" raises; IR
     has no such attribute, its meaning is "zeros"."""
 
@@ -156,7 +156,7 @@ class GatherElements(Op):
 
     def evaluate(self, data: Array, indices: Array) -> tuple[Array, ...]:
         at = normalize_axis(self.axis, data.ndim)
-        picks, _ = resolved(indices, data.shape[at], "error")
+        picks, _ = resolve_indices(indices, data.shape[at], "error")
         grid: list[Any] = list(np.indices(indices.shape, sparse=True))
         grid[at] = picks
         return (data[tuple(grid)],)
@@ -196,7 +196,10 @@ class _GatherND(Op):
     def evaluate(self, data: Array, indices: Array) -> tuple[Array, ...]:
         batch, depth = self.batch_dims, indices.shape[-1]
         lead, inner = data.shape[:batch], data.shape[batch + depth :]
-        axes = [resolved(indices[..., i], data.shape[batch + i], "error")[0] for i in range(depth)]
+        axes = [
+            resolve_indices(indices[..., i], data.shape[batch + i], "error")[0]
+            for i in range(depth)
+        ]
         middle = indices.shape[batch:-1]
         grid: list[Any] = []
         for i, d in enumerate(lead):

@@ -76,7 +76,7 @@ class Pad(Op):
                 expected=len(shape),
             )
         for d, *pair in zip(shape, before, after, strict=True):
-            require_at_least(cut_by(pair[0]) + cut_by(pair[1]), d, _CUTS)
+            require_at_least(cropped_elements(pair[0]) + cropped_elements(pair[1]), d, _CUTS)
         sizes = [d + b + e for d, b, e in zip(shape, before, after, strict=True)]
         for size in sizes:
             require_at_least(0, size, _CUTS)
@@ -101,15 +101,17 @@ class Pad(Op):
             slice(max(-b, 0), n - max(-e, 0)) for n, (b, e) in zip(data.shape, pads, strict=True)
         )
         value: Any = 0 if pad_value is None else pad_value.reshape(())[()]
-        return (padded(data[cut], [(max(b, 0), max(e, 0)) for b, e in pads], self._mode(), value),)
+        return (
+            pad_array(data[cut], [(max(b, 0), max(e, 0)) for b, e in pads], self._mode(), value),
+        )
 
 
-def cut_by(padding: Dim) -> Dim:
+def cropped_elements(padding: Dim) -> Dim:
     """How many elements a padding removes."""
     return maximum(-padding, 0)
 
 
-def padded(data: Array, pads: Sequence[tuple[int, int]], mode: str, value: Any) -> Array:
+def pad_array(data: Array, pads: Sequence[tuple[int, int]], mode: str, value: Any) -> Array:
     """np.pad for every type: positions are padded and elements picked by them."""
     if mode == "constant":
         out = np.full([n + b + e for n, (b, e) in zip(data.shape, pads, strict=True)], value)

@@ -74,7 +74,7 @@ class Reshape(Op):
             return tuple(fresh_symbol(self) if i in holes else d for i, d in enumerate(out))
         if holes:
             rest = [d for i, d in enumerate(out) if i not in holes]
-            out[holes[0]] = self._remaining(have, rest, wanted)
+            out[holes[0]] = self._infer_remaining(have, rest, wanted)
         elif eq(product(have), product(out)) is False:
             raise ShapeError(
                 "a reshape must keep the number of elements",
@@ -84,7 +84,7 @@ class Reshape(Op):
         require_equal(product(have), product(out), "a reshape must keep the number of elements")
         return tuple(out)
 
-    def _remaining(self, have: Shape, others: Sequence[Dim], wanted: Sequence[Dim]) -> Dim:
+    def _infer_remaining(self, have: Shape, others: Sequence[Dim], wanted: Sequence[Dim]) -> Dim:
         total, rest = product(have), product(others)
         exact = exact_quotient(total, rest)
         if exact is not None:

@@ -15,10 +15,10 @@ from ...errors import ShapeError, UnsupportedOperationError
 from ...op import Array, Fact, Op, Port
 from ...scalar.builder import cast_array
 from ...types import Type, normalize_axis
-from ..accumulate import widened
+from ..accumulate import widen_array
 from ..math.elementwise import INTEGERS
 from ..shape_inference import int_of, known_int, one_dtype, require_dtype
-from .gather import resolved
+from .gather import resolve_indices
 
 _REDUCE: dict[str, Callable[..., Any]] = {
     "sum": np.add,
@@ -46,18 +46,18 @@ def _check(data: Fact, indices: Fact, updates: Fact) -> tuple[Type, ...]:
     return (data.tensor,)
 
 
-def _written(out: Array, index: Any, updates: Array, reduction: str) -> Array:
+def _write_updates(out: Array, index: Any, updates: Array, reduction: str) -> Array:
     """`out` (a copy) with updates at an index; repeated places are reduced one after another."""
     if reduction.lower() == "none":
         out[index] = updates
         return out
-    wide = widened(out)
+    wide = widen_array(out)
     wide = wide.copy() if wide is out else wide
     function = _function(reduction)
     if wide.dtype == bool:
         function = np.logical_or if reduction.lower() in ("sum", "add", "max") else np.logical_and
     with np.errstate(all="ignore"):
-        function.at(wide, index, np.broadcast_to(widened(updates), wide[index].shape))
+        function.at(wide, index, np.broadcast_to(widen_array(updates), wide[index].shape))
     return wide.astype(out.dtype)
 
 
@@ -81,7 +81,7 @@ class ScatterUpdate(Op):
         self, data: Array, indices: Array, updates: Array, axis: Array
     ) -> tuple[Array, ...]:
         at = normalize_axis(int_of(axis), data.ndim)
-        picks, _ = resolved(indices, data.shape[at], "error")
+        picks, _ = resolve_indices(indices, data.shape[at], "error")
         out = data.astype(np.result_type(data, updates), copy=True)
         out[(*[slice(None)] * at, picks)] = updates
         return (out,)
@@ -122,27 +122,27 @@ class ScatterElementsUpdate3(Op):
                 expected=list(indices.shape),
             )
         at = normalize_axis(int_of(axis), data.ndim)
-        picks, _ = resolved(indices, data.shape[at], "error")
+        picks, _ = resolve_indices(indices, data.shape[at], "error")
         grid: list[Any] = list(np.indices(indices.shape, sparse=True))
         grid[at] = picks
         index = tuple(grid)
         reduction, with_data = self._reduction()
         if reduction.lower() == "none":
-            return (_written(data.copy(), index, updates, "none"),)
+            return (_write_updates(data.copy(), index, updates, "none"),)
         hit = np.zeros(data.shape, np.int64)
         np.add.at(hit, index, 1)
-        start = data if with_data else np.where(hit > 0, _neutral(reduction, data), data)
+        start = data if with_data else np.where(hit > 0, _neutral_element(reduction, data), data)
         if reduction.lower() != "mean":
-            return (_written(start.copy(), index, updates, reduction),)
+            return (_write_updates(start.copy(), index, updates, reduction),)
         exact = np.float64 if data.dtype.kind != "i" and data.dtype.kind != "u" else data.dtype
-        total = _written(start.astype(exact), index, updates.astype(exact), "sum")
+        total = _write_updates(start.astype(exact), index, updates.astype(exact), "sum")
         count = np.maximum(hit + int(with_data), 1)
         mean = total / count if exact is np.float64 else np.floor_divide(total, count)
         wide = np.where(hit > 0, mean, data.astype(exact))
         return (cast_array(wide, DType.from_numpy(data.dtype)),)
 
 
-def _neutral(reduction: str, data: Array) -> Any:
+def _neutral_element(reduction: str, data: Array) -> Any:
     kind, dtype = reduction.lower(), DType.from_numpy(data.dtype)
     if kind in ("sum", "mean", "prod"):
         return np.array(int(kind == "prod")).astype(data.dtype)
@@ -192,8 +192,10 @@ class ScatterNDUpdate4(Op):
 
     def evaluate(self, data: Array, indices: Array, updates: Array) -> tuple[Array, ...]:
         depth = indices.shape[-1]
-        index = tuple(resolved(indices[..., i], data.shape[i], "error")[0] for i in range(depth))
-        return (_written(data.copy(), index, updates, self._reduction()),)
+        index = tuple(
+            resolve_indices(indices[..., i], data.shape[i], "error")[0] for i in range(depth)
+        )
+        return (_write_updates(data.copy(), index, updates, self._reduction()),)
 
 
 @dataclass(frozen=True)

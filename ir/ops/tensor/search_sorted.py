@@ -11,7 +11,7 @@ from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import widened
+from ..accumulate import widen_array
 from ..math.elementwise import NUMBERS
 from ..shape_inference import one_dtype, require_dtype, same_size
 
@@ -45,7 +45,7 @@ class SearchSorted(Op):
         return (TensorType(self.output_type, want),)
 
     def evaluate(self, sorted: Array, values: Array) -> tuple[Array, ...]:
-        rows, wanted = widened(sorted), widened(values)
+        rows, wanted = widen_array(sorted), widen_array(values)
         side = "right" if self.right_mode else "left"
         if rows.ndim == 1:
             found: Array = np.asarray(np.searchsorted(rows, wanted, side))

@@ -12,7 +12,7 @@ from ...dims import Dim, bounds, le
 from ...dims.constraints import require_at_least
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
-from ...slice_bounds import END, check_step, index_slice, normalize_slice
+from ...slice_bounds import AXIS_END, check_step, index_slice, normalize_slice
 from ...types import TensorType, Type
 from ..shape_inference import (
     Shape,
@@ -105,7 +105,7 @@ class Slice(Op):
 
 
 @dataclass(frozen=True)
-class Entry:
+class SliceEntry:
     """One entry of a StridedSlice: what it does to which axis."""
 
     position: int
@@ -161,39 +161,42 @@ class StridedSlice(Op):
     shrink_axis_mask: tuple[int, ...] = ()
     ellipsis_mask: tuple[int, ...] = ()
 
-    def entries(self, count: int, rank: int) -> list[Entry]:
+    def entries(self, count: int, rank: int) -> list[SliceEntry]:
         """What each of `count` entries, and the rest of `rank` axes, stands for."""
 
-        def on(mask: Sequence[int], i: int) -> bool:
+        def is_set(mask: Sequence[int], i: int) -> bool:
             return i < len(mask) and mask[i] == 1
 
-        dots = sum(on(self.ellipsis_mask, i) for i in range(count))
+        dots = sum(is_set(self.ellipsis_mask, i) for i in range(count))
         # An ellipsis is nothing else besides.
-        new = [on(self.new_axis_mask, i) and not on(self.ellipsis_mask, i) for i in range(count)]
+        new = [
+            is_set(self.new_axis_mask, i) and not is_set(self.ellipsis_mask, i)
+            for i in range(count)
+        ]
         fresh = sum(new)
         if dots > 1:
             raise ShapeError("a strided slice has one ellipsis at most", got=dots)
         left = rank - (count - fresh - dots)
         if left < 0:
             raise ShapeError("a strided slice lists more axes than there are", got=count)
-        out: list[Entry] = []
+        out: list[SliceEntry] = []
         axis = 0
         for i in range(count):
-            if on(self.ellipsis_mask, i):
-                out += [Entry(i, axis + j, whole=True) for j in range(left)]
+            if is_set(self.ellipsis_mask, i):
+                out += [SliceEntry(i, axis + j, whole=True) for j in range(left)]
                 axis += left
             elif new[i]:
-                out.append(Entry(i, -1, new=True))
+                out.append(SliceEntry(i, -1, new=True))
             else:
-                out.append(Entry(i, axis, shrink=on(self.shrink_axis_mask, i)))
+                out.append(SliceEntry(i, axis, shrink=is_set(self.shrink_axis_mask, i)))
                 axis += 1
-        return [*out, *(Entry(-1, a, whole=True) for a in range(axis, rank))]
+        return [*out, *(SliceEntry(-1, a, whole=True) for a in range(axis, rank))]
 
     def bounds_of(self, i: int, first: T, last: T, step: int | None) -> tuple[T | int, T | int]:
         """The begin and the end of an entry, or the ends of the axis where masks ignore them."""
         free = [i < len(m) and m[i] == 1 for m in (self.begin_mask, self.end_mask)]
         back = step is not None and step < 0
-        ends = (END, -END) if back else (0, END)
+        ends = (AXIS_END, -AXIS_END) if back else (0, AXIS_END)
         return ends[0] if free[0] else first, ends[1] if free[1] else last
 
     def infer(
@@ -220,7 +223,7 @@ class StridedSlice(Op):
 
     def _length(
         self,
-        entry: Entry,
+        entry: SliceEntry,
         shape: Shape,
         firsts: Sequence[Dim] | None,
         lasts: Sequence[Dim] | None,

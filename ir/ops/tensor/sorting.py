@@ -17,7 +17,7 @@ from ...op import Array, Fact, Op, Port, attr
 from ...scalar.blocks import BLOCK_ELEMENTS
 from ...scalar.builder import cast_array
 from ...types import TensorType, Type, normalize_axis
-from ..accumulate import widened
+from ..accumulate import widen_array
 from ..math.elementwise import INTEGERS, NUMBERS
 from ..shape_inference import (
     fresh_symbol,
@@ -68,7 +68,7 @@ class TopK1(Op):
     def evaluate(self, data: Array, k: Array) -> tuple[Array, ...]:
         at = normalize_axis(self.axis, data.ndim)
         count = min(int_of(k), data.shape[at])
-        order = ranking(data, at, largest=self.mode.lower() == "max")
+        order = rank_positions(data, at, largest=self.mode.lower() == "max")
         picks = np.take(order, np.arange(count), axis=at)
         if self.sort.lower() == "index":
             picks = np.sort(picks, axis=at)
@@ -76,9 +76,9 @@ class TopK1(Op):
         return values, picks.astype(self.index_element_type.numpy)
 
 
-def ranking(data: Array, axis: int, *, largest: bool) -> Array:
+def rank_positions(data: Array, axis: int, *, largest: bool) -> Array:
     """Positions along an axis from best to worst, equal elements in their own order."""
-    wide = widened(data)
+    wide = widen_array(data)
     if not largest:
         return np.argsort(wide, axis=axis, kind="stable")
     # The reverse of a stable ascending order of the reversed axis keeps equal elements in order.
@@ -126,7 +126,7 @@ class NonZero(Op):
         # The positions are made an axis at a time, then joined, then converted.
         copies = 2 if self.output_type is DType.i64 else 3
         charge_array((data.ndim, count), np.dtype(np.int64), copies)
-        found = np.nonzero(widened(data))
+        found = np.nonzero(widen_array(data))
         return (np.stack(found).astype(self.output_type.numpy, copy=False),)
 
 
@@ -209,7 +209,7 @@ class CumSum(Op):
         return (data.tensor,)
 
     def evaluate(self, data: Array, axis: Array | None = None) -> tuple[Array, ...]:
-        return (_accumulated(self, np.add, data, 0 if axis is None else int_of(axis)),)
+        return (_accumulate(self, np.add, data, 0 if axis is None else int_of(axis)),)
 
 
 @dataclass(frozen=True)
@@ -220,13 +220,13 @@ class CumProd(CumSum):
     version: ClassVar[int] = 0
 
     def evaluate(self, data: Array, axis: Array | None = None) -> tuple[Array, ...]:
-        return (_accumulated(self, np.multiply, data, 0 if axis is None else int_of(axis)),)
+        return (_accumulate(self, np.multiply, data, 0 if axis is None else int_of(axis)),)
 
 
-def _accumulated(op: CumSum, function: np.ufunc, data: Array, axis: int) -> Array:
+def _accumulate(op: CumSum, function: np.ufunc, data: Array, axis: int) -> Array:
     wide = np.float64 if data.dtype.kind not in "iu" else data.dtype
     x = np.flip(data, axis) if op.reverse else data
-    total: Any = function.accumulate(widened(x).astype(wide), axis=axis, dtype=wide)
+    total: Any = function.accumulate(widen_array(x).astype(wide), axis=axis, dtype=wide)
     if op.exclusive:
         total = np.roll(total, 1, axis)
         total[(*[slice(None)] * (axis % data.ndim), slice(0, 1))] = function.identity
@@ -252,7 +252,7 @@ class Bucketize(Op):
 
     def evaluate(self, data: Array, buckets: Array) -> tuple[Array, ...]:
         side = "left" if self.with_right_bound else "right"
-        found = np.searchsorted(widened(buckets), widened(data), side)
+        found = np.searchsorted(widen_array(buckets), widen_array(data), side)
         return (np.asarray(found).astype(self.output_type.numpy),)
 
 
@@ -317,7 +317,11 @@ class Unique(Op):
             found: Any = _unique_strings(rows)
         else:
             found = np.unique(
-                widened(rows), return_index=True, return_inverse=True, return_counts=True, axis=at
+                widen_array(rows),
+                return_index=True,
+                return_inverse=True,
+                return_counts=True,
+                axis=at,
             )
         _, first, inverse, counts = found
         inverse = inverse.reshape(-1)

@@ -13,7 +13,7 @@ from ...errors import ShapeError
 from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import narrowed
+from ..accumulate import narrow_array
 from ..shape_inference import fresh_symbol, one_dtype, require_dtype, require_rank, same_size
 
 F32 = np.float32
@@ -84,7 +84,7 @@ class ConvertColor(Op):
         out = np.stack(colours[::-1] if self.is_bgr else colours, axis=-1)
         if arg.dtype.kind == "u":
             out = np.floor(out + F32(0.5))
-        return (narrowed(np.clip(out, 0, 255), arg.dtype),)
+        return (narrow_array(np.clip(out, 0, 255), arg.dtype),)
 
 
 def _flat(arg: Array) -> tuple[Array, int, int]:

@@ -14,7 +14,7 @@ from ...errors import ShapeError
 from ...limits.memory_budget import charge_array
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..accumulate import multiply_matrices, narrowed, widened
+from ..accumulate import multiply_matrices, narrow_array, widen_array
 from ..math.elementwise import FLOATS, NUMBERS
 from ..nn.convolution import Convolving
 from ..nn.pooling_window import Windows
@@ -94,7 +94,7 @@ class DeformableConvolution1(Op):
     def evaluate(
         self, data: Array, offsets: Array, filters: Array, mask: Array | None = None
     ) -> tuple[Array, ...]:
-        wide, moves, weights = widened(data), widened(offsets), widened(filters)
+        wide, moves, weights = widen_array(data), widen_array(offsets), widen_array(filters)
         outputs, inputs, *kernel = filters.shape
         rows, columns = offsets.shape[2:]
         taps = kernel[0] * kernel[1]
@@ -110,14 +110,14 @@ class DeformableConvolution1(Op):
             pads=self.pads_bilinearly,
         )
         if mask is not None:
-            factors = widened(mask).reshape(images * groups, 1, taps, rows, columns)
+            factors = widen_array(mask).reshape(images * groups, 1, taps, rows, columns)
             found = found * factors
         # [N, group, channels of a group, taps] times [group, outputs, channels of a group, taps].
         depth = inputs * taps
         matrix = found.reshape(images, self.group, depth, rows * columns)
         weight = weights.reshape(self.group, outputs // self.group, depth)
         product = np.asarray(multiply_matrices(weight, matrix))
-        return (narrowed(product.reshape(images, outputs, rows, columns), data.dtype),)
+        return (narrow_array(product.reshape(images, outputs, rows, columns), data.dtype),)
 
     def tap_starts(
         self, kernel: Sequence[int], sizes: Sequence[int], counts: Sequence[int]
@@ -201,12 +201,12 @@ class BinaryConvolution(Convolving):
         return super().infer(data, as_data)
 
     def evaluate(self, data: Array, filters: Array) -> tuple[Array, ...]:
-        signs = np.where(widened(data) == 1, np.float32(1), np.float32(-1))
+        signs = np.where(widen_array(data) == 1, np.float32(1), np.float32(-1))
         pads = self.windows(filters.shape[2:]).pads(data.shape[2:])
         signs = np.pad(signs, [(0, 0), (0, 0), *pads], constant_values=np.float32(self.pad_value))
         plain = Convolving(self.strides, (), (), self.dilations)
         (out,) = plain.evaluate(signs, signs_of_bits(filters))
-        return (narrowed(out, data.dtype),)
+        return (narrow_array(out, data.dtype),)
 
 
 def signs_of_bits(filters: Array) -> Array:

@@ -20,15 +20,15 @@ from ....plan.specs.attention import AttentionSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, vec
-from ..emit.amx_registers import SIDE, Place, Tiles, on_tile, release
+from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile, release
 from ..emit.dot_units import tile_instruction
 from ..emit.strided_loops import masked_load, vector_and_tail
 from ..emit.tail_mask import TailMask
-from ..gemm.pack_cells import Side, cells_of_rows
-from ..gemm.packing import transposed
-from .products import BLOCK, Products
+from ..gemm.packing.pack_cells import Side, cells_of_rows
+from ..gemm.packing.panels import transpose_square
+from .products import BLOCK_KEYS, Products
 
-_TILES: Final = Tiles((SIDE, SIDE))
+_TILES: Final = AmxTiles((AMX_ROWS, AMX_ROWS))
 
 
 def products_of(spec: AttentionSpec, target: Target, module: Module) -> Products:
@@ -41,7 +41,7 @@ def products_of(spec: AttentionSpec, target: Target, module: Module) -> Products
 class TileProducts(Products):
     """Both products on tiles. `step`: exponentials are padded to a multiple of so many cells."""
 
-    step = SIDE
+    step = AMX_ROWS
 
     def __init__(
         self, spec: AttentionSpec, target: Target, module: Module, instruction: str
@@ -49,14 +49,14 @@ class TileProducts(Products):
         super().__init__(spec, target, module)
         self.instruction = instruction
         # A line more than a block: rows a power of two apart would share cache sets.
-        row = BLOCK // self.kr + SIDE
+        row = BLOCK_KEYS // self.kr + AMX_ROWS
         tiling = replace(self.mixture.tiling, pack_a="rows", a_row=row)
         self.mixture.tiling = tiling
         self._made: dict[tuple[int, int, bool], Function] = {}
 
     @property
     def value_cells(self) -> int:
-        return -(-self.spec.value_size // SIDE) * SIDE * self.mixture.tiling.a_row
+        return -(-self.spec.value_size // AMX_ROWS) * AMX_ROWS * self.mixture.tiling.a_row
 
     def configure(self, f: Function) -> None:
         _TILES.configure(f)
@@ -69,7 +69,7 @@ class TileProducts(Products):
         count: Value,
     ) -> None:  # fmt: skip
         """The scores of `count` keys; rows up to the next multiple of SIDE are written too."""
-        steps = integer(-(-self.cells // SIDE))
+        steps = integer(-(-self.cells // AMX_ROWS))
         self._rows(f, count, vectors, (keys, queries, to, steps), fresh=True)
 
     def mixture_tiles(
@@ -78,7 +78,7 @@ class TileProducts(Products):
     ) -> None:  # fmt: skip
         """Add what `steps` cells of keys contribute to a panel's sums."""
         width = integer(self.spec.value_size)
-        whole = f.ceil_div(steps, SIDE)
+        whole = f.ceil_div(steps, AMX_ROWS)
         self._rows(f, width, vectors, (values, exponentials, sums, whole), fresh=False)
 
     def _rows(
@@ -100,8 +100,8 @@ class TileProducts(Products):
             f.call_function(self._tile(down, vectors, fresh), a, right, place, steps)
 
         # Rows that more than one register takes.
-        pairs = f.mul(f.udiv(f.add(count, SIDE - 1), 2 * SIDE), 2 * SIDE)
-        with f.range(0, pairs, 2 * SIDE, unroll=1) as start:
+        pairs = f.mul(f.udiv(f.add(count, AMX_ROWS - 1), 2 * AMX_ROWS), 2 * AMX_ROWS)
+        with f.range(0, pairs, 2 * AMX_ROWS, unroll=1) as start:
             tile(2, start)
         with f.if_(f.icmp("slt", pairs, count)):
             tile(1, pairs)
@@ -124,7 +124,7 @@ class TileProducts(Products):
         p, row = f.params, (self.scores if fresh else self.mixture).tiling.a_row
         line = integer(4 * self.nr)
         sums = [
-            (_TILES.total(d, c), f.at(p["to"], d * SIDE * self.nr + c * SIDE, F32))
+            (_TILES.total(d, c), f.at(p["to"], d * AMX_ROWS * self.nr + c * AMX_ROWS, F32))
             for d in range(down)
             for c in range(across)
         ]
@@ -134,15 +134,15 @@ class TileProducts(Products):
             else:
                 on_tile(f, "tileloadd64", register, place, line)
         with f.range(0, p["steps"], unroll=1) as step:
-            k = f.mul(step, SIDE)
+            k = f.mul(step, AMX_ROWS)
 
-            def left(d: int) -> Place:
-                return f.at(p["a"], f.add(k, d * SIDE * row), F32), integer(4 * row)
+            def a_address(d: int) -> TileAddress:
+                return f.at(p["a"], f.add(k, d * AMX_ROWS * row), F32), integer(4 * row)
 
-            def right(c: int) -> Place:
-                return f.at(p["b"], f.add(f.mul(k, self.nr), c * SIDE), F32), line
+            def b_address(c: int) -> TileAddress:
+                return f.at(p["b"], f.add(f.mul(k, self.nr), c * AMX_ROWS), F32), line
 
-            _TILES.multiply(f, self.instruction, (down, across), left, right)
+            _TILES.multiply(f, self.instruction, (down, across), a_address, b_address)
         for register, place in sums:
             on_tile(f, "tilestored64", register, place, line)
         return f
@@ -160,7 +160,7 @@ class TileProducts(Products):
         g, value, lanes = self.mixture, self.spec.value, self.lanes
         row = g.size(f, f.params["frame"], value.strides[-2])
         element, side = ELEMENT[value.dtype.value], Side(value.dtype, g.acc, 0)
-        kind, count, keys = vec(element, lanes), f.params["count"], SIDE * self.kr
+        kind, count, keys = vec(element, lanes), f.params["count"], AMX_ROWS * self.kr
 
         def square(first: Value, d: Value, part: TailMask | None, *, ends: bool) -> None:
             def load(key: Value) -> Value:
@@ -173,7 +173,7 @@ class TileProducts(Products):
                 cells_of_rows(g, f, side, [load(f.add(first, i + u)) for u in range(self.kr)])
                 for i in range(0, keys, self.kr)
             ]
-            for i, x in enumerate(transposed(f, cells)):
+            for i, x in enumerate(transpose_square(f, cells)):
                 at = f.add(f.mul(f.add(d, i), g.tiling.a_row), f.udiv(first, self.kr))
                 f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 

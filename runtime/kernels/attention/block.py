@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 from ....ir.dtype import DType
 from ....plan.specs.attention import AttentionSpec
-from ...llvmir.builder import Variable
+from ...llvmir.builder import StackVariable
 from ...llvmir.values import ELEMENT, F32, I32, I64, PTR, Value, constants, vec
 from ...vecmath.exp import exp_falling, tanh
-from ..gemm.pack_cells import Side, cells_of_rows
-from .products import BLOCK, Products
+from ..gemm.packing.pack_cells import Side, cells_of_rows
+from .products import BLOCK_KEYS, Products
 
 _MINUS = -float("inf")
 
 
 @dataclass(frozen=True)
-class Layout:
+class AttentionScratch:
     """Bytes of the scratch memory: what panels keep (`panels` times `panel`, in it the queries,
     then sums, largest scores, totals) and what one block needs."""
 
@@ -41,7 +41,7 @@ class Layout:
     total: int
 
 
-def layout_of(p: Products, panels: int) -> Layout:
+def layout_of(p: Products, panels: int) -> AttentionScratch:
     """The scratch memory of groups of that many panels."""
     spec, row = p.spec, p.nr * 4
     padded = -(-spec.head_size // (p.lanes * p.kr)) * p.lanes
@@ -50,24 +50,26 @@ def layout_of(p: Products, panels: int) -> Layout:
     totals = largest + row
     panel = totals + row
     scores = panels * panel
-    exponentials = scores + BLOCK * row if p.scores.unit else scores
-    mask = exponentials + BLOCK * row
+    exponentials = scores + BLOCK_KEYS * row if p.scores.unit else scores
+    mask = exponentials + BLOCK_KEYS * row
     turned = spec.mask is not None and spec.mask.strides[-2] != 0
-    keys = mask + (BLOCK * row if turned else 0)
+    keys = mask + (BLOCK_KEYS * row if turned else 0)
     copied = p.scores.tiling.pack_a != "no", p.mixture.tiling.pack_a != "no"
-    values = keys + (BLOCK * p.scores.tiling.a_row * 4 if copied[0] else 0)
+    values = keys + (BLOCK_KEYS * p.scores.tiling.a_row * 4 if copied[0] else 0)
     total = values + (p.value_cells * 4 if copied[1] else 0)
-    return Layout(
+    return AttentionScratch(
         panels, 0, sums, largest, totals, panel, scores, exponentials, mask, keys, values, total
     )
 
 
-class Block:
+class KeyBlock:
     """Writes attend(frame, scratch, panel, keys, values, mask, first, begin, count): `count` keys
     from number `begin` on, for the panel whose first query is number `first`. `mask`: where the
     element of both stands, or the turned mask."""
 
-    def __init__(self, p: Products, spec: AttentionSpec, layout: Layout, vectors: int) -> None:
+    def __init__(
+        self, p: Products, spec: AttentionSpec, layout: AttentionScratch, vectors: int
+    ) -> None:
         self.p, self.spec, self.layout, self.vectors = p, spec, layout, vectors
         names = ("scratch", "panel", "keys", "values", "mask")
         f = p.module.function(
@@ -113,7 +115,7 @@ class Block:
         for x, at in zip(values, self.row(base, key), strict=True):
             self.f.store(x, at, 4 * self.p.lanes)
 
-    def variables(self, values: Sequence[Value]) -> list[Variable]:
+    def variables(self, values: Sequence[Value]) -> list[StackVariable]:
         return [self.f.var(self.kind, x) for x in values]
 
     # -- the softmax --------------------------------------------------------------------------
@@ -126,7 +128,7 @@ class Block:
         def visit(key: Value, hidden: list[Value] | None) -> None:
             xs = self.load(self.scores, key)
             if not self.bare:
-                xs = self.masked(xs, key)
+                xs = self.mask_scores(xs, key)
                 if hidden is not None:
                     at = f.splat(f.cast(key, I32), self.p.lanes)
                     pairs = zip(xs, hidden, strict=True)
@@ -164,7 +166,7 @@ class Block:
         largest = [v.get() for v in found]
         return [f.fmul(x, spec.scale) for x in largest] if self.bare else largest
 
-    def masked(self, xs: list[Value], key: Value) -> list[Value]:
+    def mask_scores(self, xs: list[Value], key: Value) -> list[Value]:
         """x of scores: scaled, with the mask."""
         f, mask = self.f, self.spec.mask
         if self.spec.softcap:

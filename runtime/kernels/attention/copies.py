@@ -14,8 +14,8 @@ from ...llvmir.values import ELEMENT, F32, I64, PTR, Value, integer, vec
 from ..emit.gather_lanes import gather
 from ..emit.strided_loops import masked_load, masked_store, vector_and_tail
 from ..emit.tail_mask import TailMask, tail_mask
-from ..gemm.pack_cells import Side, cells_along
-from ..gemm.packing import transposed
+from ..gemm.packing.pack_cells import Side, cells_along
+from ..gemm.packing.panels import transpose_square
 from .products import Products
 
 
@@ -39,7 +39,7 @@ def pack_queries(p: Products, spec: AttentionSpec) -> Function:
                     xs.append(masked_load(f, vec(element, lanes), at, part))
             rows.append(cells_along(g, f, Side(q.dtype, g.acc, 0), xs))
         cell = f.udiv(k, p.kr)
-        for i, x in enumerate(transposed(f, rows)):
+        for i, x in enumerate(transpose_square(f, rows)):
             at = f.add(f.mul(f.add(cell, i), p.nr), c)
             f.store(x, f.at(f.params["to"], at, g.acc), g.align)
 
@@ -68,7 +68,7 @@ def turn_mask(p: Products, spec: AttentionSpec) -> Function:
 
     def square(places: list[Value], key: Value, part: TailMask | None, c: Value) -> None:
         rows = [single(masked_load(f, kind, f.at(x, key, element), part)) for x in places]
-        for i, x in enumerate(transposed(f, rows)):
+        for i, x in enumerate(transpose_square(f, rows)):
             at = f.add(f.mul(f.add(key, i), p.nr), c)
             f.store(x, f.at(to, at, g.acc), g.align)
 
@@ -120,20 +120,20 @@ def store_results(p: Products, spec: AttentionSpec) -> Function:
             for i in range(lanes):
                 at = f.at(f.params["sums"], f.add(f.mul(f.add(d, i), p.nr), c), F32)
                 found.append(f.fmul(f.load(kind, at, g.align), factor))
-            turned = transposed(f, found)
+            turned = transpose_square(f, found)
 
-            def put(x: Value, row: Value | int) -> None:
+            def store(x: Value, row: Value | int) -> None:
                 place = f.at(first, f.add(f.mul(row, stride), d), element)
                 masked_store(f, f.cast(x, element), place, part)
 
             with f.if_(f.icmp("eq", here, lanes)) as branch:
                 for i, x in enumerate(turned):
-                    put(x, i)
+                    store(x, i)
                 branch.else_()
                 for i, x in enumerate(turned):
                     f.store(x, f.at(buffer, i * lanes, F32))
                 with f.range(0, here, outer=True) as i:
-                    put(f.load(kind, f.at(buffer, f.mul(i, lanes), F32)), i)
+                    store(f.load(kind, f.at(buffer, f.mul(i, lanes), F32)), i)
 
         for d, part in vector_and_tail(f, spec.value_size, lanes):
             square(d, part)

@@ -18,25 +18,25 @@ from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I64, Value, integer, vec
 from ..emit.contract import Kernel
 from ..emit.strided_loops import coalesce
-from ..gemm.packing import pack_a_function
+from ..gemm.packing.panels import pack_a_function
 from .amx import products_of
-from .block import Block, layout_of
+from .block import KeyBlock, layout_of
 from .copies import pack_queries, store_results, turn_mask
-from .products import BLOCK
+from .products import BLOCK_KEYS
 
 # Panels that share a block of keys, and a copy of it.
-_GROUP = 4
+_PANELS_PER_GROUP = 4
 
 
 def generate(spec: AttentionSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of an attention."""
-    made = Loops(spec, target, symbol)
+    made = AttentionLoops(spec, target, symbol)
     made.write()
     made.f.ret(0)
     return Kernel(symbol, made.module.text() + BRIEF, made.layout.total)
 
 
-class Loops:
+class AttentionLoops:
     """Writes the body of one kernel."""
 
     def __init__(self, spec: AttentionSpec, target: Target, symbol: str) -> None:
@@ -46,7 +46,7 @@ class Loops:
         self.entry = open_kernel(self.module, symbol, buffers, spec.runtime_dims)
         f = self.f = self.entry.function
         p = self.p = products_of(spec, target, self.module)
-        panels = _GROUP
+        panels = _PANELS_PER_GROUP
         if isinstance(spec.queries, int):
             panels = max(1, min(panels, -(-spec.queries // p.nr)))
         self.layout = layout_of(p, panels)
@@ -79,8 +79,8 @@ class Loops:
             rest = spec.queries % p.nr
             wide = most > 1 and (spec.queries >= p.nr or rest > p.lanes)
             narrow = most == 1 or 0 < rest <= p.lanes
-        one = Block(p, spec, self.layout, 1).f if narrow else None
-        return Block(p, spec, self.layout, most).f if wide else None, one
+        one = KeyBlock(p, spec, self.layout, 1).f if narrow else None
+        return KeyBlock(p, spec, self.layout, most).f if wide else None, one
 
     def size(self, size: Size) -> Value:
         return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
@@ -139,9 +139,9 @@ class Loops:
         keys = self.keys
         if self.causal is not None:
             last = f.sub(f.smin(f.mul(f.add(first, count), p.nr), self.queries), 1)
-            keys = f.smin(keys, self.seen(last, integer(0)))
-        with f.range(0, keys, BLOCK, outer=True) as begin:
-            length = f.smin(f.sub(keys, begin), BLOCK)
+            keys = f.smin(keys, self.count_visible_keys(last, integer(0)))
+        with f.range(0, keys, BLOCK_KEYS, outer=True) as begin:
+            length = f.smin(f.sub(keys, begin), BLOCK_KEYS)
             k, v = self.row(key, spec.key, begin), self.row(value, spec.value, begin)
             if self.pack_keys:
                 to = f.offset(scratch, layout.keys)
@@ -174,7 +174,7 @@ class Loops:
         state, start, rows = self.panel(panel, i)
         if self.causal is not None:
             last = f.sub(f.add(start, rows), 1)
-            length = f.smin(length, self.seen(last, begin))
+            length = f.smin(length, self.count_visible_keys(last, begin))
         mask = places[0]
         with f.if_(f.icmp("sgt", length, 0)):
             if masks:
@@ -205,7 +205,7 @@ class Loops:
         rows = f.smin(f.sub(self.queries, start), nr)
         return f.offset(self.entry.scratch, f.mul(i, self.layout.panel)), start, rows
 
-    def seen(self, query: Value, begin: Value) -> Value:
+    def count_visible_keys(self, query: Value, begin: Value) -> Value:
         """How many keys from `begin` on a query would see if there were no end to them."""
         assert self.causal is not None
         f = self.f

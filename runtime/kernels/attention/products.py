@@ -20,13 +20,13 @@ from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.values import ELEMENT, Value, integer
-from ..gemm.micro import Context, Shape
-from ..gemm.packing import pack_a_function
+from ..gemm.micro import GemmContext, TileShape
+from ..gemm.packing.panels import pack_a_function
 from ..gemm.tiling import choose, tile_rows, uncrowded_rows
 
 # Keys per block: fixed, since the order of a row's sums follows from it. A block of scores of one
 # panel of queries takes a third of the first cache.
-BLOCK: Final = 128
+BLOCK_KEYS: Final = 128
 F32 = DType.f32
 
 
@@ -47,7 +47,7 @@ class Products:
         self.mixture = self._mixture(target)
         self.frame_bytes = 8 * (1 + spec.runtime_dims)
 
-    def _context(self, target: Target, rows: int, k: int, a: Operand, **cut: Any) -> Context:
+    def _context(self, target: Target, rows: int, k: int, a: Operand, **cut: Any) -> GemmContext:
         """A product whose right operand is a panel, and whose sums go to one."""
         spec = GemmSpec(
             batch=(),
@@ -74,9 +74,9 @@ class Products:
             fetch=0,
             **cut,
         )
-        return Context(spec, target, self.module, tiling)
+        return GemmContext(spec, target, self.module, tiling)
 
-    def _scores(self, target: Target) -> Context:
+    def _scores(self, target: Target) -> GemmContext:
         """keys x size, times size x queries."""
         spec = self.spec
         row = spec.key.strides[-2]
@@ -96,15 +96,15 @@ class Products:
             a_row=-(-self.cells // 16) * 16 + 16,
         )
 
-    def _mixture(self, target: Target) -> Context:
+    def _mixture(self, target: Target) -> GemmContext:
         """width x keys, times keys x queries, added to what a panel has."""
         spec = self.spec
         return self._context(
             target,
             tile_rows(target, self.nr // self.lanes),
-            BLOCK,
+            BLOCK_KEYS,
             Operand(spec.value.dtype, (1, spec.value.strides[-2])),
-            kc=BLOCK // self.kr,
+            kc=BLOCK_KEYS // self.kr,
             blocked=True,
             pack_a="no" if self._as_it_lies(spec.value) else "columns",
             a_row=-(-spec.value_size // self.lanes) * self.lanes,
@@ -113,7 +113,7 @@ class Products:
     @property
     def value_cells(self) -> int:
         """Cells of a copy of a block's values."""
-        return BLOCK // self.kr * self.mixture.tiling.a_row
+        return BLOCK_KEYS // self.kr * self.mixture.tiling.a_row
 
     def pack_values(self) -> Function:
         """pack(frame, source, to, width, count) of a block's values."""
@@ -150,29 +150,29 @@ class Products:
         """tile(height, first row) until `count` rows are written. The last tile begins early where
         rows are left over: it writes the same values again."""
         most, n = self.scores.tiling.mr, self.spec.keys
-        counts = [BLOCK] if not isinstance(n, int) or n >= BLOCK else []
-        counts += [n % BLOCK] if isinstance(n, int) and n % BLOCK else []
+        counts = [BLOCK_KEYS] if not isinstance(n, int) or n >= BLOCK_KEYS else []
+        counts += [n % BLOCK_KEYS] if isinstance(n, int) and n % BLOCK_KEYS else []
         fixed = isinstance(n, int) and self.spec.causal is None
-        ladder = [] if fixed else [even(BLOCK, most)]
+        ladder = [] if fixed else [even_height(BLOCK_KEYS, most)]
         # Fewer keys than a tile has rows are rare, and each height is compiled.
         while ladder and ladder[-1] > 1:
             ladder.append(max(1, ladder[-1] // 4))
 
-        def stacked(height: int) -> None:
+        def emit_rows(height: int) -> None:
             with f.range(0, count, height, outer=True) as row:
                 tile(height, f.smin(row, f.sub(count, height)))
 
         def choose(left: Sequence[tuple[Value, int]]) -> None:
             (condition, height), *rest = left
             if not rest:
-                stacked(height)
+                emit_rows(height)
                 return
             with f.if_(condition) as branch:
-                stacked(height)
+                emit_rows(height)
                 branch.else_()
                 choose(rest)
 
-        ways = [(f.icmp("eq", count, c), even(c, most)) for c in counts]
+        ways = [(f.icmp("eq", count, c), even_height(c, most)) for c in counts]
         ways += [(f.icmp("sge", count, height), height) for height in ladder]
         choose(ways or [(f.icmp("eq", count, 0), 1)])
 
@@ -200,14 +200,14 @@ class Products:
                 self._call(f, g, frame, (height, vectors), place, exponentials, steps, row)
 
     def _call(
-        self, f: Function, g: Context, frame: Value, shape: tuple[int, int], a: Value, b: Value,
+        self, f: Function, g: GemmContext, frame: Value, shape: tuple[int, int], a: Value, b: Value,
         steps: Value, to: Value,
     ) -> None:  # fmt: skip
-        tile = g.tile(Shape(shape[0], shape[1], 1, edge=False))
+        tile = g.tile(TileShape(shape[0], shape[1], 1, edge=False))
         zero = integer(0)
         f.call_function(tile, frame, a, b, zero, zero, zero, steps, 0, to, b, zero)
 
 
-def even(count: int, most: int) -> int:
+def even_height(count: int, most: int) -> int:
     """The height of tiles that cover `count` rows evenly."""
     return -(-count // max(1, -(-count // most)))

@@ -10,20 +10,20 @@ from ....plan.packing.panel_params import BYTES
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
-from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, Buffer
+from ...llvmir.kernel_entry import INPLACE, READ, READ_SHARED, WRITE, BufferAssumptions
 from ...llvmir.values import ELEMENT, I8, Value, bits_of, integer, vec
 from ..emit.casts import from_memory, to_memory
-from ..emit.dot_units import left_shift, shifted
+from ..emit.dot_units import left_shift, xor_0x80
 from ..emit.gather_lanes import gather, scatter
-from ..emit.register_tile import Frame
+from ..emit.register_tile import TileFrame
 from ..emit.scalar_program import emit_program
 from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
-from ..gemm.bf16_rounding import rounded
+from ..gemm.bf16_rounding import round_to_bf16
 from ..gemm.epilogue import is_short
 
 
-def buffers_of(spec: ConvSpec) -> list[Buffer]:
+def buffers_of(spec: ConvSpec) -> list[BufferAssumptions]:
     """What a kernel may assume of its buffers."""
     out = INPLACE if spec.epilogue_operands else WRITE
     return [
@@ -35,7 +35,7 @@ def buffers_of(spec: ConvSpec) -> list[Buffer]:
     ]
 
 
-class Context(Frame):
+class ConvContext(TileFrame):
     """The spec (of three spatial axes), and the frame of a tile's first place and channel."""
 
     def __init__(self, spec: ConvSpec, target: Target, module: Module, lanes: int) -> None:
@@ -56,14 +56,14 @@ class Context(Frame):
         """A value of an operand's type as a factor of the accumulator's type."""
         wide = f.cast(value, self.acc, signed_=dtype.is_signed)
         done = self.spec.compute_dtype in (None, dtype)
-        return wide if done else rounded(f, wide)
+        return wide if done else round_to_bf16(f, wide)
 
     def zero_byte(self, f: Function, frame: Value) -> Value:
         """The zero point as it stands in copies of bytes."""
         if not self.zeros:
             return integer(self.shift, I8)
         zero = f.load(I8, self.zero_base(f, frame, left=True))
-        return shifted(f, zero, self.shift)
+        return xor_0x80(f, zero, self.shift)
 
     def zero_number(self, f: Function, frame: Value) -> Value:
         """The zero point as a number of the accumulator's type."""
@@ -82,7 +82,7 @@ class Context(Frame):
 
 
 @dataclass(frozen=True)
-class Spot:
+class TilePosition:
     """Place (row, column) of a tile, and a vector of its channels."""
 
     row: Value
@@ -91,10 +91,10 @@ class Spot:
     part: TailMask | None
 
 
-class Epilogue:
+class ConvEpilogue:
     """Loads extras, applies the program and stores, at places of the tile that the frame names."""
 
-    def __init__(self, g: Context, f: Function, frame: Value) -> None:
+    def __init__(self, g: ConvContext, f: Function, frame: Value) -> None:
         self.g, self.f = g, f
         self.bases = [g.base(f, frame, i) for i in range(len(g.walked))]
         self.steps = [[g.size(f, frame, o.strides[axis]) for axis in (1, 3, 4)] for o in g.walked]
@@ -106,9 +106,9 @@ class Epilogue:
         for i, (_, row, column) in enumerate(self.steps[:-1]):
             if row.known == 0 and column.known == 0:
                 for c, part in channels:
-                    self._shared[i, c] = self._load(i, Spot(zero, zero, c, part))
+                    self._shared[i, c] = self._load(i, TilePosition(zero, zero, c, part))
 
-    def finish(self, value: Value, spot: Spot) -> None:
+    def finish(self, value: Value, spot: TilePosition) -> None:
         """Store what the program makes of an accumulator and the extras there."""
         f, g, last = self.f, self.g, len(self.bases) - 1
         inputs: list[Value | None] = [value]
@@ -126,7 +126,7 @@ class Epilogue:
         else:
             scatter(f, result, place, step, spot.part)
 
-    def _load(self, index: int, spot: Spot) -> Value:
+    def _load(self, index: int, spot: TilePosition) -> Value:
         """As integers: f16 values that are live across blocks would pass through library calls on
         instruction sets that have none."""
         f, g, dtype = self.f, self.g, self.g.walked[index].dtype
@@ -138,7 +138,7 @@ class Epilogue:
             return masked_load(f, vec(bits, g.lanes), place, spot.part)
         return gather(f, bits, g.lanes, place, step, spot.part)
 
-    def _place(self, index: int, spot: Spot) -> Value:
+    def _place(self, index: int, spot: TilePosition) -> Value:
         f, (channel, row, column) = self.f, self.steps[index]
         at = f.add(f.mul(spot.row, row), f.mul(spot.column, column))
         at = f.add(at, f.mul(channel, spot.channel))

@@ -22,23 +22,23 @@ from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function
 from ...llvmir.values import PTR, Value, integer
-from ..emit.amx_registers import SIDE, Place, Tiles, on_tile
+from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile
 from ..emit.dot_units import tile_instruction
-from .addressing import Context
-from .register_tile import Factors, Micro, Tile
-from .tile_partition import Cut
+from .addressing import ConvContext
+from .register_tile import ConvTile, Factors, Micro
+from .tile_partition import ConvTiling
 
 # Fewer cells than these in a step waste more of the unit than unfolding takes.
-_LEAST = 8
+_MIN_STEP_CELLS = 8
 # Lines of the next panel that a step fetches at most; and where it is not known how many steps
 # share a panel.
-_MOST_FETCHES = 16
-_FETCHES = 4
+_MAX_PREFETCHED_LINES = 16
+_DEFAULT_PREFETCHED_LINES = 4
 # Places of a tile: two registers.
-MOST = 2 * SIDE
-_LINE = 64
+MAX_TILE_PLACES = 2 * AMX_ROWS
+_LINE_BYTES = 64
 # Places, gaps included, of rows that are computed as one: their sums take 16 KiB.
-_MOST_FLAT = 8 * SIDE
+_MAX_FLAT_PLACES = 8 * AMX_ROWS
 
 
 def instruction(spec: ConvSpec, target: Target) -> str:
@@ -52,7 +52,7 @@ def serves(spec: ConvSpec, target: Target) -> bool:
     return bool(instruction(spec, target)) and step_cells(spec) > 0
 
 
-def run_of(spec: ConvSpec) -> int:
+def contiguous_values(spec: ConvSpec) -> int:
     """Values that follow one another in a copy and in the weights: those of a row of taps, or of
     one tap where taps are apart."""
     width = spec.window.kernel[2] if spec.window.dilations[2] == 1 else 1
@@ -65,19 +65,19 @@ def step_cells(spec: ConvSpec) -> int:
     kr = spec.packed.kr
     if spec.packed.tails:
         return 0
-    run = run_of(spec)
+    run = contiguous_values(spec)
     if run % kr and spec.data.dtype not in BYTES:
         return 0
     cells = -(-run // kr)
-    for steps in range(max(1, -(-cells // SIDE)), cells // _LEAST + 1):
+    for steps in range(max(1, -(-cells // AMX_ROWS)), cells // _MIN_STEP_CELLS + 1):
         if cells % steps == 0:
             return cells // steps
     return 0
 
 
-def cut_for_tiles(cut: Cut) -> Cut:
+def cut_for_tiles(cut: ConvTiling) -> ConvTiling:
     """A cut into tiles of up to two registers of places."""
-    return replace(cut, most=MOST)
+    return replace(cut, most=MAX_TILE_PLACES)
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,14 @@ class Flat:
         return -(-self.registers // 2)
 
 
-def flat(spec: ConvSpec) -> Flat | None:
+def flatten_rows(spec: ConvSpec) -> Flat | None:
     """Whether registers are better filled by places of several rows, gaps included."""
     w, (height, width) = spec.window, spec.out_sizes[1:]
-    if not isinstance(height, int) or not isinstance(width, int) or not 0 < width <= _MOST_FLAT:
+    if (
+        not isinstance(height, int)
+        or not isinstance(width, int)
+        or not 0 < width <= _MAX_FLAT_PLACES
+    ):
         return None
     if w.dilations[1] > 1 or w.strides[1] > w.kernel[1] or height < 1:
         return None
@@ -108,23 +112,23 @@ def flat(spec: ConvSpec) -> Flat | None:
     step = stride // math.gcd(stride, w.strides[1])
     wide = -(-wide // step) * step
     apart = w.strides[1] * wide // stride
-    rows = min(height, (_MOST_FLAT - width) // apart + 1)
+    rows = min(height, (_MAX_FLAT_PLACES - width) // apart + 1)
     rows = -(-height // -(-height // rows))
-    registers = -(-((rows - 1) * apart + width) // SIDE)
-    alone = [1] * rows if width <= SIDE else [2] * -(-width // MOST) * rows
+    registers = -(-((rows - 1) * apart + width) // AMX_ROWS)
+    alone = [1] * rows if width <= AMX_ROWS else [2] * -(-width // MAX_TILE_PLACES) * rows
     # A pass of one register costs two thirds of one of two.
     ours, theirs = 3 * (registers // 2) + 2 * (registers % 2), -(-3 * sum(alone) // 2)
     return Flat(rows, apart, wide, registers) if 10 * ours <= 9 * theirs else None
 
 
 class TileMicro(Micro):
-    """Makes the functions of tiles whose sums are in tile registers: one row of up to MOST places,
-    or two rows of up to SIDE."""
+    """Makes the functions of tiles whose sums are in tile registers: one row of up to
+    MAX_TILE_PLACES places, or two rows of up to AMX_ROWS."""
 
-    def __init__(self, g: Context, cut: Cut, factors: Factors) -> None:
+    def __init__(self, g: ConvContext, cut: ConvTiling, factors: Factors) -> None:
         super().__init__(g, cut, factors)
         self.value_bytes = 4 // g.spec.packed.kr
-        self.fetches = _FETCHES
+        self.fetches = _DEFAULT_PREFETCHED_LINES
         self._configurations: dict[tuple[int, ...], Function] = {}
         # Cells of a step; bytes from a place to the next.
         self.cells = step_cells(g.spec)
@@ -132,30 +136,30 @@ class TileMicro(Micro):
 
     def share_fetching(self, passes: int) -> None:
         """Let a panel's steps fetch the next one, where it is read in `passes`."""
-        lines = -(-4 * self.cells * self.cut.nr // _LINE)
-        self.fetches = min(_MOST_FETCHES, max(1, -(-lines // passes)))
+        lines = -(-4 * self.cells * self.cut.nr // _LINE_BYTES)
+        self.fetches = min(_MAX_PREFETCHED_LINES, max(1, -(-lines // passes)))
 
-    def lefts(self, tile: Tile) -> tuple[int, ...]:
+    def lefts(self, tile: ConvTile) -> tuple[int, ...]:
         """Rows of each register of left factors."""
         if tile.apart:
             count = (tile.rows - 1) * tile.apart + tile.columns
-            return (SIDE,) * -(-count // SIDE)
+            return (AMX_ROWS,) * -(-count // AMX_ROWS)
         count = tile.rows * tile.columns
-        side = tile.columns if tile.rows > 1 or count <= SIDE else -(-count // 2)
+        side = tile.columns if tile.rows > 1 or count <= AMX_ROWS else -(-count // 2)
         return tuple(min(side, count - at) for at in range(0, count, side))
 
-    def configuration(self, tile: Tile) -> tuple[Function, int]:
+    def configuration(self, tile: ConvTile) -> tuple[Function, int]:
         """What configures the registers for a tile, and a number for this configuration."""
         lefts = self.lefts(tile)[:2]
         if lefts not in self._configurations:
             f = self.g.module.function(
                 self.g.module.unique("configure"), [], attributes="nounwind", linkage="internal"
             )
-            Tiles(lefts, self.cells).configure(f)
+            AmxTiles(lefts, self.cells).configure(f)
             self._configurations[lefts] = f
         return self._configurations[lefts], list(self._configurations).index(lefts)
 
-    def _make(self, tile: Tile) -> Function:
+    def _make(self, tile: ConvTile) -> Function:
         g, lefts = self.g, self.lefts(tile)
         assert self.factors is not None
         f = self.open("amx", tile)
@@ -172,13 +176,13 @@ class TileMicro(Micro):
             soon = f.var(PTR, f.params["soon"])
             with f.range(0, whole, unroll=1) as i:
                 data = f.offset(f.params["data"], f.mul(i, 2 * apart))
-                sums = f.offset(buffer, f.mul(i, 2 * SIDE * line))
+                sums = f.offset(buffer, f.mul(i, 2 * AMX_ROWS * line))
                 soon.set(passes.write(lefts[:2], data, sums, soon.get()))
             if len(lefts) % 2:
                 data = f.offset(f.params["data"], 2 * whole * apart)
-                sums = f.offset(buffer, 2 * whole * SIDE * line)
+                sums = f.offset(buffer, 2 * whole * AMX_ROWS * line)
                 passes.write(lefts[-1:], data, sums, soon.get())
-        self.finished(f, tile, buffer)
+        self.apply_epilogue(f, tile, buffer)
         return f
 
     def walk(self, f: Function, first: Value, step: Callable[[Value, Value], None]) -> None:
@@ -187,7 +191,7 @@ class TileMicro(Micro):
         assert self.factors is not None
         spec, w, p = self.g.spec, self.g.spec.window, f.params
         each, cells = self.value_bytes, self.cells
-        steps = -(-run_of(spec) // spec.packed.kr) // cells
+        steps = -(-contiguous_values(spec) // spec.packed.kr) // cells
         runs = w.kernel[2] if w.dilations[2] != 1 else 1
         weights_step = 4 * cells * self.cut.nr
         run = steps * weights_step
@@ -218,7 +222,7 @@ class _Pass:
     def write(self, lefts: tuple[int, ...], data: Value, buffer: Value, soon: Value) -> Value:
         """The sums of places from `data` on go to the buffer. Returns what to fetch next."""
         f, micro, g = self.f, self.micro, self.micro.g
-        tiles, shape = Tiles(self.registers, micro.cells), (len(lefts), self.vectors)
+        tiles, shape = AmxTiles(self.registers, micro.cells), (len(lefts), self.vectors)
         line = self.vectors * g.lanes * g.bytes
         sums = [
             (tiles.total(down, v), f.offset(buffer, down * lefts[0] * line + v * g.lanes * g.bytes))
@@ -235,20 +239,20 @@ class _Pass:
             ahead.set(f.offset(ahead.get(), pause))
 
         def step(here: Value, weights: Value) -> None:
-            def left(down: int) -> Place:
+            def a_address(down: int) -> TileAddress:
                 return f.offset(here, down * self.apart), integer(micro.place_bytes)
 
-            def right(across: int) -> Place:
+            def b_address(across: int) -> TileAddress:
                 return f.offset(weights, 4 * across * g.lanes), integer(4 * micro.cut.nr)
 
-            tiles.multiply(f, name, shape, left, right, [fetch] * micro.fetches)
+            tiles.multiply(f, name, shape, a_address, b_address, [fetch] * micro.fetches)
 
         micro.walk(f, data, step)
         for register, place in sums:
             on_tile(f, "tilestored64", register, place, integer(line))
         return ahead.get()
 
-    def _begin(self, tiles: Tiles, shape: tuple[int, int], row: Value) -> None:
+    def _begin(self, tiles: AmxTiles, shape: tuple[int, int], row: Value) -> None:
         """Sums begin with zero, or, all rows alike, with what takes zero points out."""
         f, g = self.f, self.micro.g
         for v, first in enumerate(self.micro.first_sums(f, shape[1])):

@@ -13,38 +13,46 @@ from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
-from ...llvmir.builder import Function, Module, Variable
-from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.builder import Function, Module, StackVariable
+from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, I64, Value, integer, vec
 from ..emit.contract import Kernel
 from ..emit.strided_loops import masked_load
-from .addressing import Context, Epilogue, Spot, buffers_of, places_inside, taps_inside, widths
-from .register_tile import Tile
-from .tile_partition import known_axis, outside, three_axes
+from .addressing import (
+    ConvContext,
+    ConvEpilogue,
+    TilePosition,
+    buffers_of,
+    places_inside,
+    taps_inside,
+    widths,
+)
+from .register_tile import ConvTile
+from .tile_partition import known_axis, taps_outside, three_axes
 
-_MOST = 14
+_MAX_TILE_PLACES = 14
 # Rows of more taps than this are a loop: written out, they would be long code of spilled sums.
-_WRITTEN = 8
+_MAX_UNROLLED_TAPS = 8
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a depthwise convolution whose data has a channel stride of 1."""
     module = Module(target)
     wide = three_axes(spec)
-    g = Context(wide, target, module, target.lanes(spec.acc.bits))
+    g = ConvContext(wide, target, module, target.lanes(spec.acc.bits))
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
-    _Loops(g, entry).run()
+    _DepthwiseLoops(g, entry).run()
     return Kernel(symbol, module.text() + BRIEF)
 
 
 def tile_width(target: Target, taps: int) -> int:
     """Places of a tile: their sums, one row's weights and two vectors of data fit the registers."""
-    return max(1, min(_MOST, target.registers - min(taps, _WRITTEN) - 2))
+    return max(1, min(_MAX_TILE_PLACES, target.registers - min(taps, _MAX_UNROLLED_TAPS) - 2))
 
 
-class _Loops:
-    def __init__(self, g: Context, entry: Entry) -> None:
+class _DepthwiseLoops:
+    def __init__(self, g: ConvContext, entry: Entry) -> None:
         self.g, self.entry, self.f, self.spec = g, entry, entry.function, g.spec
         f, spec = self.f, g.spec
         self.frame = f.stack(max(8, g.frame_bytes))
@@ -61,7 +69,7 @@ class _Loops:
             g.set_base(f, self.frame, len(g.walked), zero)
             self.pointers.remove(zero)
         self.most = tile_width(g.target, spec.window.kernel[2])
-        self.tiles: dict[Tile, Function] = {}
+        self.tiles: dict[ConvTile, Function] = {}
 
     def size(self, size: Size) -> Value:
         return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
@@ -110,18 +118,18 @@ class _Loops:
         known = known_axis(self.spec, 2, self.most)
         every = integer(0), integer(w.kernel[2])
 
-        def call(tile: Tile, column: Value, across: tuple[Value, Value] = every) -> None:
+        def call(tile: ConvTile, column: Value, across: tuple[Value, Value] = every) -> None:
             self.call(tile, data, weights, (*taps, *across), (*place, column))
 
         if known is not None:
             for run in known:
-                tile = Tile(1, run.size, None, run.taps, channels)
+                tile = ConvTile(1, run.size, None, run.taps, channels)
                 with f.range(0, run.count, outer=True) as i:
                     call(tile, f.add(f.mul(i, run.size), run.start))
             return
         reach = (w.kernel[2] - 1) * w.dilations[2]
         lo, hi = places_inside(f, out, self.data[2], self.pads[2], reach, w.strides[2])
-        tile = Tile(1, self.most, None, None, channels)
+        tile = ConvTile(1, self.most, None, None, channels)
         count = f.udiv(f.sub(hi, lo), self.most)
         with f.range(0, count, outer=True) as i:
             call(tile, f.add(lo, f.mul(i, self.most)))
@@ -130,11 +138,11 @@ class _Loops:
             with f.range(begin, end, outer=True) as q:
                 start = f.sub(f.mul(q, w.strides[2]), self.pads[2])
                 across = taps_inside(f, start, self.data[2], w.kernel[2], w.dilations[2])
-                call(Tile(1, 1, None, None, channels, ragged=True), q, across)
+                call(ConvTile(1, 1, None, None, channels, ragged=True), q, across)
 
     def call(
         self,
-        tile: Tile,
+        tile: ConvTile,
         data: Value,
         weights: Value,
         taps: tuple[Value, ...],
@@ -153,7 +161,7 @@ class _Loops:
         f.call_function(self.tiles[tile], self.frame, data, weights, *taps)
 
 
-def tile_function(g: Context, tile: Tile) -> Function:  # noqa: C901 - emits one function; its closures are the steps
+def tile_function(g: ConvContext, tile: ConvTile) -> Function:  # noqa: C901 - emits one function; its closures are the steps
     """tile(frame, data, weights, d0, d1, h0, h1, w0, w1), as of a direct convolution, of one
     vector of channels."""
     spec, w = g.spec, g.spec.window
@@ -181,7 +189,7 @@ def tile_function(g: Context, tile: Tile) -> Function:  # noqa: C901 - emits one
         x = g.factor(f, masked_load(f, vec(element, g.lanes), at, part), spec.data.dtype)
         return f.sub(x, zero) if g.zeros else x
 
-    def add(into: Variable, x: Value, y: Value) -> None:
+    def add(into: StackVariable, x: Value, y: Value) -> None:
         into.set(g.multiply_add(f, x, y, into.get()))
 
     def turns(data: Value, weights: Value, lo: Value | int, hi: Value | int) -> None:
@@ -192,11 +200,11 @@ def tile_function(g: Context, tile: Tile) -> Function:  # noqa: C901 - emits one
                 offset = f.add(f.mul(kw, w.dilations[2]), i * w.strides[2])
                 add(into, load_data(data, offset), y)
 
-    def written(data: Value, weights: Value, taps: Sequence[int]) -> None:
+    def accumulate_taps(data: Value, weights: Value, taps: Sequence[int]) -> None:
         filters = {kw: load_weights(weights, kw) for kw in taps}
         pairs: dict[int, list[tuple[int, int]]] = {}
         for kw in taps:
-            inside = outside(tile.column_taps, kw, tile.columns)
+            inside = taps_outside(tile.column_taps, kw, tile.columns)
             for i in range(tile.columns):
                 if inside[i]:
                     at = i * w.strides[2] + kw * w.dilations[2]
@@ -211,26 +219,26 @@ def tile_function(g: Context, tile: Tile) -> Function:  # noqa: C901 - emits one
             turns(data, weights, p["w0"], p["w1"])
             return
         every = range(w.kernel[2])
-        if len(every) <= _WRITTEN:
-            written(data, weights, every)
+        if len(every) <= _MAX_UNROLLED_TAPS:
+            accumulate_taps(data, weights, every)
             return
-        full = [all(outside(tile.column_taps, kw, tile.columns)) for kw in every]
+        full = [all(taps_outside(tile.column_taps, kw, tile.columns)) for kw in every]
         for met, some in groupby(every, full.__getitem__):
             taps = list(some)
             if met:
                 turns(data, weights, taps[0], taps[-1] + 1)
             else:
-                written(data, weights, taps)
+                accumulate_taps(data, weights, taps)
 
     with f.range(p["d0"], p["d1"], unroll=1) as kd, f.range(p["h0"], p["h1"], unroll=1) as kh:
         at = f.add(f.mul(kd, across[0]), f.mul(kh, across[1]))
         taps = f.mul(f.add(f.mul(kd, w.kernel[1]), kh), w.kernel[2] * g.lanes)
         row(f.at(p["data"], at, element), f.at(p["weights"], taps, weight))
-    epilogue = Epilogue(g, f, p["frame"])
+    epilogue = ConvEpilogue(g, f, p["frame"])
     epilogue.share([(0, part)])
     if g.short:
         for i, value in enumerate(sums):
-            epilogue.finish(value.get(), Spot(integer(0), integer(i), 0, part))
+            epilogue.finish(value.get(), TilePosition(integer(0), integer(i), 0, part))
         return f
     align = g.lanes * g.bytes
     buffer = f.stack(tile.columns * align)
@@ -238,5 +246,5 @@ def tile_function(g: Context, tile: Tile) -> Function:  # noqa: C901 - emits one
         f.store(value.get(), f.offset(buffer, i * align), align)
     with f.range(0, tile.columns, unroll=1) as i:
         value = f.load(g.vector, f.offset(buffer, f.mul(i, align)), align)
-        epilogue.finish(value, Spot(integer(0), i, 0, part))
+        epilogue.finish(value, TilePosition(integer(0), i, 0, part))
     return f

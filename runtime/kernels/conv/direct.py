@@ -16,12 +16,12 @@ from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
 from ...llvmir.builder import Module
-from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, I64, PTR, Value, integer
 from ..emit.contract import Kernel
-from .addressing import Context, buffers_of, places_inside, taps_inside, widths
-from .register_tile import Micro, Tile
+from .addressing import ConvContext, buffers_of, places_inside, taps_inside, widths
+from .register_tile import ConvTile, Micro
 from .tile_partition import Run, choose, three_axes
 
 
@@ -30,14 +30,14 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     wide = three_axes(spec)
     cut = choose(wide, target)
-    g = Context(wide, target, module, cut.lanes)
+    g = ConvContext(wide, target, module, cut.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
-    Loops(g, Micro(g, cut), entry).run()
+    DirectLoops(g, Micro(g, cut), entry).run()
     return Kernel(symbol, module.text() + BRIEF)
 
 
 @dataclass(frozen=True)
-class _Row:
+class _OutputRow:
     """Where a unit stands: image, group, first place of its rows; its data and its taps."""
 
     batch: Value
@@ -49,10 +49,10 @@ class _Row:
     h: tuple[Value, Value]
 
 
-class Loops:
+class DirectLoops:
     """Writes the body of one kernel."""
 
-    def __init__(self, g: Context, micro: Micro, entry: Entry) -> None:
+    def __init__(self, g: ConvContext, micro: Micro, entry: Entry) -> None:
         self.g, self.micro, self.cut, self.entry = g, micro, micro.cut, entry
         self.f, self.spec = entry.function, g.spec
         f = self.f
@@ -101,7 +101,7 @@ class Loops:
         inside, wide = f.urem(task, whole), f.smin(f.sub(cut.panels, first), cut.group)
         return f.udiv(inside, wide), f.add(first, f.urem(inside, wide))
 
-    def first(self, batch: Value, group: Value) -> Value:
+    def group_address(self, batch: Value, group: Value) -> Value:
         """The address of the first value that a group sees of an image."""
         f, spec = self.f, self.spec
         strides = [self.size(s) for s in spec.data.strides[:2]]
@@ -152,12 +152,12 @@ class Loops:
         h = integer(0), integer(w.kernel[1])
         if run is None or run.size == 1:
             h = taps_inside(f, starts[1], self.data[1], w.kernel[1], w.dilations[1])
-        data = f.at(self.first(batch, group), at, ELEMENT[spec.data.dtype.value])
-        here = _Row(batch, group, depth, row, data, d, h)
+        data = f.at(self.group_address(batch, group), at, ELEMENT[spec.data.dtype.value])
+        here = _OutputRow(batch, group, depth, row, data, d, h)
         for channels in widths(self.f, panel, self.spec.outputs, self.cut.nr):
             self.columns(here, run, panel, channels)
 
-    def columns(self, here: _Row, run: Run | None, panel: Value, channels: int) -> None:
+    def columns(self, here: _OutputRow, run: Run | None, panel: Value, channels: int) -> None:
         """All tiles of one row of tiles and one panel."""
         f, cut = self.f, self.cut
         weights, channel = self.panel_of(here.group, panel)
@@ -165,12 +165,12 @@ class Loops:
         alone = run is None or run.size == 1
         rows, taps = (1, None) if run is None or alone else (run.size, run.taps)
 
-        def call(tile: Tile, column: Value, w: tuple[Value, Value] | None = None) -> None:
+        def call(tile: ConvTile, column: Value, w: tuple[Value, Value] | None = None) -> None:
             self.call(here, tile, column, weights, channel, w)
 
         if cut.columns is not None:
             for c in cut.columns:
-                tile = Tile(rows, c.size, taps, c.taps, channels)
+                tile = ConvTile(rows, c.size, taps, c.taps, channels)
                 with f.range(0, c.count, outer=True) as i:
                     call(tile, f.add(f.mul(i, c.size), c.start))
             return
@@ -186,13 +186,13 @@ class Loops:
             with f.range(begin, end, outer=True) as q:
                 start = f.sub(f.mul(q, w.strides[2]), self.pads[2])
                 taps = taps_inside(f, start, self.data[2], w.kernel[2], w.dilations[2])
-                call(Tile(1, 1, None, None, channels, ragged=True), q, taps)
+                call(ConvTile(1, 1, None, None, channels, ragged=True), q, taps)
 
         edge(integer(0), lo)
         begin, width = lo, self.cut.most
         while width:
             count = f.udiv(f.sub(hi, begin), width)
-            tile = Tile(1, width, None, None, channels)
+            tile = ConvTile(1, width, None, None, channels)
             with f.range(0, count, outer=True) as i:
                 call(tile, f.add(begin, f.mul(i, width)))
             begin = f.add(begin, f.mul(count, width))
@@ -201,8 +201,8 @@ class Loops:
 
     def call(
         self,
-        here: _Row,
-        tile: Tile,
+        here: _OutputRow,
+        tile: ConvTile,
         column: Value,
         weights: Value,
         channel: Value,
@@ -215,12 +215,12 @@ class Loops:
         spot = (here.batch, channel, here.depth, here.row, column)
         self.tile(tile, data, weights, spot, (*here.d, *here.h, *across))
 
-    def prepare(self, tile: Tile) -> None:
+    def prepare(self, tile: ConvTile) -> None:
         """What stands before the call of a tile."""
 
     def tile(
         self,
-        tile: Tile,
+        tile: ConvTile,
         data: Value,
         weights: Value,
         spot: Sequence[Value],

@@ -18,24 +18,24 @@ from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
 from ...llvmir.builder import Function, Module
-from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel
 from ...llvmir.values import I64, Value, bits_of, constants, integer, vec
-from ..emit.amx_registers import SIDE
+from ..emit.amx_registers import AMX_ROWS
 from ..emit.contract import Kernel
 from . import amx
-from .addressing import Context, buffers_of, widths
-from .amx import MOST, TileMicro
+from .addressing import ConvContext, buffers_of, widths
+from .amx import MAX_TILE_PLACES, TileMicro
 from .packed_direct import Copied, factors, tail_steps
-from .register_tile import Factors, Tile
-from .row_packing import Rows, choose_rows
-from .tile_partition import Cut, choose, three_axes
+from .register_tile import ConvTile, Factors
+from .row_packing import RowCopies, choose_rows
+from .tile_partition import ConvTiling, choose, three_axes
 
-_LINE = 64
+_LINE_BYTES = 64
 # Vectors moved for a place, above which the code would be long.
-_MOVES = 64
+_MAX_VECTOR_MOVES = 64
 # Panels of weights that one unfolding serves.
-_PANELS = 4
+_PANELS_PER_COPY = 4
 
 
 def serves(spec: ConvSpec, target: Target) -> bool:
@@ -44,15 +44,15 @@ def serves(spec: ConvSpec, target: Target) -> bool:
     plain = spec.packed.depthwise or spec.packed.winograd
     if plain or not amx.instruction(wide, target) or amx.step_cells(wide):
         return False
-    pieces = unfolding(wide).pieces
-    return sum(-(-piece.count // _LINE) for piece in pieces) <= _MOVES
+    pieces = plan_im2col(wide).pieces
+    return sum(-(-piece.count // _LINE_BYTES) for piece in pieces) <= _MAX_VECTOR_MOVES
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a convolution that unfolds its places."""
     module, wide = Module(target), three_axes(spec)
-    cut = grouped(amx.cut_for_tiles(choose(wide, target)))
-    g = Context(wide, target, module, cut.lanes)
+    cut = group_panels(amx.cut_for_tiles(choose(wide, target)))
+    g = ConvContext(wide, target, module, cut.lanes)
     rows = choose_rows(g, cut, 1)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     Unfolded(g, UnfoldedMicro(g, cut, factors(g, rows)), entry, rows).run()
@@ -60,7 +60,7 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
 
 
 @dataclass(frozen=True)
-class Piece:
+class CopyPiece:
     """`count` bytes of a place's row, at byte `to`: tap (depth, row, column), from channel 0, or
     the cell of rows below each other that begins there. `depth` None: zeros."""
 
@@ -80,27 +80,27 @@ class Unfolding:
     total: int
     steps: int
     cells: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[CopyPiece, ...]
 
     @property
     def pitch(self) -> int:
         """Bytes from a place's row to the next."""
-        return -(-4 * self.cells * self.steps // _LINE) * _LINE
+        return -(-4 * self.cells * self.steps // _LINE_BYTES) * _LINE_BYTES
 
     def weights_at(self, f: Function, step: Value) -> Value:
         """The cell of the weights with which a step begins."""
         return f.smin(f.mul(step, self.cells), self.total - self.cells)
 
 
-def unfolding(spec: ConvSpec) -> Unfolding:
+def plan_im2col(spec: ConvSpec) -> Unfolding:
     """How the places of a convolution of three spatial axes unfold."""
     kr = spec.packed.kr
     total = spec.matrices[1] // kr
-    steps = -(-total // SIDE)
-    cells = total if steps == 1 else SIDE
+    steps = -(-total // AMX_ROWS)
+    cells = total if steps == 1 else AMX_ROWS
     gap = 4 * (steps * cells - total)
     begins = 4 * (steps - 1) * cells
-    pieces: list[Piece] = []
+    pieces: list[CopyPiece] = []
     for piece in _in_order(spec):
         if not gap or piece.to + piece.count <= begins:
             pieces.append(piece)
@@ -112,11 +112,11 @@ def unfolding(spec: ConvSpec) -> Unfolding:
             rest = replace(piece, to=begins + gap, count=piece.count - first, skip=first)
             pieces.append(rest)
     if gap:
-        pieces.append(Piece(begins, gap))
+        pieces.append(CopyPiece(begins, gap))
     return Unfolding(total, steps, cells, tuple(sorted(pieces, key=lambda p: p.to)))
 
 
-def _in_order(spec: ConvSpec) -> Iterator[Piece]:
+def _in_order(spec: ConvSpec) -> Iterator[CopyPiece]:
     """The pieces of a row without a gap: the order of packed weights (plan/packing/layouts.py)."""
     packed, each = spec.packed, 4 // spec.packed.kr
     deep, high, wide = spec.window.kernel
@@ -127,23 +127,23 @@ def _in_order(spec: ConvSpec) -> Iterator[Piece]:
         for h in range(high):
             for w in range(runs):
                 count = values // packed.kr * 4 if packed.tails else values * each
-                yield Piece(at, count, d, h, w)
+                yield CopyPiece(at, count, d, h, w)
                 at += count
                 if pad := -at % 4:
-                    yield Piece(at, pad)
+                    yield CopyPiece(at, pad)
                     at += pad
         if packed.tails:
             for h in range(0, high, packed.kr):
-                yield Piece(at, 4, d, h, wide - 1, tails=True)
+                yield CopyPiece(at, 4, d, h, wide - 1, tails=True)
                 at += 4
 
 
 class UnfoldedMicro(TileMicro):
     """The functions of tiles that read unfolded places, one row of them."""
 
-    def __init__(self, g: Context, cut: Cut, factors: Factors) -> None:
+    def __init__(self, g: ConvContext, cut: ConvTiling, factors: Factors) -> None:
         super().__init__(g, cut, factors)
-        self.unfolding = unfolding(g.spec)
+        self.unfolding = plan_im2col(g.spec)
         self.cells = self.unfolding.cells
         self.place_bytes = self.unfolding.pitch
 
@@ -154,28 +154,28 @@ class UnfoldedMicro(TileMicro):
             step(f.offset(first, f.mul(k, 4 * u.cells)), f.offset(p["weights"], there))
 
 
-def grouped(cut: Cut) -> Cut:
+def group_panels(cut: ConvTiling) -> ConvTiling:
     """Tasks of a few panels, all of a unit's one after the other."""
-    tasks = -(-cut.panels // _PANELS)
+    tasks = -(-cut.panels // _PANELS_PER_COPY)
     return replace(cut, panels=tasks, group=tasks)
 
 
-def scratch(rows: Rows, spec: ConvSpec) -> int:
+def scratch(rows: RowCopies, spec: ConvSpec) -> int:
     """Bytes of the copied rows, and of the unfolded places behind them."""
-    return _behind(rows) + MOST * unfolding(spec).pitch + _LINE
+    return _line_bytes(rows) + MAX_TILE_PLACES * plan_im2col(spec).pitch + _LINE_BYTES
 
 
-def _behind(rows: Rows) -> int:
-    return -(-rows.bytes // _LINE) * _LINE
+def _line_bytes(rows: RowCopies) -> int:
+    return -(-rows.bytes // _LINE_BYTES) * _LINE_BYTES
 
 
 class Unfolded(Copied):
     """The loops: each tile's places are unfolded for the panels of a task."""
 
-    def __init__(self, g: Context, micro: UnfoldedMicro, entry: Entry, rows: Rows) -> None:
+    def __init__(self, g: ConvContext, micro: UnfoldedMicro, entry: Entry, rows: RowCopies) -> None:
         super().__init__(g, micro, entry, rows, 1)
         self.unfold = _unfold_function(g, rows, micro)
-        self.places = self.f.offset(entry.scratch, _behind(rows))
+        self.places = self.f.offset(entry.scratch, _line_bytes(rows))
 
     def serve(self, place: tuple[Value, ...], panel: Value) -> None:
         """All tiles of a block, and the panels of task `panel`."""
@@ -186,8 +186,8 @@ class Unfolded(Copied):
         # Parameters of other kernels' tiles: taps, and tails.
         taps = [x for k in w.kernel for x in (integer(0), integer(k))]
         taps += [self.places] * rows.tails
-        first = f.mul(panel, _PANELS)
-        last = f.smin(f.add(first, _PANELS), -(-self.spec.outputs // self.cut.nr))
+        first = f.mul(panel, _PANELS_PER_COPY)
+        last = f.smin(f.add(first, _PANELS_PER_COPY), -(-self.spec.outputs // self.cut.nr))
         high = f.smin(f.sub(self.out[1], row), rows.down)
         with f.range(0, high, outer=True) as r:
             for size, count, begin, _ in self.pieces(column, self.spec.outputs):
@@ -203,11 +203,11 @@ class Unfolded(Copied):
                         weights, channel = self.panel_of(group, which)
                         spot = (batch, channel, depth, f.add(row, r), f.add(column, at))
                         for n in widths(f, which, self.spec.outputs, self.cut.nr):
-                            tile = Tile(1, size, None, None, n)
+                            tile = ConvTile(1, size, None, None, n)
                             self.tile(tile, self.places, weights, spot, taps)
 
 
-def _unfold_function(g: Context, rows: Rows, micro: UnfoldedMicro) -> Function:
+def _unfold_function(g: ConvContext, rows: RowCopies, micro: UnfoldedMicro) -> Function:
     """unfold(data, tails, to, count): write the rows of `count` places whose tap 0 begins at
     `data`, and its cells of rows below each other at `tails`."""
     f = g.module.function(
@@ -246,7 +246,7 @@ def _unfold_function(g: Context, rows: Rows, micro: UnfoldedMicro) -> Function:
 
 def _width(count: int) -> int:
     """Bytes of the vector that so many are moved with."""
-    return min(_LINE, max(4, 1 << (count - 1).bit_length()))
+    return min(_LINE_BYTES, max(4, 1 << (count - 1).bit_length()))
 
 
 def _kind(width: int) -> str:
@@ -261,13 +261,13 @@ def _move(f: Function, source: Value, to: Value, count: int) -> int:
         width = _width(count - at)
         x = f.load(_kind(width), f.offset(source, at))
         if count - at < width:
-            x = f.and_(x, _first(width, count - at))
+            x = f.and_(x, _leading_ones(width, count - at))
         f.store(x, f.offset(to, at))
         at += width
     return at
 
 
-def _first(width: int, count: int) -> Value:
+def _leading_ones(width: int, count: int) -> Value:
     """Ones in the first bytes of a vector."""
     word = (1 << 8 * count) - 1
     if width <= 8:

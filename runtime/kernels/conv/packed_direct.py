@@ -13,21 +13,21 @@ from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
 from ...llvmir.builder import Module
-from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, I16, I64, Value, integer
 from ..emit.amx_registers import release
 from ..emit.contract import Kernel
 from ..gemm.tiling import tile_rows
 from . import amx
-from .addressing import Context, buffers_of, taps_inside, widths
-from .direct import Loops
-from .register_tile import Factors, Micro, Tile
-from .row_packing import Rows, choose_rows, copy_function
-from .tile_partition import Cut, Run, Taps, choose, cut_axis, known_axis, three_axes
+from .addressing import ConvContext, buffers_of, taps_inside, widths
+from .direct import DirectLoops
+from .register_tile import ConvTile, Factors, Micro
+from .row_packing import RowCopies, choose_rows, copy_function
+from .tile_partition import ConvTiling, Run, Taps, choose, cut_axis, known_axis, three_axes
 
 # Places of a row up to which tiles at its ends are compiled for their own taps.
-_SMALL = 64
+_MAX_SPECIALIZED_PLACES = 64
 
 
 def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
@@ -36,19 +36,19 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     wide = three_axes(spec)
     cut, tiles = choose(wide, target), amx.serves(wide, target)
     cut = amx.cut_for_tiles(cut) if tiles else cut
-    g = Context(wide, target, module, cut.lanes)
-    flat = amx.flat(wide) if tiles else None
-    tall = flat.rows if flat else _tall(wide, cut)
+    g = ConvContext(wide, target, module, cut.lanes)
+    flat = amx.flatten_rows(wide) if tiles else None
+    tall = flat.rows if flat else _tile_rows(wide, cut)
     rows = choose_rows(g, cut, tall, flat.width if flat else 0)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
     micro = amx.TileMicro if tiles else Micro
     Copied(g, micro(g, cut, factors(g, rows)), entry, rows, tall, flat).run()
     # Registers of places are full, beyond the last one as well.
-    beyond = amx.MOST * wide.window.strides[2] * wide.channels * 4 if flat else 0
+    beyond = amx.MAX_TILE_PLACES * wide.window.strides[2] * wide.channels * 4 if flat else 0
     return Kernel(symbol, module.text() + BRIEF, max(64, rows.bytes + beyond))
 
 
-def _tall(spec: ConvSpec, cut: Cut) -> int:
+def _tile_rows(spec: ConvSpec, cut: ConvTiling) -> int:
     """Rows of one tile: several where an output row is short."""
     height, width = spec.out_sizes[1:]
     if not isinstance(height, int) or not isinstance(width, int) or width < 1:
@@ -56,10 +56,10 @@ def _tall(spec: ConvSpec, cut: Cut) -> int:
     if spec.window.dilations[1] > 1 or spec.window.strides[1] > spec.window.kernel[1]:
         return 1
     tall = cut.most // width
-    return max(1, min(height, min(tall, 2) if cut.most == amx.MOST else tall))
+    return max(1, min(height, min(tall, 2) if cut.most == amx.MAX_TILE_PLACES else tall))
 
 
-def factors(g: Context, rows: Rows) -> Factors:
+def factors(g: ConvContext, rows: RowCopies) -> Factors:
     """How tiles walk a copy. Its rows are taps' rows: a dilation of rows is not in it."""
     spec, w = g.spec, g.spec.window
     weight = rows.cell if rows.kr > 1 else ELEMENT[spec.weights.dtype.value]
@@ -79,19 +79,19 @@ def factors(g: Context, rows: Rows) -> Factors:
     )
 
 
-def tail_steps(g: Context, rows: Rows) -> tuple[int, int]:
+def tail_steps(g: ConvContext, rows: RowCopies) -> tuple[int, int]:
     """Bytes from the cells of rows below each other to those of the next output row, and place."""
     w = g.spec.window
     return w.strides[1] * rows.tail_pitch, w.strides[2] * rows.kr
 
 
-class Copied(Loops):
+class Copied(DirectLoops):
     def __init__(
         self,
-        g: Context,
+        g: ConvContext,
         micro: Micro,
         entry: Entry,
-        rows: Rows,
+        rows: RowCopies,
         tall: int,
         flat: amx.Flat | None = None,
     ) -> None:
@@ -105,7 +105,7 @@ class Copied(Loops):
             across = sum(run.count for run in self.across)
             micro.share_fetching(across * -(-rows.down // tall) * self.passes)
 
-    def prepare(self, tile: Tile) -> None:
+    def prepare(self, tile: ConvTile) -> None:
         """Configure the registers where a tile needs another shape than the last one."""
         f, micro = self.f, self.micro
         if isinstance(micro, amx.TileMicro):
@@ -124,7 +124,12 @@ class Copied(Loops):
         g, tiles = self.g, known_axis(spec, 2, self.cut.most)
         mixed = g.unit is not None and g.unit.mixed
         neutral = not mixed or not (g.zeros or g.shift)
-        fits = spec.channels % rows.kr == 0 and across <= _SMALL and neutral and not self.tiled
+        fits = (
+            spec.channels % rows.kr == 0
+            and across <= _MAX_SPECIALIZED_PLACES
+            and neutral
+            and not self.tiled
+        )
         if tiles is None or not fits:
             most = across if self.flat else self.cut.most
             return cut_axis(across, across, 1, 1, 1, 0, most), None
@@ -152,7 +157,7 @@ class Copied(Loops):
             row, column = f.mul(block, rows.down), f.mul(piece, rows.across)
             with f.if_(f.icmp("ne", unit, held.get())):
                 held.set(unit)
-                first = self.first(batch, group)
+                first = self.group_address(batch, group)
                 starts = [
                     f.sub(f.mul(place, stride), pad)
                     for place, stride, pad in zip(
@@ -209,7 +214,7 @@ class Copied(Loops):
         taps = [x for k in w.kernel for x in (integer(0), integer(k))]
         skips = any(run.taps for run in self.across or ())
 
-        def across(r: Value, height: int, row_taps: Taps = None) -> None:
+        def emit_row(r: Value, height: int, row_taps: Taps = None) -> None:
             here = taps
             if height == 1 and skips:
                 start = f.sub(f.mul(f.add(row, r), w.strides[1]), self.pads[1])
@@ -218,7 +223,7 @@ class Copied(Loops):
             for size, count, first, column_taps in self.pieces(column, channels):
                 met = row_taps if height > 1 else None
                 apart = self.flat.apart if self.flat else 0
-                tile = Tile(height, size, met, column_taps, channels, apart=apart)
+                tile = ConvTile(height, size, met, column_taps, channels, apart=apart)
                 with f.range(0, count, outer=True) as i:
                     at = f.add(f.mul(i, size), first)
                     spot = (batch, channel, depth, f.add(row, r), f.add(column, at))
@@ -235,15 +240,15 @@ class Copied(Loops):
         if self.down is not None:
             for run in self.down:
                 with f.range(0, run.count, outer=True) as i:
-                    across(f.add(f.mul(i, run.size), run.start), run.size, run.taps)
+                    emit_row(f.add(f.mul(i, run.size), run.start), run.size, run.taps)
             return
         whole = f.udiv(high, tall)
         with f.range(0, whole, outer=True) as i:
-            across(f.mul(i, tall), tall)
+            emit_row(f.mul(i, tall), tall)
         height = self.spec.out_sizes[1]
         if tall > 1 and isinstance(height, int) and height % tall:
             with f.if_(f.icmp("sgt", high, f.mul(whole, tall))):
-                across(f.mul(whole, tall), height % tall)
+                emit_row(f.mul(whole, tall), height % tall)
 
     def pieces(self, column: Value, channels: int) -> Iterator[tuple[int, Value, Value, Taps]]:
         """(size, count, first, taps) of the tiles of a block's row that begins at `column`. In a

@@ -19,23 +19,23 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import or_
 
-from ...llvmir.builder import Function, Variable
+from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, I64, PTR, Value, integer, is_float, vec
 from ..emit.register_tile import unrolled_loop
-from ..gemm.bf16_rounding import flushing
-from .addressing import Context, Epilogue, Spot
-from .tile_partition import Cut, Taps, outside
+from ..gemm.bf16_rounding import flush_to_zero
+from .addressing import ConvContext, ConvEpilogue, TilePosition
+from .tile_partition import ConvTiling, Taps, taps_outside
 
 # Steps per turn of the innermost loop; up to twice as many are written out without a loop.
 _UNROLL = 4
 # A loop over fewer taps than a row's by this has its steps written out once.
-_PART = 8
+_MIN_LOOPED_TAPS = 8
 # Sets of places that the taps of a row meet, above which taps share them.
-_SETS = 8
+_MAX_PLACE_SETS = 8
 
 
 @dataclass(frozen=True)
-class Tile:
+class ConvTile:
     """`rows` x `columns` places, of which `row_taps` and `column_taps` say what meets the data.
     One row alone takes its taps at run time; `ragged`: so does its one column. `apart`: rows are
     so many places apart, where what lies between them is computed, too, and thrown away."""
@@ -70,12 +70,12 @@ class Micro:
     """Makes the functions of tiles, each at its first use. `factors` None: tiles read the data as
     they lie."""
 
-    def __init__(self, g: Context, cut: Cut, factors: Factors | None = None) -> None:
+    def __init__(self, g: ConvContext, cut: ConvTiling, factors: Factors | None = None) -> None:
         self.g, self.cut, self.factors = g, cut, factors
-        self._tiles: dict[Tile, Function] = {}
+        self._tiles: dict[ConvTile, Function] = {}
         self._finish: dict[int, Function] = {}
 
-    def tile(self, tile: Tile) -> Function:
+    def tile(self, tile: ConvTile) -> Function:
         """tile(frame, data, weights, d0, d1, h0, h1, w0, w1, [tails,] soon, pace): `data` is where
         tap 0 of the first place lies, [d0, d1) and so on are the taps inside the data, `tails`
         where that place's cells of rows below each other lie; what is at `soon` is fetched
@@ -84,7 +84,7 @@ class Micro:
             self._tiles[tile] = self._make(tile)
         return self._tiles[tile]
 
-    def open(self, stem: str, tile: Tile) -> Function:
+    def open(self, stem: str, tile: ConvTile) -> Function:
         """The function of a tile, empty."""
         module = self.g.module
         return module.function(
@@ -98,7 +98,7 @@ class Micro:
             linkage="internal",
         )
 
-    def _make(self, tile: Tile) -> Function:
+    def _make(self, tile: ConvTile) -> Function:
         g, f = self.g, self.open("tile", tile)
         parts = g.parts(f, tile.channels)
         places = [(r, q) for r in range(tile.rows) for q in range(tile.columns)]
@@ -106,7 +106,7 @@ class Micro:
         sums = {place: [f.var(g.vector, x) for x in first] for place in places}
         align = g.lanes * g.bytes
         buffer = None if g.short else f.stack(len(places) * len(parts) * align)
-        with flushing(f, g.flushes):
+        with flush_to_zero(f, g.flushes):
             _Sum(self, f, tile, sums).run()
             if buffer is not None:
                 kept = [s for place in places for s in sums[place]]
@@ -115,16 +115,16 @@ class Micro:
         frame = f.params["frame"]
         spots = [(v * g.lanes, part) for v, part in enumerate(parts)]
         if buffer is None:
-            epilogue = Epilogue(g, f, frame)
+            epilogue = ConvEpilogue(g, f, frame)
             epilogue.share(spots)
             for (r, q), row in sums.items():
                 for s, (c, part) in zip(row, spots, strict=True):
-                    epilogue.finish(s.get(), Spot(integer(r), integer(q), c, part))
+                    epilogue.finish(s.get(), TilePosition(integer(r), integer(q), c, part))
             return f
-        self.finished(f, tile, buffer)
+        self.apply_epilogue(f, tile, buffer)
         return f
 
-    def finished(self, f: Function, tile: Tile, buffer: Value) -> None:
+    def apply_epilogue(self, f: Function, tile: ConvTile, buffer: Value) -> None:
         """The epilogue of a tile's sums."""
         shape = (tile.rows, tile.columns, tile.apart or tile.columns)
         frame = f.params["frame"]
@@ -156,7 +156,7 @@ class Micro:
             linkage="internal",
         )
         p, parts = f.params, g.parts(f, channels)
-        epilogue = Epilogue(g, f, p["frame"])
+        epilogue = ConvEpilogue(g, f, p["frame"])
         spots = [(v * g.lanes, part) for v, part in enumerate(parts)]
         epilogue.share(spots)
         align = g.lanes * g.bytes
@@ -168,7 +168,7 @@ class Micro:
             at = f.offset(p["buffer"], f.mul(place, len(parts) * align))
             for v, (c, part) in enumerate(spots):
                 value = f.load(g.vector, f.offset(at, v * align), align)
-                epilogue.finish(value, Spot(r, q, c, part))
+                epilogue.finish(value, TilePosition(r, q, c, part))
         self._finish[channels] = f
         return f
 
@@ -185,7 +185,11 @@ class _Sum:
     """Writes the loops over the taps and channels of one tile."""
 
     def __init__(
-        self, micro: Micro, f: Function, tile: Tile, sums: dict[tuple[int, int], list[Variable]]
+        self,
+        micro: Micro,
+        f: Function,
+        tile: ConvTile,
+        sums: dict[tuple[int, int], list[StackVariable]],
     ) -> None:
         self.f, self.g, self.tile, self.sums = f, micro.g, tile, sums
         spec, frame = self.g.spec, f.params["frame"]
@@ -284,15 +288,15 @@ class _Sum:
             return
         # Neighbouring taps that meet the data in the same places are a loop. Of few taps of a long
         # row no step is written out several times: such loops are short, but their code is not.
-        met = [outside(tile.column_taps, kw, tile.columns) for kw in range(width)]
-        if self.copied and len(set(met)) > _SETS:
+        met = [taps_outside(tile.column_taps, kw, tile.columns) for kw in range(width)]
+        if self.copied and len(set(met)) > _MAX_PLACE_SETS:
             # Two taps share one where a copy holds zeros for the places that one does not meet.
             met = [
                 tuple(map(or_, some, met[min(kw ^ 1, width - 1)])) for kw, some in enumerate(met)
             ]
         loops = [list(taps) for _, taps in groupby(range(width), met.__getitem__)]
         for taps in loops:
-            apart = 2 * _UNROLL if len(taps) * _PART >= width else 1
+            apart = 2 * _UNROLL if len(taps) * _MIN_LOOPED_TAPS >= width else 1
             keep = [(r, q) for r, q in self.sums if rows[r] and met[taps[0]][q]]
             if not keep:
                 continue

@@ -15,25 +15,25 @@ from ....plan.packing.panel_params import BYTES
 from ....plan.specs.convolution import ConvSpec
 from ...llvmir.builder import Function
 from ...llvmir.values import ELEMENT, I8, I16, I32, I64, Value, bits_of, integer, vec
-from ..emit.dot_units import shifted
+from ..emit.dot_units import xor_0x80
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
-from ..gemm.bf16_rounding import neighbours, rounded, single_cell
-from .addressing import Context
-from .tile_partition import Cut
+from ..gemm.bf16_rounding import neighbours, round_to_bf16, single_cell
+from .addressing import ConvContext
+from .tile_partition import ConvTiling
 
 # How a row is in memory: one run of places and channels; places whose channels are neighbours;
 # channels whose places are neighbours (few of them); anything else, value by value.
 Lies = Literal["run", "places", "planes", "values"]
-_FEW = 8
+_MAX_PLANAR_CHANNELS = 8
 
-_ROWS = 8
+_MAX_BLOCK_ROWS = 8
 # Cells of a register, where rows below each other are put into them.
-_CELLS = 16
+_CELLS_PER_REGISTER = 16
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowCopies:
     """Copies for blocks of `down` x `across` output places: `depth` x `height` rows of `width`
     places, `pitch` values apart; row r is `step` data rows below row 0.
 
@@ -63,16 +63,20 @@ class Rows:
     @property
     def tails_at(self) -> int:
         """Where the cells of rows below each other begin (PackedConv.tails), in bytes."""
-        slack = self.lanes * (_FEW + 1)
+        slack = self.lanes * (_MAX_PLANAR_CHANNELS + 1)
         return (self.depth * self.height * self.pitch + slack) * bits_of(self.kept) // 8
 
     @property
     def tail_pitch(self) -> int:
         """Bytes of a row of these cells; row r has values of the rows from r on."""
-        return -(-self.width // _CELLS) * _CELLS * self.kr if self.tails else 0
+        return (
+            -(-self.width // _CELLS_PER_REGISTER) * _CELLS_PER_REGISTER * self.kr
+            if self.tails
+            else 0
+        )
 
 
-def choose_rows(g: Context, cut: Cut, tall: int, packed: int = 0) -> Rows:
+def choose_rows(g: ConvContext, cut: ConvTiling, tall: int, packed: int = 0) -> RowCopies:
     """The copies of a convolution of three spatial axes whose tiles are `tall` rows high. Rows of
     `packed` places, where that is given, follow one another without a gap."""
     spec, target = g.spec, g.target
@@ -83,16 +87,16 @@ def choose_rows(g: Context, cut: Cut, tall: int, packed: int = 0) -> Rows:
     apart = w.dilations[1] > 1 or w.strides[1] > w.kernel[1]
     height, width = spec.out_sizes[1:]
 
-    def made(down: int, across: int) -> Rows:
+    def make_rows(down: int, across: int) -> RowCopies:
         wide = (across - 1) * w.strides[2] + (w.kernel[2] - 1) * w.dilations[2] + 1
         line = 64 * 8 // bits_of(kept)
         pitch = -(-(wide * spec.channels + kr) // line) * line
-        return Rows(
+        return RowCopies(
             kept,
             cell,
             kr,
             g.lanes * kr,
-            _lies(spec),
+            _choose_layout(spec),
             across,
             down,
             w.kernel[0],
@@ -104,28 +108,28 @@ def choose_rows(g: Context, cut: Cut, tall: int, packed: int = 0) -> Rows:
         )
 
     across = width if isinstance(width, int) else 8 * cut.most
-    while across > cut.most and not packed and made(tall, across).bytes > room:
+    while across > cut.most and not packed and make_rows(tall, across).bytes > room:
         across = max(cut.most, across // 2 // cut.most * cut.most)
     down = tall
     if not apart:
-        most = _ROWS // 2
+        most = _MAX_BLOCK_ROWS // 2
         if isinstance(height, int):
             # Blocks as even as possible, so that workers' shares are.
-            most = -(-height // max(1, -(-height // _ROWS)))
+            most = -(-height // max(1, -(-height // _MAX_BLOCK_ROWS)))
         down = max(tall, -(-most // tall) * tall)
-        while down > tall and made(down, across).bytes > room:
+        while down > tall and make_rows(down, across).bytes > room:
             down -= tall
-    return made(down, max(1, across))
+    return make_rows(down, max(1, across))
 
 
-def _lies(spec: ConvSpec) -> Lies:
+def _choose_layout(spec: ConvSpec) -> Lies:
     channel, place = spec.data.strides[1], spec.data.strides[4]
     if channel == 1 or spec.channels == 1:
         return "run" if place == spec.channels else "places"
-    return "planes" if place == 1 and spec.channels <= _FEW else "values"
+    return "planes" if place == 1 and spec.channels <= _MAX_PLANAR_CHANNELS else "values"
 
 
-def copy_function(g: Context, rows: Rows) -> Function:
+def copy_function(g: ConvContext, rows: RowCopies) -> Function:
     """copy(frame, data, to, z, y, x): the rows that begin at place (z, y, x) of the image whose
     first value is at `data`; places outside of it are zeros, bytes the zero point."""
     f = g.module.function(
@@ -163,10 +167,10 @@ def copy_function(g: Context, rows: Rows) -> Function:
     return f
 
 
-def _copy_tails(g: Context, rows: Rows, f: Function) -> None:
+def _copy_tails(g: ConvContext, rows: RowCopies, f: Function) -> None:
     """The last channel of `kr` rows below each other, as cells, from the copied rows. Weights of
     rows below the last one are zeros: any values do."""
-    channels, lanes, copy = g.spec.channels, _CELLS * rows.kr, f.params["to"]
+    channels, lanes, copy = g.spec.channels, _CELLS_PER_REGISTER * rows.kr, f.params["to"]
     # Lane i of a cell is row i's: those of two rows side by side, then of both pairs.
     pick = [i // rows.kr * channels + i % 2 * lanes for i in range(lanes)]
     join = [i + i % rows.kr // 2 * lanes for i in range(lanes)]
@@ -175,7 +179,7 @@ def _copy_tails(g: Context, rows: Rows, f: Function) -> None:
         below = [f.smin(f.add(r, i), rows.height - 1) for i in range(rows.kr)]
         places = [f.offset(copy, f.mul(f.add(first, row), rows.pitch)) for row in below]
         to = f.offset(copy, f.add(f.mul(f.add(first, r), rows.tail_pitch), rows.tails_at))
-        with f.range(0, rows.width, _CELLS, unroll=1) as x:
+        with f.range(0, rows.width, _CELLS_PER_REGISTER, unroll=1) as x:
             at = f.add(f.mul(x, channels), channels - 1)
             a, b, c, e = (f.load(vec(I8, lanes), f.offset(place, at)) for place in places)
             cells = f.shuffle(f.shuffle(a, b, pick), f.shuffle(c, e, pick), join)
@@ -185,7 +189,7 @@ def _copy_tails(g: Context, rows: Rows, f: Function) -> None:
 class _Copier:
     """Writes the copying of pieces of one row."""
 
-    def __init__(self, g: Context, rows: Rows, f: Function) -> None:
+    def __init__(self, g: ConvContext, rows: RowCopies, f: Function) -> None:
         self.g, self.rows, self.f, self.spec = g, rows, f, g.spec
         self.dtype = g.spec.data.dtype
         self.element = ELEMENT[self.dtype.value]
@@ -234,7 +238,7 @@ class _Copier:
         """A few rows, one per channel, whose values take turns."""
         f, rows, channels = self.f, self.rows, self.spec.channels
 
-        def some(i: Value, left: Value | None) -> None:
+        def copy_some(i: Value, left: Value | None) -> None:
             place = f.at(source, i, self.element)
             planes = [
                 self.factors(f.at(place, f.mul(self.channel, c), self.element), left)
@@ -246,10 +250,10 @@ class _Copier:
 
         whole = f.mul(f.udiv(places, rows.lanes), rows.lanes)
         with f.range(0, whole, rows.lanes, unroll=1) as i:
-            some(i, None)
+            copy_some(i, None)
         left = f.sub(places, whole)
         with f.if_(f.icmp("sgt", left, 0)):
-            some(whole, left)
+            copy_some(whole, left)
 
     def factors(self, place: Value, left: Value | None) -> Value:
         """A register of neighbouring values as factors; those beyond `left` are not read."""
@@ -264,7 +268,7 @@ class _Copier:
             return self.byte(load(0, self.rows.lanes))
         kind = vec(self.rows.kept, self.rows.lanes)
         if g.unit is None:
-            return rounded(f, f.cast(load(0, g.lanes), g.acc))
+            return round_to_bf16(f, f.cast(load(0, g.lanes), g.acc))
         if self.dtype is DType.bf16:
             return f.bitcast(load(0, self.rows.lanes), kind)
         halves = [f.cast(load(n, g.lanes), g.acc) for n in (0, g.lanes)]
@@ -274,7 +278,7 @@ class _Copier:
         """Bytes as the unit takes them, or wider numbers less the zero point."""
         f, rows = self.f, self.rows
         if rows.kept == I8:
-            return shifted(f, x, self.g.shift)
+            return xor_0x80(f, x, self.g.shift)
         wide = f.cast(x, rows.kept, signed_=self.dtype.is_signed)
         zero = f.splat(f.cast(self.zero, rows.kept), x.lanes)
         return f.sub(wide, zero) if self.g.zeros else wide
@@ -285,7 +289,7 @@ class _Copier:
         if self.dtype in BYTES:
             return self.byte(x)
         if g.unit is None:
-            return rounded(f, f.cast(x, g.acc))
+            return round_to_bf16(f, f.cast(x, g.acc))
         x = f.cast(x, g.acc)
         return f.cast(single_cell(f, x, f.as_value(0, x.type)), I16)
 

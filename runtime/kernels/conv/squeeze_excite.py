@@ -17,26 +17,26 @@ from ....plan.specs.base import Operand
 from ....plan.specs.squeeze_excite import CHUNKS, SqueezeExciteSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
-from ...llvmir.builder import Module, Variable
-from ...llvmir.kernel_entry import Buffer, open_kernel, share
-from ...llvmir.kernel_entry import Kernel as Open
+from ...llvmir.builder import Module, StackVariable
+from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
+from ...llvmir.kernel_entry import OpenKernel as Open
 from ...llvmir.values import F32, Value, integer, number, vec
 from ..emit.casts import cast
 from ..emit.contract import Kernel
 from ..emit.scalar_program import emit_program
-from ..emit.strided_loops import Lane, Rows, Sizes, masked_load, masked_store
+from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
-from ..gemm.bf16_rounding import flushing
+from ..gemm.bf16_rounding import flush_to_zero
 from ..recurrent.kernel import Array
 
 Parts = Sequence[TailMask | None]
-Sums = Sequence[Sequence[Variable]]
+Sums = Sequence[Sequence[StackVariable]]
 Tile = Sequence[Sums]
 
 # Sums held at a time: as many as keep a unit of two additions a cycle and four cycles each busy.
-_SUMS = 8
+_ACCUMULATORS = 8
 # Panels that a row is multiplied by at a time: streams of weights that come in side by side.
-_PANELS = 4
+_PANELS_PER_PASS = 4
 # Vectors of a row that are scaled at a time.
 _UNROLL = 4
 
@@ -46,7 +46,7 @@ def generate(spec: SqueezeExciteSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     count = len(spec.operands())
     reads = count - spec.output_count()
-    buffers = [Buffer(writes=n >= reads, noalias=False) for n in range(count)]
+    buffers = [BufferAssumptions(writes=n >= reads, noalias=False) for n in range(count)]
     k = open_kernel(module, symbol, buffers, spec.runtime_dims)
     made = _Excite(spec, k)
     made.write(k.worker, k.workers)
@@ -57,7 +57,7 @@ def generate(spec: SqueezeExciteSpec, target: Target, symbol: str) -> Kernel:
 class _Excite:
     def __init__(self, spec: SqueezeExciteSpec, k: Open) -> None:
         self.spec, self.f, self.scratch = spec, k.function, k.scratch
-        f, self.sizes = self.f, Sizes(k.function, k.dims)
+        f, self.sizes = self.f, RuntimeSizes(k.function, k.dims)
         self.lanes = f.target.lanes(32)
         self.vector = vec(F32, self.lanes)
         placed = [
@@ -73,10 +73,10 @@ class _Excite:
     @property
     def scratch_bytes(self) -> int:
         """The means of an image, padded to whole vectors, and a product's sums."""
-        return 4 * (self.held + _PANELS * 2 * self.lanes)
+        return 4 * (self.scratch_elements + _PANELS_PER_PASS * 2 * self.lanes)
 
     @property
-    def held(self) -> int:
+    def scratch_elements(self) -> int:
         """Elements of scratch that the means take."""
         return -(-self.spec.channels // self.lanes) * self.lanes
 
@@ -88,7 +88,7 @@ class _Excite:
         batch = self.sizes.value(spec.batch)
         lo, hi = share(f, batch, part, workers)
 
-        def mine(count: int) -> tuple[Value, Value]:
+        def worker_range(count: int) -> tuple[Value, Value]:
             begin, end = share(f, count, part, workers)
             return f.select(phased, begin, 0), f.select(phased, end, count)
 
@@ -97,26 +97,26 @@ class _Excite:
             with f.if_(f.or_(f.xor(phased, 1), f.icmp("eq", phase, n))):
                 yield
 
-        runs = mine(CHUNKS)
+        runs = worker_range(CHUNKS)
         begin, end = f.select(phased, 0, lo), f.select(phased, batch, hi)
         with f.range(begin, end, outer=True) as b:
             with in_phase(0), f.range(*runs, outer=True) as run:
                 self.sum_run(b, run)
             with in_phase(1):
-                panels = mine(self.panels(spec.hidden, spec.down_panels.nr))
+                panels = worker_range(self.panels(spec.hidden, spec.down_panels.nr))
                 with f.if_(f.icmp("slt", *panels)):
                     self.squeeze(b, panels)
             with in_phase(2):
-                self.open_gates(b, mine(self.panels(spec.channels, spec.up_panels.nr)))
+                self.open_gates(b, worker_range(self.panels(spec.channels, spec.up_panels.nr)))
             with in_phase(3):
-                first, last = (self.bound(n) for n in runs)
+                first, last = (self.run_start(n) for n in runs)
                 self.scale(b, first, last)
 
     @staticmethod
     def panels(columns: int, width: int) -> int:
         return -(-columns // width)
 
-    def bound(self, run: Value) -> Value:
+    def run_start(self, run: Value) -> Value:
         """The place at which a run begins."""
         return self.f.udiv(self.f.mul(self.sizes.product(self.spec.places), run), CHUNKS)
 
@@ -134,18 +134,18 @@ class _Excite:
                     parts.append(tail_mask(f, self.lanes, integer(rest)))
                 yield integer(whole), integer(whole * width), parts
 
-    def rows(self, arrays: Sequence[tuple[Array, Operand]], b: Value) -> Rows:
+    def rows(self, arrays: Sequence[tuple[Array, Operand]], b: Value) -> RowCursor:
         """The places of an image in several operands."""
         pointers = [a.at(b, *[0] * (len(o.strides) - 1)) for a, o in arrays]
         types = [o.dtype for _, o in arrays]
         steps = [o.strides[1:-1] for _, o in arrays]
-        return Rows(self.f, self.sizes, self.spec.places, pointers, types, steps)
+        return RowCursor(self.f, self.sizes, self.spec.places, pointers, types, steps)
 
-    def zeros(self, count: int) -> list[Variable]:
+    def zeros(self, count: int) -> list[StackVariable]:
         zero = number(0.0, self.vector)
         return [self.f.var(self.vector, zero) for _ in range(count)]
 
-    def joined(self, chains: Sequence[Variable]) -> Value:
+    def add_pairwise(self, chains: Sequence[StackVariable]) -> Value:
         """The sum of some sums, pairs by pairs."""
         values = [c.get() for c in chains]
         while len(values) > 1:
@@ -157,24 +157,28 @@ class _Excite:
     def sum_run(self, b: Value, run: Value) -> None:
         """The sums of one run of places, a block of channels after the other."""
         f, spec = self.f, self.spec
-        width = _SUMS * self.lanes
-        first, last = self.bound(run), self.bound(f.add(run, 1))
+        width = _ACCUMULATORS * self.lanes
+        first, last = self.run_start(run), self.run_start(f.add(run, 1))
         blocks = self.panels(spec.channels, width)
         for _, c, parts in self.blocks(spec.channels, width, integer(0), integer(blocks)):
-            deep = max(1, _SUMS // len(parts))
+            deep = max(1, _ACCUMULATORS // len(parts))
             deep = 1 << (deep.bit_length() - 1)
             sums = [self.zeros(deep) for _ in parts]
             rows = self.rows([(self.data, spec.data)], b)
             rows.seek(first)
 
             def add(
-                n: int, c: Value = c, parts: Parts = parts, sums: Sums = sums, rows: Rows = rows
+                n: int,
+                c: Value = c,
+                parts: Parts = parts,
+                sums: Sums = sums,
+                rows: RowCursor = rows,
             ) -> None:
                 (at,) = rows.pointers()
                 for v, part in enumerate(parts):
                     x = masked_load(f, self.vector, f.at(at, f.add(c, v * self.lanes), F32), part)
                     sums[v][n].set(f.fadd(sums[v][n].get(), x))
-                rows.next()
+                rows.advance()
 
             count = f.sub(last, first)
             whole = f.mul(f.udiv(count, deep), deep)
@@ -186,7 +190,7 @@ class _Excite:
                     add(0)
             for v, part in enumerate(parts):
                 at = self.sums.at(b, run, f.add(c, v * self.lanes))
-                masked_store(f, self.joined(sums[v]), at, part)
+                masked_store(f, self.add_pairwise(sums[v]), at, part)
 
     def squeeze(self, b: Value, panels: tuple[Value, Value]) -> None:
         """The means of all channels, then some panels of states."""
@@ -197,7 +201,7 @@ class _Excite:
             held = self.zeros(CHUNKS)
             for n, one in enumerate(held):
                 one.set(masked_load(f, self.vector, self.sums.at(b, n, c), part))
-            (y,) = emit_program(f, spec.mean, [self.joined(held), count], lanes=lanes)
+            (y,) = emit_program(f, spec.mean, [self.add_pairwise(held), count], lanes=lanes)
             f.store(y, f.at(self.scratch, c, F32))
 
         whole = spec.channels // lanes * lanes
@@ -226,9 +230,9 @@ class _Excite:
         f, spec, lanes = self.f, self.spec, self.lanes
         width = (spec.down_panels if down else spec.up_panels).nr
         first, last = panels
-        vectors, together = width // lanes, min(_PANELS, self.panels(columns, width))
+        vectors, together = width // lanes, min(_PANELS_PER_PASS, self.panels(columns, width))
         # By the number of all panels: whatever a worker's share, a sum has as many chains.
-        deep = max(1, _SUMS // (vectors * together))
+        deep = max(1, _ACCUMULATORS // (vectors * together))
         deep = 1 << (deep.bit_length() - 1)
         with f.range(first, last, together, outer=True) as n:
             sums = [[self.zeros(deep) for _ in range(vectors)] for _ in range(together)]
@@ -247,7 +251,7 @@ class _Excite:
                         w = f.cast(f.load(vec(weights.element, lanes), here), F32)
                         chains[chain].set(f.fma(x, w, chains[chain].get()))
 
-            with flushing(f, spec.compute_dtype is not None):
+            with flush_to_zero(f, spec.compute_dtype is not None):
                 whole = depth // deep * deep
                 with f.range(0, whole, deep, unroll=1) as k:
                     for chain in range(deep):
@@ -256,7 +260,7 @@ class _Excite:
                     step(k, 0)
                 for u, panel in enumerate(sums):
                     for v, chains in enumerate(panel):
-                        f.store(self.joined(chains), self.tile(u * width + v * lanes))
+                        f.store(self.add_pairwise(chains), self.tile(u * width + v * lanes))
             begin, end = f.mul(n, width), f.mul(f.smin(f.add(n, together), last), width)
 
             def finish(c: Value, part: TailMask | None, begin: Value = begin) -> None:
@@ -272,7 +276,7 @@ class _Excite:
 
     def tile(self, at: Value | int) -> Value:
         """Where a sum of the panels at hand lies."""
-        return self.f.at(self.scratch, self.f.add(at, self.held), F32)
+        return self.f.at(self.scratch, self.f.add(at, self.scratch_elements), F32)
 
     def finish(
         self, b: Value, value: Value, c: Value, part: TailMask | None, *, down: bool
@@ -327,4 +331,4 @@ class _Excite:
                 run([integer(c) for c in range(blocks, whole, lanes)], None)
                 if left := spec.channels - whole:
                     run([integer(whole)], tail_mask(f, lanes, integer(left)))
-                rows.next()
+                rows.advance()

@@ -84,7 +84,7 @@ def three_axes(spec: ConvSpec) -> ConvSpec:
     zeros: tuple[int, ...] = (0,) * extra
     w = spec.window
 
-    def wide(strides: tuple[Size, ...]) -> tuple[Size, ...]:
+    def insert_axes(strides: tuple[Size, ...]) -> tuple[Size, ...]:
         return (*strides[:2], *zeros, *strides[2:])
 
     return replace(
@@ -94,16 +94,16 @@ def three_axes(spec: ConvSpec) -> ConvSpec:
         window=Window(
             (*ones, *w.kernel), (*ones, *w.strides), (*ones, *w.dilations), (*zeros, *w.pads)
         ),
-        data=replace(spec.data, strides=wide(spec.data.strides)),
-        out=replace(spec.out, strides=wide(spec.out.strides)),
+        data=replace(spec.data, strides=insert_axes(spec.data.strides)),
+        out=replace(spec.out, strides=insert_axes(spec.out.strides)),
         epilogue_operands=tuple(
-            replace(e, strides=wide(e.strides)) for e in spec.epilogue_operands
+            replace(e, strides=insert_axes(e.strides)) for e in spec.epilogue_operands
         ),
     )
 
 
 @dataclass(frozen=True)
-class Cut:
+class ConvTiling:
     """How a direct convolution is cut. `columns` None: the row's length is dynamic, tiles are
     `most` places and fewer. `rows` None: one output row per tile, its taps found at run time.
     `group`: panels of weights that serve all tiles before the next ones' turn."""
@@ -118,7 +118,7 @@ class Cut:
     group: int
 
 
-def choose(spec: ConvSpec, target: Target) -> Cut:
+def choose(spec: ConvSpec, target: Target) -> ConvTiling:
     """The cut of a convolution of three spatial axes."""
     lanes, nr = target.lanes(spec.acc.bits), spec.packed.nr
     vectors = min(nr // lanes, max(1, -(-spec.outputs // lanes)))
@@ -129,7 +129,7 @@ def choose(spec: ConvSpec, target: Target) -> Cut:
     if columns is not None and fixed and isinstance(width, int) and 0 < 2 * width <= most:
         rows = known_axis(spec, 1, most // width)
     panels = -(-spec.outputs // nr)
-    return Cut(lanes, nr, vectors, most, columns, rows, panels, _group(spec, target))
+    return ConvTiling(lanes, nr, vectors, most, columns, rows, panels, _group(spec, target))
 
 
 def _group(spec: ConvSpec, target: Target) -> int:
@@ -143,6 +143,6 @@ def _group(spec: ConvSpec, target: Target) -> int:
     return max(1, min(-(-n // spec.packed.nr), (target.l2 or 256 << 10) * 5 // 8 // max(1, panel)))
 
 
-def outside(taps: Taps, tap: int, size: int) -> tuple[bool, ...]:
+def taps_outside(taps: Taps, tap: int, size: int) -> tuple[bool, ...]:
     """Which places of a tile meet the data at a tap."""
     return (True,) * size if taps is None else taps[tap]

@@ -16,16 +16,16 @@ from ....plan.specs.convolution import ConvSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
 from ...llvmir.builder import Function, Module
-from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.kernel_entry import open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I1, I8, I64, PTR, Value, integer
 from ..emit.contract import Kernel
 from ..emit.register_tile import unrolled_loop
-from .addressing import Context, Epilogue, Spot, buffers_of, widths
+from .addressing import ConvContext, ConvEpilogue, TilePosition, buffers_of, widths
 from .tile_partition import three_axes
 from .winograd_guard import copy_function, direct_function, finish_places, taps_offset
-from .winograd_matrices import RESULT, both_ways, unscaled
-from .winograd_tiles import Plan, choose
+from .winograd_matrices import RESULT, both_ways, remove_scale
+from .winograd_tiles import WinogradPlan, choose
 from .winograd_transforms import data_function
 
 _UNROLL = 4
@@ -36,15 +36,15 @@ def generate(spec: ConvSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     wide = three_axes(spec)
     plan = choose(wide, target)
-    g = Context(wide, target, module, plan.lanes)
+    g = ConvContext(wide, target, module, plan.lanes)
     entry = open_kernel(module, symbol, buffers_of(spec), spec.runtime_dims)
-    loops = _Loops(g, plan, entry)
+    loops = _WinogradLoops(g, plan, entry)
     loops.run()
     return Kernel(symbol, module.text() + BRIEF, loops.scratch)
 
 
-class _Loops:
-    def __init__(self, g: Context, plan: Plan, entry: Entry) -> None:
+class _WinogradLoops:
+    def __init__(self, g: ConvContext, plan: WinogradPlan, entry: Entry) -> None:
         self.g, self.plan, self.entry, self.f, self.spec = g, plan, entry, entry.function, g.spec
         f, spec = self.f, g.spec
         self.frame = f.stack(max(8, g.frame_bytes))
@@ -79,7 +79,7 @@ class _Loops:
             f.ret(0)
             return
         each = f.mul(*self.across)
-        tiles, panels = self.split(f.mul(self.size(spec.batch), each))
+        tiles, panels = self.split_work(f.mul(self.size(spec.batch), each))
         into = {edge: data_function(self.g, self.plan, edge) for edge in (False, True)}
         copy = copy_function(self.g, self.plan) if plan.kr == 1 else None
         with f.range(*tiles, plan.block, outer=True) as first:
@@ -91,7 +91,7 @@ class _Loops:
                     self.panel(first, count, each, panel, channels)
         f.ret(0)
 
-    def split(self, tiles: Value) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
+    def split_work(self, tiles: Value) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
         """This worker's tiles and panels: the grid of workers with the least cost.
 
         Cost of t tiles and p panels, in multiply-adds per point and channel: t * p products of nr
@@ -226,10 +226,10 @@ class _Loops:
             if plan.kr > 1:
                 f.prefetch(f.offset(p["soon"], f.mul(k, p["pace"])))
 
-            def left(i: int) -> Value:
+            def load_a(i: int) -> Value:
                 return f.load(g.acc, f.at(column, i * plan.pitch // plan.kr, F32))
 
-            g.add_products(f, sums, left, right)
+            g.add_products(f, sums, load_a, right)
 
         # As in register_tile.py: tall tiles have no registers for a second step's loads.
         unroll = min(_UNROLL, 24 // (plan.rows * vectors) + 1)
@@ -247,7 +247,7 @@ class _Loops:
         filters."""
         g, plan = self.g, self.plan
         name = f"result_{channels}"
-        made = g.module.once(name, lambda module, n: self._make_result(n, channels))
+        made = g.module.define_once(name, lambda module, n: self._make_result(n, channels))
         assert made.name == name and plan.m
         return made
 
@@ -278,18 +278,20 @@ class _Loops:
             ]
             for i in range(plan.side)
         ]
-        epilogue = Epilogue(g, f, p["frame"])
+        epilogue = ConvEpilogue(g, f, p["frame"])
         epilogue.share([(0, part)])
         buffer = None if g.short else f.stack(plan.m * plan.m * g.lanes * 4)
         rows = both_ways(f, RESULT[plan.m], square)
 
         def finish(i: Value, j: Value, value: Value) -> None:
-            epilogue.finish(unscaled(f, value), Spot(i, j, 0, part))
+            epilogue.finish(remove_scale(f, value), TilePosition(i, j, 0, part))
 
         if buffer is not None:
             for i, row in enumerate(rows):
                 for j, value in enumerate(row):
-                    f.store(unscaled(f, value), f.offset(buffer, (i * plan.m + j) * g.lanes * 4))
+                    f.store(
+                        remove_scale(f, value), f.offset(buffer, (i * plan.m + j) * g.lanes * 4)
+                    )
             finish_places(g, plan, f, buffer, epilogue, part)
             return f
         least = f.smin(p["height"], p["width"])

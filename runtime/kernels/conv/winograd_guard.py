@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....plan.packing.layouts import packed_size
-from ...llvmir.builder import Function, Variable
+from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, F32, I1, I32, I64, Value, bytes_of, integer, vec
 from ..emit.strided_loops import masked_load, vector_and_tail
 from ..emit.tail_mask import TailMask
-from .addressing import Context, Epilogue, Spot
-from .winograd_tiles import Plan
+from .addressing import ConvContext, ConvEpilogue, TilePosition
+from .winograd_tiles import WinogradPlan
 
 # With filters of at most MAX_WEIGHT (compiler/lowering/schedule/conv_algorithm.py) no sum overflows
 # f32 below.
@@ -39,11 +39,15 @@ class TileGuard:
     Absolute values are compared as integers: NaN and infinities are larger than all numbers.
     """
 
-    def __init__(self, g: Context, f: Function, plan: Plan) -> None:
+    def __init__(self, g: ConvContext, f: Function, plan: WinogradPlan) -> None:
         self.f, self.kind = f, vec(I32, plan.lanes)
         half = range(plan.side // 2)
-        self.squares: list[list[Variable]] = [[f.var(self.kind, 0) for _ in half] for _ in half]
-        self.test = g.module.once("extreme", lambda _, name: _extreme_function(g, plan, name))
+        self.squares: list[list[StackVariable]] = [
+            [f.var(self.kind, 0) for _ in half] for _ in half
+        ]
+        self.test = g.module.define_once(
+            "extreme", lambda _, name: _extreme_function(g, plan, name)
+        )
 
     def include(self, values: Sequence[Sequence[Value]]) -> None:
         """Take a vector of channels of each place of the tile into account."""
@@ -65,7 +69,7 @@ class TileGuard:
         return f.call_function(self.test, maxima, height, width)
 
 
-def _extreme_function(g: Context, plan: Plan, name: str) -> Function:
+def _extreme_function(g: ConvContext, plan: WinogradPlan, name: str) -> Function:
     """extreme(maxima, height, width): what TileGuard.is_extreme returns. Of the squares' maxima, in
     vectors of channels, those count that windows of outputs inside the image contain: a window's
     row i contains the pair of rows that begins at i or i + 1."""
@@ -106,7 +110,7 @@ def _extreme_function(g: Context, plan: Plan, name: str) -> Function:
     return f
 
 
-def copy_function(g: Context, plan: Plan) -> Function:
+def copy_function(g: ConvContext, plan: WinogradPlan) -> Function:
     """copy(frame, data, to, y, x): the square at `data`, whose place in the image is (y, x), as it
     is, for all channels; zeros outside the image."""
     spec = g.spec
@@ -146,12 +150,14 @@ def copy_function(g: Context, plan: Plan) -> Function:
     return f
 
 
-def taps_offset(plan: Plan, panels: int, channels: int) -> int:
+def taps_offset(plan: WinogradPlan, panels: int, channels: int) -> int:
     """Elements from the transformed filters of a panel to its filters as they are."""
     return plan.points * panels * packed_size(channels, plan.nr, plan.nr)
 
 
-def direct_function(g: Context, plan: Plan, name: str, panels: int, channels: int) -> Function:
+def direct_function(
+    g: ConvContext, plan: WinogradPlan, name: str, panels: int, channels: int
+) -> Function:
     """direct(frame, data, weights, height, width): the outputs of a tile, whose data
     copy_function wrote to `data`, of up to a vector of channels: direct sums, finished. At an edge
     fewer places than m x m exist."""
@@ -186,14 +192,19 @@ def direct_function(g: Context, plan: Plan, name: str, panels: int, channels: in
             for right, accumulator in enumerate(row):
                 at = f.add(f.mul(f.add(i, down), m), right)
                 f.store(accumulator.get(), f.offset(sums, f.mul(at, g.lanes * 4)))
-    epilogue = Epilogue(g, f, p["frame"])
+    epilogue = ConvEpilogue(g, f, p["frame"])
     epilogue.share([(0, part)])
     finish_places(g, plan, f, sums, epilogue, part)
     return f
 
 
 def finish_places(
-    g: Context, plan: Plan, f: Function, vectors: Value, epilogue: Epilogue, part: TailMask | None
+    g: ConvContext,
+    plan: WinogradPlan,
+    f: Function,
+    vectors: Value,
+    epilogue: ConvEpilogue,
+    part: TailMask | None,
 ) -> None:
     """Apply the epilogue to a tile's m x m values at `vectors`, where their places exist."""
     p, m = f.params, plan.m
@@ -203,4 +214,4 @@ def finish_places(
     ):
         at = f.mul(f.add(f.mul(i, m), j), g.lanes * 4)
         value = f.load(g.vector, f.offset(vectors, at))
-        epilogue.finish(value, Spot(i, j, 0, part))
+        epilogue.finish(value, TilePosition(i, j, 0, part))

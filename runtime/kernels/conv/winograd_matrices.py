@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 Transform = Callable[["Function", Sequence["Value"]], list["Value"]]
 
 # Filters transformed at a time: 45 numbers of 8 bytes each, half a megabyte in all.
-_ELEMENTS = 1 << 10
+_FILTERS_PER_BATCH = 1 << 10
 
 _FILTERS: dict[int, list[list[float]]] = {
     2: [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
@@ -61,7 +61,7 @@ def transform_filters(filters: Array, m: int) -> Array:
     kept = taps if filters.dtype.kind == "f" else taps[:0]
     out = np.empty((len(both) + len(kept), channels, outputs), filters.dtype)
     out[len(both) :] = kept
-    step = max(1, _ELEMENTS // max(1, outputs))
+    step = max(1, _FILTERS_PER_BATCH // max(1, outputs))
     for c in range(0, channels, step):
         part = taps[:, c : c + step].astype(np.float64, order="C")
         out[: len(both), c : c + step] = (both @ part.reshape(9, -1)).reshape(
@@ -120,7 +120,7 @@ def result_4(f: Function, m: Sequence[Value]) -> list[Value]:
     ]
 
 
-def unscaled(f: Function, y: Value) -> Value:
+def remove_scale(f: Function, y: Value) -> Value:
     """What both ways of A' gave, without the scale that filters of integers have."""
     return y if is_float(y.type) else f.ashr(f.mul(y, _INVERSE), 6)
 

@@ -11,7 +11,7 @@ from ..gemm.tiling import tile_rows
 
 
 @dataclass(frozen=True)
-class Plan:
+class WinogradPlan:
     """m: side of an output tile; side: of the data it reads; nr: channels of a panel; rows: tiles
     per register tile; block: tiles transformed at once, a multiple of `rows`; pitch: elements
     between two tiles' channels in scratch; kr: values of a cell of 32 bits, f32 or pairs of i16."""
@@ -38,7 +38,7 @@ class Plan:
         return self.side * self.side
 
 
-def choose(spec: ConvSpec, target: Target) -> Plan:
+def choose(spec: ConvSpec, target: Target) -> WinogradPlan:
     """The plan of a convolution of three spatial axes."""
     m, kr, nr, lanes = spec.packed.winograd, spec.packed.kr, spec.packed.nr, target.lanes(32)
     points = (m + 2) ** 2
@@ -57,4 +57,4 @@ def choose(spec: ConvSpec, target: Target) -> Plan:
     block = -(-tiles // blocks)
     strips = -(-block // most)
     rows = -(-block // strips)
-    return Plan(m, kr, lanes, nr, rows, strips * rows, pitch)
+    return WinogradPlan(m, kr, lanes, nr, rows, strips * rows, pitch)

@@ -6,13 +6,13 @@ from ...llvmir.builder import Function
 from ...llvmir.values import ELEMENT, I1, I8, I16, I64, Value, bytes_of, integer, vec
 from ..emit.strided_loops import masked_load, vector_and_tail
 from ..emit.tail_mask import TailMask
-from .addressing import Context
+from .addressing import ConvContext
 from .winograd_guard import TileGuard
 from .winograd_matrices import DATA, both_ways
-from .winograd_tiles import Plan
+from .winograd_tiles import WinogradPlan
 
 
-def data_function(g: Context, plan: Plan, edge: bool) -> Function:
+def data_function(g: ConvContext, plan: WinogradPlan, edge: bool) -> Function:
     """data(frame, data, to, y, x): the square at `data`, whose place in the image is (y, x),
     transformed for all channels. At an edge what lies outside the image is zero, or the zero point
     of bytes, from which these are differences here. Returns whether the tile has to be computed
@@ -90,7 +90,7 @@ def data_function(g: Context, plan: Plan, edge: bool) -> Function:
     return f
 
 
-def _zero(g: Context, f: Function, lanes: int) -> Value | None:
+def _zero(g: ConvContext, f: Function, lanes: int) -> Value | None:
     """The zero point of bytes in every lane of a vector of 16 bits, if there is one."""
     if not g.zeros:
         return None

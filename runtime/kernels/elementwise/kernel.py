@@ -16,29 +16,29 @@ from ....plan.specs.base import Size
 from ....plan.specs.elementwise import ElementwiseSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
-from ...llvmir.kernel_entry import Buffer, open_kernel, share
+from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
 from ...llvmir.values import Value, integer
 from ..emit.contract import Kernel
 from ..emit.scalar_program import Guard, emit_program
-from ..emit.strided_loops import Lane, Rows, Sizes, base_pointer, coalesce, has_masks
+from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, base_pointer, coalesce, has_masks
 from ..emit.tail_mask import TailMask, tail_mask
 from .transpose import emit_transpose, transposed_axis
 
 # Rows up to this many bytes are split whole among workers.
-_SHORT_ROW = 16384
+_MAX_WHOLE_ROW_BYTES = 16384
 # No two workers write to one cache line where rows are aligned to it: 64 elements are 64 bytes.
-_GRAIN = 64
-_LIGHT = frozenset("input const cast neg abs add sub mul max min fma select".split())
+_SPLIT_ELEMENTS = 64
+_CHEAP_OPS = frozenset("input const cast neg abs add sub mul max min fma select".split())
 
 
 def generate(spec: ElementwiseSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of an elementwise spec. UnsupportedOperationError for types without one."""
     operands = spec.operands()
     module = Module(target)
-    buffers = [Buffer(noalias=False)] * len(spec.inputs)
-    buffers += [Buffer(writes=True, noalias=False)] * len(spec.outs)
+    buffers = [BufferAssumptions(noalias=False)] * len(spec.inputs)
+    buffers += [BufferAssumptions(writes=True, noalias=False)] * len(spec.outs)
     k = open_kernel(module, symbol, buffers, spec.runtime_dims)
-    f, sizes = k.function, Sizes(k.function, k.dims)
+    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     space = coalesce(spec.axes, [o.strides for o in operands])
     if space.is_empty:
         f.ret(0)
@@ -51,14 +51,14 @@ def generate(spec: ElementwiseSpec, target: Target, symbol: str) -> Kernel:
         return Kernel(symbol, module.text())
     axes = space.axes or (1,)
     strides = [s or (1,) for s in space.strides]
-    rows = Rows(
+    rows = RowCursor(
         f, sizes, axes[:-1], pointers, [o.dtype for o in operands], [s[:-1] for s in strides]
     )
     inner = axes[-1]
     lanes = lane_count(target, spec, inner)
     line = [Lane(f, sizes, o.dtype, s[-1], lanes) for o, s in zip(operands, strides, strict=True)]
-    row = _Row(f, spec.program, line, len(spec.inputs), inner, lanes, k.scratch)
-    _split(f, sizes, axes, rows, row, k.worker, k.workers, widest_bytes(spec))
+    row = _RowEmitter(f, spec.program, line, len(spec.inputs), inner, lanes, k.scratch)
+    _split_work(f, sizes, axes, rows, row, k.worker, k.workers, widest_bytes(spec))
     f.ret(0)
     return Kernel(symbol, module.text())
 
@@ -84,17 +84,17 @@ def lane_count(target: Target, spec: ElementwiseSpec, inner: Size) -> int:
 def unroll_of(program: Program) -> int:
     """Vectors per iteration: four of light programs, one of long ones (code size, registers)."""
     cost = sum(
-        0 if i.op in ("input", "const") else 1 if i.op in _LIGHT else 8 for i in program.instrs
+        0 if i.op in ("input", "const") else 1 if i.op in _CHEAP_OPS else 8 for i in program.instrs
     )
     return 4 if cost <= 12 else 2 if cost <= 40 else 1
 
 
-def _split(
+def _split_work(
     f: Function,
-    sizes: Sizes,
+    sizes: RuntimeSizes,
     axes: tuple[Size, ...],
-    rows: Rows,
-    row: _Row,
+    rows: RowCursor,
+    row: _RowEmitter,
     worker: Value,
     workers: Value,
     width: int,
@@ -103,22 +103,22 @@ def _split(
     inner, outer = axes[-1], axes[:-1]
     n = sizes.value(inner)
     if not outer:
-        lo, hi = share(f, n, worker, workers, _GRAIN)
+        lo, hi = share(f, n, worker, workers, _SPLIT_ELEMENTS)
         with f.if_(f.icmp("slt", lo, hi)):
             rows.seek(integer(0))
             row.run(rows.pointers(), lo, hi, integer(0))
         return
     count = sizes.product(outer)
-    if isinstance(inner, int) and inner * width <= _SHORT_ROW:
-        grain = _GRAIN // math.gcd(_GRAIN, inner)
+    if isinstance(inner, int) and inner * width <= _MAX_WHOLE_ROW_BYTES:
+        grain = _SPLIT_ELEMENTS // math.gcd(_SPLIT_ELEMENTS, inner)
         lo, hi = share(f, count, worker, workers, grain)
         with f.if_(f.icmp("slt", lo, hi)):
             rows.seek(lo)
             with f.range(lo, hi, unroll=1) as r:
                 row.run(rows.pointers(), integer(0), n, f.mul(r, n))
-                rows.next()
+                rows.advance()
         return
-    lo, hi = share(f, f.mul(count, n), worker, workers, _GRAIN)
+    lo, hi = share(f, f.mul(count, n), worker, workers, _SPLIT_ELEMENTS)
     with f.if_(f.icmp("slt", lo, hi)):
         first = f.udiv(lo, n)
         rows.seek(first)
@@ -130,10 +130,10 @@ def _split(
             row.run(rows.pointers(), begin, end, f.sub(here, begin))
             at.set(f.add(here, f.sub(end, begin)))
             column.set(0)
-            rows.next()
+            rows.advance()
 
 
-class _Row:
+class _RowEmitter:
     """Applies the program to columns [begin, end) of one row."""
 
     def __init__(

@@ -19,13 +19,13 @@ from ...llvmir.kernel_entry import share
 from ...llvmir.values import I64, Value, bits_of, bytes_of, constants, integer, vec
 from ..emit.casts import from_memory, memory_type, to_memory
 from ..emit.scalar_program import emit_program
-from ..emit.strided_loops import Rows, Sizes, Space, has_masks
+from ..emit.strided_loops import RowCursor, RuntimeSizes, Space, has_masks
 
 # Tiles along the outputs' contiguous axis that one task takes.
-_TASK = 16
+_TILES_PER_TASK = 16
 _GUARDED = frozenset("div mod floormod".split())
 # Programs of more instructions than this are written once per tile, in a loop, not once per row.
-_LIGHT = 4
+_MAX_UNROLLED_INSTRUCTIONS = 4
 
 
 def transposed_axis(spec: ElementwiseSpec, space: Space, target: Target) -> int | None:
@@ -77,7 +77,7 @@ class Plane:
 def emit_transpose(
     f: Function,
     spec: ElementwiseSpec,
-    sizes: Sizes,
+    sizes: RuntimeSizes,
     space: Space,
     axis: int,
     pointers: Sequence[Value],
@@ -90,7 +90,7 @@ def emit_transpose(
     rest = [i for i in range(len(space.axes) - 1) if i != axis]
     outer: list[Size] = [space.axes[i] for i in rest]
     strides = [[s[i] for i in rest] for s in space.strides]
-    rows = Rows(f, sizes, outer, pointers, [o.dtype for o in operands], strides)
+    rows = RowCursor(f, sizes, outer, pointers, [o.dtype for o in operands], strides)
     plane = Plane(
         sizes.value(space.axes[-1]),
         sizes.value(space.axes[axis]),
@@ -99,7 +99,7 @@ def emit_transpose(
         tuple(s[-1] not in (0, 1) for s in space.strides),
     )
     tiles_q = f.ceil_div(plane.q, side)
-    chunks_p = f.ceil_div(plane.p, side * _TASK)
+    chunks_p = f.ceil_div(plane.p, side * _TILES_PER_TASK)
     per_row = f.mul(tiles_q, chunks_p)
     lo, hi = share(f, f.mul(sizes.product(outer), per_row), worker, workers)
     fits = f.icmp("sge", f.smin(plane.p, plane.q), side)
@@ -111,8 +111,8 @@ def emit_transpose(
             chunk = f.sub(inside, f.mul(q, chunks_p))
             rows.seek(row)
             tile = _Tile(f, spec, plane, side, rows.pointers())
-            q0, p0 = f.mul(q, side), f.mul(chunk, side * _TASK)
-            p1 = f.smin(f.add(p0, side * _TASK), plane.p)
+            q0, p0 = f.mul(q, side), f.mul(chunk, side * _TILES_PER_TASK)
+            p1 = f.smin(f.add(p0, side * _TILES_PER_TASK), plane.p)
             with f.if_(fits) as branch:
                 tile.strip(p0, p1, q0)
                 branch.else_()
@@ -154,7 +154,7 @@ class _Tile:
         if skip is not None:
             ramp = constants(range(side), I64)
             keep = f.icmp("sge", ramp, f.splat(skip[0], side))
-        if len(self.spec.program.instrs) <= _LIGHT and skip is None:
+        if len(self.spec.program.instrs) <= _MAX_UNROLLED_INSTRUCTIONS and skip is None:
             for i in range(side):
                 self.line(p, f.add(q, i), {k: v[i] for k, v in lines.items()}, None)
             return

@@ -25,23 +25,23 @@ from ...llvmir.builder import Function
 from ...llvmir.values import I8, I64, Value, integer
 
 # Rows of a register, and cells of a row.
-SIDE: Final = 16
+AMX_ROWS: Final = 16
 _ROW_BYTES: Final = 64
 _REGISTERS: Final = 8
 # Registers of sums, for so many left factors below each other.
 _SUMS: Final = {1: 4, 2: 4, 3: 6}
 
 # Where a tile is in memory, and how many bytes its rows are apart.
-Place = tuple[Value, Value]
+TileAddress = tuple[Value, Value]
 
 
 @dataclass(frozen=True)
-class Tiles:
+class AmxTiles:
     """Registers for left factors of `lefts` rows each, in steps of `cells` of K. Three take turns
     in one register, so they are full: of SIDE rows."""
 
     lefts: tuple[int, ...]
-    cells: int = SIDE
+    cells: int = AMX_ROWS
 
     def total(self, down: int, across: int) -> int:
         """The register of the sums of the `down`th left and the `across`th right factors."""
@@ -52,7 +52,7 @@ class Tiles:
         """Registers of sums next to each other."""
         return _SUMS[len(self.lefts)] // len(self.lefts)
 
-    def _left(self, down: int) -> int:
+    def _a_register(self, down: int) -> int:
         """The register of the `down`th left factors."""
         return _SUMS[len(self.lefts)] + (down if len(self.lefts) < 3 else 0)
 
@@ -62,7 +62,7 @@ class Tiles:
         for down, count in enumerate(self.lefts):
             for across in range(self._columns):
                 rows[self.total(down, across)] = count
-            rows[self._left(down)], widths[self._left(down)] = count, 4 * self.cells
+            rows[self._a_register(down)], widths[self._a_register(down)] = count, 4 * self.cells
         width = b"".join(w.to_bytes(2, "little") for w in widths)
         data = bytes([1, *[0] * 15]) + width.ljust(32, b"\0") + bytes(rows).ljust(16, b"\0")
         place = f.stack(len(data))
@@ -76,18 +76,18 @@ class Tiles:
         f: Function,
         instruction: str,
         shape: tuple[int, int],
-        left: Callable[[int], Place],
-        right: Callable[[int], Place],
+        left: Callable[[int], TileAddress],
+        right: Callable[[int], TileAddress],
         interleaved: Sequence[Callable[[], None]] = (),
     ) -> None:
         """Add one step's products to the sums of `shape` registers (down, across). What
         `interleaved` writes is spread among them."""
         down, across = shape
-        rights = range(self._left(len(self.lefts) - 1) + 1, _REGISTERS)
+        rights = range(self._a_register(len(self.lefts) - 1) + 1, _REGISTERS)
         done = 0
 
         def load_left(row: int) -> None:
-            on_tile(f, "tileloadd64", self._left(row), *left(row))
+            on_tile(f, "tileloadd64", self._a_register(row), *left(row))
 
         def load_right(column: int) -> None:
             on_tile(f, "tileloadd64", rights[column % len(rights)], *right(column))
@@ -100,7 +100,7 @@ class Tiles:
             ]:
                 write()
             b = rights[column % len(rights)]
-            registers = (self.total(row, column), self._left(row), b)
+            registers = (self.total(row, column), self._a_register(row), b)
             f.call(instruction, "void", *(integer(r, I8) for r in registers))
 
         if len(self.lefts) == 3:

@@ -65,14 +65,14 @@ def _to_narrow(f: Function, x: Value, to: DType) -> Value:
     return f.cast(whole, element_type(to))
 
 
-def flushed(f: Function, x: Value) -> Value:
+def flush_denormals(f: Function, x: Value) -> Value:
     """f32 lanes whose denormals are zeros of their sign."""
     return f.select(f.fcmp("olt", f.fabs(x), 2.0**-126), f.copysign(0.0, x), x)
 
 
 def bfloat_of_flushed(f: Function, x: Value) -> Value:
-    """f32 lanes, `flushed`, as bf16: nearest even, NaN stays NaN."""
+    """f32 lanes, `flush_denormals`, as bf16: nearest even, NaN stays NaN."""
     if x.lanes != 16 or not f.target.has("avx512bf16"):
-        return f.cast(flushed(f, x), BF16)
+        return f.cast(flush_denormals(f, x), BF16)
     name = "llvm.x86.avx512bf16.cvtneps2bf16.512"
     return f.bitcast(f.call(name, vec(LLVM_BF16, 16), x), vec(BF16, 16))

@@ -50,24 +50,24 @@ def tile_instruction(target: Target, factors: DType | None, kr: int) -> str:
 
 
 # What 128 more or 128 less does to a byte's bits.
-FLIP: Final = 0x80
+SIGN_FLIP: Final = 0x80
 
 
 def left_shift(unit: DotUnit | None, dtype: DType) -> int:
     """What is added to left factors, and to their zero points, so that the unit takes them."""
-    return FLIP if unit is not None and unit.mixed and dtype is DType.i8 else 0
+    return SIGN_FLIP if unit is not None and unit.mixed and dtype is DType.i8 else 0
 
 
 def right_shift(unit: DotUnit | None, dtype: DType) -> int:
     """What is added to right factors, and to their zero points, so that the unit takes them."""
-    return -FLIP if unit is not None and unit.mixed and dtype is DType.u8 else 0
+    return -SIGN_FLIP if unit is not None and unit.mixed and dtype is DType.u8 else 0
 
 
-def shifted(f: Function, x: Value, shift: int) -> Value:
+def xor_0x80(f: Function, x: Value, shift: int) -> Value:
     """Bytes (or words full of them) plus 128 or less 128: the same bits change."""
     if not shift:
         return x
-    word = int.from_bytes(bytes([FLIP]) * (int(x.element[1:]) // 8), "little")
+    word = int.from_bytes(bytes([SIGN_FLIP]) * (int(x.element[1:]) // 8), "little")
     return f.xor(x, word)
 
 
@@ -78,7 +78,7 @@ def ones(unit: DotUnit | None) -> int:
     return 0x01010101 if unit.factors.endswith("i8>") else 0x00010001
 
 
-def widened(f: Function, cells: Value, dtype: DType) -> Value:
+def widen_cells(f: Function, cells: Value, dtype: DType) -> Value:
     """Cells of two bytes, stored as 16-bit words, as cells of two 16-bit integers."""
     pairs = f.bitcast(cells, vec(I8, 2 * cells.lanes))
     wide = f.cast(pairs, I16, signed_=dtype.is_signed)

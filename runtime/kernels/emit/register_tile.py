@@ -13,12 +13,12 @@ from ....plan.specs.base import Size
 from ....plan.specs.convolution import ConvSpec
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
-from ...llvmir.builder import Function, Module, Variable
+from ...llvmir.builder import Function, Module, StackVariable
 from ...llvmir.values import ELEMENT, I16, I64, PTR, Value, bits_of, integer, is_float, vec
-from .dot_units import UNITS, DotUnit, widened
+from .dot_units import UNITS, DotUnit, widen_cells
 
 
-class Frame:
+class TileFrame:
     """A kernel of `lanes` accumulators per register, whose factors are cells of `kr` values."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Frame:
     def widen(self, f: Function, value: Value, dtype: DType) -> Value:
         """What a tile loads, as it multiplies it: of the accumulator's type, or cells."""
         if self.unit and value.element == I16:
-            return widened(f, value, dtype)
+            return widen_cells(f, value, dtype)
         return value if self.unit else f.cast(value, self.acc, signed_=dtype.is_signed)
 
     def multiply_add(self, f: Function, a: Value, b: Value, c: Value) -> Value:
@@ -84,7 +84,7 @@ class Frame:
     def add_products(
         self,
         f: Function,
-        sums: Sequence[Sequence[Variable]],
+        sums: Sequence[Sequence[StackVariable]],
         left: Callable[[int], Value],
         right: Sequence[Value],
     ) -> None:

@@ -18,8 +18,8 @@ from ...llvmir.builder import Function
 from ...llvmir.values import I32, Value, number, vec
 
 # Quotients that become bytes are looked at up to this size; how far divisors may be from 1.
-_MOST = 1024.0
-_FAR = 2.0**60
+_MAX_QUOTIENT = 1024.0
+_MAX_DIVISOR = 2.0**60
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def rounded_byte(program: Program, index: int) -> Rounded | None:
     return Rounded(near.args[0], int(value), last.dtype) if value == int(value) else None
 
 
-def whole(f: Function, x: Value, how: Rounded) -> Value:
+def round_to_int32(f: Function, x: Value, how: Rounded) -> Value:
     """The byte less its zero point, in 32 bits."""
     low, high = float(how.dtype.min - how.zero), float(how.dtype.max - how.zero)
     # The comparison with low is false for NaN, which then becomes low.
@@ -64,16 +64,16 @@ def whole(f: Function, x: Value, how: Rounded) -> Value:
 
 
 def quotient(f: Function, x: Value, by: float) -> Value:
-    """x / by as `whole` needs it: rounded to f32 up to a size of 1024, and beyond it that.
+    """x / by as `round_to_int32` needs it: rounded to f32 up to a size of 1024, and beyond it that.
 
     A product with the reciprocal, which two steps of Newton's method correct: the first leaves less
     than a unit in the last place, of which the remainder is exact, and the second then rounds as
     the division does (Markstein, "Computation of elementary functions on the IBM RISC System/6000
     processor", 1990). A division takes as long as a dozen of these.
     """
-    if not f.target.fma or not 1 / _FAR < abs(by) < _FAR:
+    if not f.target.fma or not 1 / _MAX_DIVISOR < abs(by) < _MAX_DIVISOR:
         return f.fdiv(x, number(by, x.type))
-    most = abs(by) * _MOST
+    most = abs(by) * _MAX_QUOTIENT
     inverse, x = 1.0 / by, f.clamp(x, -most, most)
     q = f.fmul(x, number(inverse, x.type))
     for _ in range(2):

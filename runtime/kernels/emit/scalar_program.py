@@ -16,8 +16,8 @@ from ....plan.specs.base import DIVISION_BY_ZERO
 from ...llvmir.builder import Function
 from ...llvmir.values import F32, F64, I1, I64, Value, integer, number, vec
 from ...vecmath import functions
-from .casts import bfloat_of_flushed, cast, element_type, flushed
-from .requantize import Rounded, divisor, quotient, rounded_byte, whole
+from .casts import bfloat_of_flushed, cast, element_type, flush_denormals
+from .requantize import Rounded, divisor, quotient, round_to_int32, rounded_byte
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class _Emitter:
         if how is not None:
             found = divisor(program, how.ratio)
             ratio = quotient(f, values[found[0]], found[1]) if found else values[how.ratio]
-            near = whole(f, ratio, how)
+            near = round_to_int32(f, ratio, how)
             self.rounded[index] = how, near
             return f.cast(f.add(near, how.zero), element_type(how.dtype))
         if instr.op == "cast" and instr.dtype is DType.f32 and instr.args[0] in self.rounded:
@@ -127,7 +127,7 @@ class _Emitter:
         if op == "select":
             return f.select(*args)
         if op == "flush":
-            value = flushed(f, args[0])
+            value = flush_denormals(f, args[0])
             self.whole[value.text] = args[0]
             return value
         if op in _COMPARE:
@@ -139,7 +139,7 @@ class _Emitter:
         if source.is_float:
             # f16 and bf16 compute in f32 and round to their own type once.
             wide = [cast(f, a, source, DType.f32) if source.bits == 16 else a for a in args]
-            value = self.floating(instr, wide)
+            value = self.emit_float(instr, wide)
             if source.bits == 16 and instr.dtype is source:
                 value = cast(f, value, DType.f32, source)
             return value
@@ -155,7 +155,7 @@ class _Emitter:
 
     # -- floats -------------------------------------------------------------------------------
 
-    def floating(self, instr: Instr, args: Sequence[Value]) -> Value:
+    def emit_float(self, instr: Instr, args: Sequence[Value]) -> Value:
         f, op, x = self.f, instr.op, args[0]
         if op in _SIMPLE_FLOAT:
             return _SIMPLE_FLOAT[op](f, *args)
@@ -302,11 +302,11 @@ class _Emitter:
         left = f.var(t, f.intrinsic("smax", b, zero) if signed else b)
         base, result = f.var(t, a), f.var(t, one)
 
-        def more() -> Value:
+        def has_remaining() -> Value:
             some = f.icmp("ne", left.get(), zero)
             return some if a.lanes == 1 else f.intrinsic("vector.reduce.or", some, returns=I1)
 
-        with f.while_(more):
+        with f.while_(has_remaining):
             n, x, r = left.get(), base.get(), result.get()
             odd = f.icmp("ne", f.op(t, f"and {n}, {one.text}"), zero)
             result.set(f.select(odd, f.mul(r, x), r))

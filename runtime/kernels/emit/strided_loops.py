@@ -84,7 +84,7 @@ def _times(a: Size, b: Size) -> Size | None:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RuntimeSizes:
     """The run-time values of a kernel's sizes."""
 
     f: Function
@@ -101,12 +101,12 @@ class Sizes:
         return total
 
 
-def base_pointer(f: Function, sizes: Sizes, pointer: Value, operand: Operand) -> Value:
+def base_pointer(f: Function, sizes: RuntimeSizes, pointer: Value, operand: Operand) -> Value:
     """The address of the operand's element (0, 0, ...)."""
     return f.at(pointer, sizes.value(operand.offset), memory_type(operand.dtype))
 
 
-class Rows:
+class RowCursor:
     """Addresses of row after row of several operands: an odometer over the outer axes.
 
     `outer` are the axes; operand k steps by strides[k][axis] elements of its type. seek() sets
@@ -116,7 +116,7 @@ class Rows:
     def __init__(
         self,
         f: Function,
-        sizes: Sizes,
+        sizes: RuntimeSizes,
         outer: Sequence[Size],
         pointers: Sequence[Value],
         dtypes: Sequence[DType],
@@ -152,7 +152,7 @@ class Rows:
     def pointers(self) -> list[Value]:
         return [v.get() for v in self.at]
 
-    def next(self) -> None:
+    def advance(self) -> None:
         if self.axes:
             self._advance(len(self.axes) - 1)
 
@@ -180,7 +180,9 @@ class Lane:
     scattered one by one.
     """
 
-    def __init__(self, f: Function, sizes: Sizes, dtype: DType, stride: Size, lanes: int) -> None:
+    def __init__(
+        self, f: Function, sizes: RuntimeSizes, dtype: DType, stride: Size, lanes: int
+    ) -> None:
         self.f, self.dtype, self.stride, self.lanes = f, dtype, stride, lanes
         self.element = memory_type(dtype)
         self.step = sizes.value(stride)

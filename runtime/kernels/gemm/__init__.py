@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .kernel import generate
-from .weight_packing import pack, unpack
+from .packing.weight_packing import pack, unpack
 
 __all__ = ["generate", "pack", "unpack"]

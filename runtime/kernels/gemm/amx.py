@@ -25,26 +25,26 @@ from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function
 from ...llvmir.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
-from ..emit.amx_registers import SIDE, Place, Tiles, on_tile
+from ..emit.amx_registers import AMX_ROWS, AmxTiles, TileAddress, on_tile
 from .block_sizes import block_sizes, is_narrow
-from .epilogue_overlap import Rows
+from .epilogue_overlap import DeferredRows
 
 if TYPE_CHECKING:
-    from .loops import Loops
-    from .micro import Context, Shape
+    from .loops.gemm_loops import GemmLoops
+    from .micro import GemmContext, TileShape
     from .tiling import Tiling
 
-_LINE: Final = 64
+_LINE_BYTES: Final = 64
 # Bytes of a cell.
-_CELL: Final = 4
+_CELL_BYTES: Final = 4
 # Tiles of rows in a block, which the panels pass, and their rows
 # (docs/dev/tuning/amx-block-rows.md).
-_MOST_TILES: Final = 8
-_MOST_ROWS: Final = 288
+_MAX_BLOCK_TILES: Final = 8
+_MAX_BLOCK_ROWS: Final = 288
 # Where K is at most so many steps, what the epilogue reads and writes is most of the traffic: a
 # block's rows of that take at most so many bytes, but two tiles.
-_SHORT: Final = 4
-_EPILOGUE_BYTES: Final = 64 << 10
+_MAX_SHORT_K_STEPS: Final = 4
+_MAX_EPILOGUE_BYTES: Final = 64 << 10
 
 
 # -- sizes --------------------------------------------------------------------------------------
@@ -61,21 +61,21 @@ def on_tiles(
     (docs/dev/tuning/amx-k-depth.md).
     """
     full = _full_heights(t, spec, target)
-    heights = (2 * SIDE, SIDE) if t.guarded else full or heights
-    mr, few = heights[0], not t.guarded and heights[0] <= SIDE and spec.m == heights[0]
+    heights = (2 * AMX_ROWS, AMX_ROWS) if t.guarded else full or heights
+    mr, few = heights[0], not t.guarded and heights[0] <= AMX_ROWS and spec.m == heights[0]
     panels = 2 if few and isinstance(spec.n, int) and spec.n >= 2 * t.nr else 1
     kc, blocked = t.kc, t.blocked
     if spec.compressed is None:
         kc, blocked = _depth(t, spec, target, mr)
-    whole = isinstance(spec.k, int) and spec.k % (SIDE * t.kr) == 0
+    whole = isinstance(spec.k, int) and spec.k % (AMX_ROWS * t.kr) == 0
     exact = t.guarded or len(heights) == 1 or bool(full)
     lies = whole and (t.pack_a == "no" or t.in_place) and exact
     narrow = lies and not t.guarded and is_narrow(spec, t.nr)
     tall = _tiles_in_block(spec, kc, mr)
     mc, nc = block_sizes(spec, target, (mr, t.nr, kc), blocked, t.pack_b, tall)
     streams = mc == 1 and not t.guarded
-    lines = 4 * SIDE * t.nr // _LINE
-    among = 1 if streams else _MOST_TILES if t.guarded else mc
+    lines = 4 * AMX_ROWS * t.nr // _LINE_BYTES
+    among = 1 if streams else _MAX_BLOCK_TILES if t.guarded else mc
     return dataclasses.replace(
         t,
         tile=intrinsic,
@@ -89,7 +89,7 @@ def on_tiles(
         nc=max(nc, panels),
         pack_a="no" if narrow else "rows",
         in_place=lies and not narrow,
-        a_row=(-(-kc // SIDE) | 1) * SIDE,
+        a_row=(-(-kc // AMX_ROWS) | 1) * AMX_ROWS,
         fetch=0 if t.pack_b else -(-lines // among),
         streams=streams,
         unroll=1,
@@ -105,22 +105,26 @@ def _full_heights(t: Tiling, spec: GemmSpec, target: Target) -> tuple[int, ...]:
     """
     if not isinstance(spec.m, int) or not isinstance(spec.k, int) or spec.compressed:
         return ()
-    if _CELL * -(-spec.k // t.kr) * (t.nr + 2 * SIDE) <= target.l1:
+    if _CELL_BYTES * -(-spec.k // t.kr) * (t.nr + 2 * AMX_ROWS) <= target.l1:
         return ()
-    registers, rest = divmod(spec.m, SIDE)
+    registers, rest = divmod(spec.m, AMX_ROWS)
     if rest or registers in (0, 1, 2, 4):
         return ()
-    return (3 * SIDE, 2 * SIDE) if registers % 3 else (3 * SIDE,)
+    return (3 * AMX_ROWS, 2 * AMX_ROWS) if registers % 3 else (3 * AMX_ROWS,)
 
 
 def _tiles_in_block(spec: GemmSpec, kc: int, mr: int) -> int:
     """Tiles of rows in a block, at most."""
-    most = min(_MOST_TILES, _MOST_ROWS // mr)
-    if not isinstance(spec.k, int) or not isinstance(spec.n, int) or kc > _SHORT * SIDE:
+    most = min(_MAX_BLOCK_TILES, _MAX_BLOCK_ROWS // mr)
+    if (
+        not isinstance(spec.k, int)
+        or not isinstance(spec.n, int)
+        or kc > _MAX_SHORT_K_STEPS * AMX_ROWS
+    ):
         return most
     streamed = [o for o in (*spec.epilogue_operands, spec.out) if o.strides[-2] != 0]
     row = sum(spec.n * o.dtype.bits // 8 for o in streamed)
-    return max(2, min(most, _EPILOGUE_BYTES // max(1, mr * row)))
+    return max(2, min(most, _MAX_EPILOGUE_BYTES // max(1, mr * row)))
 
 
 def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, bool]:
@@ -133,26 +137,29 @@ def _depth(t: Tiling, spec: GemmSpec, target: Target, mr: int) -> tuple[int, boo
     if cells is not None and isinstance(spec.m, int) and spec.m <= mr:
         return cells, False
     share = target.l2 // (2 if cells is not None else 4)
-    most = max(4, share // (_CELL * _MOST_TILES * min(mr, 2 * SIDE)) // SIDE) * SIDE
+    most = (
+        max(4, share // (_CELL_BYTES * _MAX_BLOCK_TILES * min(mr, 2 * AMX_ROWS)) // AMX_ROWS)
+        * AMX_ROWS
+    )
     if cells is None:
         return most, True
     blocks = -(-cells // most)
-    return (cells, False) if blocks == 1 else (-(-cells // blocks // SIDE) * SIDE, True)
+    return (cells, False) if blocks == 1 else (-(-cells // blocks // AMX_ROWS) * AMX_ROWS, True)
 
 
-def registers(t: Tiling, rows: int) -> Tiles:
+def registers(t: Tiling, rows: int) -> AmxTiles:
     """The tile registers of a kernel's tile of so many rows: as many as the tallest has, unless all
     are full anyway."""
-    height = rows if t.mr > 2 * SIDE else t.mr
-    return Tiles(tuple(min(SIDE, height - at) for at in range(0, height, SIDE)))
+    height = rows if t.mr > 2 * AMX_ROWS else t.mr
+    return AmxTiles(tuple(min(AMX_ROWS, height - at) for at in range(0, height, AMX_ROWS)))
 
 
-def fills_lines(loops: Loops, a: Value) -> Value:
+def fills_lines(loops: GemmLoops, a: Value) -> Value:
     """Whether the rows of a matrix A begin where cache lines do. Else every line of a left factor
     is two, and 128x768x768 of bytes takes 1.3 times as long as with a copy."""
     f, spec = loops.f, loops.g.spec
     row = f.mul(loops.size(spec.a.strides[-2]), spec.a.dtype.bits // 8)
-    return f.icmp("eq", f.and_(f.or_(f.address(a), row), _LINE - 1), 0)
+    return f.icmp("eq", f.and_(f.or_(f.address(a), row), _LINE_BYTES - 1), 0)
 
 
 # -- the last step of K -------------------------------------------------------------------------
@@ -160,24 +167,24 @@ def fills_lines(loops: Loops, a: Value) -> Value:
 
 def has_tail(spec: GemmSpec, kr: int) -> bool:
     """Whether the last step of K may have fewer than SIDE cells."""
-    return not isinstance(spec.k, int) or -(-spec.k // kr) % SIDE != 0
+    return not isinstance(spec.k, int) or -(-spec.k // kr) % AMX_ROWS != 0
 
 
 class Tail:
     """The cells of a group of panels that do not fill a step, padded with zeros: in scratch, made
     once for all tiles of rows."""
 
-    def __init__(self, loops: Loops) -> None:
+    def __init__(self, loops: GemmLoops) -> None:
         t = loops.g.tiling
         self.loops, self.needed = loops, has_tail(loops.g.spec, t.kr)
-        self.place = loops.reserve(t.panels * SIDE * t.nr if self.needed else 0)
+        self.place = loops.reserve(t.panels * AMX_ROWS * t.nr if self.needed else 0)
 
     def copy(self, b: Value, depth: Value, panels: int) -> None:
         """Of panels that begin, for this block of K, at b."""
         if not self.needed:
             return
         f, g, t = self.loops.f, self.loops.g, self.loops.g.tiling
-        access, rest = g.b_access(), f.urem(depth, SIDE)
+        access, rest = g.b_access(), f.urem(depth, AMX_ROWS)
         cell = ELEMENT[access.dtype.value]
         kind, align = vec(cell, t.lanes), bits_of(cell) // 8
         with f.if_(f.icmp("ne", rest, 0)):
@@ -185,8 +192,8 @@ class Tail:
                 first = f.mul(f.sub(depth, rest), t.nr)
                 across = f.mul(self.loops.size(access.across), which)
                 source = f.at(b, f.add(across, first), cell)
-                to = f.at(self.place, which * SIDE * t.nr, cell)
-                with f.range(0, SIDE * t.nr, t.lanes, unroll=1) as at:
+                to = f.at(self.place, which * AMX_ROWS * t.nr, cell)
+                with f.range(0, AMX_ROWS * t.nr, t.lanes, unroll=1) as at:
                     x = f.var(kind, 0)
                     with f.if_(f.icmp("slt", at, f.mul(rest, t.nr))):
                         x.set(f.load(kind, f.at(source, at, cell), align))
@@ -196,7 +203,7 @@ class Tail:
 # -- the tile -----------------------------------------------------------------------------------
 
 
-def tile_function(g: Context, shape: Shape) -> Function:
+def tile_function(g: GemmContext, shape: TileShape) -> Function:
     """The function of a tile (Context.tile), with three parameters more: how many bytes the rows
     of A are apart, where its panels' tails are, and what tile waits to be finished. Sums go to the
     buffer, all rows of the tallest tile."""
@@ -214,8 +221,8 @@ def tile_function(g: Context, shape: Shape) -> Function:
     columns = [(q, v * t.lanes) for q in range(shape.panels) for v in range(shape.vectors)]
     tiles = registers(t, shape.rows)
     sums = [
-        (tiles.total(down, across), down * SIDE * t.width + q * t.nr + c)
-        for down in range(-(-shape.rows // SIDE))
+        (tiles.total(down, across), down * AMX_ROWS * t.width + q * t.nr + c)
+        for down in range(-(-shape.rows // AMX_ROWS))
         for across, (q, c) in enumerate(columns)
     ]
     stride = integer(t.width * g.bytes)
@@ -226,36 +233,36 @@ def tile_function(g: Context, shape: Shape) -> Function:
         branch.else_()
         for i, place in places:
             on_tile(f, "tileloadd64", i, place, stride)
-    step = _Step(g, f, shape, columns)
+    step = _AmxStep(g, f, shape, columns)
     assert g.finishes is not None
-    waiting = Rows(g.finishes, f, p["frame"], p["waiting"])
-    each = -(-t.mr // max(1, t.kc // SIDE))
+    waiting = DeferredRows(g.finishes, f, p["frame"], p["waiting"])
+    each = -(-t.mr // max(1, t.kc // AMX_ROWS))
     k = g.spec.k
     depth = integer(-(-k // t.kr)) if isinstance(k, int) and not t.blocked else p["k"]
-    rest = f.urem(depth, SIDE) if has_tail(g.spec, t.kr) else integer(0)
+    rest = f.urem(depth, AMX_ROWS) if has_tail(g.spec, t.kr) else integer(0)
     whole = f.sub(depth, rest)
-    with f.range(0, whole, SIDE, unroll=1) as at:
+    with f.range(0, whole, AMX_ROWS, unroll=1) as at:
         step.multiply(at, f.at(p["b"], f.mul(at, t.nr), step.cell), step.panel, step.fetches(at))
-        waiting.some(at, each)
+        waiting.emit_some(at, each)
     with f.if_(f.icmp("ne", rest, 0)):
-        step.multiply(whole, p["tail"], integer(SIDE * t.nr))
-    waiting.rest(f.mul(f.udiv(whole, SIDE), each))
+        step.multiply(whole, p["tail"], integer(AMX_ROWS * t.nr))
+    waiting.rest(f.mul(f.udiv(whole, AMX_ROWS), each))
     for i, place in places:
         on_tile(f, "tilestored64", i, place, stride)
     return f
 
 
-class _Step:
+class _AmxStep:
     """SIDE cells of K. `panel`: cells between panels of B."""
 
     def __init__(
-        self, g: Context, f: Function, shape: Shape, columns: Sequence[tuple[int, int]]
+        self, g: GemmContext, f: Function, shape: TileShape, columns: Sequence[tuple[int, int]]
     ) -> None:
         self.g, self.f, self.shape, self.columns = g, f, shape, columns
         b = g.b_access()
         self.cell, self.panel = ELEMENT[b.dtype.value], g.size(f, f.params["frame"], b.across)
         fetch = g.tiling.fetch
-        self.pause = f.udiv(f.mul(f.params["pace"], SIDE), fetch) if fetch else integer(0)
+        self.pause = f.udiv(f.mul(f.params["pace"], AMX_ROWS), fetch) if fetch else integer(0)
 
     def multiply(
         self, k: Value, b: Value, panel: Value, interleaved: Sequence[Callable[[], None]] = ()
@@ -263,16 +270,16 @@ class _Step:
         """The products of cells k, k + 1, ...; `b`: the first of them in the first panel."""
         f, t, row = self.f, self.g.tiling, self.f.params["row"]
 
-        def left(down: int) -> Place:
-            at = f.add(f.mul(row, down * SIDE), f.mul(k, _CELL))
+        def a_address(down: int) -> TileAddress:
+            at = f.add(f.mul(row, down * AMX_ROWS), f.mul(k, _CELL_BYTES))
             return f.offset(f.params["a"], at), row
 
-        def right(across: int) -> Place:
+        def b_address(across: int) -> TileAddress:
             q, c = self.columns[across]
             return f.at(b, f.add(f.mul(panel, q), c), self.cell), integer(4 * t.nr)
 
-        shape = (-(-self.shape.rows // SIDE), len(self.columns))
-        registers(t, self.shape.rows).multiply(f, t.tile, shape, left, right, interleaved)
+        shape = (-(-self.shape.rows // AMX_ROWS), len(self.columns))
+        registers(t, self.shape.rows).multiply(f, t.tile, shape, a_address, b_address, interleaved)
 
     def fetches(self, k: Value) -> list[Callable[[], None]]:
         """What asks for lines of B that will be needed later (Context.tile's soon and pace), each

@@ -3,7 +3,7 @@
 A unit that multiplies pairs reads 32-bit cells: two neighbours along K, the lower one in the lower
 half. Its conversion instructions and the integer arithmetic of all other machines agree in every
 bit but a NaN's payload. It also takes denormal products and sums for zeros, and so do the others
-while `flushing`.
+while `flush_to_zero` is entered.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ...llvmir.values import F32, I16, I32, LLVM_BF16, Value, vec
 from ..emit.casts import bfloat_of_flushed
 
 # The smallest magnitude that is not flushed.
-TINY: Final = 2.0**-126
+MIN_NORMAL: Final = 2.0**-126
 # Bits of x86's control register: denormal results, and denormal operands, are zeros.
-_FLUSH: Final = 0x8040
+_MXCSR_FLUSH_BITS: Final = 0x8040
 
 
 @contextmanager
-def flushing(f: Function, on: bool) -> Iterator[None]:
+def flush_to_zero(f: Function, on: bool) -> Iterator[None]:
     """Arithmetic on floats written inside flushes denormals, if `on` (x86 only).
 
     Its results must be stored before the end: the stores hold it in place.
@@ -36,13 +36,13 @@ def flushing(f: Function, on: bool) -> Iterator[None]:
         return
     old, new = f.stack(4), f.stack(4)
     f.call("llvm.x86.sse.stmxcsr", "void", old)
-    f.store(f.or_(f.load(I32, old), _FLUSH), new)
+    f.store(f.or_(f.load(I32, old), _MXCSR_FLUSH_BITS), new)
     f.call("llvm.x86.sse.ldmxcsr", "void", new)
     yield
     f.call("llvm.x86.sse.ldmxcsr", "void", old)
 
 
-def rounded(f: Function, x: Value) -> Value:
+def round_to_bf16(f: Function, x: Value) -> Value:
     """f32 lanes rounded to bf16, as f32."""
     if x.lanes == 16 and f.target.has("avx512bf16"):
         return f.cast(bfloat_of_flushed(f, x), F32)
@@ -66,7 +66,7 @@ def neighbours(f: Function, low: Value, high: Value) -> Value:
     return f.bitcast(f.call(name, vec(LLVM_BF16, 32), high, low), vec(I32, 16))
 
 
-def interleaved(f: Function, even: Value, odd: Value) -> Value:
+def interleave_k(f: Function, even: Value, odd: Value) -> Value:
     """Cells of 16 f32 and of those that follow each of them along K."""
     halves = f.bitcast(neighbours(f, even, odd), vec(I16, 32))
     order = [i // 2 + i % 2 * 16 for i in range(32)]
@@ -80,5 +80,5 @@ def single_cell(f: Function, even: Value, odd: Value) -> Value:
 
 def round_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """An f32 array as bf16, rounded as the kernels round."""
-    kept = np.where(np.abs(array) < TINY, np.copysign(np.float32(0), array), array)
+    kept = np.where(np.abs(array) < MIN_NORMAL, np.copysign(np.float32(0), array), array)
     return kept.astype(ml_dtypes.bfloat16)

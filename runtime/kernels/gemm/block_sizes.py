@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 
-_MANY = 1 << 20
+_UNLIMITED_ROWS = 1 << 20
 
 
 def block_sizes(
@@ -14,7 +14,7 @@ def block_sizes(
     tile: tuple[int, int, int],
     blocked: bool,
     pack_b: bool,
-    most: int = _MANY,
+    most: int = _UNLIMITED_ROWS,
 ) -> tuple[int, int]:
     """MC in tiles, at most `most`, and NC in panels, for tiles of (MR, NR, KC): a block of A takes
     a third of L2, and so do its partial sums.
@@ -23,7 +23,7 @@ def block_sizes(
     """
     (mr, nr, kc), size = tile, spec.acc.bits // 8
     third = (target.l2 or 256 << 10) // 3
-    mc, nc = min(most, max(1, third // (mr * kc * size))), _MANY
+    mc, nc = min(most, max(1, third // (mr * kc * size))), _UNLIMITED_ROWS
     if isinstance(spec.m, int):
         tiles = max(1, -(-spec.m // mr))
         mc = -(-tiles // -(-tiles // mc))

@@ -20,28 +20,28 @@ from ..emit.register_tile import unrolled_loop
 from ..emit.scalar_program import emit_program
 from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
-from .strided_axes import matrix_axes
+from .packing.strided_axes import matrix_axes
 from .zero_point_schedule import TERMS, ZeroPointCompensation, terms_of
 
 if TYPE_CHECKING:
-    from .micro import Context
+    from .micro import GemmContext
 
 # Instructions that take a polynomial, a loop, or many cycles.
-_LONG = frozenset(
+_EXPENSIVE_OPS = frozenset(
     "exp expm1 log log1p tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh "
     "softplus gelu pow mod floormod atan2 div sqrt rsqrt recip".split()
 )
-_SHORT = 8
+_MAX_INLINED_INSTRUCTIONS = 8
 
 
 def is_short(program: Program) -> bool:
     """Whether a program is worth repeating for every register of a tile."""
     real = [i for i in program.instrs if i.op not in ("input", "const", "flush")]
-    return len(real) <= _SHORT and not any(i.op in _LONG for i in real)
+    return len(real) <= _MAX_INLINED_INSTRUCTIONS and not any(i.op in _EXPENSIVE_OPS for i in real)
 
 
 @dataclass(frozen=True)
-class Spot:
+class EpilogueColumn:
     """Row and column of lane 0 of a vector, which of its lanes exist (None: all), and where in a
     row of the output the column lies."""
 
@@ -51,10 +51,10 @@ class Spot:
     to: Value
 
 
-class Epilogue:
+class GemmEpilogue:
     """The program on vectors of `lanes` neighbouring columns of one row."""
 
-    def __init__(self, g: Context, f: Function, frame: Value, lanes: int) -> None:
+    def __init__(self, g: GemmContext, f: Function, frame: Value, lanes: int) -> None:
         self.f, self.lanes, self.program = f, lanes, g.spec.epilogue
         self.operands = g.walked
         self.bases = [g.base(f, frame, i) for i in range(len(g.walked))]
@@ -63,22 +63,24 @@ class Epilogue:
         splits = (g.spec.out_m_split, g.spec.out_n_split)
         self.rows, self.columns = matrix_axes(g, f, frame, g.spec.out.strides, splits)
 
-    def column(self, m: Value, n: Value, part: TailMask | None) -> Spot:
+    def column(self, m: Value, n: Value, part: TailMask | None) -> EpilogueColumn:
         """The vector of a row that begins at column n, a multiple of `lanes`."""
-        return Spot(m, n, part, self.columns.at(self.f, n))
+        return EpilogueColumn(m, n, part, self.columns.at(self.f, n))
 
     def row(self, m: Value) -> Value:
         """Where a row of the output begins."""
         return self.f.at(self.bases[-1], self.rows.at(self.f, m), self._element(-1))
 
-    def extras(self, spot: Spot, *, shared: bool) -> list[Value | None]:
+    def extras(self, spot: EpilogueColumn, *, shared: bool) -> list[Value | None]:
         """The extras there, as bits: those that all rows share, or (None among them) the others."""
         found: list[Value | None] = []
         for i, (row, _) in enumerate(self.strides):
             found.append(self._load(i, spot) if shared == (row.known == 0) else None)
         return found
 
-    def finish(self, value: Value, shared: Sequence[Value | None], spot: Spot, row: Value) -> None:
+    def finish(
+        self, value: Value, shared: Sequence[Value | None], spot: EpilogueColumn, row: Value
+    ) -> None:
         """Store in the row that begins at `row` what the program makes of an accumulator and its
         extras."""
         f = self.f
@@ -114,7 +116,7 @@ class Epilogue:
         else:
             scatter(f, value, place, step, part)
 
-    def _load(self, index: int, spot: Spot) -> Value:
+    def _load(self, index: int, spot: EpilogueColumn) -> Value:
         """As integers: f16 values that are live across blocks would pass through library calls on
         instruction sets that have none."""
         f, column, element = self.f, self.strides[index][1], self._element(index)
@@ -135,14 +137,14 @@ class Epilogue:
     def _element(self, index: int) -> str:
         return ELEMENT[self.operands[index].dtype.value]
 
-    def _place(self, index: int, spot: Spot) -> Value:
+    def _place(self, index: int, spot: EpilogueColumn) -> Value:
         f, (row, column) = self.f, self.strides[index]
         at = f.add(f.mul(spot.m, row), f.mul(spot.n, column))
         return f.at(self.bases[index], at, self._element(index))
 
 
 def finish_registers(
-    g: Context,
+    g: GemmContext,
     f: Function,
     columns: Sequence[int],
     sums: Sequence[Sequence[Value]],
@@ -154,7 +156,7 @@ def finish_registers(
     The tile stands at parameters m and n of `f`; at an edge it has `cols` columns.
     """
     p, lanes = f.params, g.tiling.lanes
-    epilogue = Epilogue(g, f, p["frame"], lanes)
+    epilogue = GemmEpilogue(g, f, p["frame"], lanes)
     ns = [f.add(p["n"], c) for c in columns]
     parts = [tail_mask(f, lanes, f.sub(p["cols"], c)) if edge else None for c in columns]
     spots = [epilogue.column(p["m"], n, part) for n, part in zip(ns, parts, strict=True)]
@@ -172,7 +174,7 @@ class FullRows:
 
     def __init__(
         self,
-        g: Context,
+        g: GemmContext,
         f: Function,
         frame: Value,
         place: tuple[Value, Value, Value],
@@ -181,7 +183,7 @@ class FullRows:
         """place: the buffer, and the product's row and column that its first sum belongs to."""
         self.g, self.f, (self.buffer, self.m, n) = g, f, place
         self.width = g.tiling.width
-        self.epilogue = Epilogue(g, f, frame, g.tiling.lanes)
+        self.epilogue = GemmEpilogue(g, f, frame, g.tiling.lanes)
         self.correcting = ZeroPointCompensation(g, f, frame, terms) if terms else None
         starts = [integer(c) for c in range(0, self.width, g.tiling.lanes)]
         self.lines = [
@@ -207,7 +209,7 @@ class FullRows:
             self.epilogue.finish(value, shared, replace(spot, m=m), to)
 
 
-def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False) -> Function:
+def finish_function(g: GemmContext, lanes: int, row: int, *, corrects: bool = False) -> Function:
     """finish(frame, buffer, m, n, rows, cols): the epilogue of sums in a buffer whose rows are
     `row` elements apart, `lanes` columns at a time. corrects: with two parameters more, the terms
     of rows and columns (zero_point_schedule.py), which are taken off the sums first."""
@@ -220,7 +222,7 @@ def finish_function(g: Context, lanes: int, row: int, *, corrects: bool = False)
         linkage="internal",
     )
     p, kind = f.params, vec(g.acc, lanes)
-    epilogue = Epilogue(g, f, p["frame"], lanes)
+    epilogue = GemmEpilogue(g, f, p["frame"], lanes)
     terms = terms_of(f) if corrects else []
     correcting = ZeroPointCompensation(g, f, p["frame"], terms) if corrects else None
     whole = f.mul(f.udiv(p["cols"], lanes), lanes)

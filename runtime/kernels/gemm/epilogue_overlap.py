@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from ...llvmir.builder import Function
 from ...llvmir.values import I64, PTR, Value
-from ..emit.amx_registers import SIDE
+from ..emit.amx_registers import AMX_ROWS
 from ..emit.register_tile import unrolled_loop
 from .epilogue import FullRows, is_short
 
 if TYPE_CHECKING:
-    from .micro import Context
+    from .micro import GemmContext
 
 # Where the words of a waiting tile are: how many rows, then the arguments of the epilogue.
 _ROWS, _BUFFER, _M, _N, _COLS, _ROW_TERMS, _COLUMN_TERMS = range(0, 56, 8)
@@ -25,16 +25,16 @@ _ROWS, _BUFFER, _M, _N, _COLS, _ROW_TERMS, _COLUMN_TERMS = range(0, 56, 8)
 class DeferredEpilogue:
     """The tile that waits, in memory of the kernel's own: `place`."""
 
-    def __init__(self, f: Function, g: Context, finish: Function) -> None:
+    def __init__(self, f: Function, g: GemmContext, finish: Function) -> None:
         self.g, self.place, self.finish = g, f.stack(64), finish
         self.corrects = bool(g.corrections)
         g.finishes = self
 
-    def nothing(self, f: Function) -> None:
+    def clear(self, f: Function) -> None:
         """No tile waits."""
         f.store(f.as_value(0, I64), f.offset(self.place, _ROWS))
 
-    def put(self, f: Function, rows: Value, what: tuple[Value, ...]) -> None:
+    def defer(self, f: Function, rows: Value, what: tuple[Value, ...]) -> None:
         """`rows` of a tile wait from now on: buffer, m, n, columns, and the terms."""
         f.store(rows, f.offset(self.place, _ROWS))
         for at, value in zip(
@@ -44,12 +44,12 @@ class DeferredEpilogue:
 
     def flush(self, f: Function, frame: Value) -> None:
         """Finish the tile that waits, if one does."""
-        part = Rows(self, f, frame, self.place)
+        part = DeferredRows(self, f, frame, self.place)
         with f.if_(f.icmp("sgt", part.rows, 0)):
             part.call(f.as_value(0, I64), part.rows)
 
 
-class Rows:
+class DeferredRows:
     """The rows of the tile that waits, in a function that gets its `place`."""
 
     def __init__(self, waiting: DeferredEpilogue, f: Function, frame: Value, place: Value) -> None:
@@ -70,12 +70,12 @@ class Rows:
         buffer, m = f.offset(self.buffer, f.mul(first, row)), f.add(self.m, first)
         f.call_function(finish, self.frame, buffer, m, self.n, count, self.cols, *terms)
 
-    def some(self, k: Value, each: int) -> None:
+    def emit_some(self, k: Value, each: int) -> None:
         """At the step of K that begins with cell k: the `each` rows that are its share. A short
         program is written out where that is once (bytes of 128x768x768 take 0.95 of the time). A
         dynamic M has three kinds of tiles: they would take up to 2.4 times as long to compile."""
         f, g = self.f, self.waiting.g
-        first = f.mul(f.udiv(k, SIDE), each)
+        first = f.mul(f.udiv(k, AMX_ROWS), each)
         with f.if_(f.icmp("slt", first, self.rows)):
             count = f.smin(f.sub(self.rows, first), each)
             if g.tiling.guarded or not is_short(g.spec.epilogue):

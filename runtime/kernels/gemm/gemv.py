@@ -1,7 +1,8 @@
 """Products with a single column: rows of A times a vector, summed along K in vector registers.
 
-The order over K depends on the types and the instruction set only: `_SUMS` registers take turns,
-then they are joined pairwise, then the lanes. It is not the ascending chain of wider products.
+The order over K depends on the types and the instruction set only: `_ACCUMULATORS_PER_ROW`
+registers take turns, then they are added pairwise, then the lanes. It is not the ascending chain of
+wider products.
 """
 
 from __future__ import annotations
@@ -9,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....plan.specs.base import Size
-from ...llvmir.builder import Function, Variable
+from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, I64, Value, integer, is_float, vec
 from ..emit.gather_lanes import gather
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import TailMask, tail_mask
-from .bf16_rounding import flushing
+from .bf16_rounding import flush_to_zero
 from .epilogue import finish_function
-from .micro import Context
-from .pack_cells import Side, left_side, right_side
+from .micro import GemmContext
+from .packing.pack_cells import Side, left_side, right_side
 from .zero_point_schedule import zero_point
 
 # Accumulators per row, and rows that share the loads of the vector: 16 chains fill any core.
-_SUMS = 4
-ROWS = 4
+_ACCUMULATORS_PER_ROW = 4
+ROWS_PER_LOAD = 4
 
 
-def dot_function(g: Context, rows: int) -> Function:  # noqa: C901 - emits one function; its closures are the steps
+def dot_function(g: GemmContext, rows: int) -> Function:  # noqa: C901 - emits one function; its closures are the steps
     """dot(frame, a, b, m, count, k): out[m .. m + count, 0] for 1 <= count <= rows, from the rows
     of A at `a` and the vector at `b`."""
     spec, lanes = g.spec, g.tiling.lanes
@@ -48,7 +49,7 @@ def dot_function(g: Context, rows: int) -> Function:  # noqa: C901 - emits one f
         f.at(p["a"], f.mul(row, f.smin(i, last) if i else 0), ELEMENT[spec.a.dtype.value])
         for i in range(rows)
     ]
-    sums = [[f.var(g.vector, 0) for _ in range(rows)] for _ in range(_SUMS)]
+    sums = [[f.var(g.vector, 0) for _ in range(rows)] for _ in range(_ACCUMULATORS_PER_ROW)]
     # Bytes are multiplied one by one, without their zero points.
     a_zeros = [
         zero_point(g, f, p["frame"], True, f.add(p["m"], f.smin(i, last))) for i in range(rows)
@@ -70,7 +71,7 @@ def dot_function(g: Context, rows: int) -> Function:  # noqa: C901 - emits one f
         x = f.sub(x, f.splat(zero, lanes))
         return x if part is None else f.select(part.mask, x, 0)
 
-    def turn(k: Value, into: Sequence[Variable], part: TailMask | None) -> None:
+    def turn(k: Value, into: Sequence[StackVariable], part: TailMask | None) -> None:
         b = load(p["b"], k, b_step, b_side, part, b_zero_point)
         for place, total, zero in zip(places, into, a_zeros, strict=True):
             a = load(place, k, a_step, a_side, part, zero)
@@ -81,25 +82,27 @@ def dot_function(g: Context, rows: int) -> Function:  # noqa: C901 - emits one f
                 total.set(f.add(f.mul(a, b), total.get()))
 
     buffer = f.stack(rows * g.bytes)
-    with flushing(f, spec.compute_dtype is not None):
+    with flush_to_zero(f, spec.compute_dtype is not None):
         depth = integer(spec.k) if isinstance(spec.k, int) else p["k"]
-        step = _SUMS * lanes
+        step = _ACCUMULATORS_PER_ROW * lanes
         # Lanes that lie apart hide a loop's own instructions: no turn is written out.
         single = a_step.known != 1 or b_step.known != 1
         whole = integer(0) if single else f.mul(f.udiv(depth, step), step)
         with f.range(0, whole, step, unroll=1) as k:
-            for u in range(_SUMS):
+            for u in range(_ACCUMULATORS_PER_ROW):
                 turn(f.add(k, u * lanes), sums[u], None)
         if single or depth.known is None or depth.known % step:
             # The rest in a loop, through memory: its code is long, and stands once.
             size = lanes * g.bytes
-            waiting = f.stack(_SUMS * rows * size)
-            slots = [[(u * rows + i) * size for i in range(rows)] for u in range(_SUMS)]
+            waiting = f.stack(_ACCUMULATORS_PER_ROW * rows * size)
+            slots = [
+                [(u * rows + i) * size for i in range(rows)] for u in range(_ACCUMULATORS_PER_ROW)
+            ]
             for some, their in zip(sums, slots, strict=True):
                 for s, at in zip(some, their, strict=True):
                     f.store(s.get(), f.offset(waiting, at), size)
             with f.range(whole, depth, lanes, outer=True) as k:
-                u = f.urem(f.udiv(f.sub(k, whole), lanes), _SUMS)
+                u = f.urem(f.udiv(f.sub(k, whole), lanes), _ACCUMULATORS_PER_ROW)
                 mine = f.offset(waiting, f.mul(u, rows * size))
                 for s, at in zip(sums[0], slots[0], strict=True):
                     s.set(f.load(g.vector, f.offset(mine, at), size))

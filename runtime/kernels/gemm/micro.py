@@ -15,23 +15,23 @@ from ....ir.dtype import DType
 from ....plan.specs.base import Size
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
-from ...llvmir.builder import Function, Module, Variable
+from ...llvmir.builder import Function, Module, StackVariable
 from ...llvmir.values import ELEMENT, I1, I64, PTR, Value, bits_of, integer, vec
 from ..emit.casts import cast, from_memory
-from ..emit.register_tile import Frame, unrolled_loop
+from ..emit.register_tile import TileFrame, unrolled_loop
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
 from . import amx
 from . import bf16_rounding as rounding
-from .dequant import Dequantizer
 from .epilogue import finish_registers
 from .epilogue_overlap import DeferredEpilogue
+from .packing.dequant import Dequantizer
 from .tiling import Tiling
 from .zero_point_schedule import TERMS, correct, corrections
 
 
 @dataclass(frozen=True)
-class Shape:
+class TileShape:
     """A register tile: `panels` panels of `vectors` registers side by side. An `edge` tile may
     have fewer columns than it computes: it takes their number and masks what lies beyond. One
     `in_place` reads A where it lies although other tiles read a copy."""
@@ -55,7 +55,7 @@ class Access:
     cell: DType | None = None
 
 
-class Context(Frame):
+class GemmContext(TileFrame):
     """What all parts of one kernel share: the spec, its tiling, and the frame of a matrix."""
 
     def __init__(self, spec: GemmSpec, target: Target, module: Module, tiling: Tiling) -> None:
@@ -74,23 +74,23 @@ class Context(Frame):
         self.b_cell = DType.i16 if pairs else self.cell
         self.corrections = corrections(spec, self.unit)
         self.finishes: DeferredEpilogue | None = None
-        self._tiles: dict[Shape, Function] = {}
+        self._tiles: dict[TileShape, Function] = {}
 
     @property
     def frame_bytes(self) -> int:
         return super().frame_bytes + 8 * len(self._scaling)
 
-    def scaling(self, f: Function, frame: Value) -> list[Value]:
+    def scaling_pointers(self, f: Function, frame: Value) -> list[Value]:
         """The addresses of a compressed operand's scales, and zeros."""
         return [self.base(f, frame, i) for i in self._scaling]
 
     def factor(self, f: Function, value: Value, dtype: DType, to: DType | None) -> Value:
         """A value of an operand's type, which may be converted to another first, as a factor of
         the accumulator's type."""
-        wide = self.converted(f, value, dtype, to)
-        return wide if self.spec.compute_dtype is None else rounding.rounded(f, wide)
+        wide = self.cast_operand(f, value, dtype, to)
+        return wide if self.spec.compute_dtype is None else rounding.round_to_bf16(f, wide)
 
-    def converted(self, f: Function, value: Value, dtype: DType, to: DType | None) -> Value:
+    def cast_operand(self, f: Function, value: Value, dtype: DType, to: DType | None) -> Value:
         """The same before it is rounded."""
         if to is not None:
             value, dtype = cast(f, from_memory(f, value, dtype), dtype, to), to
@@ -124,7 +124,7 @@ class Context(Frame):
 
     # -- tiles --------------------------------------------------------------------------------
 
-    def tile(self, shape: Shape) -> Function:
+    def tile(self, shape: TileShape) -> Function:
         """The function of a tile, made at first use. Arguments:
 
         frame, a, b (the tile's first elements), m, n (its place in the product), cols (columns
@@ -134,11 +134,11 @@ class Context(Frame):
         rows and columns (zero_point_schedule.py).
         """
         if shape not in self._tiles:
-            make = amx.tile_function if self.tiling.tile else Context._make_tile
+            make = amx.tile_function if self.tiling.tile else GemmContext._make_tile
             self._tiles[shape] = make(self, shape)
         return self._tiles[shape]
 
-    def _make_tile(self, shape: Shape) -> Function:
+    def _make_tile(self, shape: TileShape) -> Function:
         t = self.tiling
         edge = "edge_" if shape.edge else ""
         f = self.module.function(
@@ -169,7 +169,7 @@ class Context(Frame):
                     s.set(f.load(self.vector, place, self.align))
         if self.corrections and not t.buffered:
             correct(self, f, columns, sums)
-        with rounding.flushing(f, self.spec.compute_dtype is not None and not self.unit):
+        with rounding.flush_to_zero(f, self.spec.compute_dtype is not None and not self.unit):
             self._accumulate(f, shape, columns, sums)
             for s, place in slots if t.buffered else ():
                 f.store(s.get(), place, self.align)
@@ -179,11 +179,11 @@ class Context(Frame):
         return f
 
     def _accumulate(
-        self, f: Function, shape: Shape, columns: Sequence[int], sums: list[list[Variable]]
+        self, f: Function, shape: TileShape, columns: Sequence[int], sums: list[list[StackVariable]]
     ) -> None:
         t, p = self.tiling, f.params
         if t.expands:
-            from .dequant_panels import accumulate_cells
+            from .packing.dequant_panels import accumulate_cells
 
             accumulate_cells(self, f, shape, columns, sums)
             return
@@ -208,18 +208,18 @@ class Context(Frame):
                 right.append(self.widen(f, x, self.spec.b.dtype))
             column = f.at(p["a"], f.mul(k, a_step), a_type)
 
-            def left(i: int) -> Value:
+            def load_a(i: int) -> Value:
                 place = f.at(column, f.mul(across, i), a_type)
                 x = f.load(a_cell, place, bits_of(a_type) // 8)
                 return self.widen(f, x, self.spec.a.dtype)
 
-            self.add_products(f, sums, left, right)
+            self.add_products(f, sums, load_a, right)
 
         known = isinstance(self.spec.k, int) and not t.blocked
         depth = integer(t.kc if self.spec.k else 0) if known else p["k"]
         unrolled_loop(f, depth, t.unroll, step)
 
-    def _fetch(self, f: Function, shape: Shape, k: Value, panel_bytes: Value) -> None:
+    def _fetch(self, f: Function, shape: TileShape, k: Value, panel_bytes: Value) -> None:
         """Ask for lines of B that will be needed later: into L1 if soon by this tile itself, into
         L2 if by the tiles of the next panel."""
         t, p = self.tiling, f.params

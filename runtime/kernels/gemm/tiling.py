@@ -25,7 +25,7 @@ from ....plan.specs.base import Size
 from ....plan.specs.gemm import GemmSpec
 from ....plan.target import Target
 from ...llvmir.half_conversions import has_f16_conversion
-from ..emit.amx_registers import SIDE
+from ..emit.amx_registers import AMX_ROWS
 from ..emit.dot_units import tile_instruction
 from ..emit.gather_lanes import scatters
 from . import amx
@@ -38,11 +38,11 @@ PackA = Literal["no", "rows", "columns"]
 
 # Two multiply-adds of four cycles latency can start per cycle on all cores of interest. A tile
 # with fewer than half as many chains would wait even for the weights that it streams.
-_CHAINS: Final = 4
-_MOST_ROWS: Final = 16
+_MIN_CHAINS: Final = 4
+_MAX_TILE_ROWS: Final = 16
 # Rows that pass by two panels just expanded into L1.
-_MOST_EXPANDED: Final = 64
-_LINE: Final = 64
+_MAX_DEQUANT_ROWS: Final = 64
+_LINE_BYTES: Final = 64
 # Types of A that units take as they lie, and how many neighbours they multiply at once.
 _NEIGHBOURS: Final = {DType.u8: 4, DType.bf16: 2}
 
@@ -95,7 +95,7 @@ def tile_rows(target: Target, vectors: int) -> int:
     the register file. Without a fused multiply-add a product needs a register, and so does the copy
     of the operand that SSE's two-address multiplication overwrites."""
     spare = target.registers - vectors - (1 if target.fma else 3)
-    return max(1, min(_MOST_ROWS, spare // vectors))
+    return max(1, min(_MAX_TILE_ROWS, spare // vectors))
 
 
 def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = True) -> Tiling:
@@ -140,7 +140,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
         a_row = -(-mr // lanes) * lanes
     else:
         # A line more than the rows are long: rows a power of two apart would share cache sets.
-        a_row = -(-kc // (_LINE // size)) * (_LINE // size) + _LINE // size
+        a_row = -(-kc // (_LINE_BYTES // size)) * (_LINE_BYTES // size) + _LINE_BYTES // size
     streams = mc == 1 and not guarded
     # Where sums of rounded factors flush denormals by a mode, the epilogue runs outside of it.
     apart = not is_short(spec.epilogue) or (spec.compute_dtype is not None and kr == 1)
@@ -151,7 +151,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     apart = apart or not isinstance(width, int) or width % lanes != 0
     # A loop over lanes per register as well.
     apart = apart or not (spec.out.strides[-1] == 1 or scatters(target, spec.out.dtype.bits))
-    lines = max(1, nr * size // _LINE)
+    lines = max(1, nr * size // _LINE_BYTES)
     tiling = Tiling(
         lanes=lanes,
         nr=nr,
@@ -184,7 +184,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     instruction = tile_instruction(target, spec.cell_dtype(), kr)
     if not instruction or not tiles:
         return tiling
-    return amx.on_tiles(tiling, spec, target, instruction, _heights(spec.m, 2 * SIDE))
+    return amx.on_tiles(tiling, spec, target, instruction, _heights(spec.m, 2 * AMX_ROWS))
 
 
 def _heights(m: Size, most: int) -> tuple[int, ...]:
@@ -211,7 +211,7 @@ def _panels(spec: GemmSpec, target: Target, rows: int, vectors: int, nr: int) ->
     """Panels side by side, until a tile has enough independent chains."""
     if not isinstance(spec.n, int) or not isinstance(spec.m, int):
         return 1
-    wanted = min(-(-_CHAINS // (rows * vectors)), max(1, spec.n // nr))
+    wanted = min(-(-_MIN_CHAINS // (rows * vectors)), max(1, spec.n // nr))
     while wanted > 1 and rows > tile_rows(target, vectors * wanted):
         wanted -= 1
     return wanted
@@ -236,7 +236,7 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
     if spec.compressed is not None and spec.compute_dtype is None:
         # From L1, where they are expanded for all tiles. Where that begins and ends to pay was
         # measured: two tall tiles should expand bytes themselves.
-        return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= _MOST_EXPANDED
+        return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= _MAX_DEQUANT_ROWS
     # A panel that is converted would be converted by twice as many tiles.
     return _as_it_lies(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
 
@@ -337,10 +337,10 @@ def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
         return False
     if is_narrow(spec, nr):
         return True
-    return isinstance(row, int) and not _crowded(row * spec.a.dtype.bits // 8, rows, target)
+    return isinstance(row, int) and not _exceeds_l1_sets(row * spec.a.dtype.bits // 8, rows, target)
 
 
-def _crowded(row_bytes: int, rows: int, target: Target) -> bool:
+def _exceeds_l1_sets(row_bytes: int, rows: int, target: Target) -> bool:
     """Whether the rows of a strip fall into so few sets of L1 that they push each other out."""
     return rows > uncrowded_rows(row_bytes, target)
 

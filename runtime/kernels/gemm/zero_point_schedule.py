@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from ....plan.specs.gemm import GemmSpec
-from ...llvmir.builder import Function, Variable
+from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, I1, I32, I64, Value, integer, vec
 from ..emit.dot_units import DotUnit, left_shift, ones, right_shift
 from ..emit.gather_lanes import gather
@@ -23,7 +23,7 @@ from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
 
 if TYPE_CHECKING:
-    from .micro import Access, Context
+    from .micro import Access, GemmContext
 
 # More parameters of a function that takes terms off sums.
 TERMS: Final = [
@@ -71,7 +71,7 @@ class ZeroPointCompensation:
     """Takes their terms off sums, row by row, a vector of columns at a time. `terms`: those of rows
     and of columns."""
 
-    def __init__(self, g: Context, f: Function, frame: Value, terms: Sequence[Value]) -> None:
+    def __init__(self, g: GemmContext, f: Function, frame: Value, terms: Sequence[Value]) -> None:
         self.g, self.f, self.c = g, f, g.corrections
         self.row_terms, self.column_terms = terms
         self.one = right_zero(g, f, frame) if self.c.right == "one" else None
@@ -115,7 +115,7 @@ class ZeroPointCompensation:
 
 
 def correct(
-    g: Context, f: Function, columns: Sequence[int], sums: Sequence[Sequence[Variable]]
+    g: GemmContext, f: Function, columns: Sequence[int], sums: Sequence[Sequence[StackVariable]]
 ) -> None:
     """Take their terms off a tile's sums."""
     correcting = ZeroPointCompensation(g, f, f.params["frame"], terms_of(f))
@@ -126,19 +126,19 @@ def correct(
             s.set(correcting.take(s.get(), of_column, of_row))
 
 
-def left_zero(g: Context, f: Function, frame: Value, m: Value) -> Value:
+def left_zero(g: GemmContext, f: Function, frame: Value, m: Value) -> Value:
     """A row's zero point with the shift, i32."""
     zero = zero_point(g, f, frame, True, m)
     return f.add(integer(0, I32) if zero is None else zero, g.corrections.left_shift)
 
 
-def right_zero(g: Context, f: Function, frame: Value) -> Value:
+def right_zero(g: GemmContext, f: Function, frame: Value) -> Value:
     """The zero point of all columns with the shift, i32."""
     zero = zero_point(g, f, frame, False, integer(0))
     return f.add(integer(0, I32) if zero is None else zero, g.corrections.right_shift)
 
 
-def zero_point(g: Context, f: Function, frame: Value, left: bool, at: Value) -> Value | None:
+def zero_point(g: GemmContext, f: Function, frame: Value, left: bool, at: Value) -> Value | None:
     """The zero point of row (left operand) or column `at`, i32; None if there is none."""
     operand = g.spec.a_zero_point if left else g.spec.b_zero_point
     if operand is None:
@@ -151,7 +151,7 @@ def zero_point(g: Context, f: Function, frame: Value, left: bool, at: Value) -> 
 # -- functions ----------------------------------------------------------------------------------
 
 
-def row_terms_function(g: Context, *, in_place: bool) -> Function:
+def row_terms_function(g: GemmContext, *, in_place: bool) -> Function:
     """terms(frame, a, to, m, rows, steps, values, first): of one strip of A, for a block of K of
     `values` values, to[i] = sum a - values * za (added to what is there, unless `first`), and
     to[mr + i] = za where rows have their own."""
@@ -195,7 +195,7 @@ def row_terms_function(g: Context, *, in_place: bool) -> Function:
     return f
 
 
-def _sum_of_row(g: Context, f: Function, row: Value, access: Access) -> Value:
+def _sum_of_row(g: GemmContext, f: Function, row: Value, access: Access) -> Value:
     """The sum of a row's cells, which follow one another; a packed row ends in whole vectors of
     them, one that is read in place must not be left."""
     t, steps = g.tiling, f.params["steps"]
@@ -209,7 +209,7 @@ def _sum_of_row(g: Context, f: Function, row: Value, access: Access) -> Value:
     return f.reduce("add", total.get())
 
 
-def column_sums_function(g: Context) -> Function:
+def column_sums_function(g: GemmContext) -> Function:
     """sums(frame, panel, to, steps, first): the sums of a packed panel's columns, added to what is
     there unless `first`."""
     t = g.tiling
@@ -233,7 +233,11 @@ def column_sums_function(g: Context) -> Function:
 
 
 def _add(
-    g: Context, f: Function, total: Variable, left: Value | None = None, right: Value | None = None
+    g: GemmContext,
+    f: Function,
+    total: StackVariable,
+    left: Value | None = None,
+    right: Value | None = None,
 ) -> None:
     """Add the values of cells to their lanes."""
     one = integer(ones(g.unit), g.vector)
@@ -242,7 +246,7 @@ def _add(
     total.set(g.multiply_add(f, a, b, total.get()))
 
 
-def column_terms_function(g: Context) -> Function:
+def column_terms_function(g: GemmContext) -> Function:
     """terms(frame, sums, to, n, cols): of one panel, to[j] = sum b (times za where rows share it),
     and to[nr + j] = zb where columns have their own."""
     t, c, operand = g.tiling, g.corrections, g.spec.b_zero_point
@@ -266,13 +270,15 @@ def column_terms_function(g: Context) -> Function:
             with f.if_(f.icmp("sgt", left, 0)):
                 at = f.mul(f.add(p["n"], s), step)
                 place = f.at(g.zero_base(f, p["frame"], False), at, element)
-                x = _spaced(g, f, element, place, step, left)
+                x = _load_strided(g, f, element, place, step, left)
                 x = f.add(f.cast(x, I32, signed_=operand.dtype.is_signed), c.right_shift)
                 f.store(x, f.at(p["to"], t.nr + s, I32), g.align)
     return f
 
 
-def _spaced(g: Context, f: Function, element: str, place: Value, step: Value, left: Value) -> Value:
+def _load_strided(
+    g: GemmContext, f: Function, element: str, place: Value, step: Value, left: Value
+) -> Value:
     lanes = g.tiling.lanes
     part = tail_mask(f, lanes, left)
     if step.known == 1:

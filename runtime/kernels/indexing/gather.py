@@ -11,15 +11,15 @@ from ....plan.specs.base import GATHER_OUT_OF_RANGE
 from ....plan.specs.gather_scatter import GatherSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
-from ...llvmir.kernel_entry import Buffer, open_kernel, share
-from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
+from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.values import I64, Value, integer, number, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
-from ..emit.strided_loops import Sizes, masked_load, masked_store
+from ..emit.strided_loops import RuntimeSizes, masked_load, masked_store
 from ..emit.tail_mask import tail_mask
 
-_GRAIN = 64
+_SPLIT_ELEMENTS = 64
 _UNROLL = 4
 
 
@@ -28,19 +28,19 @@ def generate(spec: GatherSpec, target: Target, symbol: str) -> Kernel:
     if not spec.index.dtype.is_int:
         raise UnsupportedOperationError("gather takes integer indices", got=spec.index.dtype)
     module = Module(target)
-    buffers = [Buffer(), Buffer(), Buffer(writes=True)]
+    buffers = [BufferAssumptions(), BufferAssumptions(), BufferAssumptions(writes=True)]
     k = open_kernel(module, symbol, buffers, spec.runtime_dims)
     if 0 not in (spec.outer, spec.count, spec.inner):
-        _Gather(spec, k).run(k.worker, k.workers)
+        _GatherKernel(spec, k).run(k.worker, k.workers)
     k.function.ret(0)
     return Kernel(symbol, module.text())
 
 
-class _Gather:
+class _GatherKernel:
     def __init__(self, spec: GatherSpec, k: Entry) -> None:
         self.spec, self.f, self.scratch = spec, k.function, k.scratch
         f = self.f
-        sizes = self.sizes = Sizes(f, k.dims)
+        sizes = self.sizes = RuntimeSizes(f, k.dims)
         bits = max(8, spec.data.dtype.bits)
         memory_type(spec.data.dtype)  # refuses types that are not whole bytes
         self.element = f"i{bits}"
@@ -61,20 +61,20 @@ class _Gather:
         f, spec = self.f, self.spec
         count, inner = self.sizes.value(spec.count), self.sizes.value(spec.inner)
         places = f.mul(self.sizes.value(spec.outer), count)
-        if isinstance(spec.inner, int) and spec.inner <= _GRAIN:
-            lo, hi = share(f, places, worker, workers, _GRAIN // spec.inner)
+        if isinstance(spec.inner, int) and spec.inner <= _SPLIT_ELEMENTS:
+            lo, hi = share(f, places, worker, workers, _SPLIT_ELEMENTS // spec.inner)
             with f.if_(f.icmp("slt", lo, hi)):
-                with self.each(lo, hi, count) as (o, i):
+                with self.row_counter(lo, hi, count) as (o, i):
                     self.copy(o, i, integer(0), inner)
             return
-        lo, hi = share(f, f.mul(places, inner), worker, workers, _GRAIN)
+        lo, hi = share(f, f.mul(places, inner), worker, workers, _SPLIT_ELEMENTS)
         with f.if_(f.icmp("slt", lo, hi)):
             first, last = f.udiv(lo, inner), f.ceil_div(hi, inner)
-            with self.each(first, last, count) as (o, i):
+            with self.row_counter(first, last, count) as (o, i):
                 begin = f.mul(f.add(f.mul(o, count), i), inner)
                 self.copy(o, i, f.smax(f.sub(lo, begin), 0), f.smin(f.sub(hi, begin), inner))
 
-    def each(self, lo: Value, hi: Value, count: Value) -> _Each:
+    def row_counter(self, lo: Value, hi: Value, count: Value) -> _Each:
         return _Each(self.f, lo, hi, count)
 
     def copy(self, o: Value, i: Value, begin: Value, end: Value) -> None:

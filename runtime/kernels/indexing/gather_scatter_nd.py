@@ -11,11 +11,18 @@ from ....plan.specs.gather_scatter import GatherScatterSpec
 from ....plan.target import Target
 from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
-from ...llvmir.kernel_entry import Kernel as Entry
+from ...llvmir.kernel_entry import OpenKernel as Entry
 from ...llvmir.values import I1, I64, Value, integer, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
-from ..emit.strided_loops import Rows, Sizes, base_pointer, coalesce, masked_load, masked_store
+from ..emit.strided_loops import (
+    RowCursor,
+    RuntimeSizes,
+    base_pointer,
+    coalesce,
+    masked_load,
+    masked_store,
+)
 from ..emit.tail_mask import tail_mask
 
 
@@ -35,14 +42,14 @@ class _Pick:
     def __init__(self, spec: GatherScatterSpec, k: Entry) -> None:
         self.spec, self.f, self.scratch = spec, k.function, k.scratch
         f = self.f
-        sizes = self.sizes = Sizes(f, k.dims)
+        sizes = self.sizes = RuntimeSizes(f, k.dims)
         operands, depth = spec.operands(), len(spec.axes)
         space = coalesce(spec.axes, [o.strides[:depth] for o in operands])
         self.outer = space.axes[:-1]
         self.inner = sizes.value(space.axes[-1]) if space.axes else integer(1)
         self.steps = [s[-1] if s else 0 for s in space.strides]
         pointers = [base_pointer(f, sizes, b, o) for b, o in zip(k.buffers, operands, strict=True)]
-        self.rows = Rows(
+        self.rows = RowCursor(
             f,
             sizes,
             self.outer,
@@ -66,7 +73,7 @@ class _Pick:
             self.rows.seek(lo)
             with f.range(lo, hi, unroll=1) as row:
                 self.row(row)
-                self.rows.next()
+                self.rows.advance()
 
     def row(self, row: Value) -> None:
         """The elements along the innermost axis."""
@@ -124,7 +131,7 @@ class _Pick:
             read, write = (self.sizes.value(s) for s in steps)
             with f.range(lo, hi, unroll=1) as i:
                 place = f.at(to, f.mul(i, write), element)
-                self.put(f.at(source, f.mul(i, read), element), place)
+                self.scatter_element(f.at(source, f.mul(i, read), element), place)
             return
         type_ = vec(element, lanes)
         whole = f.mul(f.udiv(hi, lanes), lanes)
@@ -136,7 +143,7 @@ class _Pick:
                 value = masked_load(f, type_, f.at(source, whole, element), part)
                 masked_store(f, value, f.at(to, whole, element), part)
 
-    def put(self, source: Value, place: Value) -> None:
+    def scatter_element(self, source: Value, place: Value) -> None:
         """One element to its place, joined with what is there if so wished."""
         f, combine = self.f, self.spec.combine
         if not combine:

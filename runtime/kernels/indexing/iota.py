@@ -8,14 +8,14 @@ from ...llvmir.builder import Module
 from ...llvmir.kernel_entry import WRITE, open_kernel, share
 from ...llvmir.values import ELEMENT
 from ..emit.contract import Kernel
-from ..emit.strided_loops import Sizes, base_pointer
+from ..emit.strided_loops import RuntimeSizes, base_pointer
 
 
 def generate(spec: IotaSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of an iota spec."""
     module = Module(target)
     k = open_kernel(module, symbol, [WRITE], spec.runtime_dims)
-    f, sizes = k.function, Sizes(k.function, k.dims)
+    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     base = base_pointer(f, sizes, k.buffers[0], spec.out)
     element, stride = ELEMENT[spec.out.dtype.value], sizes.value(spec.out.strides[0])
     start, step = sizes.value(spec.start), sizes.value(spec.step)

@@ -12,23 +12,23 @@ from ....plan.specs.scan_topk import ScanSpec, TopKSpec
 from ....plan.target import Target
 from ...llvmir.builder import Function, Module
 from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
-from ...llvmir.kernel_entry import Kernel as Open
+from ...llvmir.kernel_entry import OpenKernel as Open
 from ...llvmir.values import I1, I64, Value, integer
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
-from ..emit.strided_loops import Rows, Sizes, base_pointer, coalesce
+from ..emit.strided_loops import RowCursor, RuntimeSizes, base_pointer, coalesce
 
 _TYPES = (DType.f32, DType.f64, DType.i32, DType.i64)
 
 
 def scan(spec: ScanSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of a scan spec. UnsupportedOperationError for types without one."""
-    module, k = _opened(spec.runtime_dims, spec.data.dtype, 1, target, symbol)
-    f, sizes = k.function, Sizes(k.function, k.dims)
+    module, k = _open_kernel(spec.runtime_dims, spec.data.dtype, 1, target, symbol)
+    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     dtype, size = spec.data.dtype, sizes.value(spec.size)
     type_ = memory_type(dtype)
     wide = memory_type(DType.f64) if dtype.is_float else type_
-    join = _joined(f, dtype.is_float, spec.product)
+    join = _combiner(f, dtype.is_float, spec.product)
     with _chains(k, sizes, spec.axes, spec.operands()) as (data, out):
         total = f.var(wide)
         total.set(int(spec.product))
@@ -43,7 +43,7 @@ def scan(spec: ScanSpec, target: Target, symbol: str) -> Kernel:
     return Kernel(symbol, module.text())
 
 
-def _joined(f: Function, is_float: bool, product: bool) -> Callable[[Value, Value], Value]:
+def _combiner(f: Function, is_float: bool, product: bool) -> Callable[[Value, Value], Value]:
     if is_float:
         return f.fmul if product else f.fadd
     return f.mul if product else f.add
@@ -55,8 +55,8 @@ def rank(spec: TopKSpec, target: Target, symbol: str) -> Kernel:
     The best so far stand in the results, in order; an element that is better than the last of
     them moves the worse ones on.
     """
-    module, k = _opened(spec.runtime_dims, spec.data.dtype, 2, target, symbol)
-    f, sizes = k.function, Sizes(k.function, k.dims)
+    module, k = _open_kernel(spec.runtime_dims, spec.data.dtype, 2, target, symbol)
+    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     size, count = sizes.value(spec.size), sizes.value(spec.count)
     type_, whole = memory_type(spec.data.dtype), memory_type(spec.indices.dtype)
     step = sizes.value(spec.data.strides[-1])
@@ -92,14 +92,14 @@ def rank(spec: TopKSpec, target: Target, symbol: str) -> Kernel:
                 x = f.load(type_, f.at(data, f.mul(i, step), type_))
                 full = f.icmp("sge", i, count)
                 worst = f.load(type_, value_at(f.select(full, last, integer(0))))
-                beaten = _better(f, x, worst, spec)
+                beaten = _is_better(f, x, worst, spec)
                 with f.if_(f.or_(f.xor(full, integer(1, I1)), beaten)):
                     end = f.select(full, last, i)
                     insert(
                         x,
                         f.cast(i, whole),
                         end,
-                        lambda n, x=x: _better(f, x, f.load(type_, value_at(n)), spec),
+                        lambda n, x=x: _is_better(f, x, f.load(type_, value_at(n)), spec),
                     )
             if spec.by_index:
                 with f.range(1, f.smin(count, size), unroll=1) as i:
@@ -114,7 +114,7 @@ def rank(spec: TopKSpec, target: Target, symbol: str) -> Kernel:
     return Kernel(symbol, module.text())
 
 
-def _better(f: Function, x: Value, than: Value, spec: TopKSpec) -> Value:
+def _is_better(f: Function, x: Value, than: Value, spec: TopKSpec) -> Value:
     if not spec.data.dtype.is_float:
         return f.icmp("sgt" if spec.largest else "slt", x, than)
     more = f.fcmp("ogt" if spec.largest else "olt", x, than)
@@ -122,7 +122,7 @@ def _better(f: Function, x: Value, than: Value, spec: TopKSpec) -> Value:
     return f.or_(more, f.and_(f.fcmp("uno", high, high), f.fcmp("ord", low, low)))
 
 
-def _opened(
+def _open_kernel(
     dims: int, dtype: DType, writes: int, target: Target, symbol: str
 ) -> tuple[Module, Open]:
     if dtype not in _TYPES:
@@ -133,16 +133,16 @@ def _opened(
 
 @contextmanager
 def _chains(
-    k: Open, sizes: Sizes, axes: tuple[Size, ...], operands: tuple[Operand, ...]
+    k: Open, sizes: RuntimeSizes, axes: tuple[Size, ...], operands: tuple[Operand, ...]
 ) -> Iterator[list[Value]]:
     """The operands' addresses at the beginning of each of this worker's chains."""
     f = k.function
     space = coalesce(axes, [o.strides[:-1] for o in operands])
     pointers = [base_pointer(f, sizes, b, o) for b, o in zip(k.buffers, operands, strict=True)]
-    rows = Rows(f, sizes, space.axes, pointers, [o.dtype for o in operands], space.strides)
+    rows = RowCursor(f, sizes, space.axes, pointers, [o.dtype for o in operands], space.strides)
     lo, hi = share(f, sizes.product(axes), k.worker, k.workers)
     with f.if_(f.icmp("slt", lo, hi)):
         rows.seek(lo)
         with f.range(lo, hi, unroll=1):
             yield rows.pointers()
-            rows.next()
+            rows.advance()

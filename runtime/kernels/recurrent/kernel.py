@@ -21,13 +21,13 @@ from ....plan.specs.recurrent import RecurrentSpec
 from ....plan.target import Target
 from ...jit.llvm import BRIEF
 from ...llvmir.builder import Function, Module
-from ...llvmir.kernel_entry import Buffer, open_kernel, share
+from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
 from ...llvmir.values import ELEMENT, F32, I1, I64, Value, integer, number, vec
 from ..emit.contract import Kernel
 from ..emit.scalar_program import emit_program
-from ..emit.strided_loops import Sizes, base_pointer, masked_load, masked_store
+from ..emit.strided_loops import RuntimeSizes, base_pointer, masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
-from .state_products import Shape, Tiles, shapes
+from .state_products import StateTiles, StateTileShape, shapes
 
 
 def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
@@ -35,11 +35,11 @@ def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
     module = Module(target)
     operands = spec.operands()
     reads = len(operands) - len(spec.outs)
-    buffers = [Buffer(writes=k >= reads, noalias=False) for k in range(len(operands))]
+    buffers = [BufferAssumptions(writes=k >= reads, noalias=False) for k in range(len(operands))]
     k = open_kernel(module, symbol, buffers, spec.runtime_dims)
-    f, sizes = k.function, Sizes(k.function, k.dims)
+    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     placed = [Array(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
-    made = Layer(f, spec, sizes, placed, k.scratch)
+    made = RecurrentKernel(f, spec, sizes, placed, k.scratch)
     made.write(k.worker, k.workers)
     f.ret(0)
     return Kernel(symbol, module.text() + BRIEF, made.tiles.bytes)
@@ -48,7 +48,7 @@ def generate(spec: RecurrentSpec, target: Target, symbol: str) -> Kernel:
 class Array:
     """One operand in memory: the address of an element by its indices."""
 
-    def __init__(self, f: Function, sizes: Sizes, pointer: Value, operand: Operand) -> None:
+    def __init__(self, f: Function, sizes: RuntimeSizes, pointer: Value, operand: Operand) -> None:
         self.f, self.element = f, ELEMENT[operand.dtype.value]
         self.base = base_pointer(f, sizes, pointer, operand)
         self.strides = [sizes.value(s) for s in operand.strides]
@@ -61,7 +61,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Row:
+class SequenceStep:
     """One sequence at one step: its number, whether the step counts, the place in time that the
     step reads and writes, where the states before it lie, and what is multiplied."""
 
@@ -72,14 +72,14 @@ class Row:
     factor: Value
 
 
-class Layer:
+class RecurrentKernel:
     """Writes one layer's loops into an open kernel."""
 
     def __init__(
         self,
         f: Function,
         spec: RecurrentSpec,
-        sizes: Sizes,
+        sizes: RuntimeSizes,
         placed: Sequence[Array],
         scratch: Value,
     ) -> None:
@@ -93,7 +93,7 @@ class Layer:
         self.out, self.last = rest[0], rest[1:]
         self.lanes = self.target.lanes(32)
         self.type = vec(F32, self.lanes)
-        self.tiles = Tiles(f, spec, scratch)
+        self.tiles = StateTiles(f, spec, scratch)
         # The direction at hand, and the panels [lo, hi) of it.
         self.d: Value = integer(0)
         self.phased: Value = integer(0, I1)
@@ -115,12 +115,14 @@ class Layer:
         bounds = share(f, directions * grains, part, workers)
         with f.range(0, directions, outer=True) as d:
 
-            def inside(at: Value, size: Value | int, d: Value = d) -> Value:
+            def clamp_to_batch(at: Value, size: Value | int, d: Value = d) -> Value:
                 return f.smin(f.smax(f.sub(at, f.mul(d, size)), 0), size)
 
-            begin = f.select(whole, 0, inside(lo, self.batch))
-            end = f.select(whole, self.batch, inside(hi, self.batch))
-            first, last = (f.smin(f.mul(inside(at, grains), grain), panels) for at in bounds)
+            begin = f.select(whole, 0, clamp_to_batch(lo, self.batch))
+            end = f.select(whole, self.batch, clamp_to_batch(hi, self.batch))
+            first, last = (
+                f.smin(f.mul(clamp_to_batch(at, grains), grain), panels) for at in bounds
+            )
             self.panels = f.select(whole, first, 0), f.select(whole, last, panels)
             self.d, self.phased = d, phased
             with f.if_(f.and_(f.icmp("slt", begin, end), f.icmp("slt", *self.panels))):
@@ -168,7 +170,7 @@ class Layer:
         f = self.f
         one, several = shapes(self.spec, self.target, len(gates))
 
-        def run(shape: Shape) -> None:
+        def emit_tile(shape: StateTileShape) -> None:
             with (
                 f.range(*self.panels, shape.panels, outer=True) as panel,
                 f.range(begin, end, shape.rows, outer=True) as low,
@@ -185,16 +187,16 @@ class Layer:
         # Elements are shared where there are few rows.
         single = f.or_(self.phased, f.icmp("eq", f.sub(end, begin), 1))
         with f.if_(True if self.batch.known == 1 else single) as branch:
-            run(one)
+            emit_tile(one)
             branch.else_()
-            run(several)
+            emit_tile(several)
 
     def block(
         self,
         t: Value,
         rows: tuple[Value, Value],
         panel: Value,
-        shape: Shape,
+        shape: StateTileShape,
         gates: range,
         program: Program,
         *,
@@ -228,9 +230,9 @@ class Layer:
                 stop = f.smin(f.add(panel, shape.panels), self.panels[1])
                 with f.range(panel, stop, outer=True) as p:
                     at = f.add(f.mul(f.sub(b, low), shape.panels), f.sub(p, panel))
-                    self.run(program, row, tiles.sums(at, gates), p, gates, early=early)
+                    self.run_program(program, row, tiles.sums(at, gates), p, gates, early=early)
 
-    def row(self, b: Value, t: Value, *, again: bool) -> Row:
+    def row(self, b: Value, t: Value, *, again: bool) -> SequenceStep:
         """Where row b stands at step t. A row that has ended looks at its last place again."""
         f, d = self.f, self.d
         length = self.length(b)
@@ -247,7 +249,7 @@ class Layer:
         for first, last in zip(self.first[1:], self.last[1:], strict=True):
             states.append(f.select(begins, first.at(b, d, 0), last.at(b, d, 0)))
         factor = self.last[0].at(b, d, 0) if again else states[0]
-        return Row(b, alive, place, tuple(states), factor)
+        return SequenceStep(b, alive, place, tuple(states), factor)
 
     def backwards(self) -> Value:
         """Whether the direction at hand runs from the sequence's end; of two, the second does."""
@@ -264,7 +266,7 @@ class Layer:
         return f.smin(f.smax(given, 0), self.time)
 
     @contextmanager
-    def counts(self, row: Row) -> Iterator[None]:
+    def counts(self, row: SequenceStep) -> Iterator[None]:
         """The body where the step counts for the row."""
         if row.alive is None:
             yield
@@ -302,7 +304,7 @@ class Layer:
         if whole != hidden:
             move(integer(whole), tail_mask(f, lanes, integer(hidden - whole)))
 
-    def fetch(self, rows: Sequence[Row], panel: Value, panels: int, gates: range) -> None:
+    def fetch(self, rows: Sequence[SequenceStep], panel: Value, panels: int, gates: range) -> None:
         """Ask for the inputs' shares that the program reads after the products."""
         f = self.f
         for row in rows:
@@ -313,10 +315,10 @@ class Layer:
 
     # -- programs -----------------------------------------------------------------------------
 
-    def run(
+    def run_program(
         self,
         program: Program,
-        row: Row,
+        row: SequenceStep,
         sums: Sequence[Value],
         panel: Value,
         gates: range,
@@ -332,7 +334,7 @@ class Layer:
         out = self.out.at(row.b, d, row.place, 0)
         reads = {i.args[0] for i in program.instrs if i.op == "input"}
 
-        def given(n: int) -> Value | None:
+        def load_input(n: int) -> Value | None:
             """Input n of the program."""
             count = spec.gates
             if n not in reads:
@@ -346,7 +348,7 @@ class Layer:
                 return self.load(row.states[n - 2 * count], j, part)
             return self.load(self.vectors[n - 2 * count - len(row.states)].at(d, 0), j, part)
 
-        inputs = [given(n) for n in range(spec.program_inputs)]
+        inputs = [load_input(n) for n in range(spec.program_inputs)]
         results = emit_program(f, program, inputs, lanes=self.lanes)
         last = [a.at(row.b, d, 0) for a in self.last]
         places = [last[0], out] if early else [out, *last[1:]]

@@ -19,17 +19,17 @@ from ...llvmir.values import BF16, ELEMENT, F32, I32, Value, bytes_of, integer, 
 from ..emit.dot_units import UNITS
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
-from ..gemm.bf16_rounding import flushing, neighbours, rounded
+from ..gemm.bf16_rounding import flush_to_zero, neighbours, round_to_bf16
 
 # Sums in flight that keep two multiply-adds per cycle busy, and the most rows of a tile: as many
 # read four vectors of weights for 16 multiply-adds, which the second cache gives in time.
-_CHAINS, _MAX_ROWS = 8, 4
+_MIN_CHAINS, _MAX_ROWS = 8, 4
 # Rows whose rounded states are kept from panel to panel.
-_MOST_KEPT = 64
+_MAX_KEPT_ROWS = 64
 
 
 @dataclass(frozen=True)
-class Shape:
+class StateTileShape:
     """A tile: rows and panels."""
 
     rows: int
@@ -41,15 +41,17 @@ class Shape:
         return tuple(sorted({-(-self.rows // 2), self.rows}))
 
 
-def shapes(spec: RecurrentSpec, target: Target, gates: int) -> tuple[Shape, Shape]:
+def shapes(
+    spec: RecurrentSpec, target: Target, gates: int
+) -> tuple[StateTileShape, StateTileShape]:
     """Tiles of one row and of several, for so many gates at once."""
     panels, budget = -(-spec.hidden // target.lanes(32)), target.registers * 3 // 4
     rows = max(1, min(_MAX_ROWS, budget // gates))
-    one = min(panels, max(1, _CHAINS // gates))
-    return Shape(1, one), Shape(rows, min(panels, budget // (gates * rows)))
+    one = min(panels, max(1, _MIN_CHAINS // gates))
+    return StateTileShape(1, one), StateTileShape(rows, min(panels, budget // (gates * rows)))
 
 
-class Tiles:
+class StateTiles:
     """The products of `spec`'s states, tile by tile."""
 
     def __init__(self, f: Function, spec: RecurrentSpec, scratch: Value) -> None:
@@ -68,7 +70,7 @@ class Tiles:
         # Of a small batch of known size every row has a place, and is copied once per step. (One
         # row is read sooner from a place that was just written: 256 elements, 0.78 of the time.)
         batch = spec.batch if isinstance(spec.batch, int) else 1
-        self.keeps = 1 < batch <= _MOST_KEPT
+        self.keeps = 1 < batch <= _MAX_KEPT_ROWS
         places = batch if self.keeps else _MAX_ROWS
         self.bytes = 4 * places * self.pitch if self.rounds else 0
         self.buffer = f.stack(bytes_of(self.vector) * f.target.registers)
@@ -91,7 +93,7 @@ class Tiles:
         weights: Value,
         panel: Value,
         among: tuple[Value, Value],
-        shape: Shape,
+        shape: StateTileShape,
         gates: range,
     ) -> None:
         """states (by row) * some panels of a direction's weights, step by step of the state in
@@ -108,7 +110,7 @@ class Tiles:
             with f.if_(fits):
                 self._call(rows, weights, panel, count, shape, gates)
 
-    def _counts(self, shape: Shape) -> list[int]:
+    def _counts(self, shape: StateTileShape) -> list[int]:
         """How many panels a tile may have left, ascending: workers' bounds are multiples of the
         grain, where rows come singly, or the ends."""
         bounds = [0, self.panels]
@@ -123,7 +125,7 @@ class Tiles:
         weights: Value,
         panel: Value,
         count: int,
-        shape: Shape,
+        shape: StateTileShape,
         gates: range,
     ) -> None:
         """The tile of so many panels: a function of its own, whose sums have all registers."""
@@ -139,7 +141,7 @@ class Tiles:
             self._write(made, rows, count, shape.panels * len(gates), gates)
             return made
 
-        f.call_function(f.module.once(name, write), first, self.buffer, *states)
+        f.call_function(f.module.define_once(name, write), first, self.buffer, *states)
 
     def _write(self, f: Function, rows: int, count: int, pitch: int, gates: range) -> None:
         """The tile's body; sums of one row after the other, `pitch` vectors apart."""
@@ -148,7 +150,7 @@ class Tiles:
         across, size = count * len(gates), bytes_of(self.vector)
         bases = [f.at(p["weights"], n * self.steps * cells, self.stored) for n in range(count)]
         sums = [[f.var(self.vector, 0.0) for _ in range(across)] for _ in states]
-        with flushing(f, self.rounds and self.unit is None):
+        with flush_to_zero(f, self.rounds and self.unit is None):
             with f.range(0, self.steps, unroll=2) as k:
                 at = f.mul(k, cells)
 
@@ -220,7 +222,7 @@ class Tiles:
 
         def copy(i: Value, left: int) -> None:
             halves = [read(f.add(i, n * lanes), left - n * lanes) for n in range(self.kr)]
-            cells = neighbours(f, *halves) if self.unit else rounded(f, halves[0])
+            cells = neighbours(f, *halves) if self.unit else round_to_bf16(f, halves[0])
             f.store(cells, f.at(to, f.udiv(i, self.kr), I32), 4)
 
         with f.range(0, whole, wide, unroll=1) as i:

@@ -28,7 +28,7 @@ from .row_sweeps import (
     prologue,
 )
 
-_SCRATCH = 65536
+_MAX_SCRATCH_BYTES = 65536
 
 
 def generate(spec: NormSpec, target: Target, symbol: str) -> Kernel:
@@ -68,7 +68,7 @@ class _Norm:
             return None
         n = self.k.n.known
         size = 0 if n is None else n * self.compute.bits // 8
-        if n is not None and size <= _SCRATCH:
+        if n is not None and size <= _MAX_SCRATCH_BYTES:
             self.scratch = 64 + size
             return "scratch"
         return None
@@ -79,7 +79,7 @@ class _Norm:
         mean: Value | None = None
         self.sum.clear()
         self.squares.clear()
-        k.sweep(self.first)
+        k.sweep(self.sum_pass)
         if spec.centre:
             mean = f.splat(f.fdiv(self.sum.total(), count), k.lanes)
             if spec.scale_variance:
@@ -97,7 +97,7 @@ class _Norm:
 
     # -- sweeps -------------------------------------------------------------------------------
 
-    def first(self, i: Value, parts: Sequence[TailMask | None]) -> None:
+    def sum_pass(self, i: Value, parts: Sequence[TailMask | None]) -> None:
         """Sum of x, or of its squares; x goes to the second output and to where it is kept."""
         values = [self.compute_x(i, u, part) for u, part in enumerate(parts)]
         for u, (x, part) in enumerate(zip(values, parts, strict=True)):

@@ -17,20 +17,20 @@ from ....ir.scalar.program import Instr, Program
 from ....plan.specs.base import Size
 from ....plan.specs.rows import ReduceSpec
 from ....plan.target import Target
-from ...llvmir.builder import Function, Module, Variable
-from ...llvmir.kernel_entry import Buffer, open_kernel, share
+from ...llvmir.builder import Function, Module, StackVariable
+from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
 from ...llvmir.values import Value, number, vec
 from ..emit.casts import cast, element_type
 from ..emit.contract import Kernel
 from ..emit.scalar_program import emit_program, program_types
-from ..emit.strided_loops import Lane, Rows, Sizes, Space, base_pointer, coalesce
+from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, Space, base_pointer, coalesce
 from ..emit.tail_mask import TailMask, tail_mask
 from .row_sweeps import UNROLL, sweep
 
 _WORD = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 # Rows longer than this are worth a worker of their own, shorter ones come in groups.
-_LONG_ROW = 256
-_GROUP = 16
+_MIN_OWN_TASK_ELEMENTS = 256
+_ROWS_PER_TASK = 16
 
 
 def generate(spec: ReduceSpec, target: Target, symbol: str) -> Kernel:
@@ -39,9 +39,9 @@ def generate(spec: ReduceSpec, target: Target, symbol: str) -> Kernel:
         raise UnsupportedOperationError("no kernel reduces by this", got=spec.kind)
     module = Module(target)
     operands = spec.operands()
-    buffers = [Buffer()] * len(spec.inputs) + [Buffer(writes=True)]
+    buffers = [BufferAssumptions()] * len(spec.inputs) + [BufferAssumptions(writes=True)]
     k = open_kernel(module, symbol, buffers, spec.runtime_dims)
-    f, sizes = k.function, Sizes(k.function, k.dims)
+    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     cut = len(spec.kept)
     kept = coalesce(spec.kept, [o.strides[:cut] for o in operands])
     reduced = coalesce(spec.reduced, [o.strides[cut:] for o in spec.inputs])
@@ -49,7 +49,7 @@ def generate(spec: ReduceSpec, target: Target, symbol: str) -> Kernel:
         pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
         made = _Reduce(spec, f, sizes, kept, reduced, pointers)
         if _is_across(kept, reduced):
-            made.across(k.worker, k.workers)
+            made.reduce_columns(k.worker, k.workers)
         else:
             made.along(k.worker, k.workers)
     f.ret(0)
@@ -71,7 +71,7 @@ def _in_vectors(strides: Sequence[Size]) -> bool:
     return all(s in (0, 1) for s in strides) and 1 in strides
 
 
-def neutral(kind: str, dtype: DType) -> float | int:
+def neutral_element(kind: str, dtype: DType) -> float | int:
     """What an empty reduction gives."""
     if kind in ("sum", "any"):
         return 0
@@ -96,9 +96,9 @@ class Join:
         return emit_program(self.f, program, [a, b])[0]
 
     def start(self, lanes: int) -> Value:
-        return number(neutral(self.kind, self.dtype), vec(element_type(self.dtype), lanes))
+        return number(neutral_element(self.kind, self.dtype), vec(element_type(self.dtype), lanes))
 
-    def masked(self, value: Value, part: TailMask | None) -> Value:
+    def mask_tail(self, value: Value, part: TailMask | None) -> Value:
         return value if part is None else self.f.select(part.mask, value, self.start(value.lanes))
 
     def total(self, values: Sequence[Value]) -> Value:
@@ -118,7 +118,7 @@ class _Reduce:
         self,
         spec: ReduceSpec,
         f: Function,
-        sizes: Sizes,
+        sizes: RuntimeSizes,
         kept: Space,
         reduced: Space,
         pointers: list[Value],
@@ -168,7 +168,7 @@ class _Reduce:
         axes = self.reduced.axes or (1,)
         strides = [s or (0,) for s in self.reduced.strides]
         n = sizes.value(axes[-1])
-        rows = Rows(f, sizes, self.kept.axes, self.pointers, self.dtypes, self.kept.strides)
+        rows = RowCursor(f, sizes, self.kept.axes, self.pointers, self.dtypes, self.kept.strides)
         lines = [
             Lane(f, sizes, o.dtype, s[-1], self.lanes)
             for o, s in zip(self.spec.inputs, strides, strict=True)
@@ -186,9 +186,9 @@ class _Reduce:
             sweep(f, n, self.lanes, visit)
 
         length = sizes.product(axes).known
-        long = length is None or length > _LONG_ROW
+        long = length is None or length > _MIN_OWN_TASK_ELEMENTS
         total = sizes.product(self.kept.axes)
-        lo, hi = share(f, total, worker, workers, 1 if long else _GROUP)
+        lo, hi = share(f, total, worker, workers, 1 if long else _ROWS_PER_TASK)
         with f.if_(f.icmp("slt", lo, hi)):
             rows.seek(lo)
             with f.range(lo, hi, unroll=1):
@@ -200,20 +200,24 @@ class _Reduce:
                 value = self.join.total([a.get() for a in accumulators])
                 out.begin(pointers[-1], reads=False)
                 out.store(self.epilogue(value), 0)
-                rows.next()
+                rows.advance()
 
-    def accumulate(self, into: Variable, values: Sequence[Value], part: TailMask | None) -> None:
+    def accumulate(
+        self, into: StackVariable, values: Sequence[Value], part: TailMask | None
+    ) -> None:
         (x,) = emit_program(self.f, self.spec.prologue, values, lanes=self.lanes)
-        into.set(self.join(into.get(), self.join.masked(x, part)))
+        into.set(self.join(into.get(), self.join.mask_tail(x, part)))
 
     # -- across -------------------------------------------------------------------------------
 
-    def across(self, worker: Value, workers: Value) -> None:
+    def reduce_columns(self, worker: Value, workers: Value) -> None:
         """Blocks of UNROLL vectors of results; a task is one block of one row of results."""
         f, sizes = self.f, self.sizes
         axes, inner = self.kept.axes[:-1], self.kept.axes[-1]
         n = sizes.value(inner)
-        rows = Rows(f, sizes, axes, self.pointers, self.dtypes, [s[:-1] for s in self.kept.strides])
+        rows = RowCursor(
+            f, sizes, axes, self.pointers, self.dtypes, [s[:-1] for s in self.kept.strides]
+        )
         operands = self.spec.operands()
         lines = [
             Lane(f, sizes, o.dtype, s[-1], self.lanes)
@@ -242,7 +246,7 @@ class _Reduce:
                 column.set(after)
                 with f.if_(f.icmp("sge", after, blocks)):
                     column.set(0)
-                    rows.next()
+                    rows.advance()
 
     def columns(
         self,

@@ -15,18 +15,18 @@ from ....ir.dtype import DType
 from ....ir.scalar.program import Program
 from ....plan.specs.base import Operand, Size, Spec
 from ....plan.target import Target
-from ...llvmir.builder import Function, Module, Variable
-from ...llvmir.kernel_entry import Buffer, open_kernel, share
+from ...llvmir.builder import Function, Module, StackVariable
+from ...llvmir.kernel_entry import BufferAssumptions, open_kernel, share
 from ...llvmir.values import F32, F64, Value, integer, number, vec
 from ..emit.casts import cast
 from ..emit.contract import Kernel
 from ..emit.scalar_program import emit_program, program_types
-from ..emit.strided_loops import Lane, Rows, Sizes, base_pointer, coalesce
+from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, base_pointer, coalesce
 from ..emit.tail_mask import TailMask, tail_mask
 
 UNROLL = 4
 # Rows are split over workers in groups of this many (a row of 4 f32 is a quarter of a line).
-_GRAIN = 4
+_ROWS_PER_SPLIT = 4
 
 Sweep = Callable[[Value, Sequence[TailMask | None]], None]
 
@@ -38,7 +38,7 @@ class RowKernel:
     symbol: str
     module: Module
     f: Function
-    rows: Rows
+    rows: RowCursor
     line: list[Lane]
     n: Value
     count: Value
@@ -51,14 +51,14 @@ class RowKernel:
     def each_row(self, reads: int) -> Iterator[None]:
         """The body once per row of this worker; the first `reads` operands are inputs."""
         f = self.f
-        lo, hi = share(f, self.count, self.worker, self.workers, _GRAIN)
+        lo, hi = share(f, self.count, self.worker, self.workers, _ROWS_PER_SPLIT)
         with f.if_(f.icmp("slt", lo, hi)):
             self.rows.seek(lo)
             with f.range(lo, hi, unroll=1):
                 for k, (x, pointer) in enumerate(zip(self.line, self.rows.pointers(), strict=True)):
                     x.begin(pointer, reads=k < reads)
                 yield
-                self.rows.next()
+                self.rows.advance()
 
     def sweep(self, body: Sweep, *, unrolled: bool = False) -> None:
         """body(i, parts) for vectors at i, i + lanes, ..., one per entry of parts."""
@@ -76,12 +76,12 @@ def open_rows(
     operands = spec.operands()
     module = Module(target)
     reads = len(operands) - spec.output_count()
-    buffers = [Buffer(writes=k >= reads, noalias=False) for k in range(len(operands))]
+    buffers = [BufferAssumptions(writes=k >= reads, noalias=False) for k in range(len(operands))]
     k = open_kernel(module, symbol, buffers, spec.runtime_dims)
-    f, sizes = k.function, Sizes(k.function, k.dims)
+    f, sizes = k.function, RuntimeSizes(k.function, k.dims)
     space = coalesce(axes[:-1], [o.strides[:-1] for o in operands])
     pointers = [base_pointer(f, sizes, p, o) for p, o in zip(k.buffers, operands, strict=True)]
-    rows = Rows(f, sizes, space.axes, pointers, [o.dtype for o in operands], space.strides)
+    rows = RowCursor(f, sizes, space.axes, pointers, [o.dtype for o in operands], space.strides)
     # One register of the computing type whatever the row's length: sums keep their order.
     lanes = target.lanes(compute.bits)
     line = [_lane(f, sizes, o, lanes) for o in operands]
@@ -100,7 +100,7 @@ def open_rows(
     )
 
 
-def _lane(f: Function, sizes: Sizes, operand: Operand, lanes: int) -> Lane:
+def _lane(f: Function, sizes: RuntimeSizes, operand: Operand, lanes: int) -> Lane:
     return Lane(f, sizes, operand.dtype, operand.strides[-1], lanes)
 
 
@@ -163,7 +163,7 @@ class Accumulators:
     def __init__(self, f: Function, element: str, lanes: int, start: float, word: str) -> None:
         self.f, self.word = f, word
         self.type, self.start = vec(element, lanes), start
-        self.variables: list[Variable] = [f.var(self.type) for _ in range(UNROLL)]
+        self.variables: list[StackVariable] = [f.var(self.type) for _ in range(UNROLL)]
 
     def clear(self) -> None:
         for v in self.variables:

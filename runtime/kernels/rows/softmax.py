@@ -30,7 +30,7 @@ from .row_sweeps import (
 )
 
 # Rows of known length up to this many bytes may use scratch memory between sweeps.
-_SCRATCH = 65536
+_MAX_SCRATCH_BYTES = 65536
 # Weights below it are zero: what multiplies them would run on denormals.
 _SMALLEST_NORMAL = {F32: 2.0**-126, F64: 2.0**-1022}
 
@@ -70,7 +70,7 @@ class _Softmax:
             return "out"
         n = self.k.n.known
         size = 0 if n is None else n * self.compute.bits // 8
-        if n is not None and size <= _SCRATCH:
+        if n is not None and size <= _MAX_SCRATCH_BYTES:
             self.scratch = 64 + size
             return "scratch"
         return None

@@ -13,12 +13,12 @@ from ....plan.specs.resample import PADDING, ResampleSpec
 from ...llvmir.builder import Function
 from ...llvmir.kernel_entry import share
 from ...llvmir.values import I64, Value, integer
-from ..emit.strided_loops import Lane, Rows, Sizes, coalesce
+from ..emit.strided_loops import Lane, RowCursor, RuntimeSizes, coalesce
 from ..emit.tail_mask import TailMask, tail_mask
 from .resample_coords import taps_of
 
 # Elements of a row that one task writes.
-_PIECE = 4096
+_ELEMENTS_PER_TASK = 4096
 # Vectors that one turn of a loop serves.
 _UNROLL = 4
 
@@ -35,7 +35,7 @@ class PaddedRows:
         self,
         spec: ResampleSpec,
         f: Function,
-        sizes: Sizes,
+        sizes: RuntimeSizes,
         pointers: Sequence[Value],
         word: DType,
     ) -> None:
@@ -52,24 +52,24 @@ class PaddedRows:
         strides = [(o.strides[0], *o.strides[2:]) for o in spec.operands()]
         space = coalesce(axes, strides)
         words = [line.dtype for line in self.lines]
-        rows = Rows(f, self.sizes, space.axes, self.pointers, words, space.strides)
-        pieces = f.ceil_div(self.count, _PIECE)
+        rows = RowCursor(f, self.sizes, space.axes, self.pointers, words, space.strides)
+        pieces = f.ceil_div(self.count, _ELEMENTS_PER_TASK)
         lo, hi = share(f, f.mul(self.sizes.product(axes), pieces), worker, workers)
         with f.if_(f.icmp("slt", lo, hi)):
             rows.seek(f.udiv(lo, pieces))
             piece = f.var(I64, f.urem(lo, pieces))
             with f.range(lo, hi, unroll=1):
-                self.piece(rows.pointers(), f.mul(piece.get(), _PIECE))
+                self.piece(rows.pointers(), f.mul(piece.get(), _ELEMENTS_PER_TASK))
                 after = f.add(piece.get(), 1)
                 piece.set(after)
                 with f.if_(f.icmp("sge", after, pieces)):
                     piece.set(0)
-                    rows.next()
+                    rows.advance()
 
     def piece(self, at: Sequence[Value], lo: Value) -> None:
         """Elements `lo` and on of the row of the result at at[1], from the row of data at at[0]."""
         f = self.f
-        hi = f.smin(f.add(lo, _PIECE), self.count)
+        hi = f.smin(f.add(lo, _ELEMENTS_PER_TASK), self.count)
         first = f.smin(f.smax(self.begin, lo), hi)
         last = f.smin(f.smax(f.add(self.begin, self.axis), first), hi)
         source, target = self.lines

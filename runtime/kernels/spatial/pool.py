@@ -21,14 +21,14 @@ from ..conv.addressing import taps_inside
 from ..emit.casts import cast
 from ..emit.contract import Kernel
 from ..emit.scalar_program import emit_program, program_types
-from ..emit.strided_loops import Lane, Sizes, base_pointer
+from ..emit.strided_loops import Lane, RuntimeSizes, base_pointer
 from ..emit.tail_mask import TailMask, tail_mask
 from ..rows.reduce import Join
 
 # Vectors of channels that one walk over a window serves.
 _UNROLL = 4
 # Taps of a row up to which they are written out.
-_WRITTEN = 4
+_MAX_UNROLLED_TAPS = 4
 Bounds = tuple[Value, Value]
 
 
@@ -38,18 +38,18 @@ def generate(spec: PoolSpec, target: Target, symbol: str) -> Kernel:
         raise UnsupportedOperationError("no kernel pools by this", got=spec.kind)
     module = Module(target)
     entry = open_kernel(module, symbol, [READ, WRITE], spec.runtime_dims)
-    f, sizes = entry.function, Sizes(entry.function, entry.dims)
+    f, sizes = entry.function, RuntimeSizes(entry.function, entry.dims)
     pointers = [
         base_pointer(f, sizes, p, o) for p, o in zip(entry.buffers, spec.operands(), strict=True)
     ]
-    _Pool(spec, f, sizes, pointers).run(entry.worker, entry.workers)
+    _PoolKernel(spec, f, sizes, pointers).run(entry.worker, entry.workers)
     f.ret(0)
     return Kernel(symbol, module.text())
 
 
-class _Pool:
+class _PoolKernel:
     def __init__(
-        self, spec: PoolSpec, f: Function, sizes: Sizes, pointers: Sequence[Value]
+        self, spec: PoolSpec, f: Function, sizes: RuntimeSizes, pointers: Sequence[Value]
     ) -> None:
         self.spec, self.f, self.sizes, self.pointers = spec, f, sizes, pointers
         self.join = Join(f, spec.kind, spec.acc)
@@ -91,7 +91,7 @@ class _Pool:
             start = f.sub(f.mul(place, w.strides[axis]), self.pads[axis])
             bounds = taps_inside(f, start, self.inside[axis], w.kernel[axis], w.dilations[axis])
             taps.append(bounds)
-            count = f.mul(count, self.counted(axis, start, bounds, w))
+            count = f.mul(count, self.count_taps(axis, start, bounds, w))
             source = f.add(source, f.mul(start, self.source[1 + axis]))
             target = f.add(target, f.mul(place, self.target[1 + axis]))
         line, out = self.lines
@@ -108,7 +108,7 @@ class _Pool:
                 branch.else_()
                 self.block(data, c, [tail_mask(f, self.lanes, left)], taps, count)
 
-    def counted(self, axis: int, start: Value, bounds: Bounds, w: Window) -> Value:
+    def count_taps(self, axis: int, start: Value, bounds: Bounds, w: Window) -> Value:
         """How many taps of one axis count."""
         f, mode = self.f, self.spec.counted
         if mode == "window":
@@ -142,7 +142,7 @@ class _Pool:
                 return
             step = f.mul(self.source[1 + axis], spec.window.dilations[axis])
             kernel, (lo, hi) = spec.window.kernel[axis], taps[axis]
-            if axis < self.rank - 1 or kernel > _WRITTEN:
+            if axis < self.rank - 1 or kernel > _MAX_UNROLLED_TAPS:
                 with f.range(lo, hi, unroll=1) as k:
                     walk(axis + 1, f.at(at, f.mul(k, step), line.element))
                 return

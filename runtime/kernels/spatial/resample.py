@@ -19,7 +19,7 @@ from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
 from ...llvmir.values import Value, integer, vec
 from ..emit.casts import cast, memory_type
 from ..emit.contract import Kernel
-from ..emit.strided_loops import Lane, Sizes, base_pointer
+from ..emit.strided_loops import Lane, RuntimeSizes, base_pointer
 from ..emit.tail_mask import TailMask, tail_mask
 from ..rows.reduce import Join
 from .pad_rows import PaddedRows, is_in_rows
@@ -37,7 +37,7 @@ def generate(spec: ResampleSpec, target: Target, symbol: str) -> Kernel:
     memory_type(spec.data.dtype)  # refuses types that are not whole bytes
     module = Module(target)
     entry = open_kernel(module, symbol, [READ, WRITE], spec.runtime_dims)
-    f, sizes = entry.function, Sizes(entry.function, entry.dims)
+    f, sizes = entry.function, RuntimeSizes(entry.function, entry.dims)
     pointers = [
         base_pointer(f, sizes, p, o) for p, o in zip(entry.buffers, spec.operands(), strict=True)
     ]
@@ -65,7 +65,7 @@ def _word(spec: ResampleSpec) -> DType:
 
 class _Resample:
     def __init__(
-        self, spec: ResampleSpec, f: Function, sizes: Sizes, pointers: Sequence[Value]
+        self, spec: ResampleSpec, f: Function, sizes: RuntimeSizes, pointers: Sequence[Value]
     ) -> None:
         self.spec, self.f, self.sizes, self.pointers = spec, f, sizes, pointers
         types = (spec.data.dtype, spec.out.dtype)
@@ -89,23 +89,23 @@ class _Resample:
             if spec.rule in ("mean", "max"):
                 first = f.udiv(f.mul(i, self.axis), self.count)
                 last = f.ceil_div(f.mul(f.add(i, 1), self.axis), self.count)
-                self.place(outer, i, lambda at, c, p: self.joined(at, c, p, first, last))
+                self.place(outer, i, lambda at, c, p: self.combine_range(at, c, p, first, last))
                 return
             taps = taps_of(f, spec, i, self.axis, self.count, self.sizes.value(spec.begin))
             if taps.weights and spec.scale is None:
                 # An axis that stays as long as it was: no weight of 0 makes NaN of an infinity.
                 with f.if_(f.icmp("eq", self.axis, self.count)) as branch:
-                    self.place(outer, i, lambda at, c, p: self.kept(at, c, p, i))
+                    self.place(outer, i, lambda at, c, p: self.copy_element(at, c, p, i))
                     branch.else_()
-                    self.place(outer, i, lambda at, c, p: self.weighed(at, c, p, taps))
+                    self.place(outer, i, lambda at, c, p: self.weighted_sum(at, c, p, taps))
                 return
             if taps.inside is None:
-                self.place(outer, i, lambda at, c, p: self.weighed(at, c, p, taps))
+                self.place(outer, i, lambda at, c, p: self.weighted_sum(at, c, p, taps))
                 return
             with f.if_(taps.inside) as branch:
-                self.place(outer, i, lambda at, c, p: self.weighed(at, c, p, taps))
+                self.place(outer, i, lambda at, c, p: self.weighted_sum(at, c, p, taps))
                 branch.else_()
-                self.place(outer, i, self.filled)
+                self.place(outer, i, self.fill_outside)
 
     def place(
         self,
@@ -148,21 +148,21 @@ class _Resample:
         line.begin(f.at(data, f.mul(at, step), line.element))
         return [line.load(f.add(c, u * self.lanes), p) for u, p in enumerate(parts)]
 
-    def wide(self, values: Sequence[Value]) -> list[Value]:
+    def widen(self, values: Sequence[Value]) -> list[Value]:
         spec = self.spec
         return [cast(self.f, v, spec.data.dtype, spec.acc) for v in values]
 
-    def narrow(self, values: Sequence[Value]) -> list[Value]:
+    def narrow_results(self, values: Sequence[Value]) -> list[Value]:
         spec = self.spec
         return [cast(self.f, v, spec.acc, spec.out.dtype) for v in values]
 
-    def kept(
+    def copy_element(
         self, data: Value, c: Value, parts: Sequence[TailMask | None], i: Value
     ) -> list[Value]:
         """The element of the place itself."""
-        return self.narrow(self.wide(self.loads(data, i, c, parts)))
+        return self.narrow_results(self.widen(self.loads(data, i, c, parts)))
 
-    def weighed(
+    def weighted_sum(
         self, data: Value, c: Value, parts: Sequence[TailMask | None], taps: Taps
     ) -> list[Value]:
         """The sum of the taps by their weights, or the one tap there is."""
@@ -172,15 +172,15 @@ class _Resample:
         sums: list[Value] = []
         for place, weight in zip(taps.places, taps.weights, strict=True):
             by = f.splat(weight, self.lanes)
-            values = self.wide(self.loads(data, place, c, parts))
+            values = self.widen(self.loads(data, place, c, parts))
             sums = (
                 [f.fma(v, by, s) for v, s in zip(values, sums, strict=True)]
                 if sums
                 else [f.fmul(v, by) for v in values]
             )
-        return self.narrow(sums)
+        return self.narrow_results(sums)
 
-    def joined(
+    def combine_range(
         self, data: Value, c: Value, parts: Sequence[TailMask | None], first: Value, last: Value
     ) -> list[Value]:
         """The mean or the largest of elements first..last."""
@@ -188,14 +188,14 @@ class _Resample:
         join = Join(f, "max" if spec.rule == "max" else "sum", spec.acc)
         held = [f.var(join.start(self.lanes).type, join.start(self.lanes)) for _ in parts]
         with f.range(first, last, unroll=1) as at:
-            for h, x in zip(held, self.wide(self.loads(data, at, c, parts)), strict=True):
+            for h, x in zip(held, self.widen(self.loads(data, at, c, parts)), strict=True):
                 h.set(join(h.get(), x))
         found = [h.get() for h in held]
         if spec.rule == "mean":
             by = f.splat(cast(f, f.sub(last, first), DType.i64, spec.acc), self.lanes)
             found = [f.fdiv(v, by) for v in found]
-        return self.narrow(found)
+        return self.narrow_results(found)
 
-    def filled(self, data: Value, c: Value, parts: Sequence[TailMask | None]) -> list[Value]:
+    def fill_outside(self, data: Value, c: Value, parts: Sequence[TailMask | None]) -> list[Value]:
         """The number that stands outside the data."""
         return [integer(self.spec.fill, vec(self.lines[1].element, self.lanes)) for _ in parts]

@@ -33,21 +33,21 @@ def taps_of(
     """What element `i` of the output axis is made of, for all rules but means and maxima."""
     last = f.sub(axis, 1)
     if spec.rule in ("nearest", "linear", "cubic"):
-        return _interpolated(f, spec, _place(f, spec, i, axis, count), axis)
+        return _choose_taps(f, spec, _place(f, spec, i, axis, count), axis)
     at = f.sub(i, begin)
     if spec.rule == "constant":
         return Taps([at], inside=f.icmp("ult", at, axis))
     if spec.rule == "edge":
-        return Taps([_clamped(f, at, last)])
+        return Taps([_clamp(f, at, last)])
     # A wave that goes up and down the axis; reflect's turning points are there once. An axis
     # without elements gets here, too, where rows have none: nothing is divided by 0.
     period = f.smax(f.mul(axis if spec.rule == "symmetric" else last, 2), 1)
     along = f.srem(f.add(f.srem(at, period), period), period)
     back = f.sub(f.sub(period, 1) if spec.rule == "symmetric" else period, along)
-    return Taps([_clamped(f, f.smin(along, back), last)])
+    return Taps([_clamp(f, f.smin(along, back), last)])
 
 
-def _clamped(f: Function, at: Value, last: Value) -> Value:
+def _clamp(f: Function, at: Value, last: Value) -> Value:
     return f.smax(f.smin(at, last), 0)
 
 
@@ -72,42 +72,47 @@ def _place(f: Function, spec: ResampleSpec, i: Value, axis: Value, count: Value)
     )
 
 
-def _whole(f: Function, x: Value) -> Value:
+def _float_to_i64(f: Function, x: Value) -> Value:
     """A float without fraction as i64; what no axis reaches is limited (NaN: 0)."""
     return f.cast(x, I64)
 
 
-def _interpolated(f: Function, spec: ResampleSpec, x: Value, axis: Value) -> Taps:
+def _choose_taps(f: Function, spec: ResampleSpec, x: Value, axis: Value) -> Taps:
     last = f.sub(axis, 1)
     if spec.rule == "nearest":
-        return Taps([_clamped(f, _whole(f, _rounded(f, spec, x, axis)), last)])
+        return Taps([_clamp(f, _float_to_i64(f, _round_coordinate(f, spec, x, axis)), last)])
     if spec.rule == "linear":
         end = cast(f, last, DType.i64, DType.f32)
         x = f.max_or(f.min_or(x, end), 0.0)
     floor = round_to(f, x, "floor")
-    first = _whole(f, floor)
+    first = _float_to_i64(f, floor)
     # In front of the axis the difference has more bits than a place.
     wide, below = (cast(f, v, DType.f32, spec.acc) for v in (x, floor))
     part = f.fsub(wide, below)
     if spec.rule == "linear":
         weights = [f.fsub(1.0, part), part]
-        return Taps([_clamped(f, f.add(first, t), last) for t in range(2)], weights)
+        return Taps([_clamp(f, f.add(first, t), last) for t in range(2)], weights)
     a = spec.coefficient
 
-    def inner(d: Value) -> Value:
+    def inner_weight(d: Value) -> Value:
         steep = f.fsub(f.fmul(d, a + 2), a + 3)
         return f.fadd(f.fmul(f.fmul(steep, d), d), 1.0)
 
-    def outer(d: Value) -> Value:
+    def outer_weight(d: Value) -> Value:
         curve = f.fadd(f.fmul(f.fsub(f.fmul(d, a), 5 * a), d), 8 * a)
         return f.fsub(f.fmul(curve, d), 4 * a)
 
     rest = f.fsub(1.0, part)
-    weights = [outer(f.fadd(part, 1.0)), inner(part), inner(rest), outer(f.fadd(rest, 1.0))]
-    return Taps([_clamped(f, f.add(first, t - 1), last) for t in range(4)], weights)
+    weights = [
+        outer_weight(f.fadd(part, 1.0)),
+        inner_weight(part),
+        inner_weight(rest),
+        outer_weight(f.fadd(rest, 1.0)),
+    ]
+    return Taps([_clamp(f, f.add(first, t - 1), last) for t in range(4)], weights)
 
 
-def _rounded(f: Function, spec: ResampleSpec, x: Value, axis: Value) -> Value:
+def _round_coordinate(f: Function, spec: ResampleSpec, x: Value, axis: Value) -> Value:
     """The place as "nearest" rounds it, still f32."""
     if spec.rounding == "floor":
         return round_to(f, x, "floor")

@@ -13,13 +13,13 @@ from ....ir.dtype import DType
 from ....plan.specs.base import GATHER_OUT_OF_RANGE, Size
 from ....plan.specs.roi_align import ROIAlignSpec
 from ....plan.target import Target
-from ...llvmir.builder import Function, Module, Variable
+from ...llvmir.builder import Function, Module, StackVariable
 from ...llvmir.kernel_entry import READ, WRITE, open_kernel, share
 from ...llvmir.values import F32, I64, Value, vec
 from ..emit.casts import memory_type
 from ..emit.contract import Kernel
 from ..emit.scalar_program import round_to
-from ..emit.strided_loops import Lane, Sizes, base_pointer
+from ..emit.strided_loops import Lane, RuntimeSizes, base_pointer
 from ..emit.tail_mask import TailMask, tail_mask
 
 _UNROLL = 4
@@ -30,7 +30,7 @@ def generate(spec: ROIAlignSpec, target: Target, symbol: str) -> Kernel:
     """The kernel of pooled regions."""
     module = Module(target)
     entry = open_kernel(module, symbol, [READ, READ, READ, WRITE], spec.runtime_dims)
-    f, sizes = entry.function, Sizes(entry.function, entry.dims)
+    f, sizes = entry.function, RuntimeSizes(entry.function, entry.dims)
     pointers = [
         base_pointer(f, sizes, p, o) for p, o in zip(entry.buffers, spec.operands(), strict=True)
     ]
@@ -55,7 +55,7 @@ class _Regions:
         self,
         spec: ROIAlignSpec,
         f: Function,
-        sizes: Sizes,
+        sizes: RuntimeSizes,
         pointers: Sequence[Value],
         scratch: Value,
     ) -> None:
@@ -117,10 +117,10 @@ class _Regions:
         if spec.sampling_ratio:
             count = f.as_value(spec.sampling_ratio, I64)
         else:
-            count = f.smax(self.whole(round_to(f, length, "ceil")), 1)
+            count = f.smax(self.float_to_i64(round_to(f, length, "ceil")), 1)
         return _Side(start, length, count, self.sizes.value(size))
 
-    def whole(self, x: Value) -> Value:
+    def float_to_i64(self, x: Value) -> Value:
         """A float as an integer, whatever it is."""
         return self.f.call("llvm.fptosi.sat.i64.f32", I64, x)
 
@@ -170,7 +170,7 @@ class _Regions:
         inside = f.and_(f.fcmp("oge", at, -1.0), f.fcmp("ole", at, f.cast(side.size, F32)))
         inside = f.and_(inside, f.icmp("sgt", side.size, 0))
         held = f.max_or(at, 0.0)
-        low = f.smax(f.smin(self.whole(round_to(f, held, "floor")), last), 0)
+        low = f.smax(f.smin(self.float_to_i64(round_to(f, held, "floor")), last), 0)
         high = f.smin(f.add(low, 1), last)
         # At the last element there is not another to go to.
         weight = f.fsub(held, f.cast(low, F32))
@@ -184,7 +184,7 @@ class _Regions:
         across: _Sample,
         c: Value,
         parts: Sequence[TailMask | None],
-        held: Sequence[Variable],
+        held: Sequence[StackVariable],
     ) -> None:
         """Add a sample's four weighted corners, or take the largest of them."""
         f, strides = self.f, self.spec.data.strides

@@ -6,10 +6,10 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from irc_compiler.cli.drawing.layout import GAP_X, Layout, Point, find_ranks, lay_out
+from irc_compiler.cli.drawing.layout import GAP_X, DrawingLayout, Point, find_ranks, lay_out
 
 
-def check(layout: Layout, sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> None:
+def check(layout: DrawingLayout, sizes: Sequence[Point], edges: Sequence[tuple[int, int]]) -> None:
     """No two boxes overlap, all edges lead down from box to box, none goes through a third."""
     frames = [
         (x - w / 2, y - h / 2, x + w / 2, y + h / 2)

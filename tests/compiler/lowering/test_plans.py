@@ -15,7 +15,7 @@ from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.plan.plan import ARENA, Plan
 from irc_compiler.plan.specs.attention import AttentionSpec
 from irc_compiler.plan.specs.rows import NormSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.text import print_plan
 from irc_compiler.plan.verify.plan import verify_plan
 from support.models.encoders import bert
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def plan_of(graph: Graph) -> Plan:
     optimize(graph, Options(verify=True))
-    plan, _ = lower(graph, generic("avx512"), Options())
+    plan, _ = lower(graph, generic_target("avx512"), Options())
     verify_plan(plan)
     return plan
 

@@ -278,7 +278,7 @@ def test_shape_arithmetic_through_select_and_comparisons() -> None:
     chosen = b(o.Select(), b(o.Equal(), wanted, np.array([-1])), shape, wanted)
     y = b(o.Broadcast("bidirectional"), x, chosen)
     assert b.type_of(y) == "f32[N, 7, 4]"
-    assert b.graph.known(ones) is not None
+    assert b.graph.known_value(ones) is not None
 
 
 def test_shape_arithmetic_in_other_types() -> None:
@@ -298,7 +298,7 @@ def test_what_cannot_be_decided_is_unknown() -> None:
     x = b(o.Parameter(DType.f32, (symbol("M"), 4)))
     less = b(o.Less(), b(o.ShapeOf(), x), np.array([3, 9]))
     infer_graph(b.graph)
-    assert b.graph.known(less) is None
+    assert b.graph.known_value(less) is None
 
 
 def test_every_operation_survives_unknown_ranks() -> None:

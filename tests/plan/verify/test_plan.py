@@ -18,10 +18,10 @@ from irc_compiler.plan.plan import (
     ARENA,
     CONSTANT,
     Buffer,
-    Constant,
     HostStep,
     KernelStep,
     Plan,
+    PlanConstant,
     SymbolSource,
 )
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Spec
@@ -135,7 +135,7 @@ STATIC: dict[str, tuple[Plan, str]] = {
         dataclasses.replace(
             PLAN,
             slots=(*PLAN.slots, TensorType(f32, (3,))),
-            constants=(Constant(0, DType.f64, (3,)),),
+            constants=(PlanConstant(0, DType.f64, (3,)),),
             constant_slots=((3, 0),),
         ),
         "differ in type",
@@ -303,7 +303,7 @@ def test_in_place_results() -> None:
     m.buffers.append(Buffer(CONSTANT, i64, (10,), 0))
     m.steps.append(KernelStep(pick(10, 10), (t, len(m.buffers) - 1, len(m.buffers) - 2), (), 1))
     m.op("copy", t, output=True)
-    m.constants, m.weights = [Constant(0, i64, (10,))], {0: np.arange(10)}
+    m.constants, m.weights = [PlanConstant(0, i64, (10,))], {0: np.arange(10)}
     assert data_ == 0
     with pytest.raises(VerificationError, match="overwrites what it reads"):
         Session(m.compile()).run([a])

@@ -12,7 +12,7 @@ from irc_compiler.ir.scalar.builder import identity
 from irc_compiler.plan.packing.layouts import PackedB
 from irc_compiler.plan.specs.base import Operand, verified_spaces
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.plan import verify_plan
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.plan.verify.values import RegionLayoutTables
@@ -27,7 +27,7 @@ GOOD = GemmSpec(
 
 
 def test_zero_points_walk_rows_and_columns() -> None:
-    verify_specs([GOOD], generic("avx512"))
+    verify_specs([GOOD], generic_target("avx512"))
     assert verified_spaces(GOOD)[2:4] == [(3, 4), (3, 5)]
     assert GOOD.operands()[2:4] == (GOOD.a_zero_point, GOOD.b_zero_point)
     with pytest.raises(VerificationError, match="one stride per axis"):
@@ -51,7 +51,7 @@ def test_zero_points_walk_rows_and_columns() -> None:
 )
 def test_misfits_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(VerificationError):
-        verify_specs([dataclasses.replace(GOOD, **changes)], generic("avx512"))
+        verify_specs([dataclasses.replace(GOOD, **changes)], generic_target("avx512"))
 
 
 def test_floats_have_no_zero_points() -> None:
@@ -60,10 +60,10 @@ def test_floats_have_no_zero_points() -> None:
         (), 4, 5, 6, Operand(f32, (6, 1)), Operand(f32, (5, 1)), Operand(f32, (5, 1)), f32, None,
         identity(f32),
     )  # fmt: skip
-    verify_specs([spec], generic("avx512"))
+    verify_specs([spec], generic_target("avx512"))
     with pytest.raises(VerificationError, match="types do not fit"):
         verify_specs(
-            [dataclasses.replace(spec, a_zero_point=Operand(f32, (1,)))], generic("avx512")
+            [dataclasses.replace(spec, a_zero_point=Operand(f32, (1,)))], generic_target("avx512")
         )
 
 
@@ -75,9 +75,9 @@ def test_sums_belong_to_the_panels_of_a_constant() -> None:
         INPUT,
         OUTPUT,
         Buffer,
-        Constant,
         KernelStep,
         Plan,
+        PlanConstant,
         PlanPort,
         Region,
     )
@@ -97,7 +97,7 @@ def test_sums_belong_to_the_panels_of_a_constant() -> None:
         region = Region((0,), (1,), (), (), buffers, (step,))
         types = (TensorType(U8, (4, 6)), TensorType(I32, (4, 5)))
         ports = [PlanPort(n, (n,), t, i) for i, (n, t) in enumerate(zip("xy", types, strict=True))]
-        constant = Constant(0, dtype, (6, 5), layout)
+        constant = PlanConstant(0, dtype, (6, 5), layout)
         return Plan("p", "", "f32", (ports[0],), (ports[1],), types, (constant,), (region,))
 
     good = plan(I8, PACKED)

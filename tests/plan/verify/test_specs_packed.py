@@ -15,9 +15,9 @@ from irc_compiler.plan.plan import (
     INPUT,
     OUTPUT,
     Buffer,
-    Constant,
     KernelStep,
     Plan,
+    PlanConstant,
     Region,
 )
 from irc_compiler.plan.specs.base import Operand
@@ -38,7 +38,7 @@ def gemm(packed: PackedB | None, k: Any = 6, n: Any = 5, **more: Any) -> GemmSpe
     )
 
 
-def gemm_plan(spec: GemmSpec, constant: Constant) -> Plan:
+def gemm_plan(spec: GemmSpec, constant: PlanConstant) -> Plan:
     t = TensorType(f32, (4, 6))
     buffers = (
         Buffer(INPUT, f32, (4, 6), 0),
@@ -52,37 +52,37 @@ def gemm_plan(spec: GemmSpec, constant: Constant) -> Plan:
 
 def test_packed_constants() -> None:
     packed = PackedB(4)
-    good = gemm_plan(gemm(packed), Constant(0, f32, (6, 5), packed))
+    good = gemm_plan(gemm(packed), PlanConstant(0, f32, (6, 5), packed))
     verify_plan(good)
     sizes = RegionLayoutTables(good.regions[0], good.constants).sizes({})
     assert sizes.elements[1] == 8 * 6
-    verify_plan(gemm_plan(gemm(packed), Constant(0, f32, (5, 6), packed, transposed=True)))
+    verify_plan(gemm_plan(gemm(packed), PlanConstant(0, f32, (5, 6), packed, transposed=True)))
     for spec, constant in (
-        (gemm(packed), Constant(0, f32, (6, 5))),
-        (gemm(None), Constant(0, f32, (6, 5), packed)),
-        (gemm(PackedB(8)), Constant(0, f32, (6, 5), packed)),
-        (gemm(packed), Constant(0, f32, (5, 6), packed)),
-        (gemm(packed, k=7), Constant(0, f32, (6, 5), packed)),
-        (gemm(packed), Constant(0, f32, (30,), packed)),
+        (gemm(packed), PlanConstant(0, f32, (6, 5))),
+        (gemm(None), PlanConstant(0, f32, (6, 5), packed)),
+        (gemm(PackedB(8)), PlanConstant(0, f32, (6, 5), packed)),
+        (gemm(packed), PlanConstant(0, f32, (5, 6), packed)),
+        (gemm(packed, k=7), PlanConstant(0, f32, (6, 5), packed)),
+        (gemm(packed), PlanConstant(0, f32, (30,), packed)),
     ):
         with pytest.raises(VerificationError):
             verify_plan(gemm_plan(spec, constant))
     cells = PackedB(4, 2)
-    odd = gemm_plan(gemm(cells, k=5), Constant(0, f32, (5, 5), cells))
+    odd = gemm_plan(gemm(cells, k=5), PlanConstant(0, f32, (5, 5), cells))
     assert RegionLayoutTables(odd.regions[0], odd.constants).sizes({}).elements[1] == 8 * 6
     for spec, constant in (
-        (gemm(cells), Constant(0, f32, (6, 5), packed)),
-        (gemm(cells), Constant(0, f32, (5, 6, 1, 1), PackedConv(4))),
-        (gemm(PackedB(4, 0)), Constant(0, f32, (6, 5), PackedB(4, 0))),
-        (gemm(packed), Constant(0, f32, (6, 5), packed, rounds=True)),
+        (gemm(cells), PlanConstant(0, f32, (6, 5), packed)),
+        (gemm(cells), PlanConstant(0, f32, (5, 6, 1, 1), PackedConv(4))),
+        (gemm(PackedB(4, 0)), PlanConstant(0, f32, (6, 5), PackedB(4, 0))),
+        (gemm(packed), PlanConstant(0, f32, (6, 5), packed, rounds=True)),
     ):
         with pytest.raises(VerificationError):
             verify_plan(gemm_plan(spec, constant))
-    verify_plan(gemm_plan(gemm(packed), Constant(0, f32, (5, 6, 1, 1), PackedConv(4))))
+    verify_plan(gemm_plan(gemm(packed), PlanConstant(0, f32, (5, 6, 1, 1), PackedConv(4))))
     summed = PackedB(4, column_sums=True)
     for layout in (summed, PackedConv(4), packed):
         with pytest.raises(VerificationError):
-            verify_plan(gemm_plan(gemm(summed), Constant(0, f32, (5, 6, 1, 1), layout)))
+            verify_plan(gemm_plan(gemm(summed), PlanConstant(0, f32, (5, 6, 1, 1), layout)))
     batched = dataclasses.replace(
         gemm(packed),
         batch=(3,),
@@ -90,6 +90,6 @@ def test_packed_constants() -> None:
         b=Operand(f32, (48, 5, 1)),
         out=Operand(f32, (0, 5, 1)),
     )
-    plan = gemm_plan(batched, Constant(0, f32, (2, 6, 5), packed))
+    plan = gemm_plan(batched, PlanConstant(0, f32, (2, 6, 5), packed))
     with pytest.raises(VerificationError, match="leaves its buffer"):
         RegionLayoutTables(plan.regions[0], plan.constants).sizes({})

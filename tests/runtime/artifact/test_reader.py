@@ -212,10 +212,10 @@ def test_large_weights_are_read_chunk_by_chunk(
     encoder: irc.CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With small chunks, all the ways of reading: own chunks, shared ones, lent and kept arrays."""
-    monkeypatch.setattr(container, "CHUNK", 1000)
+    monkeypatch.setattr(container, "CHUNK_BYTES", 1000)
     monkeypatch.setattr("irc_compiler.runtime.artifact.container_reader.CHUNK", 1000)
-    monkeypatch.setattr(container, "CUT", 256)
-    monkeypatch.setattr(stored_weights, "CUT", 256)
+    monkeypatch.setattr(container, "MIN_OWN_CHUNK_BYTES", 256)
+    monkeypatch.setattr(stored_weights, "MIN_OWN_CHUNK_BYTES", 256)
     monkeypatch.setattr(stored_weights, "_OWN_PAGES", 512)
     encoder.export(tmp_path / "m.irc")
     assert len(Parts((tmp_path / "m.irc").read_bytes()).manifest["chunks"]) > 20
@@ -240,8 +240,8 @@ def test_a_weight_that_is_both_packed_and_read_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An embedding that is also the last layer's weight may not be lent."""
-    monkeypatch.setattr(container, "CUT", 256)
-    monkeypatch.setattr(stored_weights, "CUT", 256)
+    monkeypatch.setattr(container, "MIN_OWN_CHUNK_BYTES", 256)
+    monkeypatch.setattr(stored_weights, "MIN_OWN_CHUNK_BYTES", 256)
     graph = OnnxGraph(17)
     table = graph.weight("table", np.arange(400, dtype=np.float32).reshape(20, 20) % 7)
     x = graph.input("x", ["N", 20])
@@ -262,10 +262,10 @@ def test_a_weight_that_is_both_packed_and_read_as_it_is(
 def test_damage_in_any_chunk_is_found(
     encoder: irc.CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(container, "CHUNK", 500)
+    monkeypatch.setattr(container, "CHUNK_BYTES", 500)
     monkeypatch.setattr("irc_compiler.runtime.artifact.container_reader.CHUNK", 500)
-    monkeypatch.setattr(container, "CUT", 200)
-    monkeypatch.setattr(stored_weights, "CUT", 200)
+    monkeypatch.setattr(container, "MIN_OWN_CHUNK_BYTES", 200)
+    monkeypatch.setattr(stored_weights, "MIN_OWN_CHUNK_BYTES", 200)
     path = tmp_path / "m.irc"
     encoder.export(path)
     data = path.read_bytes()

@@ -10,7 +10,7 @@ import irc_compiler as irc
 import pytest
 from irc_compiler.runtime.artifact import container_format as container
 from irc_compiler.runtime.artifact import writer as artifact_writer
-from irc_compiler.runtime.artifact.container_reader import Container, Piece
+from irc_compiler.runtime.artifact.container_reader import Container, ReadRequest
 
 
 class Full:
@@ -68,7 +68,9 @@ def test_pieces_of_a_chunk(tmp_path: Path) -> None:
     file = Container(tmp_path / "c")
     wanted = [(0, 10), (10, 5), (10, 0), (300, 1), (1024, 4096), (10239, 1), (9000, 0)]
     memory = [bytearray(size) for _, size in wanted]
-    pieces = [Piece(128 + at, memoryview(m)) for (at, _), m in zip(wanted, memory, strict=True)]
+    pieces = [
+        ReadRequest(128 + at, memoryview(m)) for (at, _), m in zip(wanted, memory, strict=True)
+    ]
     file.fill(pieces[::-1])
     for (at, size), m in zip(wanted, memory, strict=True):
         assert bytes(m) == content[at : at + size]

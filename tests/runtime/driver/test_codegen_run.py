@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 from irc_compiler.ir.errors import ExecutionError
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.driver import abi as words
 from irc_compiler.runtime.driver.codegen_run import driver_text
 from irc_compiler.runtime.driver.loader import load_driver
@@ -27,7 +27,7 @@ def test_it_is_loaded_once() -> None:
 
 
 def test_the_text_compiles_for_the_other_architecture() -> None:
-    assert emit_object(driver_text(generic("neon")), generic("neon"))
+    assert emit_object(driver_text(generic_target("neon")), generic_target("neon"))
 
 
 @x86

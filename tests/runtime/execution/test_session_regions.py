@@ -9,7 +9,7 @@ import pytest
 from irc_compiler.ir import dims as dim
 from irc_compiler.ir.errors import ExecutionError, InputError
 from irc_compiler.ir.types import TensorType
-from irc_compiler.plan.plan import Constant, Terminal
+from irc_compiler.plan.plan import PlanConstant, Terminal
 from irc_compiler.runtime.execution.session import Session
 from support.tiny_plans import (
     FUNCTIONS,
@@ -112,7 +112,7 @@ def test_inputs_and_constants_as_outputs_are_copies() -> None:
         (0,),
         (0, 1, 2, 2),
         (m.region((0,), (1,)),),
-        (Constant(0, f32, (3,)),),
+        (PlanConstant(0, f32, (3,)),),
         constant_slots=((2, 0),),
     )
     session = Session(compile_plan(plan, {0: c}), num_threads=1)

@@ -7,8 +7,8 @@ import errno
 from collections.abc import Iterator
 
 import pytest
-from irc_compiler.cli.doctor import tiles
-from irc_compiler.plan.target import generic
+from irc_compiler.cli.commands.doctor import tiles
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit import amx_permission as amx
 from irc_compiler.runtime.jit import host_features as host
 from irc_compiler.runtime.jit.llvm import emit_assembly
@@ -29,10 +29,10 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     monkeypatch.delenv("IRC_AMX", raising=False)
     monkeypatch.delenv("IRC_CPU", raising=False)  # no mask of what is detected below
     monkeypatch.setattr(amx, "_request", request)
-    monkeypatch.setattr(host, "_detected", lambda: WITH)
-    amx._asked.cache_clear()
+    monkeypatch.setattr(host, "_detect_features", lambda: WITH)
+    amx._request_permission.cache_clear()
     yield state
-    amx._asked.cache_clear()
+    amx._request_permission.cache_clear()
 
 
 def test_permission_is_asked_for_once(answers: dict[str, int]) -> None:
@@ -44,7 +44,7 @@ def test_a_refusal_is_named_and_takes_the_features_away(answers: dict[str, int])
     answers["error"] = errno.EPERM
     assert not any(f.startswith("amx") for f in host.host_features())
     assert "Operation not permitted" in host.without_tiles()
-    assert "Operation not permitted" in tiles(generic("avx512"))
+    assert "Operation not permitted" in tiles(generic_target("avx512"))
     assert answers["asked"] == 1
 
 
@@ -57,8 +57,8 @@ def test_tiles_may_be_left_alone(answers: dict[str, int], monkeypatch: pytest.Mo
 def test_machines_without_tiles_are_not_asked(
     answers: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "_detected", lambda: WITH - {"amx-tile"})
-    assert not host.without_tiles() and tiles(generic("avx512")) == "none"
+    monkeypatch.setattr(host, "_detect_features", lambda: WITH - {"amx-tile"})
+    assert not host.without_tiles() and tiles(generic_target("avx512")) == "none"
     assert host.host_features() and not answers["asked"]
 
 
@@ -72,7 +72,7 @@ def test_a_report_says_why_tiles_stay_unused(
     compiled = irc.compile_model(ops.model({"y": ops.relu(x)}))
     assert "tiles" not in compiled.report()
     answers["error"] = errno.ENOSPC
-    amx._asked.cache_clear()
+    amx._request_permission.cache_clear()
     assert "tiles      none: AMX is there, but the operating system" in compiled.report()
 
 
@@ -87,7 +87,7 @@ def test_the_kernel_is_really_asked() -> None:
 @pytest.mark.parametrize("unit, tile", [("bf16", "tdpbf16ps"), ("int8", "tdpbusd")])
 def test_the_peak_of_a_machine_with_tiles_is_theirs(unit: str, tile: str) -> None:
     """Four products of 16 x 16 x 64 bytes per turn, from registers; without tiles the vectors'."""
-    plain = generic("avx512")
+    plain = generic_target("avx512")
     more = {"amx-tile", "amx-bf16", "amx-int8", "avx512bf16", "avx512vnni"}
     for lacking, expected in ((None, 4), ("amx-tile", 0), (f"amx-{unit}", 0)):
         names = tuple(sorted({*plain.cpu_features, *(more - {lacking})}))

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from irc_compiler.ir.errors import Error, VerificationError
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit import builtin_code as kept_code
 from irc_compiler.runtime.jit import cpuid, program
 from irc_compiler.runtime.jit import elf_flatten as flat
@@ -70,7 +70,7 @@ on_linux = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def image() -> CodeImage:
-    return emit_object(TEXT, generic("plain"))
+    return emit_object(TEXT, generic_target("plain"))
 
 
 def protection(address: int) -> str:
@@ -86,7 +86,7 @@ def protection(address: int) -> str:
 def test_flat_code_runs_where_it_is_laid(image: CodeImage) -> None:
     assert image.kind == FLAT and set(image.exports) == {"read", "place", "fill"}
     assert list(image.imports) == ["memset"]
-    images = [image, emit_object(other(), generic("plain"))]
+    images = [image, emit_object(other(), generic_target("plain"))]
     library = load_objects(images, ["read", "place", "fill", "alone"], host_target("plain"))
     read = library.function("read", ctypes.c_int32)
     assert [read(i) for i in range(16)] == [100 + int(c) for c in "3141592653589793"]
@@ -114,7 +114,7 @@ def test_no_page_is_writable_and_executable(image: CodeImage) -> None:
 
 def test_what_cannot_be_laid_out_is_linked_by_llvm(image: CodeImage) -> None:
     """Data that is written to: no kernel has any, and here is the way of other systems, too."""
-    counter = emit_object(COUNTER, generic("plain"))
+    counter = emit_object(COUNTER, generic_target("plain"))
     assert counter.kind == OBJECT and read_image(counter.to_bytes()) == counter
     library = load_objects([counter, image], ["next", "read"], host_target("plain"))
     assert library.function("next")() == 42 and library.function("next")() == 43
@@ -124,7 +124,7 @@ def test_what_cannot_be_laid_out_is_linked_by_llvm(image: CodeImage) -> None:
 
 def test_the_report_names_the_linker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     net = irc.compile_model(mlp((3, 5, 2), integers=True))
-    assert "by LLVM" not in net.report() or net.program.linked
+    assert "by LLVM" not in net.report() or net.program.count_linked
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(program, "_loaded", {})
     monkeypatch.setattr(flat.sys, "platform", "another")
@@ -134,7 +134,7 @@ def test_the_report_names_the_linker(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     # From the cache the same objects come back.
     program._loaded.clear()
     again = irc.compile_model(mlp((3, 5, 2), integers=True))
-    assert again.program.compiled == 0 and again.program.linked == linked.program.linked
+    assert again.program.compiled == 0 and again.program.count_linked == linked.program.count_linked
 
 
 def test_a_library_needs_what_it_is_asked_for(image: CodeImage) -> None:
@@ -261,7 +261,7 @@ def test_kept_code_is_made_again_where_the_cache_has_something_else(tmp_path: Pa
         def put(self, key: str, payload: bytes) -> None:
             self[key] = payload
 
-    cache, target = Cache(), generic("plain")
+    cache, target = Cache(), generic_target("plain")
     made = kept_code.kept_code(other(), target, cache)
     assert list(cache.values()) == [made.to_bytes()]
     cache[next(iter(cache))] = b"something else"

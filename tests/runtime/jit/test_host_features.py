@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import irc_compiler as irc
 import pytest
-from irc_compiler.cli.doctor import as_text, examine
+from irc_compiler.cli.commands.doctor import as_text, examine
 from irc_compiler.ir.errors import UsageError, VerificationError
 from irc_compiler.plan.processors import PROCESSORS, maskable_processors, processor_target
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit import host_features as host
 from irc_compiler.runtime.jit import program
 from irc_compiler.runtime.machine.detect import detected_target, host_target
@@ -124,4 +124,4 @@ def test_an_artefact_of_more_features_is_compiled_again(
 def test_names_are_of_one_architecture() -> None:
     for name in PROCESSORS:
         target = processor_target(name)
-        assert target.arch == generic(target.isa).arch
+        assert target.arch == generic_target(target.isa).arch

@@ -12,8 +12,8 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.packing.layouts import PackedB
-from irc_compiler.plan.plan import Constant
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.plan import PlanConstant
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.execution.session import Session
 from irc_compiler.runtime.jit import program as programs
 from irc_compiler.runtime.jit.program import build_program, compilations
@@ -95,8 +95,10 @@ def test_the_disk_cache_saves_compiling(tiny: list[str]) -> None:
 
 def test_a_key_depends_on_spec_and_target(tiny: list[str]) -> None:
     add, mul = chain().plan().specs()
-    keys = {programs._kernel_key(s, t) for s in (add, mul) for t in (TARGET, generic("plain"))}
-    assert len(keys) == (4 if TARGET != generic("plain") else 2)
+    keys = {
+        programs._kernel_key(s, t) for s in (add, mul) for t in (TARGET, generic_target("plain"))
+    }
+    assert len(keys) == (4 if TARGET != generic_target("plain") else 2)
 
 
 def test_another_llvm_finds_no_code_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,8 +150,8 @@ def test_weights_go_when_all_is_made_of_them() -> None:
     """A source of two constants stays until the second is made; without `consume` all stay."""
     rng = np.random.default_rng(2)
     weights = {n: rng.standard_normal((300, 1100)).astype(np.float32) for n in range(2)}
-    plain = [Constant(n, DType.f32, (300, 1100)) for n in range(2)]
-    packed = [Constant(n, DType.f32, (300, 1100), PackedB(32)) for n in (1, 0, 1)]
+    plain = [PlanConstant(n, DType.f32, (300, 1100)) for n in range(2)]
+    packed = [PlanConstant(n, DType.f32, (300, 1100), PackedB(32)) for n in (1, 0, 1)]
     packed[2] = dataclasses.replace(packed[2], layout=PackedB(16))
     wanted = [programs.make_constant(c, weights[c.source]) for c in (*plain, *packed)]
     held = dict(weights)

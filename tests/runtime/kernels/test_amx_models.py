@@ -34,13 +34,13 @@ def tiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path))
     if not HAS_AMX:
         features = host.host_features() | set(amx_emulation.FEATURES)
-        monkeypatch.setattr(host, "_detected", lambda: features)
+        monkeypatch.setattr(host, "_detect_features", lambda: features)
         monkeypatch.setattr(amx, "_request", lambda: 0)
         amx_trap.catch()
-    for cached in (amx._asked, machine._target_of):
+    for cached in (amx._request_permission, machine._target_of):
         cached.cache_clear()
     yield
-    for cached in (amx._asked, machine._target_of):
+    for cached in (amx._request_permission, machine._target_of):
         cached.cache_clear()
 
 

@@ -67,7 +67,7 @@ def needed(image: CodeImage) -> frozenset[str]:
         return frozenset(image.imports)
     code = read_object(image.code)
     assert code is not None
-    return code.needed()
+    return code.needed_names()
 
 
 def assert_no_calls(specs: Sequence[Spec], processor: str) -> None:

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from irc_compiler.ir.errors import Error
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit import host_features as host
 from irc_compiler.runtime.jit import llvm
 from irc_compiler.runtime.jit.image_loader import load_objects
@@ -20,7 +20,7 @@ from irc_compiler.runtime.llvmir.kernel_entry import (
     INPLACE,
     READ,
     WRITE,
-    Buffer,
+    BufferAssumptions,
     open_kernel,
     share,
 )
@@ -80,11 +80,11 @@ def run_kernel(kernel_name, library, arrays, dims=(), workers=1):
 
 def test_refused_text_names_its_line():
     with pytest.raises(Error, match="bug of irc") as e:
-        llvm.emit_object("define i32 @x() {\n ret i64 0\n}", generic("plain"))
+        llvm.emit_object("define i32 @x() {\n ret i64 0\n}", generic_target("plain"))
     assert "ret i64 0" in str(e.value)
     with pytest.raises(Error):
         invalid = "define i32 @x() {\n br label %q\nq:\n %a = add i32 %a, 1\n ret i32 %a\n}"
-        llvm.emit_object(invalid, generic("plain"))
+        llvm.emit_object(invalid, generic_target("plain"))
 
 
 def test_missing_symbol_is_an_error():
@@ -146,12 +146,14 @@ def test_objects_are_made_side_by_side(monkeypatch):
 
     monkeypatch.setattr(llvm, "emit_object", meet)
     texts = [_constant(0), _constant(1)]
-    assert llvm.emit_objects(texts, generic("plain"), threads=2) == texts
+    assert llvm.emit_objects(texts, generic_target("plain"), threads=2) == texts
 
 
 def test_errors_on_threads_arrive():
     with pytest.raises(Error):
-        llvm.emit_objects([_constant(0), "nonsense", _constant(1)], generic("plain"), threads=2)
+        llvm.emit_objects(
+            [_constant(0), "nonsense", _constant(1)], generic_target("plain"), threads=2
+        )
 
 
 def test_long_calls_go_past_the_lock():
@@ -189,13 +191,13 @@ def test_libraries_unload():
 
 def test_dump(tmp_path, monkeypatch):
     monkeypatch.setenv("IRC_DUMP_LLVM", str(tmp_path / "d"))
-    llvm.emit_object(_constant(1), generic("plain"))
+    llvm.emit_object(_constant(1), generic_target("plain"))
     names = sorted(p.suffix for p in (tmp_path / "d").iterdir())
     assert names == [".ll", ".s"]
 
 
 def test_vectors_are_not_halved():
-    module = Module(generic("avx512"))
+    module = Module(generic_target("avx512"))
     f = module.function("f", [(PTR, "x")])
     x = f.params["x"]
     v = f.load(vec(F32, 16), x)
@@ -223,7 +225,7 @@ def test_float_constants():
 
 
 def test_folding_writes_nothing():
-    f = Module(generic("plain")).function("f", [(I64, "a")])
+    f = Module(generic_target("plain")).function("f", [(I64, "a")])
     a = f.params["a"]
     assert f.add(2, 3).known == 5 and f.mul(1 << 62, 4).known == 0
     assert f.add(a, 0) is a and f.mul(1, a) is a and f.udiv(a, 1) is a
@@ -347,7 +349,7 @@ def test_shares_cover_all_once(count, workers, grain):
 
 def test_kernel_arguments():
     module = Module(host_target("plain"))
-    k = open_kernel(module, "k", [Buffer(align=8), INPLACE], [None, 5, None])
+    k = open_kernel(module, "k", [BufferAssumptions(align=8), INPLACE], [None, 5, None])
     f = k.function
     assert k.dims[1].known == 5
     total = f.add(f.load(I64, k.buffers[0]), f.mul(k.dims[0], 100))

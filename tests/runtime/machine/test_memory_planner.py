@@ -11,7 +11,7 @@ from irc_compiler.ir.limits.host_memory import default_max_memory, memory_limit
 from irc_compiler.ir.limits.memory_budget import text_bytes
 from irc_compiler.runtime.machine import memory_planner
 from irc_compiler.runtime.machine.memory_planner import (
-    ALIGN,
+    ALIGN_BYTES,
     Placement,
     aligned_bytes,
     check_limit,
@@ -52,7 +52,7 @@ def test_live_buffers_never_overlap(greedy: int, rows: list[tuple[int, int, int]
         patched.setattr(memory_planner, "MAX_GREEDY_BUFFERS", greedy)
         p = place(sizes, first, last)
     assert overlaps(p, sizes, first, last) == []
-    assert all(o % ALIGN == 0 for o in p.offsets)
+    assert all(o % ALIGN_BYTES == 0 for o in p.offsets)
     assert p.peak == max(
         (int(o + round_up(s)) for o, s in zip(p.offsets, sizes, strict=True)), default=0
     )
@@ -162,7 +162,7 @@ def test_nothing_to_place() -> None:
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 4097])
 def test_aligned_bytes(size: int) -> None:
     a = aligned_bytes(size)
-    assert len(a) == size and (size == 0 or a.ctypes.data % ALIGN == 0)
+    assert len(a) == size and (size == 0 or a.ctypes.data % ALIGN_BYTES == 0)
 
 
 def test_strings_are_measured_once() -> None:

@@ -16,7 +16,7 @@ import mpmath
 import numpy as np
 import pytest
 from irc_compiler.ir.ops.math.activation_table import activate
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit import host_features as host
 from irc_compiler.runtime.jit import llvm
 from irc_compiler.runtime.jit.image_loader import load_objects
@@ -206,7 +206,7 @@ def test_f64(name, isa):
 def test_single_only_functions_say_so():
     for name in [*SINGLE_ONLY, "pow"]:
         with pytest.raises(TypeError):
-            build(name, generic("plain"), F64, 2)
+            build(name, generic_target("plain"), F64, 2)
 
 
 # Values that are exact whatever the method: signs of zero, identities, poles.
@@ -319,7 +319,7 @@ def test_pow_is_exact_where_f32_is(isa):
 @pytest.mark.parametrize("name", sorted(MATH))
 def test_no_library_calls_on_neon(name):
     """Linking finds stray calls on the machine's own instruction sets; here the text must do."""
-    target = generic("neon")
+    target = generic_target("neon")
     for element in [F32, F16] if name in SINGLE_ONLY or name == "pow" else [F32, F64, F16]:
         assembly = llvm.emit_assembly(build(name, target, element, target.lanes(32)), target)
         called = set(re.findall(r"^\s+bl?\s+([^.\s]\S*)", assembly, re.M))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from irc_compiler.plan.processors import PROCESSORS, processor_target
 from irc_compiler.plan.specs.base import RuntimeDim, Size, Spec
-from irc_compiler.plan.target import Target, generic
+from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.jit.host_features import available_isas, host_features, isa_features
 from irc_compiler.runtime.jit.image_loader import Library, load_objects
 from irc_compiler.runtime.jit.llvm import emit_object
@@ -42,11 +42,11 @@ def target_of(isa: str) -> Target:
         return processor_target(isa)
     name, _, lacking = isa.removesuffix(AMX).partition(" - ")
     if name not in available_isas():
-        return generic(name)  # type: ignore[arg-type]
+        return generic_target(name)  # type: ignore[arg-type]
     features = tuple(f for f in isa_features(name) if f != lacking)  # type: ignore[arg-type]
     if isa.endswith(AMX):
         features = tuple(sorted({*features, *amx_emulation.FEATURES}))
-    return dataclasses.replace(generic(name), cpu_features=features)  # type: ignore[arg-type]
+    return dataclasses.replace(generic_target(name), cpu_features=features)  # type: ignore[arg-type]
 
 
 def guarded(nbytes: int, at: str = "end") -> np.ndarray:

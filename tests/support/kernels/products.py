@@ -11,7 +11,7 @@ from irc_compiler.ir.scalar.builder import Builder, evaluate_program
 from irc_compiler.ir.scalar.program import Program
 from irc_compiler.plan.packing.layouts import PackedB, packed_size
 from irc_compiler.plan.packing.panel_params import BYTES, accumulator, packed_layout
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import Target
@@ -212,7 +212,7 @@ def pack_right(b: np.ndarray, case: Case, packed: PackedB) -> np.ndarray:
         case.compute_dtype or case.b_dtype or case.dtype,
         case.compute_dtype not in (None, case.dtype),
     )
-    return pack(b, Constant(0, stored, b.shape, packed, rounds=rounds))
+    return pack(b, PlanConstant(0, stored, b.shape, packed, rounds=rounds))
 
 
 def exact_product(a: np.ndarray, b: np.ndarray, acc: DType) -> np.ndarray:

@@ -24,62 +24,62 @@ from .....ir.ops import (
     Swish,
     Tanh,
 )
-from .elementary import flattened, sizes_of, unary, unsqueezed
+from .elementary import flatten_value, sizes_of, unary, unsqueeze_value
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 
 
-def leaky_relu(n: OnnxNode) -> Value:
+def leaky_relu(n: ImportContext) -> Value:
     x = n.input(0)
     return n.add(PRelu(), x, n.like(x, n.number("alpha", 0.01)))
 
 
-def prelu(n: OnnxNode) -> Value:
+def prelu(n: ImportContext) -> Value:
     """The slope broadcasts as NumPy's do: a vector stands on the last axis. Ours would put a
     vector on axis 1, so it gets the data's rank."""
     x, slope = n.input(0), n.input(1)
     missing = n.rank(x) - n.rank(slope)
     if n.rank(slope) == 1 and missing > 0 and n.shape(slope) != (1,):
-        slope = unsqueezed(n, slope, range(missing))
+        slope = unsqueeze_value(n, slope, range(missing))
     return n.add(PRelu(), x, slope)
 
 
-def prelu_by_channel(n: OnnxNode) -> Value:
+def prelu_by_channel(n: ImportContext) -> Value:
     """Before version 7: one slope, or one per channel (axis 1)."""
     return n.add(PRelu(), n.input(0), n.input(1))
 
 
-def selu(n: OnnxNode) -> Value:
+def selu(n: ImportContext) -> Value:
     x = n.input(0)
     alpha = n.like(x, n.number("alpha", _SELU_ALPHA))
     return n.add(Selu(), x, alpha, n.like(x, n.number("gamma", _SELU_GAMMA)))
 
 
-def hard_sigmoid(n: OnnxNode) -> Value:
+def hard_sigmoid(n: ImportContext) -> Value:
     x = n.input(0)
     alpha = n.like(x, n.number("alpha", 0.2))
     return n.add(HardSigmoid(), x, alpha, n.like(x, n.number("beta", 0.5)))
 
 
-def celu(n: OnnxNode) -> Value:
+def celu(n: ImportContext) -> Value:
     return n.add(Activation("celu", (n.number("alpha", 1.0),)), n.input(0))
 
 
-def thresholded_relu(n: OnnxNode) -> Value:
+def thresholded_relu(n: ImportContext) -> Value:
     return n.add(Activation("thresholded_relu", (n.number("alpha", 1.0),)), n.input(0))
 
 
-def gelu(n: OnnxNode) -> Value:
+def gelu(n: ImportContext) -> Value:
     mode = n.text("approximate", "none")
     if mode not in ("none", "tanh"):
         raise n.error("unknown approximation of Gelu", got=mode, expected="none or tanh")
     return n.add(Gelu("TANH" if mode == "tanh" else "ERF"), n.input(0))
 
 
-def swish(n: OnnxNode) -> Value:
+def swish(n: ImportContext) -> Value:
     x, alpha = n.input(0), n.number("alpha", 1.0)
     return n.add(Swish(), x, None if alpha == 1 else n.like(x, alpha))
 
@@ -91,7 +91,7 @@ def softmax(cls: type[Softmax | LogSoftmax]) -> ImportFunction:
 def flat_softmax(cls: type[Softmax | LogSoftmax]) -> ImportFunction:
     """Before version 13: over all axes from `axis` on, as if they were one."""
 
-    def load(n: OnnxNode) -> Value:
+    def load(n: ImportContext) -> Value:
         x, axis = n.input(0), n.integer("axis", 1)
         if axis == -1:
             return n.add(cls(axis=-1), x)
@@ -99,7 +99,7 @@ def flat_softmax(cls: type[Softmax | LogSoftmax]) -> ImportFunction:
         axis = n.axis(axis, rank)
         if axis == rank - 1:
             return n.add(cls(axis=axis), x)
-        result = n.add(cls(axis=1), flattened(n, x, axis))
+        result = n.add(cls(axis=1), flatten_value(n, x, axis))
         return n.add(Reshape(), result, sizes_of(n, x))
 
     return load

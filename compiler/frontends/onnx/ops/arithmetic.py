@@ -51,40 +51,40 @@ from .....ir.ops import (
     Subtract,
     Tan,
 )
-from .elementary import aligned_binary, binary, converted, unary, variadic
+from .elementary import aligned_binary, binary, convert_value, unary, variadic
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 _F32_MAX = float(np.finfo(np.float32).max)
 
 
-def divide(n: OnnxNode) -> Value:
+def divide(n: ImportContext) -> Value:
     """Of integers the quotient is truncated toward zero."""
     a, b = n.input(0), n.input(1)
     return n.add(Divide(m_pythondiv=not n.dtype(a).is_int), a, b)
 
 
-def power(n: OnnxNode) -> Value:
+def power(n: ImportContext) -> Value:
     """The output has the base's type; base and exponent may differ since version 12."""
     base, exponent = n.input(0), n.input(1)
     own, other = n.dtype(base), n.dtype(exponent)
     if own is other:
         return n.add(Power(), base, exponent)
     if own.is_float and (not other.is_float or own.bits >= other.bits):
-        return n.add(Power(), base, converted(n, exponent, own))
+        return n.add(Power(), base, convert_value(n, exponent, own))
     if own.is_int and other.is_int:
         wide = DType.i64 if own.is_signed or other.is_signed else DType.u64
-        result = n.add(Power(), converted(n, base, wide), converted(n, exponent, wide))
+        result = n.add(Power(), convert_value(n, base, wide), convert_value(n, exponent, wide))
     else:
         wide = other if own.is_float else DType.f64
-        result = n.add(Power(), converted(n, base, wide), converted(n, exponent, wide))
+        result = n.add(Power(), convert_value(n, base, wide), convert_value(n, exponent, wide))
     if own.is_int and not other.is_int:
         result = _round_near_integers(n, result)
     return n.add(Convert(own), result)
 
 
-def _round_near_integers(n: OnnxNode, value: Value) -> Value:
+def _round_near_integers(n: ImportContext, value: Value) -> Value:
     """A power of integers, which a kernel computes within 2 ulp, as the integer that it
     is next to: conversion truncates."""
     near = n.add(Round(), value)
@@ -93,7 +93,7 @@ def _round_near_integers(n: OnnxNode, value: Value) -> Value:
     return n.add(Select(), n.add(LessEqual(), apart, allowed), near, value)
 
 
-def modulo(n: OnnxNode) -> Value:
+def modulo(n: ImportContext) -> Value:
     """fmod=1: the sign of the dividend; fmod=0 (of floats since version 28): of the divisor."""
     a, b = n.input(0), n.input(1)
     if n.flag("fmod"):
@@ -103,8 +103,8 @@ def modulo(n: OnnxNode) -> Value:
     return n.add(FloorMod(), a, b)
 
 
-def mean(n: OnnxNode) -> Value:
-    values = n.given()
+def mean(n: ImportContext) -> Value:
+    values = n.all_inputs()
     total = variadic(Add)(n)
     assert isinstance(total, Value)
     if len(values) == 1:
@@ -112,12 +112,12 @@ def mean(n: OnnxNode) -> Value:
     return n.add(Divide(), total, n.like(total, len(values)))
 
 
-def reciprocal(n: OnnxNode) -> Value:
+def reciprocal(n: ImportContext) -> Value:
     x = n.input(0)
     return n.add(Divide(), n.like(x, 1), x)
 
 
-def shift(n: OnnxNode) -> Value:
+def shift(n: ImportContext) -> Value:
     direction = n.text("direction")
     if direction not in ("LEFT", "RIGHT"):
         raise n.error("unknown direction of a shift", got=direction, expected="LEFT or RIGHT")
@@ -125,12 +125,12 @@ def shift(n: OnnxNode) -> Value:
     return n.add(cls(), n.input(0), n.input(1))
 
 
-def clip_attributes(n: OnnxNode) -> Value:
+def clip_attributes(n: ImportContext) -> Value:
     """Before version 11 the limits are attributes, by default the range of float."""
     return n.add(Clamp(n.number("min", -_F32_MAX), n.number("max", _F32_MAX)), n.input(0))
 
 
-def clip(n: OnnxNode) -> Value:
+def clip(n: ImportContext) -> Value:
     """min(max(x, low), high); an absent limit limits nothing."""
     x, low, high = n.input(0), n.optional(1), n.optional(2)
     if low is None and high is None:

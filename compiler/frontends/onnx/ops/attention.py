@@ -29,12 +29,12 @@ from .....ir.ops import (
 from ..import_context import UseFunctionBody
 
 if TYPE_CHECKING:
-    from ..import_context import Imported, ImportFunction, OnnxNode
+    from ..import_context import ImportContext, Imported, ImportFunction
 
 _TYPES = (DType.f32, DType.f16, DType.bf16)
 
 
-def attention(n: OnnxNode) -> Imported:
+def attention(n: ImportContext) -> Imported:
     """Queries, keys and values of three axes (heads side by side) or four; a past goes first."""
     query, key, value = (n.input(i) for i in range(3))
     mask, past = n.optional(3), (n.optional(4), n.optional(5))
@@ -83,7 +83,7 @@ class _Sizes:
     width: int
 
 
-def _sizes(n: OnnxNode) -> _Sizes:
+def _sizes(n: ImportContext) -> _Sizes:
     """The sizes of a node that the dialect can say. UseFunctionBody for any other."""
     n.has("softmax_precision")
     n.has("qk_matmul_output_mode")
@@ -122,7 +122,7 @@ def _sizes(n: OnnxNode) -> _Sizes:
 
 
 def _within_windows(
-    n: OnnxNode, mask: Value | None, query: Value, key: Value, past: Value | None
+    n: ImportContext, mask: Value | None, query: Value, key: Value, past: Value | None
 ) -> Value | None:
     """The mask with what lies outside of the windows around each query's own place hidden."""
     left, right = (n.integer(f"{side}_window_size", -1) for side in ("left", "right"))
@@ -146,23 +146,23 @@ def _within_windows(
     return n.add(Select(), shown, mask, n.like(mask, -math.inf))
 
 
-def _length(n: OnnxNode, x: Value) -> Value:
+def _length(n: ImportContext, x: Value) -> Value:
     """How many rows [B, N, S, H] has."""
     return n.add(Gather(), n.add(ShapeOf(DType.i64), x), n.int_value(2), n.int_value(0))
 
 
-def _places(n: OnnxNode, x: Value) -> Value:
+def _places(n: ImportContext, x: Value) -> Value:
     return n.add(Range(DType.i64), n.int_value(0), _length(n, x), n.int_value(1))
 
 
-def split_heads(n: OnnxNode, x: Value, heads: int) -> Value:
+def split_heads(n: ImportContext, x: Value, heads: int) -> Value:
     """[B, S, N * H] as [B, N, S, H]."""
     apart = n.add(Reshape(special_zero=True), x, n.ints_value([0, 0, heads, -1]))
     return n.add(Transpose(), apart, n.ints_value([0, 2, 1, 3]))
 
 
 def attend_grouped(
-    n: OnnxNode,
+    n: ImportContext,
     op: Attention,
     given: tuple[Value, Value, Value, Value | None],
     shared: int,

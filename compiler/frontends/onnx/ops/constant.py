@@ -20,12 +20,12 @@ from .....ir.ops import (
     ShapeOf,
     Slice,
 )
-from ..tensors import element_type
+from ..files.tensors import element_type
 from .elementary import size_of, sizes_of, unary
 from .reference import by_reference
 
 if TYPE_CHECKING:
-    from ..import_context import Imported, ImportFunction, OnnxNode
+    from ..import_context import ImportContext, Imported, ImportFunction
 
 _VALUES = (
     "value",
@@ -39,7 +39,7 @@ _VALUES = (
 )
 
 
-def constant(n: OnnxNode) -> Value:
+def constant(n: ImportContext) -> Value:
     """Exactly one of the attributes holds the value."""
     given = [name for name in _VALUES if n.has(name)]
     if len(given) != 1:
@@ -48,7 +48,7 @@ def constant(n: OnnxNode) -> Value:
     return n.add(Constant.of(data, dtype))
 
 
-def _value(n: OnnxNode, name: str) -> tuple[DType, Array]:
+def _value(n: ImportContext, name: str) -> tuple[DType, Array]:
     match name:
         case "value":
             return n.tensor(name)
@@ -68,7 +68,7 @@ def _value(n: OnnxNode, name: str) -> tuple[DType, Array]:
             return DType.string, np.array(n.texts(name), object)
 
 
-def constant_of_shape(n: OnnxNode) -> Value:
+def constant_of_shape(n: ImportContext) -> Value:
     """The value has one element; f32 zero by default."""
     dtype, data = n.tensor("value") if n.has("value") else (DType.f32, np.zeros(1, np.float32))
     if data.size != 1:
@@ -76,12 +76,12 @@ def constant_of_shape(n: OnnxNode) -> Value:
     return n.add(Broadcast(), n.constant(data.reshape(()), dtype), n.input(0))
 
 
-def range_(n: OnnxNode) -> Value:
+def range_(n: ImportContext) -> Value:
     values = [n.input(i) for i in range(3)]
     return n.add(Range(n.dtype(values[0])), *values)
 
 
-def shape(n: OnnxNode) -> Value:
+def shape(n: ImportContext) -> Value:
     """The sizes of the axes from `start` to `end`, both clamped to the axes there are."""
     sizes = sizes_of(n, n.input(0))
     start, end = n.integer("start", 0), n.integer("end", np.iinfo(np.int64).max)
@@ -91,18 +91,18 @@ def shape(n: OnnxNode) -> Value:
     return n.add(Slice(), sizes, *bounds)
 
 
-def size(n: OnnxNode) -> Value:
+def size(n: ImportContext) -> Value:
     return n.add(ReduceProd(), sizes_of(n, n.input(0)), n.ints_value([0]))
 
 
-def eye_like(n: OnnxNode) -> Value:
+def eye_like(n: ImportContext) -> Value:
     x = n.input(0)
     dtype = element_type(n.integer("dtype"), n.origin) if n.has("dtype") else n.dtype(x)
     rows, columns = size_of(n, x, 0), size_of(n, x, 1)
     return n.add(Eye(dtype), rows, columns, n.ints_value([n.integer("k", 0)]))
 
 
-def dropout(n: OnnxNode) -> Imported:
+def dropout(n: ImportContext) -> Imported:
     """In inference the input as it is, and a mask that keeps everything. Training draws numbers."""
     x = n.input(0)
     training = n.optional(2)

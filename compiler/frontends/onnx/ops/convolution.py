@@ -16,10 +16,10 @@ from .....ir.ops import (
     Reshape,
     Slice,
 )
-from .elementary import reshaped_constant, sizes_of, unsqueezed
+from .elementary import reshaped_constant, sizes_of, unsqueeze_value
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 AUTO_PADS = {
     "NOTSET": "explicit",
@@ -29,7 +29,7 @@ AUTO_PADS = {
 }
 
 
-def spatial_attributes(n: OnnxNode) -> dict[str, Any]:
+def spatial_attributes(n: ImportContext) -> dict[str, Any]:
     """strides, dilations, paddings and auto_pad as our operations take them."""
     mode = n.text("auto_pad", "NOTSET")
     if mode not in AUTO_PADS:
@@ -51,18 +51,18 @@ def spatial_attributes(n: OnnxNode) -> dict[str, Any]:
     }
 
 
-def check_filters(n: OnnxNode, filters: Value) -> None:
+def check_filters(n: ImportContext, filters: Value) -> None:
     """Refuse filters of unknown rank, or other sizes than `kernel_shape` has."""
     declared, shape = n.optional_integers("kernel_shape"), n.shape(filters)
     if shape is None:
-        raise n.unsupported("filters of unknown rank")
+        raise n.unsupported_error("filters of unknown rank")
     if declared is not None and any(
         isinstance(d, int) and d != k for d, k in zip(shape[2:], declared, strict=False)
     ):
         raise n.type_error("kernel_shape contradicts the filters", got=declared, expected=shape[2:])
 
 
-def grouped(n: OnnxNode, filters: Value, groups: int) -> Value:
+def split_groups(n: ImportContext, filters: Value, groups: int) -> Value:
     """[G * first, second, kernel...] as [G, first, second, kernel...]."""
     shape = n.shape(filters)
     assert shape is not None
@@ -82,31 +82,33 @@ def grouped(n: OnnxNode, filters: Value, groups: int) -> Value:
     return n.add(Reshape(), filters, n.ints_value(sizes))
 
 
-def _biased(n: OnnxNode, result: Value, bias: Value | None, rank: int) -> Value:
+def _add_bias(n: ImportContext, result: Value, bias: Value | None, rank: int) -> Value:
     if bias is None:
         return result
-    return n.add(Add(), result, unsqueezed(n, bias, [0, *range(2, rank)]))
+    return n.add(Add(), result, unsqueeze_value(n, bias, [0, *range(2, rank)]))
 
 
-def convolved(n: OnnxNode, x: Value, filters: Value) -> Value:
+def add_convolution(n: ImportContext, x: Value, filters: Value) -> Value:
     """The convolution that the node's attributes describe."""
     check_filters(n, filters)
     groups = n.integer("group", 1)
-    return slid(n, x, filters if groups == 1 else grouped(n, filters, groups))
+    return add_grouped_convolution(
+        n, x, filters if groups == 1 else split_groups(n, filters, groups)
+    )
 
 
-def slid(n: OnnxNode, x: Value, filters: Value) -> Value:
+def add_grouped_convolution(n: ImportContext, x: Value, filters: Value) -> Value:
     """The convolution with filters that stand in their groups already."""
     kind = Convolution if n.integer("group", 1) == 1 else GroupConvolution
     return n.add(kind(**spatial_attributes(n)), x, filters)
 
 
-def conv(n: OnnxNode) -> Value:
+def conv(n: ImportContext) -> Value:
     filters = n.input(1)
-    return _biased(n, convolved(n, n.input(0), filters), n.optional(2), n.rank(filters))
+    return _add_bias(n, add_convolution(n, n.input(0), filters), n.optional(2), n.rank(filters))
 
 
-def conv_transpose(n: OnnxNode) -> Value:
+def conv_transpose(n: ImportContext) -> Value:
     filters, groups, attributes = n.input(1), n.integer("group", 1), spatial_attributes(n)
     check_filters(n, filters)
     rank = n.rank(filters)
@@ -126,10 +128,10 @@ def conv_transpose(n: OnnxNode) -> Value:
         attributes["auto_pad"] = "same_lower" if upper else "same_upper"
         attributes |= {"pads_begin": (), "pads_end": ()}
     if groups > 1:
-        filters = grouped(n, filters, groups)
+        filters = split_groups(n, filters, groups)
     cls = ConvolutionBackpropData if groups == 1 else GroupConvolutionBackpropData
     result = n.add(cls(**attributes), n.input(0), filters, shape)
-    return _biased(n, result, n.optional(2), rank)
+    return _add_bias(n, result, n.optional(2), rank)
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {

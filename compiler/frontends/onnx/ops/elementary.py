@@ -24,7 +24,7 @@ from .....ir.ops import (
 )
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 
 def unary(cls: Callable[..., Op], **attributes: Any) -> ImportFunction:
@@ -41,14 +41,14 @@ def aligned_binary(cls: Callable[..., Op], **attributes: Any) -> ImportFunction:
     """Two inputs by the rule before operator set 7: with `broadcast`, the second one stands on
     the axes of the first from `axis` on (at the end where there is no `axis`)."""
 
-    def load(n: OnnxNode) -> Value:
-        a, b = n.input(0), aligned(n, n.input(0), n.input(1))
+    def load(n: ImportContext) -> Value:
+        a, b = n.input(0), align_axes(n, n.input(0), n.input(1))
         return n.add(cls(**attributes), a, b)
 
     return load
 
 
-def aligned(n: OnnxNode, a: Value, b: Value) -> Value:
+def align_axes(n: ImportContext, a: Value, b: Value) -> Value:
     """`b` reshaped to stand on the axes of `a` that the attributes `axis` and `broadcast` name."""
     if not n.flag("broadcast"):
         if n.shape(a) is not None and n.shape(b) is not None and n.rank(a) != n.rank(b):
@@ -63,14 +63,14 @@ def aligned(n: OnnxNode, a: Value, b: Value) -> Value:
     behind = rank - n.axis(n.integer("axis"), rank) - own
     if behind < 0:
         raise n.type_error("the second input reaches beyond the first", got=n.fact(b).type)
-    return unsqueezed(n, b, range(own, own + behind))
+    return unsqueeze_value(n, b, range(own, own + behind))
 
 
 def variadic(cls: Callable[..., Op]) -> ImportFunction:
     """Any number of inputs, joined pair by pair from the left."""
 
-    def load(n: OnnxNode) -> Value:
-        first, *rest = n.given() or [n.input(0)]
+    def load(n: ImportContext) -> Value:
+        first, *rest = n.all_inputs() or [n.input(0)]
         if not rest:
             return n.add(Identity(), first)
         for value in rest:
@@ -80,12 +80,12 @@ def variadic(cls: Callable[..., Op]) -> ImportFunction:
     return load
 
 
-def converted(n: OnnxNode, value: Value, dtype: DType) -> Value:
+def convert_value(n: ImportContext, value: Value, dtype: DType) -> Value:
     """The value in an element type; itself where it has it."""
     return value if n.dtype(value) is dtype else n.add(Convert(dtype), value)
 
 
-def unsqueezed(n: OnnxNode, value: Value, axes: Sequence[int]) -> Value:
+def unsqueeze_value(n: ImportContext, value: Value, axes: Sequence[int]) -> Value:
     """The value with axes of size 1 inserted; a constant's data is reshaped at once."""
     if not axes:
         return value
@@ -95,29 +95,29 @@ def unsqueezed(n: OnnxNode, value: Value, axes: Sequence[int]) -> Value:
     return n.add(Unsqueeze(), value, n.ints_value(list(axes)))
 
 
-def reshaped_constant(n: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
+def reshaped_constant(n: ImportContext, value: Value, shape: Sequence[int]) -> Value:
     """The data of a Constant in another shape, without a copy."""
     data = n.constant_of(value)
     assert data is not None
     return n.add(Constant.of(data.reshape(tuple(shape)), n.dtype(value)))
 
 
-def sizes_of(n: OnnxNode, value: Value) -> Value:
+def sizes_of(n: ImportContext, value: Value) -> Value:
     """The sizes of a value as an i64 vector."""
     return n.add(ShapeOf(DType.i64), value)
 
 
-def size_of(n: OnnxNode, value: Value, axis: int) -> Value:
+def size_of(n: ImportContext, value: Value, axis: int) -> Value:
     """The size of one axis (0 or more) as an i64 vector of one element."""
     bounds = [n.ints_value([axis]), n.ints_value([axis + 1]), n.ints_value([1])]
     return n.add(Slice(), sizes_of(n, value), *bounds)
 
 
-def flattened(n: OnnxNode, value: Value, axis: int) -> Value:
+def flatten_value(n: ImportContext, value: Value, axis: int) -> Value:
     """The value as a matrix: axes before `axis` (0..rank) and axes from it on."""
     shape = n.shape(value)
     if shape is None:
-        raise n.unsupported("an input of unknown rank")
+        raise n.unsupported_error("an input of unknown rank")
     first, second = product(shape[:axis]), product(shape[axis:])
     target = _target(first, second)
     if target is not None:

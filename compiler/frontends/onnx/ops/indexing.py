@@ -20,46 +20,46 @@ from .....ir.ops import (
     ScatterNDUpdate,
     Squeeze,
 )
-from .elementary import size_of, sizes_of, unsqueezed
+from .elementary import size_of, sizes_of, unsqueeze_value
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 _REDUCTIONS = {"none": "none", "add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
-def gather(n: OnnxNode) -> Value:
+def gather(n: ImportContext) -> Value:
     """Indices out of range are an error (ONNX leaves them undefined; ours is to refuse)."""
     axis = n.int_value(n.integer("axis", 0))
     return n.add(Gather(out_of_range="error"), n.input(0), n.input(1), axis)
 
 
-def gather_elements(n: OnnxNode) -> Value:
+def gather_elements(n: ImportContext) -> Value:
     return n.add(GatherElements(n.integer("axis", 0)), n.input(0), n.input(1))
 
 
-def gather_nd(n: OnnxNode) -> Value:
+def gather_nd(n: ImportContext) -> Value:
     return n.add(GatherND(n.integer("batch_dims", 0)), n.input(0), n.input(1))
 
 
-def _reduction(n: OnnxNode) -> str:
+def _reduction(n: ImportContext) -> str:
     name = n.text("reduction", "none")
     if name not in _REDUCTIONS:
         raise n.error("unknown reduction", got=name, expected=", ".join(_REDUCTIONS))
     return _REDUCTIONS[name]
 
 
-def scatter_elements(n: OnnxNode) -> Value:
+def scatter_elements(n: ImportContext) -> Value:
     op = ScatterElementsUpdate(_reduction(n))
     axis = n.int_value(n.integer("axis", 0))
     return n.add(op, n.input(0), n.input(1), n.input(2), axis)
 
 
-def scatter_nd(n: OnnxNode) -> Value:
+def scatter_nd(n: ImportContext) -> Value:
     return n.add(ScatterNDUpdate(_reduction(n)), n.input(0), n.input(1), n.input(2))
 
 
-def tensor_scatter(n: OnnxNode) -> Value:
+def tensor_scatter(n: ImportContext) -> Value:
     """A cache with updates written along an axis, from the index of each batch on (default 0)."""
     cache, update, start = n.input(0), n.input(1), n.optional(2)
     mode = n.text("mode", "linear")
@@ -71,16 +71,16 @@ def tensor_scatter(n: OnnxNode) -> Value:
         raise n.type_error("TensorScatter does not write along the batch")
     length = n.add(Reshape(), size_of(n, update, axis), n.ints_value([]))
     places = n.add(Range(DType.i64), n.int_value(0), length, n.int_value(1))
-    places = unsqueezed(n, places, [i for i in range(rank) if i != axis])
+    places = unsqueeze_value(n, places, [i for i in range(rank) if i != axis])
     if start is not None:
-        places = n.add(Add(), places, unsqueezed(n, start, range(1, rank)))
+        places = n.add(Add(), places, unsqueeze_value(n, start, range(1, rank)))
     if mode == "circular":
         places = n.add(FloorMod(), places, size_of(n, cache, axis))
     places = n.add(Broadcast("bidirectional"), places, sizes_of(n, update))
     return n.add(ScatterElementsUpdate(), cache, places, update, n.int_value(axis))
 
 
-def compress(n: OnnxNode) -> Value:
+def compress(n: ImportContext) -> Value:
     """Elements (or slices along an axis) whose condition holds."""
     x, axis = n.input(0), n.integer("axis", 0)
     if not n.has("axis"):

@@ -26,11 +26,11 @@ from .....ir.ops import (
     LogicalXor,
     Select,
 )
-from ..tensors import element_type
+from ..files.tensors import element_type
 from .elementary import aligned_binary, binary, unary
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 # Casts without saturation: the largest magnitude that still rounds to a number, whether it does
 # so itself (ties go to even), and whether what is beyond becomes infinity (else NaN).
@@ -44,16 +44,16 @@ _WITHOUT_SATURATION: dict[DType, tuple[float, bool, bool]] = {
 _NARROW = (DType.u4, DType.i4, DType.u2, DType.i2)
 
 
-def is_inf(n: OnnxNode) -> Value:
+def is_inf(n: ImportContext) -> Value:
     negative, positive = n.flag("detect_negative", True), n.flag("detect_positive", True)
     return n.add(IsInf(detect_negative=negative, detect_positive=positive), n.input(0))
 
 
-def cast(n: OnnxNode) -> Value:
+def cast(n: ImportContext) -> Value:
     return _cast(n, element_type(n.integer("to"), n.origin))
 
 
-def cast_by_name(n: OnnxNode) -> Value:
+def cast_by_name(n: ImportContext) -> Value:
     """Before version 6: the element type is the name of a member of TensorProto.DataType."""
     from onnx import TensorProto
 
@@ -64,11 +64,11 @@ def cast_by_name(n: OnnxNode) -> Value:
     return _cast(n, element_type(numbers[name], n.origin))
 
 
-def cast_like(n: OnnxNode) -> Value:
+def cast_like(n: ImportContext) -> Value:
     return _cast(n, n.dtype(n.input(1)))
 
 
-def _cast(n: OnnxNode, to: DType) -> Value:
+def _cast(n: ImportContext, to: DType) -> Value:
     x = n.input(0)
     saturate, mode = n.flag("saturate", True), n.text("round_mode", "up")
     source = n.dtype(x)
@@ -79,10 +79,10 @@ def _cast(n: OnnxNode, to: DType) -> Value:
     if source.is_float and to in _NARROW:
         # As ONNX's reference: to a wider integer, whose low bits are the result.
         x = n.add(Convert(DType.i32), x)
-    return n.add(Convert(to), x) if saturate else unsaturated(n, x, to)
+    return n.add(Convert(to), x) if saturate else cast_unsaturated(n, x, to)
 
 
-def unsaturated(n: OnnxNode, x: Value, to: DType) -> Value:
+def cast_unsaturated(n: ImportContext, x: Value, to: DType) -> Value:
     """x as `to`, where a float that float8 can't hold becomes infinity or, without one, NaN."""
     source, result = n.dtype(x), n.add(Convert(to), x)
     if to not in _WITHOUT_SATURATION or not source.is_float:

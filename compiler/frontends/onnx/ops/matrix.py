@@ -10,10 +10,10 @@ from .....ir.ops import Gemm, MatMul
 from .elementary import binary
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 
-def gemm(n: OnnxNode) -> Value:
+def gemm(n: ImportContext) -> Value:
     """alpha * A' x B' + beta * C of matrices; C broadcasts to the product."""
     for i, name in enumerate("AB"):
         if n.rank(n.input(i)) != 2:
@@ -31,7 +31,7 @@ def gemm(n: OnnxNode) -> Value:
     return n.add(op, n.input(0), n.input(1), n.optional(2))
 
 
-def gemm_full_bias(n: OnnxNode) -> Value:
+def gemm_full_bias(n: ImportContext) -> Value:
     """Before version 7: C has the product's shape unless `broadcast` is set."""
     allowed, c = n.flag("broadcast"), n.input(2)
     product = gemm(n)

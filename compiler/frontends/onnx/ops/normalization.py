@@ -24,13 +24,13 @@ from .....ir.ops import (
     Sqrt,
     Subtract,
 )
-from .elementary import converted, unsqueezed
+from .elementary import convert_value, unsqueeze_value
 
 if TYPE_CHECKING:
-    from ..import_context import Imported, ImportFunction, OnnxNode
+    from ..import_context import ImportContext, Imported, ImportFunction
 
 
-def layer_normalization(n: OnnxNode) -> Imported:
+def layer_normalization(n: ImportContext) -> Imported:
     """Further outputs are the mean and 1 / sqrt(variance + epsilon)."""
     x, axis, eps = n.input(0), n.integer("axis", -1), n.number("epsilon", 1e-5)
     stash = n.integer("stash_type", 1)
@@ -38,11 +38,11 @@ def layer_normalization(n: OnnxNode) -> Imported:
     if not (n.wants(1) or n.wants(2)):
         return result
     if stash == 1 and n.dtype(x) is not DType.f64:
-        x = converted(n, x, DType.f32)
+        x = convert_value(n, x, DType.f32)
     return [result, *mean_and_deviation(n, x, axis, eps)]
 
 
-def mean_and_deviation(n: OnnxNode, x: Value, axis: int, eps: float) -> list[Value]:
+def mean_and_deviation(n: ImportContext, x: Value, axis: int, eps: float) -> list[Value]:
     """The mean over the axes from `axis` on, and 1 / sqrt(variance + eps)."""
     rank = n.rank(x)
     axes = n.ints_value(range(n.axis(axis, rank), rank))
@@ -53,28 +53,28 @@ def mean_and_deviation(n: OnnxNode, x: Value, axis: int, eps: float) -> list[Val
     return [mean, n.add(Divide(), n.like(x, 1), deviation)]
 
 
-def rms_normalization(n: OnnxNode) -> Value:
+def rms_normalization(n: ImportContext) -> Value:
     x, axis, eps = n.input(0), n.integer("axis", -1), n.number("epsilon", 1e-5)
     n.has("stash_type")
     scale, dtype = n.input(1), n.dtype(n.input(1))
-    result = n.add(RMSNorm(axis, eps), x, converted(n, scale, n.dtype(x)))
-    return converted(n, result, dtype)
+    result = n.add(RMSNorm(axis, eps), x, convert_value(n, scale, n.dtype(x)))
+    return convert_value(n, result, dtype)
 
 
-def batch_normalization(n: OnnxNode) -> Imported:
+def batch_normalization(n: ImportContext) -> Imported:
     x, *parameters = (n.input(i) for i in range(5))
     if n.version < 9 and not n.flag("spatial", True):
-        raise n.unsupported("BatchNormalization with spatial=0")
+        raise n.unsupported_error("BatchNormalization with spatial=0")
     if n.flag("training_mode"):
         return _trained_normalization(n)
     if (n.version < 7 and not n.flag("is_test")) or any(n.wants(i) for i in range(1, 5)):
-        raise n.unsupported("BatchNormalization in training mode")
+        raise n.unsupported_error("BatchNormalization in training mode")
     n.has("momentum")
     op = BatchNormInference(n.number("epsilon", 1e-5))
-    return n.add(op, x, *(converted(n, p, n.dtype(x)) for p in parameters))
+    return n.add(op, x, *(convert_value(n, p, n.dtype(x)) for p in parameters))
 
 
-def _trained_normalization(n: OnnxNode) -> Imported:
+def _trained_normalization(n: ImportContext) -> Imported:
     """Mean and variance of the batch itself, and their running averages."""
     x, scale, bias, *running = (n.input(i) for i in range(5))
     momentum, own = n.number("momentum", 0.9), n.dtype(running[0])
@@ -82,40 +82,40 @@ def _trained_normalization(n: OnnxNode) -> Imported:
     mean = n.add(ReduceMean(), x, axes)
     centred = n.add(Subtract(), x, n.add(ReduceMean(keep_dims=True), x, axes))
     variance = n.add(ReduceMean(), n.add(Multiply(), centred, centred), axes)
-    parameters = [converted(n, v, n.dtype(x)) for v in (scale, bias)]
+    parameters = [convert_value(n, v, n.dtype(x)) for v in (scale, bias)]
     op = BatchNormInference(n.number("epsilon", 1e-5))
     result = n.add(op, x, *parameters, mean, variance)
     averages: list[Value] = []
     for before, now in zip(running, (mean, variance), strict=True):
         kept = n.add(Multiply(), before, n.like(before, momentum))
-        fresh = n.add(Multiply(), converted(n, now, own), n.like(before, 1 - momentum))
+        fresh = n.add(Multiply(), convert_value(n, now, own), n.like(before, 1 - momentum))
         averages.append(n.add(Add(), kept, fresh))
     return [result, *averages]
 
 
-def instance_normalization(n: OnnxNode) -> Value:
+def instance_normalization(n: ImportContext) -> Value:
     x, eps = n.input(0), n.number("epsilon", 1e-5)
     n.has("consumed_inputs")  # before version 6: inputs whose memory may be reused
     spatial = range(2, n.rank(x))
     normal = n.add(MVN(True, eps, "INSIDE_SQRT"), x, n.ints_value(spatial))
-    scale, bias = (unsqueezed(n, n.input(i), range(1, n.rank(x) - 1)) for i in (1, 2))
+    scale, bias = (unsqueeze_value(n, n.input(i), range(1, n.rank(x) - 1)) for i in (1, 2))
     return n.add(Add(), n.add(Multiply(), normal, scale), bias)
 
 
-def group_normalization(n: OnnxNode) -> Value:
+def group_normalization(n: ImportContext) -> Value:
     """Since version 21, scale and bias stand per channel."""
     x, dtype = n.input(0), n.dtype(n.input(0))
     n.has("stash_type")
     op = GroupNormalization(n.integer("num_groups"), n.number("epsilon", 1e-5))
-    return n.add(op, x, *(converted(n, n.input(i), dtype) for i in (1, 2)))
+    return n.add(op, x, *(convert_value(n, n.input(i), dtype) for i in (1, 2)))
 
 
-def mean_variance_normalization(n: OnnxNode) -> Value:
+def mean_variance_normalization(n: ImportContext) -> Value:
     axes = n.ints_value(n.integers("axes", [0, 2, 3]))
     return n.add(MVN(True, 1e-9, "OUTSIDE_SQRT"), n.input(0), axes)
 
 
-def lp_normalization(n: OnnxNode) -> Value:
+def lp_normalization(n: ImportContext) -> Value:
     """x / its norm along an axis, 0 where the norm is 0."""
     x, p = n.input(0), n.integer("p", 2)
     if p not in (1, 2):
@@ -126,7 +126,7 @@ def lp_normalization(n: OnnxNode) -> Value:
     return n.add(Divide(), x, n.add(Select(), empty, n.like(x, 1), norm))
 
 
-def lrn(n: OnnxNode) -> Value:
+def lrn(n: ImportContext) -> Value:
     op = LRN(
         n.number("alpha", 1e-4), n.number("beta", 0.75), n.number("bias", 1.0), n.integer("size")
     )

@@ -20,15 +20,15 @@ from .....ir.ops import (
     SpaceToDepth,
     Split,
 )
-from .elementary import converted, size_of
+from .elementary import convert_value, size_of
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 _MODES = ("constant", "edge", "reflect", "wrap")
 
 
-def pad_attributes(n: OnnxNode) -> Value:
+def pad_attributes(n: ImportContext) -> Value:
     pads = n.integers("paddings" if n.version < 2 else "pads")
     x = n.input(0)
     if len(pads) != 2 * n.rank(x):
@@ -37,10 +37,10 @@ def pad_attributes(n: OnnxNode) -> Value:
     return _pad(n, begin, end, n.like(x, n.number("value", 0.0)))
 
 
-def pad(n: OnnxNode) -> Value:
-    x, pads, axes = n.input(0), converted(n, n.input(1), DType.i64), n.optional(3)
+def pad(n: ImportContext) -> Value:
+    x, pads, axes = n.input(0), convert_value(n, n.input(1), DType.i64), n.optional(3)
     begin, end = n.add_all(Split(2), pads, n.int_value(0))
-    known = n.known(pads)
+    known = n.known_integers(pads)
     if known is not None:
         half = len(known) // 2
         if len(known) % 2 or (axes is None and n.shape(x) is not None and half != n.rank(x)):
@@ -48,7 +48,7 @@ def pad(n: OnnxNode) -> Value:
         begin, end = n.ints_value(known[:half]), n.ints_value(known[half:])
     if axes is not None:
         zeros = n.ints_value([0] * n.rank(x))
-        listed = _counted(n, axes, n.rank(x))
+        listed = _normalize_axes(n, axes, n.rank(x))
         begin, end = (
             n.add(ScatterUpdate(), zeros, listed, part, n.int_value(0)) for part in (begin, end)
         )
@@ -58,9 +58,9 @@ def pad(n: OnnxNode) -> Value:
     return _pad(n, begin, end, value)
 
 
-def _counted(n: OnnxNode, axes: Value, rank: int) -> Value:
+def _normalize_axes(n: ImportContext, axes: Value, rank: int) -> Value:
     """Axes counted from 0, each once."""
-    known = n.known(axes)
+    known = n.known_integers(axes)
     if known is None:
         return axes
     listed = [n.axis(a, rank) for a in known]
@@ -69,22 +69,22 @@ def _counted(n: OnnxNode, axes: Value, rank: int) -> Value:
     return n.ints_value(listed)
 
 
-def _pad(n: OnnxNode, begin: Value, end: Value, value: Value | None) -> Value:
+def _pad(n: ImportContext, begin: Value, end: Value, value: Value | None) -> Value:
     mode, x = n.text("mode", "constant"), n.input(0)
     if mode not in _MODES:
         raise n.error("unknown mode of Pad", got=mode, expected=", ".join(_MODES))
     if mode == "wrap":
-        return _wrapped(n, begin, end)
+        return _pad_wrapped(n, begin, end)
     return n.add(Pad(mode), x, begin, end, value if mode == "constant" else None)
 
 
-def _wrapped(n: OnnxNode, begin: Value, end: Value) -> Value:
+def _pad_wrapped(n: ImportContext, begin: Value, end: Value) -> Value:
     """Axis by axis, element i of the result is element (i - begin) mod size."""
     x = n.input(0)
     for axis in range(n.rank(x)):
         place = n.int_value(axis)
         first, last = (n.add(Gather(), v, place, n.int_value(0)) for v in (begin, end))
-        if n.known(first) == [0] and n.known(last) == [0]:
+        if n.known_integers(first) == [0] and n.known_integers(last) == [0]:
             continue
         size = n.add(Reshape(), size_of(n, x, axis), n.ints_value([]))
         stop = n.add(Add(), size, last)
@@ -93,7 +93,7 @@ def _wrapped(n: OnnxNode, begin: Value, end: Value) -> Value:
     return x
 
 
-def _blocks(n: OnnxNode) -> str:
+def _blocks(n: ImportContext) -> str:
     """DCR: the place inside a block is the outer part of the channel; CRD: the inner part."""
     mode = n.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
@@ -101,15 +101,15 @@ def _blocks(n: OnnxNode) -> str:
     return "blocks_first" if mode == "DCR" else "depth_first"
 
 
-def depth_to_space(n: OnnxNode) -> Value:
+def depth_to_space(n: ImportContext) -> Value:
     return n.add(DepthToSpace(_blocks(n), n.integer("blocksize")), n.input(0))
 
 
-def space_to_depth(n: OnnxNode) -> Value:
+def space_to_depth(n: ImportContext) -> Value:
     return n.add(SpaceToDepth(_blocks(n), n.integer("blocksize")), n.input(0))
 
 
-def reverse_sequence(n: OnnxNode) -> Value:
+def reverse_sequence(n: ImportContext) -> Value:
     op = ReverseSequence(n.integer("batch_axis", 1), n.integer("time_axis", 0))
     return n.add(op, n.input(0), n.input(1))
 

@@ -33,13 +33,13 @@ from .....ir.ops import (
     Unsqueeze,
 )
 from .....ir.ops.quantization.integer_products import BYTES
-from ..tensors import element_type
-from .convolution import check_filters, grouped, slid
-from .elementary import converted, size_of, unsqueezed
-from .logic import unsaturated
+from ..files.tensors import element_type
+from .convolution import add_grouped_convolution, check_filters, split_groups
+from .elementary import convert_value, size_of, unsqueeze_value
+from .logic import cast_unsaturated
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 # Positions are written down for axes up to this size, and computed for longer ones.
 _MAX_LISTED = 1 << 16
@@ -52,14 +52,14 @@ _CODES = (*_INTEGERS, *_FLOAT8, DType.f4e2m1)
 _RATIOS = {DType.f8e8m0: DType.f32, DType.i32: DType.f64}
 
 
-def _spread(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Value:
+def _align_scale(n: ImportContext, value: Value, x: Value, axis: int, block: int) -> Value:
     """A scale or zero point that broadcasts to x: one value, one per element of an axis, or one
     per block of an axis."""
     rank, own = n.rank(x), n.rank(value)
     if block:
         place = n.axis(axis, rank)
         _check_blocks(n, value, x, place, block)
-        return _repeated(n, value, x, place, block)
+        return _repeat_blocks(n, value, x, place, block)
     if own == 0 or n.shape(value) == (1,):
         return value
     place = n.axis(axis, rank)
@@ -70,10 +70,10 @@ def _spread(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Value
             got=n.fact(value).type,
             expected=f"of {n.fact(x).type}: [] or [{shape[place] if shape else '?'}]",
         )
-    return unsqueezed(n, value, [i for i in range(rank) if i != place])
+    return unsqueeze_value(n, value, [i for i in range(rank) if i != place])
 
 
-def _check_blocks(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> None:
+def _check_blocks(n: ImportContext, value: Value, x: Value, axis: int, block: int) -> None:
     """Refuse scales or zero points that are not one per block."""
     if block < 0:
         raise n.type_error("a block has no size", got=block, expected="block_size of 0 or more")
@@ -89,7 +89,7 @@ def _check_blocks(n: OnnxNode, value: Value, x: Value, axis: int, block: int) ->
         )
 
 
-def _repeated(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Value:
+def _repeat_blocks(n: ImportContext, value: Value, x: Value, axis: int, block: int) -> Value:
     """Each element along an axis as often as a block is long, cut to the size of x."""
     shape = n.shape(x)
     size = None if shape is None else shape[axis]
@@ -102,7 +102,7 @@ def _repeated(n: OnnxNode, value: Value, x: Value, axis: int, block: int) -> Val
     return n.add(Gather(out_of_range="error"), value, picks, n.int_value(axis))
 
 
-def _are_plain(n: OnnxNode, x: Value, given: Sequence[Value | None], axis: int) -> bool:
+def _are_plain(n: ImportContext, x: Value, given: Sequence[Value | None], axis: int) -> bool:
     """Whether scale and zero point broadcast to x for certain: one each, or one per element of an
     axis."""
     shape = n.shape(x)
@@ -115,27 +115,31 @@ def _are_plain(n: OnnxNode, x: Value, given: Sequence[Value | None], axis: int) 
     return True
 
 
-def quantize_linear(n: OnnxNode) -> Value:
+def quantize_linear(n: ImportContext) -> Value:
     """saturate(round(x / scale) + zero point); NaN gives the zero point."""
     x, scale, zero = n.input(0), n.input(1), n.optional(2)
     axis, block = n.integer("axis", 1), n.integer("block_size", 0)
-    target = _chosen(n, "output_dtype", _CODES, DType.u8 if zero is None else n.dtype(zero))
+    target = _dtype_attribute(
+        n, "output_dtype", _CODES, DType.u8 if zero is None else n.dtype(zero)
+    )
     if zero is not None and target is not n.dtype(zero):
         raise n.type_error(
             "output_dtype is not the zero point's element type", got=target, expected=n.dtype(zero)
         )
-    wide = _chosen(n, "precision", _FLOATS, n.dtype(scale))
+    wide = _dtype_attribute(n, "precision", _FLOATS, n.dtype(scale))
     wide = _RATIOS.get(wide, wide)
     saturate = n.flag("saturate", True)
-    factor = _spread(n, scale, x, axis, block)
-    spread = None if zero is None else _spread(n, zero, x, axis, block)
+    factor = _align_scale(n, scale, x, axis, block)
+    spread = None if zero is None else _align_scale(n, zero, x, axis, block)
     floats = n.dtype(x) is n.dtype(scale) is wide is DType.f32
     if target in BYTES and floats and not block and _are_plain(n, x, (scale, zero), axis):
         return n.add(Quantize(target), x, factor, None if is_zero(n, zero) else spread)
-    return quantized(n, _ratio(n, x, factor, wide), spread, target, saturate=saturate)
+    return add_quantize(n, _ratio(n, x, factor, wide), spread, target, saturate=saturate)
 
 
-def _chosen(n: OnnxNode, name: str, allowed: Sequence[DType], default: DType) -> DType:
+def _dtype_attribute(
+    n: ImportContext, name: str, allowed: Sequence[DType], default: DType
+) -> DType:
     """The element type that an attribute names by its number; 0 or absent: the default."""
     number = n.integer(name, 0)
     found = element_type(number, n.origin) if number else default
@@ -148,42 +152,42 @@ def _chosen(n: OnnxNode, name: str, allowed: Sequence[DType], default: DType) ->
     return found
 
 
-def is_zero(n: OnnxNode, zero: Value | None) -> bool:
+def is_zero(n: ImportContext, zero: Value | None) -> bool:
     """Whether a zero point is absent, or known to be 0."""
     known = None if zero is None else n.constant_of(zero)
     return zero is None or (known is not None and not np.any(known.astype(np.float32)))
 
 
-def _ratio(n: OnnxNode, x: Value, scale: Value, wide: DType) -> Value:
+def _ratio(n: ImportContext, x: Value, scale: Value, wide: DType) -> Value:
     """x / scale, rounded to `wide`, in f32."""
-    ratio = n.add(Divide(), converted(n, x, wide), converted(n, scale, wide))
-    return ratio if wide is DType.f64 else converted(n, ratio, DType.f32)
+    ratio = n.add(Divide(), convert_value(n, x, wide), convert_value(n, scale, wide))
+    return ratio if wide is DType.f64 else convert_value(n, ratio, DType.f32)
 
 
-def quantized(
-    n: OnnxNode, ratio: Value, zero: Value | None, target: DType, *, saturate: bool = True
+def add_quantize(
+    n: ImportContext, ratio: Value, zero: Value | None, target: DType, *, saturate: bool = True
 ) -> Value:
     """A float as a quantised type: rounded to nearest even (integers), shifted, saturated."""
     integer = target.is_int
     value = n.add(Round("half_to_even"), ratio) if integer else ratio
     if zero is None or is_zero(n, zero):
-        return n.add(Convert(target), value) if saturate else unsaturated(n, value, target)
-    shift = converted(n, zero, n.dtype(ratio))
+        return n.add(Convert(target), value) if saturate else cast_unsaturated(n, value, target)
+    shift = convert_value(n, zero, n.dtype(ratio))
     shifted = n.add(Add(), value, shift)
     if integer:
         shifted = n.add(Select(), n.add(IsNaN(), ratio), shift, shifted)
-    return n.add(Convert(target), shifted) if saturate else unsaturated(n, shifted, target)
+    return n.add(Convert(target), shifted) if saturate else cast_unsaturated(n, shifted, target)
 
 
-def dequantize_linear(n: OnnxNode) -> Value:
+def dequantize_linear(n: ImportContext) -> Value:
     """(x - zero point) * scale, in the scale's type or that of `output_dtype`."""
     x, scale, zero = n.input(0), n.input(1), n.optional(2)
     axis, block = n.integer("axis", 1), n.integer("block_size", 0)
-    target = _chosen(n, "output_dtype", _FLOATS, n.dtype(scale))
+    target = _dtype_attribute(n, "output_dtype", _FLOATS, n.dtype(scale))
     floats = n.dtype(scale) is target is DType.f32
     if n.dtype(x) in BYTES and floats and not block and _are_plain(n, x, (scale, zero), axis):
-        factor = _spread(n, scale, x, axis, block)
-        centre = None if zero is None else _spread(n, zero, x, axis, block)
+        factor = _align_scale(n, scale, x, axis, block)
+        centre = None if zero is None else _align_scale(n, zero, x, axis, block)
         return n.add(Dequantize(), x, factor, centre)
     # What half-precision types can't hold exactly is subtracted and scaled in f32.
     exact = n.dtype(x).bits <= 8 and n.dtype(scale) is target
@@ -192,24 +196,24 @@ def dequantize_linear(n: OnnxNode) -> Value:
     given = x if sizes is None else n.add(Reshape(False), x, n.ints_value(sizes))
     place = n.axis(axis, n.rank(x)) if block else 0
 
-    def spread(value: Value) -> Value:
+    def align(value: Value) -> Value:
         if sizes is None:
-            return _spread(n, value, x, axis, block)
+            return _align_scale(n, value, x, axis, block)
         _check_blocks(n, value, x, place, block)
         return n.add(Unsqueeze(), value, n.ints_value([place + 1]))
 
-    value = converted(n, given, wide)
+    value = convert_value(n, given, wide)
     if zero is not None:
-        value = n.add(Subtract(), value, converted(n, spread(zero), wide))
-    factor = spread(converted(n, scale, wide))
-    found = converted(n, n.add(Multiply(), value, factor), target)
+        value = n.add(Subtract(), value, convert_value(n, align(zero), wide))
+    factor = align(convert_value(n, scale, wide))
+    found = convert_value(n, n.add(Multiply(), value, factor), target)
     if sizes is None:
         return found
     whole = [*sizes[:place], sizes[place] * sizes[place + 1], *sizes[place + 2 :]]
     return n.add(Reshape(False), found, n.ints_value(whole))
 
 
-def _sizes_in_blocks(n: OnnxNode, x: Value, axis: int, block: int) -> list[int] | None:
+def _sizes_in_blocks(n: ImportContext, x: Value, axis: int, block: int) -> list[int] | None:
     """The sizes of x with the blocked axis as [blocks, block], as compressed weights are written
     (openvino's plugin multiplies other forms wrongly); None where blocks do not fill the axis."""
     shape = n.shape(x)
@@ -222,17 +226,19 @@ def _sizes_in_blocks(n: OnnxNode, x: Value, axis: int, block: int) -> list[int] 
     return [*sizes[:place], sizes[place] // block, block, *sizes[place + 1 :]]
 
 
-def centred(n: OnnxNode, value: Value, zero: Value | None, wide: DType, column: bool) -> Value:
+def subtract_zero_point(
+    n: ImportContext, value: Value, zero: Value | None, wide: DType, column: bool
+) -> Value:
     """Value - zero point in a wider type; a vector stands for rows, or for columns."""
-    x = converted(n, value, wide)
+    x = convert_value(n, value, wide)
     if zero is None:
         return x
     if is_zero(n, zero):
         return x
-    return n.add(Subtract(), x, converted(n, _per_row(n, zero, value, column), wide))
+    return n.add(Subtract(), x, convert_value(n, _per_row(n, zero, value, column), wide))
 
 
-def _per_row(n: OnnxNode, value: Value, matrix: Value, column: bool) -> Value:
+def _per_row(n: ImportContext, value: Value, matrix: Value, column: bool) -> Value:
     """A vector of one value per row of a matrix, as a column. (Per column it broadcasts.)"""
     shape = n.shape(value)
     _check_parts(n, value, matrix, column)
@@ -241,7 +247,7 @@ def _per_row(n: OnnxNode, value: Value, matrix: Value, column: bool) -> Value:
     return n.add(Unsqueeze(), value, n.ints_value([1]))
 
 
-def _check_parts(n: OnnxNode, value: Value, matrix: Value, column: bool) -> None:
+def _check_parts(n: ImportContext, value: Value, matrix: Value, column: bool) -> None:
     """Refuse a scale or zero point that is neither one number, nor one per row (or column) of a
     matrix: a vector, or of the matrix' rank with size 1 across."""
     own, shape = list(n.shape(value) or ()), list(n.shape(matrix) or ())
@@ -267,14 +273,14 @@ def _check_parts(n: OnnxNode, value: Value, matrix: Value, column: bool) -> None
         )
 
 
-def matmul_integer(n: OnnxNode) -> Value:
+def matmul_integer(n: ImportContext) -> Value:
     """A product of 8-bit integers in 32 bits, which wrap."""
-    a = centred(n, n.input(0), n.optional(2), DType.i32, column=False)
-    b = centred(n, n.input(1), n.optional(3), DType.i32, column=True)
+    a = subtract_zero_point(n, n.input(0), n.optional(2), DType.i32, column=False)
+    b = subtract_zero_point(n, n.input(1), n.optional(3), DType.i32, column=True)
     return n.add(MatMul(), a, b)
 
 
-def qlinear_matmul(n: OnnxNode) -> Value:
+def qlinear_matmul(n: ImportContext) -> Value:
     """m = (a_scale * b_scale) / y_scale; y = saturate(round(product * m) + y_zero_point)."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n.input(i) for i in range(8))
     target = n.dtype(y_zero)
@@ -282,54 +288,56 @@ def qlinear_matmul(n: OnnxNode) -> Value:
     wide = DType.i32 if integers else DType.f32
     product = n.add(
         MatMul(),
-        centred(n, a, a_zero, wide, column=False),
-        centred(n, b, b_zero, wide, column=True),
+        subtract_zero_point(n, a, a_zero, wide, column=False),
+        subtract_zero_point(n, b, b_zero, wide, column=True),
     )
-    rows = converted(n, _per_row(n, a_scale, a, False), DType.f32)
-    columns = converted(n, _per_row(n, b_scale, b, True), DType.f32)
+    rows = convert_value(n, _per_row(n, a_scale, a, False), DType.f32)
+    columns = convert_value(n, _per_row(n, b_scale, b, True), DType.f32)
     scale = n.add(Multiply(), rows, columns)
-    y_rows = converted(n, _per_row(n, y_scale, a, False), DType.f32)
+    y_rows = convert_value(n, _per_row(n, y_scale, a, False), DType.f32)
     factor = n.add(Divide(), scale, y_rows)
-    value = n.add(Multiply(), converted(n, product, DType.f32), factor)
-    return quantized(n, value, _per_row(n, y_zero, a, False), target)
+    value = n.add(Multiply(), convert_value(n, product, DType.f32), factor)
+    return add_quantize(n, value, _per_row(n, y_zero, a, False), target)
 
 
-def _per_channel(n: OnnxNode, value: Value, rank: int, axis: int) -> Value:
+def _per_channel(n: ImportContext, value: Value, rank: int, axis: int) -> Value:
     """A vector with one value per channel, on an axis of a tensor of that rank."""
     if n.shape(value) in ((), (1,)):
         return value
-    return unsqueezed(n, value, [i for i in range(rank) if i != axis])
+    return unsqueeze_value(n, value, [i for i in range(rank) if i != axis])
 
 
-def _integer_convolution(n: OnnxNode, x: int, x_zero: int, w: int, w_zero: int) -> Value:
+def _integer_convolution(n: ImportContext, x: int, x_zero: int, w: int, w_zero: int) -> Value:
     """A convolution of 8-bit integers in 32 bits; padding stands for the zero point."""
-    data = centred(n, n.input(x), n.optional(x_zero), DType.i32, column=True)
+    data = subtract_zero_point(n, n.input(x), n.optional(x_zero), DType.i32, column=True)
     filters, zero = n.input(w), n.optional(w_zero)
     check_filters(n, filters)
     groups = n.integer("group", 1)
     if zero is not None:
         zero = _per_channel(n, zero, n.rank(filters), 0)
         if groups != 1 and n.shape(zero) not in ((), (1,)):
-            zero = grouped(n, zero, groups)
+            zero = split_groups(n, zero, groups)
     if groups != 1:
-        filters = grouped(n, filters, groups)
-    return slid(n, data, centred(n, filters, zero, DType.i32, column=True))
+        filters = split_groups(n, filters, groups)
+    return add_grouped_convolution(
+        n, data, subtract_zero_point(n, filters, zero, DType.i32, column=True)
+    )
 
 
-def conv_integer(n: OnnxNode) -> Value:
+def conv_integer(n: ImportContext) -> Value:
     return _integer_convolution(n, 0, 2, 1, 3)
 
 
-def qlinear_conv(n: OnnxNode) -> Value:
+def qlinear_conv(n: ImportContext) -> Value:
     """As QLinearMatMul, with one scale and zero point of the filters per output channel."""
     product, rank = _integer_convolution(n, 0, 2, 3, 5), n.rank(n.input(3))
     bias = n.optional(8)
     if bias is not None:
-        product = n.add(Add(), product, unsqueezed(n, bias, [0, *range(2, rank)]))
+        product = n.add(Add(), product, unsqueeze_value(n, bias, [0, *range(2, rank)]))
     scale = n.add(Multiply(), n.input(1), _per_channel(n, n.input(4), rank, 1))
     factor = n.add(Divide(), scale, n.input(6))
-    value = n.add(Multiply(), converted(n, product, DType.f32), factor)
-    return quantized(n, value, n.input(7), n.dtype(n.input(7)))
+    value = n.add(Multiply(), convert_value(n, product, DType.f32), factor)
+    return add_quantize(n, value, n.input(7), n.dtype(n.input(7)))
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {

@@ -33,43 +33,43 @@ from .....ir.ops import (
     Subtract,
     Unsqueeze,
 )
-from ..tensors import element_type
-from .elementary import converted, size_of, sizes_of
+from ..files.tensors import element_type
+from .elementary import convert_value, size_of, sizes_of
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 _FLOATS = (DType.f16, DType.bf16, DType.f32, DType.f64)
 
 
-def random_uniform(n: OnnxNode) -> Value:
+def random_uniform(n: ImportContext) -> Value:
     return _scaled_uniform(n, _given_shape(n), _declared_type(n))
 
 
-def random_uniform_like(n: OnnxNode) -> Value:
+def random_uniform_like(n: ImportContext) -> Value:
     x = n.input(0)
     return _scaled_uniform(n, sizes_of(n, x), _type_like(n, x))
 
 
-def random_normal(n: OnnxNode) -> Value:
+def random_normal(n: ImportContext) -> Value:
     return _normal(n, _given_shape(n), _declared_type(n))
 
 
-def random_normal_like(n: OnnxNode) -> Value:
+def random_normal_like(n: ImportContext) -> Value:
     x = n.input(0)
     return _normal(n, sizes_of(n, x), _type_like(n, x))
 
 
-def bernoulli(n: OnnxNode) -> Value:
+def bernoulli(n: ImportContext) -> Value:
     """1 with the probability that the input holds, as the operator's text and onnx.reference have
     it; the function in its schema, and so onnxruntime, draws 0 with that probability."""
     x = n.input(0)
     dtype = element_type(n.integer("dtype"), n.origin) if n.has("dtype") else n.dtype(x)
     drawn = _uniform(n, sizes_of(n, x), _require_float(n, n.dtype(x)), 0.0, 1.0)
-    return converted(n, n.add(Less(), drawn, x), dtype)
+    return convert_value(n, n.add(Less(), drawn, x), dtype)
 
 
-def multinomial(n: OnnxNode) -> Value:
+def multinomial(n: ImportContext) -> Value:
     """Samples of classes by the inverse of the cumulative distribution: the class of a number in
     [0, sum of weights) is how many partial sums it has reached. Inputs are logarithms of weights.
     """
@@ -83,7 +83,7 @@ def multinomial(n: OnnxNode) -> Value:
         raise n.type_error(
             "the samples of Multinomial are integers", got=dtype, expected="i32, i64"
         )
-    logits = converted(n, logits, DType.f64)
+    logits = convert_value(n, logits, DType.f64)
     axis = n.ints_value([1])
     peak = n.add(ReduceMax(keep_dims=True), logits, axis)
     weights = n.add(Exp(), n.add(Subtract(), logits, peak))
@@ -96,37 +96,37 @@ def multinomial(n: OnnxNode) -> Value:
         n.add(Unsqueeze(), sums, n.ints_value([1])),
         n.add(Unsqueeze(), drawn, n.ints_value([2])),
     )
-    classes = n.add(ReduceSum(), converted(n, reached, dtype), n.ints_value([2]))
+    classes = n.add(ReduceSum(), convert_value(n, reached, dtype), n.ints_value([2]))
     last = n.add(Subtract(), size_of(n, logits, 1), n.ints_value([1]))
-    return n.add(Minimum(), classes, converted(n, last, dtype))
+    return n.add(Minimum(), classes, convert_value(n, last, dtype))
 
 
-def _given_shape(n: OnnxNode) -> Value:
+def _given_shape(n: ImportContext) -> Value:
     return n.ints_value(n.integers("shape"))
 
 
-def _declared_type(n: OnnxNode) -> DType:
+def _declared_type(n: ImportContext) -> DType:
     return _require_float(n, element_type(n.integer("dtype", 1), n.origin))
 
 
-def _type_like(n: OnnxNode, x: Value) -> DType:
+def _type_like(n: ImportContext, x: Value) -> DType:
     declared = n.has("dtype")
     dtype = element_type(n.integer("dtype"), n.origin) if declared else n.dtype(x)
     return _require_float(n, dtype)
 
 
-def _require_float(n: OnnxNode, dtype: DType) -> DType:
+def _require_float(n: ImportContext, dtype: DType) -> DType:
     if dtype not in _FLOATS:
         expected = ", ".join(map(str, _FLOATS)) + " (the attribute dtype)"
         raise n.type_error(f"{n.op_type} of this element type", got=dtype, expected=expected)
     return dtype
 
 
-def _scaled_uniform(n: OnnxNode, shape: Value, dtype: DType) -> Value:
+def _scaled_uniform(n: ImportContext, shape: Value, dtype: DType) -> Value:
     return _uniform(n, shape, dtype, n.number("low", 0.0), n.number("high", 1.0))
 
 
-def _normal(n: OnnxNode, shape: Value, dtype: DType) -> Value:
+def _normal(n: ImportContext, shape: Value, dtype: DType) -> Value:
     """The transform of Box and Muller, in f32 or f64: sqrt(-2 ln u) cos(2 pi v)."""
     wide = DType.f64 if dtype is DType.f64 else DType.f32
     # Not 0, whose logarithm is infinite.
@@ -135,11 +135,11 @@ def _normal(n: OnnxNode, shape: Value, dtype: DType) -> Value:
     radius = n.add(Sqrt(), n.add(Multiply(), n.add(Log(), u), n.like(u, -2.0)))
     drawn = n.add(Multiply(), radius, n.add(Cos(), v))
     scaled = n.add(Multiply(), drawn, n.like(drawn, n.number("scale", 1.0)))
-    return converted(n, n.add(Add(), scaled, n.like(scaled, n.number("mean", 0.0))), dtype)
+    return convert_value(n, n.add(Add(), scaled, n.like(scaled, n.number("mean", 0.0))), dtype)
 
 
 def _uniform(
-    n: OnnxNode, shape: Value, dtype: DType, low: float, high: float, stream: int = 1
+    n: ImportContext, shape: Value, dtype: DType, low: float, high: float, stream: int = 1
 ) -> Value:
     """Values in [low, high). Draws of one node differ by `stream`, which is not 0: two seeds of 0
     mean none."""

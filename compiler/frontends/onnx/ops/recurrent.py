@@ -25,10 +25,10 @@ from .....ir.ops import (
     Split,
     Transpose,
 )
-from .elementary import size_of, unsqueezed
+from .elementary import size_of, unsqueeze_value
 
 if TYPE_CHECKING:
-    from ..import_context import Imported, ImportFunction, OnnxNode
+    from ..import_context import ImportContext, Imported, ImportFunction
 
 _DIRECTIONS = ("forward", "reverse", "bidirectional")
 # ONNX's names in lower case to ours, and the parameters each has by default (alpha, beta).
@@ -47,10 +47,10 @@ _ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
 }
 
 
-class _Recurrent:
+class _RecurrentImporter:
     """What the three operators share: attributes, layouts, states."""
 
-    def __init__(self, n: OnnxNode, defaults: Sequence[str]) -> None:
+    def __init__(self, n: ImportContext, defaults: Sequence[str]) -> None:
         self.n = n
         # "foward" is the default of version 1 of GRU.
         self.direction = n.text("direction", "forward").lower().replace("foward", "forward")
@@ -62,7 +62,7 @@ class _Recurrent:
         recurrence = n.shape(n.input(2))
         hidden = n.integer("hidden_size", 0) or (recurrence[-1] if recurrence else None)
         if not isinstance(hidden, int):
-            raise n.unsupported("a recurrent operator of unknown hidden size")
+            raise n.unsupported_error("a recurrent operator of unknown hidden size")
         self.hidden = hidden
         self.attributes: dict[str, Any] = {
             "hidden_size": hidden,
@@ -71,7 +71,7 @@ class _Recurrent:
         # One entry for all directions, or one for each.
         self.styles = self._activations(defaults)
         x = n.input(0)
-        self.x = x if self.batch_first else self.swapped(x)
+        self.x = x if self.batch_first else self.swap_axes(x)
         self.batch = size_of(n, self.x, 0)
 
     def _activations(self, defaults: Sequence[str]) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ class _Recurrent:
         names = [name.lower() for name in n.texts("activations", [])] or list(defaults)
         unknown = [name for name in names if name not in _ACTIVATIONS]
         if unknown:
-            raise n.unsupported(f"the activation {unknown[0]}")
+            raise n.unsupported_error(f"the activation {unknown[0]}")
         if len(names) not in (size, size * self.count):
             raise n.error(
                 "another number of activations", got=len(names), expected=size * self.count
@@ -117,15 +117,15 @@ class _Recurrent:
         halves: list[list[Value]] = []
         for number, (direction, style) in enumerate(zip(_DIRECTIONS, self.styles, strict=False)):
             op = kind(**self.attributes, direction=direction, **style, **more)
-            own = [self._half(v, 1, number) for v in states]
-            parts = [None if v is None else self._half(v, 0, number) for v in weights]
+            own = [self._take_half(v, 1, number) for v in states]
+            parts = [None if v is None else self._take_half(v, 0, number) for v in weights]
             halves.append(self.n.add_all(op, self.x, *own, lengths, *parts))
         return self.outputs([self.n.add(Concat(1), *pair) for pair in zip(*halves, strict=True)])
 
-    def _half(self, value: Value, axis: int, number: int) -> Value:
+    def _take_half(self, value: Value, axis: int, number: int) -> Value:
         return self.n.add_all(Split(2), value, self.n.int_value(axis))[number]
 
-    def swapped(self, value: Value) -> Value:
+    def swap_axes(self, value: Value) -> Value:
         """The first two of three axes swapped."""
         return self.n.add(Transpose(), value, self.n.ints_value([1, 0, 2]))
 
@@ -133,7 +133,7 @@ class _Recurrent:
         """An initial state as [N, D, H]: input i, or zeros."""
         n, value = self.n, self.n.optional(i)
         if value is not None:
-            return value if self.batch_first else self.swapped(value)
+            return value if self.batch_first else self.swap_axes(value)
         sizes = n.add(Concat(0), self.batch, n.ints_value([self.count, self.hidden]))
         return n.add(Broadcast(), n.like(n.input(0), 0), sizes)
 
@@ -172,30 +172,30 @@ class _Recurrent:
         """Y [N, D, T, H] and states [N, D, H] in ONNX's layout."""
         n, (every, *states) = self.n, results
         order = [0, 2, 1, 3] if self.batch_first else [2, 1, 0, 3]
-        last = states if self.batch_first else [self.swapped(s) for s in states]
+        last = states if self.batch_first else [self.swap_axes(s) for s in states]
         return [n.add(Transpose(), every, n.ints_value(order)), *last]
 
 
-def rnn(n: OnnxNode) -> Imported:
-    r = _Recurrent(n, ["tanh"])
+def rnn(n: ImportContext) -> Imported:
+    r = _RecurrentImporter(n, ["tanh"])
     return r.layer(RNNSequence, [r.state(5)], (n.input(1), n.input(2), r.bias([0])))
 
 
-def gru(n: OnnxNode) -> Imported:
-    r = _Recurrent(n, ["sigmoid", "tanh"])
+def gru(n: ImportContext) -> Imported:
+    r = _RecurrentImporter(n, ["sigmoid", "tanh"])
     linear = n.flag("linear_before_reset")
     order = [0, 1, 2]
     weights = (n.input(1), n.input(2), r.bias(order, apart=linear))
     return r.layer(GRUSequence, [r.state(5)], weights, linear_before_reset=linear)
 
 
-def lstm(n: OnnxNode, given: tuple[Value, Value] | None = None) -> Imported:
+def lstm(n: ImportContext, given: tuple[Value, Value] | None = None) -> Imported:
     """`given`: W and R where they are not inputs 1 and 2 as they are."""
     peepholes = n.optional(7)
     known = None if peepholes is None else n.constant_of(peepholes)
     if known is not None and not np.any(known):
         peepholes = None  # exporters write zeros
-    r = _Recurrent(n, ["sigmoid", "tanh", "tanh"])
+    r = _RecurrentImporter(n, ["sigmoid", "tanh", "tanh"])
     order, coupled = [2, 0, 3, 1], n.flag("input_forget")
     pair = (n.input(1), n.input(2)) if given is None else given
     weights = (*(r.weight(v, order) for v in pair), r.bias(order))
@@ -205,7 +205,7 @@ def lstm(n: OnnxNode, given: tuple[Value, Value] | None = None) -> Imported:
     return r.layer(PeepholeLSTM, states, (*weights, peepholes), coupled=coupled)
 
 
-def dynamic_lstm(n: OnnxNode) -> Imported:
+def dynamic_lstm(n: ImportContext) -> Imported:
     """onnxruntime's LSTM of 8-bit weights [D, I or H, 4 * H], as an LSTM of the numbers they stand
     for. onnxruntime rounds X and each step's states to 8 bits too, to what depends on how its
     threads share the batch; irc does not. (docs/ContribOperators.md of onnxruntime.)"""
@@ -218,9 +218,9 @@ def dynamic_lstm(n: OnnxNode) -> Imported:
     return lstm(n, (weight(1, 8), weight(2, 10)))
 
 
-def _of_rows(n: OnnxNode, value: Value) -> Value:
+def _of_rows(n: ImportContext, value: Value) -> Value:
     """A number per direction, or per direction and row of it, for weights [D, rows, columns]."""
-    return unsqueezed(n, value, [1, 2] if n.rank(value) == 1 else [2])
+    return unsqueeze_value(n, value, [1, 2] if n.rank(value) == 1 else [2])
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {

@@ -29,14 +29,14 @@ from .....ir.ops import (
 from .elementary import sizes_of
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 # What a reduction does with data and axes (None: it reduces nothing).
-_Rule: TypeAlias = "Callable[[OnnxNode, Value, Value | None, bool], Value]"
+_Rule: TypeAlias = "Callable[[ImportContext, Value, Value | None, bool], Value]"
 
 
-def _plain(cls: Callable[..., Op]) -> _Rule:
-    def reduce(n: OnnxNode, x: Value, axes: Value | None, keep: bool) -> Value:
+def _import_reduction(cls: Callable[..., Op]) -> _Rule:
+    def reduce(n: ImportContext, x: Value, axes: Value | None, keep: bool) -> Value:
         if axes is None:
             axes = n.ints_value([])
         return n.add(cls(keep_dims=keep), x, axes)
@@ -44,15 +44,15 @@ def _plain(cls: Callable[..., Op]) -> _Rule:
     return reduce
 
 
-def _sum_square(n: OnnxNode, x: Value, axes: Value | None, keep: bool) -> Value:
-    return _plain(ReduceSum)(n, n.add(Multiply(), x, x), axes, keep)
+def _sum_square(n: ImportContext, x: Value, axes: Value | None, keep: bool) -> Value:
+    return _import_reduction(ReduceSum)(n, n.add(Multiply(), x, x), axes, keep)
 
 
-def _log_sum(n: OnnxNode, x: Value, axes: Value | None, keep: bool) -> Value:
-    return n.add(Log(), _plain(ReduceSum)(n, x, axes, keep))
+def _log_sum(n: ImportContext, x: Value, axes: Value | None, keep: bool) -> Value:
+    return n.add(Log(), _import_reduction(ReduceSum)(n, x, axes, keep))
 
 
-def _log_sum_exp(n: OnnxNode, x: Value, axes: Value | None, keep: bool) -> Value:
+def _log_sum_exp(n: ImportContext, x: Value, axes: Value | None, keep: bool) -> Value:
     """log(sum(exp(x - m))) + m with the largest element m, where that is finite."""
     if axes is None or not n.dtype(x).is_float:
         return _log_sum(n, n.add(Exp(), x), axes, keep)
@@ -64,7 +64,7 @@ def _log_sum_exp(n: OnnxNode, x: Value, axes: Value | None, keep: bool) -> Value
 
 
 def _by_attribute(rule: _Rule) -> ImportFunction:
-    def load(n: OnnxNode) -> Value:
+    def load(n: ImportContext) -> Value:
         axes = n.optional_integers("axes")
         listed = _all_axes(n, n.input(0)) if not axes else n.ints_value(axes)
         return rule(n, n.input(0), listed, n.flag("keepdims", True))
@@ -73,20 +73,20 @@ def _by_attribute(rule: _Rule) -> ImportFunction:
 
 
 def _by_input(rule: _Rule) -> ImportFunction:
-    def load(n: OnnxNode) -> Value:
+    def load(n: ImportContext) -> Value:
         x, axes = n.input(0), n.optional(1)
         noop, keep = n.flag("noop_with_empty_axes"), n.flag("keepdims", True)
         if axes is None or n.shape(axes) == (0,):
             return rule(n, x, None if noop else _all_axes(n, x), keep)
         shape = n.shape(axes)
         if shape is not None and shape and not isinstance(shape[0], int) and not noop:
-            raise n.unsupported("a list of axes whose length is not known")
+            raise n.unsupported_error("a list of axes whose length is not known")
         return rule(n, x, axes, keep)
 
     return load
 
 
-def _all_axes(n: OnnxNode, x: Value) -> Value:
+def _all_axes(n: ImportContext, x: Value) -> Value:
     shape = n.shape(x)
     if shape is not None:
         return n.ints_value(range(len(shape)))
@@ -99,13 +99,13 @@ def _since(rule: _Rule, version: int) -> dict[int, ImportFunction]:
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
-    "ReduceSum": _since(_plain(ReduceSum), 13),
-    "ReduceMean": _since(_plain(ReduceMean), 18),
-    "ReduceMax": _since(_plain(ReduceMax), 18),
-    "ReduceMin": _since(_plain(ReduceMin), 18),
-    "ReduceProd": _since(_plain(ReduceProd), 18),
-    "ReduceL1": _since(_plain(ReduceL1), 18),
-    "ReduceL2": _since(_plain(ReduceL2), 18),
+    "ReduceSum": _since(_import_reduction(ReduceSum), 13),
+    "ReduceMean": _since(_import_reduction(ReduceMean), 18),
+    "ReduceMax": _since(_import_reduction(ReduceMax), 18),
+    "ReduceMin": _since(_import_reduction(ReduceMin), 18),
+    "ReduceProd": _since(_import_reduction(ReduceProd), 18),
+    "ReduceL1": _since(_import_reduction(ReduceL1), 18),
+    "ReduceL2": _since(_import_reduction(ReduceL2), 18),
     "ReduceSumSquare": _since(_sum_square, 18),
     "ReduceLogSum": _since(_log_sum, 18),
     "ReduceLogSumExp": _since(_log_sum_exp, 18),

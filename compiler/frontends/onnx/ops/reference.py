@@ -17,7 +17,7 @@ from ..schemas import signature
 if TYPE_CHECKING:
     from onnx import AttributeProto
 
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 _EXTERNAL = 1
 
@@ -37,11 +37,11 @@ _ONNX = {
 _TRAINING = {"Adagrad": 1, "Adam": 1, "Momentum": 1}
 
 
-def by_reference(n: OnnxNode) -> list[Value]:
+def by_reference(n: ImportContext) -> list[Value]:
     """The node as it is, to be evaluated by onnx.reference."""
     for attribute in n.proto.attribute:
         if _is_external(attribute):
-            raise n.unsupported(f"external data in its attribute {attribute.name[:40]!r}")
+            raise n.unsupported_error(f"external data in its attribute {attribute.name[:40]!r}")
     known = signature(n.op_type, n.domain, n.version)
     if known is not None:
         n.seen |= n.attributes.keys() & known.attributes.keys()

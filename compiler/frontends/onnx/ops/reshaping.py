@@ -16,26 +16,26 @@ from .....ir.ops import (
     Transpose,
     Unsqueeze,
 )
-from .elementary import converted, flattened
+from .elementary import convert_value, flatten_value
 
 if TYPE_CHECKING:
-    from ..import_context import ImportFunction, OnnxNode
+    from ..import_context import ImportContext, ImportFunction
 
 
-def reshape_attribute(n: OnnxNode) -> Value:
+def reshape_attribute(n: ImportContext) -> Value:
     return n.add(Reshape(special_zero=True), n.input(0), n.ints_value(n.integers("shape")))
 
 
-def reshape(n: OnnxNode) -> Value:
+def reshape(n: ImportContext) -> Value:
     """A 0 copies the input's size, unless `allowzero`."""
     allowed = n.flag("allowzero")
-    target = n.known(n.input(1))
+    target = n.known_integers(n.input(1))
     if allowed and target is not None and 0 in target and -1 in target:
         raise n.type_error("with allowzero, a target has no 0 together with a -1", got=target)
     return n.add(Reshape(special_zero=not allowed), n.input(0), n.input(1))
 
 
-def transpose(n: OnnxNode) -> Value:
+def transpose(n: ImportContext) -> Value:
     """Without `perm` the axes are reversed."""
     x, perm = n.input(0), n.optional_integers("perm")
     shape = n.shape(x)
@@ -48,48 +48,48 @@ def transpose(n: OnnxNode) -> Value:
     return n.add(Identity(), x) if shape == () else n.add(Transpose(), x, n.ints_value(perm))
 
 
-def squeeze_attribute(n: OnnxNode) -> Value:
+def squeeze_attribute(n: ImportContext) -> Value:
     axes = n.optional_integers("axes")
     return n.add(Squeeze(), n.input(0), None if axes is None else n.ints_value(axes))
 
 
-def squeeze(n: OnnxNode) -> Value:
+def squeeze(n: ImportContext) -> Value:
     return n.add(Squeeze(), n.input(0), n.optional(1))
 
 
-def unsqueeze_attribute(n: OnnxNode) -> Value:
+def unsqueeze_attribute(n: ImportContext) -> Value:
     return n.add(Unsqueeze(), n.input(0), n.ints_value(n.integers("axes")))
 
 
-def unsqueeze(n: OnnxNode) -> Value:
+def unsqueeze(n: ImportContext) -> Value:
     return n.add(Unsqueeze(), n.input(0), n.input(1))
 
 
-def flatten(n: OnnxNode) -> Value:
+def flatten(n: ImportContext) -> Value:
     x = n.input(0)
     rank, axis = n.rank(x), n.integer("axis", 1)
     if not -rank <= axis <= rank:
         raise n.type_error("axis is out of range", got=axis, expected=f"{-rank}..{rank}")
-    return flattened(n, x, axis + rank if axis < 0 else axis)
+    return flatten_value(n, x, axis + rank if axis < 0 else axis)
 
 
-def expand(n: OnnxNode) -> Value:
+def expand(n: ImportContext) -> Value:
     return n.add(Broadcast("bidirectional"), n.input(0), n.input(1))
 
 
-def tile_axis(n: OnnxNode) -> Value:
+def tile_axis(n: ImportContext) -> Value:
     """Before version 6: one axis is repeated; both numbers are inputs of the data's type."""
     x, axis = n.input(0), n.constant_of(n.input(2))
     if axis is None or axis.size != 1:
-        raise n.unsupported("Tile along an axis that is not a constant")
+        raise n.unsupported_error("Tile along an axis that is not a constant")
     rank = n.rank(x)
     at = n.axis(int(axis.reshape(-1)[0]), rank)
-    count = n.add(Reshape(), converted(n, n.input(1), DType.i64), n.ints_value([1]))
+    count = n.add(Reshape(), convert_value(n, n.input(1), DType.i64), n.ints_value([1]))
     parts = [n.ints_value([1] * at), count, n.ints_value([1] * (rank - at - 1))]
     return n.add(Tile(), x, n.add(Concat(axis=0), *parts))
 
 
-def tile(n: OnnxNode) -> Value:
+def tile(n: ImportContext) -> Value:
     x, repeats = n.input(0), n.input(1)
     shape, count = n.shape(x), n.shape(repeats)
     if shape is not None and count is not None and isinstance(count[0], int):

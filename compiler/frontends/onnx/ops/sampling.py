@@ -22,11 +22,11 @@ from .....ir.ops import (
     ReduceMin,
     ROIAlign,
 )
-from .elementary import converted, sizes_of
+from .elementary import convert_value, sizes_of
 from .reference import by_reference
 
 if TYPE_CHECKING:
-    from ..import_context import Imported, ImportFunction, OnnxNode
+    from ..import_context import ImportContext, Imported, ImportFunction
 
 _MODES = {"nearest": "nearest", "linear": "linear_onnx", "bilinear": "linear_onnx"}
 _PLACES = (
@@ -40,7 +40,7 @@ _CROPS = ("tf_crop_and_resize", "half_pixel_symmetric")
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-def _mode(n: OnnxNode) -> str:
+def _mode(n: ImportContext) -> str:
     mode = n.text("mode", "nearest")
     if mode == "cubic":
         return mode
@@ -49,28 +49,28 @@ def _mode(n: OnnxNode) -> str:
     return _MODES[mode]
 
 
-def _by_scales(n: OnnxNode, scales: Value) -> Value:
+def _by_scales(n: ImportContext, scales: Value) -> Value:
     """Before version 11: all axes by scales, places floored."""
     op = Interpolate(_mode(n), "scales", "asymmetric", "floor")
     return n.add(op, n.input(0), scales)
 
 
-def upsample_image(n: OnnxNode) -> Value:
+def upsample_image(n: ImportContext) -> Value:
     """Before version 7: the two last axes of an image, each by its own attribute."""
     scales = [1.0, 1.0, n.number("height_scale"), n.number("width_scale")]
     return _by_scales(n, n.constant(np.array(scales, np.float32), DType.f32))
 
 
-def upsample_attribute(n: OnnxNode) -> Value:
+def upsample_attribute(n: ImportContext) -> Value:
     scales = np.array(n.numbers("scales"), np.float32)
     return _by_scales(n, n.constant(scales, DType.f32))
 
 
-def upsample(n: OnnxNode) -> Value:
+def upsample(n: ImportContext) -> Value:
     return _by_scales(n, n.input(1))
 
 
-def resize(n: OnnxNode) -> Imported:
+def resize(n: ImportContext) -> Imported:
     """By scales or sizes, of all axes or of those listed. What Interpolate can't say is left to
     onnx.reference: cropping, weights that leave out what lies outside, filters but Pillow's."""
     x, scales, sizes = n.input(0), n.optional(2), n.optional(3)
@@ -89,14 +89,19 @@ def resize(n: OnnxNode) -> Imported:
         raise n.error("unknown nearest_mode", got=nearest, expected=", ".join(_NEAREST))
     outside, filtered = n.flag("exclude_outside"), n.flag("antialias") and mode != "nearest"
     n.has("extrapolation_value")
-    if filtered and outside and places == "half_pixel" and (scales is None or _whole(n, x, scales)):
+    if (
+        filtered
+        and outside
+        and places == "half_pixel"
+        and (scales is None or _has_integer_scales(n, x, scales))
+    ):
         # As the library Pillow filters, whose cubic has one coefficient.
         if mode != "cubic" or n.number("cubic_coeff_a", -0.75) == -0.5:
             mode = "bicubic_pillow" if mode == "cubic" else "bilinear_pillow"
             outside = filtered = False
     if filtered or (outside and mode == "cubic"):
         return by_reference(n)
-    if places == "align_corners" and scales is not None and not _whole(n, x, scales):
+    if places == "align_corners" and scales is not None and not _has_integer_scales(n, x, scales):
         # OpenVINO rounds sizes before it aligns corners; ONNX does not.
         return by_reference(n)
     axes = n.optional_integers("axes")
@@ -114,7 +119,7 @@ def resize(n: OnnxNode) -> Imported:
     return n.add(op, x, sizes if scales is None else scales, listed)
 
 
-def _in_proportion(n: OnnxNode, sizes: Value, axes: list[int] | None, policy: str) -> Value:
+def _in_proportion(n: ImportContext, sizes: Value, axes: list[int] | None, policy: str) -> Value:
     """Sizes that keep the image's proportions: as large as fits, or as covers."""
     if policy not in ("not_larger", "not_smaller"):
         raise n.error("unknown keep_aspect_ratio_policy", got=policy)
@@ -129,7 +134,7 @@ def _in_proportion(n: OnnxNode, sizes: Value, axes: list[int] | None, policy: st
     return n.add(Convert(DType.i64), rounded)
 
 
-def _whole(n: OnnxNode, x: Value, scales: Value) -> bool:
+def _has_integer_scales(n: ImportContext, x: Value, scales: Value) -> bool:
     """Whether scales are known to give whole sizes."""
     shape, known = n.shape(x), n.constant_of(scales)
     if shape is None or known is None:
@@ -141,7 +146,7 @@ def _whole(n: OnnxNode, x: Value, scales: Value) -> bool:
     )
 
 
-def grid_sample(n: OnnxNode) -> Imported:
+def grid_sample(n: ImportContext) -> Imported:
     mode = n.text("mode", "bilinear" if n.version < 20 else "linear")
     names = {"linear": "bilinear", "cubic": "bicubic"}
     padding = n.text("padding_mode", "zeros")
@@ -151,7 +156,7 @@ def grid_sample(n: OnnxNode) -> Imported:
     return n.add(op, n.input(0), n.input(1))
 
 
-def roi_align(n: OnnxNode) -> Value:
+def roi_align(n: ImportContext) -> Value:
     """Since version 16 places are shifted by half a pixel by default."""
     standard = "half_pixel" if n.version >= 16 else "output_half_pixel"
     places = n.text("coordinate_transformation_mode", standard)
@@ -166,10 +171,10 @@ def roi_align(n: OnnxNode) -> Value:
         n.text("mode", "avg"),
         modes[places],
     )
-    return n.add(op, n.input(0), n.input(1), converted(n, n.input(2), DType.i64))
+    return n.add(op, n.input(0), n.input(1), convert_value(n, n.input(2), DType.i64))
 
 
-def col2im(n: OnnxNode) -> Imported:
+def col2im(n: ImportContext) -> Imported:
     if n.shape(n.input(2)) != (2,):
         return by_reference(n)
     pads = n.integers("pads", [0, 0, 0, 0])

@@ -20,41 +20,41 @@ from .....ir.types import MAX_RANK
 from .elementary import size_of, sizes_of
 
 if TYPE_CHECKING:
-    from ..import_context import Imported, ImportFunction, OnnxNode
+    from ..import_context import ImportContext, Imported, ImportFunction
 
 
-def concat_default(n: OnnxNode) -> Value:
+def concat_default(n: ImportContext) -> Value:
     """Before version 4 the axis is 1 by default."""
-    return n.add(Concat(n.integer("axis", 1)), *n.given())
+    return n.add(Concat(n.integer("axis", 1)), *n.all_inputs())
 
 
-def concat(n: OnnxNode) -> Value:
-    return n.add(Concat(n.integer("axis")), *n.given())
+def concat(n: ImportContext) -> Value:
+    return n.add(Concat(n.integer("axis")), *n.all_inputs())
 
 
-def split_attribute(n: OnnxNode) -> Imported:
+def split_attribute(n: ImportContext) -> Imported:
     lengths = n.optional_integers("split")
-    return _split(n, None if lengths is None else n.ints_value(lengths))
+    return _add_split(n, None if lengths is None else n.ints_value(lengths))
 
 
-def split(n: OnnxNode) -> Imported:
-    return _split(n, n.optional(1))
+def split(n: ImportContext) -> Imported:
+    return _add_split(n, n.optional(1))
 
 
-def split_counted(n: OnnxNode) -> Imported:
+def split_counted(n: ImportContext) -> Imported:
     """Since version 18 parts need not be equal: `num_outputs` parts, the last one smaller."""
     lengths = n.optional(1)
     if lengths is not None and n.has("num_outputs"):
         raise n.error("Split has either lengths or num_outputs, not both")
     if lengths is not None or not n.has("num_outputs"):
-        return _split(n, lengths)
+        return _add_split(n, lengths)
     count = n.integer("num_outputs")
     if count != len(n.proto.output):
         raise n.error("num_outputs", got=count, expected=f"{len(n.proto.output)} outputs")
     x, axis = n.input(0), n.integer("axis", 0)
     shape = n.shape(x)
     if shape is None:
-        return _split(n, None)
+        return _add_split(n, None)
     total = shape[n.axis(axis, len(shape))]
     if isinstance(total, int):
         part = -(-total // count)
@@ -71,19 +71,19 @@ def split_counted(n: OnnxNode) -> Imported:
     return _variadic(n, n.add(Concat(0), *[part] * (count - 1), n.ints_value([-1])))
 
 
-def _split(n: OnnxNode, lengths: Value | None) -> Imported:
+def _add_split(n: ImportContext, lengths: Value | None) -> Imported:
     if lengths is not None:
         return _variadic(n, lengths)
     axis = n.int_value(n.integer("axis", 0))
     return n.add_all(Split(len(n.proto.output)), n.input(0), axis)
 
 
-def _variadic(n: OnnxNode, lengths: Value) -> Imported:
+def _variadic(n: ImportContext, lengths: Value) -> Imported:
     axis = n.int_value(n.integer("axis", 0))
     return n.add_all(VariadicSplit(len(n.proto.output)), n.input(0), axis, lengths)
 
 
-def slice_attributes(n: OnnxNode) -> Value:
+def slice_attributes(n: ImportContext) -> Value:
     starts, ends = n.integers("starts"), n.integers("ends")
     axes = n.optional_integers("axes")
     if len(starts) != len(ends):
@@ -92,7 +92,7 @@ def slice_attributes(n: OnnxNode) -> Value:
     return n.add(Slice(), n.input(0), *bounds, None if axes is None else n.ints_value(axes))
 
 
-def slice_(n: OnnxNode) -> Value:
+def slice_(n: ImportContext) -> Value:
     """Steps are 1 where they are absent, axes the leading ones."""
     starts, ends, axes, steps = n.input(1), n.input(2), n.optional(3), n.optional(4)
     shape = n.shape(starts)
@@ -103,7 +103,7 @@ def slice_(n: OnnxNode) -> Value:
     return n.add(Slice(), n.input(0), starts, ends, steps, axes)
 
 
-def _ones(n: OnnxNode, like: Value) -> Value:
+def _ones(n: ImportContext, like: Value) -> Value:
     shape, dtype = n.shape(like), n.dtype(like)
     if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
         return n.constant(np.ones(shape[0], dtype.numpy), dtype)

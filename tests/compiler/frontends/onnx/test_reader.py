@@ -83,7 +83,7 @@ def test_paths_bytes_and_protos_are_one_model(tmp_path: Path) -> None:
 
 
 def test_large_payloads_are_lifted_and_right() -> None:
-    from irc_compiler.compiler.frontends.onnx.zero_copy_weights import lift_payloads
+    from irc_compiler.compiler.frontends.onnx.files.zero_copy_weights import lift_payloads
     from irc_compiler.compiler.frontends.xml.source import HeldBytes
 
     model = small.mlp((64, 64, 32), batch=2)

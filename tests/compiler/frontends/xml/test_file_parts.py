@@ -149,7 +149,7 @@ def test_neighbours_are_read_at_once_and_aligned(
 def test_overlaps_do_not_multiply_a_small_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_parts, "SLACK_BYTES", 0)
+    monkeypatch.setattr(file_parts, "MAX_OVERLAP_BYTES", 0)
     (tmp_path / "w").write_bytes(bytes(1 << 20))
     parts = parts_of(tmp_path / "w")
     with pytest.raises(MemoryLimitError, match="again and again"):

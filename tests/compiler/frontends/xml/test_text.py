@@ -14,14 +14,18 @@ from irc_compiler.compiler.frontends.xml.text import BadText
 )
 def test_unsigned_refuses(word: str) -> None:
     with pytest.raises(BadText, match="unsigned 64-bit"):
-        text.unsigned(word)
+        text.parse_unsigned(word)
 
 
 def test_numbers() -> None:
-    assert text.unsigned("0") == 0 and text.unsigned(str(2**64 - 1)) == 2**64 - 1
+    assert text.parse_unsigned("0") == 0 and text.parse_unsigned(str(2**64 - 1)) == 2**64 - 1
     assert text.integer(" -9223372036854775808 ") == -(2**63)
-    assert text.real("-1.5e-3") == -0.0015 and text.real("5") == 5 and text.real(".5") == 0.5
-    assert text.real("-inf") == -math.inf and math.isnan(text.real("nan"))
+    assert (
+        text.parse_real("-1.5e-3") == -0.0015
+        and text.parse_real("5") == 5
+        and text.parse_real(".5") == 0.5
+    )
+    assert text.parse_real("-inf") == -math.inf and math.isnan(text.parse_real("nan"))
 
 
 @pytest.mark.parametrize("word", ["9223372036854775808", "1.5", "+1", "٣", "", "--1"])
@@ -33,7 +37,7 @@ def test_integer_refuses(word: str) -> None:
 @pytest.mark.parametrize("word", ["", "1,5", "abc", "+1", "1e", "0x1p3", "1e999999", "١.٥"])
 def test_real_refuses(word: str) -> None:
     with pytest.raises(BadText):
-        text.real(word)
+        text.parse_real(word)
 
 
 def test_booleans() -> None:
@@ -72,5 +76,5 @@ def test_names() -> None:
 
 
 def test_short_is_printable_and_short() -> None:
-    assert text.short("a\nb\x1b[31m") == r'"a\nb\x1b[31m"'
-    assert len(text.short("x" * 1000)) < 90
+    assert text.shorten_text("a\nb\x1b[31m") == r'"a\nb\x1b[31m"'
+    assert len(text.shorten_text("x" * 1000)) < 90

@@ -15,7 +15,7 @@ from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.plan.specs.convolution import ConvSpec
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 
 IMAGE = '%0 = Parameter.1() {element_type=f32, shape=["N", 3, 14, 18]} "x"\n'
 MANY = '%0 = Parameter.1() {element_type=f32, shape=["N", 20, 9, 11]} "x"\n'
@@ -336,7 +336,7 @@ def test_where_winograd_in_f32_stands_in_for_bf16(
     size: int | str, channels: int, features: str, tile: int
 ) -> None:
     """Whatever the batch; and what the transform reads lies in f32, all other factors in bf16."""
-    plain, options = generic("avx512"), Options(precision="bf16")
+    plain, options = generic_target("avx512"), Options(precision="bf16")
     names = tuple(sorted({*plain.cpu_features, *features.split()}))
     for batch in (1, 8, '"N"'):
         graph = parse_graph(

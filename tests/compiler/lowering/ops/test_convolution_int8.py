@@ -13,7 +13,7 @@ from irc_compiler.compiler.lowering.lower import lower
 from irc_compiler.compiler.options import Options
 from irc_compiler.compiler.pipeline import optimize
 from irc_compiler.plan.specs.convolution import ConvSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from onnx import TensorProto, helper, numpy_helper
 
 CASES: dict[str, dict[str, object]] = {
@@ -197,7 +197,7 @@ def three_by_three(
 def test_what_winograd_computes(
     size: int | str, channels: int, largest: int, features: str, tile: int
 ) -> None:
-    plain = generic("avx512")
+    plain = generic_target("avx512")
     names = tuple(sorted({*plain.cpu_features, *features.split()}))
     target = dataclasses.replace(plain, cpu_features=names)
     for algorithm, wanted in (("auto", tile), ("direct", 0)):
@@ -213,7 +213,7 @@ def test_of_signed_bytes_without_a_zero_point_sums_may_be_twice_as_large() -> No
     for kind, tile in ((TensorProto.INT8, 4), (TensorProto.UINT8, 0)):
         graph = irc.read_model(three_by_three(24, 192, 127, kind)).graph
         optimize(graph, Options())
-        specs = lower(graph, generic("avx512"), Options())[0].specs()
+        specs = lower(graph, generic_target("avx512"), Options())[0].specs()
         assert [s.packed.winograd for s in specs if isinstance(s, ConvSpec)] == [tile]
 
 
@@ -224,7 +224,7 @@ def test_filters_that_bytes_do_not_hold_are_convolved_directly() -> None:
     given.graph.initializer.append(numpy_helper.from_array(np.array(-100, np.int8), "z"))
     graph = irc.read_model(given.SerializeToString()).graph
     optimize(graph, Options())
-    specs = lower(graph, generic("avx512"), Options())[0].specs()
+    specs = lower(graph, generic_target("avx512"), Options())[0].specs()
     found = [(s.packed.winograd, str(s.weights.dtype)) for s in specs if isinstance(s, ConvSpec)]
     assert found == [(0, "i16")]
 

@@ -16,7 +16,7 @@ from irc_compiler.ir.graph import Graph, Value
 from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.plan.plan import Plan
 from irc_compiler.plan.specs.squeeze_excite import SqueezeExciteSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.text import print_plan
 
 IMAGE = """%0 = Parameter.1() {element_type=f32, shape=["N", 16, "S", 14]} "x"
@@ -83,7 +83,7 @@ def optimised(text: str, precision: str = "f32") -> tuple[Graph, Options]:
 
 def plan_of(text: str, precision: str = "f32") -> Plan:
     graph, options = optimised(text, precision)
-    return lower(graph, generic("avx512"), options)[0]
+    return lower(graph, generic_target("avx512"), options)[0]
 
 
 def families(plan: Plan) -> list[str]:
@@ -168,7 +168,7 @@ def test_products_round_their_factors_where_the_precision_says_so() -> None:
 )  # fmt: skip
 def test_a_block_that_is_none_says_why(text: str, reason: str) -> None:
     graph, options = optimised(text)
-    assert not blocks(lower(graph, generic("avx512"), options)[0])
+    assert not blocks(lower(graph, generic_target("avx512"), options)[0])
     native = {n: r.lowerer is not None for n, r in decide_roles(graph, CONTROL).items()}
     home = dict.fromkeys(native, 0)
     site = Site(graph, native, home, decide_fusion(graph, native, home))

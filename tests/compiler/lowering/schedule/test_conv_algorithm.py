@@ -15,7 +15,7 @@ from irc_compiler.ir.graph import Graph, Value
 from irc_compiler.ir.infer import infer_graph
 from irc_compiler.ir.ops import Constant, Convolution, Parameter, Result
 from irc_compiler.plan.specs.convolution import ConvSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
@@ -33,7 +33,7 @@ def tile(filters: np.ndarray, precision: str = "f32", size: int = 28) -> int:
     y = graph.add(Convolution(pads_begin=(1, 1), pads_end=(1, 1)), [x, w])
     graph.add(Result(), [Value(y)], name="y")
     infer_graph(graph)
-    plan, _ = lower(graph, generic("avx512"), Options(precision=precision))
+    plan, _ = lower(graph, generic_target("avx512"), Options(precision=precision))
     (spec,) = (s for s in plan.specs() if isinstance(s, ConvSpec))
     return spec.packed.winograd
 

@@ -20,7 +20,7 @@ from irc_compiler.ir.text.graph_text import parse_graph
 from irc_compiler.plan.specs.base import Size
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.specs.pooling import PoolSpec
-from irc_compiler.plan.target import Target, generic
+from irc_compiler.plan.target import Target, generic_target
 
 LOWER = importlib.import_module("irc_compiler.compiler.lowering.lower")
 STORAGE = importlib.import_module("irc_compiler.compiler.lowering.schedule.storage_types")
@@ -188,7 +188,7 @@ def test_the_largest_of_a_window_is_rounded_before_it_is_found(
 
 
 def on_tiles(*features: str) -> Target:
-    plain = generic("avx512")
+    plain = generic_target("avx512")
     names = {*plain.cpu_features, "avx512bf16", "avx512vnni", "amx-tile", *features}
     return dataclasses.replace(plain, cpu_features=tuple(sorted(names)))
 

@@ -15,7 +15,7 @@ from irc_compiler.plan.specs.attention import AttentionSpec
 from irc_compiler.plan.specs.convolution import ConvSpec
 from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.specs.squeeze_excite import SqueezeExciteSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.text import print_plan
 
 # An inverted residual of MobileNetV3: expanded, depthwise, squeezed and excited, projected.
@@ -62,7 +62,7 @@ ATTENTION = """%0 = Parameter.1() {element_type=f32, shape=[2, 3, "S", 16]} "q"
 def plan_of(text: str, precision: str = "f32") -> Plan:
     graph, options = parse_graph(f'graph "g"\n{text}'), Options(precision)
     optimize(graph, options)
-    return lower(graph, generic("avx512"), options)[0]
+    return lower(graph, generic_target("avx512"), options)[0]
 
 
 def families(plan: Plan) -> list[str]:

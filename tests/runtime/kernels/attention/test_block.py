@@ -12,7 +12,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.specs.attention import AttentionSpec
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import ISAS, TILED, Sizes, run, same_bits, target_of
@@ -341,7 +341,7 @@ def test_forged_specs_are_refused(change: dict[str, object]) -> None:
 @pytest.mark.parametrize("size", [32, 64])
 def test_lengths_of_run_time_take_few_lines(size: int) -> None:
     """Compiling takes some 0.03 ms a line, and the bar is 120 ms a kernel."""
-    target = generic("avx512")
+    target = generic_target("avx512")
     target = replace(target, cpu_features=tuple(sorted({*target.cpu_features, "avx512bf16"})))
     case = Case(70, 300, size=size, width=size, mask="keys", causal=0, dynamic=True)
     spec = build(replace(case, compute_dtype=DType.bf16))[0]

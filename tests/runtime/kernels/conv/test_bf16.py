@@ -138,13 +138,13 @@ def test_the_unit_and_its_emulation_agree() -> None:
         assert "vdpbf16ps" in emit_assembly(generate(made, target, "k").text, target)
         with pytest.raises(VerificationError, match="cells of another depth"):
             verify_specs([made], machine)
-    from irc_compiler.plan.plan import Constant
+    from irc_compiler.plan.plan import PlanConstant
     from irc_compiler.runtime.kernels.gemm import pack
 
     rng = np.random.default_rng(7)
     rng.standard_normal((case.batch, case.channels, *case.sizes))
     filters = rng.standard_normal((1, case.outputs, case.channels, *case.kernel)).astype(np.float32)
-    inputs[1] = pack(filters, Constant(0, BF16, filters.shape, spec.packed, rounds=True))
+    inputs[1] = pack(filters, PlanConstant(0, BF16, filters.shape, spec.packed, rounds=True))
     out = unwritten(shape, np.float32)
     Compiled(spec, machine)([*map(guard_copy, inputs), out], dims)
     np.testing.assert_allclose(np.moveaxis(out, -1, 1), found, rtol=0, atol=1e-5)

@@ -14,7 +14,7 @@ from irc_compiler.ir.scalar.builder import Builder, evaluate_program
 from irc_compiler.ir.scalar.program import Program
 from irc_compiler.plan.packing.layouts import PackedConv
 from irc_compiler.plan.packing.panel_params import accumulator, cell_depth, conv_panel
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.convolution import ConvSpec, Window
 from irc_compiler.plan.verify.specs import verify_specs
@@ -147,7 +147,7 @@ def make(case: Case, isa: str, floats: bool = False):
     )
     verify_specs([spec], target)
     stored, rounds = case.compute_dtype or case.dtype, case.compute_dtype not in (None, case.dtype)
-    weights = pack(filters, Constant(0, stored, filters.shape, packed, rounds=rounds))
+    weights = pack(filters, PlanConstant(0, stored, filters.shape, packed, rounds=rounds))
     assert weights.size == spec.iteration_spaces()[1][0]
     total = wide.astype(acc.numpy)
     (expected,) = evaluate_program(

@@ -14,7 +14,7 @@ from irc_compiler.ir.scalar.builder import Builder, evaluate_program
 from irc_compiler.ir.scalar.program import Program
 from irc_compiler.plan.packing.layouts import PackedConv
 from irc_compiler.plan.packing.panel_params import conv_cells, conv_panel
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.convolution import ConvSpec, Window
 from irc_compiler.plan.target import Target
@@ -91,7 +91,7 @@ def make(
         return Operand(dtype, (size(b), c if last else size(c), *rest_))
 
     inputs = [lay_out(data, case.data_last)]
-    inputs.append(pack(filters, Constant(0, weight, filters.shape, packed)))
+    inputs.append(pack(filters, PlanConstant(0, weight, filters.shape, packed)))
     if zero is not None:
         inputs.append(np.array([zero], data_type.numpy))
     scale = (2.0 ** rng.integers(-9, -5, (1, exact.shape[1], *ones))).astype(np.float32)

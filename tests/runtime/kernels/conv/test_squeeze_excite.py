@@ -14,7 +14,7 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.scalar.builder import Builder
 from irc_compiler.ir.scalar.program import Program
 from irc_compiler.plan.packing.layouts import PackedB, PackedConv
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.squeeze_excite import CHUNKS, SqueezeExciteSpec, excite_panels
 from irc_compiler.plan.verify.specs import verify_specs
@@ -51,7 +51,7 @@ class Case:
 
 def _programs(rounds: bool, out: DType) -> tuple[Program, Program, Program, Program]:
     def factor(b: Builder, ref: object) -> Program:
-        return b.finish(b.cast(b.stored(ref, BF16), F32) if rounds else ref)  # type: ignore[arg-type]
+        return b.finish(b.cast(b.cast_stored(ref, BF16), F32) if rounds else ref)  # type: ignore[arg-type]
 
     mean = Builder()
     made = factor(mean, mean.op("div", mean.input(0, F32), mean.input(1, F32)))
@@ -64,7 +64,7 @@ def _programs(rounds: bool, out: DType) -> tuple[Program, Program, Program, Prog
     scale = Builder()
     y = scale.op("mul", scale.input(0, F32), scale.input(1, F32))
     y = scale.op("add", y, scale.input(2, F32))
-    return made, squeezed, gated, scale.finish(scale.stored(y, out))
+    return made, squeezed, gated, scale.finish(scale.cast_stored(y, out))
 
 
 class Block:
@@ -148,10 +148,12 @@ class Block:
         rounds = case.compute_dtype is not None
         dtype, filters = case.compute_dtype or F32, self.up[:, :, None, None]
         packed = [
-            pack(self.down, Constant(0, dtype, self.down.shape, spec.down_panels, True, rounds)),
+            pack(
+                self.down, PlanConstant(0, dtype, self.down.shape, spec.down_panels, True, rounds)
+            ),
             pack(
                 filters,
-                Constant(0, dtype, filters.shape, PackedConv(spec.up_panels.nr), False, rounds),
+                PlanConstant(0, dtype, filters.shape, PackedConv(spec.up_panels.nr), False, rounds),
             ),
         ]
         return [self.data, *packed, self.bias, self.offset, self.residual]

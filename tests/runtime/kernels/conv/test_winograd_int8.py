@@ -10,7 +10,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.plan.packing.layouts import PackedConv
 from irc_compiler.plan.specs.base import Operand
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.plan.verify.specs import verify_specs
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.kernel_table import generate
@@ -111,18 +111,18 @@ def test_pairs_are_multiplied(processor: str, instruction: str) -> None:
     ],
 )
 def test_specs_that_do_not_fit_are_refused(change: dict, message: str) -> None:
-    target = generic("avx512")
+    target = generic_target("avx512")
     spec = make(WHOLE["tiles"], target, U8, 3, I32, False)[0]
     with pytest.raises(VerificationError, match=message):
         verify_specs([replace(spec, **change)], target)
 
 
 def test_other_types_and_targets_are_refused() -> None:
-    target = generic("avx512")
+    target = generic_target("avx512")
     spec = make(WHOLE["tiles"], target, U8, 3, I32, False)[0]
     neon = replace(spec, packed=replace(spec.packed, nr=16))
     with pytest.raises(VerificationError, match="no unit multiplies pairs"):
-        verify_specs([neon], generic("neon"))
+        verify_specs([neon], generic_target("neon"))
     floats = make_floats(FLOATS["four"], "avx512")[0]
     for change in (
         {"weights": Operand(DType.f16, (1,))},

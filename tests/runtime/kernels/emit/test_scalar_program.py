@@ -153,7 +153,7 @@ def test_halfway_casts_round_once_to_even(isa: str) -> None:
 def test_factors_are_stored_without_denormals(isa: str) -> None:
     b = Builder()
     x = b.input(0, F32)
-    stored = b.finish(b.op("flush", x), b.stored(x, BF16), b.cast(x, BF16))
+    stored = b.finish(b.op("flush", x), b.cast_stored(x, BF16), b.cast(x, BF16))
     # The last one below the least normal number, and what a plain cast rounds up to that.
     bits = [0x007FFFFF, 0x807FFFFF, 0x00000001, 0x80000001, 0x00800000, 0x7F7FFFFF, 0x7FC12345]
     data = np.concatenate([np.array(bits, np.uint32).view(np.float32), float_data(F32)])

@@ -13,7 +13,7 @@ import re
 import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.plan.target import Target, generic
+from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate
 from irc_compiler.runtime.kernels.gemm.tiling import choose
@@ -48,7 +48,7 @@ ISA = "avx512" + AMX
 
 def sapphire_rapids() -> Target:
     """A typical server with AMX, as LLVM sees it."""
-    target = generic("avx512")
+    target = generic_target("avx512")
     more = {"avx512bf16", "avx512vnni", *amx_emulation.FEATURES}
     return dataclasses.replace(target, cpu_features=tuple(sorted({*target.cpu_features, *more})))
 

@@ -13,14 +13,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.plan.packing.layouts import PackedB
+from irc_compiler.plan.packing.layouts import PackedB, packed_size
 from irc_compiler.plan.packing.panel_params import (
     cell_depth,
     packed_layout,
-    packed_size,
     panel_width,
 )
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
@@ -182,7 +181,7 @@ def test_padding_does_not_mix_in(isa: str) -> None:
 @pytest.mark.parametrize("shape", [(1, 1), (5, 33), (64, 31), (2, 3, 7, 40)])
 def test_pack_and_unpack_pairs(shape: tuple[int, ...], transposed: bool) -> None:
     array = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
-    constant = Constant(0, BF16, shape, PackedB(32, 2), transposed, rounds=True)
+    constant = PlanConstant(0, BF16, shape, PackedB(32, 2), transposed, rounds=True)
     packed = pack(array, constant)
     k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
     assert packed.dtype == ml_dtypes.bfloat16

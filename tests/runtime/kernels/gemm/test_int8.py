@@ -14,17 +14,16 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.scalar.builder import Builder, evaluate_program, identity
 from irc_compiler.ir.scalar.program import Program
-from irc_compiler.plan.packing.layouts import PackedB
+from irc_compiler.plan.packing.layouts import PackedB, packed_size
 from irc_compiler.plan.packing.panel_params import (
     cell_depth,
     packed_layout,
-    packed_size,
     panel_width,
 )
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly, emit_object
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
@@ -150,7 +149,7 @@ def test_no_sum_saturates_and_long_ones_wrap(isa: str, a: int, b: int) -> None:
         (), 2, 20, k, Operand(U8, (k, 1)), Operand(I8, (0, 0)), Operand(I32, (20, 1)), I32, packed,
         identity(I32),
     )  # fmt: skip
-    inputs = [left, pack(right, Constant(0, I8, right.shape, packed))]
+    inputs = [left, pack(right, PlanConstant(0, I8, right.shape, packed))]
     found = run(spec, inputs, [(2, 20)], isa=isa).outs[0]
     np.testing.assert_array_equal(found, np.full((2, 20), a * b * k, np.int64).astype(np.int32))
 
@@ -242,7 +241,7 @@ def test_a_residual_may_be_overwritten(isa: str, m: int, dynamic: str) -> None:
 def test_pack_and_unpack(shape: tuple[int, ...], kr: int, dtype: DType, transposed: bool) -> None:
     rng = np.random.default_rng(1)
     array = rng.integers(int(dtype.min), int(dtype.max), shape, dtype.numpy, endpoint=True)
-    constant = Constant(0, dtype, shape, PackedB(32, kr, column_sums=True), transposed)
+    constant = PlanConstant(0, dtype, shape, PackedB(32, kr, column_sums=True), transposed)
     packed = pack(array, constant)
     k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
     count = int(np.prod(shape[:-2]))
@@ -289,7 +288,7 @@ def test_the_unit_of_avx2(
 ) -> None:
     """Text for AVX-VNNI on a machine that may only have the same instruction of AVX-512: LLVM
     encodes it as that one here."""
-    avx2 = generic("avx2")
+    avx2 = generic_target("avx2")
     there = dataclasses.replace(avx2, cpu_features=tuple(sorted({*avx2.cpu_features, "avxvnni"})))
     more = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}
     here = dataclasses.replace(avx2, cpu_features=tuple(sorted({*avx2.cpu_features, *more})))
@@ -309,7 +308,7 @@ def test_the_unit_of_avx2(
 
 def test_code_for_neon() -> None:
     """No machine here runs it; LLVM generates it."""
-    target = generic("neon")
+    target = generic_target("neon")
     assert packed_layout(16, 20, U8, target) == PackedB(16, 1, column_sums=True)
     case = Case(8, 16, 20, b="rows", dtype=U8, b_dtype=I8, a_zero_point="each", b_zero_point="each")
     assert "mla" in emit_assembly(generate(make(case, "plain")[0], target, "k").text, target)

@@ -17,10 +17,10 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.scalar.builder import identity
 from irc_compiler.plan.packing.layouts import PackedB, packed_size
 from irc_compiler.plan.packing.panel_params import packed_layout, panel_width
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
 from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
@@ -237,7 +237,7 @@ def test_integers_wrap(isa: str, dtype: DType) -> None:
         (), 7, 35, 40, Operand(dtype, (40, 1)), Operand(dtype, (0, 0)), Operand(dtype, (35, 1)),
         dtype, packed, identity(dtype),
     )  # fmt: skip
-    inputs = [a, pack(b, Constant(0, dtype, b.shape, packed))]
+    inputs = [a, pack(b, PlanConstant(0, dtype, b.shape, packed))]
     np.testing.assert_array_equal(run(spec, inputs, [(7, 35)], isa=isa).outs[0], a @ b)
 
 
@@ -256,7 +256,7 @@ def test_a_residual_may_be_overwritten(isa: str, m: int, dynamic: str) -> None:
 @pytest.mark.parametrize("shape", [(1, 1), (5, 33), (64, 31), (2, 3, 7, 40), (700, 500)])
 def test_pack_and_unpack(shape: tuple[int, ...], transposed: bool) -> None:
     array = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
-    constant = Constant(0, F32, shape, PackedB(32), transposed)
+    constant = PlanConstant(0, F32, shape, PackedB(32), transposed)
     packed = pack(array, constant)
     k, n = (shape[-1], shape[-2]) if transposed else shape[-2:]
     assert packed.size == packed_size(k, n, 32) * int(np.prod(shape[:-2]))
@@ -270,22 +270,23 @@ def test_pack_and_unpack(shape: tuple[int, ...], transposed: bool) -> None:
 
 def test_constants_without_a_layout_stay_as_they_are() -> None:
     array = np.arange(6, dtype=np.int32).reshape(2, 3)
-    constant = Constant(0, DType.i32, (2, 3))
+    constant = PlanConstant(0, DType.i32, (2, 3))
     assert pack(array, constant).tolist() == [0, 1, 2, 3, 4, 5]
     np.testing.assert_array_equal(unpack(pack(array, constant), constant), array)
 
 
 def test_tiles_fill_the_register_file() -> None:
-    shapes = {isa: (tile_rows(generic(isa), v), panel_width(generic(isa), 32)) for isa, v in
+    shapes = {isa: (tile_rows(t := generic_target(isa), v), panel_width(t, 32)) for isa, v in
               {"avx512": 2, "avx2": 2, "neon": 4, "plain": 2}.items()}  # fmt: skip
     assert shapes == {"avx512": (14, 32), "avx2": (6, 16), "neon": (6, 16), "plain": (5, 8)}
-    assert packed_layout(5, 1, F32, generic("avx512")) is None
-    assert packed_layout(5, 2, DType.f64, generic("avx512")) == PackedB(16)
-    assert packed_layout(5, 2, DType.f16, generic("avx512")) == PackedB(32)
+    assert packed_layout(5, 1, F32, generic_target("avx512")) is None
+    assert packed_layout(5, 2, DType.f64, generic_target("avx512")) == PackedB(16)
+    assert packed_layout(5, 2, DType.f16, generic_target("avx512")) == PackedB(32)
 
 
 def test_a_known_m_is_cut_evenly() -> None:
-    heights = {m: choose(make(Case(m, 8, 64, b="rows"), "plain")[0], generic("avx512")).heights
+    target = generic_target("avx512")
+    heights = {m: choose(make(Case(m, 8, 64, b="rows"), "plain")[0], target).heights
                for m in (1, 14, 15, 64, 128)}  # fmt: skip
     assert heights == {1: (1,), 14: (14,), 15: (8, 7), 64: (13, 12), 128: (13, 12)}
 
@@ -304,7 +305,9 @@ def test_a_known_m_is_cut_evenly() -> None:
 def test_code_for_neon(changes: dict, word: str) -> None:
     """No machine here runs it; LLVM generates it, with its multiply-add on whole vectors."""
     spec = make(Case(8, 16, 20, b="rows", epilogue="relu", **changes), "plain")[0]
-    assembly = emit_assembly(generate(spec, generic("neon"), "k").text, generic("neon"))
+    assembly = emit_assembly(
+        generate(spec, generic_target("neon"), "k").text, generic_target("neon")
+    )
     assert len(re.findall(word, assembly)) >= 24
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.plan.specs.gemm import GemmSpec
-from irc_compiler.plan.target import Target, generic
+from irc_compiler.plan.target import Target, generic_target
 from irc_compiler.runtime.kernels.gemm import generate, tiling
 from irc_compiler.runtime.kernels.gemm.tiling import Tiling, choose
 from support.kernels.harness import ISAS, Compiled, guard_copy, same_bits, target_of, unwritten
@@ -16,7 +16,7 @@ from support.kernels.products import Case, extract, make
 
 from tests.runtime.kernels.gemm import test_dequant as test_gemm_compressed
 
-WIDE = generic("avx512")
+WIDE = generic_target("avx512")
 HALVES = dataclasses.replace(WIDE, cpu_features=tuple(sorted({*WIDE.cpu_features, "avx512fp16"})))
 # A product, and whether tiles of a machine on which loads are not free take two panels.
 CHOICES = {

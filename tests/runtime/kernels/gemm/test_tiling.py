@@ -8,14 +8,14 @@ import re
 import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.plan.target import generic
+from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.gemm import generate
 from irc_compiler.runtime.kernels.gemm.tiling import choose
 from support.kernels.harness import ISAS, same_bits, target_of
 from support.kernels.products import Case, make, product
 
-WIDE = generic("avx512")
+WIDE = generic_target("avx512")
 # A product, and how its left operand reaches the tiles.
 COPIES = {
     "rows that lie apart": (Case(64, 300, 128), "no"),
@@ -83,7 +83,7 @@ def test_tiles_fetch_the_next_panel_of_constants() -> None:
     ],
 )  # fmt: skip
 def test_integers_are_multiplied_by_vectors(isa: str, dtype: DType, word: str) -> None:
-    target = generic(isa)  # type: ignore[arg-type]
+    target = generic_target(isa)  # type: ignore[arg-type]
     spec = make(Case(12, 32, 64, dtype=dtype, b="rows"), "plain", target)[0]
     assembly = emit_assembly(generate(spec, target, "k").text, target)
     assert len(re.findall(word, assembly)) >= 12
@@ -108,7 +108,7 @@ def test_edges_are_masked() -> None:
 def test_blocks_stay_in_the_second_cache(isa: str) -> None:
     """A block of A takes a third of it at most, partial sums that wait another third, a panel of B
     an eighth."""
-    target = generic(isa)  # type: ignore[arg-type]
+    target = generic_target(isa)  # type: ignore[arg-type]
     more = ("avx512bf16", "avx512vnni") if isa == "avx512" else ()
     units = dataclasses.replace(target, cpu_features=tuple(sorted({*target.cpu_features, *more})))
     for sizes in ((64, 768, 3072), (1024, 1024, 1024), (2048, 4096, 2048), (4096, 1 << 16, 64)):
@@ -128,7 +128,7 @@ def test_blocks_stay_in_the_second_cache(isa: str) -> None:
 def test_halves_are_only_converted(isa: str, more: str, dynamic: str) -> None:
     """By F16C's instruction, from f16 in memory, the packed constant too; sums are of f32 also
     where the machine could add halves."""
-    target = generic(isa)  # type: ignore[arg-type]
+    target = generic_target(isa)  # type: ignore[arg-type]
     features = tuple(sorted({*target.cpu_features, *([more] if more else [])}))
     target = dataclasses.replace(target, cpu_features=features)
     case = Case(13, 64, 64, dtype=DType.f16, dynamic=dynamic)

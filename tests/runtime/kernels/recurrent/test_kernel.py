@@ -13,7 +13,7 @@ from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.ops import GRUSequence, PeepholeLSTM, RNNSequence
 from irc_compiler.plan.packing.layouts import PackedGates
 from irc_compiler.plan.packing.panel_params import cell_depth
-from irc_compiler.plan.plan import Constant
+from irc_compiler.plan.plan import PlanConstant
 from irc_compiler.plan.specs.base import Operand, RuntimeDim, Size
 from irc_compiler.plan.specs.recurrent import RecurrentSpec
 from irc_compiler.plan.verify.specs import verify_specs
@@ -116,7 +116,9 @@ class Case:
         verify_specs([spec], target_of(isa))
         h, d, g = self.hidden, len(self.reverse), self.gates
         rounds = self.compute_dtype is not None
-        constant = Constant(0, self.compute_dtype or F32, (d, g * h, h), spec.packed, rounds=rounds)
+        constant = PlanConstant(
+            0, self.compute_dtype or F32, (d, g * h, h), spec.packed, rounds=rounds
+        )
         packed = pack(self.r, constant)
         inputs = [self.x, packed, *self.states]
         inputs += [] if self.lengths is None else [np.array(self.lengths, np.int64)]

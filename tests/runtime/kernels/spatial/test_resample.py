@@ -9,7 +9,7 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import VerificationError
 from irc_compiler.ir.ops import AdaptiveAvgPool, AdaptiveMaxPool, Interpolate
-from irc_compiler.ir.ops.tensor.padding import padded
+from irc_compiler.ir.ops.tensor.padding import pad_array
 from irc_compiler.plan.specs.base import EMPTY_AXIS, Operand
 from irc_compiler.plan.specs.resample import PADDING, PLACES, ROUNDINGS, ResampleSpec
 from irc_compiler.plan.verify.specs import verify_specs
@@ -129,7 +129,7 @@ def test_paddings(isa: str, dtype: DType) -> None:
             count = 5 + begin + end
             how = {"begin": begin, "fill": bits, "dtype": dtype}
             found = resampled(data, count, isa, rule, dynamic=begin == 2, **how)
-            same = padded(data, [(0, 0), (begin, end), (0, 0), (0, 0)], rule, fill)
+            same = pad_array(data, [(0, 0), (begin, end), (0, 0), (0, 0)], rule, fill)
             assert same_bits(found, same), (rule, begin, end)
 
 
@@ -233,7 +233,7 @@ def test_padded_rows(isa: str, dynamic: bool, dtype: DType) -> None:
                 assert made.status == 0
                 found.append(made.outs[0])
             assert same_bits(*found)
-            want = padded(data, [(0, 0)] * 3 + [(begin, end)], rule, fill)
+            want = pad_array(data, [(0, 0)] * 3 + [(begin, end)], rule, fill)
             assert same_bits(found[0], want), (rule, shape)
 
 

@@ -23,16 +23,16 @@ from ......ir.ops import (
     Tanh,
     Unsqueeze,
 )
-from ..elementary import converted
-from .scores import above, best, both_classes, class_labels, label_at, transform
+from ..elementary import convert_value
+from .scores import add_argmax, add_threshold, both_classes, class_labels, label_at, transform
 
 if TYPE_CHECKING:
-    from ...import_context import Imported, ImportFunction, OnnxNode
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 
-def _linear(n: OnnxNode, targets: int) -> Value:
+def _add_linear(n: ImportContext, targets: int) -> Value:
     """x times the coefficients, plus intercepts: [rows, targets] in f32."""
-    x = converted(n, n.input(0), DType.f32)
+    x = convert_value(n, n.input(0), DType.f32)
     x = n.add(Unsqueeze(), x, n.ints_value([0])) if n.rank(x) == 1 else x
     coefficients = np.array(n.numbers("coefficients"))
     intercepts = n.numbers("intercepts", [])
@@ -43,17 +43,17 @@ def _linear(n: OnnxNode, targets: int) -> Value:
     return n.add(Gemm(transpose_b=True), x, b, c)
 
 
-def linear_regressor(n: OnnxNode) -> Value:
-    return transform(n, _linear(n, n.integer("targets", 1)), n.text("post_transform", "NONE"))
+def linear_regressor(n: ImportContext) -> Value:
+    return transform(n, _add_linear(n, n.integer("targets", 1)), n.text("post_transform", "NONE"))
 
 
-def _rows(n: OnnxNode) -> int:
+def _rows(n: ImportContext) -> int:
     """How many rows the coefficients are, by the columns of x; 1 where those are not known."""
     columns = (n.shape(n.input(0)) or (0,))[-1]
     return len(n.numbers("coefficients")) // columns if isinstance(columns, int) and columns else 1
 
 
-def linear_classifier(n: OnnxNode) -> Imported:
+def linear_classifier(n: ImportContext) -> Imported:
     """One row of coefficients for two labels: the second one wins above 0."""
     labels = class_labels(n, "classlabels_ints", "classlabels_strings")
     n.seen.add("multi_class")
@@ -61,14 +61,14 @@ def linear_classifier(n: OnnxNode) -> Imported:
     count = len(n.numbers("intercepts", [])) or _rows(n)
     if labels is None:
         labels = n.ints_value(range(max(count, 2))), max(count, 2)
-    scores = _linear(n, count)
+    scores = _add_linear(n, count)
     if count > 1 or labels[1] != 2:
-        return label_at(n, labels[0], best(n, scores)), transform(n, scores, kind)
-    places = above(n, scores, 0.0)
+        return label_at(n, labels[0], add_argmax(n, scores)), transform(n, scores, kind)
+    places = add_threshold(n, scores, 0.0)
     return label_at(n, labels[0], places), both_classes(n, scores, kind, probability=True)
 
 
-def _kernel(n: OnnxNode, x: Value, vectors: Value) -> Value:
+def _kernel(n: ImportContext, x: Value, vectors: Value) -> Value:
     """[rows, vectors]: the kernel of each row with each support vector."""
     kind = n.text("kernel_type", "LINEAR")
     gamma, coef0, degree = (*n.numbers("kernel_params", []), 0.0, 0.0, 3.0)[:3]
@@ -87,17 +87,17 @@ def _kernel(n: OnnxNode, x: Value, vectors: Value) -> Value:
     raise n.error("unknown kernel_type", got=kind[:40], expected="LINEAR, POLY, RBF or SIGMOID")
 
 
-def _vectors(n: OnnxNode, count: int, name: str) -> Value:
+def _vectors(n: ImportContext, count: int, name: str) -> Value:
     data = np.array(n.numbers(name, []))
     if count < 1 or data.size % count:
         raise n.error(f"{name!r} does not fit the number of vectors", got=data.size)
     return n.constant(data.reshape(count, -1), DType.f32)
 
 
-def svm_regressor(n: OnnxNode) -> Value:
+def svm_regressor(n: ImportContext) -> Value:
     """Kernels with the support vectors (none: a linear model) times coefficients, plus rho; of one
     class, 1 for what is above 0 (inside) and -1 for what is not."""
-    x = converted(n, n.input(0), DType.f32)
+    x = convert_value(n, n.input(0), DType.f32)
     count, rho = n.integer("n_supports", 0), n.numbers("rho", [0.0])
     weights = n.constant(np.array(n.numbers("coefficients")).reshape(1, -1), DType.f32)
     values = _kernel(n, x, _vectors(n, count, "support_vectors")) if count else x
@@ -111,14 +111,14 @@ def svm_regressor(n: OnnxNode) -> Value:
     return transform(n, result, kind)
 
 
-def svm_classifier(n: OnnxNode) -> Imported:
+def svm_classifier(n: ImportContext) -> Imported:
     """One vote per pair of classes. Scores are probabilities, or without prob_a and prob_b the
     decisions of the pairs."""
     labels = class_labels(n, "classlabels_ints", "classlabels_strings")
     per_class = n.integers("vectors_per_class", [])
     if labels is None or not per_class or len(per_class) != labels[1]:
-        raise n.unsupported("SVMClassifier without support vectors")
-    x = converted(n, n.input(0), DType.f32)
+        raise n.unsupported_error("SVMClassifier without support vectors")
+    x = convert_value(n, n.input(0), DType.f32)
     total = sum(per_class)
     kernel = _kernel(n, x, _vectors(n, total, "support_vectors"))
     coefficients = np.array(n.numbers("coefficients"))
@@ -140,7 +140,11 @@ def svm_classifier(n: OnnxNode) -> Imported:
 
 
 def _pairwise(
-    n: OnnxNode, kernel: Value, coefficients: np.ndarray, per_class: list[int], rho: list[float]
+    n: ImportContext,
+    kernel: Value,
+    coefficients: np.ndarray,
+    per_class: list[int],
+    rho: list[float],
 ) -> Value:
     """[rows, pairs]: the decision of each pair (i, j), i before j, as one product."""
     starts = np.cumsum([0, *per_class])

@@ -13,14 +13,14 @@ from ......ir.ops import CastMap, DictVectorizer, ZipMap
 from ......ir.types import MapType, TensorType
 
 if TYPE_CHECKING:
-    from ...import_context import ImportFunction, OnnxNode
+    from ...import_context import ImportContext, ImportFunction
 
 
-def zip_map(n: OnnxNode) -> Value:
+def zip_map(n: ImportContext) -> Value:
     return n.add(ZipMap(), n.input(0), _names(n, "classlabels_int64s", "classlabels_strings"))
 
 
-def dict_vectorizer(n: OnnxNode) -> Value:
+def dict_vectorizer(n: ImportContext) -> Value:
     words = _names(n, "int64_vocabulary", "string_vocabulary")
     found = n.fact(n.input(0)).type
     element = found.element if isinstance(found, MapType) else None
@@ -34,7 +34,7 @@ def dict_vectorizer(n: OnnxNode) -> Value:
 _CASTS = {"TO_FLOAT": DType.f32, "TO_STRING": DType.string, "TO_INT64": DType.i64}
 
 
-def cast_map(n: OnnxNode) -> Value:
+def cast_map(n: ImportContext) -> Value:
     to, form = n.text("cast_to", "TO_FLOAT"), n.text("map_form", "DENSE")
     length = n.integer("max_map", 1)
     if to not in _CASTS:
@@ -44,7 +44,7 @@ def cast_map(n: OnnxNode) -> Value:
     return n.add(CastMap(_CASTS[to], length if form == "SPARSE" else None), n.input(0))
 
 
-def _names(n: OnnxNode, whole: str, texts: str) -> Value:
+def _names(n: ImportContext, whole: str, texts: str) -> Value:
     """The one list that is given, of integers or of strings."""
     numbers, words = n.integers(whole, []), n.texts(texts, [])
     if bool(numbers) == bool(words):

@@ -37,14 +37,14 @@ from ......ir.ops import (
 )
 
 if TYPE_CHECKING:
-    from ...import_context import OnnxNode
+    from ...import_context import ImportContext
 
 # Winitzki's approximation of the inverse error function, as onnxruntime computes PROBIT.
 _WINITZKI, _PI = 0.147, 3.14159
-_ZERO = 1e-7
+_SOFTMAX_ZERO_TOLERANCE = 1e-7
 
 
-def transform(n: OnnxNode, scores: Value, kind: str) -> Value:
+def transform(n: ImportContext, scores: Value, kind: str) -> Value:
     """One of ai.onnx.ml's post transforms of [rows, targets]."""
     function = _TRANSFORMS.get(kind)
     if function is None:
@@ -52,18 +52,18 @@ def transform(n: OnnxNode, scores: Value, kind: str) -> Value:
     return function(n, scores)
 
 
-def _softmax_zero(n: OnnxNode, x: Value) -> Value:
+def _softmax_zero(n: ImportContext, x: Value) -> Value:
     """Softmax over the scores that are not 0; those that are stay near 0."""
     last = n.ints_value([-1])
     largest = n.add(ReduceMax(keep_dims=True), x, last)
     grown = n.add(Exp(), n.add(Subtract(), x, largest))
     small = n.add(Multiply(), x, n.add(Exp(), n.add(Negative(), largest)))
-    is_zero = n.add(Less(), n.add(Abs(), x), n.like(x, _ZERO))
+    is_zero = n.add(Less(), n.add(Abs(), x), n.like(x, _SOFTMAX_ZERO_TOLERANCE))
     parts = n.add(Select(), is_zero, small, grown)
     return n.add(Divide(), parts, n.add(ReduceSum(keep_dims=True), parts, last))
 
 
-def _probit(n: OnnxNode, x: Value) -> Value:
+def _probit(n: ImportContext, x: Value) -> Value:
     """sqrt(2) * erfinv(2 x - 1)."""
 
     def c(value: float) -> Value:
@@ -78,7 +78,7 @@ def _probit(n: OnnxNode, x: Value) -> Value:
     return n.add(Multiply(), signed, c(float(np.sqrt(2))))
 
 
-_TRANSFORMS: dict[str, Callable[[OnnxNode, Value], Value]] = {
+_TRANSFORMS: dict[str, Callable[[ImportContext, Value], Value]] = {
     "NONE": lambda n, x: x,
     "LOGISTIC": lambda n, x: n.add(Sigmoid(), x),
     "SOFTMAX": lambda n, x: n.add(Softmax(axis=-1), x),
@@ -87,7 +87,7 @@ _TRANSFORMS: dict[str, Callable[[OnnxNode, Value], Value]] = {
 }
 
 
-def class_labels(n: OnnxNode, ints: str, strings: str) -> tuple[Value, int] | None:
+def class_labels(n: ImportContext, ints: str, strings: str) -> tuple[Value, int] | None:
     """The labels as a constant vector, and their number; None where the node has none."""
     texts, numbers = n.texts(strings, []), n.integers(ints, [])
     if texts:
@@ -97,24 +97,24 @@ def class_labels(n: OnnxNode, ints: str, strings: str) -> tuple[Value, int] | No
     return None
 
 
-def label_at(n: OnnxNode, labels: Value, places: Value) -> Value:
+def label_at(n: ImportContext, labels: Value, places: Value) -> Value:
     """The labels of positions [rows]."""
     return n.add(Gather(), labels, places, n.int_value(0))
 
 
-def best(n: OnnxNode, scores: Value) -> Value:
+def add_argmax(n: ImportContext, scores: Value) -> Value:
     """The position of the largest score of each row; the first of equal ones."""
     _, places = n.add_all(TopK(-1, "max", "value", DType.i64), scores, n.int_value(1))
     return n.add(Squeeze(), places, n.ints_value([-1]))
 
 
-def above(n: OnnxNode, score: Value, limit: float) -> Value:
+def add_threshold(n: ImportContext, score: Value, limit: float) -> Value:
     """1 where the one score of a row [rows, 1] exceeds the limit, else 0."""
     found = n.add(Convert(DType.i64), n.add(Greater(), score, n.like(score, limit)))
     return n.add(Squeeze(), found, n.ints_value([-1]))
 
 
-def both_classes(n: OnnxNode, score: Value, kind: str, *, probability: bool) -> Value:
+def both_classes(n: ImportContext, score: Value, kind: str, *, probability: bool) -> Value:
     """[rows, 2] from the score [rows, 1] of the second class: 1 - p, p where it is a
     `probability`, else -s, s; LOGISTIC makes probabilities of both, PROBIT quantiles."""
     minus = n.add(Negative(), score)

@@ -14,11 +14,11 @@ from ......ir.op import Array
 from ......ir.ops import Add, Gather, TreeEnsemble
 from ......ir.ops.ml.tree_ensemble import MODES
 from ......ir.scalar.builder import cast_array
-from ..elementary import converted
-from .scores import above, best, both_classes, class_labels, label_at, transform
+from ..elementary import convert_value
+from .scores import add_argmax, add_threshold, both_classes, class_labels, label_at, transform
 
 if TYPE_CHECKING:
-    from ...import_context import Imported, ImportFunction, OnnxNode
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 Entry = tuple[int, float]
 
@@ -36,7 +36,9 @@ class _Forest:
     roots: list[int] = field(default_factory=list[int])
     leaves: list[list[Entry]] = field(default_factory=list[list[Entry]])
 
-    def value(self, n: OnnxNode, x: Value, dtype: DType, targets: int, aggregate: str) -> Value:
+    def value(
+        self, n: ImportContext, x: Value, dtype: DType, targets: int, aggregate: str
+    ) -> Value:
         """The sums per target in `dtype`, in which x is compared and leaves are added."""
         self._put_in_order(n)
         width = max((len(leaf) for leaf in self.leaves), default=1)
@@ -55,7 +57,7 @@ class _Forest:
             n.constant(cast_array(weights, dtype), dtype),
         )
 
-    def _put_in_order(self, n: OnnxNode) -> None:
+    def _put_in_order(self, n: ImportContext) -> None:
         """Number the nodes so that each leads to later ones only."""
         count = len(self.then)
         if not any(0 <= r <= i for r, i in _references(self.then, self.other)):
@@ -87,7 +89,7 @@ def _references(then: list[int], other: list[int]) -> list[tuple[int, int]]:
     return [(r, i) for pair in (then, other) for i, r in enumerate(pair)]
 
 
-def _floats(n: OnnxNode, name: str) -> tuple[list[float], DType]:
+def _floats(n: ImportContext, name: str) -> tuple[list[float], DType]:
     """An attribute `name`, or `name`_as_tensor, with its element type."""
     if n.has(f"{name}_as_tensor"):
         dtype, data = n.tensor(f"{name}_as_tensor")
@@ -95,14 +97,14 @@ def _floats(n: OnnxNode, name: str) -> tuple[list[float], DType]:
     return n.numbers(name, []), DType.f32
 
 
-def _column(n: OnnxNode, name: str, count: int) -> list[int]:
+def _column(n: ImportContext, name: str, count: int) -> list[int]:
     values = n.integers(name, [])
     if len(values) != count:
         raise n.error(f"attribute {name!r} has the wrong length", got=len(values), expected=count)
     return values
 
 
-def _read_forest(n: OnnxNode, kind: str) -> tuple[_Forest, DType, bool, set[int]]:
+def _read_forest(n: ImportContext, kind: str) -> tuple[_Forest, DType, bool, set[int]]:
     """The trees of version 1 and 3; the type of their numbers; whether no weight is negative;
     and the targets that leaves name."""
     trees = n.integers("nodes_treeids", [])
@@ -159,30 +161,32 @@ def _read_forest(n: OnnxNode, kind: str) -> tuple[_Forest, DType, bool, set[int]
     return forest, found, min(weights, default=0.0) >= 0, set(columns[2])
 
 
-def tree_regressor(n: OnnxNode) -> Value:
+def tree_regressor(n: ImportContext) -> Value:
     forest, dtype, _, _ = _read_forest(n, "target")
     targets = n.integer("n_targets", 1)
     aggregate = n.text("aggregate_function", "SUM")
-    total = _summed(n, forest, dtype, targets, aggregate)
+    total = _sum_trees(n, forest, dtype, targets, aggregate)
     base, _ = _floats(n, "base_values")
     if base:
         total = n.add(Add(), total, n.constant(_base(n, base, targets), n.dtype(total)))
-    total = converted(n, total, DType.f32)
+    total = convert_value(n, total, DType.f32)
     return transform(n, total, n.text("post_transform", "NONE"))
 
 
-def _summed(n: OnnxNode, forest: _Forest, dtype: DType, targets: int, aggregate: str) -> Value:
+def _sum_trees(
+    n: ImportContext, forest: _Forest, dtype: DType, targets: int, aggregate: str
+) -> Value:
     x = n.input(0)
     return forest.value(n, x, DType.f64 if n.dtype(x) is DType.f64 else dtype, targets, aggregate)
 
 
-def _base(n: OnnxNode, base: Sequence[float], targets: int) -> Array:
+def _base(n: ImportContext, base: Sequence[float], targets: int) -> Array:
     if len(base) not in (1, targets):
         raise n.error("base_values has the wrong length", got=len(base), expected=f"1 or {targets}")
     return np.array(base)
 
 
-def tree_classifier(n: OnnxNode) -> Imported:
+def tree_classifier(n: ImportContext) -> Imported:
     """The class with the largest score. Of two classes of which leaves name only one, the second
     wins where that score is above 1/2 (above 0 if a weight is negative); where leaves name the
     first class, their score is the second one's, and the first has the rest. Base values of both
@@ -195,18 +199,18 @@ def tree_classifier(n: OnnxNode) -> Imported:
     base, _ = _floats(n, "base_values")
     single = classes == 2 and len(named) == 1 and len(base) < 2
     rest = single and named == {0}
-    total = _summed(n, forest, dtype, 1 if rest else classes, "SUM")
+    total = _sum_trees(n, forest, dtype, 1 if rest else classes, "SUM")
     if base:
         total = n.add(Add(), total, n.constant(_base(n, base, classes), n.dtype(total)))
-    total = converted(n, total, DType.f32)
+    total = convert_value(n, total, DType.f32)
     if not single:
-        return label_at(n, labels[0], best(n, total)), transform(n, total, kind)
+        return label_at(n, labels[0], add_argmax(n, total)), transform(n, total, kind)
     limit = 0.5 if positive else 0.0
     if rest:
         scores = both_classes(n, total, kind, probability=positive)
-        return label_at(n, labels[0], above(n, total, limit)), scores
+        return label_at(n, labels[0], add_threshold(n, total, limit)), scores
     second = n.add(Gather(), total, n.ints_value([1]), n.int_value(1))
-    return label_at(n, labels[0], above(n, second, limit)), transform(n, total, kind)
+    return label_at(n, labels[0], add_threshold(n, second, limit)), transform(n, total, kind)
 
 
 _MODES_5 = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
@@ -215,7 +219,7 @@ _TRANSFORMS_5 = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _MEMBER = 6
 
 
-def tree_ensemble(n: OnnxNode) -> Value:
+def tree_ensemble(n: ImportContext) -> Value:
     """Version 5: nodes and leaves apart, modes as numbers, sets of members divided by NaN. A node
     with a set becomes one comparison per member."""
     dtype, splits = n.tensor("nodes_splits")
@@ -244,7 +248,7 @@ def tree_ensemble(n: OnnxNode) -> Value:
         if not 0 <= mode <= _MEMBER:
             raise n.error("unknown mode of a node", got=mode, expected="0 to 6")
         ends = [
-            -1 - to if leaf else _known(n, place, to)
+            -1 - to if leaf else _checked_node(n, place, to)
             for to, leaf in ((then[i], leafs[0][i]), (other[i], leafs[1][i]))
         ]
         for k, value in enumerate(tests[i]):
@@ -254,22 +258,22 @@ def tree_ensemble(n: OnnxNode) -> Value:
             forest.missing.append(missing[i])
             forest.then.append(ends[0])
             forest.other.append(ends[1] if k == len(tests[i]) - 1 else place[i] + k + 1)
-    forest.roots = [_known(n, place, root) for root in n.integers("tree_roots")]
+    forest.roots = [_checked_node(n, place, root) for root in n.integers("tree_roots")]
     aggregate = n.integer("aggregate_function", 1)
     post = n.integer("post_transform", 0)
     if aggregate not in range(4) or post not in range(5):
         raise n.error("unknown aggregate_function or post_transform", got=f"{aggregate}, {post}")
     total = forest.value(
-        n, n.input(0), _computing(dtype), n.integer("n_targets", 1), _AGGREGATES_5[aggregate]
+        n, n.input(0), _compute_dtype(dtype), n.integer("n_targets", 1), _AGGREGATES_5[aggregate]
     )
-    return transform(n, converted(n, total, dtype), _TRANSFORMS_5[post])
+    return transform(n, convert_value(n, total, dtype), _TRANSFORMS_5[post])
 
 
-def _computing(dtype: DType) -> DType:
+def _compute_dtype(dtype: DType) -> DType:
     return DType.f64 if dtype is DType.f64 else DType.f32
 
 
-def _known(n: OnnxNode, place: list[int], node: int) -> int:
+def _checked_node(n: ImportContext, place: list[int], node: int) -> int:
     if not 0 <= node < len(place):
         raise n.error("a node leads to one that does not exist", got=node)
     return place[node]

@@ -36,14 +36,14 @@ from ......ir.ops import (
 )
 from ......ir.ops.nn.normalize import LayerNorm
 from ..attention import split_heads
-from ..elementary import converted, size_of
-from .quantized import integer_product, scaled
+from ..elementary import convert_value, size_of
+from .quantized import integer_product, scale_product
 
 if TYPE_CHECKING:
-    from ...import_context import Imported, ImportFunction, OnnxNode
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 
-def attention(n: OnnxNode) -> Imported:
+def attention(n: ImportContext) -> Imported:
     """Q, K and V are projections of input 0 by one matrix."""
     projected = n.add(MatMul(), n.input(0), n.input(1))
     bias = n.optional(2)
@@ -51,24 +51,24 @@ def attention(n: OnnxNode) -> Imported:
     return _self_attention(n, projected, n.optional(4), n.optional(3), n.optional(5))
 
 
-def quantized_attention(n: OnnxNode) -> Imported:
+def quantized_attention(n: ImportContext) -> Imported:
     """The same, of integers with scales and zero points."""
     product = integer_product(n, (n.input(0), n.optional(6)), (n.input(1), n.optional(7)))
-    projected = scaled(n, product, n.add(Multiply(), n.input(3), n.input(4)), n.optional(2))
+    projected = scale_product(n, product, n.add(Multiply(), n.input(3), n.input(4)), n.optional(2))
     return _self_attention(n, projected, n.optional(8), n.optional(5), None)
 
 
 def _self_attention(
-    n: OnnxNode, projected: Value, past: Value | None, mask: Value | None, bias: Value | None
+    n: ImportContext, projected: Value, past: Value | None, mask: Value | None, bias: Value | None
 ) -> Imported:
     heads = n.integer("num_heads")
     if n.flag("do_rotary") or n.flag("past_present_share_buffer"):
-        raise n.unsupported("Attention with rotary embedding or a shared buffer")
+        raise n.unsupported_error("Attention with rotary embedding or a shared buffer")
     width = n.shape(projected)
     sizes = n.optional_integers("qkv_hidden_sizes")
     if sizes is None:
         if width is None or not isinstance(width[-1], int):
-            raise n.unsupported("Attention of an unknown hidden size")
+            raise n.unsupported_error("Attention of an unknown hidden size")
         sizes = [width[-1] // 3] * 3
     parts = n.add_all(VariadicSplit(num_outputs=3), projected, n.int_value(-1), n.ints_value(sizes))
     query, key, value = (split_heads(n, part, heads) for part in parts)
@@ -87,26 +87,26 @@ def _self_attention(
     return [result, present]
 
 
-def multi_head_attention(n: OnnxNode) -> Imported:
+def multi_head_attention(n: ImportContext) -> Imported:
     """Q, K and V as three inputs, K and V also with their heads apart."""
     heads = n.integer("num_heads")
     query, key, value = n.input(0), n.optional(1), n.optional(2)
     if n.rank(query) != 3 or key is None or value is None:
-        raise n.unsupported("MultiHeadAttention with packed inputs")
+        raise n.unsupported_error("MultiHeadAttention with packed inputs")
     if any(n.optional(i) is not None for i in (8, 9)):
-        raise n.unsupported("MultiHeadAttention with a shared cache")
+        raise n.unsupported_error("MultiHeadAttention with a shared cache")
     shape, bias = n.shape(query), n.optional(3)
     assert shape is not None
     if not isinstance(shape[2], int):
-        raise n.unsupported("MultiHeadAttention of an unknown hidden size")
+        raise n.unsupported_error("MultiHeadAttention of an unknown hidden size")
     if bias is not None:
         total = n.shape(bias)
         if total is None or not isinstance(total[0], int):
-            raise n.unsupported("MultiHeadAttention of an unknown hidden size")
+            raise n.unsupported_error("MultiHeadAttention of an unknown hidden size")
         lengths = n.ints_value([shape[2], shape[2], total[0] - 2 * shape[2]])
         parts = n.add_all(VariadicSplit(num_outputs=3), bias, n.int_value(0), lengths)
         if n.rank(key) != 3 or n.rank(value) != 3:
-            raise n.unsupported("MultiHeadAttention with a bias and heads apart")
+            raise n.unsupported_error("MultiHeadAttention with a bias and heads apart")
         query, key, value = (
             n.add(Add(), v, p) for v, p in zip((query, key, value), parts, strict=True)
         )
@@ -123,7 +123,7 @@ def multi_head_attention(n: OnnxNode) -> Imported:
 
 
 def attend(
-    n: OnnxNode,
+    n: ImportContext,
     query: Value,
     key: Value,
     value: Value,
@@ -141,54 +141,54 @@ def attend(
         scores = n.add(Add(), scores, bias)
     if n.flag("unidirectional"):
         lowest = n.like(scores, float(np.finfo(np.float32).min))
-        scores = n.add(Select(), _later(n, query, key), lowest, scores)
+        scores = n.add(Select(), _future_mask(n, query, key), lowest, scores)
     mixed = n.add(MatMul(), n.add(Softmax(axis=-1), scores), value)
     joined = n.add(Transpose(), mixed, n.ints_value([0, 2, 1, 3]))
     return n.add(Reshape(special_zero=True), joined, n.ints_value([0, 0, -1]))
 
 
-def _additive(n: OnnxNode, mask: Value, key: Value, scores: Value) -> Value:
+def _additive(n: ImportContext, mask: Value, key: Value, scores: Value) -> Value:
     """0 where a key is seen, else `mask_filter_value`: from lengths [B], or [B, T], [B, S, T]."""
     rank, shape = n.rank(mask), n.shape(mask)
     if rank == 1:
         batch = n.shape(key)
         if shape is None or batch is None or eq(shape[0], batch[0]) is False:
-            raise n.unsupported("a mask of starts and ends")
+            raise n.unsupported_error("a mask of starts and ends")
         positions = _positions(n, key)
-        seen = n.add(Less(), positions, n.add(Unsqueeze(), _whole(n, mask), n.ints_value([1])))
+        seen = n.add(Less(), positions, n.add(Unsqueeze(), _to_i64(n, mask), n.ints_value([1])))
         seen = n.add(Unsqueeze(), seen, n.ints_value([1, 2]))
     elif rank in (2, 3):
         axes = n.ints_value([1, 2] if rank == 2 else [1])
         zero = n.int_value(0)
-        seen = n.add(Unsqueeze(), n.add(Greater(), _whole(n, mask), zero), axes)
+        seen = n.add(Unsqueeze(), n.add(Greater(), _to_i64(n, mask), zero), axes)
     else:
-        raise n.unsupported("a mask of four axes")
+        raise n.unsupported_error("a mask of four axes")
     hidden = n.like(scores, n.number("mask_filter_value", -10000.0))
     return n.add(Select(), seen, n.like(scores, 0), hidden)
 
 
-def _later(n: OnnxNode, query: Value, key: Value) -> Value:
+def _future_mask(n: ImportContext, query: Value, key: Value) -> Value:
     """[S, T]: which keys come after each query; the queries are the last ones."""
     own, all_ = _length(n, query), _length(n, key)
     rows = n.add(Add(), _positions(n, query), n.add(Subtract(), all_, own))
     return n.add(Greater(), _positions(n, key), n.add(Unsqueeze(), rows, n.ints_value([1])))
 
 
-def _length(n: OnnxNode, x: Value) -> Value:
+def _length(n: ImportContext, x: Value) -> Value:
     """The number of rows of [B, N, rows, H], a scalar."""
     return n.add(Squeeze(), size_of(n, x, 2), n.ints_value([0]))
 
 
-def _positions(n: OnnxNode, x: Value) -> Value:
+def _positions(n: ImportContext, x: Value) -> Value:
     """0, 1, ... for the rows of [B, N, rows, H]."""
     return n.add(Range(DType.i64), n.int_value(0), _length(n, x), n.int_value(1))
 
 
-def _whole(n: OnnxNode, x: Value) -> Value:
-    return converted(n, x, DType.i64)
+def _to_i64(n: ImportContext, x: Value) -> Value:
+    return convert_value(n, x, DType.i64)
 
 
-def embed_layer_normalization(n: OnnxNode) -> Imported:
+def embed_layer_normalization(n: ImportContext) -> Imported:
     """Words, positions and segments added and normalised; output 1 counts what the mask shows."""
     ids, segments = n.input(0), n.optional(1)
     zero = n.int_value(0)

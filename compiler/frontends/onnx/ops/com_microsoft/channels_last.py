@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING
 from ......ir.graph import Value
 from ......ir.ops import Add, GroupNormalization, Multiply, Reshape, Sigmoid, Transpose
 from ..convolution import conv
-from ..elementary import converted, unsqueezed
+from ..elementary import convert_value, unsqueeze_value
 from ..pooling import max_pool
 from ..quantization import qlinear_conv
 from .elementary import fused_conv
 from .quantized import average_pool
 
 if TYPE_CHECKING:
-    from ...import_context import Imported, ImportFunction, OnnxNode
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 
-def _to_second(n: OnnxNode, x: Value) -> Value:
+def _to_second(n: ImportContext, x: Value) -> Value:
     rank = n.rank(x)
     return n.add(Transpose(), x, n.ints_value([0, rank - 1, *range(1, rank - 1)]))
 
 
-def _to_last(n: OnnxNode, x: Value) -> Value:
+def _to_last(n: ImportContext, x: Value) -> Value:
     return n.add(Transpose(), x, n.ints_value([0, *range(2, n.rank(x)), 1]))
 
 
 def channels_last(importer: ImportFunction, *more: int) -> ImportFunction:
     """The importer with input 0, inputs `more` and output 0 in the other layout."""
 
-    def load(n: OnnxNode) -> Value:
+    def load(n: ImportContext) -> Value:
         moved = list(n.inputs)
         for port in (0, *more):
             value = n.optional(port)
@@ -53,14 +53,14 @@ def by_flag(importer: ImportFunction) -> ImportFunction:
     return lambda n: (channels_last(importer) if n.flag("channels_last") else importer)(n)
 
 
-def group_norm(n: OnnxNode) -> Value:
+def group_norm(n: ImportContext) -> Value:
     """Normalized groups of channels, scaled and shifted by channel; activation 1: x sigmoid(x)."""
     x, last = n.input(0), n.flag("channels_last", True)
     result = _group_norm(n, _to_second(n, x) if last else x)
     return _to_last(n, result) if last else result
 
 
-def skip_group_norm(n: OnnxNode) -> Imported:
+def skip_group_norm(n: ImportContext) -> Imported:
     """The same of x + skip + bias, which is output 1."""
     x, skip, last = n.input(0), n.input(3), n.flag("channels_last", True)
     rank = n.rank(x)
@@ -71,14 +71,14 @@ def skip_group_norm(n: OnnxNode) -> Imported:
         skip = _to_second(n, skip)
     total, bias = n.add(Add(), x, skip), n.optional(4)
     if bias is not None:
-        total = n.add(Add(), total, unsqueezed(n, bias, range(1, rank - 1)))
+        total = n.add(Add(), total, unsqueeze_value(n, bias, range(1, rank - 1)))
     result = _group_norm(n, total)
     return [_to_last(n, v) if last else v for v in (result, total)]
 
 
-def _group_norm(n: OnnxNode, x: Value) -> Value:
+def _group_norm(n: ImportContext, x: Value) -> Value:
     op = GroupNormalization(n.integer("groups"), n.number("epsilon", 1e-5))
-    result = n.add(op, x, *(converted(n, n.input(i), n.dtype(x)) for i in (1, 2)))
+    result = n.add(op, x, *(convert_value(n, n.input(i), n.dtype(x)) for i in (1, 2)))
     activation = n.integer("activation", 0)
     if activation not in (0, 1):
         raise n.error("unknown activation of GroupNorm", got=activation, expected="0 or 1")

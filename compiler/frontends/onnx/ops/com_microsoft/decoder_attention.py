@@ -24,22 +24,22 @@ from ......ir.ops import (
     VariadicSplit,
 )
 from ..attention import split_heads
-from ..elementary import converted, size_of
+from ..elementary import convert_value, size_of
 from .attention import attend
 
 if TYPE_CHECKING:
-    from ...import_context import Imported, ImportFunction, OnnxNode
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 
-def decoder_masked_multi_head_attention(n: OnnxNode) -> Imported:
+def decoder_masked_multi_head_attention(n: ImportContext) -> Imported:
     """Keys and values of the new token (three axes, or packed with the query), or of the encoder
     (four axes). A past may be a buffer, whose rows before past_sequence_length are in use."""
     heads = n.integer("num_heads")
     query, key, value = n.input(0), n.optional(1), n.optional(2)
     if n.optional(9) is not None:
-        raise n.unsupported(f"{n.op_type} with an indirect cache")
+        raise n.unsupported_error(f"{n.op_type} with an indirect cache")
     if n.wants(3) or n.flag("output_qk"):
-        raise n.unsupported(f"{n.op_type} with scores as output")
+        raise n.unsupported_error(f"{n.op_type} with scores as output")
     bias = n.optional(10)
     if key is None or value is None:
         query, key, value, bias = (
@@ -53,7 +53,7 @@ def decoder_masked_multi_head_attention(n: OnnxNode) -> Imported:
             key, value = _plus(n, key, parts[1]), _plus(n, value, parts[2])
     shape = n.shape(query)
     if shape is None or not isinstance(shape[2], int):
-        raise n.unsupported(f"{n.op_type} of an unknown hidden size")
+        raise n.unsupported_error(f"{n.op_type} of an unknown hidden size")
     query = split_heads(n, query, heads)
     presents: list[Value | None] = [None, None]
     if n.rank(key) == 3:
@@ -63,21 +63,21 @@ def decoder_masked_multi_head_attention(n: OnnxNode) -> Imported:
     return [attend(n, query, key, value, mask, extra, shape[2] // heads), *presents]
 
 
-def _plus(n: OnnxNode, x: Value, bias: Value) -> Value:
+def _plus(n: ImportContext, x: Value, bias: Value) -> Value:
     return n.add(Add(), x, bias)
 
 
-def _thirds(n: OnnxNode, x: Value) -> list[Value]:
+def _thirds(n: ImportContext, x: Value) -> list[Value]:
     """The parts of queries, keys and values along the last axis, of one size."""
     shape = n.shape(x)
     if shape is None or not isinstance(shape[-1], int) or shape[-1] % 3:
-        raise n.unsupported(f"{n.op_type} of unequal or unknown hidden sizes")
+        raise n.unsupported_error(f"{n.op_type} of unequal or unknown hidden sizes")
     sizes = n.ints_value([shape[-1] // 3] * 3)
     return n.add_all(VariadicSplit(num_outputs=3), x, n.int_value(-1), sizes)
 
 
 def _cached(
-    n: OnnxNode, key: Value, value: Value
+    n: ImportContext, key: Value, value: Value
 ) -> tuple[tuple[Value, Value], list[Value | None]]:
     """Keys and values to attend to, and as outputs."""
     pasts = n.optional(5), n.optional(6)
@@ -90,7 +90,7 @@ def _cached(
             if past is not None
         ]
         return (joined[0], joined[1]), [*joined]
-    used = n.add(Reshape(), converted(n, n.input(7), DType.i64), n.ints_value([1]))
+    used = n.add(Reshape(), convert_value(n, n.input(7), DType.i64), n.ints_value([1]))
     axis, end = n.int_value(2), n.add(Add(), used, n.int_value(1))
     buffers = [
         n.add(ScatterUpdate(), past, used, new, axis)
@@ -102,7 +102,7 @@ def _cached(
     return (parts[0], parts[1]), [*buffers]
 
 
-def packed_attention(n: OnnxNode) -> Value:
+def packed_attention(n: ImportContext) -> Value:
     """Rows of tokens [tokens, hidden size], projected to queries, keys and values."""
     projected = _plus(n, n.add(MatMul(), n.input(0), n.input(1)), n.input(2))
     sizes = n.optional_integers("qkv_hidden_sizes")
@@ -114,7 +114,7 @@ def packed_attention(n: OnnxNode) -> Value:
     return _packed(n, parts, 3, 5)
 
 
-def packed_multi_head_attention(n: OnnxNode) -> Value:
+def packed_multi_head_attention(n: ImportContext) -> Value:
     """The same of queries, keys and values as inputs, or packed: [tokens, N, 3, H]."""
     query, key, value, bias = n.input(0), n.optional(1), n.optional(2), n.optional(3)
     if key is None or value is None:
@@ -131,13 +131,13 @@ def packed_multi_head_attention(n: OnnxNode) -> Value:
     return _packed(n, parts, 4, 6)
 
 
-def _packed(n: OnnxNode, parts: list[Value], offsets: int, bias: int) -> Value:
+def _packed(n: ImportContext, parts: list[Value], offsets: int, bias: int) -> Value:
     """Attention of sequences whose tokens stand behind each other: put at their offsets in a batch
     [B, S], and taken from there again."""
     heads, first = n.integer("num_heads"), n.int_value(0)
     grid = n.add(ShapeOf(DType.i64), n.input(offsets))
     count = size_of(n, parts[0], 0)
-    flat = n.add(Reshape(), converted(n, n.input(offsets), DType.i64), n.ints_value([-1]))
+    flat = n.add(Reshape(), convert_value(n, n.input(offsets), DType.i64), n.ints_value([-1]))
     bounds = n.ints_value([0]), count, n.ints_value([1])
     where = n.add(Slice(), flat, *bounds)
     cells = size_of(n, flat, 0)
@@ -148,7 +148,7 @@ def _packed(n: OnnxNode, parts: list[Value], offsets: int, bias: int) -> Value:
         rows = n.add(ScatterUpdate(), zeros, where, part, first)
         batch = n.add(Concat(axis=0), grid, size_of(n, part, 1))
         spread.append(split_heads(n, n.add(Reshape(), rows, batch), heads))
-    ends = converted(n, n.input(offsets + 1), DType.i64)
+    ends = convert_value(n, n.input(offsets + 1), DType.i64)
     size = size_of(n, ends, 0)
     one, last = n.ints_value([1]), n.add(Subtract(), size, n.ints_value([1]))
     lengths = n.add(
@@ -158,7 +158,7 @@ def _packed(n: OnnxNode, parts: list[Value], offsets: int, bias: int) -> Value:
     )
     shape = n.shape(spread[0])
     if shape is None or not isinstance(shape[3], int):
-        raise n.unsupported(f"{n.op_type} of an unknown hidden size")
+        raise n.unsupported_error(f"{n.op_type} of an unknown hidden size")
     found = attend(n, spread[0], spread[1], spread[2], lengths, n.optional(bias), shape[3])
     width = n.add(Concat(axis=0), n.ints_value([-1]), size_of(n, found, 2))
     return n.add(Gather(), n.add(Reshape(), found, width), where, first)

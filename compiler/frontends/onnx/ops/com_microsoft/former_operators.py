@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from ......ir.dtype import DType
 from ......ir.graph import Value
 from ......ir.ops import Range, ReduceSum, Reshape, Sqrt, SquaredDifference, Unique, Unsqueeze
-from ..elementary import converted
+from ..elementary import convert_value
 from ..indexing import gather_nd
 from ..padding import pad as onnx_pad
 from ..ranking import triangle
 from ..sampling import grid_sample
 
 if TYPE_CHECKING:
-    from ...import_context import Imported, ImportFunction, OnnxNode
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 
-def pad(n: OnnxNode) -> Value:
+def pad(n: ImportContext) -> Value:
     """ONNX's; `pads` may also be one row."""
     if n.rank(n.input(1)) == 2:
         flat = n.add(Reshape(), n.input(1), n.ints_value([-1]))
@@ -29,29 +29,29 @@ def pad(n: OnnxNode) -> Value:
     return onnx_pad(n)
 
 
-def expand_dims(n: OnnxNode) -> Value:
-    axis = n.add(Reshape(), converted(n, n.input(1), DType.i64), n.ints_value([1]))
+def expand_dims(n: ImportContext) -> Value:
+    axis = n.add(Reshape(), convert_value(n, n.input(1), DType.i64), n.ints_value([1]))
     return n.add(Unsqueeze(), n.input(0), axis)
 
 
-def range_(n: OnnxNode) -> Value:
+def range_(n: ImportContext) -> Value:
     """Like ONNX's; each bound may be a vector of one element, and the step may be left out."""
     given = [n.input(0), n.input(1), n.optional(2) or n.like(n.input(0), 1)]
     bounds = [v if n.shape(v) == () else n.add(Reshape(), v, n.ints_value([])) for v in given]
     return n.add(Range(n.dtype(n.input(0))), *bounds)
 
 
-def unique(n: OnnxNode) -> Imported:
+def unique(n: ImportContext) -> Imported:
     """Distinct elements in order of first occurrence, which of them each is, and their counts."""
     values, _, inverse, counts = n.add_all(Unique(sorted=False), n.input(0), None)
     return [values, inverse, counts]
 
 
-def pairwise_distances(n: OnnxNode) -> Value:
+def pairwise_distances(n: ImportContext) -> Value:
     """Distances of each row of A [M, N] from each row of B [K, N]."""
     metric = n.text("metric", "sqeuclidean")
     if metric not in ("sqeuclidean", "euclidean"):
-        raise n.unsupported(f"CDist with metric {metric[:40]}")
+        raise n.unsupported_error(f"CDist with metric {metric[:40]}")
     a, b = (n.add(Unsqueeze(), n.input(i), n.ints_value([axis])) for i, axis in ((0, 1), (1, 0)))
     found = n.add(ReduceSum(), n.add(SquaredDifference(), a, b), n.ints_value([2]))
     return n.add(Sqrt(), found) if metric == "euclidean" else found

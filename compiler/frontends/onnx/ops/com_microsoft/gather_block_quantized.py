@@ -26,20 +26,20 @@ from ......ir.ops import (
     Subtract,
     Unsqueeze,
 )
-from ..elementary import converted
+from ..elementary import convert_value
 from .matmul_nbits import unpack_codes
 
 if TYPE_CHECKING:
-    from ...import_context import ImportFunction, OnnxNode
+    from ...import_context import ImportContext, ImportFunction
 
 
-def gather_block_quantized(n: OnnxNode) -> Value:
+def gather_block_quantized(n: ImportContext) -> Value:
     """(code - zero point) * scale of the gathered codes; an index out of range gives zeros."""
     data, scales = n.constant_of(n.input(0)), n.constant_of(n.input(2))
     given = n.optional(3)
     zeros = None if given is None else n.constant_of(given)
     if data is None or scales is None or (given is not None and zeros is None):
-        raise n.unsupported("GatherBlockQuantized of a table that is not constant")
+        raise n.unsupported_error("GatherBlockQuantized of a table that is not constant")
     kind, rank = n.dtype(n.input(0)), data.ndim
     gathered = n.axis(n.integer("gather_axis", 0), rank)
     axis = n.axis(n.integer("quantize_axis", 1), rank)
@@ -58,7 +58,7 @@ def gather_block_quantized(n: OnnxNode) -> Value:
     if gathered == 0 and axis == rank - 1 and rank > 1 and width % block == 0:
         return _by_row(n, data, zero, bits, block)
     if kind.is_float:
-        raise n.unsupported("GatherBlockQuantized of floats along this axis")
+        raise n.unsupported_error("GatherBlockQuantized of floats along this axis")
     assert zero is not None
     codes = _codes(data, kind, bits, width)
     wide = np.int8 if kind is DType.i4 else np.uint8
@@ -80,7 +80,7 @@ def _codes(data: Array, kind: DType, bits: int, width: int) -> Array:
 
 
 def _check(
-    n: OnnxNode,
+    n: ImportContext,
     shape: tuple[int, ...],
     scales: tuple[int, ...],
     axis: int,
@@ -100,7 +100,7 @@ def _check(
         )
 
 
-def _by_row(n: OnnxNode, data: Array, zero: Array | None, bits: int, block: int) -> Value:
+def _by_row(n: ImportContext, data: Array, zero: Array | None, bits: int, block: int) -> Value:
     """Whole rows of the table, whose blocks stand along the last axis."""
     kind, table = n.dtype(n.input(0)), n.input(0)
     if kind in (DType.u4, DType.i4) and data.shape[-1] % 2 == 0:
@@ -117,7 +117,7 @@ def _by_row(n: OnnxNode, data: Array, zero: Array | None, bits: int, block: int)
     shape = n.add(ShapeOf(DType.i64), codes)
     lead = [n.ints_value([v]) for v in (0, -1, 1)]
     blocks = n.add(Concat(axis=0), n.add(Slice(), shape, *lead), n.ints_value([-1, block]))
-    found = n.add(Reshape(), converted(n, codes, dtype), blocks)
+    found = n.add(Reshape(), convert_value(n, codes, dtype), blocks)
     last = n.ints_value([-1])
     if zero is not None:
         shown = _rows(n, n.constant(zero, dtype)) if np.ptp(zero) else None
@@ -129,7 +129,7 @@ def _by_row(n: OnnxNode, data: Array, zero: Array | None, bits: int, block: int)
     return n.add(Reshape(), found, shape)
 
 
-def _rows(n: OnnxNode, table: Value) -> Value:
+def _rows(n: ImportContext, table: Value) -> Value:
     """The rows of a table that the indices name; of one row for all, that row."""
     shape = n.shape(table)
     assert shape is not None
@@ -139,7 +139,7 @@ def _rows(n: OnnxNode, table: Value) -> Value:
     return n.add(Gather(), table, index, n.int_value(0))
 
 
-def _unpacked(n: OnnxNode, rows: Value, bits: int) -> Value:
+def _unpacked(n: ImportContext, rows: Value, bits: int) -> Value:
     """[..., K / (8 / bits)] bytes as [..., K] codes."""
     last, mask = n.ints_value([-1]), n.constant((1 << bits) - 1, DType.u8)
     parts: list[Value] = []

@@ -38,11 +38,11 @@ from ......ir.ops import (
     VariadicSplit,
 )
 from ..attention import attend_grouped, split_heads
-from ..elementary import converted, size_of
+from ..elementary import convert_value, size_of
 from .rotary import rotate
 
 if TYPE_CHECKING:
-    from ...import_context import Imported, ImportFunction, OnnxNode
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class _Sizes:
     head_size: int
 
 
-def group_query_attention(n: OnnxNode) -> Imported:
+def group_query_attention(n: ImportContext) -> Imported:
     """Inputs: query, key, value, past key, past value, lengths - 1, the longest length, cosines,
     sines, positions, bias, sink, 2 scales of the past, 2 weights of RMS norms, new lengths."""
     _refuse(n)
     query, key, value, sizes = _projections(n)
-    last, total = (converted(n, n.input(i), DType.i64) for i in (5, 6))
+    last, total = (convert_value(n, n.input(i), DType.i64) for i in (5, 6))
     lengths = n.add(Add(), n.add(Reshape(), last, n.ints_value([-1])), n.int_value(1))
     fresh = size_of(n, n.input(0), 1)
     given = n.optional(16)
-    before = fresh if given is None else converted(n, given, DType.i64)
+    before = fresh if given is None else convert_value(n, given, DType.i64)
     # The tokens in the past of each sequence, [B].
     before = n.add(Maximum(), n.add(Subtract(), lengths, before), n.int_value(0))
     column = n.add(Unsqueeze(), before, n.ints_value([1]))
@@ -77,24 +77,24 @@ def group_query_attention(n: OnnxNode) -> Imported:
     return [found, key, value]
 
 
-def _refuse(n: OnnxNode) -> None:
+def _refuse(n: ImportContext) -> None:
     for name in ("k_quant_type", "v_quant_type"):
         if n.text(name, "NONE") != "NONE":
-            raise n.unsupported("GroupQueryAttention with a quantized cache")
+            raise n.unsupported_error("GroupQueryAttention with a quantized cache")
     n.has("kv_cache_bit_width")
     if n.flag("sliding_window_cache"):
-        raise n.unsupported("GroupQueryAttention with a window-sized cache")
+        raise n.unsupported_error("GroupQueryAttention with a window-sized cache")
     if n.wants(3) or n.integer("qk_output", 0):
-        raise n.unsupported("GroupQueryAttention with scores as output")
+        raise n.unsupported_error("GroupQueryAttention with scores as output")
 
 
-def _projections(n: OnnxNode) -> tuple[Value, Value, Value, _Sizes]:
+def _projections(n: ImportContext) -> tuple[Value, Value, Value, _Sizes]:
     """Queries [B, N, S, H], keys and values [B, M, S, H]; without input 1 they are packed."""
     heads, shared = n.integer("num_heads"), n.integer("kv_num_heads")
     query, key, value = n.input(0), n.optional(1), n.optional(2)
     shape = n.shape(query)
     if shape is None or len(shape) != 3 or not isinstance(shape[2], int):
-        raise n.unsupported("GroupQueryAttention of an unknown hidden size")
+        raise n.unsupported_error("GroupQueryAttention of an unknown hidden size")
     if shared < 1 or heads < 1 or heads % shared:
         raise n.type_error("num_heads is not a multiple of kv_num_heads", got=f"{heads}, {shared}")
     count = heads if key is not None else heads + 2 * shared
@@ -113,7 +113,7 @@ def _projections(n: OnnxNode) -> tuple[Value, Value, Value, _Sizes]:
     return query, key, value, _Sizes(heads, shared, size)
 
 
-def _normalized(n: OnnxNode, x: Value, port: int) -> Value:
+def _normalized(n: ImportContext, x: Value, port: int) -> Value:
     """Each head over the root of its mean square, where there are weights for that."""
     weight = n.optional(port)
     eps = n.number("qk_norm_epsilon", 1e-6)
@@ -121,14 +121,14 @@ def _normalized(n: OnnxNode, x: Value, port: int) -> Value:
     return x if weight is None else n.add(RMSNorm(-1, eps), x, weight)
 
 
-def _range(n: OnnxNode, size: Value) -> Value:
+def _range(n: ImportContext, size: Value) -> Value:
     """0, 1, ... below the one element of `size`."""
     stop = n.add(Squeeze(), n.add(Reshape(), size, n.ints_value([1])), n.ints_value([0]))
     return n.add(Range(DType.i64), n.int_value(0), stop, n.int_value(1))
 
 
 def _presents(
-    n: OnnxNode, new: tuple[Value, Value], before: Value, total: Value
+    n: ImportContext, new: tuple[Value, Value], before: Value, total: Value
 ) -> tuple[Value, Value]:
     """Keys and values of past and new tokens, [B, M, T, H]. `before` is [B, 1]."""
     pasts = n.optional(3), n.optional(4)
@@ -148,7 +148,7 @@ def _presents(
 
 
 def _attend(
-    n: OnnxNode,
+    n: ImportContext,
     given: tuple[Value, Value, Value],
     rows: tuple[Value, Value],
     total: Value,
@@ -190,7 +190,7 @@ def _attend(
     return n.add(Reshape(special_zero=True), found, width)
 
 
-def _sink(n: OnnxNode, query: Value, sizes: _Sizes) -> Value | None:
+def _sink(n: ImportContext, query: Value, sizes: _Sizes) -> Value | None:
     """One more score of each head, [N], that no value belongs to."""
     given = n.optional(11)
     if given is None and n.integer("smooth_softmax", 0) == 1:
@@ -198,13 +198,13 @@ def _sink(n: OnnxNode, query: Value, sizes: _Sizes) -> Value | None:
     return given
 
 
-def _mask(n: OnnxNode, key: Value, rows: tuple[Value, Value]) -> Value:
+def _mask(n: ImportContext, key: Value, rows: tuple[Value, Value]) -> Value:
     """[B, 1, S, T]: the keys that each query sees: its own and those before it, within a window."""
     own = n.add(Unsqueeze(), rows[0], n.ints_value([1, 3]))
     every, window = _range(n, size_of(n, key, 2)), n.integer("local_window_size", -1)
     if not n.flag("causal", True):
         if window > 0:
-            raise n.unsupported("GroupQueryAttention with a window that is not causal")
+            raise n.unsupported_error("GroupQueryAttention with a window that is not causal")
         length = n.add(Unsqueeze(), rows[1], n.ints_value([1, 2, 3]))
         return n.add(Less(), every, length)
     shown = n.add(Less(), every, n.add(Add(), own, n.int_value(1)))

@@ -15,10 +15,10 @@ from ......ir.dtype import DType
 from ......ir.graph import Value
 from ......ir.op import Array
 from ......ir.ops import Add, Dequantize, MatMul, Multiply, Subtract
-from ..elementary import converted
+from ..elementary import convert_value
 
 if TYPE_CHECKING:
-    from ...import_context import ImportFunction, OnnxNode
+    from ...import_context import ImportContext, ImportFunction
 
 # Codes of 2 bits are kept in 4.
 _CODES = {2: ml_dtypes.uint4, 4: ml_dtypes.uint4, 8: np.uint8}
@@ -32,28 +32,28 @@ def unpack_codes(data: Array, bits: int, rows: int, count: int) -> Array:
     return (wide & ((1 << bits) - 1)).reshape(rows, -1)[:, :count]
 
 
-def _constant(n: OnnxNode, port: int, count: int, what: str) -> Array:
+def _constant(n: ImportContext, port: int, count: int, what: str) -> Array:
     """The elements of a constant input, of which there must be so many."""
     found = n.constant_of(n.input(port))
     if found is None:
-        raise n.unsupported(f"MatMulNBits with {what} that are not constants")
+        raise n.unsupported_error(f"MatMulNBits with {what} that are not constants")
     if found.size != count:
         raise n.type_error(f"MatMulNBits has other {what} than K, N and block_size say",
                        got=found.size, expected=count)  # fmt: skip
     return found
 
 
-def matmul_nbits(n: OnnxNode) -> Value:
+def matmul_nbits(n: ImportContext) -> Value:
     """a x W + bias, W[k, n] = (code - zero point) * scale, by blocks of K."""
     a, k, columns = n.input(0), n.integer("K"), n.integer("N")
     bits, block = n.integer("bits", 4), n.integer("block_size")
     n.has("accuracy_level")  # irc computes in a's type: at least as exact as any level
     if bits not in _CODES:
-        raise n.unsupported(f"MatMulNBits of {bits} bits")
+        raise n.unsupported_error(f"MatMulNBits of {bits} bits")
     if min(k, columns) < 1 or block < 8 // bits or block % (8 // bits):
         raise n.type_error("MatMulNBits counts no weights", got=(k, columns, block))
     if n.optional(4) is not None:
-        raise n.unsupported("MatMulNBits with an order of rows (g_idx)")
+        raise n.unsupported_error("MatMulNBits with an order of rows (g_idx)")
     blocks = -(-k // block)
     packed = _constant(n, 1, columns * blocks * block * bits // 8, "weights")
     codes = unpack_codes(packed, bits, columns, k).astype(_CODES[bits])
@@ -62,7 +62,7 @@ def matmul_nbits(n: OnnxNode) -> Value:
     scale = n.constant(np.asarray(n.constant_of(n.input(2))).reshape(columns, blocks), n.dtype(a))
     given = n.optional(3)
     if given is not None and n.dtype(given).is_float:
-        weight = _floating(n, codes, scale, block, columns * blocks)
+        weight = _dequantize_float_zeros(n, codes, scale, block, columns * blocks)
     elif given is None:
         # Codes about the middle are signed numbers, which need no zero point.
         signed = codes.astype(np.int16) - (1 << bits - 1)
@@ -78,18 +78,20 @@ def matmul_nbits(n: OnnxNode) -> Value:
     return product if bias is None else n.add(Add(), product, bias)
 
 
-def _floating(n: OnnxNode, codes: Array, scale: Value, block: int, count: int) -> Value:
+def _dequantize_float_zeros(
+    n: ImportContext, codes: Array, scale: Value, block: int, count: int
+) -> Value:
     """Weights with zero points that are not integers: in plain operations."""
     k, dtype = codes.shape[1], n.dtype(scale)
 
-    def spread(value: Array) -> Array:
+    def repeat_blocks(value: Array) -> Array:
         return np.repeat(value.reshape(codes.shape[0], -1), block, 1)[:, :k]
 
     zero, factor = _constant(n, 3, count, "zero points"), n.constant_of(scale)
     assert factor is not None
-    wide = converted(n, n.constant(codes, DType.from_numpy(codes.dtype)), dtype)
-    shifted = n.add(Subtract(), wide, n.constant(spread(zero), dtype))
-    return n.add(Multiply(), shifted, n.constant(spread(factor), dtype))
+    wide = convert_value(n, n.constant(codes, DType.from_numpy(codes.dtype)), dtype)
+    shifted = n.add(Subtract(), wide, n.constant(repeat_blocks(zero), dtype))
+    return n.add(Multiply(), shifted, n.constant(repeat_blocks(factor), dtype))
 
 
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {"com.microsoft::MatMulNBits": {1: matmul_nbits}}

@@ -43,7 +43,7 @@ from ..elementary import sizes_of
 from .matmul_nbits import unpack_codes
 
 if TYPE_CHECKING:
-    from ...import_context import ImportFunction, OnnxNode
+    from ...import_context import ImportContext, ImportFunction
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Layer:
     bias: Value | None
 
 
-def moe(n: OnnxNode) -> Value:
+def moe(n: ImportContext) -> Value:
     layers = [
         None if (weights := n.optional(port)) is None else _Layer(weights, n.optional(port + 1))
         for port in (2, 4, 6)
@@ -62,32 +62,32 @@ def moe(n: OnnxNode) -> Value:
     return _mixed(n, layers, None)
 
 
-def quantized_moe(n: OnnxNode) -> Value:
+def quantized_moe(n: ImportContext) -> Value:
     """The same of weights of a few bits: code - zero point, times a scale per row or block."""
     if n.text("quant_type", "int") != "int":
-        raise n.unsupported("QMoE of floats")
+        raise n.unsupported_error("QMoE of floats")
     if n.integer("weights_prepacked", -1) == 1:
-        raise n.unsupported("QMoE with weights packed for an execution provider")
+        raise n.unsupported_error("QMoE with weights packed for an execution provider")
     n.has("accuracy_level")
     if any(n.optional(port) is not None for port in range(15, len(n.inputs))):
-        raise n.unsupported("QMoE with scales of activations or of whole experts")
+        raise n.unsupported_error("QMoE with scales of activations or of whole experts")
     layers = [_dequantized(n, i) for i in range(3)]
     return _mixed(n, layers, n.optional(14))
 
 
-def _dequantized(n: OnnxNode, i: int) -> _Layer | None:
+def _dequantized(n: ImportContext, i: int) -> _Layer | None:
     weights = n.optional(2 + 3 * i)
     if weights is None:
         return None
     bits = n.integer("expert_weight_bits", 4)
     bits = n.integer(f"fc{i + 1}_expert_weight_bits", bits)
     if bits not in (2, 4, 8):
-        raise n.unsupported(f"QMoE of {bits} bits")
+        raise n.unsupported_error(f"QMoE of {bits} bits")
     data, scale = n.constant_of(weights), n.constant_of(n.input(3 + 3 * i))
     given = n.optional(11 + i)
     zeros = None if given is None else n.constant_of(given)
     if data is None or scale is None or (given is not None and zeros is None):
-        raise n.unsupported("QMoE with weights that are not constants")
+        raise n.unsupported_error("QMoE with weights that are not constants")
     experts, rows, packed = data.shape
     width, block = packed * (8 // bits), max(n.integer("block_size", 0), 0)
     blocks = -(-width // block) if block else 1
@@ -110,15 +110,17 @@ def _dequantized(n: OnnxNode, i: int) -> _Layer | None:
     return _Layer(found, n.optional(4 + 3 * i))
 
 
-def _mixed(n: OnnxNode, layers: list[_Layer | None], mixing: Value | None) -> Value:
+def _mixed(n: ImportContext, layers: list[_Layer | None], mixing: Value | None) -> Value:
     x, router = n.input(0), n.input(1)
     first, second, third = layers
     assert first is not None and second is not None
     if n.flag("use_sparse_mixer") or n.flag("swiglu_limit_after_activation"):
-        raise n.unsupported(f"{n.op_type} with a sparse mixer or a limit after the activation")
+        raise n.unsupported_error(
+            f"{n.op_type} with a sparse mixer or a limit after the activation"
+        )
     shape = n.shape(first.weights)
     if shape is None or not isinstance(shape[2], int):
-        raise n.unsupported(f"{n.op_type} of an unknown hidden size")
+        raise n.unsupported_error(f"{n.op_type} of an unknown hidden size")
     rows = n.add(Unsqueeze(), n.add(Reshape(), x, n.ints_value([-1, shape[2]])), n.ints_value([0]))
     inner = _activated(n, rows, first, third)
     found = _layer(n, inner, second)
@@ -128,7 +130,7 @@ def _mixed(n: OnnxNode, layers: list[_Layer | None], mixing: Value | None) -> Va
     return n.add(Reshape(), total, sizes_of(n, x))
 
 
-def _layer(n: OnnxNode, x: Value, layer: _Layer) -> Value:
+def _layer(n: ImportContext, x: Value, layer: _Layer) -> Value:
     """[E, T, outputs] of [E or 1, T, inputs]."""
     product = n.add(MatMul(transpose_b=True), x, layer.weights)
     if layer.bias is None:
@@ -136,7 +138,7 @@ def _layer(n: OnnxNode, x: Value, layer: _Layer) -> Value:
     return n.add(Add(), product, n.add(Unsqueeze(), layer.bias, n.ints_value([1])))
 
 
-def _activated(n: OnnxNode, x: Value, first: _Layer, third: _Layer | None) -> Value:
+def _activated(n: ImportContext, x: Value, first: _Layer, third: _Layer | None) -> Value:
     kind, fusion = n.text("activation_type", "relu"), n.integer("swiglu_fusion", 0)
     names = ("activation_alpha", "activation_beta", "swiglu_limit")
     alpha, beta, limit = (
@@ -155,12 +157,12 @@ def _activated(n: OnnxNode, x: Value, first: _Layer, third: _Layer | None) -> Va
     if kind in plain:
         inner = n.add(plain[kind], inner)
     elif kind != "identity":
-        raise n.unsupported(f"{n.op_type} with activation {kind[:40]}")
+        raise n.unsupported_error(f"{n.op_type} with activation {kind[:40]}")
     return inner if third is None else n.add(Multiply(), inner, _layer(n, x, third))
 
 
 def _halves(
-    n: OnnxNode, inner: Value, x: Value, third: _Layer | None, fusion: int
+    n: ImportContext, inner: Value, x: Value, third: _Layer | None, fusion: int
 ) -> tuple[Value, Value]:
     """The gate and the linear half, from two layers or from one."""
     if fusion == 0:
@@ -175,7 +177,7 @@ def _halves(
     return gate, linear
 
 
-def _routing(n: OnnxNode, router: Value, mixing: Value | None) -> Value:
+def _routing(n: ImportContext, router: Value, mixing: Value | None) -> Value:
     """[T, E]: how much each expert counts for each token."""
     count = n.integer("k", 1)
     op = TopK(1, "max", "value", DType.i64)

@@ -24,10 +24,10 @@ from ......ir.ops import (
 from ..elementary import size_of
 
 if TYPE_CHECKING:
-    from ...import_context import ImportFunction, OnnxNode
+    from ...import_context import ImportContext, ImportFunction
 
 
-def rotary_embedding(n: OnnxNode) -> Value:
+def rotary_embedding(n: ImportContext) -> Value:
     """x of [B, S, N * H] or [B, N, S, H]; positions [B, S], or the first one, [1]."""
     x, positions, rank = n.input(0), n.input(1), n.rank(n.input(0))
     for name in ("is_packed_batching", "scale"):
@@ -50,7 +50,7 @@ def rotary_embedding(n: OnnxNode) -> Value:
 
 
 def rotate(
-    n: OnnxNode,
+    n: ImportContext,
     data: Value,
     positions: Value,
     tables: tuple[Value, Value],
@@ -86,11 +86,11 @@ def rotate(
     return n.add(Concat(axis=-1), joined, *rest) if rest else joined
 
 
-def _half(n: OnnxNode, table: Value) -> int:
+def _half(n: ImportContext, table: Value) -> int:
     """The number of pairs that a table of cosines rotates."""
     shape = n.shape(table)
     if shape is None or not isinstance(shape[-1], int):
-        raise n.unsupported(f"{n.op_type} of an unknown size")
+        raise n.unsupported_error(f"{n.op_type} of an unknown size")
     return shape[-1]
 
 

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from onnx import GraphProto
 
     from ...body import Body
-    from ...import_context import Imported, ImportFunction, OnnxNode
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 _MAX_ROUNDS = 4
 _NO_LIMIT = -1
 
 
-def if_(n: OnnxNode) -> Imported:
+def if_(n: ImportContext) -> Imported:
     """A condition that is known when compiling leaves only its branch."""
     condition = n.input(0)
     then_branch, else_branch = n.graph("then_branch"), n.graph("else_branch")
@@ -65,7 +65,7 @@ def if_(n: OnnxNode) -> Imported:
     return n.add_all(op, condition, *then_body.captured, *else_body.captured)
 
 
-def loop(n: OnnxNode) -> Imported:
+def loop(n: ImportContext) -> Imported:
     """Body inputs: iteration, condition, carried values; outputs: condition, carried values, and
     values that are stacked over all iterations."""
     proto = n.graph("body")
@@ -93,7 +93,7 @@ def loop(n: OnnxNode) -> Imported:
 
 
 def steady_body(
-    n: OnnxNode,
+    n: ImportContext,
     proto: GraphProto,
     first: list[Type],
     carried: list[Type],
@@ -106,14 +106,16 @@ def steady_body(
         body = n.make_body(proto, [*first, *carried, *rest])
         graph = body.graph
         found = [graph.node(r).types[0] for r in graph.results[back : back + len(carried)]]
-        joined = [_joined(n, i, a, b) for i, (a, b) in enumerate(zip(carried, found, strict=True))]
+        joined = [
+            _join_types(n, i, a, b) for i, (a, b) in enumerate(zip(carried, found, strict=True))
+        ]
         if joined == carried:
             return body
         carried = joined
-    raise n.unsupported("a loop whose carried values keep changing their type")
+    raise n.unsupported_error("a loop whose carried values keep changing their type")
 
 
-def _joined(n: OnnxNode, number: int, before: Type, after: Type) -> Type:
+def _join_types(n: ImportContext, number: int, before: Type, after: Type) -> Type:
     if not isinstance(before, TensorType) or not isinstance(after, TensorType):
         return common_type(Identity(), before, after)
     if before.dtype is not after.dtype:
@@ -126,14 +128,14 @@ def _joined(n: OnnxNode, number: int, before: Type, after: Type) -> Type:
     return TensorType(before.dtype, tuple(sizes))
 
 
-def stack(n: OnnxNode, body: Graph, result: int, axis: int) -> int:
+def stack(n: ImportContext, body: Graph, result: int, axis: int) -> int:
     """Give a result of a body the axis along which all iterations are joined."""
     node = body.results[result]
     source = body.input(node, 0)
     type_ = body.type(source)
     rank = type_.rank if isinstance(type_, TensorType) else None
     if rank is None:
-        raise n.unsupported("a stacked value of unknown rank")
+        raise n.unsupported_error("a stacked value of unknown rank")
     axis = n.axis(axis, rank + 1)
     value = with_axis(n, body, Unsqueeze(), source, axis)
     body.connect(value, Use(node, 0))
@@ -141,7 +143,9 @@ def stack(n: OnnxNode, body: Graph, result: int, axis: int) -> int:
     return axis
 
 
-def with_axis(n: OnnxNode, body: Graph, op: Squeeze | Unsqueeze, value: Value, axis: int) -> Value:
+def with_axis(
+    n: ImportContext, body: Graph, op: Squeeze | Unsqueeze, value: Value, axis: int
+) -> Value:
     listed = body.add(Constant.of(np.array([axis]), DType.i64), origin=n.origin)
     node = body.add(op, [value, Value(listed)], name=f"{n.name}/{op.kind}", origin=n.origin)
     for made in (listed, node):

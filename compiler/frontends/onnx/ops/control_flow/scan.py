@@ -25,19 +25,19 @@ from ......ir.ops import (
 )
 from ......ir.ops.control_flow.loops import BodyInput, BodyOutput
 from ......ir.types import TensorType, Type
-from ...import_context import Builder
+from ...import_context import GraphBuilder
 from .conditional import stack, steady_body, with_axis
 
 if TYPE_CHECKING:
     from onnx import GraphProto
 
-    from ...import_context import Imported, ImportFunction, OnnxNode
+    from ...import_context import ImportContext, Imported, ImportFunction
 
 
-def scan(n: OnnxNode) -> Imported:
+def scan(n: ImportContext) -> Imported:
     """States are carried; parts of the other inputs, without their axis, go in one by one."""
     proto, count = n.graph("body"), n.integer("num_scan_inputs")
-    values = n.given()
+    values = n.all_inputs()
     states, scanned = values[: len(values) - count], values[len(values) - count :]
     results = len(proto.output) - len(states)
     if len(proto.input) != len(values) or not 0 < count <= len(values) or results < 0:
@@ -54,13 +54,13 @@ def scan(n: OnnxNode) -> Imported:
     types = [n.fact(v).type for v in values]
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len(tensors) < len(types):
-        raise n.unsupported("a Scan of values that are not tensors")
+        raise n.unsupported_error("a Scan of values that are not tensors")
     ways = axes, backwards, out_axes, out_backwards
     op, captured = _scan(n, proto, tensors[: len(states)], tensors[len(states) :], ways)
     return n.add_all(op, *values, *captured)
 
 
-def scan_of_batch(n: OnnxNode) -> Imported:
+def scan_of_batch(n: ImportContext) -> Imported:
     """Scan of operation set 8: every input and output has the batch first, time second, and the
     elements of the batch go through the body apart from one another. With lengths each element is
     cut to its own (one beyond the sequence's end stands for that end), and what it gives is filled
@@ -79,13 +79,13 @@ def scan_of_batch(n: OnnxNode) -> Imported:
     for v in values:
         n.rank(v)
     sliced = [*values, *([] if lengths is None else [_lengths(n, lengths, values[-1])])]
-    body = Builder(Graph())
+    body = GraphBuilder(Graph())
     given = [_element(n, body, n.fact(v).tensor) for v in sliced]
     steps = None
     if lengths is not None:
         length = given.pop()
         steps = _time(n, body, given[-1])
-        given[states:] = [_first(n, body, v, length) for v in given[states:]]
+        given[states:] = [_slice_first(n, body, v, length) for v in given[states:]]
     types = [body.graph.type(v) for v in given]
     parts = [t for t in types if isinstance(t, TensorType)]
     inner, captured = _scan(n, proto, parts[:states], parts[states:], ways)
@@ -93,7 +93,7 @@ def scan_of_batch(n: OnnxNode) -> Imported:
     made = body.add(inner, given, n.name, n.origin)
     for i, value in enumerate(body.graph.values(made)):
         if steps is not None and i >= states:
-            value = _filled(n, body, value, steps)
+            value = _pad_steps(n, body, value, steps)
         body.add(Result(), [with_axis(n, body.graph, Unsqueeze(), value, 0)], "", n.origin)
     ports = [BodyInput("sliced", i) for i in range(len(sliced))]
     ports += [BodyInput("invariant", len(sliced) + i) for i in range(len(captured))]
@@ -102,7 +102,7 @@ def scan_of_batch(n: OnnxNode) -> Imported:
     return n.add_all(op, *sliced, *captured)
 
 
-def _lengths(n: OnnxNode, lengths: Value, scanned: Value) -> Value:
+def _lengths(n: ImportContext, lengths: Value, scanned: Value) -> Value:
     """The lengths of a batch's elements, one each."""
     batch, given = n.shape(scanned), n.shape(lengths)
     if given is None or len(given) != 1 or (batch and eq(given[0], batch[0]) is False):
@@ -114,7 +114,7 @@ def _lengths(n: OnnxNode, lengths: Value, scanned: Value) -> Value:
     return lengths
 
 
-def _element(n: OnnxNode, body: Builder, batch: TensorType) -> Value:
+def _element(n: ImportContext, body: GraphBuilder, batch: TensorType) -> Value:
     """A parameter for one element of a batch, without the batch's axis."""
     part = _part(batch, 0)
     assert part.shape is not None  # its rank is known
@@ -122,44 +122,44 @@ def _element(n: OnnxNode, body: Builder, batch: TensorType) -> Value:
     return with_axis(n, body.graph, Squeeze(), given, 0)
 
 
-def _put(n: OnnxNode, body: Builder, op: Op, *inputs: Value) -> Value:
+def _add_to_body(n: ImportContext, body: GraphBuilder, op: Op, *inputs: Value) -> Value:
     return Value(body.add(op, inputs, f"{n.name}/{op.kind}", n.origin))
 
 
-def _first(n: OnnxNode, body: Builder, data: Value, stop: Value) -> Value:
+def _slice_first(n: ImportContext, body: GraphBuilder, data: Value, stop: Value) -> Value:
     """What stands before `stop` (a scalar) on the first axis."""
     end = with_axis(n, body.graph, Unsqueeze(), stop, 0)
     zero, one = (body.constant(DType.i64, np.array([i]), n.origin) for i in (0, 1))
-    return _put(n, body, Slice(), data, zero, end, one, zero)
+    return _add_to_body(n, body, Slice(), data, zero, end, one, zero)
 
 
-def _time(n: OnnxNode, body: Builder, sequence: Value) -> Value:
+def _time(n: ImportContext, body: GraphBuilder, sequence: Value) -> Value:
     """The number of steps of a sequence, as a scalar."""
     zero = body.constant(DType.i64, np.array(0), n.origin)
-    return _put(n, body, Gather(), _put(n, body, ShapeOf(), sequence), zero, zero)
+    return _add_to_body(n, body, Gather(), _add_to_body(n, body, ShapeOf(), sequence), zero, zero)
 
 
-def _filled(n: OnnxNode, body: Builder, given: Value, steps: Value) -> Value:
+def _pad_steps(n: ImportContext, body: GraphBuilder, given: Value, steps: Value) -> Value:
     """As many steps, those that are missing as zeros."""
     far = np.iinfo(np.int64).max
     one, end = (body.constant(DType.i64, np.array([i]), n.origin) for i in (1, far))
-    rest = _put(n, body, Slice(), _put(n, body, ShapeOf(), given), one, end, one)
-    sizes = _put(n, body, Concat(0), with_axis(n, body.graph, Unsqueeze(), steps, 0), rest)
+    rest = _add_to_body(n, body, Slice(), _add_to_body(n, body, ShapeOf(), given), one, end, one)
+    sizes = _add_to_body(n, body, Concat(0), with_axis(n, body.graph, Unsqueeze(), steps, 0), rest)
     type_ = body.graph.type(given)
     assert isinstance(type_, TensorType)
     nothing = body.constant(type_.dtype, np.zeros((), type_.dtype.numpy), n.origin)
-    more = _put(n, body, Broadcast(), nothing, sizes)
-    return _first(n, body, _put(n, body, Concat(0), given, more), steps)
+    more = _add_to_body(n, body, Broadcast(), nothing, sizes)
+    return _slice_first(n, body, _add_to_body(n, body, Concat(0), given, more), steps)
 
 
-def _parameter(n: OnnxNode, body: Graph, type_: TensorType) -> Value:
+def _parameter(n: ImportContext, body: Graph, type_: TensorType) -> Value:
     node = body.add(Parameter(type_.dtype, type_.shape), origin=n.origin)
     infer_node(body, node)
     return Value(node)
 
 
 def _scan(
-    n: OnnxNode,
+    n: ImportContext,
     proto: GraphProto,
     states: list[TensorType],
     scanned: list[TensorType],
@@ -194,7 +194,7 @@ def _part(type_: TensorType, axis: int) -> TensorType:
     return TensorType(type_.dtype, (*shape[:axis], *shape[axis + 1 :]))
 
 
-def _unstack(n: OnnxNode, body: Graph, parameter: int, axis: int) -> None:
+def _unstack(n: ImportContext, body: Graph, parameter: int, axis: int) -> None:
     """Let a parameter take a part with its axis of size 1, and remove the axis inside."""
     node = body.parameters[parameter]
     record = body.node(node)

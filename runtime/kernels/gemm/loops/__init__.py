@@ -1,0 +1,1 @@
+"""The loops around the micro-kernel: blocks, workers' shares and tiles of rows."""

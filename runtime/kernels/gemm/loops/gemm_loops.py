@@ -1,0 +1,231 @@
+"""The loops around the register tile, and how workers share them.
+
+for each matrix of the batch
+  for each NC panels of B                     (packed here, unless constant or read in place)
+    for each MC tiles of rows
+      for each KC of depth                    (A packed here, where that pays)
+        for each panel: for each tile of rows: the register tile
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from .....plan.specs.base import Size
+from ....llvmir.builder import Function
+from ....llvmir.kernel_entry import OpenKernel as Entry
+from ....llvmir.kernel_entry import share
+from ....llvmir.values import ELEMENT, I1, Value, integer
+from ...emit.amx_registers import release
+from ...emit.strided_loops import Space, coalesce
+from .. import amx
+from ..epilogue import finish_function
+from ..epilogue_overlap import DeferredEpilogue
+from ..gemv import ROWS_PER_LOAD, dot_function
+from ..micro import GemmContext
+from ..packing.dequant import Dequantizer, walked_type
+from ..packing.dequant_panels import right_function
+from ..packing.panels import in_blocks, pack_a_function
+from ..zero_point_terms import Terms
+from .block_loops import TileLoops
+from .m_partition import RowTiles
+from .work_partition import Bounds, split_work
+
+
+class GemmLoops:
+    """Writes the body of one kernel."""
+
+    def __init__(self, g: GemmContext, entry: Entry) -> None:
+        self.g, self.entry, self.f = g, entry, entry.function
+        spec, f = g.spec, self.f
+        self.frame = f.stack(max(8, g.frame_bytes))
+        for i, d in enumerate(entry.dims):
+            g.set_dim(f, self.frame, i, d)
+        self.m, self.n, self.k = (self.size(s) for s in (spec.m, spec.n, spec.k))
+        self.steps = f.ceil_div(self.k, g.tiling.kr)
+        operands = spec.operands()
+        rank = len(spec.batch)
+        self.space: Space = coalesce(spec.batch, [o.strides[:rank] for o in operands])
+        self.scratch = 0
+        self.pointers = [
+            f.at(p, self.size(o.offset), walked_type(o))
+            for p, o in zip(entry.buffers, operands, strict=True)
+        ]
+
+    def size(self, size: Size) -> Value:
+        return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
+
+    def product(self, sizes: Sequence[Size]) -> Value:
+        total = integer(1)
+        for s in sizes:
+            total = self.f.mul(total, self.size(s))
+        return total
+
+    def reserve(self, elements: int) -> Value:
+        """The address of that many accumulator elements of the worker's scratch."""
+        at = self.scratch
+        self.scratch += -(-elements * self.g.bytes // 64) * 64
+        return self.f.offset(self.entry.scratch, at)
+
+    # -- one matrix after the other -----------------------------------------------------------
+
+    def matrix(self, index: Value) -> tuple[Value, Value]:
+        """Addresses of A and B of a matrix of the batch; the frame gets those of the others."""
+        f, g = self.f, self.g
+        offsets = [integer(0)] * len(self.pointers)
+        left = index
+        for axis in reversed(range(len(self.space.axes))):
+            if axis == 0:
+                here = left
+            else:
+                size = self.size(self.space.axes[axis])
+                here, left = f.urem(left, size), f.udiv(left, size)
+            offsets = [
+                f.add(at, f.mul(here, self.size(s[axis])))
+                for at, s in zip(offsets, self.space.strides, strict=True)
+            ]
+        places = [
+            f.at(p, at, walked_type(o))
+            for p, at, o in zip(self.pointers, offsets, g.spec.operands(), strict=True)
+        ]
+        for i, place in zip(g.slots, places[2:], strict=True):
+            g.set_base(f, self.frame, i, place)
+        return places[0], places[1]
+
+    # -- N = 1 --------------------------------------------------------------------------------
+
+    def column(self) -> None:
+        """Matrix times vector: workers share the rows of all matrices."""
+        f, g = self.f, self.g
+        rows = (
+            min(ROWS_PER_LOAD, g.spec.m)
+            if isinstance(g.spec.m, int) and g.spec.m
+            else ROWS_PER_LOAD
+        )
+        groups = f.ceil_div(self.m, rows)
+        total = f.mul(self.product(self.space.axes), groups)
+        lo, hi = share(f, total, self.entry.worker, self.entry.workers)
+        dot = dot_function(g, rows)
+        with f.range(lo, hi, outer=True) as unit:
+            a, b = self.matrix(f.udiv(unit, groups))
+            m = f.mul(f.urem(unit, groups), rows)
+            at = f.at(a, f.mul(m, self.size(g.spec.a.strides[-2])), ELEMENT[g.spec.a.dtype.value])
+            count = f.smin(f.sub(self.m, m), rows)
+            f.call_function(dot, self.frame, at, b, m, count, self.k)
+
+    # -- tiles --------------------------------------------------------------------------------
+
+    def tiles(self) -> None:
+        f, g, t = self.f, self.g, self.g.tiling
+        self.cut = RowTiles(f, t, g.spec.m, self.m)
+        count = self.cut.count
+        panels = f.ceil_div(self.n, t.nr)
+        a_scratch = self.reserve(t.mc * t.strip if t.pack_a != "no" else 0)
+        b_scratch = self.reserve(t.nc * t.kc * t.nr if t.pack_b else 0)
+        # One tile's sums, or, if they wait between blocks of K, those of a whole block.
+        slots = t.panels * (t.mc * t.nc if t.blocked else 1)
+        buffer = self.reserve(slots * t.mr * t.nr if t.buffered else 0)
+        terms = Terms(self) if g.corrections else None
+        tail = amx.Tail(self) if t.tile else None
+        counts = (self.product(self.space.axes), count, panels)
+        # A tile of AMX takes an eighth of the time.
+        mine = split_work(f, counts, self.entry, -(-t.mr // 8) if tail else t.mr, t.nr * g.bytes)
+        if tail:
+            amx.registers(t, t.mr).configure(f)
+        pack_a = pack_a_function(g) if t.pack_a != "no" else None
+        pack_b = right_function(g) if t.pack_b else None
+        finish = None
+        if t.buffered:
+            corrects = bool(g.corrections)
+            finish = finish_function(g, t.lanes, t.width, corrects=corrects)
+        waiting = DeferredEpilogue(f, g, finish) if finish and tail else None
+        blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
+        with f.range(*mine.batch, outer=True) as index:
+            a, b = self.matrix(index)
+            # How many tiles in front are read where they lie, if any are.
+            self.lying = self.cut.full if t.guarded else count
+            if t.in_place and tail:
+                self.lying = f.select(amx.fills_lines(self, a), self.lying, integer(0))
+            with self.chunks(mine.panels, t.nc, panels) as js:
+                if pack_b and not t.blocked:
+                    self.pack_b(pack_b, b, b_scratch, js, integer(0), self.steps)
+                    if terms:
+                        terms.sum_columns(b_scratch, js, self.steps, integer(1, I1))
+                with (
+                    self.chunks(mine.tiles, t.mc, count) as ts,
+                    f.range(0, blocks, outer=True) as block,
+                ):
+                    first = f.icmp("eq", block, 0)
+                    last = f.icmp("eq", f.add(block, 1), blocks)
+                    k0 = f.mul(block, t.kc)
+                    depth = f.smin(f.sub(self.steps, k0), t.kc) if t.blocked else self.steps
+                    if pack_b and t.blocked:
+                        self.pack_b(pack_b, b, b_scratch, js, k0, depth)
+                        if terms:
+                            terms.sum_columns(b_scratch, js, depth, first)
+                    if pack_a:
+                        copied = (f.smax(self.lying, ts[0]), ts[1]) if t.in_place else ts
+                        self.pack_a(pack_a, a, a_scratch, copied, k0, depth)
+                    strips = a_scratch if pack_a else a
+                    if terms:
+                        terms.sum_rows(a, strips, ts, k0, depth, first)
+                    places = (a, strips, b_scratch if pack_b else b, buffer)
+                    along = (k0, depth, first, last)
+                    TileLoops(self, ts, js, *places, *along, finish, terms, tail, waiting).run()
+        if tail:
+            release(f)
+
+    @contextmanager
+    def chunks(self, bounds: Bounds, step: int, total: Value) -> Iterator[Bounds]:
+        """[lo, hi) in pieces of `step`; one piece, without a loop, where `total` is no more."""
+        f, (lo, hi) = self.f, bounds
+        if total.known is not None and total.known <= step:
+            yield lo, hi
+            return
+        with f.range(lo, hi, step, outer=True) as at:
+            yield at, f.smin(f.add(at, step), hi)
+
+    def values(self, k0: Value, depth: Value) -> tuple[Value, Value]:
+        """Where `depth` steps from step k0 on begin along K, and how many values they are."""
+        f, t = self.f, self.g.tiling
+        if t.kr == 1:
+            return k0, depth
+        first = f.mul(k0, t.kr)
+        left = f.sub(self.k, first)
+        return first, f.smin(f.mul(depth, t.kr), left) if t.blocked else left
+
+    def pack_a(
+        self, pack: Function, a: Value, to: Value, ts: Bounds, k0: Value, depth: Value
+    ) -> None:
+        """Copy the strips of A of some tiles, from step k0 on."""
+        f, g, t = self.f, self.g, self.g.tiling
+        k0, depth = self.values(k0, depth)
+        with f.range(*ts, outer=True) as tile:
+            m = self.cut.start(tile)
+            rows = self.cut.rows(tile)
+            place = f.at(to, f.mul(f.urem(tile, t.mc), t.strip), g.acc)
+            source, begin = a, [m, k0]
+            if not in_blocks(g.spec):
+                row, step = (self.size(s) for s in g.spec.a.strides[-2:])
+                at = f.add(f.mul(m, row), f.mul(k0, step))
+                source, begin = f.at(a, at, ELEMENT[g.spec.a.dtype.value]), []
+            f.call_function(pack, self.frame, source, place, rows, depth, *begin)
+
+    def pack_b(
+        self, pack: Function, b: Value, to: Value, js: Bounds, k0: Value, depth: Value
+    ) -> None:
+        """Copy some panels of B, or expand them, from step k0 on."""
+        f, g, t = self.f, self.g, self.g.tiling
+        k0, depth = self.values(k0, depth)
+        row, column = (self.size(s) for s in g.spec.b.strides[-2:])
+        with f.range(*js, outer=True) as j:
+            n = f.mul(j, t.nr)
+            place = f.at(to, f.mul(f.sub(j, js[0]), t.kc * t.nr), ELEMENT[g.b_cell.value])
+            if g.spec.compressed:
+                cells = f.offset(b, f.mul(j, Dequantizer(g.spec, g.lanes).panel))
+                what = (cells, j, place, k0)
+            else:
+                at = f.at(b, f.add(f.mul(n, column), f.mul(k0, row)), ELEMENT[g.spec.b.dtype.value])
+                what = (at, place, f.sub(self.n, n))
+            f.call_function(pack, self.frame, *what, depth)

@@ -1,0 +1,1 @@
+"""Packs operands of matrix products into panels, and dequantizes packed weights."""

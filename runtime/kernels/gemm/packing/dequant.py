@@ -1,0 +1,111 @@
+"""Compressed right operands: small integers that become floats right before they are multiplied.
+
+A cell is 32 bits that hold neighbours of one column along K: four bytes, or eight 4-bit values.
+A vector of cells is expanded lane by lane, without widening moves: a value at bit p of a cell,
+cut out and put under the exponent of 2^(23 - p), is the float 2^(23 - p) + q; a subtraction, exact,
+leaves q less its zero. So a value costs an `and` with an `xor` (one instruction on AVX-512), a
+subtraction, and the multiplication by its scale, which alone rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from .....ir.dtype import DType
+from .....plan.specs.base import Operand
+from .....plan.specs.gemm import GemmSpec
+from ....llvmir.builder import Function
+from ....llvmir.values import ELEMENT, F32, I8, Value, number, vec
+
+# Bits of a cell, the lower half of which lies under an exponent.
+CELL_BITS: Final = 32
+_HALF_CELL_BITS: Final = 16
+# f32 has 13 bits more than f16, and 16 more than bf16.
+SPLIT: Final = {DType.f16: 2.0**13 + 1, DType.bf16: 2.0**16 + 1}
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What one vector of columns is expanded with in one group: scales, and what is subtracted,
+    by the bit at which a value is in its half of a cell."""
+
+    scale: Value
+    centre: dict[int, Value]
+    # The scale times SPLIT, where weights are rounded to its type by arithmetic.
+    split: Value | None
+
+
+class Dequantizer:
+    """Writes expansions of a product's right operand, `lanes` columns at a time.
+
+    kr: values of a cell; group: rows of K that share their scales; row, panel: bytes of one row of
+    cells and of one panel.
+    """
+
+    def __init__(self, spec: GemmSpec, lanes: int) -> None:
+        assert spec.compressed is not None and spec.packed is not None
+        assert isinstance(spec.k, int)
+        self.spec, self.compressed, self.lanes = spec, spec.compressed, lanes
+        self.dtype, self.nr, self.k = spec.b.dtype, spec.packed.nr, spec.k
+        self.kr, self.group = CELL_BITS // self.dtype.bits, min(self.compressed.group, spec.k)
+        self.row = self.nr * CELL_BITS // 8
+        self.panel = -(-spec.k // self.kr) * self.row
+
+    def load_scaling(
+        self, f: Function, pointers: Sequence[Value], panel: Value, group: Value, column: Value
+    ) -> Scaling:
+        """Of the columns of a panel from `column` on; pointers: to all scales, and zeros."""
+        c = self.compressed
+        row = f.add(f.mul(panel, self.spec.groups()), group)
+        at = f.add(f.mul(row, self.nr), column)
+        scale = _load_floats(f, pointers[0], at, c.scale.dtype, self.lanes)
+        bias = 1 << self.dtype.bits - 1 if self.dtype.is_signed else 0
+        centre: dict[int, Value] = {}
+        for p in range(0, _HALF_CELL_BITS, self.dtype.bits):
+            least = 2.0 ** (23 - p) + bias
+            if isinstance(c.zero_point, Operand):
+                zero = _load_floats(f, pointers[1], at, c.zero_point.dtype, self.lanes)
+                centre[p] = f.fadd(zero, least)
+            else:
+                centre[p] = number(least + c.zero_point, vec(F32, self.lanes))
+        split = f.fmul(scale, SPLIT[c.scale.dtype]) if c.normal else None
+        return Scaling(scale, centre, split)
+
+    def halves(self, f: Function, cells: Value) -> tuple[Value, Value]:
+        """The cells, and their upper halves where the lower ones were."""
+        return cells, f.lshr(cells, _HALF_CELL_BITS)
+
+    def value(self, f: Function, halves: tuple[Value, Value], s: Scaling, j: int) -> Value:
+        """Value `j` along K of each lane's cell, in f32."""
+        bits = self.dtype.bits
+        half, place = divmod(j * bits, _HALF_CELL_BITS)
+        part = f.and_(halves[half], ((1 << bits) - 1) << place)
+        # The exponent; and a sign that is flipped counts from 0.
+        sign = 1 << (place + bits - 1) if self.dtype.is_signed else 0
+        word = f.xor(part, (127 + 23 - place) << 23 | sign)
+        q = f.fsub(f.bitcast(word, vec(F32, self.lanes)), s.centre[place])
+        if s.split is None:
+            return self._round_to_scale_type(f, f.fmul(q, s.scale))
+        # Veltkamp's splitting: c - (c - x) with c = x * (2^13 + 1) is x rounded to 11 bits (2^16: 8
+        # of them), here to nearest even, as tests see for all x that there are; x itself is never
+        # needed.
+        c = f.fmul(q, s.split)
+        return f.fsub(c, f.fma(f.fneg(q), s.scale, c))
+
+    def _round_to_scale_type(self, f: Function, x: Value) -> Value:
+        """To the scales' type."""
+        dtype = self.compressed.scale.dtype
+        return x if dtype is DType.f32 else f.cast(f.cast(x, ELEMENT[dtype.value]), F32)
+
+
+def walked_type(operand: Operand) -> str:
+    """What an operand's strides count. Those of compressed weights are 0."""
+    return ELEMENT.get(operand.dtype.value, I8)
+
+
+def _load_floats(f: Function, base: Value, at: Value, dtype: DType, lanes: int) -> Value:
+    element = ELEMENT[dtype.value]
+    x = f.load(vec(element, lanes), f.at(base, at, element))
+    return f.cast(x, F32, signed_=dtype.is_signed)

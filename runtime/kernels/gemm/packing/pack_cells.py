@@ -1,0 +1,194 @@
+"""Cells of packed operands: elements as they are in memory become what tiles load.
+
+A cell stands for one element and its neighbours along K: a factor of the accumulator's type, two
+bf16 in 32 bits, four bytes in 32 bits, or two bytes (as such in 16 bits, or widened to 16 each).
+Places beyond the end of K are zero: a product with them adds nothing, and neither does a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .....ir.dtype import DType
+from .....plan.packing.panel_params import BYTES
+from ....llvmir.builder import Function
+from ....llvmir.values import ELEMENT, I16, Value, bits_of, integer, vec
+from ...emit.dot_units import left_shift, right_shift, xor_0x80
+from ...emit.gather_lanes import gather
+from ...emit.strided_loops import masked_load
+from ...emit.tail_mask import TailMask, tail_mask
+from .. import bf16_rounding as rounding
+from ..micro import GemmContext
+
+
+@dataclass(frozen=True)
+class Side:
+    """One operand on its way into cells. `cell`: the type of a packed cell; `shift`: what bytes
+    are moved by (runtime/kernels/emit/dot_units.py); `to`: the type that elements are converted to
+    first."""
+
+    dtype: DType
+    cell: str
+    shift: int
+    to: DType | None = None
+
+    @property
+    def bytes(self) -> bool:
+        """Whether bytes are multiplied as such."""
+        return self.dtype in BYTES and self.to is None
+
+    @property
+    def element(self) -> str:
+        return ELEMENT[self.dtype.value]
+
+    @property
+    def align(self) -> int:
+        return bits_of(self.cell) // 8
+
+
+def left_side(g: GemmContext) -> Side:
+    dtype = g.spec.a.dtype
+    return Side(dtype, ELEMENT[g.cell.value], left_shift(g.unit, dtype), g.spec.a_cast)
+
+
+def right_side(g: GemmContext) -> Side:
+    dtype = g.spec.b.dtype
+    return Side(dtype, ELEMENT[g.b_cell.value], right_shift(g.unit, dtype), g.spec.b_cast)
+
+
+def fetch(
+    f: Function, side: Side, lanes: int, place: Value, step: Value, part: TailMask | None
+) -> Value:
+    """Elements at `place`, `step` apart, shifted; lanes outside `part` are zero."""
+    if step.known == 1:
+        x = masked_load(f, vec(side.element, lanes), place, part)
+    else:
+        x = gather(f, side.element, lanes, place, step, part)
+    if side.shift:
+        x = xor_0x80(f, x, side.shift)
+        x = x if part is None else f.select(part.mask, x, 0)
+    return x
+
+
+def fetch_along(
+    g: GemmContext, f: Function, side: Side, place: Value, step: Value, left: Value | None
+) -> Value:
+    """A whole vector of cells along K, of which `left` values exist (None: all)."""
+    lanes = g.tiling.lanes
+    width = lanes * g.tiling.kr
+    # One load of bytes is as wide as a vector; wider types come in several.
+    wide = width if side.bytes and step.known == 1 else lanes
+    parts: list[Value] = []
+    for u in range(0, width, wide):
+        part = None if left is None else tail_mask(f, wide, f.sub(left, u))
+        at = f.at(place, f.mul(step, u), side.element)
+        parts.append(fetch(f, side, wide, at, step, part))
+    return cells_along(g, f, side, parts)
+
+
+def cells_along(g: GemmContext, f: Function, side: Side, parts: Sequence[Value]) -> Value:
+    """The cells of elements that follow one another along K, a whole vector of cells."""
+    if not g.unit:
+        return g.factor(f, parts[0], side.dtype, side.to)
+    if side.bytes:
+        return _of_bytes(g, f, side, _concat_lanes(f, parts))
+    low, high = (g.cast_operand(f, x, side.dtype, side.to) for x in parts)
+    return rounding.neighbours(f, low, high)
+
+
+@dataclass(frozen=True)
+class Places:
+    """A cell's places along K. One that does not `exist` (None: all do) is the last one that does,
+    and its value is zero."""
+
+    at: Sequence[Value]
+    exist: Sequence[Value] | None = None
+
+
+def each_cell(
+    g: GemmContext, f: Function, depth: Value, write: Callable[[Value, Places], None], unroll: int
+) -> None:
+    """write(cell, places) for every cell of `depth` values."""
+    kr = g.tiling.kr
+    whole = f.udiv(depth, kr)
+    with f.range(0, whole, unroll=unroll) as cell:
+        first = f.mul(cell, kr)
+        write(cell, Places([f.add(first, i) for i in range(kr)]))
+    if kr == 1:
+        return
+    first = f.mul(whole, kr)
+    with f.if_(f.icmp("slt", first, depth)):
+        ks, last = [f.add(first, i) for i in range(kr)], f.sub(depth, 1)
+        exist = [f.icmp("slt", k, depth) for k in ks]
+        write(whole, Places([f.smin(k, last) for k in ks], exist))
+
+
+def fetch_cells(
+    g: GemmContext,
+    f: Function,
+    side: Side,
+    places: Places,
+    address: Callable[[Value], Value],
+    step: Value,
+    part: TailMask | None,
+) -> Value:
+    """A vector of cells whose lanes lie `step` apart, from the address of each place along K."""
+    xs = [fetch(f, side, g.tiling.lanes, address(k), step, part) for k in places.at]
+    if places.exist:
+        xs = [f.select(e, x, f.as_value(0, x.type)) for e, x in zip(places.exist, xs, strict=True)]
+    return cells_of_rows(g, f, side, xs)
+
+
+def cells_of_rows(g: GemmContext, f: Function, side: Side, rows: Sequence[Value]) -> Value:
+    """The cells that up to `kr` vectors make, each lane with those behind it."""
+    if not g.unit:
+        return g.factor(f, rows[0], side.dtype, side.to)
+    rows = [*rows, *[f.as_value(0, rows[0].type)] * g.tiling.kr][: g.tiling.kr]
+    if side.bytes:
+        lanes, kr = g.tiling.lanes, g.tiling.kr
+        order = [i % kr * lanes + i // kr for i in range(lanes * kr)]
+        return _of_bytes(g, f, side, f.shuffle(_concat_lanes(f, rows), None, order))
+    even, odd = (g.cast_operand(f, x, side.dtype, side.to) for x in rows)
+    return rounding.interleave_k(f, even, odd)
+
+
+def cell_at(g: GemmContext, f: Function, side: Side, place: Value, left: Value) -> Value:
+    """The right operand's cell of the next values along K, of which `left` > 0 exist."""
+    first = f.load(side.element, place)
+    if not g.unit:
+        return g.factor(f, first, side.dtype, side.to)
+    if side.bytes:
+        return _cell_of_bytes(g, f, side, place, left)
+    second = f.var(g.acc, 0)
+    with f.if_(f.icmp("sgt", left, 1)):
+        after = f.load(side.element, f.at(place, 1, side.element))
+        second.set(g.cast_operand(f, after, side.dtype, side.to))
+    first = g.cast_operand(f, first, side.dtype, side.to)
+    return rounding.single_cell(f, first, second.get())
+
+
+def _cell_of_bytes(g: GemmContext, f: Function, side: Side, place: Value, left: Value) -> Value:
+    cell = f.var(side.cell, 0)
+    for i in range(g.tiling.kr):
+        with f.if_(f.icmp("sgt", left, i)):
+            one = xor_0x80(f, f.load(side.element, f.offset(place, i)), side.shift)
+            one = f.shl(f.cast(one, side.cell, signed_=False), integer(8 * i, side.cell))
+            cell.set(f.or_(cell.get(), one))
+    return cell.get()
+
+
+def _concat_lanes(f: Function, parts: Sequence[Value]) -> Value:
+    """All lanes in one vector: a power of two of equal parts."""
+    parts = list(parts)
+    while len(parts) > 1:
+        parts = [f.concat(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _of_bytes(g: GemmContext, f: Function, side: Side, x: Value) -> Value:
+    """Bytes in the order of their cells as a vector of cells, widened if a cell has room for it."""
+    kr, cells = g.tiling.kr, x.lanes // g.tiling.kr
+    if bits_of(side.cell) // kr == 16:
+        x = f.cast(x, I16, signed_=side.dtype.is_signed)
+    return f.bitcast(x, vec(side.cell, cells))

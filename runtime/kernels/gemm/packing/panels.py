@@ -1,0 +1,229 @@
+"""Copies of operands in the order in which register tiles read them.
+
+B: panels of nr columns, each K x nr row after row, the last one padded with zeros. Those of
+constants are weight_packing.py's; other right operands are packed by generated code, a block at a
+time. A: strips of one tile's rows, either rows one after the other or columns one after the other.
+Where a unit multiplies cells, what stands for an element is a cell: `kr` neighbours along K.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from .....plan.specs.gemm import GemmSpec
+from ....llvmir.builder import Function
+from ....llvmir.values import I1, I64, Value, bits_of, integer, vec
+from ...emit.gather_lanes import gathers
+from ...emit.tail_mask import TailMask, tail_mask
+from ..micro import GemmContext
+from .pack_cells import (
+    Places,
+    cell_at,
+    each_cell,
+    fetch,
+    fetch_along,
+    fetch_cells,
+    left_side,
+    right_side,
+)
+from .strided_axes import Axis, matrix_axes
+
+# How many rows ahead lines of A are fetched while rows of tiles are packed.
+_PREFETCH_ROWS: Final = 2
+
+
+def pack_a_function(g: GemmContext) -> Function:
+    """pack(frame, source, to, rows, k): one strip of A, as cells. Where A is walked in blocks, two
+    more parameters, m and k0, say where the strip begins, and `source` is all of A.
+
+    Rows beyond `rows` (only guarded tiles have them) are zero.
+    """
+    t, side = g.tiling, left_side(g)
+    f = g.module.function(
+        g.module.unique("pack_a"),
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "source"), ("ptr noalias", "to")]
+        + [(I64, "rows"), (I64, "k")]
+        + ([(I64, "m"), (I64, "k0")] if in_blocks(g.spec) else []),
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p, element, spec = f.params, side.element, g.spec
+    splits = (spec.a_m_split, spec.a_k_split)
+    across, along = matrix_axes(g, f, p["frame"], spec.a.strides, splits)
+    m, k0 = (p["m"], p["k0"]) if in_blocks(spec) else (integer(0), integer(0))
+    if t.pack_a == "columns":
+        step = along.step
+        starts = range(0, t.a_row, t.lanes)
+        parts = [tail_mask(f, t.lanes, f.sub(p["rows"], s)) for s in starts]
+
+        def place_rows(cell: Value, places: Places) -> None:
+            for s, part in zip(starts, parts, strict=True):
+
+                def address(k: Value, s: int = s) -> Value:
+                    return f.at(p["source"], f.add(f.mul(k, step), s), element)
+
+                cells = fetch_cells(g, f, side, places, address, integer(1), part)
+                f.store(cells, f.at(p["to"], f.add(f.mul(cell, t.a_row), s), side.cell), g.align)
+
+        each_cell(g, f, p["k"], place_rows, unroll=4)
+        return f
+    width = t.lanes * t.kr
+    fetches = bool(t.tile) and not in_blocks(spec) and along.step.known == 1
+    with f.range(0, p["rows"], outer=True) as i:
+        source = f.at(p["source"], across.at(f, f.add(m, i)), element)
+        to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
+
+        def copy(k: Value, left: Value | None) -> None:
+            cells = _cells_of_row(g, f, source, along, f.add(k0, k), left)
+            f.store(cells, f.at(to, f.udiv(k, t.kr), side.cell), g.align)
+            if fetches:
+                ahead = f.add(f.mul(f.add(i, _PREFETCH_ROWS), across.step), k)
+                place = f.at(p["source"], ahead, element)
+                for line in range(0, width * bits_of(element) // 8, 64):
+                    f.prefetch(f.offset(place, line))
+
+        if along.block is not None and along.keeps_whole(width) and not t.blocked:
+            # One run after the other: no place is divided.
+            with f.range(0, p["k"], along.size, unroll=1) as start:
+                run = f.at(source, along.at(f, start), element)
+                with f.range(0, along.size, width, unroll=4) as k:
+                    place = f.at(run, f.mul(k, along.step), element)
+                    cells = fetch_along(g, f, side, place, along.step, None)
+                    cell = f.udiv(f.add(start, k), t.kr)
+                    f.store(cells, f.at(to, cell, side.cell), g.align)
+        else:
+            # Lanes that are gathered one by one need no second form.
+            single = along.step.known != 1 and not gathers(f, element)
+            whole = integer(0) if single else f.mul(f.udiv(p["k"], width), width)
+            with f.range(0, whole, width, unroll=4) as k:
+                copy(k, None)
+            with f.range(whole, p["k"], width, outer=True) as k:
+                copy(k, f.smin(f.sub(p["k"], k), width))
+    if t.guarded:
+        with f.range(p["rows"], t.mr, outer=True) as i:
+            to = f.at(p["to"], f.mul(i, t.a_row), side.cell)
+            with f.range(0, f.ceil_div(p["k"], t.kr), t.lanes, unroll=1) as k:
+                f.store(f.as_value(0, g.vector), f.at(to, k, side.cell), g.align)
+    return f
+
+
+def in_blocks(spec: GemmSpec) -> bool:
+    """Whether A is walked in blocks of rows or of K."""
+    return spec.a_m_split is not None or spec.a_k_split is not None
+
+
+def _cells_of_row(
+    g: GemmContext, f: Function, row: Value, along: Axis, k: Value, left: Value | None
+) -> Value:
+    """A vector of cells of a row of A, from place k on (a multiple of the vector's width), of which
+    `left` values exist (None: all)."""
+    side, width = left_side(g), g.tiling.lanes * g.tiling.kr
+    place = f.at(row, along.at(f, k), side.element)
+    if along.keeps_whole(width):
+        return fetch_along(g, f, side, place, along.step, left)
+    count = integer(width) if left is None else left
+    size = bits_of(side.element) // 8
+    buffer, cells = f.stack(2 * width * size), f.var(vec(side.cell, g.tiling.lanes))
+    with f.if_(along.fits(f, k, count)) as branch:
+        cells.set(fetch_along(g, f, side, place, along.step, left))
+        branch.else_()
+        # Each piece ends in zeros, which the next one overwrites.
+        with along.pieces(f, k, count) as (first, some, at):
+            x = fetch(f, replace(side, shift=0), width, f.at(row, at, side.element), along.step,
+                      tail_mask(f, width, some))  # fmt: skip
+            f.store(x, f.at(buffer, first, side.element), size)
+        cells.set(fetch_along(g, f, side, buffer, integer(1), left))
+    return cells.get()
+
+
+def pack_b_function(g: GemmContext) -> Function:
+    """pack(frame, source, to, cols, k): one panel of B, as cells.
+
+    Columns beyond `cols` are zero, of bytes any number.
+    """
+    t, side = g.tiling, right_side(g)
+    f = g.module.function(
+        "pack_b",
+        [("ptr noalias", "frame"), ("ptr noalias readonly", "source"), ("ptr noalias", "to")]
+        + [(I64, "cols"), (I64, "k")],
+        attributes="nounwind noinline",
+        linkage="internal",
+    )
+    p, element = f.params, side.element
+    row, column = (g.size(f, p["frame"], s) for s in g.spec.b.strides[-2:])
+    if row.known == 1 and column.known != 1:
+        _pack_transposed(g, f, column)
+        return f
+
+    def copy(cell: Value, places: Places, c: Value, part: TailMask | None) -> None:
+        def address(k: Value) -> Value:
+            return f.at(p["source"], f.add(f.mul(k, row), f.mul(column, c)), element)
+
+        cells = fetch_cells(g, f, side, places, address, column, part)
+        to = f.at(p["to"], f.add(f.mul(cell, t.nr), c), side.cell)
+        f.store(cells, to, t.lanes * side.align)
+
+    def copy_row(cell: Value, places: Places) -> None:
+        for c in range(0, t.nr, t.lanes):
+            copy(cell, places, integer(c), None)
+
+    # Lanes that are gathered one by one need no second form.
+    whole = f.icmp("sge", p["cols"], t.nr) if column.known == 1 else integer(0, I1)
+    with f.if_(whole) as branch:
+        each_cell(g, f, p["k"], copy_row, unroll=4)
+        branch.else_()
+        # One vector of columns after the other: masks take code, which stands once.
+        with f.range(0, t.nr, t.lanes, outer=True) as c:
+            part = tail_mask(f, t.lanes, f.sub(p["cols"], c))
+            each_cell(g, f, p["k"], lambda cell, at: copy(cell, at, c, part), unroll=1)
+    return f
+
+
+def _pack_transposed(g: GemmContext, f: Function, column: Value) -> None:
+    """A panel whose columns are contiguous in memory: squares of lanes x lanes cells are turned
+    around in registers, the rest of them at the edges cell by cell."""
+    t, side, p = g.tiling, right_side(g), f.params
+    element, lanes = side.element, t.lanes
+    width = lanes * t.kr
+    whole = f.mul(f.udiv(p["k"], width), width)
+    with f.range(0, t.nr, lanes, outer=True) as c:
+        source = f.at(p["source"], f.mul(column, c), element)
+        left = f.sub(p["cols"], c)
+
+        square = f.icmp("sge", left, lanes)
+        with f.if_(square):
+            with f.range(0, whole, width, outer=True) as k:
+                cell = f.udiv(k, t.kr)
+                rows: list[Value] = []
+                for i in range(lanes):
+                    place = f.at(source, f.add(f.mul(column, i), k), element)
+                    rows.append(fetch_along(g, f, side, place, integer(1), None))
+                for i, x in enumerate(transpose_square(f, rows)):
+                    to = f.at(p["to"], f.add(f.mul(f.add(cell, i), t.nr), c), side.cell)
+                    f.store(x, to, lanes * side.align)
+        turned = f.select(square, whole, 0)
+        with f.range(0, lanes, unroll=1) as i, f.range(turned, p["k"], t.kr, unroll=1) as k:
+            to = f.at(p["to"], f.add(f.add(f.mul(f.udiv(k, t.kr), t.nr), c), i), side.cell)
+            with f.if_(f.icmp("slt", i, left)) as inside:
+                place = f.at(source, f.add(f.mul(column, i), k), element)
+                f.store(cell_at(g, f, side, place, f.sub(p["k"], k)), to)
+                inside.else_()
+                f.store(f.as_value(0, side.cell), to)
+
+
+def transpose_square(f: Function, rows: list[Value]) -> list[Value]:
+    """The columns of a square held in registers (rows a power of two): halves change places, then
+    halves of the halves."""
+    rows, lanes = list(rows), len(rows)
+    distance = lanes // 2
+    while distance:
+        for i in range(lanes):
+            if i & distance:
+                continue
+            a, b = rows[i], rows[i + distance]
+            low = [x + lanes - distance if x & distance else x for x in range(lanes)]
+            high = [x + lanes if x & distance else x + distance for x in range(lanes)]
+            rows[i], rows[i + distance] = f.shuffle(a, b, low), f.shuffle(a, b, high)
+        distance //= 2
+    return rows

@@ -1,0 +1,208 @@
+"""Constants in the order in which register tiles read them, packed once by NumPy.
+
+Panels of nr columns, each K x nr row after row, the last one padded with zeros
+(plan/packing/layouts.py). A constant is copied once where that is all there is to do: what is read
+may be in any order, so the filters of a convolution need no matrix of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import numpy as np
+
+from .....ir.dtype import DType
+from .....plan.packing.layouts import PackedConv, PackedGates, packed_size, panels
+from .....plan.plan import PlanConstant
+from ....machine.cpus import usable_cores
+from ....machine.memory_planner import aligned_bytes
+from ...conv.winograd_matrices import transform_filters
+from ...emit.dot_units import SIGN_FLIP
+from ..bf16_rounding import round_array
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Panels smaller than this together are packed by the calling thread, larger ones in pieces of
+# about this size.
+_MIN_PARALLEL_PACK_BYTES: Final = 4 << 20
+
+
+def pack(array: Array, constant: PlanConstant, *, threads: int | None = None) -> Array:
+    """The array (of `constant.shape`) in the constant's layout: flat, C-contiguous.
+
+    Without a layout that is the array itself, else the panels of its matrices
+    (plan/packing/layouts.py); packed_size() elements per matrix. threads: None for the CPUs this
+    process may use.
+    """
+    array = np.asarray(array).reshape(constant.shape)
+    layout = constant.layout
+    if layout is None:
+        return np.ascontiguousarray(array).reshape(-1)
+    count, k, n = panels(constant.shape, layout, constant.transposed)
+    size, across = packed_size(k, n, layout.nr, layout.kr, layout.column_sums), -(-n // layout.nr)
+    halves = constant.dtype.bits == 4
+    dtype = np.dtype(np.uint8) if halves else constant.dtype.numpy
+    size = size // 2 if halves else size
+    flat = aligned_bytes(count * size * dtype.itemsize).view(dtype)
+    if not flat.size:
+        return flat
+    matrices = as_matrices(array, constant)
+    blocks = flat.reshape(count, across, size // across)
+
+    def pack_part(job: tuple[slice, int, int]) -> None:
+        which, first, last = job
+        columns = matrices[which, ..., first * layout.nr : last * layout.nr]
+        columns = round_array(columns) if constant.rounds else columns
+        columns = columns ^ np.uint8(SIGN_FLIP) if flips(constant) else columns
+        whole = columns.shape[-1] // layout.nr
+        for begin, end in ((0, whole), (whole, last - first)):
+            if begin < end:
+                part = columns[..., begin * layout.nr : end * layout.nr]
+                wide = part.shape[-1] // (end - begin)
+                part = part.reshape(*part.shape[:-1], end - begin, wide)
+                to = blocks[which, first + begin : first + end]
+                _fill(to, np.moveaxis(part, -2, 1), constant)
+
+    jobs = _jobs(count, across, flat.nbytes)
+    threads = usable_cores() if threads is None else threads
+    if len(jobs) < 2 or threads < 2:
+        for job in jobs:
+            pack_part(job)
+    else:
+        with ThreadPoolExecutor(threads, "irc-pack") as pool:
+            list(pool.map(pack_part, jobs))
+    return flat
+
+
+def _jobs(count: int, across: int, nbytes: int) -> list[tuple[slice, int, int]]:
+    """Matrices, and a range of their panels: all of it, in pieces of about the same size."""
+    pieces = max(1, nbytes // _MIN_PARALLEL_PACK_BYTES)
+    if count >= pieces:
+        step = -(-count // pieces)
+        return [(slice(b, b + step), 0, across) for b in range(0, count, step)]
+    step = -(-across * count // pieces)
+    cuts = [(j, min(j + step, across)) for j in range(0, across, step)]
+    return [(slice(b, b + 1), *cut) for b in range(count) for cut in cuts]
+
+
+def _fill(to: Array, columns: Array, constant: PlanConstant) -> None:
+    """Panels [matrices, panels, size] of columns [matrices, panels, K (one or more axes), nr at
+    most]."""
+    layout = constant.layout
+    assert layout is not None
+    nr, kr = layout.nr, layout.kr
+    count, across, *depth, wide = columns.shape
+    k = math.prod(depth)
+    if constant.dtype.bits == 4:
+        for b, j in np.ndindex(count, across):
+            to[b, j] = _pack_int4(columns[b, j], nr, kr).reshape(-1)
+        return
+    cells = -(-k // kr)
+    panel = to[..., : cells * kr * nr]
+    if kr == 1:
+        out = panel.reshape(count, across, *depth, nr)
+        out[..., :wide] = columns
+        out[..., wide:] = 0
+    else:
+        out = panel.reshape(count, across, cells, nr, kr)
+        whole = k // kr
+        if whole and columns.strides[2] == columns.itemsize:
+            # Whole cells are in the source in the layout that they shall have here: they are copied
+            # as one number.
+            cell = np.dtype(f"u{kr * columns.itemsize}")
+            inner = columns[:, :, : whole * kr].swapaxes(2, 3).view(cell)
+            out.view(cell)[:, :, :whole, :wide, 0] = inner.swapaxes(2, 3)
+        else:
+            inner = columns[:, :, : whole * kr].reshape(count, across, whole, kr, wide)
+            out[:, :, :whole, :wide] = inner.swapaxes(-1, -2)
+        if rest := k % kr:
+            out[:, :, whole, :wide, :rest] = columns[:, :, whole * kr :].swapaxes(-1, -2)
+            out[:, :, whole, :wide, rest:] = 0
+        out[..., wide:, :] = 0
+    if layout.column_sums:
+        stored = columns.view(np.int8) if flips(constant) else columns
+        total = to[..., cells * kr * nr :].view(np.int32)
+        # Sums are taken modulo 2^32 whatever they are added in.
+        total[..., :wide] = stored.sum(axis=tuple(range(2, stored.ndim - 1)), dtype=np.int32)
+        total[..., wide:] = 0
+
+
+def _pack_int4(columns: Array, nr: int, kr: int) -> Array:
+    """Columns of 4-bit integers as cells [K / kr, nr, kr / 2] of bytes, padded with zeros."""
+    k, wide = columns.shape
+    codes = np.zeros((-(-k // kr) * kr, nr), np.uint8)
+    codes[:k, :wide] = columns.view(np.uint8) & 15
+    pairs = codes.reshape(-1, kr // 2, 2, nr)
+    return (pairs[:, :, 0] | pairs[:, :, 1] << 4).swapaxes(1, 2)
+
+
+def flips(constant: PlanConstant) -> bool:
+    """Whether a constant's bytes are stored less 128 (PackedB)."""
+    layout = constant.layout
+    return (
+        layout is not None and layout.column_sums and layout.kr == 4 and constant.dtype is DType.u8
+    )
+
+
+def as_matrices(array: Array, constant: PlanConstant) -> Array:
+    """The array as [matrices, K, N], in the order that its layout packs; where a view will do, K
+    may be several axes."""
+    layout = constant.layout
+    if isinstance(layout, PackedGates):
+        count, k, n = panels(constant.shape, layout)
+        gates = array.reshape(count, layout.gates, k, k)
+        if n > layout.gates * k:
+            gates = np.pad(gates, [(0, 0), (0, 0), (0, n // layout.gates - k), (0, 0)])
+        wide = layout.nr // layout.gates
+        cut = gates.reshape(count, layout.gates, n // layout.nr, wide, k)
+        return cut.swapaxes(1, 2).reshape(count, n, k).swapaxes(1, 2)
+    if not isinstance(layout, PackedConv):
+        matrices = array.swapaxes(-1, -2) if constant.transposed else array
+        # Counted, since -1 has no answer where a size is 0.
+        return matrices.reshape(math.prod(matrices.shape[:-2]), *matrices.shape[-2:])
+    count, k, n = panels(constant.shape, layout)
+    if layout.winograd:
+        return transform_filters(array, layout.winograd)
+    filters = array if layout.grouped else array[None]
+    taps = np.moveaxis(filters, (1, 2), (-1, -2))  # [G, kernel..., C, O]
+    if layout.depthwise:
+        taps = np.moveaxis(taps, 0, -2)  # [kernel..., 1, G, O]
+    if layout.kr == 1:
+        return taps.reshape(count, k, n) if layout.depthwise else taps
+    run = math.prod(taps.shape[-3:-1] if layout.runs else taps.shape[-2:-1])
+    if layout.tails:
+        return _with_tails(taps, layout.kr).reshape(count, k, n)
+    rows = np.moveaxis(taps, -1, 1).reshape(
+        count, n, math.prod(taps.shape[1:-1]) // max(1, run), run
+    )
+    if run % layout.kr:
+        rows = np.pad(rows, [(0, 0), (0, 0), (0, 0), (0, -run % layout.kr)])
+    return rows.reshape(count, n, k).swapaxes(1, 2)
+
+
+def _with_tails(taps: Array, kr: int) -> Array:
+    """[G, planes..., rows, columns, C, O] as [G, planes, K, O]: whole cells of all rows, then the
+    last value of each, padded with zeros."""
+    high, wide, channels, n = taps.shape[-4:]
+    rows = taps.reshape(len(taps), -1, high, wide * channels, n)
+    whole = rows[..., :-1, :].reshape(*rows.shape[:2], -1, n)
+    ends = np.pad(rows[..., -1, :], [(0, 0), (0, 0), (0, -high % kr), (0, 0)])
+    return np.concatenate([whole, ends], axis=2)
+
+
+def unpack(packed: Array, constant: PlanConstant) -> Array:
+    """The array that `pack` was given, in the constant's type; not of filters."""
+    if constant.layout is None:
+        return packed.reshape(constant.shape)
+    nr, kr = constant.layout.nr, constant.layout.kr
+    *batch, k, n = constant.shape
+    if constant.transposed:
+        k, n = n, k
+    blocks = packed.reshape(*batch, -(-n // nr), -1)[..., : nr * (-(-k // kr) * kr)]
+    blocks = blocks ^ np.uint8(SIGN_FLIP) if flips(constant) else blocks
+    cells = blocks.reshape(*batch, -(-n // nr), -(-k // kr), nr, kr)
+    strips = cells.swapaxes(-2, -1).reshape(*batch, -(-n // nr), -(-k // kr) * kr, nr)[..., :k, :]
+    matrices = strips.swapaxes(-3, -2).reshape(*batch, k, -(-n // nr) * nr)[..., :n]
+    return np.ascontiguousarray(matrices.swapaxes(-1, -2) if constant.transposed else matrices)
