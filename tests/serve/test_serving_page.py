@@ -1,4 +1,4 @@
-"""docs/serving.md: its commands and programs run against the server that its first command starts."""
+"""docs/serving.md: its commands and programs run against the server of its first command."""
 
 from __future__ import annotations
 
