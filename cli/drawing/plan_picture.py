@@ -94,7 +94,7 @@ class _Plan:
         details = [("region", str(number)), ("step", f"{n} {describe_step(region, step)}")]
         details += [
             (f"b{b}", describe_buffer(self.plan, region.buffers[b]))
-            for b in dict.fromkeys(_touched(step))
+            for b in dict.fromkeys(_buffers_of(step))
         ]
         name = " + ".join(step.sources) or step.name
         return self._add(title, name, extent, kind, details, step.sources or (step.name,))
@@ -125,7 +125,7 @@ def _headline(region: Region, step: Step) -> tuple[str, str, str]:
     return spec.family, describe_extent(region, step).strip(), kind
 
 
-def _touched(step: Step) -> Iterator[int]:
+def _buffers_of(step: Step) -> Iterator[int]:
     reads, writes = _accesses(step)
     yield from (*reads, *writes)
 

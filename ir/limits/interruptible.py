@@ -31,7 +31,7 @@ def call_interruptibly(function: Callable[[], _R], work_bytes: int) -> _R:
     main = threading.current_thread() is threading.main_thread()
     if work_bytes < MIN_INTERRUPTIBLE_BYTES or not main:
         return function()
-    call = Call(function)
+    call = InterruptibleCall(function)
     call.start()
     try:
         while not call.ended.wait(_WAIT_SECONDS):
@@ -42,7 +42,7 @@ def call_interruptibly(function: Callable[[], _R], work_bytes: int) -> _R:
     return call.result()
 
 
-class Call(threading.Thread, Generic[_R]):
+class InterruptibleCall(threading.Thread, Generic[_R]):
     """One call of a function in the caller's context, with the caller's memory budget."""
 
     def __init__(self, function: Callable[[], _R]) -> None:

@@ -42,7 +42,7 @@ def decode_image(encoded: Array, pixel_format: str) -> Array:
     try:
         pixels = np.asarray(image if image.mode == mode else image.convert(mode))
     except Exception as error:  # Pillow's decoders raise errors of many types
-        raise _broken(error) from error
+        raise _decode_error(error) from error
     pixels = pixels.reshape(height, width, channels)
     return np.ascontiguousarray(pixels[..., ::-1] if pixel_format == "BGR" else pixels)
 
@@ -58,10 +58,10 @@ def _open(data: bytes) -> Any:
     try:
         return pillow.open(io.BytesIO(data), formats=_FORMATS)
     except Exception as error:
-        raise _broken(error) from error
+        raise _decode_error(error) from error
 
 
-def _broken(error: Exception) -> ExecutionError:
+def _decode_error(error: Exception) -> ExecutionError:
     return ExecutionError(
         "the input of ImageDecoder is not an image that Pillow reads",
         got=f"{type(error).__name__}: {error}"[:200],

@@ -20,7 +20,7 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.limits.interruptible import (
     MIN_INTERRUPTIBLE_BYTES,
-    Call,
+    InterruptibleCall,
     call_interruptibly,
 )
 from irc_compiler.ir.limits.memory_budget import Budget, active_budget, use_budget
@@ -93,7 +93,7 @@ def test_an_abandoned_evaluation_ends() -> None:
         finally:
             ended.set()
 
-    call = Call(loop)
+    call = InterruptibleCall(loop)
     call.start()
     assert started.wait(10)
     call.abandon()

@@ -131,10 +131,10 @@ def lower_matmul(low: Lowering, node: int) -> None:
         b_zero_point=None if b_zero_point is None else around[-1],
         a_cast=a_cast,
         b_cast=b_cast,
-        a_m_split=sizes.split(joined.splits(0)),
-        a_k_split=sizes.split(columns[0]),
-        out_m_split=sizes.split(joined.splits(2)),
-        out_n_split=sizes.split(columns[2]),
+        a_m_split=sizes.add_split(joined.splits(0)),
+        a_k_split=sizes.add_split(columns[0]),
+        out_m_split=sizes.add_split(joined.splits(2)),
+        out_n_split=sizes.add_split(columns[2]),
     )
     work = product_work(
         low, batch_axes, m, n, k, min(acc.bits, dtype.bits if dtype in BYTES else 64)

@@ -64,7 +64,7 @@ def lower_frames(low: Lowering, node: int) -> None:
         acc=x.dtype,
         packed=layout,
         epilogue=builder.finish(builder.cast_stored(builder.input(0, x.dtype), out.dtype)),
-        out_n_split=sizes.split(parts),
+        out_n_split=sizes.add_split(parts),
     )
     work = product_work(low, batch, frames, columns, size, x.dtype.bits)
     low.region.kernel(spec, sizes, [x, b, out], work, low.name(node), low.sources(node))

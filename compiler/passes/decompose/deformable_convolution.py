@@ -36,7 +36,7 @@ from ..match.values import dtype_of, shape_of
 from .node_builder import NodeBuilder
 
 
-class _Taps(NodeBuilder):
+class _TapBuilder(NodeBuilder):
     """The nodes that gather rows of an image of known height and width."""
 
     def __init__(self, graph: Graph, node: int, sides: Sequence[int], rows: Value) -> None:
@@ -46,14 +46,14 @@ class _Taps(NodeBuilder):
     def do(self, op: Op, *values: Value | float) -> Value:
         return self.add(op, *(v if isinstance(v, Value) else self.number(v) for v in values))
 
-    def within(self, place: Value, axis: int, least: float) -> Value:
+    def is_within(self, place: Value, axis: int, least: float) -> Value:
         """Whether a place is at least `least` and before the end of the axis."""
         high = self.do(Less(), place, self.sides[axis])
         return self.add(LogicalAnd(), self.do(GreaterEqual(), place, least), high)
 
     def corner(self, y: Value, x: Value, weight: Value) -> Value:
         """Rows at whole places times their weights, 0 outside the image."""
-        held = self.add(LogicalAnd(), self.within(y, 0, 0.0), self.within(x, 1, 0.0))
+        held = self.add(LogicalAnd(), self.is_within(y, 0, 0.0), self.within(x, 1, 0.0))
         index = self.do(Add(), self.do(Multiply(), y, self.sides[1]), x)
         # No row, which is 0: what stands at the border may be infinite, or not a number.
         index = self.do(Select(), held, index, self.sides[0] * self.sides[1])
@@ -82,7 +82,7 @@ def decompose_deformable(graph: Graph, node: int) -> Patch | MatchFailure | None
     groups, places = op.deformable_group, offsets[1:]
     kernel, count = filters[1:], places[0] * places[1]
     taps, each = kernel[0] * kernel[1], channels // op.deformable_group
-    build = _Taps(graph, node, sides, Value(node))
+    build = _TapBuilder(graph, node, sides, Value(node))
     image, images = graph.input(node, 0), build.sizes(graph.input(node, 0), 0, 1)
     split = build.reshape(image, images, groups, each, sides[0] * sides[1])
     turned = build.add(Transpose(), split, build.ints([0, 1, 3, 2]))
@@ -91,8 +91,8 @@ def decompose_deformable(graph: Graph, node: int) -> Patch | MatchFailure | None
     y, x, mask = _places(build, op, batch, places, kernel)
     inside = build.add(
         LogicalAnd(),
-        build.within(y, 0, _least(op)),
-        build.within(x, 1, _least(op)),
+        build.is_within(y, 0, _least_place(op)),
+        build.is_within(x, 1, _least_place(op)),
     )
     columns = _blend(build, y, x, inside, mask, clamps=not op.pads_bilinearly)
     # [N * groups, places * taps, each] to [N, places, groups * taps * each].
@@ -109,13 +109,13 @@ def decompose_deformable(graph: Graph, node: int) -> Patch | MatchFailure | None
     return build.done(build.reshape(made, images, outputs, *places))
 
 
-def _least(op: DeformableConvolution1) -> float:
+def _least_place(op: DeformableConvolution1) -> float:
     """The least place that is read: 0, or just above -1."""
     return float(np.nextafter(np.float32(-1), np.float32(0))) if op.pads_bilinearly else 0.0
 
 
 def _places(
-    build: _Taps,
+    build: _TapBuilder,
     op: DeformableConvolution1,
     batch: Value,
     places: Sequence[int],
@@ -141,7 +141,7 @@ def _places(
 
 
 def _blend(
-    build: _Taps, y: Value, x: Value, inside: Value, mask: Value | None, *, clamps: bool
+    build: _TapBuilder, y: Value, x: Value, inside: Value, mask: Value | None, *, clamps: bool
 ) -> Value:
     """Four rows around each place by their distances; with `clamps` a row behind the last one is
     the last one, otherwise 0."""

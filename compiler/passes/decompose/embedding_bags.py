@@ -39,29 +39,29 @@ from .node_builder import NodeBuilder
 _TOO_LARGE = 1 << 40
 
 
-class _Bags(NodeBuilder):
+class _BagBuilder(NodeBuilder):
     """The nodes that sum rows of a table of known rank."""
 
     def __init__(self, graph: Graph, node: int, rank: int) -> None:
         super().__init__(graph, node)
         self.table, self.rank = graph.input(node, 0), rank
 
-    def given(self, port: int) -> Value | None:
+    def optional_input(self, port: int) -> Value | None:
         inputs = self.graph.inputs(self.node)
         return inputs[port] if port < len(inputs) else None
 
-    def wide(self, value: Value) -> Value:
+    def widen(self, value: Value) -> Value:
         return value if self.dtype is self.own else self.add(Convert(self.dtype), value)
 
     def pick(self, indices: Value, axes: int, weights: Value | None) -> Value:
         """Rows of the table, times the weights of the indices (of `axes` axes)."""
         picked = self.add(Gather(out_of_range="error"), self.table, indices, self.patch.integers(0))
-        rows = self.wide(picked)
+        rows = self.widen(picked)
         if weights is None:
             return rows
-        return self.add(Multiply(), rows, self.unsqueezed(self.wide(weights), axes))
+        return self.add(Multiply(), rows, self.unsqueeze_to(self.widen(weights), axes))
 
-    def unsqueezed(self, value: Value, axes: int) -> Value:
+    def unsqueeze_to(self, value: Value, axes: int) -> Value:
         """A value of `axes` axes that broadcasts against rows."""
         more = self.rank - 1
         return self.add(Unsqueeze(), value, self.ints(range(axes, axes + more))) if more else value
@@ -84,20 +84,22 @@ class _Bags(NodeBuilder):
         """The default row in place of empty bags."""
         if default < 0:
             return sums
-        row = self.wide(
+        row = self.widen(
             self.add(Gather(), self.table, self.patch.integers(default), self.patch.integers(0))
         )
         empty = self.add(Equal(), counts, self.patch.integers(0))
-        return self.add(Select(), self.unsqueezed(empty, 1), row, sums)
+        return self.add(Select(), self.unsqueeze_to(empty, 1), row, sums)
 
 
-def _start(graph: Graph, node: int, default_port: int | None) -> tuple[_Bags, int] | MatchFailure:
+def _start(
+    graph: Graph, node: int, default_port: int | None
+) -> tuple[_BagBuilder, int] | MatchFailure:
     """The builder, and the number of the default row (-1: none)."""
     shape = shape_of(graph, graph.input(node, 0))
     if shape is None:
         return MatchFailure("the table's rank is unknown")
-    build = _Bags(graph, node, len(shape))
-    given = None if default_port is None else build.given(default_port)
+    build = _BagBuilder(graph, node, len(shape))
+    given = None if default_port is None else build.optional_input(default_port)
     default = -1 if given is None else constant_scalar(graph, given)
     if not isinstance(default, int):
         return MatchFailure("the default row is known at run time only")
@@ -116,7 +118,7 @@ def decompose_packed(graph: Graph, node: int) -> Patch | MatchFailure | None:
     if op.means() and (shape is None or not isinstance(shape[1], int) or not shape[1]):
         return MatchFailure("the mean of bags that may be empty")
     build = found[0]
-    rows = build.pick(graph.input(node, 1), 2, build.given(2))
+    rows = build.pick(graph.input(node, 1), 2, build.optional_input(2))
     reduction = ReduceMean if op.means() else ReduceSum
     return build.done(build.add(reduction(keep_dims=False), rows, build.ints([1])))
 
@@ -145,11 +147,11 @@ def decompose_offsets(graph: Graph, node: int) -> Patch | MatchFailure | None:
     numbers = build.add(Add(), numbers, falls)
     # Bag 0 are the rows before the first offset, which no bag takes.
     count = build.add(Add(), given, build.ints([1]))
-    sums = build.scatter(build.pick(indices, 1, build.given(4)), numbers, count)
+    sums = build.scatter(build.pick(indices, 1, build.optional_input(4)), numbers, count)
     sums, counts = (build.cut(v, 0, 1) for v in (sums, build.counts(numbers, count)))
     if isinstance(op, EmbeddingBagOffsets) and op.reduction.lower() == "mean":
         divisor = build.add(Maximum(), counts, build.ints([1]))
-        divisor = build.unsqueezed(build.add(Convert(build.dtype), divisor), 1)
+        divisor = build.unsqueeze_to(build.add(Convert(build.dtype), divisor), 1)
         sums = build.add(Divide(), sums, divisor)
     return build.done(build.with_default(sums, counts, default))
 
@@ -170,7 +172,7 @@ def decompose_segments(graph: Graph, node: int) -> Patch | MatchFailure | None:
     bags = build.add(Select(), negative, build.patch.integers(_TOO_LARGE), bags)
     count = build.add(Convert(DType.i64), graph.input(node, 3))
     count = build.add(Reshape(), count, build.ints([1]))
-    rows = build.pick(graph.input(node, 1), 1, build.given(5))
+    rows = build.pick(graph.input(node, 1), 1, build.optional_input(5))
     sums = build.scatter(rows, bags, count)
     return build.done(build.with_default(sums, build.counts(bags, count), default))
 

@@ -47,7 +47,7 @@ def decompose_patches(graph: Graph, node: int) -> Patch | MatchFailure | None:
         sizes = [d for d in shape[2:] if isinstance(d, int)]
         if len(sizes) != 2:
             return MatchFailure("the paddings depend on a dynamic size")
-        data = _padded(build, data, windows.pads(sizes), 0)
+        data = _add_pad(build, data, windows.pads(sizes), 0)
     parts: list[Value] = []
     extents = [(n - 1) * rate + 1 for n, rate in zip(op.sizes, op.rates, strict=True)]
     for i in range(op.sizes[0]):
@@ -62,7 +62,7 @@ def decompose_patches(graph: Graph, node: int) -> Patch | MatchFailure | None:
     return build.patch.replace(Value(node), build.add(Concat(1), *parts))
 
 
-def _padded(build: NodeBuilder, data: Value, pads: list[tuple[int, int]], fill: float) -> Value:
+def _add_pad(build: NodeBuilder, data: Value, pads: list[tuple[int, int]], fill: float) -> Value:
     if not any(map(any, pads)):
         return data
     begins, ends = ([0, 0, *(p[side] for p in pads)] for side in (0, 1))
@@ -88,7 +88,7 @@ def decompose_color(graph: Graph, node: int) -> Patch | MatchFailure | None:
         for plane, offset in zip((y, u, v), YUV_OFFSETS.tolist(), strict=True)
     ]
     sides = build.sizes(y, 0, 3)
-    wide[1:] = [_repeated(build, plane, sides) for plane in wide[1:]]
+    wide[1:] = [_repeat_elements(build, plane, sides) for plane in wide[1:]]
     colours: list[Value] = []
     for factors in YUV_TO_RGB:
         terms = [
@@ -132,7 +132,7 @@ def _planes(build: NodeBuilder, op: ConvertColor, inputs: int) -> list[Value] | 
     return [y, *(build.reshape(part, images, *half, 1) for part in parts)]
 
 
-def _repeated(build: NodeBuilder, plane: Value, sides: Value) -> Value:
+def _repeat_elements(build: NodeBuilder, plane: Value, sides: Value) -> Value:
     """A plane [N, h, w, 1] with every element twice on both sides: [N, *sides, 1]."""
     split = build.add(Unsqueeze(), plane, build.ints([2, 4]))
     rows = build.add(Concat(2), split, split)
@@ -160,7 +160,7 @@ def decompose_binary(graph: Graph, node: int) -> Patch | MatchFailure | None:
     x = build.add(Select(), build.add(Equal(), plain, ones[0]), *ones)
     pads = windows.pads(sizes) if windows.same else windows.pads((0, 0))
     build.own = DType.f32
-    x = _padded(build, x, pads, op.pad_value)
+    x = _add_pad(build, x, pads, op.pad_value)
     signs = build.patch.constant(signs_of_bits(bits.data), DType.f32)
     made = build.add(Convolution(op.strides, (0, 0), (0, 0), op.dilations), x, signs)
     return build.patch.replace(Value(node), build.add(Convert(own), made))

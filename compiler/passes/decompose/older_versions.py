@@ -16,7 +16,7 @@ def upgrade_roi_align(graph: Graph, node: int) -> Patch | MatchFailure | None:
     op, patch = graph.op(node), Patch()
     if not isinstance(op, ROIAlign3):
         return None
-    return patch.replace(Value(node), patch.add(op.latest(), *graph.inputs(node)))
+    return patch.replace(Value(node), patch.add(op.to_latest(), *graph.inputs(node)))
 
 
 def upgrade_interpolate(graph: Graph, node: int) -> Patch | MatchFailure | None:
@@ -29,7 +29,7 @@ def upgrade_interpolate(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("the rank is unknown")
     patch, axes = Patch(), op.sorted_axes(len(shape))
     scales = patch.constant([1.0] * len(axes), DType.f32)
-    made = patch.add(op.latest(len(shape)), *graph.inputs(node), scales, patch.integers(axes))
+    made = patch.add(op.to_latest(len(shape)), *graph.inputs(node), scales, patch.integers(axes))
     return patch.replace(Value(node), made)
 
 
@@ -46,7 +46,7 @@ def upgrade_lstm_cell(graph: Graph, node: int) -> Patch | MatchFailure | None:
             continue
         parts = patch.add(Split(len(GATES)), value, patch.integers(0))
         weights.append(patch.add(Concat(0), *(Value(parts.node, n) for n in order)))
-    made = patch.add(op.latest(), *inputs[:3], *weights, name=graph.node(node).name)
+    made = patch.add(op.to_latest(), *inputs[:3], *weights, name=graph.node(node).name)
     for port in range(op.output_count()):
         patch.replace(Value(node, port), Value(made.node, port))
     return patch

@@ -157,7 +157,7 @@ class MatrixNms(_ChoosingBoxes):
                 if label == self.background_class:
                     continue
                 order = self._candidates(values[n, label], inclusive=False)
-                lowered = self._decayed(corners[n, order], values[n, label, order])
+                lowered = self._decay_scores(corners[n, order], values[n, label, order])
                 found += [
                     _Chosen(n, label, int(order[i]), float(lowered[i]), corners[n, order[i]])
                     for i in np.flatnonzero(lowered > self.post_threshold)
@@ -167,7 +167,7 @@ class MatrixNms(_ChoosingBoxes):
         places = [c.image * boxes.shape[1] + c.position for c in rows]
         return self._outputs(rows, places, [len(i) for i in images], boxes.dtype)
 
-    def _decayed(self, boxes: Array, scores: Array) -> Array:
+    def _decay_scores(self, boxes: Array, scores: Array) -> Array:
         """Scores of boxes that are sorted by score, lowered by those before them."""
         if not len(boxes):
             return scores

@@ -130,7 +130,7 @@ class PriorBox1(_PriorBoxes):
         if any(d < 1 for d in self.density):
             raise ShapeError("a density is less than 1", got=list(self.density))
         for size, density in zip(self.fixed_size, self.density, strict=False):
-            rows += self._fixed(size, int(density))
+            rows += self._fixed_boxes(size, int(density))
         sizes = [size * scale for size in self.min_size]
         for n, size in enumerate(sizes):
             rows.append([0, 0, size / 2, size / 2, 0])
@@ -146,7 +146,7 @@ class PriorBox1(_PriorBoxes):
             rows += largest + shaped if self._max_size_first else shaped + largest
         return np.array(rows, F32).reshape(-1, 5)
 
-    def _fixed(self, size: float, density: int) -> list[list[float]]:
+    def _fixed_boxes(self, size: float, density: int) -> list[list[float]]:
         shift = int(size / density)
         first = (shift - size) / 2
         halves: list[tuple[float, float]] = []

@@ -58,7 +58,7 @@ def _shared_area(box: Array, others: Array) -> Array:
     b = rotated_corners(others)
     crossings, cross = _crossings(a, b)
     points = np.concatenate([a, b, crossings], axis=1)
-    valid = np.concatenate([_inside(a, others), _inside(b, box), cross], axis=1)
+    valid = np.concatenate([_are_inside(a, others), _are_inside(b, box), cross], axis=1)
     weight = valid[..., None].astype(np.float64)
     total = np.maximum(weight.sum(axis=1, keepdims=True), 1)
     shifted = points - np.where(weight > 0, points, 0).sum(axis=1, keepdims=True) / total
@@ -73,7 +73,7 @@ def _shared_area(box: Array, others: Array) -> Array:
     return np.where(valid.sum(axis=1) > 2, np.abs(doubled) / 2, 0)
 
 
-def _inside(points: Array, boxes: Array) -> Array:
+def _are_inside(points: Array, boxes: Array) -> Array:
     """Whether points [n, k, 2] are in boxes [n or 1, 5], within rounding."""
     away = points - boxes[:, None, :2]
     cosine, sine = np.cos(boxes[:, 4:]), np.sin(boxes[:, 4:])

@@ -55,11 +55,11 @@ class ConvertPromoteTypes(Op):
             return two
         for dtype in (one, two):
             if not dtype.is_float and not dtype.is_int:
-                raise self._refused(a, b, "an element type is not a number")
+                raise self._promotion_error(a, b, "an element type is not a number")
         if one.is_float != two.is_float:
             real, whole = (one, two) if one.is_float else (two, one)
             if not self.promote_unsafe and real.bits < 2 * whole.bits:
-                raise self._refused(a, b, "the float may not hold the integer")
+                raise self._promotion_error(a, b, "the float may not hold the integer")
             return real
         if self.pytorch_scalar_promotion and (a.rank == 0) != (b.rank == 0):
             return self._type_of_tensor(a, b)
@@ -71,14 +71,14 @@ class ConvertPromoteTypes(Op):
             return DType.f16
         if self.promote_unsafe and frozenset((one, two)) == _FLOAT16:
             return DType.f32
-        raise self._refused(a, b, "no element type holds both safely")
+        raise self._promotion_error(a, b, "no element type holds both safely")
 
     def _type_of_tensor(self, a: TensorType, b: TensorType) -> DType:
         to, scalar = (b.dtype, a.dtype) if a.rank == 0 else (a.dtype, b.dtype)
         same = to.is_signed == scalar.is_signed and to.bits >= scalar.bits
         wider = to.is_signed and not scalar.is_signed and 2 * to.bits >= scalar.bits
         if not (self.promote_unsafe or same or wider):
-            raise self._refused(a, b, "the tensor's element type may not hold the scalar")
+            raise self._promotion_error(a, b, "the tensor's element type may not hold the scalar")
         return to
 
     def _type_of_signs(self, a: TensorType, b: TensorType) -> DType:
@@ -86,10 +86,10 @@ class ConvertPromoteTypes(Op):
         if unsigned.bits <= 32 and (self.promote_unsafe or 2 * unsigned.bits <= signed.bits):
             return _BY_BITS[max(2 * unsigned.bits, signed.bits)]
         if not self.promote_unsafe:
-            raise self._refused(a, b, "no signed integer holds the unsigned one safely")
+            raise self._promotion_error(a, b, "no signed integer holds the unsigned one safely")
         return self.u64_integer_promotion_target
 
-    def _refused(self, a: TensorType, b: TensorType, what: str) -> ShapeError:
+    def _promotion_error(self, a: TensorType, b: TensorType, what: str) -> ShapeError:
         return ShapeError(
             f"ConvertPromoteTypes cannot promote these types: {what}",
             got=f"{a.dtype} and {b.dtype}",

@@ -72,17 +72,17 @@ class ROIAlign3(Op):
     spatial_scale: float
     mode: str
 
-    def latest(self) -> ROIAlign:
+    def to_latest(self) -> ROIAlign:
         """The same operation of set 9."""
         return ROIAlign(
             self.pooled_h, self.pooled_w, self.sampling_ratio, self.spatial_scale, self.mode
         )
 
     def infer(self, data: Fact, rois: Fact, batch_indices: Fact) -> tuple[Type, ...]:
-        return self.latest().infer(data, rois, batch_indices)
+        return self.to_latest().infer(data, rois, batch_indices)
 
     def evaluate(self, data: Array, rois: Array, batch_indices: Array) -> tuple[Array, ...]:
-        return self.latest().evaluate(data, rois, batch_indices)
+        return self.to_latest().evaluate(data, rois, batch_indices)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Interpolate1(Op):
     pads_begin: tuple[int, ...] = ()
     pads_end: tuple[int, ...] = ()
 
-    def latest(self, rank: int) -> Interpolate4:
+    def to_latest(self, rank: int) -> Interpolate4:
         """The same operation of set 4, for an image of this rank. UnsupportedOperationError for
         mode area."""
         mode = self.mode.lower()
@@ -128,12 +128,12 @@ class Interpolate1(Op):
         axes = np.array(self.sorted_axes(len(shape)), np.int64)
         list_ = TensorType(DType.i64, axes.shape)
         scales = Fact(TensorType(DType.f32, axes.shape))
-        return self.latest(len(shape)).infer(image, output_shape, scales, Fact(list_, axes))
+        return self.to_latest(len(shape)).infer(image, output_shape, scales, Fact(list_, axes))
 
     def evaluate(self, image: Array, output_shape: Array) -> tuple[Array, ...]:
         axes = np.array(self.sorted_axes(image.ndim), np.int64)
         scales = np.ones(len(axes), np.float32)
-        return self.latest(image.ndim).evaluate(image, output_shape, scales, axes)
+        return self.to_latest(image.ndim).evaluate(image, output_shape, scales, axes)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class LSTMCell1(LSTMCell):
             raise UnsupportedOperationError("LSTMCell with coupled gates (input_forget)")
         return [order.index(gate) for gate in GATES]
 
-    def latest(self) -> LSTMCell:
+    def to_latest(self) -> LSTMCell:
         """The same operation of set 4, for weights in its order of gates."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(LSTMCell)}
         return LSTMCell(**fields)
@@ -168,4 +168,4 @@ class LSTMCell1(LSTMCell):
             a if a is None else np.concatenate([np.split(a, 4)[n] for n in order])
             for a in arrays[states:]
         ]
-        return self.latest().evaluate(*arrays[:states], *moved)
+        return self.to_latest().evaluate(*arrays[:states], *moved)

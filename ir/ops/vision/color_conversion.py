@@ -87,7 +87,7 @@ class ConvertColor(Op):
         return (narrow_array(np.clip(out, 0, 255), arg.dtype),)
 
 
-def _flat(arg: Array) -> tuple[Array, int, int]:
+def _split_frame(arg: Array) -> tuple[Array, int, int]:
     """A frame's values [N, H * W * 3 / 2], and the height and width of the image."""
     images, rows, columns = arg.shape[:3]
     return arg.reshape(images, rows * columns), rows * 2 // 3, columns
@@ -104,7 +104,7 @@ class NV12toRGB(ConvertColor):
         if len(arrays) == 2:
             y, uv = arrays
             return y[..., 0], uv[..., 0], uv[..., 1]
-        flat, height, width = _flat(arrays[0])
+        flat, height, width = _split_frame(arrays[0])
         area = height * width
         uv = flat[:, area:].reshape(len(flat), height // 2, width // 2, 2)
         return flat[:, :area].reshape(-1, height, width), uv[..., 0], uv[..., 1]
@@ -133,7 +133,7 @@ class I420toRGB(ConvertColor):
         if len(arrays) == 3:
             y, u, v = arrays
             return y[..., 0], u[..., 0], v[..., 0]
-        flat, height, width = _flat(arrays[0])
+        flat, height, width = _split_frame(arrays[0])
         area = height * width
         quarter = (len(flat), height // 2, width // 2)
         u, v = (

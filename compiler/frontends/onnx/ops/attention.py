@@ -71,7 +71,7 @@ def attention(n: ImportContext) -> Imported:
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class _AttentionSizes:
     """Heads of queries, and of keys and values; rows of queries and of new keys; sizes of a row of
     queries and of values."""
 
@@ -83,7 +83,7 @@ class _Sizes:
     width: int
 
 
-def _sizes(n: ImportContext) -> _Sizes:
+def _sizes(n: ImportContext) -> _AttentionSizes:
     """The sizes of a node that the dialect can say. UseFunctionBody for any other."""
     n.has("softmax_precision")
     n.has("qk_matmul_output_mode")
@@ -118,7 +118,7 @@ def _sizes(n: ImportContext) -> _Sizes:
             raise UseFunctionBody
         if heads != shared and len(seen) > 2 and eq(seen[-3], 1) is not True:
             raise UseFunctionBody
-    return _Sizes(heads, shared, rows, fresh, size, width)
+    return _AttentionSizes(heads, shared, rows, fresh, size, width)
 
 
 def _within_windows(

@@ -58,7 +58,7 @@ def decoder_masked_multi_head_attention(n: ImportContext) -> Imported:
     presents: list[Value | None] = [None, None]
     if n.rank(key) == 3:
         key, value = (split_heads(n, v, heads) for v in (key, value))
-        (key, value), presents = _cached(n, key, value)
+        (key, value), presents = _append_cache(n, key, value)
     mask, extra = n.optional(3), n.optional(4)
     return [attend(n, query, key, value, mask, extra, shape[2] // heads), *presents]
 
@@ -76,7 +76,7 @@ def _thirds(n: ImportContext, x: Value) -> list[Value]:
     return n.add_all(VariadicSplit(num_outputs=3), x, n.int_value(-1), sizes)
 
 
-def _cached(
+def _append_cache(
     n: ImportContext, key: Value, value: Value
 ) -> tuple[tuple[Value, Value], list[Value | None]]:
     """Keys and values to attend to, and as outputs."""
@@ -111,7 +111,7 @@ def packed_attention(n: ImportContext) -> Value:
     else:
         split = VariadicSplit(num_outputs=3)
         parts = n.add_all(split, projected, n.int_value(-1), n.ints_value(sizes))
-    return _packed(n, parts, 3, 5)
+    return _attend_packed(n, parts, 3, 5)
 
 
 def packed_multi_head_attention(n: ImportContext) -> Value:
@@ -128,10 +128,10 @@ def packed_multi_head_attention(n: ImportContext) -> Value:
         lengths = n.add(Concat(axis=0), *widths)
         biases = n.add_all(VariadicSplit(num_outputs=3), bias, n.int_value(0), lengths)
         parts = [_plus(n, v, b) for v, b in zip(parts, biases, strict=True)]
-    return _packed(n, parts, 4, 6)
+    return _attend_packed(n, parts, 4, 6)
 
 
-def _packed(n: ImportContext, parts: list[Value], offsets: int, bias: int) -> Value:
+def _attend_packed(n: ImportContext, parts: list[Value], offsets: int, bias: int) -> Value:
     """Attention of sequences whose tokens stand behind each other: put at their offsets in a batch
     [B, S], and taken from there again."""
     heads, first = n.integer("num_heads"), n.int_value(0)

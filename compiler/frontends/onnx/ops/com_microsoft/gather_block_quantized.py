@@ -113,7 +113,7 @@ def _by_row(n: ImportContext, data: Array, zero: Array | None, bits: int, block:
         bits = 8
     dtype, scales = n.dtype(n.input(2)), n.input(2)
     rows = _rows(n, table)
-    codes = rows if bits == 8 else _unpacked(n, rows, bits)
+    codes = rows if bits == 8 else _unpack_codes(n, rows, bits)
     shape = n.add(ShapeOf(DType.i64), codes)
     lead = [n.ints_value([v]) for v in (0, -1, 1)]
     blocks = n.add(Concat(axis=0), n.add(Slice(), shape, *lead), n.ints_value([-1, block]))
@@ -139,7 +139,7 @@ def _rows(n: ImportContext, table: Value) -> Value:
     return n.add(Gather(), table, index, n.int_value(0))
 
 
-def _unpacked(n: ImportContext, rows: Value, bits: int) -> Value:
+def _unpack_codes(n: ImportContext, rows: Value, bits: int) -> Value:
     """[..., K / (8 / bits)] bytes as [..., K] codes."""
     last, mask = n.ints_value([-1]), n.constant((1 << bits) - 1, DType.u8)
     parts: list[Value] = []

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class _GroupQuerySizes:
     heads: int
     shared: int
     head_size: int
@@ -66,7 +66,7 @@ def group_query_attention(n: ImportContext) -> Imported:
     before = n.add(Maximum(), n.add(Subtract(), lengths, before), n.int_value(0))
     column = n.add(Unsqueeze(), before, n.ints_value([1]))
     positions = n.add(Add(), column, _range(n, fresh))
-    query, key = _normalized(n, query, 14), _normalized(n, key, 15)
+    query, key = _normalize_heads(n, query, 14), _normalize_heads(n, key, 15)
     if n.flag("do_rotary"):
         own = n.optional(9)
         place, tables = positions if own is None else own, (n.input(7), n.input(8))
@@ -88,7 +88,7 @@ def _refuse(n: ImportContext) -> None:
         raise n.unsupported_error("GroupQueryAttention with scores as output")
 
 
-def _projections(n: ImportContext) -> tuple[Value, Value, Value, _Sizes]:
+def _projections(n: ImportContext) -> tuple[Value, Value, Value, _GroupQuerySizes]:
     """Queries [B, N, S, H], keys and values [B, M, S, H]; without input 1 they are packed."""
     heads, shared = n.integer("num_heads"), n.integer("kv_num_heads")
     query, key, value = n.input(0), n.optional(1), n.optional(2)
@@ -110,10 +110,10 @@ def _projections(n: ImportContext) -> tuple[Value, Value, Value, _Sizes]:
     assert value is not None
     listed = ((query, heads), (key, shared), (value, shared))
     query, key, value = (split_heads(n, v, count) for v, count in listed)
-    return query, key, value, _Sizes(heads, shared, size)
+    return query, key, value, _GroupQuerySizes(heads, shared, size)
 
 
-def _normalized(n: ImportContext, x: Value, port: int) -> Value:
+def _normalize_heads(n: ImportContext, x: Value, port: int) -> Value:
     """Each head over the root of its mean square, where there are weights for that."""
     weight = n.optional(port)
     eps = n.number("qk_norm_epsilon", 1e-6)
@@ -152,7 +152,7 @@ def _attend(
     given: tuple[Value, Value, Value],
     rows: tuple[Value, Value],
     total: Value,
-    sizes: _Sizes,
+    sizes: _GroupQuerySizes,
 ) -> Value:
     """[B, S, N * H]. `rows`: the positions of the queries, [B, S], and the lengths, [B]."""
     query, key, value = given
@@ -190,7 +190,7 @@ def _attend(
     return n.add(Reshape(special_zero=True), found, width)
 
 
-def _sink(n: ImportContext, query: Value, sizes: _Sizes) -> Value | None:
+def _sink(n: ImportContext, query: Value, sizes: _GroupQuerySizes) -> Value | None:
     """One more score of each head, [N], that no value belongs to."""
     given = n.optional(11)
     if given is None and n.integer("smooth_softmax", 0) == 1:

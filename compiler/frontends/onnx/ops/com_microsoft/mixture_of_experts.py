@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _ExpertLayer:
     """A layer of every expert: weights [E, outputs, inputs] and biases [E, outputs]."""
 
     weights: Value
@@ -56,10 +56,12 @@ class _Layer:
 
 def moe(n: ImportContext) -> Value:
     layers = [
-        None if (weights := n.optional(port)) is None else _Layer(weights, n.optional(port + 1))
+        None
+        if (weights := n.optional(port)) is None
+        else _ExpertLayer(weights, n.optional(port + 1))
         for port in (2, 4, 6)
     ]
-    return _mixed(n, layers, None)
+    return _mix_experts(n, layers, None)
 
 
 def quantized_moe(n: ImportContext) -> Value:
@@ -71,11 +73,11 @@ def quantized_moe(n: ImportContext) -> Value:
     n.has("accuracy_level")
     if any(n.optional(port) is not None for port in range(15, len(n.inputs))):
         raise n.unsupported_error("QMoE with scales of activations or of whole experts")
-    layers = [_dequantized(n, i) for i in range(3)]
-    return _mixed(n, layers, n.optional(14))
+    layers = [_dequantize_weights(n, i) for i in range(3)]
+    return _mix_experts(n, layers, n.optional(14))
 
 
-def _dequantized(n: ImportContext, i: int) -> _Layer | None:
+def _dequantize_weights(n: ImportContext, i: int) -> _ExpertLayer | None:
     weights = n.optional(2 + 3 * i)
     if weights is None:
         return None
@@ -107,10 +109,12 @@ def _dequantized(n: ImportContext, i: int) -> _Layer | None:
     shift = n.constant(points.reshape(experts, rows, blocks).astype(kind), dtype)
     op = Dequantize(2, block or width)
     found = n.add(op, n.constant(codes.astype(kind), dtype), factor, shift)
-    return _Layer(found, n.optional(4 + 3 * i))
+    return _ExpertLayer(found, n.optional(4 + 3 * i))
 
 
-def _mixed(n: ImportContext, layers: list[_Layer | None], mixing: Value | None) -> Value:
+def _mix_experts(
+    n: ImportContext, layers: list[_ExpertLayer | None], mixing: Value | None
+) -> Value:
     x, router = n.input(0), n.input(1)
     first, second, third = layers
     assert first is not None and second is not None
@@ -122,7 +126,7 @@ def _mixed(n: ImportContext, layers: list[_Layer | None], mixing: Value | None) 
     if shape is None or not isinstance(shape[2], int):
         raise n.unsupported_error(f"{n.op_type} of an unknown hidden size")
     rows = n.add(Unsqueeze(), n.add(Reshape(), x, n.ints_value([-1, shape[2]])), n.ints_value([0]))
-    inner = _activated(n, rows, first, third)
+    inner = _activate(n, rows, first, third)
     found = _layer(n, inner, second)
     weights = n.add(Transpose(), _routing(n, router, mixing), n.ints_value([1, 0]))
     weighted = n.add(Multiply(), found, n.add(Unsqueeze(), weights, n.ints_value([2])))
@@ -130,7 +134,7 @@ def _mixed(n: ImportContext, layers: list[_Layer | None], mixing: Value | None) 
     return n.add(Reshape(), total, sizes_of(n, x))
 
 
-def _layer(n: ImportContext, x: Value, layer: _Layer) -> Value:
+def _layer(n: ImportContext, x: Value, layer: _ExpertLayer) -> Value:
     """[E, T, outputs] of [E or 1, T, inputs]."""
     product = n.add(MatMul(transpose_b=True), x, layer.weights)
     if layer.bias is None:
@@ -138,7 +142,7 @@ def _layer(n: ImportContext, x: Value, layer: _Layer) -> Value:
     return n.add(Add(), product, n.add(Unsqueeze(), layer.bias, n.ints_value([1])))
 
 
-def _activated(n: ImportContext, x: Value, first: _Layer, third: _Layer | None) -> Value:
+def _activate(n: ImportContext, x: Value, first: _ExpertLayer, third: _ExpertLayer | None) -> Value:
     kind, fusion = n.text("activation_type", "relu"), n.integer("swiglu_fusion", 0)
     names = ("activation_alpha", "activation_beta", "swiglu_limit")
     alpha, beta, limit = (
@@ -162,7 +166,7 @@ def _activated(n: ImportContext, x: Value, first: _Layer, third: _Layer | None) 
 
 
 def _halves(
-    n: ImportContext, inner: Value, x: Value, third: _Layer | None, fusion: int
+    n: ImportContext, inner: Value, x: Value, third: _ExpertLayer | None, fusion: int
 ) -> tuple[Value, Value]:
     """The gate and the linear half, from two layers or from one."""
     if fusion == 0:
