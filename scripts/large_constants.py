@@ -94,7 +94,8 @@ def write_ir(path: Path, kind: str) -> None:
         layers.append(
             '<layer id="3" name="op" type="MatMul" version="opset1"><data transpose_a="false" '
             f'transpose_b="true"/><input>{port(0, "FP32", 4, COLUMNS)}'
-            f"{port(1, 'FP32', ROWS, COLUMNS)}</input><output>{port(2, 'FP32', 4, ROWS)}</output></layer>"
+            f"{port(1, 'FP32', ROWS, COLUMNS)}</input>"
+            f"<output>{port(2, 'FP32', 4, ROWS)}</output></layer>"
         )
         edges = [(0, 0, 3, 0), (1, 0, 3, 1), (3, 2, 4, 0)]
         result = port(0, "FP32", 4, ROWS)
