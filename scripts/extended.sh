@@ -15,15 +15,22 @@ run_part() {
     fuzz) "$python" -m fuzz graphs onnx bytes --minutes "${MINUTES:-60}" ;;
     forged-steps) "$python" -m fuzz.forged_steps "${SEED:-0}" "${MINUTES:-10}" ;;
     forged-plans) "$python" -m fuzz.forged_plans "${SEED:-0}" "${MINUTES:-10}" ;;
+    large-constants) "$python" scripts/large_constants.py ;;
     masks)
-      for cpu in x86-64-v2 haswell skylake-avx512 cascadelake icelake-server alderlake sapphirerapids; do
+      for cpu in x86-64-v2 haswell alderlake skylake-avx512 cascadelake icelake-server \
+        sapphirerapids znver2 znver3 znver4 znver5; do
+        if ! IRC_CPU=$cpu "$python" -c "from irc_compiler.runtime.machine.detect import host_target
+host_target()" 2>/dev/null; then
+          echo "not run: this machine lacks features of $cpu"
+          continue
+        fi
         echo "IRC_CPU=$cpu"
         IRC_CPU=$cpu "$python" -m pytest -q -n 2
       done
       ;;
     *)
       echo "unknown part: $1; parts: reliability damage exhaustive exhaustive-amx onnx-backend fuzz" \
-        "forged-steps forged-plans masks" >&2
+        "forged-steps forged-plans large-constants masks" >&2
       exit 2
       ;;
   esac

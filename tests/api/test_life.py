@@ -244,3 +244,11 @@ def test_import_in_a_subinterpreter_is_refused_with_the_reason() -> None:
     )
     assert "cannot be imported in a subinterpreter" in done.stdout
     assert "multiprocessing" in done.stdout
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_import_without_the_interpreter_lock_is_refused(enabled: bool) -> None:
+    code = f"import sys; sys._is_gil_enabled = lambda: {enabled}; import irc_compiler"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode == 0) is enabled
+    assert ("-X gil=1" in done.stderr) is not enabled
