@@ -10,9 +10,10 @@ _BEHIND = ("#b04a3a", "#d69184", "#e8c3bb")
 _BAR, _GAP, _LEFT, _WIDTH = 11, 6, 250, 680
 
 
-def chart(ratios: Mapping[tuple[str, int], float], *, limit: float = 3.0) -> str:
+def chart(ratios: Mapping[tuple[str, int], float], *, limit: float = 3.0, title: str = "") -> str:
     """A group of bars per name, in order, one for each count of threads, the darkest for the
-    least; 1 is the fastest peer, longer is faster, a bar beyond `limit` is drawn cut."""
+    least; 1 is the fastest peer, longer is faster, a bar beyond `limit` is drawn cut. title: the
+    machine, at the upper left."""
     names = list(dict.fromkeys(name for name, _ in ratios))
     counts = sorted({threads for _, threads in ratios})
     unit = (_WIDTH - _LEFT - 60) / limit
@@ -45,7 +46,8 @@ def chart(ratios: Mapping[tuple[str, int], float], *, limit: float = 3.0) -> str
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{y + 8}" '
         f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
-        f'<text x="{one:.1f}" y="20" text-anchor="middle">the faster peer = 1</text>'
+        f'<text x="{one:.1f}" y="20" text-anchor="middle">fastest other = 1</text>'
+        f'<text x="8" y="20">{escape(title)}</text>'
         f"{legend}"
     )
     line = f'<line x1="{one:.1f}" y1="26" x2="{one:.1f}" y2="{y}" stroke="#555"/></svg>'

@@ -218,8 +218,11 @@ def charts(files: Iterable[Results]) -> dict[str, str]:
         for (s, n, t), g in sorted(_by_work(products), key=lambda e: suites.index(e[0][0]))
     }
     return {
-        "models.svg": chart(dict(sorted(bars.items(), key=lambda e: order.index(e[0][0])))),
-        "products.svg": chart(by_group),
+        "models.svg": chart(
+            dict(sorted(bars.items(), key=lambda e: order.index(e[0][0]))),
+            title=models[0].machine.cpu,
+        ),
+        "products.svg": chart(by_group, title=sizes[0].machine.cpu),
     }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import irc_compiler as irc
 import numpy as np
 import pytest
+from irc_compiler.cli.formatting import format_bytes
 from irc_compiler.cli.main import COMMANDS, main, make_parser
 from irc_compiler.plan.text import print_plan
 from support.models import small
@@ -104,7 +105,7 @@ def test_inspect_says_what_a_model_is(capsys: pytest.CaptureFixture[str]) -> Non
     assert told["input"] == "image  f32[N, 64]" and told["output"].endswith("  f32[N, 10]")
     assert told["parameters"].startswith(f"{found['parameters']:,} (")
     assert told["arithmetic"] == f"{found['flops']} FLOP a call"
-    assert told["parameters"].endswith(f" ({found['parameter_bytes'] / 1024:.1f} KiB)")
+    assert told["parameters"].endswith(f" ({format_bytes(found['parameter_bytes'])})")
     assert told["rewrites"] == "3 take_activation, 2 take_addend"
     assert told["afterwards"] == "4 Gemm, 1 Softmax"
     assert all(f"{n} {kind}" in told["operations"] for kind, n in found["operations"].items())
