@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..ir.dtype import DType
 from ..ir.escape import join_lines
-from ..ir.limits.memory_budget import human
+from ..ir.limits.memory_budget import format_size
 from ..ir.ops.quantization.integer_products import BYTES
 from ..plan.plan import BRANCH, LOOP, KernelStep, Plan
 from ..plan.specs import SPECS
@@ -73,7 +73,7 @@ def _describe_compressed(plan: Plan) -> str:
     for constant in (plan.constants[i] for i in sorted(read)):
         size = constant.dtype.nbytes(math.prod(constant.shape))
         sizes.setdefault(constant.dtype, []).append(size)
-    return ", ".join(f"{len(s)} {dtype} weights ({human(sum(s))})" for dtype, s in sizes.items())
+    return ", ".join(f"{len(s)} {dtype} weights ({format_size(sum(s))})" for dtype, s in sizes.items())
 
 
 def _products(plan: Plan) -> list[tuple[str, list[Spec]]]:

@@ -186,7 +186,7 @@ def test_tied_weights_are_held_once(compile_graph: Compile) -> None:
     net = compile_graph(build.done(), True, 1)
     packed = [c for c in net.plan.constants if c.dtype is DType.u4]
     assert len(packed) == 1
-    assert f"compressed 1 u4 weights (12.5 KiB)" in net.report()
+    assert "compressed 1 u4 weights (12.5 KiB)" in net.report()
 
 
 @pytest.mark.parametrize("group", [0, 12])
