@@ -73,7 +73,7 @@ def _describe_compressed(plan: Plan) -> str:
     for constant in (plan.constants[i] for i in sorted(read)):
         size = constant.dtype.nbytes(math.prod(constant.shape))
         sizes.setdefault(constant.dtype, []).append(size)
-    return ", ".join(f"{len(s)} {dtype} weights ({format_size(sum(s))})" for dtype, s in sizes.items())
+    return ", ".join(f"{len(s)} {d} weights ({format_size(sum(s))})" for d, s in sizes.items())
 
 
 def _products(plan: Plan) -> list[tuple[str, list[Spec]]]:
