@@ -238,8 +238,8 @@ def test_without_vnni_pairs_are_multiplied() -> None:
     ("change", "message"),
     [
         ({"acc": F32}, "types do not fit|sums otherwise"),
-        ({"zero": Operand(I8, (0,))}, "zero point"),
-        ({"zero": Operand(U8, (1,))}, "zero point"),
+        ({"zero_point": Operand(I8, (0,))}, "zero point"),
+        ({"zero_point": Operand(U8, (1,))}, "zero point"),
         ({"weights": Operand(U8, (1,))}, "types do not fit|another depth"),
         ({"data": Operand(I32, (0, 1, 8, 8))}, "types do not fit"),
     ],

@@ -106,7 +106,7 @@ def test_pairs_are_multiplied(processor: str, instruction: str) -> None:
         ({"weights": Operand(I32, (1,))}, "types do not fit"),
         ({"data": Operand(I16, (6144, 1, 768, 64))}, "types do not fit"),
         ({"data": Operand(U8, (6144, 2, 768, 64))}, "is not for"),
-        ({"zero": Operand(I8, (0,))}, "zero point"),
+        ({"zero_point": Operand(I8, (0,))}, "zero point"),
         ({"compute_dtype": DType.bf16}, "sums otherwise"),
     ],
 )
