@@ -156,3 +156,18 @@ def test_constants_name_a_quantity() -> None:
 @pytest.mark.parametrize("name", ["joined", "_spread", "scaled", "_told", "lies", "_where"])
 def test_a_bare_participle_is_found(name: str) -> None:
     assert is_participle(name) and not is_participle(f"fold_{name.strip('_')}")
+
+
+# Words of old names of things, in names of tests.
+OLD_WORDS = re.compile(
+    r"_(rivals?|gangs?|hands?|handed|told|tells?|judges?|spel\w+|lies|nobody|halves|settle\w*"
+    r"|whole_numbers?)(_|$)"
+)
+
+
+def test_names_of_tests_use_the_words_of_the_code() -> None:
+    files = [p for folder in ("tests", "fuzz") for p in sorted((ROOT / folder).rglob("test_*.py"))]
+    names = [(p.name, n.name) for p in files for n in functions(p) if n.name.startswith("test_")]
+    assert len(names) > 2000
+    found = [f"{path}: {name}" for path, name in names if OLD_WORDS.search(name)]
+    assert not found, found

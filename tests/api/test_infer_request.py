@@ -93,7 +93,7 @@ def test_plain_calls_start_from_the_initial_values(tmp_path: Path) -> None:
     ].state.shape == (0, 4)
 
 
-def test_outputs_and_states_are_nobody_elses_memory(tmp_path: Path) -> None:
+def test_outputs_and_states_own_their_memory(tmp_path: Path) -> None:
     """A variable that is an output, too; and its values in two pieces of memory in turn."""
     held = variable("v", [-1, 4096])
     x = parameter("x", [-1, 4096])

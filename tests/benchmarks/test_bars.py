@@ -54,7 +54,9 @@ def test_the_bars(gemm: Any) -> None:
     assert streams == ["skinny", "weight-only"] and gemm.ENOUGH == 0.9
 
 
-def test_rivals_take_turns_and_medians_count(gemm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_engines_take_turns_and_medians_count(
+    gemm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A turn begins when all threads sleep. One slow call in three does not move a median."""
     from benchmarks import timing
 
@@ -147,7 +149,7 @@ def test_the_fastest_peer_counts_and_defaults_do_not(
     assert row.seconds["openvino defaults"] == 0.5 and row.bandwidth is not None
 
 
-def test_rivals_get_the_precision_and_the_threads(
+def test_reference_engines_get_the_precision_and_the_threads(
     gemm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OpenVINO computes in bf16 where irc does, and in f32 where it does not; NumPy's threads."""

@@ -115,7 +115,7 @@ def test_an_interrupt_is_one(
     assert sys.unraisablehook is before
 
 
-def test_a_lost_interrupt_comes_when_its_loss_was_told(
+def test_a_lost_interrupt_comes_when_its_loss_was_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     """Not while that is told, where it would be lost for good: starting a thread may take longer

@@ -64,7 +64,7 @@ def test_engines_deliver_what_the_file_names(model: str, engine: str, capsys: Ca
 
 
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
-def test_a_rival_finds_the_layer(
+def test_a_reference_engine_finds_the_layer(
     engine: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(pipeline, "PASSES", (WRONG, *pipeline.PASSES))

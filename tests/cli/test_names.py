@@ -49,7 +49,9 @@ def test_duplicate_layer_names_are_accepted(doubled: Path) -> None:
     assert len(named) == len(set(named)) == 2 and "NonZero 'same' (2)" in named
 
 
-def test_reports_tell_them_apart(doubled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_distinguish_layers_of_one_name(
+    doubled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["compare", str(doubled), "--layers", "--json"]) == 0
     names = [t["name"] for t in json.loads(capsys.readouterr().out)["tensors"]]
     assert len(names) == len(set(names)) and {"same", "same (2)"} <= set(names)

@@ -104,7 +104,7 @@ def test_numbers_that_json_has_not_are_text(here: Path, capsys: Captured) -> Non
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_options_are_spelled_alike(verb: str) -> None:
+def test_options_have_one_format(verb: str) -> None:
     """The model first, long options in kebab-case, -o for what is written, -q and -v."""
     actions = make_parser(verb)._actions
     options = [o for a in actions for o in a.option_strings]
@@ -174,7 +174,7 @@ def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert color_text("x", Terminal()) == "x"
 
 
-def test_a_short_wait_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_wait_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes longer is told on a terminal: test_streams.py."""
     monkeypatch.setattr("sys.stderr", quick := Terminal())
     with show_progress("compiling m.onnx"):

@@ -198,7 +198,7 @@ def test_no_progress_elsewhere(code: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_thing_is_told_at_a_time(folder: Path) -> None:
+def test_one_line_of_progress_is_shown_at_a_time(folder: Path) -> None:
     code = """
 import sys, time
 from irc_compiler.api.progress import show_progress

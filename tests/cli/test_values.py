@@ -94,7 +94,9 @@ def test_arrays_of_values() -> None:
 
 
 @pytest.mark.parametrize("verb", ["bench", "compare"])
-def test_a_rival_that_refuses_the_model(listed: str, verb: str, capsys: Captured) -> None:
+def test_a_reference_engine_that_refuses_the_model(
+    listed: str, verb: str, capsys: Captured
+) -> None:
     """OpenVINO has no sequences."""
     assert main([verb, listed, "--against", "openvino"]) == 5
     said = capsys.readouterr()

@@ -214,7 +214,7 @@ FAKE = """graph "g"
 NAN = [np.array([[0.5, np.nan, 1, 0], [0, 1, 0.25, 0.5]], np.float32)]
 
 
-def test_nan_is_open_on_bytes_only() -> None:
+def test_nan_is_undefined_for_int8_only() -> None:
     alone = parse_graph(FAKE + '%4 = Result.1(%3) "y"\n')
     (spread,) = spread_of(alone, NAN, interpret(alone, NAN), random.Random(0))
     assert spread is not None and np.isfinite(spread).all()

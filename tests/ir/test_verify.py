@@ -131,7 +131,7 @@ def swap(op: object) -> object:
     return match
 
 
-def test_replacing_hands_names_on_and_infers() -> None:
+def test_replacing_propagates_names_and_infers() -> None:
     graph = parse_graph(TEXT)
     assert run(graph, rule("Exp", swap(Sigmoid()))).hits() == {"r": 1}
     (node,) = [n for n in graph.ids() if graph.op(n).kind == "Sigmoid"]

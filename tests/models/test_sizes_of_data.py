@@ -49,7 +49,7 @@ def _told_by_data(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_sizes_that_data_tells(name: str) -> None:
+def test_sizes_that_depend_on_data(name: str) -> None:
     (case,) = (c for c in node_cases() if c.name == f"test_{name}")
     inputs, expected = case.data_sets[0]
     feeds = {i.name: a for i, a in zip(case.model.graph.input, inputs, strict=True)}

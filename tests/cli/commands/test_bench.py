@@ -100,7 +100,7 @@ def run_irc(path: Path, inputs: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
-def test_rivals_get_the_same_task(
+def test_reference_engines_get_the_same_task(
     precision: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     made: list[Any] = []

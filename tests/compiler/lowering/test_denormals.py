@@ -92,7 +92,7 @@ def test_vector_of_constants_with_one_denormal_keeps_them() -> None:
     assert not net.plan.denormals.flush
 
 
-def test_comparisons_tell_denormals_from_zero() -> None:
+def test_comparisons_distinguish_denormals_from_zero() -> None:
     nodes = [helper.make_node("Greater", ["x", "z"], ["y"])]
     model = one_input_model(nodes, {"z": np.float32(0)}, T.BOOL)
     net = irc.compile_model(model, denormals="flush")

@@ -264,7 +264,7 @@ def parts_plan(offset: Any, size: Any, dtype: Any = f32) -> Plan:
     return m.plan()
 
 
-def test_a_part_lies_inside_its_whole() -> None:
+def test_an_alias_is_inside_its_buffer() -> None:
     for offset, size in ((0, 10), (3, 7), (10, 0)):
         RegionLayoutTables(parts_plan(offset, size).regions[0], ()).sizes({})
     for offset, size in ((4, 7), (0, 11), (11, 0)):

@@ -74,7 +74,7 @@ def test_threads_share_a_phase() -> None:
 
 
 @linux
-def test_nobody_waits_for_a_thread_that_does_not_come() -> None:
+def test_no_call_waits_for_a_thread_that_does_not_come() -> None:
     """The caller runs all parts, phase by phase."""
     seen: list[int] = []
 

@@ -149,7 +149,7 @@ def test_a_cache_that_others_can_write_is_not_ones_own(lying: Path, tmp_path: Pa
     program._loaded.clear()
 
 
-def test_only_two_verbs_can_be_told_to_trust(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_two_verbs_have_the_option_trust(capsys: pytest.CaptureFixture[str]) -> None:
     for verb in COMMANDS:
         assert main([verb, "--help"]) == 0
         assert ("--trust-code" in capsys.readouterr().out) == (verb in ("run", "profile"))

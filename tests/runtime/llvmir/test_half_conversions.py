@@ -74,7 +74,7 @@ def _hard_singles():
 
 
 @pytest.mark.parametrize("half", ["f16", "bf16"])
-def test_halves_and_singles(target, half):
+def test_f16_and_f32(target, half):
     x = _HALVES.view(_NUMPY[half])
     assert_same(convert(target, half, "f32", x), x.astype(np.float32))
     singles = _hard_singles()
@@ -94,7 +94,7 @@ def _nearest(x, step_bits, least):
 
 
 @pytest.mark.parametrize("half,bits,least", [("f16", 10, -14), ("bf16", 7, -126)])
-def test_doubles_to_halves_round_once(target, half, bits, least):
+def test_f64_to_f16_rounds_once(target, half, bits, least):
     middles = _HALVES[:20000:7].view(_NUMPY[half]).astype(np.float64)
     middles = (middles + _HALVES[1:20001:7].view(_NUMPY[half]).astype(np.float64)) / 2
     x = [middles, middles * (1 + 2.0**-45), -middles * (1 - 2.0**-45)]

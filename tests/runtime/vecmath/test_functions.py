@@ -272,7 +272,7 @@ def test_lanes_do_not_matter(name, isa):
 
 @pytest.mark.parametrize("element", [F16, BF16])
 @pytest.mark.parametrize("name", ["exp", "tanh", "erf", "sin"])
-def test_halves_go_through_single(name, element, isa):
+def test_f16_is_computed_in_f32(name, element, isa):
     x = np.arange(1 << 16, dtype=np.uint16).view(NUMPY[element])
     single = run(name, isa, x.astype(np.float32))
     with np.errstate(all="ignore"):

@@ -116,7 +116,7 @@ def test_requantisation_is_the_convolution_s_epilogue() -> None:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_of_two_convolutions_that_are_added_one_hands_on_bytes(swapped: bool) -> None:
+def test_one_of_two_added_convolutions_passes_int8_values(swapped: bool) -> None:
     """Not sums of 32 bits; the other one ends with the residual sum, whichever comes first."""
     rng = np.random.default_rng(0)
     kept = {
@@ -209,7 +209,7 @@ def test_what_winograd_computes(
         assert str(spec.weights.dtype) == ("i16" if wanted else "i8")
 
 
-def test_of_signed_bytes_without_a_zero_point_sums_may_be_twice_as_large() -> None:
+def test_int8_without_a_zero_point_allows_sums_twice_as_large() -> None:
     for kind, tile in ((TensorProto.INT8, 4), (TensorProto.UINT8, 0)):
         graph = irc.read_model(three_by_three(24, 192, 127, kind)).graph
         optimize(graph, Options())
@@ -217,7 +217,7 @@ def test_of_signed_bytes_without_a_zero_point_sums_may_be_twice_as_large() -> No
         assert [s.packed.winograd for s in specs if isinstance(s, ConvSpec)] == [tile]
 
 
-def test_filters_that_bytes_do_not_hold_are_convolved_directly() -> None:
+def test_filters_beyond_int8_are_convolved_directly() -> None:
     """Less their zero point they are numbers of 9 bits: transformed, more than 16 bits hold."""
     given = onnx.load_from_string(three_by_three(24, 64, 100))
     given.graph.node[0].input.extend(["", "z"])

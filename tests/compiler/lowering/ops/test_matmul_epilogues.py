@@ -107,7 +107,7 @@ def codes(kind: str, n: int, k: int) -> Any:
 @pytest.mark.parametrize("rows", [16, -1])
 @pytest.mark.parametrize("kind", ["fake", "i8", "u8"])
 @pytest.mark.parametrize("signed", [True, False])
-def test_fake_quantised_layers_hand_on_bytes(
+def test_fake_quantized_layers_pass_int8_values(
     kind: str, signed: bool, rows: int, tmp_path: Any
 ) -> None:
     def fake(value: Any, low: float, high: float) -> Any:

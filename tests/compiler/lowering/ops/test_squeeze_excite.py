@@ -107,7 +107,7 @@ def test_means_products_and_scaling_are_one_step(means: str, products: str) -> N
     assert found.count("reduce") == found.count("pool") == 0, print_plan(plan)
 
 
-def test_the_image_is_scaled_where_it_lies() -> None:
+def test_squeeze_excite_scales_the_image_in_place() -> None:
     plan = plan_of(IMAGE + MEAN + POINTS + SCALED + PROJECTED)
     (region,) = plan.regions
     (step,) = (s for s in plan.kernel_steps() if isinstance(s.spec, SqueezeExciteSpec))

@@ -158,7 +158,7 @@ NUMBER = '%6 = Parameter.1() {element_type=i64, shape=[]} "n"\n'
         (NUMBER, "%3", np.array(5), "the shape of STFT's result depends on data"),
     ],
 )
-def test_what_is_told_at_run_time_is_evaluated(
+def test_sizes_known_at_run_time_are_evaluated(
     told: str, old: str, value: np.ndarray, reason: str
 ) -> None:
     text = text_of('["B", "N"]').replace("%4 =", told + "%4 =")

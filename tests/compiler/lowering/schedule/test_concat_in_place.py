@@ -151,7 +151,7 @@ def test_nothing_is_copied(name: str, compile_graph: Compile) -> None:
     assert copies(compile_graph(GRAPHS[name](), True, 1)) == []
 
 
-def test_what_lies_in_one_place_is_copied_to_the_other(compile_graph: Compile) -> None:
+def test_a_value_in_one_buffer_is_copied_to_the_other(compile_graph: Compile) -> None:
     net = compile_graph(mixed(Net()), True, 1)
     # The result is made in place; both are copied into what else they are joined to.
     assert Counter(s.name for s in copies(net)) == Counter({"Concat_7": 3})
@@ -197,7 +197,7 @@ ALIKE_IN_OTHER_WORDS = """graph "g"
 """
 
 
-def test_a_part_whose_sizes_are_spelled_otherwise_is_written_in_place() -> None:
+def test_a_part_with_equal_sizes_of_another_form_is_written_in_place() -> None:
     """(N + 1) // 2 and (M + 1) // 2, which a run finds equal."""
     graph = parse_graph(ALIKE_IN_OTHER_WORDS)
     net = irc.compile_model(irc.Model(graph), num_threads=1)

@@ -53,7 +53,7 @@ def types(net: irc.CompiledModel) -> set[DType]:
     return {b.dtype for r in net.plan.regions for b in r.buffers if b.kind == "arena"}
 
 
-def test_a_layer_hands_rounded_factors_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_passes_rounded_factors_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     net = irc.compile_model(chain(), precision="bf16")
     assert types(net) == {DType.bf16}
     found = net(X)[0]
@@ -73,7 +73,7 @@ def test_what_others_read_stays_f32(make, monkeypatch: pytest.MonkeyPatch) -> No
     assert all(a.tobytes() == b.tobytes() for a, b in zip(found, wide, strict=True))
 
 
-def test_convolutions_hand_bf16_to_convolutions(compile_graph: Callable[..., Any]) -> None:
+def test_convolutions_pass_bf16_to_convolutions(compile_graph: Callable[..., Any]) -> None:
     """From layer to layer, but not into an activation of its own or Winograd's transform."""
     text = """%0 = Parameter.1() {element_type=f32, shape=[1, 16, 20, 20]} "x"
 %1 = Constant.1() {data=~1, dtype=f32, shape=[16, 16, 3, 3]}

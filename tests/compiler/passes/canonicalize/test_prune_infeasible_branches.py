@@ -110,13 +110,13 @@ def test_a_branch_that_may_not_be_taken_decides_nothing() -> None:
     assert trace.hits() == {"refuse_branch": 1}
 
 
-def test_what_nobody_reads_decides_nothing() -> None:
+def test_unused_values_do_not_constrain_sizes() -> None:
     graph = net("\n    lost = Transpose <perm = [1, 0]> (flat)\n    y = Relu (flat)")
     trace, _ = refused(graph)
     assert [e.refused for e in trace.refusals()] == ["both branches may work"]
 
 
-def test_nor_does_what_nobody_reads_in_a_branch() -> None:
+def test_unused_values_of_a_branch_do_not_constrain_sizes() -> None:
     body = """
     y = If (d) <then_branch = a () => (float[] p) { p = Relu (flat) },
         else_branch = b () => (float[] q) { q = Transpose <perm = [1, 0]> (flat) }>"""

@@ -61,7 +61,7 @@ def test_targets(have: str, out: str, target: list[int] | None) -> None:
     assert constant_target(dims(have), dims(out)) == target
 
 
-def test_what_cannot_be_settled() -> None:
+def test_unknown_reshape_targets_stay() -> None:
     data = "%0 = Input(f32[N, 4])\n%1 = Input(i64[2])\n%2 = Reshape.1(%0, %1)\n%3 = Result.1(%2)"
     stays(data, materialize_reshape_targets, "the target is not known")
     unranked = COMPUTED.replace("Reshape.1(%0", "Reshape.1(%9").replace(

@@ -61,7 +61,7 @@ def test_natively(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["inner_axes", "l2_of_channels", "lrn"])
-def test_halves_are_rounded_once(name: str) -> None:
+def test_f16_is_rounded_once(name: str) -> None:
     """All but the last bit is that of f64: sums of squares stay f32."""
     before = made(name, "f16")
     x = (40 * np.random.default_rng(2).standard_normal((2, 6, 4, 5))).astype(np.float16)

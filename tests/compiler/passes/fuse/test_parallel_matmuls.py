@@ -116,7 +116,7 @@ def test_weights_of_a_file_stay_known() -> None:
         assert places[0] == places[1] and (places[0] is not None) == (known == 3)
 
 
-def test_halves_are_converted_behind() -> None:
+def test_f16_weights_of_merged_matmuls_stay_f16() -> None:
     """Weights kept as f16 stay so."""
     text = attention(biases="")
     for at in (10, 20, 30):

@@ -90,7 +90,7 @@ def centred(net: Net, codes: Value, zero: Value | None) -> Value:
     return wide if zero is None else net.op(o.Subtract(), wide, net.op(o.Convert(DType.i32), zero))
 
 
-def test_products_of_centred_bytes_are_found() -> None:
+def test_int8_products_without_zero_points_are_recognized() -> None:
     net = Net()
     a = centred(net, net.input("u8", 4, 7), net.input("u8"))
     b = centred(net, net.bytes("i8", 5, 7), net.bytes("i8", 5, 1))

@@ -91,7 +91,7 @@ def test_masks(mask: str, causal: int | None) -> None:
     ],
     ids=str,
 )
-def test_causal_rows_shared_heads_and_halves(case: Case) -> None:
+def test_causal_rows_shared_heads_and_f16(case: Case) -> None:
     close(case)
 
 

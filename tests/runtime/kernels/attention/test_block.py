@@ -245,7 +245,7 @@ def test_bf16_factors(isa: str, size: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dtype", [DType.f16, BF16], ids=str)
-def test_stored_halves(isa: str, dtype: DType) -> None:
+def test_stored_f16_values(isa: str, dtype: DType) -> None:
     check(Case(19, 70, 24, 20, dtype=dtype), isa, 1e-2 if dtype is BF16 else 1e-3)
     check(Case(19, 70, 24, 20, dtype=dtype, compute_dtype=BF16), isa, 2e-2)
 

@@ -195,7 +195,7 @@ each_isa = pytest.mark.parametrize("isa", ISAS)
 @each_isa
 @pytest.mark.parametrize("dynamic", [False, True], ids=["known", "dynamic"])
 @pytest.mark.parametrize("name", CASES)
-def test_whole_numbers_bit_for_bit(name: str, dynamic: bool, isa: str) -> None:
+def test_integers_bit_for_bit(name: str, dynamic: bool, isa: str) -> None:
     block = Block(dataclasses.replace(CASES[name], dynamic=dynamic), isa)
     want = block.want().astype(block.case.out.numpy)
     for workers, phased in ((1, False), (2, False), (1, True), (3, True)):

@@ -125,7 +125,7 @@ def test_blocks_stay_in_the_second_cache(isa: str) -> None:
 @pytest.mark.parametrize(
     "isa, more, dynamic", [("avx512", "avx512fp16", ""), ("avx512", "", "m"), ("avx2", "", "")]
 )
-def test_halves_are_only_converted(isa: str, more: str, dynamic: str) -> None:
+def test_f16_is_only_converted(isa: str, more: str, dynamic: str) -> None:
     """By F16C's instruction, from f16 in memory, the packed constant too; sums are of f32 also
     where the machine could add halves."""
     target = generic_target(isa)  # type: ignore[arg-type]

@@ -133,7 +133,7 @@ def test_mean_of_squares_over_several_axes(isa: str, dynamic: bool) -> None:
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kind", ["max", "min"])
-def test_nan_is_handed_on(isa: str, kind: str) -> None:
+def test_nan_is_propagated(isa: str, kind: str) -> None:
     for n in (1, 5, 64, 67, 200):
         for at in {0, n // 2, n - 1}:
             x = wholes((2, n), F32)

@@ -125,5 +125,5 @@ def test_against_evaluate(name: str, dynamic: bool, isa: str) -> None:
 
 @each_isa
 @pytest.mark.parametrize("name", ["max", "mean"])
-def test_nan_is_handed_on(name: str, isa: str) -> None:
+def test_nan_is_propagated(name: str, isa: str) -> None:
     check(CASES[name], isa, special=True)

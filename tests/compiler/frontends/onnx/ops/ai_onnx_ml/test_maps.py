@@ -241,13 +241,13 @@ def test_what_is_no_such_map_is_refused(x: Any, parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("key", ["a", True, 2**63, 1.0])
-def test_keys_are_whole_numbers_of_their_type(key: Any) -> None:
+def test_keys_are_integers_of_their_type(key: Any) -> None:
     with pytest.raises(irc.InputError, match="key of another type"):
         irc.compile_model(cast_map(F32, F32))({"x": {key: 1.0}})
 
 
 @pytest.mark.parametrize("value", [1.0, True, 2**63])
-def test_whole_numbers_are_not_made_of_others(value: Any) -> None:
+def test_integers_are_not_made_of_other_values(value: Any) -> None:
     with pytest.raises(irc.InputError, match="not an array"):
         irc.compile_model(vectorizer(STRING, I64, **VOCABULARY))({"x": {"a": value}})
 

@@ -115,7 +115,7 @@ def test_the_top_class_of_two() -> None:
     np.testing.assert_array_equal(labels, np.where(scores[:, 1] > scores[:, 0], 9, 7))
 
 
-def test_whole_numbers_are_compared_as_floats() -> None:
+def test_integers_are_compared_as_floats() -> None:
     attributes = forest(3, 3, MODES[:1], "target")
     whole = values("int64")
     results = []

@@ -46,7 +46,7 @@ def test_experts(name: str, bias: bool, rank: int) -> None:
     compare(*one_node("MoE", inputs, ["y"], domain=MS, **how), rtol=1e-4, atol=1e-4)
 
 
-def test_two_layers_and_two_halves_are_one_thing() -> None:
+def test_two_expert_layers_equal_one_joined_layer() -> None:
     """onnxruntime's CPU kernel has the joined layer in pairs only."""
     x, router, second = f(TOKENS, HIDDEN), f(TOKENS, EXPERTS), f(EXPERTS, HIDDEN, INNER)
     gate, linear = f(EXPERTS, INNER, HIDDEN), f(EXPERTS, INNER, HIDDEN)
