@@ -29,6 +29,7 @@ from .passes.decompose.norms import decompose_norms
 from .passes.decompose.older_versions import upgrade_older_versions
 from .passes.decompose.range_eye import decompose_range_eye
 from .passes.decompose.rnn_cell_to_sequence import convert_cells_to_sequences
+from .passes.decompose.search_sorted import decompose_search_sorted
 from .passes.decompose.slice_scatter import decompose_slice_scatter_promotion
 from .passes.decompose.yolo_layers import decompose_yolo_layers
 from .passes.fuse.activations import fuse_activations
@@ -79,6 +80,7 @@ PASSES: tuple[Pass, ...] = (
     decompose_deformable_convolution,
     decompose_embedding_bags,
     decompose_slice_scatter_promotion,
+    decompose_search_sorted,
     # Then what does nothing, so that patterns need not look through it.
     remove_identities,
     fold_slice_of_concat,

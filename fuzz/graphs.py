@@ -40,7 +40,8 @@ _NOT_DRAWN = frozenset(
     # Boxes and bags: what random arrays give depends on ties, or is refused.
     "DetectionOutput Proposal GenerateProposals MatrixNms MulticlassNms NMSRotated PriorBox "
     "PriorBoxClustered Multinomial Inverse StringTensorPack StringTensorUnpack SparseFillEmptyRows "
-    "SegmentMax CTCLoss CTCGreedyDecoder CTCGreedyDecoderSeqLen GatherTree ROIPooling PSROIPooling "
+    "SegmentMax SearchSorted CTCLoss CTCGreedyDecoder CTCGreedyDecoderSeqLen GatherTree "
+    "ROIPooling PSROIPooling "
     "DeformablePSROIPooling ROIAlignRotated ExperimentalDetectronDetectionOutput "
     "ExperimentalDetectronGenerateProposalsSingleImage ExperimentalDetectronTopKROIs "
     "ExperimentalDetectronROIFeatureExtractor ExperimentalDetectronPriorGridGenerator".split()

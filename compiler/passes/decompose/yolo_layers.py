@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....ir.graph import Graph, Value
+from ....ir.op import Op
 from ....ir.ops import (
     Concat,
     Multiply,
@@ -30,7 +31,11 @@ def decompose_region(graph: Graph, node: int) -> Patch | MatchFailure | None:
     images, plane = build.sizes(data, 0, 1), build.sizes(data, 2, 4)
     x = build.reshape(build.read(0), images, op.regions, op.region_channels, plane)
     last = op.coords + 1 if op.do_softmax else op.region_channels
-    ends = [(0, 2, Sigmoid()), (2, op.coords, None), (op.coords, last, Sigmoid())]
+    ends: list[tuple[int, int, Op | None]] = [
+        (0, 2, Sigmoid()),
+        (2, op.coords, None),
+        (op.coords, last, Sigmoid()),
+    ]
     if op.do_softmax:
         ends.append((last, op.region_channels, Softmax(2)))
     parts: list[Value] = []

@@ -89,6 +89,9 @@ class PriorBox1(_PriorBoxes):
                 got=f"{ratios} ratios of {points} boxes",
                 expected=f"at most {MAX_PRIORS} boxes",
             )
+        sizes = (*self.min_size, *self.max_size, *self.fixed_size)
+        if any(not size >= 0 for size in sizes):
+            raise ShapeError("a size of PriorBox is negative", got=list(sizes))
         priors = self._priors(1.0)
         if len(priors) != self._declared_count():
             raise ShapeError(

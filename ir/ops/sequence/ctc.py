@@ -36,7 +36,8 @@ def _decode(best: Array, valid: Array, blank: int, merge: bool) -> tuple[Array, 
         keep[:, 1:] &= best[:, 1:] != best[:, :-1]
     order = np.argsort(~keep, axis=1, kind="stable")
     counts = keep.sum(axis=1)
-    front: Array = np.arange(best.shape[1]) < counts[:, None]
+    places: Array = np.arange(int(best.shape[1]))
+    front = places < counts[:, None]
     return np.where(front, np.take_along_axis(best, order, axis=1), -1), counts
 
 
@@ -123,7 +124,8 @@ class CTCGreedyDecoderSeqLen(Op):
                 expected=f"0..{steps}",
             )
         blank = classes - 1 if blank_index is None else int_of(blank_index)
-        valid: Array = np.arange(steps) < lengths[:, None]
+        positions: Array = np.arange(int(steps))
+        valid = positions < lengths[:, None]
         best = widen_array(data).argmax(axis=2)
         found, counts = _decode(best, valid, blank, self.merge_repeated)
         return (

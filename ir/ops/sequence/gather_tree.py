@@ -61,14 +61,16 @@ class GatherTree(Op):
         end = end_token.reshape(-1)[0]
         lengths = np.clip(max_seq_len.astype(np.int64), 0, steps)
         parents = parent_idx.astype(np.int64)
-        used: Array = np.arange(steps)[1:, None, None] < lengths[None, :, None]
+        step: Array = np.arange(int(steps))
+        used = step[1:, None, None] < lengths[None, :, None]
         if np.any(used & ((parents[1:] < 0) | (parents[1:] >= beams))):
             raise ShapeError(
                 "parent_idx names a beam that is out of range", expected=f"0..{beams - 1}"
             )
         out = np.full(step_ids.shape, end, step_ids.dtype)
-        rows: Array = np.arange(batch)[:, None]
-        beam: Array = np.broadcast_to(np.arange(beams), (batch, beams))
+        count: Array = np.arange(int(batch))
+        rows = count[:, None]
+        beam: Array = np.broadcast_to(np.asarray(range(beams), np.int64), (batch, beams))
         for t in range(steps - 1, -1, -1):
             inside = (t < lengths)[:, None]
             out[t] = np.where(inside, step_ids[t, rows, beam], out[t])

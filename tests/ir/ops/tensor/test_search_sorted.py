@@ -21,8 +21,17 @@ F = np.float32
 def test_search_sorted(right: bool, dtype: Any) -> None:
     rows = np.sort(np.random.default_rng(1).integers(0, 9, (2, 3, 7)), axis=-1).astype(dtype)
     values = np.random.default_rng(2).integers(-1, 10, (2, 3, 5)).astype(dtype)
-    check(lambda *x: o15.search_sorted(*x, right), [rows, values])
+    check(lambda *x: o15.search_sorted(*x, right), [rows, values], native=True)
     check(lambda *x: o15.search_sorted(*x, right), [rows[0, 0], values])
+
+
+def test_nan_is_behind_all_numbers_in_native_code_too() -> None:
+    rows = np.array([[-1, 0, np.nan, np.nan], [0, 1, 1, np.inf]], F)
+    values = np.array([[np.nan, 0, 5], [np.nan, 1, np.inf]], F)
+    for right in (True, False):
+        (expected,) = SearchSorted(right).evaluate(rows, values)
+        build = lambda *x, r=right: o15.search_sorted(*x, r)  # noqa: E731
+        check(build, [rows, values], expected=[expected], native=True)
 
 
 DATA = np.arange(60).reshape(3, 4, 5).astype(F)
