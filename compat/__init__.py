@@ -4,4 +4,9 @@
     import irc_compiler.compat.onnxruntime as ort         # for `import onnxruntime as ort`
 
 They hold what inference scripts call, with the same names and results. Errors are irc.Errors.
+`install("onnxruntime")` makes the first import mean irc in a process, without any change.
 """
+
+from .stand_ins import install, uninstall
+
+__all__ = ["install", "uninstall"]

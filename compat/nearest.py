@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NoReturn
+
+from .stand_ins import find_attribute
 
 _GUIDE = "docs/migrating.md lists what it has"
 
@@ -32,6 +35,8 @@ def module_attributes(module: str, names: Mapping[str, Any]) -> Callable[[str], 
     def find(name: str) -> Any:
         if name.startswith("__"):  # Python itself looks for these
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+        with suppress(AttributeError):
+            return find_attribute(module, name)
         raise_no_attribute(module, name, names)
 
     return find

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...api import Model, compile_model, read_model
+from ...api import CompiledModel, Model, compile_model, read_model
 from ...ir.dtype import DType
 from ...ir.errors import (
     Error,
@@ -19,12 +19,15 @@ from ...ir.errors import (
     InputError,
     ModelFormatError,
     ShapeError,
+    UnsupportedOperationError,
     UsageError,
 )
 from ...ir.types import TensorType
 from ..nearest import NamesNearest
+from ..stand_ins import find_engine, record_session
 from ..warn import caller_level, warn_once
 from .binding import IOBinding
+from .delegation import delegate
 from .devices import OrtMemoryInfo
 from .errors import (
     LOADING,
@@ -81,13 +84,16 @@ class InferenceSession(NamesNearest):
                 warn_once(f"InferenceSession's argument {name!r}", "irc has no such option")
         self._options = options
         source = _require_model(path_or_bytes)
-        with raise_as(LOADING), _name_unreadable():
-            model, shapes = source, None
-            if options.overrides:
-                model = _despite_declared(read_model, source)
-                shapes = _with_sizes(model, options.overrides)
-            threads = options.intra_op_num_threads or None
-            self.net = _despite_declared(compile_model, model, num_threads=threads, shapes=shapes)
+        try:
+            self.net = _compile(source, options)
+        except UnsupportedOperationError as error:
+            engine = find_engine("onnxruntime")
+            if engine is None:
+                raise
+            record_session(_name_of(source), "onnxruntime", str(error))
+            delegate(self, InferenceSession, engine, source)
+            return
+        record_session(_name_of(source), "irc")
         self._inputs = [describe_port(p) for p in self.net.inputs]
         self._outputs = [describe_port(p) for p in self.net.outputs]
 
@@ -291,6 +297,22 @@ class InferenceSession(NamesNearest):
     ) -> None:
         """Run on what is bound."""
         iobinding.run(run_options)
+
+
+def _compile(source: Any, options: SessionOptions) -> CompiledModel:
+    """The model with the sizes and threads that the options fix."""
+    with raise_as(LOADING), _name_unreadable():
+        model, shapes = source, None
+        if options.overrides:
+            model = _despite_declared(read_model, source)
+            shapes = _with_sizes(model, options.overrides)
+        threads = options.intra_op_num_threads or None
+        return _despite_declared(compile_model, model, num_threads=threads, shapes=shapes)
+
+
+def _name_of(source: Any) -> str:
+    is_path = isinstance(source, str | os.PathLike)
+    return str(source) if is_path else f"{len(source)} bytes"
 
 
 def _require(given: Any, kind: type[Any], name: str) -> Any:

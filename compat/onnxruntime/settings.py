@@ -88,10 +88,19 @@ class _Settings(NamesNearest):
             raise join_error(UsageError(what, expected=known), InvalidArgument, RuntimeError)
         return self._entries[key]
 
+    @property
+    def entries(self) -> Mapping[str, str]:
+        """The config entries that were added."""
+        return self._entries
+
+    def changed(self) -> dict[str, Any]:
+        """The attributes that have another value than by default."""
+        return {n: v for n, d in self._defaults.items() if (v := getattr(self, n)) != d}
+
     def _warn(self, reasons: Mapping[str, str]) -> None:
         """Warn of attributes that have another value than by default."""
         for name, reason in reasons.items():
-            if getattr(self, name) != self._defaults[name]:
+            if name in self.changed():
                 warn_once(f"{type(self).__name__}.{name}", reason)
 
 

@@ -21,6 +21,7 @@ from .....ir.ops import (
     ReduceMax,
     ReduceMin,
     ROIAlign,
+    ROIPooling,
 )
 from .elementary import convert_value, sizes_of
 from .reference import by_reference
@@ -174,6 +175,14 @@ def roi_align(n: ImportContext) -> Value:
     return n.add(op, n.input(0), n.input(1), convert_value(n, n.input(2), DType.i64))
 
 
+def max_roi_pool(n: ImportContext) -> Value:
+    sizes = n.integers("pooled_shape")
+    if len(sizes) != 2 or min(sizes) < 1:
+        raise n.error("pooled_shape is a height and a width", got=sizes, expected="two sizes")
+    op = ROIPooling(sizes[0], sizes[1], n.number("spatial_scale", 1.0))
+    return n.add(op, n.input(0), n.input(1))
+
+
 def col2im(n: ImportContext) -> Imported:
     if n.shape(n.input(2)) != (2,):
         return by_reference(n)
@@ -193,4 +202,5 @@ IMPORTERS: dict[str, dict[int, ImportFunction]] = {
     "GridSample": {16: grid_sample},
     "RoiAlign": {10: roi_align},
     "Col2Im": {18: col2im},
+    "MaxRoiPool": {1: max_roi_pool},
 }

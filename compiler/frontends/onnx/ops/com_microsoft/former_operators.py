@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING
 
 from ......ir.dtype import DType
 from ......ir.graph import Value
-from ......ir.ops import Range, ReduceSum, Reshape, Sqrt, SquaredDifference, Unique, Unsqueeze
-from ..elementary import convert_value
+from ......ir.ops import (
+    Inverse,
+    Range,
+    ReduceSum,
+    Reshape,
+    Sqrt,
+    SquaredDifference,
+    Unique,
+    Unsqueeze,
+)
+from ..elementary import convert_value, unary
 from ..indexing import gather_nd
 from ..padding import pad as onnx_pad
 from ..ranking import triangle
@@ -59,6 +68,7 @@ def pairwise_distances(n: ImportContext) -> Value:
 
 _MS = "com.microsoft::"
 IMPORTERS: dict[str, dict[int, ImportFunction]] = {
+    f"{_MS}Inverse": {1: unary(Inverse)},
     f"{_MS}Trilu": {1: triangle},
     f"{_MS}GatherND": {1: gather_nd},
     f"{_MS}GridSample": {1: grid_sample},

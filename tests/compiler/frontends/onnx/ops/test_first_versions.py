@@ -17,7 +17,6 @@ from onnx import defs, helper
 RNG = np.random.default_rng(5)
 # Operators that irc does not read, and why.
 NOT_READ = {
-    ("", "MaxRoiPool"): "it becomes ROIPooling, which is not an operation of the graph yet",
     ("ai.onnx.preview.training", "Gradient"): "it differentiates a part of the graph: training",
 }
 

@@ -347,3 +347,16 @@ def test_every_importer_belongs_to_an_operator() -> None:
             if s.name == name and s.domain == ""
         )
         assert min(IMPORTERS[name]) >= first or min(IMPORTERS[name]) == 1, name
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_regions_are_pooled(scale: float) -> None:
+    rois = [
+        [0, 0, 0, 5, 6],
+        [1, 2, 1, 8, 3],
+        [1, 4, 4, 4, 4],
+        [0, 1.5, 2.5, 30, 40],
+        [1, 3, 5, 1, 2],
+    ]
+    given = {"x": normal(2, 3, 9, 8), "rois": F32(rois)}
+    agree("MaxRoiPool", given, pooled_shape=[2, 3], spatial_scale=scale)

@@ -34,6 +34,8 @@ NODES: list[tuple[str, list[Any], list[str], dict[str, Any]]] = [
     ("Range", [np.array(1, I64), np.array([9], I64), np.array([3], I64)], ["y"], {}),
     ("Range", [np.array(1, np.float32), np.array(4, np.float32)], ["y"], {}),
     ("Unique", [np.array([2, 1, 1, 3, 4, 3], np.float32)], ["y", "i", "c"], {}),
+    ("Inverse", [f(2, 4, 4) + 3 * np.eye(4, dtype=np.float32)], ["y"], {}),
+    ("Inverse", [f(3, 3, dtype=np.float64)], ["y"], {}),
     ("CDist", [f(5, 3), f(4, 3)], ["y"], {"metric": "sqeuclidean"}),
     ("CDist", [f(5, 3, dtype=np.float64), f(4, 3, dtype=np.float64)], ["y"],
      {"metric": "euclidean"}),

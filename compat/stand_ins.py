@@ -1,0 +1,169 @@
+"""`install(name)`: programs that import another engine run on irc without a change.
+
+The stand-in's modules take the engine's names in `sys.modules`. Where the engine itself is
+installed, its other submodules and attributes are still found, and models that irc does not support
+are loaded by it. Where it is not, `importlib.metadata.version(name)` answers with the release whose
+API the stand-in follows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.metadata
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from ..ir.errors import UsageError
+
+# Engine -> its stand-in.
+STAND_INS = {"onnxruntime": "irc_compiler.compat.onnxruntime"}
+_SUBMODULES = ("capi", "capi._pybind_state", "capi.onnxruntime_pybind11_state")
+# The folder that `irc shim` puts before others, and the file that it reads sessions from.
+SHIM_FOLDER, SHIM_REPORT = "IRC_SHIM_FOLDER", "IRC_SHIM_REPORT"
+
+_lock = threading.RLock()
+_installed: dict[str, _Engine] = {}
+
+
+class _Version(importlib.metadata.Distribution):
+    """The metadata of an engine that is not installed: its name and a version."""
+
+    def __init__(self, name: str, version: str) -> None:
+        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+
+    def read_text(self, filename: str) -> str | None:
+        return self._text if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Any:
+        return path
+
+
+class _Engine(importlib.metadata.DistributionFinder):
+    """A finder of what an engine has besides its stand-in."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.folders = _folders_of(name)
+        self._real: ModuleType | None = None
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """A submodule of the engine, in the engine's own folders."""
+        parent, _, _ = fullname.rpartition(".")
+        if parent != self.name and not parent.startswith(self.name + "."):
+            return None
+        inner = parent.removeprefix(self.name).strip(".").split(".")
+        folders = [os.path.join(folder, *inner) for folder in self.folders]
+        return PathFinder.find_spec(fullname, folders)
+
+    def find_distributions(self, context: Any = None) -> Iterator[importlib.metadata.Distribution]:
+        asked = getattr(context, "name", None)
+        if not self.folders and asked in (self.name, None):
+            stand_in = importlib.import_module(STAND_INS[self.name])
+            yield _Version(self.name, stand_in.__version__)
+
+    def load(self) -> ModuleType | None:
+        """The engine itself, beside its stand-in, or None."""
+        with _lock:
+            if self._real is None and self.folders:
+                with _without(self):
+                    self._real = importlib.import_module(self.name)
+            return self._real
+
+
+@contextlib.contextmanager
+def _without(engine: _Engine) -> Iterator[None]:
+    """Inside the block the engine's names mean the engine."""
+    kept = _take_modules(engine.name)
+    before, paths = list(sys.meta_path), list(sys.path)
+    sys.meta_path.remove(engine)
+    sys.path[:] = [p for p in paths if p != os.environ.get(SHIM_FOLDER)]
+    try:
+        yield
+    finally:
+        sys.path[:], sys.meta_path[:] = paths, before
+        _take_modules(engine.name)
+        sys.modules.update(kept)
+
+
+def _take_modules(name: str) -> dict[str, ModuleType]:
+    """Remove a package and its submodules from sys.modules."""
+    names = [n for n in sys.modules if n == name or n.startswith(name + ".")]
+    return {n: sys.modules.pop(n) for n in names}
+
+
+def _folders_of(name: str) -> list[str]:
+    """Where the engine's package is, besides the folder of `irc shim`. Nothing: not installed."""
+    shim = os.environ.get(SHIM_FOLDER)
+    spec = PathFinder.find_spec(name, [p for p in sys.path if p != shim])
+    found: Iterable[str] = () if spec is None else spec.submodule_search_locations or ()
+    return list(found)
+
+
+def install(name: str = "onnxruntime") -> ModuleType:
+    """Let `import onnxruntime` mean irc's stand-in in this process; the stand-in. UsageError.
+
+    Modules that imported the engine before keep it, so call this first.
+    """
+    if name not in STAND_INS:
+        raise UsageError(
+            "irc has no stand-in of this name", got=repr(name)[:80], expected=", ".join(STAND_INS)
+        )
+    with _lock:
+        stand_in = importlib.import_module(STAND_INS[name])
+        if name not in _installed:
+            engine = _Engine(name)
+            _installed[name] = engine
+            _take_modules(name)
+            sys.meta_path.insert(0, engine)
+            sys.modules[name] = stand_in
+            for inner in _SUBMODULES:
+                sys.modules[f"{name}.{inner}"] = importlib.import_module(
+                    f"{STAND_INS[name]}.{inner}"
+                )
+        return stand_in
+
+
+def uninstall(name: str = "onnxruntime") -> None:
+    """Let the name mean the engine again, in imports from now on."""
+    with _lock:
+        engine = _installed.pop(name, None)
+        if engine is not None:
+            sys.meta_path.remove(engine)
+            _take_modules(name)
+
+
+def find_engine(name: str) -> ModuleType | None:
+    """The engine itself, where its stand-in is installed by `install` and so is the engine."""
+    engine = _installed.get(name)
+    return None if engine is None else engine.load()
+
+
+def find_attribute(module: str, name: str) -> Any:
+    """An attribute that a stand-in's module lacks, of the engine itself. AttributeError."""
+    for engine, stand_in in STAND_INS.items():
+        if module != stand_in and not module.startswith(stand_in + "."):
+            continue
+        real = find_engine(engine)
+        for part in module.removeprefix(stand_in).split(".")[1:]:
+            real = getattr(real, part, None)
+        if hasattr(real, name):
+            return getattr(real, name)
+    raise AttributeError(name)
+
+
+def record_session(model: str, engine: str, reason: str = "") -> None:
+    """A line of the report of `irc shim --report`: a session, who runs it, and why."""
+    path = os.environ.get(SHIM_REPORT)
+    if path:
+        line = json.dumps({"model": model, "engine": engine, "reason": reason})
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
