@@ -14,7 +14,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..settings import Limits
 
-
 # Requests of one connection that wait for the answer to the one before. Each answered request makes
 # uvicorn read again, so what a client sends without waiting would pile up.
 MAX_PIPELINED = 32

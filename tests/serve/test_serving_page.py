@@ -1,4 +1,4 @@
-"""docs/serving.md: its commands and programs run against the server that its first command starts."""
+"""docs/serving.md: its commands and programs run against a server of its own model."""
 
 from __future__ import annotations
 
