@@ -96,7 +96,7 @@ def encoder() -> bytes:
 
 
 def copy64k() -> bytes:
-    """One addition over 64 KiB: what is left is the server."""
+    """One addition over 64 KiB, so that a request costs what the server costs."""
     nodes = [helper.make_node("Add", ["x", "one"], ["y"])]
     return _model(nodes, ["N", 16384], ["N", 16384], {"one": np.float32([1])})
 

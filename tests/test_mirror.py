@@ -38,7 +38,7 @@ TESTED_IN = {
     "cli/compile.py": "cli/test_artifact.py",
     "cli/logging.py": "cli/test_speech.py",
     "cli/reference_engines.py": "cli/test_bench.py",
-    "cli/serve.py": "serve/test_server.py",
+    "cli/serve/*.py": "serve/test_server.py",
     "cli/cache.py": "cli/test_measuring.py",
     "cli/doctor.py": "cli/test_measuring.py",
     "cli/profile.py": "cli/test_measuring.py",
