@@ -143,14 +143,14 @@ class Rest:
         limits = self.engine.settings.limits
         reader = BodyReader(x.headers, limits, self._budget)
         try:
-            body = await reader.read(x._receive)
-            length, path = x.headers.get(BINARY_HEADER), x.path
-            arguments = (path["model"], path.get("version", ""), body, length, limits)
-            large = len(body) > LARGE_BODY_BYTES
-            if large:
-                request, binary = await asyncio.to_thread(decode_infer, *arguments)
-            else:
-                request, binary = decode_infer(*arguments)
+            name, version = x.path["model"], x.path.get("version", "")
+            with self.engine.counting_refusals(name, version):
+                body = await reader.read(x._receive)
+                arguments = (name, version, body, x.headers.get(BINARY_HEADER), limits)
+                if len(body) > LARGE_BODY_BYTES:
+                    request, binary = await asyncio.to_thread(decode_infer, *arguments)
+                else:
+                    request, binary = decode_infer(*arguments)
             result = await self._infer_unless_gone(x, request)
         finally:
             reader.release()
