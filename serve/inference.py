@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from .batch_equality import Array
-from .errors import RequestError, UnavailableError, UnsupportedError, describe_failure
+from .errors import (
+    NotFoundError,
+    RequestError,
+    UnavailableError,
+    UnsupportedError,
+    describe_failure,
+)
 from .model_registry import ModelRegistry
 from .request_queue import Call
 from .served_model import Port, ServedModel
@@ -85,6 +92,17 @@ class Engine:
         ports = dict(zip(model.outputs, outputs, strict=True))
         chosen = [(model.outputs[name], ports[name]) for name in names]
         return Result(model.name, str(model.version), request.id, chosen)
+
+    @contextmanager
+    def counting_refusals(self, name: str, version: str) -> Iterator[None]:
+        """Count what is raised inside, where a request is decoded, as a failure of its model."""
+        try:
+            yield
+        except Exception as error:
+            with suppress(NotFoundError, UnavailableError):
+                statistics = self.registry.find(name, version).statistics
+                statistics.record_failure(describe_failure(error).cause, 0.0)
+            raise
 
     async def _run_in_sequence(
         self,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import os
 import re
 import sys
 import time
-import uuid
 from typing import Any, Literal
 
 import orjson
@@ -22,7 +22,7 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 def choose_request_id(given: str | None) -> str:
     """The client's id of a request where it is harmless in a log and a header; else a new one."""
-    return given if given and _ID.fullmatch(given) else uuid.uuid4().hex[:16]
+    return given if given and _ID.fullmatch(given) else os.urandom(8).hex()
 
 
 def log_request(protocol: str, what: str, outcome: str, seconds: float, id_: str) -> None:

@@ -38,7 +38,7 @@ TESTED_IN = {
     "cli/commands/compile.py": "cli/test_artifact.py",
     "cli/logging.py": "cli/test_speech.py",
     "cli/reference_engines.py": "cli/commands/test_bench.py",
-    "cli/serve.py": "serve/test_server.py",
+    "cli/commands/serve/*.py": "serve/test_server.py",
     "cli/cache.py": "cli/test_measuring.py",
     "cli/doctor.py": "cli/test_measuring.py",
     "cli/profile.py": "cli/test_measuring.py",

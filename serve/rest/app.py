@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from starlette.datastructures import Headers
 from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -30,7 +29,7 @@ from ..errors import (
     UnsupportedError,
     describe_failure,
 )
-from ..inference import Engine
+from ..inference import Engine, Inference, Result
 from ..logs import choose_request_id, log, log_request, request_id
 from ..metrics import CONTENT_TYPE, Metrics
 from .body import BodyBudget, BodyReader, ClientGoneError, compress_response
@@ -45,16 +44,15 @@ _PAGE = Path(__file__).parent.parent / "status.html"
 class Exchange:
     """One HTTP request and its response."""
 
-    __slots__ = ("_receive", "_send", "body", "headers", "id", "path", "scope", "started", "watch")
+    __slots__ = ("_receive", "_send", "headers", "id", "path", "scope", "started")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope, self._receive, self._send = scope, receive, send
-        self.headers = Headers(scope=scope)
+        listed: list[tuple[bytes, bytes]] = scope["headers"]
+        self.headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in listed}
         self.path: dict[str, str] = scope.get("path_params", {})
         self.id = choose_request_id(self.headers.get("x-request-id"))
         self.started = False
-        self.body = b""
-        self.watch: asyncio.Task[Any] | None = None
 
     async def respond(
         self,
@@ -145,24 +143,15 @@ class Rest:
         limits = self.engine.settings.limits
         reader = BodyReader(x.headers, limits, self._budget)
         try:
-            body = await reader.read(x._receive)
-            length, path = x.headers.get(BINARY_HEADER), x.path
-            arguments = (path["model"], path.get("version", ""), body, length, limits)
-            large = len(body) > LARGE_BODY_BYTES
-            if large:
-                request, binary = await asyncio.to_thread(decode_infer, *arguments)
-            else:
-                request, binary = decode_infer(*arguments)
-            task = asyncio.ensure_future(self.engine.infer(request))
-            watch = asyncio.ensure_future(x.until_gone())
-            try:
-                await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-                if not task.done():
-                    raise ClientGoneError
-                result = task.result()
-            finally:
-                watch.cancel()
-                task.cancel()
+            name, version = x.path["model"], x.path.get("version", "")
+            with self.engine.counting_refusals(name, version):
+                body = await reader.read(x._receive)
+                arguments = (name, version, body, x.headers.get(BINARY_HEADER), limits)
+                if len(body) > LARGE_BODY_BYTES:
+                    request, binary = await asyncio.to_thread(decode_infer, *arguments)
+                else:
+                    request, binary = decode_infer(*arguments)
+            result = await self._infer_unless_gone(x, request)
         finally:
             reader.release()
         data, json_length = encode_result(result, binary)
@@ -176,6 +165,31 @@ class Rest:
         await x.respond(
             data, content_type=_JSON if json_length is None else binary_type, headers=headers
         )
+
+    async def _infer_unless_gone(self, x: Exchange, request: Inference) -> Result:
+        """Run the request; ClientGoneError once its client has closed the connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        gone = False
+
+        def cancel(watch: asyncio.Task[None]) -> None:
+            nonlocal gone
+            if not watch.cancelled():
+                gone = True
+                task.cancel()
+
+        watch = asyncio.create_task(x.until_gone())
+        watch.add_done_callback(cancel)
+        try:
+            return await self.engine.infer(request)
+        except asyncio.CancelledError:
+            if gone:
+                task.uncancel()
+                raise ClientGoneError from None
+            raise
+        finally:
+            watch.remove_done_callback(cancel)
+            watch.cancel()
 
     async def _live(self, x: Exchange) -> None:
         await x.respond_json({"live": True})

@@ -115,7 +115,9 @@ class Service:
         final = None
         if "triton_enable_empty_final_response" in request.parameters:
             final = True
-        result = await self.engine.infer(decode_infer(request, self._limits))
+        with self.engine.counting_refusals(request.model_name, request.model_version):
+            decoded = decode_infer(request, self._limits)
+        result = await self.engine.infer(decoded)
         return encode_result(result, raw=raw, final=final)
 
     async def _stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:

@@ -30,6 +30,10 @@ SHORT: dict[str, tuple[list[str], str]] = {
         ],
         r"13x257x511 +1 .*geometric mean of the ratios",
     ),
+    "benchmarks.serve": (
+        ["--model", "copy64k", "--server", "irc", "--clients", "2", "--seconds", "0.5"],
+        r"copy64k +irc +2 clients .* 0 wrong or lost",
+    ),
     "benchmarks.coverage": (["--kind", "node", "--only", "gemm"], r"node +11 +11 +100.0%"),
     "benchmarks.interop": (["write", "--only", "test_gemm_d"], r"\d+ of \d+"),
     "benchmarks.operations": ([], r"MatMul"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import socket
@@ -11,12 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import irc_compiler as irc
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
+import tritonclient.grpc.aio as grpcaio
 import tritonclient.http as httpclient
-from irc_compiler.serve.settings import Limits, Settings
-from support.serving import Server, counting, save_model, serving, wait_until
+from irc_compiler.serve.settings import Batching, Limits, Settings
+from support.serving import Server, affine, counting, save_model, serving, wait_until
 from tritonclient.utils import InferenceServerException
 
 STEPS = 3_000_000  # some tenths of a second
@@ -62,6 +65,33 @@ def fill(server: Server, outcomes: list[Any]) -> list[threading.Thread]:
         threads.append(ask_in_thread(server, 1, outcomes))
         wait_until(lambda wanted=n + 1: queue.depth == wanted)
     return threads
+
+
+def test_batches_over_the_wire_have_the_bits_of_calls(tmp_path: Path) -> None:
+    """Many clients at once; rows are answered in batches, each with the bits of a lone call."""
+    save_model(tmp_path, "affine", affine(0.7))
+    net = irc.compile_model(affine(0.7))
+    rng = np.random.default_rng(0)
+    rows = [rng.standard_normal((1 + n % 2, 4)).astype(np.float32) for n in range(64)]
+    settings = Settings(batching=Batching(8, max_delay_us=20_000))
+
+    async def ask_all(client: Any) -> list[Any]:
+        given = [grpcclient.InferInput("x", list(x.shape), "FP32") for x in rows]
+        for tensor, x in zip(given, rows, strict=True):
+            tensor.set_data_from_numpy(x)
+        return await asyncio.gather(*(client.infer("affine", [t]) for t in given))
+
+    async def main(address: str) -> None:
+        async with grpcaio.InferenceServerClient(address) as client:
+            for _ in range(2):
+                for x, result in zip(rows, await ask_all(client), strict=True):
+                    assert result.as_numpy("y").tobytes() == net({"x": x})[0].tobytes()
+
+    with serving(tmp_path, settings) as server:
+        asyncio.run(main(server.grpc))
+        statistics = server.running.engine.registry.find("affine").statistics
+    assert statistics.successes == 128 and statistics.rows == 192
+    assert statistics.executions < 96 and max(statistics.batches) > 2
 
 
 def test_overload_is_answered_at_once(small_queue: Server) -> None:

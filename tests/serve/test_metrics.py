@@ -19,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 WANTED: dict[str, dict[str, float]] = {
     "irc": {
         "irc_requests_total": 3,
-        "irc_request_failures_total": 1,
+        "irc_request_failures_total": 2,
         "irc_request_seconds_count": 3,
         "irc_queue_seconds_count": 3,
         "irc_compute_seconds_count": 3,
@@ -29,14 +29,14 @@ WANTED: dict[str, dict[str, float]] = {
     },
     "triton": {
         "nv_inference_request_success": 3,
-        "nv_inference_request_failure": 1,
+        "nv_inference_request_failure": 2,
         "nv_inference_count": 6,
         "nv_inference_exec_count": 3,
         "nv_inference_pending_request_count": 0,
     },
     "ovms": {
         "ovms_requests_success": 3,
-        "ovms_requests_fail": 1,
+        "ovms_requests_fail": 2,
         "ovms_request_time_us_count": 3,
         "ovms_inference_time_us_count": 3,
         "ovms_current_requests": 0,
@@ -54,7 +54,11 @@ def test_names_and_values(tmp_path: Path, names: Literal["irc", "triton", "ovms"
             for _ in range(3):
                 client.infer("m", [given])
             with pytest.raises(InferenceServerException):
-                client.infer("m", [])
+                client.infer("m", [])  # refused by the model
+            given.set_data_from_numpy(np.ones((2, 4), np.float32), binary_data=False)
+            given._datatype = "FP9"
+            with pytest.raises(InferenceServerException):
+                client.infer("m", [given])  # refused when it is decoded
         pages = [fetch(f"http://{where}/metrics") for where in (server.http, server.metrics)]
         with pytest.raises(urllib.error.HTTPError):
             fetch(f"http://{server.metrics}/v2")

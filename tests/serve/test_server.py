@@ -47,7 +47,9 @@ def ready(url: str, context: Any = None) -> bool:
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_it_and_it_listens_on_loopback(tmp_path: Path, number: int) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(affine())

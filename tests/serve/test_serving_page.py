@@ -1,4 +1,4 @@
-"""docs/serving.md: its commands and programs run against the server of its first command."""
+"""docs/serving.md: its commands and programs run against a server of its own model."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
 
 
+@pytest.mark.slow
 def test_the_page(tmp_path: Path) -> None:
     digits = ROOT / "samples" / "digits"
     shutil.copy(digits / "digits.onnx", tmp_path / "model.onnx")

@@ -17,8 +17,7 @@ WIDTH, HEIGHT = 1400, 900
 
 
 class Page:
-    """One page, opened at `path#wish` or at a URL. To be closed (`with`). What the page throws is
-    an error."""
+    """A page, opened at `path#wish` or `url`. To be closed (`with`). What it throws is an error."""
 
     def __init__(self, path: Path, folder: Path, wish: str = "", *, url: str = "") -> None:
         theirs, self._to = os.pipe()

@@ -1,19 +1,13 @@
-"""irc serve: models behind the Open Inference Protocol."""
+"""Options of `irc serve`, and the settings that they describe."""
 
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ...ir.errors import UsageError
-from ...serve.settings import Batching, Endpoints, Limits, Settings
-from ..arguments import amount_of, bytes_of, count_of
-from ..console import print_message
-
-if TYPE_CHECKING:
-    from ...serve.server import Running
+from ....ir.errors import UsageError
+from ....serve.settings import Batching, Limits, Settings
+from ...arguments import amount_of, bytes_of, count_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,28 +125,6 @@ def port_of(text: str) -> int:
     return value
 
 
-def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or Ctrl-C."""
-    from ...serve import require_packages
-
-    require_packages()
-    from ...serve.logs import configure_logs
-    from ...serve.repository import Repository
-    from ...serve.server import run as run_server
-
-    os.environ["IRC_PROGRESS"] = "0"
-    repository, settings = Repository(args.model), make_settings(args)
-    endpoints = Endpoints(
-        args.host, args.http, args.grpc, args.metrics, args.tls_cert, args.tls_key
-    )
-    for path in (args.tls_cert, args.tls_key):
-        if path is not None and not Path(path).is_file():
-            raise UsageError("a TLS file is not there", where=path, expected="a PEM file")
-    configure_logs(args.log, args.verbose - args.quiet)
-    run_server(repository, settings, endpoints, announce)
-    return 0
-
-
 def make_settings(args: argparse.Namespace) -> Settings:
     """The settings that the options describe."""
     batching = None
@@ -190,10 +162,3 @@ def read_token(path: str | None) -> str | None:
     if not token or any(c.isspace() for c in token):
         raise UsageError("the token is empty or has spaces", where=path, expected="one word")
     return token
-
-
-def announce(running: Running) -> None:
-    """Say where the server listens."""
-    ports = running.ports
-    opened = [(n, p) for n, p in vars(ports).items() if p is not None]
-    print_message("serving " + ", ".join(f"{name} on port {port}" for name, port in opened))

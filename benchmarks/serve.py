@@ -1,0 +1,368 @@
+"""`irc serve` under closed-loop load, next to a FastAPI application with onnxruntime.
+
+    python -m benchmarks.serve --model encoder,copy64k --clients 1,8,32 --json serve.json
+
+Each client sends the next request when the last one is answered, over one connection, with binary
+tensors. Answers are checked before anything is timed: irc's must have the bits of a call in this
+process. Printed per server and number of clients: requests a second, the median and the 99th
+percentile of their latency, CPU time of the server for each. `bare` is the median of a call alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import http.client
+import importlib.util
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import irc_compiler as irc
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from .timing import wait_until_idle
+
+LAYERS, WIDTH, HEADS, INNER, LENGTH = 6, 384, 12, 1536, 32  # MiniLM-L6's sizes
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement. Times are milliseconds."""
+
+    model: str
+    server: str
+    clients: int
+    requests_per_second: float
+    p50_ms: float
+    p99_ms: float
+    cpu_ms: float
+    bare_ms: float
+    failures: int
+
+
+def encoder() -> bytes:
+    """A transformer encoder of MiniLM's sizes over embeddings, random weights, any batch."""
+    rng, nodes, stored = np.random.default_rng(0), list[Any](), dict[str, Any]()
+
+    def op(kind: str, *inputs: str, **how: Any) -> str:
+        output = f"t{len(nodes)}"
+        nodes.append(helper.make_node(kind, list(inputs), [output], **how))
+        return output
+
+    def constant(array: Any) -> str:
+        name = f"c{len(stored)}"
+        stored[name] = np.asarray(array)
+        return name
+
+    def dense(x: str, inputs: int, outputs: int) -> str:
+        weight = (rng.standard_normal((inputs, outputs)) / inputs**0.5).astype(np.float32)
+        bias = rng.standard_normal(outputs).astype(np.float32) / 10
+        return op("Add", op("MatMul", x, constant(weight)), constant(bias))
+
+    def normalize(x: str) -> str:
+        ones = constant(np.ones(WIDTH, np.float32))
+        return op("LayerNormalization", x, ones, constant(np.zeros(WIDTH, np.float32)))
+
+    split = constant(np.array([0, 0, HEADS, WIDTH // HEADS]))
+    joined, scale = constant(np.array([0, 0, WIDTH])), constant(np.float32((WIDTH / HEADS) ** -0.5))
+    x = "x"
+    for _ in range(LAYERS):
+        q, k, v = (op("Reshape", dense(x, WIDTH, WIDTH), split) for _ in range(3))
+        q, v = (op("Transpose", t, perm=[0, 2, 1, 3]) for t in (q, v))
+        scores = op("Mul", op("MatMul", q, op("Transpose", k, perm=[0, 2, 3, 1])), scale)
+        mixed = op("MatMul", op("Softmax", scores, axis=-1), v)
+        mixed = op("Reshape", op("Transpose", mixed, perm=[0, 2, 1, 3]), joined)
+        x = normalize(op("Add", x, dense(mixed, WIDTH, WIDTH)))
+        inner = dense(x, WIDTH, INNER)
+        erf = op("Erf", op("Mul", inner, constant(np.float32(0.5**0.5))))
+        gelu = op("Mul", inner, op("Add", erf, constant(np.float32(1))))
+        x = normalize(op("Add", x, dense(op("Mul", gelu, constant(np.float32(0.5))), INNER, WIDTH)))
+    axes = constant(np.array([1]))
+    nodes.append(helper.make_node("ReduceMean", [x, axes], ["y"], keepdims=0))
+    return _model(nodes, ["N", LENGTH, WIDTH], ["N", WIDTH], stored)
+
+
+def copy64k() -> bytes:
+    """One addition over 64 KiB, so that a request costs what the server costs."""
+    nodes = [helper.make_node("Add", ["x", "one"], ["y"])]
+    return _model(nodes, ["N", 16384], ["N", 16384], {"one": np.float32([1])})
+
+
+def _model(nodes: Sequence[Any], x: list[Any], y: list[Any], stored: dict[str, Any]) -> bytes:
+    ports = [
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s)] for n, s in (("x", x), ("y", y))
+    ]
+    constants = [numpy_helper.from_array(a, n) for n, a in stored.items()]
+    graph = helper.make_graph(list(nodes), "g", *ports, constants)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    made.ir_version = 9
+    return made.SerializeToString()
+
+
+MODELS: dict[str, Callable[[], bytes]] = {"encoder": encoder, "copy64k": copy64k}
+
+# The application that people write: one endpoint, one session, calls in FastAPI's thread pool.
+APPLICATION = """
+import json, sys
+import numpy as np, onnxruntime, uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+shapes = {i.name: [-1 if isinstance(d, str) else d for d in i.shape] for i in session.get_inputs()}
+app = FastAPI()
+
+
+@app.post("/infer")
+async def infer(request: Request) -> Response:
+    body = await request.body()
+    x = np.frombuffer(body, np.float32).reshape(shapes["x"])
+    (y,) = await run_in_threadpool(session.run, None, {"x": x})
+    return Response(y.tobytes(), media_type="application/octet-stream")
+
+
+uvicorn.run(app, port=0, log_level="info", access_log=False)
+"""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A running server: process, port, and a request and the array in its answer."""
+
+    name: str
+    pid: int
+    port: int
+    path: str
+    make: Callable[[Any], tuple[bytes, dict[str, str]]]
+    read: Callable[[bytes, dict[str, str]], Any]
+
+
+def irc_request(x: Any) -> tuple[bytes, dict[str, str]]:
+    """A request with the binary extension."""
+    tensor = {"name": "x", "shape": list(x.shape), "datatype": "FP32"}
+    tensor["parameters"] = {"binary_data_size": x.nbytes}
+    parameters = {"binary_data_output": True}
+    head = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
+    return head + x.tobytes(), {"Inference-Header-Content-Length": str(len(head))}
+
+
+def irc_answer(body: bytes, headers: dict[str, str]) -> Any:
+    """The array behind the JSON."""
+    return np.frombuffer(body[int(headers["inference-header-content-length"]) :], np.float32)
+
+
+@contextlib.contextmanager
+def running(name: str, words: Sequence[str], pattern: str) -> Iterator[tuple[int, int]]:
+    """A server process: its id and its port, once it prints the port."""
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if found := re.search(pattern, line):
+                break
+        else:
+            raise SystemExit(f"{name} did not start")
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        yield process.pid, int(found[1])
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@contextlib.contextmanager
+def serving(name: str, path: Path) -> Iterator[Target]:
+    """One of the servers: irc, irc-batched, fastapi."""
+    if name == "fastapi":
+        words = [sys.executable, "-c", APPLICATION, str(path)]
+        with running(name, words, r"running on http://127.0.0.1:(\d+)") as (pid, port):
+            yield Target(
+                name, pid, port, "/infer",
+                lambda x: (x.tobytes(), {}), lambda body, _: np.frombuffer(body, np.float32),
+            )  # fmt: skip
+        return
+    words = [sys.executable, "-m", "irc_compiler", "serve", str(path), "--http", "0"]
+    words += ["--max-batch-size", "32"] if name == "irc-batched" else []
+    with running(name, words, r"http on port (\d+)") as (pid, port):
+        infer = f"/v2/models/{path.stem}/infer"
+        target = Target(name, pid, port, infer, irc_request, irc_answer)
+        end = time.monotonic() + 300
+        while _status(port) != 200:
+            assert time.monotonic() < end, "the model did not load"
+            time.sleep(0.05)
+        yield target
+
+
+def _status(port: int) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", "/v2/health/ready")
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def check(target: Target, net: irc.CompiledModel, shape: Sequence[int]) -> None:
+    """Answers before times: irc's bits, others' values."""
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        x = rng.standard_normal(shape).astype(np.float32)
+        wanted = net({"x": x})[0].reshape(-1)
+        found = ask(target, http.client.HTTPConnection("127.0.0.1", target.port), x)
+        if target.name.startswith("irc"):
+            assert found.tobytes() == wanted.tobytes(), "the answer has other bits than a call"
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+def ask(target: Target, connection: http.client.HTTPConnection, x: Any) -> Any:
+    """One request; the array of its answer."""
+    body, headers = target.make(x)
+    connection.request("POST", target.path, body, headers)
+    response = connection.getresponse()
+    data = response.read()
+    if response.status != 200:
+        raise OSError(data[:200])
+    return target.read(data, {k.lower(): v for k, v in response.getheaders()})
+
+
+async def exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, message: bytes
+) -> tuple[bytes, dict[str, str]]:
+    """One request over an open connection: the body and the headers of the answer."""
+    writer.write(message)
+    status, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    body = await reader.readexactly(int(headers["content-length"]))
+    if " 200 " not in status:
+        raise OSError(body[:200])
+    return body, headers
+
+
+def messages_of(target: Target, xs: Sequence[Any]) -> list[bytes]:
+    """The whole requests, headers included."""
+    found = list[bytes]()
+    for x in xs:
+        body, headers = target.make(x)
+        headers = {"Host": "127.0.0.1", "Content-Length": str(len(body)), **headers}
+        lines = [f"POST {target.path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
+        found.append("\r\n".join([*lines, "", ""]).encode() + body)
+    return found
+
+
+async def load(
+    target: Target, clients: int, seconds: float, xs: Sequence[Any], wanted: Sequence[bytes]
+) -> tuple[list[float], int, float]:
+    """Latencies of all requests, the number of wrong or lost answers, and the time it took."""
+    messages, latencies, wrong = messages_of(target, xs), list[float](), 0
+    exact, start = target.name.startswith("irc"), time.perf_counter()
+    end = start + seconds
+
+    async def run(turn: int) -> None:
+        nonlocal wrong
+        reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
+        while (begun := time.perf_counter()) < end:
+            turn = (turn + 1) % len(xs)
+            try:
+                answer = await exchange(reader, writer, messages[turn])
+                latencies.append(time.perf_counter() - begun)
+                wrong += exact and target.read(*answer).tobytes() != wanted[turn]
+            except OSError:
+                wrong += 1
+        writer.close()
+
+    await asyncio.gather(*(run(n) for n in range(clients)))
+    return latencies, wrong, time.perf_counter() - start
+
+
+def measure(model: str, path: Path, args: argparse.Namespace) -> list[Row]:
+    """All servers and numbers of clients for one model, in turns."""
+    net = irc.compile_model(path)
+    shape = [1 if isinstance(d, str) else d for d in net.inputs[0].shape or ()]
+    rng = np.random.default_rng(0)
+    xs = [rng.standard_normal(shape).astype(np.float32) for _ in range(16)]
+    wanted = [net({"x": x})[0].tobytes() for x in xs]
+    times = list[float]()
+    end = time.perf_counter() + min(1.0, args.seconds)
+    while time.perf_counter() < end:
+        begun = time.perf_counter()
+        net({"x": xs[len(times) % len(xs)]})
+        times.append(time.perf_counter() - begun)
+    bare, rows = statistics.median(times) * 1000, list[Row]()
+    net.close()
+    for name in args.server.split(","):
+        if name == "fastapi" and importlib.util.find_spec("fastapi") is None:
+            print("not run: fastapi is not installed")
+            continue
+        with serving(name, path) as target:
+            with irc.compile_model(path) as again:
+                check(target, again, shape)
+            for clients in (int(c) for c in args.clients.split(",")):
+                wait_until_idle()
+                # Not counted: sizes of batches are compared, caches are filled.
+                asyncio.run(load(target, clients, args.seconds / 2, xs, wanted))
+                before = cpu_seconds(target.pid)
+                found, wrong, took = asyncio.run(load(target, clients, args.seconds, xs, wanted))
+                cpu = cpu_seconds(target.pid) - before
+                found.sort()
+                row = Row(
+                    model,
+                    name,
+                    clients,
+                    len(found) / took,
+                    statistics.median(found) * 1000,
+                    found[int(len(found) * 0.99)] * 1000,
+                    cpu / len(found) * 1000,
+                    bare,
+                    wrong,
+                )
+                rows.append(row)
+                print(
+                    f"{model:<9} {name:<11} {clients:>3} clients  {row.requests_per_second:8.1f}/s"
+                    f"  p50 {row.p50_ms:8.3f} ms  p99 {row.p99_ms:8.3f} ms"
+                    f"  cpu {row.cpu_ms:7.3f} ms  bare {bare:7.3f} ms  {wrong} wrong or lost",
+                    flush=True,
+                )
+    return rows
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure; exit code 1 if an answer was wrong or lost."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--model", default="encoder,copy64k", help="names, or paths of .onnx files")
+    parser.add_argument("--server", default="irc,irc-batched,fastapi")
+    parser.add_argument("--clients", default="1,8,32")
+    parser.add_argument("--seconds", type=float, default=10.0, help="per measurement")
+    parser.add_argument("--json", help="file to write")
+    args = parser.parse_args(words)
+    rows = list[Row]()
+    with tempfile.TemporaryDirectory() as folder:
+        for model in args.model.split(","):
+            path = Path(model)
+            if model in MODELS:
+                path = Path(folder) / f"{model}.onnx"
+                path.write_bytes(MODELS[model]())
+            rows += measure(path.stem, path, args)
+    if args.json:
+        Path(args.json).write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
+    return int(any(r.failures for r in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
