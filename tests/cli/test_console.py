@@ -240,7 +240,7 @@ def test_progress_and_traces(monkeypatch: pytest.MonkeyPatch, capsys: Captured) 
 
     seen = Terminal()
     monkeypatch.setattr(sys, "stderr", seen)
-    monkeypatch.setattr("irc_compiler.api.progress.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("irc_compiler.api.progress.FIRST_REPORT_SECONDS", 0.0)
     with escape_output(), show_progress(f"compiling {HOSTILE}"):
         while "compiling" not in seen.getvalue():
             pass

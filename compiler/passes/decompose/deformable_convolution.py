@@ -53,7 +53,7 @@ class _TapBuilder(NodeBuilder):
 
     def corner(self, y: Value, x: Value, weight: Value) -> Value:
         """Rows at whole places times their weights, 0 outside the image."""
-        held = self.add(LogicalAnd(), self.is_within(y, 0, 0.0), self.within(x, 1, 0.0))
+        held = self.add(LogicalAnd(), self.is_within(y, 0, 0.0), self.is_within(x, 1, 0.0))
         index = self.do(Add(), self.do(Multiply(), y, self.sides[1]), x)
         # No row, which is 0: what stands at the border may be infinite, or not a number.
         index = self.do(Select(), held, index, self.sides[0] * self.sides[1])

@@ -43,7 +43,7 @@ def decompose_patches(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("the rank is unknown, or the window has many places")
     build = NodeBuilder(graph, node)
     data = image
-    if windows.same:
+    if windows.is_same_padded:
         sizes = [d for d in shape[2:] if isinstance(d, int)]
         if len(sizes) != 2:
             return MatchFailure("the paddings depend on a dynamic size")
@@ -151,14 +151,14 @@ def decompose_binary(graph: Graph, node: int) -> Patch | MatchFailure | None:
         return MatchFailure("a rank or the filters are unknown, or the data have 64 bits")
     sizes, spatial = ([d for d in s[2:] if isinstance(d, int)] for s in (shape, kernel))
     windows = op.windows(kernel[2:])
-    if windows.same and len(sizes) + len(spatial) != 4:
+    if windows.is_same_padded and len(sizes) + len(spatial) != 4:
         return MatchFailure("the paddings depend on a dynamic size")
     build = NodeBuilder(graph, node)
 
     plain = build.add(Convert(DType.f32), data)
     ones = [build.patch.constant(n, DType.f32) for n in (1, -1)]
     x = build.add(Select(), build.add(Equal(), plain, ones[0]), *ones)
-    pads = windows.pads(sizes) if windows.same else windows.pads((0, 0))
+    pads = windows.pads(sizes) if windows.is_same_padded else windows.pads((0, 0))
     build.own = DType.f32
     x = _add_pad(build, x, pads, op.pad_value)
     signs = build.patch.constant(signs_of_bits(bits.data), DType.f32)

@@ -57,7 +57,7 @@ def decompose_mvn(graph: Graph, node: int) -> Patch | MatchFailure | None:
     axes = sorted(set(known))
     if not axes or axes == list(range(axes[0], rank)):
         return None
-    x, over = build.wide_input(0), build.ints(axes)
+    x, over = build.read(0), build.ints(axes)
     y = build.add(Subtract(), x, build.add(ReduceMean(keep_dims=True), x, over))
     if op.normalize_variance:
         squares = build.add(Multiply(), y, y)

@@ -142,7 +142,7 @@ class Windows:
             extent = self.extent(i)
             assert isinstance(extent, int)
             pads = self.pads_begin[i] + self.pads_end[i]
-            found *= size + max(pads, extent if self.same else 0) + stride
+            found *= size + max(pads, extent if self.is_same_padded else 0) + stride
         return found
 
     def view(self, data: Array, fill: object) -> Array:
