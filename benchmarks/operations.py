@@ -76,7 +76,7 @@ openvino 2026.4.1 does, which all of these operations are compared with:
 - Proposal: boxes of `framework="tensorflow"` are (y, x, y, x), and are clipped to height, then
   width. Among equal scores the first box wins, here as in the other operations that choose boxes;
   OpenVINO's order among them is not defined.
-- PriorBox: a fixed size is not rounded to a whole number. Sizes and ratios that contradict the
+- PriorBox: a fixed size is not rounded. Sizes and ratios that contradict the
   number of boxes that OpenVINO reserves are an error. `min_max_aspect_ratios_order=false` runs with
   sizes known at run time, which the plugin refuses.
 - BinaryConvolution: filters count the bits of a byte from the lowest, as OpenVINO's converter
