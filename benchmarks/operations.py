@@ -71,16 +71,17 @@ _DIFFERENCES = """
 irc follows the specification. Where that leaves a case open it does what the CPU plugin of
 openvino 2026.4.1 does, which all of these operations are compared with:
 
-- NonMaxSuppression 1, 3 and 4 return the boxes that they find, as the plugin does; the
-  specification adds rows of -1.
+- NonMaxSuppression 4 adds rows of -1 up to the number of boxes that there may be, as specified; the
+  plugin does not. Versions 1 and 3 return the boxes that they find, as the plugin does: their
+  specification reserves fewer rows than there may be boxes.
 - Proposal: boxes of `framework="tensorflow"` are (y, x, y, x), and are clipped to height, then
   width. Among equal scores the first box wins, here as in the other operations that choose boxes;
   OpenVINO's order among them is not defined.
-- PriorBox: a fixed size is not rounded to an integer. Sizes and ratios that contradict the
+- PriorBox: a fixed size is not rounded. Sizes and ratios that contradict the
   number of boxes that OpenVINO reserves are an error. `min_max_aspect_ratios_order=false` runs with
   sizes known at run time, which the plugin refuses.
 - BinaryConvolution: filters count the bits of a byte from the lowest, as OpenVINO's converter
-  writes them; a padding of 0 adds nothing.
+  writes them; a padding of 0 adds nothing, as in the plugin.
 - Inverse of a singular matrix is an error.
 - RandomUniform and Multinomial draw other numbers from the same distribution.
 - EmbeddingBag...: an index outside of the table, falling offsets and segment numbers that are out

@@ -9,11 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...dims import maximum, minimum
 from ...dtype import DType
 from ...errors import ShapeError, UnsupportedOperationError
 from ...op import Array, Fact, Op, Port
 from ...types import TensorType, Type
-from ..shape_inference import unique_axes
+from ..shape_inference import int_of, known_dims, unique_axes
 from .grid_sample_roi import ROIAlign
 from .interpolate import Interpolate4
 from .nms import NonMaxSuppression
@@ -30,11 +31,11 @@ class NonMaxSuppression5(NonMaxSuppression):
 
 
 @dataclass(frozen=True)
-class NonMaxSuppression4(NonMaxSuppression):
-    """Only the indices of the boxes, as many as there are: OpenVINO's specification adds rows of
-    -1, its CPU plugin does not."""
+class NonMaxSuppression3(NonMaxSuppression):
+    """Only the indices of the boxes, as many as there are: the specification reserves fewer rows
+    than there may be boxes, so this follows OpenVINO's CPU plugin."""
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 3
     inputs: ClassVar[tuple[Port, ...]] = NonMaxSuppression.inputs[:5]
     outputs: ClassVar[tuple[Port, ...]] = (Port("selected_indices"),)
 
@@ -46,17 +47,35 @@ class NonMaxSuppression4(NonMaxSuppression):
 
 
 @dataclass(frozen=True)
-class NonMaxSuppression3(NonMaxSuppression4):
-    """NonMaxSuppression of operation set 3."""
-
-    version: ClassVar[int] = 3
-
-
-@dataclass(frozen=True)
-class NonMaxSuppression1(NonMaxSuppression4):
+class NonMaxSuppression1(NonMaxSuppression3):
     """NonMaxSuppression of operation set 1, whose indices are i64."""
 
     version: ClassVar[int] = 1
+
+
+@dataclass(frozen=True)
+class NonMaxSuppression4(NonMaxSuppression3):
+    """The indices of the boxes, and rows of -1 up to the number of boxes that there may be."""
+
+    version: ClassVar[int] = 4
+
+    def infer(self, boxes: Fact, scores: Fact, *limits: Fact | None) -> tuple[Type, ...]:
+        (found,) = super().infer(boxes, scores, *limits)
+        shape, most = scores.tensor.shape, limits[0] if limits else None
+        known = [0] if most is None else known_dims(most)
+        if shape is None or not known:
+            return (found,)
+        rows = minimum(shape[2], maximum(known[0], 0)) * shape[0] * shape[1]
+        return (TensorType(self.output_type, (rows, 3)),)
+
+    def evaluate(self, boxes: Array, scores: Array, *limits: Array | None) -> tuple[Array, ...]:
+        (found,) = super().evaluate(boxes, scores, *limits)
+        most = limits[0] if limits else None
+        each = min(scores.shape[2], 0 if most is None else max(int_of(most), 0))
+        rows = each * scores.shape[0] * scores.shape[1]
+        out = np.full((rows, 3), -1, found.dtype)
+        out[: len(found)] = found
+        return (out,)
 
 
 @dataclass(frozen=True)

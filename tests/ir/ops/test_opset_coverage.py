@@ -24,12 +24,8 @@ _DIRECT = {
 _CREATE = re.compile(r"_get_node_factory_opset(\d+)\(\)\.create\(\s*[\"'](\w+)[\"']")
 # Not covered, with the reason.
 MISSING: dict[tuple[str, int], str] = {}
-# Members of the sets that openvino has no factory of in Python.
-WITHOUT_FACTORY: dict[tuple[str, int], str] = {
-    ("LSTMSequence", 1): "no tool of OpenVINO writes it: its CPU plugin refuses it as well",
-    ("MOE", 16): "made inside of OpenVINO by fusion, never written to a file",
-    ("SparseConv", 1): "not registered by the released packages",
-}
+# Members of OpenVINO's tables of the sets without a factory in Python, and not known to irc.
+WITHOUT_FACTORY = (("LSTMSequence", 1), ("MOE", 16), ("SparseConv", 1))
 
 
 def operations_of(opset: int) -> set[tuple[str, int]]:
