@@ -26,13 +26,12 @@ from .arguments import (
     parse_shapes,
     require_file,
 )
+from .arrays import arrays_of, fill_inputs
 from .compare import difference
 from .console import print_result
 from .formatting import format_microseconds, format_table, sizes_note, terminal_columns
 from .logging import print_json
-from .random_inputs import fill_inputs
 from .reference_engines import ReferenceEngine, Task, make_engine, parse_engines
-from .values import arrays_of
 
 SCHEMA = 1
 # Engines take turns in blocks of this many seconds, so that all see the same state of the machine.

@@ -32,12 +32,11 @@ from .arguments import (
     parse_shapes,
     require_file,
 )
+from .arrays import arrays_of, fill_inputs
 from .console import print_result
 from .formatting import fit_lines, format_table, sizes_note, terminal_columns
 from .logging import print_json
-from .random_inputs import fill_inputs
 from .reference_engines import ENGINES, Task, make_engine
-from .values import arrays_of
 
 SCHEMA = 1
 DIFFERENT = 1

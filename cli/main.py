@@ -66,7 +66,7 @@ COMMANDS: dict[str, Command] = {
         "inspect", "show what a model is and what will fuse", "irc inspect model.onnx"
     ),
     "graph": Command(
-        "graph",
+        "drawing.graph",
         "draw a model before and after each pass",
         "irc graph model.onnx -o graph.html --profile",
     ),
@@ -77,6 +77,11 @@ COMMANDS: dict[str, Command] = {
         "serve",
         "serve models over REST and gRPC (Open Inference Protocol)",
         "irc serve models/ --http 8000 --grpc 8001",
+    ),
+    "shim": Command(
+        "shim",
+        "run a program that imports onnxruntime on irc, unchanged",
+        "irc shim --report -- python app.py",
     ),
     "cache": Command("cache", "show or empty the code cache", "irc cache list"),
     "completion": Command(

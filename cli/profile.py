@@ -25,6 +25,7 @@ from .arguments import (
     count_of,
     given_inputs,
 )
+from .arrays import fill_inputs
 from .console import print_result, to_json
 from .formatting import (
     format_bytes,
@@ -34,7 +35,6 @@ from .formatting import (
     terminal_columns,
 )
 from .logging import print_json
-from .random_inputs import fill_inputs
 
 SCHEMA = 1
 

@@ -21,9 +21,9 @@ from .arguments import (
     compiled,
     given_inputs,
 )
+from .arrays import by_name
 from .console import print_result
 from .logging import print_json, report
-from .values import by_name
 
 SCHEMA = 1
 

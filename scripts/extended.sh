@@ -15,6 +15,9 @@ run_part() {
     fuzz) "$python" -m fuzz graphs onnx bytes --minutes "${MINUTES:-60}" ;;
     forged-steps) "$python" -m fuzz.forged_steps "${SEED:-0}" "${MINUTES:-10}" ;;
     forged-plans) "$python" -m fuzz.forged_plans "${SEED:-0}" "${MINUTES:-10}" ;;
+    packages)
+      IRC_PACKAGES=${IRC_PACKAGES:-build/packages} "$python" -m pytest -s -m '' tests/packages
+      ;;
     masks)
       for cpu in x86-64-v2 haswell skylake-avx512 cascadelake icelake-server alderlake sapphirerapids; do
         echo "IRC_CPU=$cpu"
@@ -23,7 +26,7 @@ run_part() {
       ;;
     *)
       echo "unknown part: $1; parts: reliability damage exhaustive exhaustive-amx onnx-backend fuzz" \
-        "forged-steps forged-plans masks" >&2
+        "forged-steps forged-plans masks packages" >&2
       exit 2
       ;;
   esac

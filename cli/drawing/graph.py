@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..api import CompiledModel, Model, read_model
-from ..api.progress import show_progress
-from ..compiler.export.files import replacing
-from ..compiler.inspect.summary import bodies_of
-from ..compiler.lowering import lower
-from ..compiler.options import Options
-from ..compiler.pipeline import optimize
-from ..compiler.rewrite.trace import Trace
-from ..compiler.shape_analysis.override_inputs import fix_shapes
-from ..ir.errors import Error, UsageError
-from ..ir.graph import Graph
-from ..runtime.machine.detect import host_target
-from .arguments import (
+from ...api import CompiledModel, Model, read_model
+from ...api.progress import show_progress
+from ...compiler.export.files import replacing
+from ...compiler.inspect.summary import bodies_of
+from ...compiler.lowering import lower
+from ...compiler.options import Options
+from ...compiler.pipeline import optimize
+from ...compiler.rewrite.trace import Trace
+from ...compiler.shape_analysis.override_inputs import fix_shapes
+from ...ir.errors import Error, UsageError
+from ...ir.graph import Graph
+from ...runtime.machine.detect import host_target
+from ..arguments import (
     add_compilation,
     add_inputs,
     add_model,
@@ -26,15 +26,15 @@ from .arguments import (
     parse_shapes,
     require_file,
 )
-from .drawing.dot import as_dot
-from .drawing.page import INSIDE, as_page
-from .drawing.picture import Picture, take_picture
-from .drawing.plan_picture import draw_plan
-from .drawing.svg import as_svg
-from .formatting import format_bytes
-from .logging import print_json, report
-from .profile import measure
-from .random_inputs import fill_inputs
+from ..arrays import fill_inputs
+from ..formatting import format_bytes
+from ..logging import print_json, report
+from ..profile import measure
+from .dot import as_dot
+from .page import INSIDE, as_page
+from .picture import Picture, take_picture
+from .plan_picture import draw_plan
+from .svg import as_svg
 
 SCHEMA = 1
 READ = "as read"
