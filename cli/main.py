@@ -78,6 +78,11 @@ COMMANDS: dict[str, Command] = {
         "serve models over REST and gRPC (Open Inference Protocol)",
         "irc serve models/ --http 8000 --grpc 8001",
     ),
+    "shim": Command(
+        "shim",
+        "run a program that imports onnxruntime on irc, unchanged",
+        "irc shim --report -- python app.py",
+    ),
     "cache": Command("cache", "show or empty the code cache", "irc cache list"),
     "completion": Command(
         "completion", "print a shell's completion script", 'eval "$(irc completion bash)"'

@@ -71,7 +71,7 @@ class _Engine(importlib.metadata.DistributionFinder):
             yield _Version(self.name, stand_in.__version__)
 
     def load(self) -> ModuleType | None:
-        """The engine itself, beside its stand-in, or None."""
+        """The engine itself, next to its stand-in, or None."""
         with _lock:
             if self._real is None and self.folders:
                 with _without(self):

@@ -16,6 +16,9 @@ run_part() {
     forged-steps) "$python" -m fuzz.forged_steps "${SEED:-0}" "${MINUTES:-10}" ;;
     forged-plans) "$python" -m fuzz.forged_plans "${SEED:-0}" "${MINUTES:-10}" ;;
     large-constants) "$python" scripts/large_constants.py ;;
+    packages)
+      IRC_PACKAGES=${IRC_PACKAGES:-build/packages} "$python" -m pytest -s -m '' tests/packages
+      ;;
     masks)
       for cpu in x86-64-v2 haswell alderlake skylake-avx512 cascadelake icelake-server \
         sapphirerapids znver2 znver3 znver4 znver5; do
@@ -30,7 +33,7 @@ host_target()" 2>/dev/null; then
       ;;
     *)
       echo "unknown part: $1; parts: reliability damage exhaustive exhaustive-amx onnx-backend fuzz" \
-        "forged-steps forged-plans large-constants masks" >&2
+        "forged-steps forged-plans large-constants masks packages" >&2
       exit 2
       ;;
   esac

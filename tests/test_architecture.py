@@ -26,7 +26,7 @@ ARROWS = {
     "api": {"api", "compiler", "runtime", "plan", "ir"},
     "compat": {"compat", "api", "compiler", "ir"},
     "serve": {"serve", "api", "runtime", "ir", ""},
-    "cli": {"cli", "serve", "api", "compiler", "runtime", "plan", "ir", "samples", ""},
+    "cli": {"cli", "serve", "compat", "api", "compiler", "runtime", "plan", "ir", "samples", ""},
     "": {"api", "ir", "builder", "compat", "serve", "cli", ""},
 }
 # Imports that no module of a folder may make, inside one package.

@@ -43,6 +43,7 @@ TESTED_IN = {
     "cli/commands/cache.py": "cli/test_measuring.py",
     "cli/commands/profile.py": "cli/test_measuring.py",
     "cli/*.py": "cli/test_cli.py",
+    "compat/nearest.py": "compat/test_onnxruntime_settings.py",
     "compat/onnxruntime/settings.py": "compat/test_onnxruntime_settings.py",
     "compat/onnxruntime/*.py": "compat/test_onnxruntime_values.py",
     "compat/openvino_*.py": "compat/test_openvino.py",

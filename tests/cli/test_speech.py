@@ -36,7 +36,7 @@ AS_JSON = {
     "cache": [],
 }
 # What has no data to print.
-WITHOUT_JSON = {"completion", "serve"}
+WITHOUT_JSON = {"completion", "serve", "shim"}
 
 
 def test_every_verb_is_there() -> None:
@@ -111,8 +111,11 @@ def test_options_have_one_format(verb: str) -> None:
     assert all(re.fullmatch(r"-[a-z]|--[a-z0-9]+(-[a-z0-9]+)*", o) for o in options)
     assert {"-h", "-q", "-v", "--quiet", "--verbose"} <= set(options)
     positional = [a.dest for a in actions if not a.option_strings]
-    assert positional[:1] == {"demo": [], "doctor": [], "cache": ["action"],
-                              "completion": ["shell"]}.get(verb, ["model"])  # fmt: skip
+    first = {"demo": [], "doctor": []} | {
+        name: [argument]
+        for name, argument in (("cache", "action"), ("completion", "shell"), ("shim", "program"))
+    }
+    assert positional[:1] == first.get(verb, ["model"])
     assert ("-o" in options) == (verb in {"convert", "compile", "run", "graph"})
     assert ("--json" in options) == (verb not in WITHOUT_JSON)
 
