@@ -74,6 +74,8 @@ def test_every_command_of_the_docs_is_here() -> None:
 def test_short_run(module: str) -> None:
     if module in NEEDS_TORCH and importlib.util.find_spec("torch") is None:
         pytest.skip("not run: PyTorch (the extra `bench`) is not installed")
+    if module == "benchmarks.serve" and importlib.util.find_spec("uvicorn") is None:
+        pytest.skip("not run: the extra `serve` is not installed")
     words, report = SHORT[module]
     done = subprocess.run(
         [sys.executable, "-m", module, *words], cwd=ROOT, capture_output=True, text=True
