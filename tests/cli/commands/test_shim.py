@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from irc_compiler.cli.main import main
 from irc_compiler.cli.commands.shim import write_package
+from irc_compiler.cli.main import main
 
 DIGITS = Path(__file__).resolve().parents[3] / "samples" / "digits" / "digits.onnx"
 PROGRAM = f"""
