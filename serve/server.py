@@ -172,7 +172,7 @@ def run(
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop's event loop where it is installed."""
     try:
-        import uvloop
+        import uvloop  # pyright: ignore[reportMissingImports]
     except ImportError:
         return None
     return uvloop.new_event_loop

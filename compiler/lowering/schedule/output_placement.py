@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from ....ir.graph import Value
 from ....ir.ops import (
@@ -86,16 +86,16 @@ def exported_values(
 
 
 def propagate_output_buffers(
-    low: Lowering, nodes: Sequence[int], home: Mapping[int, int], roles: Mapping[int, Role]
+    low: Lowering, nodes: Sequence[int], lowered: Container[int], roles: Mapping[int, Role]
 ) -> None:
     """Let producers write where their value will be needed: through reshapes into a region output,
     and into their part of a concatenation.
 
-    nodes: of the region in order. home: the region of each node of the graph.
+    nodes: of the region in order. lowered: the nodes of all regions.
     """
     graph, mine = low.graph, frozenset(nodes)
     shared = concats_in_place(low, nodes, roles)
-    readers = NativeReaders(low, home, roles)
+    readers = NativeReaders(low, lowered, roles)
     propagate_buffers(low, list(low.placed), mine, readers, shared)
     # The last first: what it joins may have been joined by others before, in less memory.
     for node in reversed(nodes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from ....ir.errors import VerificationError
@@ -25,7 +25,7 @@ class SlotSymbols:
         self._seen: set[int] = set()
         self._values = 0
 
-    def update(self, slot_of: Mapping[Value, int], types: Sequence[Type]) -> None:
+    def update(self, slot_of: dict[Value, int], types: Sequence[Type]) -> None:
         """Take in the slots of values that have been added since the last update."""
         fresh = list(islice(reversed(slot_of.values()), len(slot_of) - self._values))
         self._values = len(slot_of)

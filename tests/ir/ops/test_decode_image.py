@@ -77,7 +77,8 @@ def test_bytes_that_are_not_an_image_are_refused(length: int) -> None:
 
 def test_a_missing_pillow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode(PIXELS, "PNG")
-    monkeypatch.setitem(sys.modules, "PIL", None)
+    for name in ("PIL", "PIL.Image"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(irc.ExecutionError, match="pip install pillow"):
         irc.compile_model(model())({"data": data})
 

@@ -89,8 +89,6 @@ def test_nodes(case: tuple[str, list[Any], dict[str, Any]]) -> None:
     ("op_type", "inputs", "attributes"),
     [
         ("QLinearSoftmax", [X, s(0.05), z(128), s(1 / 256), z(0)], {"axis": 1, "of": 11}),
-        ("QLinearAveragePool", [X, s(0.02), z(100), s(0.03), z(90)],
-         {"kernel_shape": [3, 2], "channels_last": 1}),
     ],
 )  # fmt: skip
 def test_what_is_refused(op_type: str, inputs: list[Any], attributes: dict[str, Any]) -> None:
