@@ -168,7 +168,10 @@ _HEEDED: Mapping[str, tuple[str, ...] | None] = {
     "LOG_LEVEL": None,
     "CACHE_DIR": ("",),
     "PERF_COUNT": ("NO", "False", "0"),
+    "CPU_DENORMALS_OPTIMIZATION": None,
 }
+# Values of CPU_DENORMALS_OPTIMIZATION, and compile_model's option `denormals` that they mean.
+_DENORMALS = {"YES": "flush", "True": "flush", "NO": "keep", "False": "keep"}
 
 
 def _warn_of_unheeded(properties: Mapping[str, Any]) -> None:
@@ -207,6 +210,7 @@ class Core(NamesNearest):
                 model.model if isinstance(model, Model) else model,
                 precision="bf16" if "bf" in hint else "f32",
                 num_threads=int(chosen.get("INFERENCE_NUM_THREADS") or 0) or None,
+                denormals=_DENORMALS.get(str(chosen.get("CPU_DENORMALS_OPTIMIZATION"))),
             )
         )
 

@@ -307,7 +307,13 @@ def _compile(source: Any, options: SessionOptions) -> CompiledModel:
             model = _despite_declared(read_model, source)
             shapes = _with_sizes(model, options.overrides)
         threads = options.intra_op_num_threads or None
-        return _despite_declared(compile_model, model, num_threads=threads, shapes=shapes)
+        return _despite_declared(
+            compile_model,
+            model,
+            num_threads=threads,
+            shapes=shapes,
+            denormals=options.denormals,
+        )
 
 
 def _name_of(source: Any) -> str:

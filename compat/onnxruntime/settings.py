@@ -118,9 +118,11 @@ _SESSION_REASONS = {
 }
 
 
+# The config entry that says whether denormals are flushed to zero, and the option it means.
+_DENORMAL_ENTRY = "session.set_denormal_as_zero"
+_DENORMALS = {"1": "flush", "0": "keep"}
 # Config entries whose value is what irc does anyway, and reasons for other values.
 _FOLLOWED_ENTRIES = {
-    "session.set_denormal_as_zero": "0",
     "session.intra_op.allow_spinning": "1",
     "session.inter_op.allow_spinning": "0",
     "session.force_spinning_stop": "1",
@@ -129,7 +131,6 @@ _FOLLOWED_ENTRIES = {
     "session.use_env_allocators": "0",
 }
 _ENTRY_REASONS = {
-    "session.set_denormal_as_zero": "irc keeps denormals (docs/numerics.md)",
     "session.intra_op.allow_spinning": "a thread spins for 80 microseconds before it sleeps",
     "session.intra_op_thread_affinities": "threads follow the CPUs that the process may use",
 }
@@ -165,6 +166,11 @@ class SessionOptions(_Settings):
     def overrides(self) -> Mapping[str, int]:
         """Sizes by name, of `add_free_dimension_override_by_name`."""
         return self._overrides
+
+    @property
+    def denormals(self) -> str | None:
+        """compile_model's option of this name, where a config entry sets it."""
+        return _DENORMALS.get(self._entries.get(_DENORMAL_ENTRY, ""))
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Kept; a value that asks for what irc does not do warns once by its key."""
@@ -213,7 +219,8 @@ class SessionOptions(_Settings):
         """Warn of what the options ask for and a session does not do."""
         self._warn(_SESSION_REASONS)
         for key, value in self._entries.items():
-            if _FOLLOWED_ENTRIES.get(key) != value:
+            followed = value in _DENORMALS if key == _DENORMAL_ENTRY else False
+            if not followed and _FOLLOWED_ENTRIES.get(key) != value:
                 reason = _ENTRY_REASONS.get(key, "irc has no such entry")
                 warn_once(f"the session config entry {key!r}", reason)
 

@@ -214,3 +214,10 @@ def test_clear_refusals() -> None:
         jobs.wait_all()
     jobs.start_async(X)
     jobs.wait_all()
+
+
+@pytest.mark.parametrize(("value", "flushes"), [(True, True), (False, False), ("NO", False)])
+def test_denormals_optimization_is_followed(value: Any, flushes: bool) -> None:
+    ov = importlib.import_module("irc_compiler.compat.openvino")
+    net = ov.Core().compile_model(DIGITS, "CPU", {"CPU_DENORMALS_OPTIMIZATION": value})
+    assert net.net.plan.denormals.flush == flushes
