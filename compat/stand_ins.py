@@ -74,13 +74,13 @@ class _Engine(importlib.metadata.DistributionFinder):
         """The engine itself, next to its stand-in, or None."""
         with _lock:
             if self._real is None and self.folders:
-                with _without(self):
+                with _hide_stand_in(self):
                     self._real = importlib.import_module(self.name)
             return self._real
 
 
 @contextlib.contextmanager
-def _without(engine: _Engine) -> Iterator[None]:
+def _hide_stand_in(engine: _Engine) -> Iterator[None]:
     """Inside the block the engine's names mean the engine."""
     kept = _take_modules(engine.name)
     before, paths = list(sys.meta_path), list(sys.path)

@@ -24,6 +24,7 @@ from .plan import (
     MAX_DEPTH,
     Buffer,
     ControlStep,
+    Denormals,
     HostStep,
     KernelStep,
     Plan,
@@ -57,6 +58,7 @@ _PLAN: Mapping[str, Any] = {
     "constants": tuple[PlanConstant, ...],
     "constant_slots": tuple[tuple[int, int], ...],
     "variables": tuple[Variable, ...],
+    "denormals": Denormals,
 }
 # What a body says itself; the rest is that of the plan around it.
 _BODY: Mapping[str, Any] = {

@@ -40,14 +40,14 @@ def _delegating(kind: type, base: type, engine: ModuleType) -> type:
 
 def _forward(name: str, engine: ModuleType) -> Callable[..., Any]:
     def call(self: Any, *given: Any, **named: Any) -> Any:
-        given = tuple(_converted(engine, v) for v in given)
-        named = {key: _converted(engine, value) for key, value in named.items()}
+        given = tuple(_convert_value(engine, v) for v in given)
+        named = {key: _convert_value(engine, value) for key, value in named.items()}
         return getattr(self.__dict__["_real"], name)(*given, **named)
 
     return call
 
 
-def _converted(engine: ModuleType, value: Any) -> Any:
+def _convert_value(engine: ModuleType, value: Any) -> Any:
     """Options and values as onnxruntime's own."""
     if isinstance(value, RunOptions):
         return _with_settings(engine.RunOptions(), value)
@@ -55,7 +55,7 @@ def _converted(engine: ModuleType, value: Any) -> Any:
         return engine.OrtValue.ortvalue_from_numpy(value.numpy())
     if isinstance(value, dict):
         items: Any = value
-        return {key: _converted(engine, v) for key, v in items.items()}
+        return {key: _convert_value(engine, v) for key, v in items.items()}
     return value
 
 
@@ -69,7 +69,7 @@ def _session_options(engine: ModuleType, given: SessionOptions) -> Any:
 
 
 def _with_settings(made: Any, given: SessionOptions | RunOptions) -> Any:
-    for name, value in given.changed().items():
+    for name, value in given.changed_settings().items():
         if isinstance(value, IntEnum):
             value = type(getattr(made, name))(int(value))
         setattr(made, name, value)

@@ -93,14 +93,14 @@ class _Settings(NamesNearest):
         """The config entries that were added."""
         return self._entries
 
-    def changed(self) -> dict[str, Any]:
+    def changed_settings(self) -> dict[str, Any]:
         """The attributes that have another value than by default."""
         return {n: v for n, d in self._defaults.items() if (v := getattr(self, n)) != d}
 
     def _warn(self, reasons: Mapping[str, str]) -> None:
         """Warn of attributes that have another value than by default."""
         for name, reason in reasons.items():
-            if name in self.changed():
+            if name in self.changed_settings():
                 warn_once(f"{type(self).__name__}.{name}", reason)
 
 

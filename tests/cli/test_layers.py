@@ -178,7 +178,7 @@ def test_the_text_names_layer_passes_and_rewrite(
     assert main(["compare", DIGITS, "--layers", "--bisect"]) == 1
     told = capsys.readouterr().out.splitlines()
     marked = [line.split()[0] for line in told if line.endswith("<-- different")]
-    assert marked[0] == "Relu_hidden2" and told[1].startswith("Relu_hidden1 ")
+    assert marked[0] == "Relu_hidden2" and told[2].startswith("Relu_hidden1 ")
     assert "first different: Relu_hidden2 (passes: break_relu)" in told
     assert any(line.startswith("bisect: rewrite 1 of ") for line in told)
 

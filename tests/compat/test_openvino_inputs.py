@@ -20,7 +20,11 @@ from onnx import TensorProto, helper
 stand_in = importlib.import_module("irc_compiler.compat.openvino")
 BOTH = pytest.mark.parametrize("ov", [stand_in, openvino], ids=["irc", "openvino"])
 DIGITS = str(Path(__file__).resolve().parents[2] / "samples" / "digits" / "digits.onnx")
-CONFIG = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+CONFIG = {
+    "INFERENCE_PRECISION_HINT": "f32",
+    "INFERENCE_NUM_THREADS": 1,
+    "CPU_DENORMALS_OPTIMIZATION": False,
+}
 PORTS = ("f16", "f32", "f64", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 GIVEN: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,

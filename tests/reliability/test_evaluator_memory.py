@@ -33,7 +33,9 @@ UNMEASURED = frozenset(
     "BinaryConvolution CTCGreedyDecoder CTCGreedyDecoderSeqLen CTCLoss ConvertPromoteTypes "
     "DeformableConvolution DeformablePSROIPooling DetectionOutput EmbeddingBagOffsets "
     "EmbeddingBagOffsetsSum EmbeddingBagPacked EmbeddingBagPackedSum EmbeddingSegmentsSum "
-    "ExtractImagePatches GRN GatherTree GenerateProposals I420toBGR I420toRGB ISTFT Inverse "
+    "ExperimentalDetectronDetectionOutput ExperimentalDetectronGenerateProposalsSingleImage "
+    "ExperimentalDetectronPriorGridGenerator ExperimentalDetectronROIFeatureExtractor "
+    "ExperimentalDetectronTopKROIs ExtractImagePatches GRN GatherTree GenerateProposals I420toBGR I420toRGB ISTFT Inverse "
     "MatrixNms MulticlassNms Multinomial NMSRotated NV12toBGR NV12toRGB PSROIPooling PriorBox "
     "PriorBoxClustered Proposal ROIAlignRotated ROIPooling RegionYolo ReorgYolo SearchSorted "
     "SegmentMax SliceScatter SparseFillEmptyRows StringTensorPack StringTensorUnpack".split()

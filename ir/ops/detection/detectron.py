@@ -48,7 +48,7 @@ def _move(boxes: Array, deltas: Array, limit: float) -> Array:
     return np.concatenate([centre - half, centre + half - 1], axis=-1)
 
 
-def _filled(rows: Array, count: int) -> Array:
+def _pad_rows(rows: Array, count: int) -> Array:
     """Rows, and zeros up to `count` of them."""
     out = np.zeros((count, *rows.shape[1:]), rows.dtype)
     out[: len(rows)] = rows[:count]
@@ -124,9 +124,9 @@ class ExperimentalDetectronDetectionOutput(Op):
         values = np.array([score for score, _, _ in kept], boxes.dtype)
         count = self.max_detections_per_image
         return (
-            narrow_array(_filled(rows, count), rois.dtype),
-            _filled(labels, count),
-            narrow_array(_filled(values, count), rois.dtype),
+            narrow_array(_pad_rows(rows, count), rois.dtype),
+            _pad_rows(labels, count),
+            narrow_array(_pad_rows(values, count), rois.dtype),
         )
 
 
@@ -179,8 +179,8 @@ class ExperimentalDetectronGenerateProposalsSingleImage(Op):
         )
         chosen, count = order[kept], self.post_nms_count
         return (
-            narrow_array(_filled(boxes[chosen], count), deltas.dtype),
-            narrow_array(_filled(score[chosen], count), deltas.dtype),
+            narrow_array(_pad_rows(boxes[chosen], count), deltas.dtype),
+            narrow_array(_pad_rows(score[chosen], count), deltas.dtype),
         )
 
 
@@ -314,4 +314,4 @@ class ExperimentalDetectronTopKROIs(Op):
 
     def evaluate(self, rois: Array, probs: Array) -> tuple[Array, ...]:
         order = order_by_score(widen_array(probs), self.max_rois)
-        return (_filled(rois[order], self.max_rois),)
+        return (_pad_rows(rois[order], self.max_rois),)

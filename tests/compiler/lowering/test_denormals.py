@@ -124,7 +124,10 @@ def test_softmax_weights_are_never_denormal(mode: Any) -> None:
     np.testing.assert_allclose(y, exact, rtol=3e-6, atol=2 * TINY)
 
 
-def test_artifact_and_bodies_keep_the_mode(tmp_path: Any) -> None:
+def test_artifact_holds_the_mode(tmp_path: Any) -> None:
+    net = irc.compile_model(scale_and_sin(1e-20))
+    net.export(tmp_path / "auto.irc")
+    assert (irc.compile_model(tmp_path / "auto.irc")(numbers(1e-20))[0] == 0).all()
     net = irc.compile_model(scale_and_sin(1e-20), denormals="keep")
     net.export(tmp_path / "m.irc")
     loaded = irc.compile_model(tmp_path / "m.irc")

@@ -213,7 +213,7 @@ def test_large_weights_are_read_chunk_by_chunk(
 ) -> None:
     """With small chunks, all the ways of reading: own chunks, shared ones, lent and kept arrays."""
     monkeypatch.setattr(container, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr("irc_compiler.runtime.artifact.container_reader.CHUNK", 1000)
+    monkeypatch.setattr("irc_compiler.runtime.artifact.container_reader.CHUNK_BYTES", 1000)
     monkeypatch.setattr(container, "MIN_OWN_CHUNK_BYTES", 256)
     monkeypatch.setattr(stored_weights, "MIN_OWN_CHUNK_BYTES", 256)
     monkeypatch.setattr(stored_weights, "_OWN_PAGES", 512)
@@ -263,7 +263,7 @@ def test_damage_in_any_chunk_is_found(
     encoder: irc.CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(container, "CHUNK_BYTES", 500)
-    monkeypatch.setattr("irc_compiler.runtime.artifact.container_reader.CHUNK", 500)
+    monkeypatch.setattr("irc_compiler.runtime.artifact.container_reader.CHUNK_BYTES", 500)
     monkeypatch.setattr(container, "MIN_OWN_CHUNK_BYTES", 200)
     monkeypatch.setattr(stored_weights, "MIN_OWN_CHUNK_BYTES", 200)
     path = tmp_path / "m.irc"

@@ -24,9 +24,9 @@ from support.artifacts import kernels, with_other_code
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "security.md"
 SAID = """
     nothing in it is ever run
-    its plan is verified as if forged, and machine code is generated from it on your machine
+    its plan is verified as if forged (`plan/verify/plan.py`), and machine code is generated from it
     With `irc compile --with-code` (in Python `net.export(path, code=True)`) a `.irc` also holds
-    It is left alone when the file is loaded: kernels come from your own code cache
+    It is not run when the file is loaded: kernels come from your own code cache
     or are compiled again, and `irc run -v` says so
     Only `--trust-code` of `irc run` and `irc profile` (`irc.compile_model(path, trust_code=True)`)
     runs the code of the file

@@ -14,7 +14,7 @@ from irc_compiler.runtime.kernels.gemm.tiling import Tiling, choose
 from support.kernels.harness import ISAS, Compiled, guard_copy, same_bits, target_of, unwritten
 from support.kernels.products import Case, extract, make
 
-from tests.runtime.kernels.gemm import test_dequant as test_gemm_compressed
+from tests.runtime.kernels.gemm.packing import test_dequant as test_gemm_compressed
 
 WIDE = generic_target("avx512")
 HALVES = dataclasses.replace(WIDE, cpu_features=tuple(sorted({*WIDE.cpu_features, "avx512fp16"})))

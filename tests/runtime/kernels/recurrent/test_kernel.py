@@ -41,9 +41,9 @@ class Case:
         parameters: tuple[float, ...] = (),
         coupled: bool = False,
         whole: bool = False,
-        factors: DType | None = None,
+        compute_dtype: DType | None = None,
     ) -> None:
-        self.compute_dtype = factors
+        self.compute_dtype = compute_dtype
         self.batch, self.time, self.hidden = batch, time, hidden
         self.reverse, self.lengths = DIRECTIONS[direction], lengths
         rng = np.random.default_rng(batch + 7 * time + 31 * hidden)
@@ -67,7 +67,7 @@ class Case:
         x = normal(batch, time, inputs)
         self.states = [normal(batch, d, hidden) for _ in range(op.states)]
         w, self.r = normal(d, gates * hidden, inputs), normal(d, gates * hidden, hidden)
-        if factors is not None and not whole:
+        if compute_dtype is not None and not whole:
             self.r *= np.float32(0.25)  # what rounding changes does not grow from step to step
         b = normal(d, op.bias_rows() * hidden)
         self.vectors = [b[:, 3 * hidden :]] if cell == "gru_linear" else []
