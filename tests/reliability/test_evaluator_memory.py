@@ -35,8 +35,9 @@ UNMEASURED = frozenset(
     "EmbeddingBagOffsetsSum EmbeddingBagPacked EmbeddingBagPackedSum EmbeddingSegmentsSum "
     "ExperimentalDetectronDetectionOutput ExperimentalDetectronGenerateProposalsSingleImage "
     "ExperimentalDetectronPriorGridGenerator ExperimentalDetectronROIFeatureExtractor "
-    "ExperimentalDetectronTopKROIs ExtractImagePatches GRN GatherTree GenerateProposals I420toBGR I420toRGB ISTFT Inverse "
-    "MatrixNms MulticlassNms Multinomial NMSRotated NV12toBGR NV12toRGB PSROIPooling PriorBox "
+    "ExperimentalDetectronTopKROIs ExtractImagePatches GRN GatherTree GenerateProposals "
+    "I420toBGR I420toRGB ISTFT Inverse MatrixNms MulticlassNms Multinomial NMSRotated NV12toBGR "
+    "NV12toRGB PSROIPooling PriorBox "
     "PriorBoxClustered Proposal ROIAlignRotated ROIPooling RegionYolo ReorgYolo SearchSorted "
     "SegmentMax SliceScatter SparseFillEmptyRows StringTensorPack StringTensorUnpack".split()
 )

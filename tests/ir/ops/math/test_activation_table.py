@@ -117,10 +117,8 @@ def test_activations_over_the_negative_floats(name: str) -> None:
     exact, bound = EXACT[name]
     wide = x.astype(np.float64)
     want = exact(wide)
-    for y in (
-        irc.compile_model(model(name, 1), denormals="keep")(x=x)[0],
-        o.Activation(name).evaluate(x)[0],
-    ):
+    net = irc.compile_model(model(name, 1), denormals="keep")
+    for y in (net(x=x)[0], o.Activation(name).evaluate(x)[0]):
         excess = ulps(y, want) - bound(wide)
         at = int(np.argmax(excess))
         assert excess[at] <= 0, (x[at], y[at], want[at])
