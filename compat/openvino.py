@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from .. import api
 from ..api import CompiledModel as Net
@@ -171,7 +171,12 @@ _HEEDED: Mapping[str, tuple[str, ...] | None] = {
     "CPU_DENORMALS_OPTIMIZATION": None,
 }
 # Values of CPU_DENORMALS_OPTIMIZATION, and compile_model's option `denormals` that they mean.
-_DENORMALS = {"YES": "flush", "True": "flush", "NO": "keep", "False": "keep"}
+_DENORMALS: Mapping[str, Literal["flush", "keep"]] = {
+    "YES": "flush",
+    "True": "flush",
+    "NO": "keep",
+    "False": "keep",
+}
 
 
 def _warn_of_unheeded(properties: Mapping[str, Any]) -> None:

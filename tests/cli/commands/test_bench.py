@@ -128,7 +128,7 @@ def test_reference_engines_get_the_same_task(
     shown = capsys.readouterr().out.splitlines()
     assert shown[1].split()[:3] == ["engine", "threads", "requests"]
     assert [line.split()[0] for line in shown[2:6]] == ["irc", "other"] * 2
-    assert shown[0].startswith("sizes: N=1, chosen by irc; set others with --shape")
+    assert shown[0].startswith("sizes: N=1, chosen by irc; --shape and --input set others")
 
 
 DISAGREE = {
