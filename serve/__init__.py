@@ -11,12 +11,12 @@ import os
 from typing import TYPE_CHECKING
 
 from ..ir.errors import UsageError
-from .settings import Batching, Endpoints, Limits, Settings
+from .settings import Batching, Endpoints, ServerLimits, Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["Batching", "Endpoints", "Limits", "Settings", "app", "require_packages"]
+__all__ = ["Batching", "Endpoints", "ServerLimits", "Settings", "app", "require_packages"]
 
 
 # Import names of the extra's packages.
@@ -46,7 +46,7 @@ def app(models: str | os.PathLike[str], settings: Settings | None = None) -> ASG
     """An ASGI application that serves `models`, a model repository or one model file.
 
     It loads the models when the server starts its lifespan, and answers what is in its queues when
-    the lifespan ends. Limits on headers, connections and slow clients are the server's.
+    the lifespan ends. ServerLimits on headers, connections and slow clients are the server's.
     """
     require_packages()
     from .lifespan import LifespanApp

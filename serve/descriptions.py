@@ -10,7 +10,7 @@ from typing import Any
 from .. import __version__
 from .inference import Engine
 from .model_registry import ModelRegistry
-from .served_model import Port, ServedModel
+from .served_model import ModelPort, ServedModel
 from .statistics import Statistics
 
 SERVER_NAME = "irc"
@@ -32,7 +32,7 @@ def describe_server(engine: Engine) -> dict[str, Any]:
 
 def describe_model(registry: ModelRegistry, model: ServedModel) -> dict[str, Any]:
     """Model metadata."""
-    versions = sorted(registry.models[model.name].served())
+    versions = sorted(registry.models[model.name].served_versions())
     return {
         "name": model.name,
         "versions": [str(v) for v in versions],
@@ -42,7 +42,7 @@ def describe_model(registry: ModelRegistry, model: ServedModel) -> dict[str, Any
     }
 
 
-def _describe_port(port: Port) -> dict[str, Any]:
+def _describe_port(port: ModelPort) -> dict[str, Any]:
     return {"name": port.name, "datatype": port.datatype, "shape": list(port.shape or (-1,))}
 
 
@@ -51,7 +51,7 @@ def describe_config(model: ServedModel) -> dict[str, Any]:
     batching = model.loaded.batching
     first = 0 if batching is None else 1
 
-    def port(p: Port) -> dict[str, Any]:
+    def port(p: ModelPort) -> dict[str, Any]:
         type_ = "TYPE_STRING" if p.datatype == "BYTES" else f"TYPE_{p.datatype}"
         return {"name": p.name, "data_type": type_, "dims": list((p.shape or (-1,))[first:])}
 

@@ -8,7 +8,7 @@ from ..ir.errors import Error, InputError, MemoryLimitError
 
 
 class ServeError(Error):
-    """Base of what a client is told. `status` is HTTP's, `code` the name of gRPC's status."""
+    """Base of a client's errors. `status` is HTTP's, `code` the name of gRPC's status."""
 
     status, code, cause = 500, "INTERNAL", "internal"
 
@@ -87,7 +87,7 @@ class ModelLoadError(ServeError):
 
 @dataclass(frozen=True)
 class Failure:
-    """What a client is told of an error: HTTP's status, the name of gRPC's code, the cause in the
+    """What a client receives for an error: HTTP's status, the name of gRPC's code, the cause in the
     metrics, one message."""
 
     status: int

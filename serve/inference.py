@@ -1,6 +1,6 @@
 """Inference independent of the protocol: from tensors by name to tensors by name.
 
-REST and gRPC translate their messages into an Inference and a Result into their messages.
+REST and gRPC translate their messages into an Inference, and its result into their messages.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .errors import (
     describe_failure,
 )
 from .model_registry import ModelRegistry
-from .request_queue import Call
-from .served_model import Port, ServedModel
+from .request_queue import QueuedCall
+from .served_model import ModelPort, ServedModel
 from .settings import Settings
 
 Parameter = str | int | float | bool | None
@@ -42,13 +42,13 @@ class Inference:
 
 
 @dataclass(slots=True)
-class Result:
+class InferenceResult:
     """An answer: the outputs in order, each with its port."""
 
     model: str
     version: str
     id: str
-    outputs: list[tuple[Port, Array]]
+    outputs: list[tuple[ModelPort, Array]]
 
 
 class Engine:
@@ -64,7 +64,7 @@ class Engine:
         """Whether the models were loaded and no shutdown has begun."""
         return self.registry.loaded_once and not self.draining
 
-    async def infer(self, request: Inference) -> Result:
+    async def infer(self, request: Inference) -> InferenceResult:
         """Run a request. ServeError or irc.Error with the reason; cancelled, it frees its place."""
         if self.draining:
             raise UnavailableError("the server is shutting down")
@@ -91,7 +91,7 @@ class Engine:
         model.statistics.record_success(time.perf_counter() - start, call.queued)
         ports = dict(zip(model.outputs, outputs, strict=True))
         chosen = [(model.outputs[name], ports[name]) for name in names]
-        return Result(model.name, str(model.version), request.id, chosen)
+        return InferenceResult(model.name, str(model.version), request.id, chosen)
 
     @contextmanager
     def counting_refusals(self, name: str, version: str) -> Iterator[None]:
@@ -111,14 +111,14 @@ class Engine:
         id_: int | str,
         parameters: Mapping[str, Parameter],
         timeout: float | None,
-    ) -> tuple[Sequence[Array], Call]:
+    ) -> tuple[Sequence[Array], QueuedCall]:
         """One step of a sequence. A step that runs is finished before the next one begins, even if
         its client has gone: the variables belong to one run at a time."""
         assert model.sequences is not None
         start = parameters.get("sequence_start") is True
         end = parameters.get("sequence_end") is True
         async with model.sequences.use(id_, start=start, end=end) as request:
-            call = Call(lambda values: request.infer(list(values)), inputs, None, 1)
+            call = QueuedCall(lambda values: request.infer(list(values)), inputs, None, 1)
             model.queue.submit(call, timeout)
             try:
                 return await asyncio.shield(call.answer), call
@@ -128,7 +128,7 @@ class Engine:
                 raise
 
 
-async def run_call(model: ServedModel, call: Call, timeout: float | None) -> Sequence[Array]:
+async def run_call(model: ServedModel, call: QueuedCall, timeout: float | None) -> Sequence[Array]:
     """The outputs of a call; cancelled, the call gives its place back."""
     model.queue.submit(call, timeout)
     try:

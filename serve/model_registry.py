@@ -43,7 +43,7 @@ class Model:
     versions: dict[int, VersionState] = field(default_factory=dict[int, VersionState])
     held: bool = False  # a client unloaded it: polling leaves it alone
 
-    def served(self) -> dict[int, ServedModel]:
+    def served_versions(self) -> dict[int, ServedModel]:
         """The versions that answer requests."""
         return {n: v.served for n, v in self.versions.items() if v.served is not None}
 
@@ -88,7 +88,7 @@ class ModelRegistry:
         if model is None:
             known = ", ".join(sorted(self.models)[:20]) or "no models"
             raise NotFoundError("unknown model", got=name[:200], expected=known)
-        served = model.served()
+        served = model.served_versions()
         if version:
             number = int(version) if version.isascii() and version.isdecimal() else 0
             state = model.versions.get(number) if len(version) < 20 else None
@@ -108,9 +108,9 @@ class ModelRegistry:
             raise UnavailableError(f"model {name!r} is not ready", got=reasons or "no versions")
         return served[max(served)]
 
-    async def refresh(self, *, settled: bool = False) -> None:
-        """Bring what is loaded in line with the repository. settled: leave alone what differs from
-        the scan before, because it may be half copied."""
+    async def refresh(self, *, skip_changing: bool = False) -> None:
+        """Bring what is loaded in line with the repository. skip_changing: leave alone what differs
+        from the scan before, because it may be half copied."""
         async with self._lock:
             found = await asyncio.to_thread(self.repository.scan)
             before, self._scanned = self._scanned, found
@@ -121,7 +121,7 @@ class ModelRegistry:
                     del self.models[name]
             for name, files in found.items():
                 model = self.models.setdefault(name, Model(name))
-                if not model.held and not (settled and before.get(name) != files):
+                if not model.held and not (skip_changing and before.get(name) != files):
                     await self._bring_up(model, files)
 
     async def load(self, name: str) -> None:
@@ -137,7 +137,7 @@ class ModelRegistry:
             await self._bring_up(model, files, again=True)
             wanted = files.config.version_policy.choose(list(files.versions))
             bad = {n: model.versions[n].reason for n in wanted if model.versions[n].reason}
-            if files.error or bad or not model.served():
+            if files.error or bad or not model.served_versions():
                 reasons = "; ".join(f"version {n}: {r}" for n, r in bad.items())
                 got = files.error or reasons or "no versions"
                 raise ModelLoadError(f"model {name!r} could not be loaded", got=got)
@@ -156,7 +156,7 @@ class ModelRegistry:
         while True:
             await asyncio.sleep(self.settings.poll_seconds)
             try:
-                await self.refresh(settled=True)
+                await self.refresh(skip_changing=True)
             except Exception:
                 log.exception("the repository could not be read")
 
@@ -175,7 +175,7 @@ class ModelRegistry:
             fresh = state.served is not None and state.tried == version.signature
             if not fresh and (again or state.tried != version.signature):
                 await self._load_version(model, state, version, files)
-        if wanted and not any(n in wanted for n in model.served()):
+        if wanted and not any(n in wanted for n in model.served_versions()):
             return  # the last version that works stays
         for number in list(model.versions):
             if number in wanted:

@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 Run = Callable[[Sequence[Array]], Sequence[Array]]
 
 
-class Call:
+class QueuedCall:
     """One request of a model. run: what executes it. shapes: those of a row where it can join a
     batch, else None. queued: seconds that it waited, once it runs."""
 
@@ -41,7 +41,7 @@ class Call:
         self.timer: asyncio.TimerHandle | None = None
 
 
-Outcome = tuple[Call, Sequence[Array] | None, BaseException | None]
+Outcome = tuple[QueuedCall, Sequence[Array] | None, BaseException | None]
 
 
 class RequestQueue:
@@ -62,7 +62,7 @@ class RequestQueue:
         self.equality = BatchEquality(run) if batching is not None else None
         self._sizes = batching.sizes if batching is not None else ()
         self._statistics = statistics
-        self._waiting: dict[Call, None] = {}
+        self._waiting: dict[QueuedCall, None] = {}
         self._changed = threading.Condition()
         self._gathering = threading.Lock()  # one worker waits for a batch at a time
         self._closed = False
@@ -79,7 +79,7 @@ class RequestQueue:
         """Calls that wait."""
         return len(self._waiting)
 
-    def submit(self, call: Call, timeout: float | None = None) -> None:
+    def submit(self, call: QueuedCall, timeout: float | None = None) -> None:
         """Add a call; its answer is set later. OverloadError at once if the queue is full."""
         with self._changed:
             if self._closed:
@@ -95,7 +95,7 @@ class RequestQueue:
         if timeout is not None:
             call.timer = self._loop.call_later(timeout, self._expire, call)
 
-    def forget(self, call: Call) -> bool:
+    def forget(self, call: QueuedCall) -> bool:
         """Drop a call whose client has gone. False if it does not wait: it runs, or is over."""
         with self._changed:
             if call not in self._waiting:
@@ -106,7 +106,7 @@ class RequestQueue:
         call.answer.cancel()
         return True
 
-    def _expire(self, call: Call) -> None:
+    def _expire(self, call: QueuedCall) -> None:
         with self._changed:
             if call not in self._waiting:
                 return
@@ -127,7 +127,7 @@ class RequestQueue:
         while calls := self._next_calls():
             self._execute(calls)
 
-    def _next_calls(self) -> list[Call]:
+    def _next_calls(self) -> list[QueuedCall]:
         """The calls of the next execution; none once the queue is closed and empty."""
         with self._gathering, self._changed:
             while True:
@@ -160,11 +160,11 @@ class RequestQueue:
             return ()
         return batching.preferred_sizes or (batching.max_size,)
 
-    def _joinable(self, first: Call) -> list[Call]:
+    def _joinable(self, first: QueuedCall) -> list[QueuedCall]:
         """The waiting calls that fit a batch with the first, in order, up to the largest size."""
         if first.shapes is None or self._batching is None:
             return [first]
-        calls, rows = list[Call](), 0
+        calls, rows = list[QueuedCall](), 0
         for call in self._waiting:
             if call.shapes == first.shapes:
                 if calls and rows + call.rows > self._batching.max_size:
@@ -173,7 +173,7 @@ class RequestQueue:
                 rows += call.rows
         return calls
 
-    def _fitting(self, calls: list[Call]) -> list[Call]:
+    def _fitting(self, calls: list[QueuedCall]) -> list[QueuedCall]:
         """The longest prefix whose number of rows is an admissible size; else the first call."""
         best, rows = 1, 0
         for count, call in enumerate(calls, 1):
@@ -182,7 +182,7 @@ class RequestQueue:
                 best = count
         return calls[:best]
 
-    def _execute(self, calls: list[Call]) -> None:
+    def _execute(self, calls: list[QueuedCall]) -> None:
         batch = len(calls) > 1 and self._may_join(calls)
         if batch is True:
             self._deliver(self._run_batch(calls))
@@ -192,7 +192,7 @@ class RequestQueue:
         if batch is None:
             self._check(calls)
 
-    def _may_join(self, calls: list[Call]) -> bool | None:
+    def _may_join(self, calls: list[QueuedCall]) -> bool | None:
         """Whether these calls' batch has the bits of lone calls. None: to be checked."""
         shapes, equality = calls[0].shapes, self.equality
         assert shapes is not None and equality is not None
@@ -200,7 +200,7 @@ class RequestQueue:
         known = [equality.lookup(shapes, size) for size in sizes]
         return False if False in known else None if None in known else True
 
-    def _check(self, calls: list[Call]) -> None:
+    def _check(self, calls: list[QueuedCall]) -> None:
         shapes, equality = calls[0].shapes, self.equality
         assert shapes is not None and equality is not None
         rows = [np.concatenate(arrays) for arrays in zip(*(c.inputs for c in calls), strict=True)]
@@ -208,7 +208,7 @@ class RequestQueue:
             if equality.lookup(shapes, size) is None:
                 check_size(equality, shapes, size, rows)
 
-    def _run_alone(self, call: Call) -> Outcome:
+    def _run_alone(self, call: QueuedCall) -> Outcome:
         start = time.perf_counter()
         try:
             outputs = call.run(call.inputs)
@@ -217,7 +217,7 @@ class RequestQueue:
         self._statistics.record_execution(call.rows, time.perf_counter() - start)
         return call, outputs, None
 
-    def _run_batch(self, calls: list[Call]) -> list[Outcome]:
+    def _run_batch(self, calls: list[QueuedCall]) -> list[Outcome]:
         start = time.perf_counter()
         joined = [np.concatenate(arrays) for arrays in zip(*(c.inputs for c in calls), strict=True)]
         begun = time.perf_counter()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SequenceId = int | str
 
 
-class _Sequence:
+class _OpenSequence:
     def __init__(self, request: InferRequest) -> None:
         self.request, self.lock = request, asyncio.Lock()
         self.used, self.users = time.monotonic(), 0
@@ -29,7 +29,7 @@ class Sequences:
 
     def __init__(self, make: Callable[[], InferRequest], most: int, idle_seconds: float) -> None:
         self._make, self._most, self._idle = make, most, idle_seconds
-        self._live: OrderedDict[SequenceId, _Sequence] = OrderedDict()
+        self._live: OrderedDict[SequenceId, _OpenSequence] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._live)
@@ -44,7 +44,7 @@ class Sequences:
             if len(self._live) >= self._most:
                 got = f"{len(self._live)} sequences"
                 raise OverloadError("too many live sequences", got=got, fix="end some, or wait")
-            found = self._live[id_] = _Sequence(self._make())
+            found = self._live[id_] = _OpenSequence(self._make())
         elif found is None:
             raise RequestError(
                 "the sequence is not known: it was not started, has ended, or was idle too long",

@@ -18,14 +18,14 @@ from .datatypes import NAMES, NUMPY
 from .errors import ModelLoadError, RequestError
 from .model_config import ModelConfig
 from .repository import VersionFiles
-from .request_queue import Call, RequestQueue, check_size
+from .request_queue import QueuedCall, RequestQueue, check_size
 from .sequences import Sequences
 from .settings import Batching, Settings
 from .statistics import Statistics
 
 
 @dataclass(frozen=True)
-class Port:
+class ModelPort:
     """An input or output: the protocol's datatype; a shape with -1 for sizes that vary, None for
     a rank that varies."""
 
@@ -39,8 +39,8 @@ class LoadedModel:
     """What loading gives, in any thread: the compiled model and what is known of it."""
 
     net: CompiledModel
-    inputs: dict[str, Port]
-    outputs: dict[str, Port]
+    inputs: dict[str, ModelPort]
+    outputs: dict[str, ModelPort]
     batching: Batching | None
     not_batched: str  # why there is no batching; empty where there is
     seconds: float
@@ -77,7 +77,7 @@ def load_model(files: VersionFiles, config: ModelConfig, settings: Settings) -> 
     return LoadedModel(net, inputs, outputs, None if reason else batching, reason, seconds)
 
 
-def _describe(port: PortInfo, kind: str, number: int) -> Port:
+def _describe(port: PortInfo, kind: str, number: int) -> ModelPort:
     name = port.name or f"{kind}_{number}"
     datatype = NAMES.get(port.dtype)
     if datatype is None:
@@ -87,8 +87,8 @@ def _describe(port: PortInfo, kind: str, number: int) -> Port:
             expected=", ".join(NAMES),
         )
     if port.shape is None:
-        return Port(name, datatype, None)
-    return Port(name, datatype, tuple(d if isinstance(d, int) else -1 for d in port.shape))
+        return ModelPort(name, datatype, None)
+    return ModelPort(name, datatype, tuple(d if isinstance(d, int) else -1 for d in port.shape))
 
 
 def why_not_batched(net: CompiledModel) -> str:
@@ -141,14 +141,14 @@ class ServedModel:
     def _call(self, inputs: Sequence[Array]) -> Sequence[Array]:
         return self.net(list(inputs))
 
-    def make_call(self, inputs: Sequence[Array]) -> Call:
+    def make_call(self, inputs: Sequence[Array]) -> QueuedCall:
         """A call of the model alone or, where it fits, within a batch."""
         rows = inputs[0].shape[0] if inputs and inputs[0].ndim else 1
         shapes = None
         if self.loaded.batching is not None and 0 < rows <= self.loaded.batching.max_size:
             if all(a.ndim and a.shape[0] == rows for a in inputs):
                 shapes = tuple(a.shape[1:] for a in inputs)
-        return Call(self._call, inputs, shapes, rows)
+        return QueuedCall(self._call, inputs, shapes, rows)
 
     def order_inputs(self, given: dict[str, tuple[str, Array]]) -> list[Array]:
         """The arrays in the model's order. RequestError for unknown, missing or wrong ones."""

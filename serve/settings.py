@@ -9,7 +9,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     """Bounds on what clients may cost. Sizes are bytes, times seconds."""
 
     body_bytes: int = 64 * MIB  # of one request, after decompression
@@ -58,7 +58,7 @@ class Settings:
     CPUs shared by a model's instances).
     """
 
-    limits: Limits = field(default_factory=Limits)
+    limits: ServerLimits = field(default_factory=ServerLimits)
     batching: Batching | None = None
     instances: int = 1
     threads: int | None = None

@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("ir", "plan", "compiler", "runtime", "api", "builder", "cli", "compat", "samples")
+FOLDERS = (
+    "ir",
+    "plan",
+    "compiler",
+    "runtime",
+    "api",
+    "builder",
+    "cli",
+    "compat",
+    "serve",
+    "samples",
+)
 SOURCES = sorted(
     path
     for folder in (*FOLDERS, "benchmarks", "docs")

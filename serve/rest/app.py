@@ -29,7 +29,7 @@ from ..errors import (
     UnsupportedError,
     describe_failure,
 )
-from ..inference import Engine, Inference, Result
+from ..inference import Engine, Inference, InferenceResult
 from ..logs import choose_request_id, log, log_request, request_id
 from ..metrics import CONTENT_TYPE, Metrics
 from .body import BodyBudget, BodyReader, ClientGoneError, compress_response
@@ -166,7 +166,7 @@ class Rest:
             data, content_type=_JSON if json_length is None else binary_type, headers=headers
         )
 
-    async def _infer_unless_gone(self, x: Exchange, request: Inference) -> Result:
+    async def _infer_unless_gone(self, x: Exchange, request: Inference) -> InferenceResult:
         """Run the request; ClientGoneError once its client has closed the connection."""
         task = asyncio.current_task()
         assert task is not None
@@ -218,7 +218,7 @@ class Rest:
             chosen = [self._find(x)]
         else:
             models = self.registry.models.values()
-            chosen = [s for m in models for s in m.served().values()]
+            chosen = [s for m in models for s in m.served_versions().values()]
         await x.respond_json({"model_stats": [describe_statistics(m) for m in chosen]})
 
     async def _small_body(self, x: Exchange) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from starlette.types import Receive
 
 from ..errors import OverloadError, RequestError, SlowClientError, TooLargeError, UnsupportedError
-from ..settings import Limits
+from ..settings import ServerLimits
 
 # zlib's window bits for each content encoding; 47 takes zlib's and gzip's headers.
 _WINDOW_BITS = {"gzip": 47, "deflate": 47}
@@ -46,7 +46,9 @@ class BodyBudget:
 class BodyReader:
     """Reads one request's body; `release` gives its bytes back to the budget."""
 
-    def __init__(self, headers: Mapping[str, str], limits: Limits, budget: BodyBudget) -> None:
+    def __init__(
+        self, headers: Mapping[str, str], limits: ServerLimits, budget: BodyBudget
+    ) -> None:
         self._headers, self._limits, self._budget, self._held = headers, limits, budget, 0
 
     async def read(self, receive: Receive) -> bytes:

@@ -12,7 +12,7 @@ import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ..settings import Limits
+from ..settings import ServerLimits
 
 # Requests of one connection that wait for the answer to the one before. Each answered request makes
 # uvicorn read again, so what a client sends without waiting would pile up.
@@ -22,7 +22,7 @@ MAX_PIPELINED = 32
 class BoundedProtocol(HttpToolsProtocol):
     """A connection whose client gets a bounded amount of memory and time before its headers end."""
 
-    limits: Limits
+    limits: ServerLimits
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
     _in_headers = True
@@ -122,12 +122,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def bounded_protocol(limits: Limits) -> type[BoundedProtocol]:
+def bounded_protocol(limits: ServerLimits) -> type[BoundedProtocol]:
     """The protocol class with these limits, for uvicorn's `http`."""
     return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits})
 
 
-def uvicorn_config(app: Any, limits: Limits, **options: Any) -> Config:
+def uvicorn_config(app: Any, limits: ServerLimits, **options: Any) -> Config:
     """uvicorn's settings for an application behind these limits."""
     return Config(
         app,

@@ -13,8 +13,8 @@ from msgspec import Raw, Struct
 
 from ..datatypes import RAW_ONLY, decode_json, decode_raw, encode_raw
 from ..errors import RequestError, UnsupportedError
-from ..inference import Inference, Result, refuse_unsupported
-from ..settings import Limits
+from ..inference import Inference, InferenceResult, refuse_unsupported
+from ..settings import ServerLimits
 
 BINARY_HEADER = "inference-header-content-length"
 Parameters = dict[str, str | int | float | bool | None]
@@ -74,7 +74,7 @@ def decode_load(body: bytes) -> LoadRequest:
 
 
 def decode_infer(
-    model: str, version: str, body: bytes, json_length: str | None, limits: Limits
+    model: str, version: str, body: bytes, json_length: str | None, limits: ServerLimits
 ) -> tuple[Inference, Mapping[str, bool]]:
     """A request, and for each requested output (`""`: any other) whether it is returned as binary.
     json_length: the header that says where the JSON ends and the binary data begins."""
@@ -122,7 +122,7 @@ def decode_infer(
     return found, _binary_outputs(request)
 
 
-def _decode_data(tensor: InputTensor, limits: Limits) -> Any:
+def _decode_data(tensor: InputTensor, limits: ServerLimits) -> Any:
     data = memoryview(tensor.data)
     if not data:
         fix = 'give "data", or binary data with binary_data_size'
@@ -146,7 +146,7 @@ def _binary_outputs(request: InferRequest) -> Mapping[str, bool]:
     return found
 
 
-def encode_result(result: Result, binary: Mapping[str, bool]) -> tuple[bytes, int | None]:
+def encode_result(result: InferenceResult, binary: Mapping[str, bool]) -> tuple[bytes, int | None]:
     """The body, and the length of its JSON if binary data follows it."""
     outputs, blobs, finite = list[dict[str, Any]](), list[bytes](), True
     for port, array in result.outputs:

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..datatypes import NUMPY, RAW_ONLY, Array, count_elements, decode_raw, decode_text, encode_raw
 from ..errors import RequestError
-from ..inference import Inference, Parameter, Result, refuse_unsupported
-from ..settings import Limits
+from ..inference import Inference, InferenceResult, Parameter, refuse_unsupported
+from ..settings import ServerLimits
 from ..stubs import open_inference_pb2 as pb
 
 # The field of InferTensorContents that holds each datatype.
@@ -39,7 +39,7 @@ def read_parameters(given: Mapping[str, pb.InferParameter]) -> dict[str, Paramet
     return found
 
 
-def decode_infer(request: pb.ModelInferRequest, limits: Limits) -> Inference:
+def decode_infer(request: pb.ModelInferRequest, limits: ServerLimits) -> Inference:
     """A request. RequestError for tensors that do not fit what is said about them."""
     raw = request.raw_input_contents
     if raw and len(raw) != len(request.inputs):
@@ -81,7 +81,7 @@ def _decode_contents(
     datatype: str,
     shape: tuple[int, ...],
     contents: pb.InferTensorContents,
-    limits: Limits,
+    limits: ServerLimits,
 ) -> Array:
     count = count_elements(name, datatype, shape, limits.tensor_bytes)
     if datatype in RAW_ONLY:
@@ -105,7 +105,9 @@ def _decode_contents(
         raise RequestError(f"input {name!r}: a value is out of range", expected=datatype) from None
 
 
-def encode_result(result: Result, *, raw: bool, final: bool | None = None) -> pb.ModelInferResponse:
+def encode_result(
+    result: InferenceResult, *, raw: bool, final: bool | None = None
+) -> pb.ModelInferResponse:
     """The response: raw, or typed contents where every output has such. final: the value of
     `triton_final_response`, where a stream's client asks for it."""
     response = pb.ModelInferResponse(

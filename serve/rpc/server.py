@@ -10,11 +10,11 @@ import grpc.aio
 
 from ...ir.errors import UsageError
 from ..inference import Engine
-from ..settings import Endpoints, Limits
+from ..settings import Endpoints, ServerLimits
 from .service import Service
 
 
-def server_options(limits: Limits) -> list[tuple[str, Any]]:
+def server_options(limits: ServerLimits) -> list[tuple[str, Any]]:
     """gRPC's options for these limits."""
     seconds = int(limits.header_seconds * 1000)
     return [

@@ -195,7 +195,7 @@ class Service:
             chosen = [self.registry.find(request.name, request.version)]
         else:
             models = self.registry.models.values()
-            chosen = [s for m in models for s in m.served().values()]
+            chosen = [s for m in models for s in m.served_versions().values()]
         found = {"model_stats": [describe_statistics(m) for m in chosen]}
         return ParseDict(found, pb.ModelStatisticsResponse())
 

@@ -17,11 +17,11 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from irc_compiler.serve.settings import Limits, Settings
+from irc_compiler.serve.settings import ServerLimits, Settings
 from irc_compiler.serve.stubs import open_inference_pb2 as pb
 from support.serving import WEIGHT, Server, affine, identities, save_model, serving
 
-LIMITS = Limits(
+LIMITS = ServerLimits(
     body_bytes=1 << 20,
     tensor_bytes=1 << 19,
     header_bytes=8192,

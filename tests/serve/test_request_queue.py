@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from irc_compiler.ir.errors import ExecutionError
 from irc_compiler.serve.errors import DeadlineError, OverloadError, UnavailableError
-from irc_compiler.serve.request_queue import Call, RequestQueue
+from irc_compiler.serve.request_queue import QueuedCall, RequestQueue
 from irc_compiler.serve.settings import Batching
 from irc_compiler.serve.statistics import Statistics
 
@@ -48,9 +48,9 @@ def run(
     asyncio.run(main())
 
 
-def call(model: FakeModel, value: float, rows: int = 1, batch: bool = True) -> Call:
+def call(model: FakeModel, value: float, rows: int = 1, batch: bool = True) -> QueuedCall:
     x = np.full((rows, 4), value, np.float32)
-    return Call(model, [x], ((4,),) if batch else None, rows)
+    return QueuedCall(model, [x], ((4,),) if batch else None, rows)
 
 
 def check(queue: RequestQueue, *sizes: int) -> None:
@@ -96,7 +96,7 @@ def test_other_shapes_do_not_join() -> None:
         model.go.clear()
         blocker = call(model, 0, batch=False)
         queue.submit(blocker)
-        calls = [Call(model, [np.ones((1, w), np.float32)], ((w,),), 1) for w in (4, 5, 4)]
+        calls = [QueuedCall(model, [np.ones((1, w), np.float32)], ((w,),), 1) for w in (4, 5, 4)]
         for one in calls:
             queue.submit(one)
         model.go.set()

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ....ir.errors import UsageError
-from ....serve.settings import Batching, Limits, Settings
+from ....serve.settings import Batching, ServerLimits, Settings
 from ...arguments import amount_of, bytes_of, count_of
 
 
@@ -85,14 +85,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--max-body",
         type=bytes_of,
-        default=Limits.body_bytes,
+        default=ServerLimits.body_bytes,
         metavar="BYTES",
         help="of a request, decompressed (default: 64M)",
     )
     limits.add_argument(
         "--max-connections",
         type=count_of,
-        default=Limits.connections,
+        default=ServerLimits.connections,
         help="open HTTP connections (default: 1024)",
     )
     limits.add_argument(
@@ -131,7 +131,7 @@ def make_settings(args: argparse.Namespace) -> Settings:
     if args.max_batch_size > 1:
         batching = Batching(args.max_batch_size, int(args.max_batch_delay))
     return Settings(
-        limits=Limits(
+        limits=ServerLimits(
             body_bytes=args.max_body,
             tensor_bytes=args.max_body,
             connections=args.max_connections,

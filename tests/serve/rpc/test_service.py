@@ -90,14 +90,14 @@ def test_contents_and_raw_contents(server: Server, raw: bool) -> None:
 def test_typed_contents_of_every_datatype(server: Server) -> None:
     """FP16 and BF16 have no typed form: then the answer is raw as a whole, and so the request."""
     from irc_compiler.serve.rpc.messages import CONTENTS, decode_infer
-    from irc_compiler.serve.settings import Limits
+    from irc_compiler.serve.settings import ServerLimits
 
     for datatype, field in CONTENTS.items():
         values: list[Any] = [b"a", "ü".encode()] if datatype == "BYTES" else [1, 0]
         tensor = pb.ModelInferRequest.InferInputTensor(name="x", datatype=datatype, shape=[2])
         getattr(tensor.contents, field).extend(values)
         message = pb.ModelInferRequest(model_name="m", inputs=[tensor])
-        name, array = decode_infer(message, Limits()).inputs["x"]
+        name, array = decode_infer(message, ServerLimits()).inputs["x"]
         wanted = ["a", "ü"] if datatype == "BYTES" else [1, 0]
         assert name == datatype and array.tolist() == wanted
 
