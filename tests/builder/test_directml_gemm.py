@@ -17,6 +17,7 @@ import openvino as ov
 import pytest
 from irc_compiler import ops
 from irc_compiler.compiler.export.xml import to_xml_text, write_xml
+from support.models.exact_int8 import OPENVINO_CONFIG
 
 Array = Any
 _erf = np.vectorize(math.erf)
@@ -170,7 +171,7 @@ def test_openvino_computes_the_same_from_standard_sets(tmp_path: Path) -> None:
     path = tmp_path / "gemm.xml"
     irc.save_model(ops.model(outputs), path)
     assert 'version="irc"' not in path.read_text()
-    net = ov.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    net = ov.Core().compile_model(path, "CPU", OPENVINO_CONFIG)
     got = net([a])
     for (name, params), key in zip(CASES, outputs, strict=True):
         want = expected(a, b, c, name, params, **options)

@@ -17,6 +17,7 @@ from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.op import Op
 from irc_compiler.ir.scalar.builder import cast_array
 from openvino import opset13 as opset
+from support.models.exact_int8 import OPENVINO_CONFIG
 
 INTEGERS = [DType.u1, DType.u3, DType.u6]
 
@@ -133,7 +134,7 @@ def test_numbers_become_nf4_as_in_openvino() -> None:
     net = ov.Model([opset.result(opset.convert(opset.convert(x, "nf4"), "f32"))], [x], "m")
     given = np.random.default_rng(0).uniform(-1.3, 1.3, 20_000).astype(np.float32)
     given[:4] = [np.inf, -np.inf, 5, -0.0]
-    exact = {"INFERENCE_PRECISION_HINT": "f32"}
+    exact = OPENVINO_CONFIG
     want = ov.Core().compile_model(net, "CPU", exact)([given])[0]
     y = ops.convert(ops.convert(ops.parameter("x", [given.size]), "nf4"), "f32")
     for got in results(y, given):

@@ -10,6 +10,7 @@ import numpy as np
 import openvino as ov
 import pytest
 from openvino import opset13 as op
+from support.models.exact_int8 import OPENVINO_CONFIG
 
 Node = Any
 CELLS: dict[str, tuple[int, int]] = {
@@ -40,7 +41,7 @@ def cell(
 
 def check(model: ov.Model, inputs: list[np.ndarray], folder: Path) -> None:
     ov.save_model(model, folder / "m.xml", compress_to_fp16=False)
-    wanted = ov.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(inputs)
+    wanted = ov.Core().compile_model(model, "CPU", OPENVINO_CONFIG)(inputs)
     net = irc.compile_model(folder / "m.xml")
     assert not net.plan.host_steps(), net.report()
     for n, got in enumerate(net(inputs)):

@@ -20,7 +20,9 @@ import pytest
 from irc_compiler.ir.interpret import interpret
 from irc_compiler.ir.types import TensorType
 
-HINTS = {"INFERENCE_PRECISION_HINT": "f32"}
+from .models.exact_int8 import OPENVINO_CONFIG
+
+HINTS = OPENVINO_CONFIG
 Build = Callable[..., Any]
 
 

@@ -30,6 +30,7 @@ from irc_compiler.ir.scalar.builder import Builder
 from irc_compiler.ir.scalar.program import SCALAR_OPS
 from irc_compiler.ir.verify import verify
 from support.frontends.small_graphs import constant, graph_of
+from support.models.exact_int8 import OPENVINO_CONFIG
 
 
 def kinds(graph: Graph) -> list[str]:
@@ -42,7 +43,7 @@ def run_openvino(graph: Graph, inputs: list[Array]) -> list[Array]:
     text, weights = to_xml_text(graph)
     core = ov.Core()
     model = core.read_model(text.encode(), ov.Tensor(np.frombuffer(weights, np.uint8)))
-    options: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+    options: dict[str, Any] = OPENVINO_CONFIG | {"INFERENCE_NUM_THREADS": 1}
     found = core.compile_model(model, "CPU", options)(inputs)
     return [np.array(found[i]) for i in range(len(model.outputs))]
 

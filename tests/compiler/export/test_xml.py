@@ -34,6 +34,7 @@ from irc_compiler.ir.text.graph_text import print_graph
 from irc_compiler.ir.types import SequenceType, TensorType
 from support.frontends.ir_text import DATA, unary_net
 from support.frontends.small_graphs import constant, graph_of
+from support.models.exact_int8 import OPENVINO_CONFIG
 
 
 def test_text_is_as_openvino_writes_it() -> None:
@@ -304,5 +305,5 @@ def test_inputs_left_out_before_others_get_their_neutral_value() -> None:
 
     core = ov.Core()
     model = core.read_model(text.encode(), ov.Tensor(np.frombuffer(weights, np.uint8)))
-    compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    compiled = core.compile_model(model, "CPU", OPENVINO_CONFIG)
     np.testing.assert_allclose(compiled(inputs)[0], expected, rtol=1e-5, atol=1e-6)

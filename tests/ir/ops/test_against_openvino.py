@@ -17,6 +17,7 @@ from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.op import Fact
 from irc_compiler.ir.types import TensorType
 from openvino.utils.node_factory import NodeFactory
+from support.models.exact_int8 import OPENVINO_CONFIG
 
 F = np.float32
 _R = np.random.default_rng(5)
@@ -293,7 +294,7 @@ def run_openvino(op: Any, inputs: list[Any]) -> tuple[list[Any], str]:
             attributes[a.xml] = list(value) if isinstance(value, tuple) else value
     node = NodeFactory(f"opset{op.version}").create(op.kind, nodes, attributes)
     model = ov.Model(node.outputs(), parameters, "case")
-    hints = {"INFERENCE_PRECISION_HINT": "f32"}
+    hints = OPENVINO_CONFIG
     compiled = ov.Core().compile_model(model, "CPU", hints)
     found = compiled([x for x in inputs if not isinstance(x, k)])
     return [found[n] for n in range(len(node.outputs()))], node.get_type_info().version_id

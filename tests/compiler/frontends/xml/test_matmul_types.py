@@ -17,6 +17,7 @@ from irc_compiler import ops
 from irc_compiler.compiler.export.xml import to_xml_text
 from irc_compiler.ir.dtype import DType
 from openvino import opset13 as opset
+from support.models.exact_int8 import OPENVINO_CONFIG
 
 NUMERIC = [t for t in DType if t.is_int or t.is_float]
 # QLoRA's table: sixteen quantiles of the normal distribution.
@@ -174,7 +175,7 @@ def test_small_floats_are_openvinos(dtype: str, constant: bool, tmp_path: Path) 
     net = ov.Model([opset.result(out)], [] if constant else [left], "m")
     path = tmp_path / "m.xml"
     ov.save_model(net, path, compress_to_fp16=False)
-    exact_ = {"INFERENCE_PRECISION_HINT": "f32"}
+    exact_ = OPENVINO_CONFIG
     expected = ov.Core().compile_model(net, "CPU", exact_)([] if constant else [a])[0]
     codes = np.stack([raw[0][:24] & 15, raw[0][:24] >> 4], -1).reshape(6, 8)
     given = [] if constant else [codes.view(DType(dtype).numpy)]

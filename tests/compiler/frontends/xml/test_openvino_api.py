@@ -17,8 +17,9 @@ from irc_compiler.ir.op import Array
 from irc_compiler.ir.verify import verify
 from openvino import opset13 as op
 from openvino.op.util import Variable, VariableInfo
+from support.models.exact_int8 import OPENVINO_CONFIG
 
-OPTIONS: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+OPTIONS: dict[str, Any] = OPENVINO_CONFIG | {"INFERENCE_NUM_THREADS": 1}
 
 
 def saved(

@@ -17,6 +17,7 @@ from irc_compiler.ir.op import Array
 from irc_compiler.ir.types import TensorType
 from irc_compiler.ir.verify import verify
 from support.frontends.ir_text import DATA
+from support.models.exact_int8 import OPENVINO_CONFIG
 
 SAMPLES = sorted(path.stem for path in DATA.glob("*.xml"))
 # No engine runs a dynamic rank; running all element types is not the point of consts.
@@ -46,7 +47,7 @@ def _size(d: Dim) -> int:
 def run_openvino(path: Path, inputs: list[Array]) -> list[Array]:
     import openvino as ov
 
-    options: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+    options: dict[str, Any] = OPENVINO_CONFIG | {"INFERENCE_NUM_THREADS": 1}
     compiled = ov.Core().compile_model(str(path), "CPU", options)
     found = compiled(inputs)
     return [np.array(found[i]) for i in range(len(compiled.outputs))]

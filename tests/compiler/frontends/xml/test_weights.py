@@ -17,6 +17,7 @@ from irc_compiler.ir.op import Array
 from irc_compiler.ir.ops import Constant
 from openvino import opset13 as opset
 from support.frontends.ir_text import DATA, constant, constant_net, edge, layer, net, port, result
+from support.models.exact_int8 import OPENVINO_CONFIG
 
 PACKED = [DType.u1, DType.u2, DType.u3, DType.u4, DType.u6, DType.i4, DType.nf4, DType.f4e2m1]
 
@@ -73,7 +74,7 @@ def test_conversions_of_stored_types_are_openvinos(dtype: str, to: str, tmp_path
     path = tmp_path / "m.xml"
     ov.save_model(ov.Model([opset.result(product)], [x], "m"), path, compress_to_fp16=False)
     one = [np.ones(1, np.float32)]
-    exact = {"INFERENCE_PRECISION_HINT": "f32"}
+    exact = OPENVINO_CONFIG
     expected = ov.Core().compile_model(path, "CPU", exact)(one)[0]
     found = irc.compile_model(path)(one)[0]
     assert found.dtype == expected.dtype

@@ -13,6 +13,7 @@ import pytest
 from irc_compiler.plan.text import print_plan
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
+from support.models.exact_int8 import OPENVINO_CONFIG
 
 _TYPES = {
     "u1": T.UINT8, "i1": T.INT8, "u2": T.UINT16, "i4": T.INT32, "i8": T.INT64,
@@ -270,7 +271,7 @@ def test_openvino_agrees(tmp_path: Any) -> None:
 
     data, feeds = net_with_heads(32, ("B", "S"), read=True, written=True)
     (found,) = compiled(tmp_path, data)(feeds)
-    core, hint = openvino.Core(), {"INFERENCE_PRECISION_HINT": "f32"}
+    core, hint = openvino.Core(), OPENVINO_CONFIG
     other = core.compile_model(core.read_model(tmp_path / "model.onnx"), "CPU", hint)
     np.testing.assert_allclose(found, other(feeds)[0], rtol=1e-5, atol=1e-5)
 

@@ -8,6 +8,7 @@ import onnxruntime as ort
 import openvino as ov
 import pytest
 from irc_compiler.plan.specs.recurrent import RecurrentSpec
+from support.models.exact_int8 import OPENVINO_CONFIG
 from support.models.recurrent_models import GATES, feeds, model
 
 # What ONNX names, with numbers for alpha and beta.
@@ -148,7 +149,7 @@ def test_sequences_of_openvino(kind: str, direction: str, tmp_path) -> None:
     )
     built = ov.Model(list(made.outputs()), [x, *states, lengths])
     ov.save_model(built, tmp_path / "m.xml", compress_to_fp16=False)
-    asked = ov.Core().compile_model(built, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    asked = ov.Core().compile_model(built, "CPU", OPENVINO_CONFIG)
     net = irc.compile_model(tmp_path / "m.xml")
     assert not net.plan.host_steps(), net.report()
     for batch, time in ((1, 3), (4, 5)):
