@@ -13,6 +13,7 @@ from irc_compiler.compiler.frontends.xml.reader import read_xml
 from irc_compiler.ir.verify import verify
 from support.frontends.ir_text import DATA
 from support.models.encoders import bert_inputs
+from support.models.exact_int8 import products_saturate
 from support.models.oracles import random_inputs, run_onnxruntime, run_openvino
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,6 +28,8 @@ MODELS = [
 @pytest.mark.parametrize("fp16", [False, True], ids=["f32", "f16"])
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
 def test_openvino_computes_the_same(path: Path, fp16: bool, tmp_path: Path) -> None:
+    if path.stem == "qdq" and products_saturate():
+        pytest.skip("not run: OpenVINO saturates products of u8 and i8 on this processor")
     model = onnx.load(path)
     symbols = {d.dim_param for p in model.graph.input for d in p.type.tensor_type.shape.dim}
     if "encoder" in path.stem:

@@ -7,6 +7,8 @@ OpenVINO computes the dequantized values in float32 once its low-precision passe
 
 from __future__ import annotations
 
+import platform
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,14 @@ _POSITIONS = {
     "MatMulIntegerToFloat": (1, 5, 4),
     "QAttention": (1, 7, 6),
 }
+
+
+def products_saturate() -> bool:
+    """Is this an x86-64 processor without VNNI, where some of OpenVINO's kernels saturate whatever
+    its configuration says?"""
+    if platform.machine() != "x86_64":
+        return False
+    return "vnni" not in Path("/proc/cpuinfo").read_text(encoding="utf-8")
 
 
 def create_session(model: onnx.ModelProto | bytes | str) -> Any:
