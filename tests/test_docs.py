@@ -46,7 +46,9 @@ def test_commands(block: str, folder: Path) -> None:
         words = shlex.split(line, comments=True)
         if not words:
             continue
-        environment = dict(os.environ)
+        # As in an active virtual environment: `irc shim` starts its `python`.
+        programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        environment = {**os.environ, "PATH": programs}
         while "=" in words[0] and words[0].split("=")[0].isupper():
             name, _, value = words.pop(0).partition("=")
             environment[name] = value
