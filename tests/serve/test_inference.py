@@ -165,7 +165,7 @@ def test_shutdown_ends_at_its_limit(tmp_path: Path) -> None:
     save_model(tmp_path, "counting", counting())
     server = Server(tmp_path, Settings(drain_seconds=0.2))
     outcomes = list[Any]()
-    thread = ask_in_thread(server, 20 * STEPS, outcomes)
+    thread = ask_in_thread(server, 60 * STEPS, outcomes)
     wait_until(lambda: queue_of(server).running == 1)
     start = time.monotonic()
     server.stop()

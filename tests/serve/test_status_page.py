@@ -19,11 +19,15 @@ def fetch(server: Server, path: str) -> str:
         return response.read().decode()
 
 
-def test_status(server: Server) -> None:
+def send_request(server: Server) -> None:
     with httpclient.InferenceServerClient(server.http) as client:
         given = httpclient.InferInput("x", [1, 4], "FP32")
         given.set_data_from_numpy(np.ones((1, 4), np.float32))
         client.infer("affine", [given])
+
+
+def test_status(server: Server) -> None:
+    send_request(server)
     found = json.loads(fetch(server, "status"))
     models = {m["name"]: m for m in found["models"]}
     assert found["ready"] and models["affine"]["state"] == "READY"
@@ -43,6 +47,8 @@ def test_the_page_loads_nothing_from_elsewhere(server: Server) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not BROWSER, reason="not run: Chromium is not there")
 def test_the_page_in_a_browser(server: Server, tmp_path: Path) -> None:
+    send_request(server)
+    send_request(server)
     with Page(tmp_path / "none.html", tmp_path, url=f"http://{server.http}/") as page:
         rows = page.run("[...document.querySelectorAll('#models tr')].map(r => r.innerText)")
         assert any("affine" in row and "READY" in row for row in rows)
