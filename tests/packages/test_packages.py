@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Package:
-    """A program that uses it, and what pip is told to install."""
+    """A program that uses it, and the packages that pip installs for it."""
 
     program: str
     install: tuple[str, ...]
