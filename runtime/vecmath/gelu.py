@@ -67,8 +67,15 @@ def gelu(f: Function, x: Value) -> Value:
     high = f.bitcast(upper, x.type)
     square = f.fmul(f.fmul(high, high), -0.5)
     rest = f.fmul(f.fmul(f.fadd(t, high), f.fsub(t, high)), -0.5)
-    inverse = f.fdiv(number(1.0, x.type), f.fadd(t, _CENTRE))
-    h = horner(f, f.fmul(f.fsub(t, _CENTRE), inverse), _H_SINGLE if single else _H_DOUBLE)
-    below = exp_of_sum(f, square, rest, f.fmul(h, f.fmul(t, inverse)))
+    shifted = f.fadd(t, _CENTRE)
+    if single:
+        inverse = f.fdiv(number(1.0, x.type), shifted)
+        h = horner(f, f.fmul(f.fsub(t, _CENTRE), inverse), _H_SINGLE)
+        ratio = f.fmul(h, f.fmul(t, inverse))
+    else:
+        # Two divisions: two roundings fewer, which cores without FMA need for 5 ulp.
+        h = horner(f, f.fdiv(f.fsub(t, _CENTRE), shifted), _H_DOUBLE)
+        ratio = f.fdiv(f.fmul(h, t), shifted)
+    below = exp_of_sum(f, square, rest, ratio)
     above = f.fsub(x, below)
     return f.select(f.fcmp("ogt", x, 0.0), above, f.copysign(below, x))

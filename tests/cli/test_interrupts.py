@@ -239,7 +239,7 @@ def compiled(args):
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     return net
 
-run.compiled = compiled
+run.compile_from_args = compiled
 entry.entry()
 """
 

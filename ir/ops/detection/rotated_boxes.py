@@ -141,7 +141,7 @@ class NMSRotated(Op):
         count = fresh_symbol(self)
         return (
             TensorType(self.output_type, (count, 3)),
-            TensorType(scores.tensor.dtype, (count, 3)),
+            TensorType(DType.f32, (count, 3)),  # as OpenVINO declares it, whatever the scores
             TensorType(self.output_type, (1,)),
         )
 
@@ -165,7 +165,7 @@ class NMSRotated(Op):
         indices = np.array([k[1:] for k in kept], self.output_type.numpy).reshape(-1, 3)
         rows = np.array([(k[1], k[2], k[0]) for k in kept], np.float64).reshape(-1, 3)
         count = np.array([len(kept)], self.output_type.numpy)
-        return indices, narrow_array(rows, scores.dtype), count
+        return indices, rows.astype(np.float32), count
 
 
 @dataclass(frozen=True)
