@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ....ir.scalar.program import Program
 from ...llvmir.builder import Function
@@ -20,11 +19,9 @@ from ..emit.register_tile import unrolled_loop
 from ..emit.scalar_program import emit_program
 from ..emit.strided_loops import masked_load, masked_store
 from ..emit.tail_mask import TailMask, tail_mask
+from .context import GemmContext
 from .packing.strided_axes import matrix_axes
 from .zero_point_schedule import TERMS, ZeroPointCompensation, terms_of
-
-if TYPE_CHECKING:
-    from .micro import GemmContext
 
 # Instructions that take a polynomial, a loop, or many cycles.
 _EXPENSIVE_OPS = frozenset(

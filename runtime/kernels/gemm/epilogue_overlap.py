@@ -7,16 +7,12 @@ finishes a few rows. A block's last tile is finished behind it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...llvmir.builder import Function
 from ...llvmir.values import I64, PTR, Value
 from ..emit.amx_registers import AMX_ROWS
 from ..emit.register_tile import unrolled_loop
+from .context import GemmContext
 from .epilogue import FullRows, is_short
-
-if TYPE_CHECKING:
-    from .micro import GemmContext
 
 # Where the words of a waiting tile are: how many rows, then the arguments of the epilogue.
 _ROWS, _BUFFER, _M, _N, _COLS, _ROW_TERMS, _COLUMN_TERMS = range(0, 56, 8)
@@ -28,7 +24,6 @@ class DeferredEpilogue:
     def __init__(self, f: Function, g: GemmContext, finish: Function) -> None:
         self.g, self.place, self.finish = g, f.stack(64), finish
         self.corrects = bool(g.corrections)
-        g.finishes = self
 
     def clear(self, f: Function) -> None:
         """No tile waits."""

@@ -16,8 +16,8 @@ from ..emit.gather_lanes import gather
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import TailMask, tail_mask
 from .bf16_rounding import flush_to_zero
+from .context import GemmContext
 from .epilogue import finish_function
-from .micro import GemmContext
 from .packing.pack_cells import Side, left_side, right_side
 from .zero_point_schedule import zero_point
 

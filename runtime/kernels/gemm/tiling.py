@@ -16,8 +16,7 @@ K resumes the stored partial sum. So a tiling may be wrong about a machine; only
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from ....ir.dtype import DType
 from ....plan.packing.panel_params import cell_depth, panel_width
@@ -28,13 +27,10 @@ from ...llvmir.half_conversions import has_f16_conversion
 from ..emit.amx_registers import AMX_ROWS
 from ..emit.dot_units import tile_instruction
 from ..emit.gather_lanes import scatters
-from . import amx
+from .amx_tiling import choose_amx_tiling
 from .block_sizes import block_sizes, is_narrow
 from .epilogue import is_short
-
-# How rows of A reach the register tile: where they lie, copied row after row, or copied so that
-# the rows of one column lie side by side (for an A whose rows are adjacent in memory).
-PackA = Literal["no", "rows", "columns"]
+from .tiling_params import PackA, Tiling
 
 # Two multiply-adds of four cycles latency can start per cycle on all cores of interest. A tile
 # with fewer than half as many chains would wait even for the weights that it streams.
@@ -47,49 +43,6 @@ _LINE_BYTES: Final = 64
 _NEIGHBOURS: Final = {DType.u8: 4, DType.bf16: 2}
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """How a product is cut; `mc` counts tiles of rows, `nc` counts panels, the rest elements.
-
-    Where a unit multiplies cells of `kr` values, one step of K is so many, which packed operands
-    hold as one cell of at most the accumulator's size: `kc` and all packed sizes count cells.
-    """
-
-    lanes: int  # accumulators per vector register
-    nr: int  # columns of a panel
-    vectors: int  # vector registers across a tile of one panel
-    mr: int  # rows of the tallest tile
-    heights: tuple[int, ...]  # tile heights that are compiled, tallest first
-    guarded: bool  # tiles may be taller than the rows that are left (M is read at run time)
-    buffered: bool  # sums are stored in a buffer, which the epilogue reads, and not kept
-    panels: int  # panels side by side in one tile, where one panel has too few chains
-    kr: int  # values of K per step
-    kc: int
-    blocked: bool  # K may take more than one block: sums wait in the buffer between them
-    mc: int
-    nc: int
-    pack_a: PackA
-    in_place: bool  # ... but full tiles read A where it lies: the rest of M is copied (amx.py)
-    a_row: int  # elements between rows (columns) of a packed strip of A
-    pack_b: bool
-    fetch: int  # cache lines of B that a tile fetches ahead per panel and step of K
-    streams: bool  # ... of its own panel, not of the next one
-    unroll: int
-    expands: bool = False  # tiles expand the cells of a compressed B themselves
-    tile: str = ""  # the instruction that multiplies tiles of AMX (amx.py), where there is one
-    brief: bool = False  # fewer kinds of tiles, where two sets of them and expansions are compiled
-
-    @property
-    def width(self) -> int:
-        """Columns of the widest tile, which rows of sums in a buffer are long."""
-        return self.panels * self.nr
-
-    @property
-    def strip(self) -> int:
-        """Elements of one packed strip of A: the rows of one tile, kc deep."""
-        return self.a_row * (self.kc if self.pack_a == "columns" else self.mr)
-
-
 def tile_rows(target: Target, vectors: int) -> int:
     """Rows of a tile `vectors` registers wide: accumulators, a row of B and one broadcast must fit
     the register file. Without a fused multiply-add a product needs a register, and so does the copy
@@ -98,7 +51,9 @@ def tile_rows(target: Target, vectors: int) -> int:
     return max(1, min(_MAX_TILE_ROWS, spare // vectors))
 
 
-def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = True) -> Tiling:
+def choose_tiling(
+    spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = True
+) -> Tiling:
     """The tiling of a product with N != 1, or with a dynamic N.
 
     few: for a dynamic M that one short tile holds, where weights are compressed. tiles: on
@@ -184,7 +139,7 @@ def choose(spec: GemmSpec, target: Target, *, few: bool = False, tiles: bool = T
     instruction = tile_instruction(target, spec.cell_dtype(), kr)
     if not instruction or not tiles:
         return tiling
-    return amx.on_tiles(tiling, spec, target, instruction, _heights(spec.m, 2 * AMX_ROWS))
+    return choose_amx_tiling(tiling, spec, target, instruction, _heights(spec.m, 2 * AMX_ROWS))
 
 
 def _heights(m: Size, most: int) -> tuple[int, ...]:

@@ -11,19 +11,15 @@ sums go through a buffer, they are taken off there. All of it modulo 2^32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final
 
-from ....plan.specs.gemm import GemmSpec
 from ...llvmir.builder import Function, StackVariable
 from ...llvmir.values import ELEMENT, I1, I32, I64, Value, integer, vec
-from ..emit.dot_units import DotUnit, left_shift, ones, right_shift
+from ..emit.dot_units import ones
 from ..emit.gather_lanes import gather
 from ..emit.strided_loops import masked_load
 from ..emit.tail_mask import tail_mask
-
-if TYPE_CHECKING:
-    from .micro import Access, GemmContext
+from .context import Access, GemmContext
 
 # More parameters of a function that takes terms off sums.
 TERMS: Final = [
@@ -35,36 +31,6 @@ TERMS: Final = [
 def terms_of(f: Function) -> list[Value]:
     """What a function got for TERMS."""
     return [f.params[name] for _, name in TERMS]
-
-
-@dataclass(frozen=True)
-class Corrections:
-    """What zero points there are besides 0: `left` one for all rows or one per row, `right` one for
-    all columns or one per column. Shifts are part of them."""
-
-    left: Literal["none", "one", "rows"]
-    right: Literal["none", "one", "columns"]
-    left_shift: int
-    right_shift: int
-
-    def __bool__(self) -> bool:
-        return self.left != "none" or self.right != "none"
-
-    @property
-    def row_terms(self) -> bool:
-        """Whether rows have terms, or zero points of their own."""
-        return self.right != "none" or self.left == "rows"
-
-
-def corrections(spec: GemmSpec, unit: DotUnit | None) -> Corrections:
-    """The corrections of a product's sums. Of other types than bytes: none."""
-    a_shift, b_shift = left_shift(unit, spec.a.dtype), right_shift(unit, spec.b.dtype)
-    left, right = "one" if a_shift else "none", "one" if b_shift else "none"
-    if spec.a_zero_point is not None:
-        left = "one" if spec.a_zero_point.strides[-1] == 0 else "rows"
-    if spec.b_zero_point is not None:
-        right = "one" if spec.b_zero_point.strides[-1] == 0 else "columns"
-    return Corrections(left, right, a_shift, b_shift)
 
 
 class ZeroPointCompensation:

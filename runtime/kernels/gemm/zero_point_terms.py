@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...llvmir.values import ELEMENT, Value, bits_of
+from .loops.loop_state import LoopState
 from .loops.work_partition import Bounds
 from .zero_point_schedule import column_sums_function, column_terms_function, row_terms_function
-
-if TYPE_CHECKING:
-    from .loops.gemm_loops import GemmLoops
 
 
 class Terms:
     """Scratch for the terms of the rows of a block, of one group of panels, and, where panels are
     packed at run time, the sums of their columns."""
 
-    def __init__(self, loops: GemmLoops) -> None:
+    def __init__(self, loops: LoopState) -> None:
         g, t = loops.g, loops.g.tiling
         c = g.corrections
         self.loops, self.g = loops, g

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ....llvmir.builder import Function
 from ....llvmir.values import ELEMENT, Value, bits_of, integer
 from .. import amx
+from ..context import TileShape
 from ..epilogue_overlap import DeferredEpilogue
-from ..micro import TileShape
+from ..micro import MicroKernels
 from ..zero_point_terms import Terms
+from .loop_state import LoopState
 from .work_partition import Bounds
-
-if TYPE_CHECKING:
-    from .gemm_loops import GemmLoops
 
 # Bytes between what a streaming tile reads and what it fetches: about a memory latency's worth.
 _PREFETCH_DISTANCE_BYTES = 2048
@@ -31,7 +29,8 @@ class TileLoops:
     those of zero points, if there are any, `tail` and `waiting` are for tiles of AMX.
     """
 
-    loops: GemmLoops
+    loops: LoopState
+    kernels: MicroKernels
     ts: Bounds
     js: Bounds
     a: Value
@@ -154,8 +153,8 @@ class TileLoops:
 
         def call(height: int) -> None:
             f.call_function(
-                g.tile(replace(shape, rows=height)), loops.frame, a_place, b_place, m, n, cols,
-                self.depth, self.first, buffer, soon, pace, *more,
+                self.kernels.tile(replace(shape, rows=height)), loops.frame, a_place, b_place,
+                m, n, cols, self.depth, self.first, buffer, soon, pace, *more,
             )  # fmt: skip
 
         self.shortest(heights, rows, call)

@@ -9,64 +9,30 @@ for each matrix of the batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .....plan.specs.base import Size
 from ....llvmir.builder import Function
-from ....llvmir.kernel_entry import OpenKernel as Entry
 from ....llvmir.kernel_entry import share
 from ....llvmir.values import ELEMENT, I1, Value, integer
 from ...emit.amx_registers import release
-from ...emit.strided_loops import Space, coalesce
 from .. import amx
 from ..epilogue import finish_function
 from ..epilogue_overlap import DeferredEpilogue
 from ..gemv import ROWS_PER_LOAD, dot_function
-from ..micro import GemmContext
+from ..micro import MicroKernels
 from ..packing.dequant import Dequantizer, walked_type
 from ..packing.dequant_panels import right_function
 from ..packing.panels import in_blocks, pack_a_function
 from ..zero_point_terms import Terms
 from .block_loops import TileLoops
+from .loop_state import LoopState
 from .m_partition import RowTiles
 from .work_partition import Bounds, split_work
 
 
-class GemmLoops:
+class GemmLoops(LoopState):
     """Writes the body of one kernel."""
-
-    def __init__(self, g: GemmContext, entry: Entry) -> None:
-        self.g, self.entry, self.f = g, entry, entry.function
-        spec, f = g.spec, self.f
-        self.frame = f.stack(max(8, g.frame_bytes))
-        for i, d in enumerate(entry.dims):
-            g.set_dim(f, self.frame, i, d)
-        self.m, self.n, self.k = (self.size(s) for s in (spec.m, spec.n, spec.k))
-        self.steps = f.ceil_div(self.k, g.tiling.kr)
-        operands = spec.operands()
-        rank = len(spec.batch)
-        self.space: Space = coalesce(spec.batch, [o.strides[:rank] for o in operands])
-        self.scratch = 0
-        self.pointers = [
-            f.at(p, self.size(o.offset), walked_type(o))
-            for p, o in zip(entry.buffers, operands, strict=True)
-        ]
-
-    def size(self, size: Size) -> Value:
-        return integer(size) if isinstance(size, int) else self.entry.dims[size.index]
-
-    def product(self, sizes: Sequence[Size]) -> Value:
-        total = integer(1)
-        for s in sizes:
-            total = self.f.mul(total, self.size(s))
-        return total
-
-    def reserve(self, elements: int) -> Value:
-        """The address of that many accumulator elements of the worker's scratch."""
-        at = self.scratch
-        self.scratch += -(-elements * self.g.bytes // 64) * 64
-        return self.f.offset(self.entry.scratch, at)
 
     # -- one matrix after the other -----------------------------------------------------------
 
@@ -140,6 +106,7 @@ class GemmLoops:
             corrects = bool(g.corrections)
             finish = finish_function(g, t.lanes, t.width, corrects=corrects)
         waiting = DeferredEpilogue(f, g, finish) if finish and tail else None
+        kernels = MicroKernels(g, waiting)
         blocks = f.smax(f.ceil_div(self.steps, t.kc), 1) if t.blocked else integer(1)
         with f.range(*mine.batch, outer=True) as index:
             a, b = self.matrix(index)
@@ -172,7 +139,9 @@ class GemmLoops:
                         terms.sum_rows(a, strips, ts, k0, depth, first)
                     places = (a, strips, b_scratch if pack_b else b, buffer)
                     along = (k0, depth, first, last)
-                    TileLoops(self, ts, js, *places, *along, finish, terms, tail, waiting).run()
+                    TileLoops(
+                        self, kernels, ts, js, *places, *along, finish, terms, tail, waiting
+                    ).run()
         if tail:
             release(f)
 
@@ -185,15 +154,6 @@ class GemmLoops:
             return
         with f.range(lo, hi, step, outer=True) as at:
             yield at, f.smin(f.add(at, step), hi)
-
-    def values(self, k0: Value, depth: Value) -> tuple[Value, Value]:
-        """Where `depth` steps from step k0 on begin along K, and how many values they are."""
-        f, t = self.f, self.g.tiling
-        if t.kr == 1:
-            return k0, depth
-        first = f.mul(k0, t.kr)
-        left = f.sub(self.k, first)
-        return first, f.smin(f.mul(depth, t.kr), left) if t.blocked else left
 
     def pack_a(
         self, pack: Function, a: Value, to: Value, ts: Bounds, k0: Value, depth: Value

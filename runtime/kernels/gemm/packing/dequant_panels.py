@@ -6,17 +6,15 @@ weights, once, is what takes the time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .....ir.dtype import DType
 from ....llvmir.builder import Function, StackVariable
 from ....llvmir.values import ELEMENT, I32, I64, Value, integer, vec
+from ..context import GemmContext, TileShape
 from .dequant import Dequantizer, Scaling
 from .pack_cells import Side, cells_of_rows
 from .panels import pack_b_function
-
-if TYPE_CHECKING:
-    from ..micro import GemmContext, TileShape
 
 # Bytes between the cells that a tile reads and those that it fetches ahead; and a cache line.
 _PREFETCH_DISTANCE_BYTES: Final = 2048

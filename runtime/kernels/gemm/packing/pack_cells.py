@@ -19,7 +19,7 @@ from ...emit.gather_lanes import gather
 from ...emit.strided_loops import masked_load
 from ...emit.tail_mask import TailMask, tail_mask
 from .. import bf16_rounding as rounding
-from ..micro import GemmContext
+from ..context import GemmContext
 
 
 @dataclass(frozen=True)

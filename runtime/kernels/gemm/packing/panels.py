@@ -16,7 +16,7 @@ from ....llvmir.builder import Function
 from ....llvmir.values import I1, I64, Value, bits_of, integer, vec
 from ...emit.gather_lanes import gathers
 from ...emit.tail_mask import TailMask, tail_mask
-from ..micro import GemmContext
+from ..context import GemmContext
 from .pack_cells import (
     Places,
     cell_at,

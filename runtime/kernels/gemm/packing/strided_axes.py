@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .....plan.specs.base import Size, Split
 from ....llvmir.builder import Function
 from ....llvmir.values import Value, integer
-
-if TYPE_CHECKING:
-    from ..micro import GemmContext
+from ..context import GemmContext
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import functools
 
 import pytest
 from irc_compiler.ir.dtype import DType
-from irc_compiler.runtime.kernels.gemm.tiling import choose
+from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling
 from support.kernels.harness import AMX, HAS_AMX, TILED, target_of
 from support.kernels.products import make
 
@@ -72,4 +72,4 @@ def test_they_go_through_tiles_and_every_pair_is_among_them() -> None:
     for choice in COVER("bytes"):
         case = bytes_case(choice, OF_FOUR)
         if case.n != 1:
-            assert choose(make(case, ISA)[0], target_of(ISA)).tile == "llvm.x86.tdpbusd"
+            assert choose_tiling(make(case, ISA)[0], target_of(ISA)).tile == "llvm.x86.tdpbusd"

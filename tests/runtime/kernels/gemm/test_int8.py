@@ -26,7 +26,7 @@ from irc_compiler.plan.specs.gemm import GemmSpec
 from irc_compiler.plan.target import generic_target
 from irc_compiler.runtime.jit.llvm import emit_assembly, emit_object
 from irc_compiler.runtime.kernels.gemm import generate, pack, unpack
-from irc_compiler.runtime.kernels.gemm.tiling import choose, tile_rows
+from irc_compiler.runtime.kernels.gemm.tiling import choose_tiling, tile_rows
 from support.kernels import harness
 from support.kernels.harness import (
     ISAS,
@@ -173,7 +173,7 @@ def test_blocks_of_k_keep_their_terms(isa: str, b: str, zeros: tuple[str, str]) 
             b_zero_point=b_zero_point,
         )
         spec, inputs, dims, out, expected = make(case, isa)
-        tiling = choose(spec, small)
+        tiling = choose_tiling(spec, small)
         assert tiling.blocked and tiling.kc * tiling.kr < 700 and tiling.mc < 3
         found = unwritten(out.shape, expected.dtype)
         status = Compiled(spec, small)([*map(guard_copy, inputs), found], dims, workers=2)
