@@ -182,6 +182,8 @@ TESTED_IN = {
     f"{KERNELS}/emit/casts.py": "runtime/llvmir/test_half_conversions.py",
     f"{KERNELS}/emit/*.py": f"{KERNELS}/elementwise/test_kernel.py",
     f"{KERNELS}/gemm/packing/dequant_panels.py": f"{KERNELS}/gemm/packing/test_dequant.py",
+    f"{KERNELS}/gemm/amx_tiling.py": f"{KERNELS}/gemm/test_amx.py",
+    f"{KERNELS}/gemm/tiling_params.py": f"{KERNELS}/gemm/test_tiling.py",
     f"{KERNELS}/gemm/epilogue_overlap.py": f"{KERNELS}/gemm/test_amx.py",
     f"{KERNELS}/gemm/zero_point_*.py": f"{KERNELS}/gemm/test_int8.py",
     f"{KERNELS}/gemm/bf16_rounding.py": f"{KERNELS}/gemm/test_bf16.py",

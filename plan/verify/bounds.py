@@ -105,7 +105,7 @@ class BufferBounds:
             seen = moves is None or (int(values[moves[1]]) > 0 and nbytes[child] > 0)
             if seen and (low < 0 or high > int(nbytes[parent])):
                 raise VerificationError(
-                    "a buffer leaves the one it lies inside",
+                    "a buffer exceeds the one that it aliases",
                     where=names.buffer(child),
                     got=f"bytes {low}..{high}",
                     expected=f"0..{int(nbytes[parent])}",

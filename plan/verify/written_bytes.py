@@ -54,10 +54,10 @@ class WrittenBytes:
         """Whether all these bytes are in the set."""
         start, axes, length = normalize_piece(start, terms, length)
         span = sum((size - 1) * stride for size, stride in axes) + length
-        inside = self._inside((), start, start + span)
-        return inside or (bool(axes) and self._inside(axes, start, start + length))
+        inside = self._covers((), start, start + span)
+        return inside or (bool(axes) and self._covers(axes, start, start + length))
 
-    def _inside(self, axes: Terms, begin: int, end: int) -> bool:
+    def _covers(self, axes: Terms, begin: int, end: int) -> bool:
         blocks = self._blocks.get(axes, [])
         n = bisect_right(blocks, (begin, float("inf"))) - 1
         return begin >= end or (n >= 0 and blocks[n][0] <= begin and end <= blocks[n][1])

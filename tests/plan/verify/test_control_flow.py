@@ -88,7 +88,7 @@ def test_a_skip_never_leaves_its_loop_past_the_end() -> None:
     plan = plan_of("choose")
     (region,) = plan.regions
     end = next(n for n, s in enumerate(region.steps) if getattr(s, "kind", "") == LOOP_END)
-    with pytest.raises(VerificationError, match="leads out"):
+    with pytest.raises(VerificationError, match="ends beyond"):
         check(changed(plan, JUMP, lambda s: replace(s, target=end + 1)), N=3)
 
 
@@ -100,9 +100,9 @@ def moved(plan: Plan, change: Callable[[Buffer], Buffer]) -> Plan:
 
 def test_buffers_that_move_stay_inside_in_every_iteration() -> None:
     plan = plan_of("scan")
-    with pytest.raises(VerificationError, match="leaves the one it lies inside"):
+    with pytest.raises(VerificationError, match="exceeds the one that it aliases"):
         check(moved(plan, lambda b: replace(b, stride=b.stride * 2)), T=5)
-    with pytest.raises(VerificationError, match="leaves the one it lies inside"):
+    with pytest.raises(VerificationError, match="exceeds the one that it aliases"):
         check(moved(plan, lambda b: replace(b, stride=b.stride * -1)), T=5)
     with pytest.raises(VerificationError, match="is not a loop"):
         check(moved(plan, lambda b: replace(b, loop=0)), T=5)
@@ -129,7 +129,7 @@ def test_nothing_in_a_native_loop_runs_in_python() -> None:
     steps = list(region.steps)
     steps[n] = HostStep(irc.ir.ops.Identity(), (), ())
     broken: Region = replace(region, steps=tuple(steps))
-    with pytest.raises(VerificationError, match="in Python"):
+    with pytest.raises(VerificationError, match="a Python step"):
         verify_plan(replace(plan, regions=(broken,)))
 
 
@@ -142,7 +142,7 @@ def test_checks_guard_their_way_only() -> None:
     asks = next(n for n, s in enumerate(region.steps) if getattr(s, "kind", "") == CHECK)
     assert [c.step for c in region.checks] == [asks]
     for target in (asks, -1, len(region.steps), 1 << 40):
-        with pytest.raises(VerificationError, match="guards more than its loop or way"):
+        with pytest.raises(VerificationError, match="guards steps beyond its loop or branch"):
             check(changed(plan, CHECK, lambda s, to=target: replace(s, target=to)), **sizes)
     with pytest.raises(VerificationError, match="other parts"):
         check(changed(plan, CHECK, lambda s: replace(s, trips=0)), **sizes)
@@ -151,7 +151,7 @@ def test_checks_guard_their_way_only() -> None:
         with pytest.raises(VerificationError):
             check(replace(plan, regions=(replace(region, checks=checks),)), **sizes)
     first = (ControlStep(CHECK, 1), *region.steps)
-    with pytest.raises(VerificationError, match="guards more than its loop or way"):
+    with pytest.raises(VerificationError, match="guards steps beyond its loop or branch"):
         verify_plan(replace(plan, regions=(replace(region, steps=first),)))
     # Without the check the same sizes are refused: the branch would read what is not there.
     bare = replace(plan, regions=(replace(region, checks=()),))

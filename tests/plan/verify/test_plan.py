@@ -78,7 +78,7 @@ STATIC: dict[str, tuple[Plan, str]] = {
     "lifetime beyond": (change_buffer(PLAN, 2, last=99), "not a range"),
     "used before its life": (change_buffer(PLAN, 2, first=1), "outside its lifetime"),
     "used after its life": (change_buffer(PLAN, 2, last=0), "outside its lifetime"),
-    "inside itself": (change_buffer(PLAN, 2, alias_of=2), "in a circle"),
+    "inside itself": (change_buffer(PLAN, 2, alias_of=2), "alias one another"),
     "inside an input": (change_buffer(PLAN, 2, alias_of=0), "differ in kind"),
     "input inside": (change_buffer(PLAN, 0, alias_of=2), "only an arena"),
     "inside nothing": (change_buffer(PLAN, 2, alias_of=17), "there is not"),
@@ -268,7 +268,7 @@ def test_an_alias_is_inside_its_buffer() -> None:
     for offset, size in ((0, 10), (3, 7), (10, 0)):
         RegionLayoutTables(parts_plan(offset, size).regions[0], ()).sizes({})
     for offset, size in ((4, 7), (0, 11), (11, 0)):
-        with pytest.raises(VerificationError, match="leaves the one it lies inside"):
+        with pytest.raises(VerificationError, match="exceeds the one that it aliases"):
             RegionLayoutTables(parts_plan(offset, size).regions[0], ()).sizes({})
     with pytest.raises(VerificationError, match="another element size"):
         RegionLayoutTables(parts_plan(1, 2, i64).regions[0], ()).sizes({})
