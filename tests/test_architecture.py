@@ -53,7 +53,7 @@ CIRCLES = {
     "ir.graph": 2,
     "runtime.execution.session": 4,
 }
-MAX_MODULES = 23  # in one folder
+MAX_MODULES = 20  # in one folder
 MAX_LINES = 500  # in one file
 
 
