@@ -116,6 +116,23 @@ VAGUE_CONSTANT = re.compile(
 )
 
 
+# Variables and parameters that name no concept -> what they are called instead, in these folders.
+VAGUE_VARIABLES = {
+    "place": "address, offset, position, pixel, index",
+    "places": "addresses, offsets, positions, pixels, indices",
+    "spot": "position",
+    "spots": "positions",
+    "lies": "layout, in_place",
+    "lying": "tiles_in_place",
+    "told": "known_key",
+    "fed": "feeds, inputs",
+    "part": "tail (of a TailMask), piece, term",
+}
+NAMED_IN = ("runtime/kernels/", "plan/", "compiler/passes/")
+# Fields of specs that stored plans hold under this name.
+STORED_FIELDS = {("plan/specs/resample.py", "places"), ("plan/specs/squeeze_excite.py", "places")}
+
+
 def functions(path: Path) -> list[ast.FunctionDef]:
     tree = ast.parse(path.read_text("utf-8"))
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -159,6 +176,25 @@ def test_constants_name_a_quantity() -> None:
                 names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
                 found += [f"{path.name}: {n}" for n in names if VAGUE_CONSTANT.fullmatch(n)]
     assert not found, "name the quantity and the unit (MAX_..., ..._BYTES):\n" + "\n".join(found)
+
+
+def test_variables_name_a_concept() -> None:
+    found: set[tuple[str, str]] = set()
+    for path in MODULES:
+        name = path.relative_to(ROOT).as_posix()
+        for node in (
+            ast.walk(ast.parse(path.read_text("utf-8"))) if name.startswith(NAMED_IN) else ()
+        ):
+            match node:
+                case (
+                    ast.Name(id=word, ctx=ast.Store())
+                    | ast.Attribute(attr=word, ctx=ast.Store())
+                    | ast.arg(arg=word)
+                ):
+                    found |= {(name, word)} & {(name, vague) for vague in VAGUE_VARIABLES}
+                case _:
+                    pass
+    assert found == STORED_FIELDS, {word: VAGUE_VARIABLES[word] for _, word in found}
 
 
 @pytest.mark.parametrize("name", ["joined", "_spread", "scaled", "_told", "lies", "_where"])

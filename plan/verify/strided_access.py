@@ -54,9 +54,9 @@ def are_distinct(size: npt.NDArray[np.int64], stride: npt.NDArray[np.int64], sta
     # Sums from a walk's first axis on: of other walks nothing is added, so nothing is rounded.
     sorted_span, sorted_length, sorted_size = span[order], length[order], size[order]
     before = np.zeros(len(size), np.float64)
-    place = np.arange(len(size)) - np.repeat(start, counts)
+    axis_index = np.arange(len(size)) - np.repeat(start, counts)
     for axis in range(1, int(counts.max(initial=1))):
-        at = np.flatnonzero(place == axis)
+        at = np.flatnonzero(axis_index == axis)
         before[at] = before[at - 1] + sorted_span[at - 1]
     apart = (sorted_length > before) | (sorted_size <= 1)
     return np.logical_and.reduceat(apart, start)

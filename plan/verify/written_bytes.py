@@ -66,14 +66,14 @@ class WrittenBytes:
         """Bytes that are known to be in both."""
         made = WrittenBytes()
         for axes in self._blocks.keys() & other._blocks.keys():
-            mine, theirs = self._blocks[axes], other._blocks[axes]
+            own, theirs = self._blocks[axes], other._blocks[axes]
             n = m = 0
-            while n < len(mine) and m < len(theirs):
-                begin = max(mine[n][0], theirs[m][0])
-                end = min(mine[n][1], theirs[m][1])
+            while n < len(own) and m < len(theirs):
+                begin = max(own[n][0], theirs[m][0])
+                end = min(own[n][1], theirs[m][1])
                 if begin < end:
                     made.add(begin, axes, end - begin)
-                if mine[n][1] <= theirs[m][1]:
+                if own[n][1] <= theirs[m][1]:
                     n += 1
                 else:
                     m += 1

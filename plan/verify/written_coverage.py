@@ -87,8 +87,8 @@ class Coverage:
         size, stride, start = self.tables.terms(sizes)
         if not len(start):
             return np.zeros(0, np.bool_)
-        places = np.multiply.reduceat(size.astype(np.float64), start)
-        whole = places == sizes.elements[self.tables.operand_buffer]
+        elements = np.multiply.reduceat(size.astype(np.float64), start)
+        whole = elements == sizes.elements[self.tables.operand_buffer]
         return are_distinct(size, stride, start) & whole & ~self._partial(sizes)
 
     def _partial(self, sizes: RegionSizes) -> Any:

@@ -143,10 +143,10 @@ class Products:
         across = g.size(f, frame, a.across)
 
         def tile(height: int, start: Value) -> None:
-            place = f.at(keys, f.mul(start, across), ELEMENT[a.dtype.value])
+            address = f.at(keys, f.mul(start, across), ELEMENT[a.dtype.value])
             row = f.at(to, f.mul(start, self.nr), g.acc)
             shape, cells = (height, vectors), integer(self.cells)
-            self._call(f, self._score_kernels, frame, shape, place, queries, cells, row)
+            self._call(f, self._score_kernels, frame, shape, address, queries, cells, row)
 
         self._cover(f, count, tile)
 
@@ -200,9 +200,9 @@ class Products:
             with f.range(first, last, outer=True) as i:
                 d = f.add(f.mul(i, height), integer(0 if first == 0 and height > low else longer))
                 row = f.at(sums, f.mul(d, self.nr), g.acc)
-                place = f.at(values, d, element)
+                address = f.at(values, d, element)
                 kernels, shape = self._mixture_kernels, (height, vectors)
-                self._call(f, kernels, frame, shape, place, exponentials, steps, row)
+                self._call(f, kernels, frame, shape, address, exponentials, steps, row)
 
     def _call(
         self, f: Function, kernels: MicroKernels, frame: Value, shape: tuple[int, int], a: Value,

@@ -63,7 +63,7 @@ class Tail:
     def __init__(self, loops: LoopState) -> None:
         t = loops.g.tiling
         self.loops, self.needed = loops, has_tail(loops.g.spec, t.kr)
-        self.place = loops.reserve(t.panels * AMX_ROWS * t.nr if self.needed else 0)
+        self.address = loops.reserve(t.panels * AMX_ROWS * t.nr if self.needed else 0)
 
     def copy(self, b: Value, depth: Value, panels: int) -> None:
         """Of panels that begin, for this block of K, at b."""
@@ -78,7 +78,7 @@ class Tail:
                 first = f.mul(f.sub(depth, rest), t.nr)
                 across = f.mul(self.loops.size(access.across), which)
                 source = f.at(b, f.add(across, first), cell)
-                to = f.at(self.place, which * AMX_ROWS * t.nr, cell)
+                to = f.at(self.address, which * AMX_ROWS * t.nr, cell)
                 with f.range(0, AMX_ROWS * t.nr, t.lanes, unroll=1) as at:
                     x = f.var(kind, 0)
                     with f.if_(f.icmp("slt", at, f.mul(rest, t.nr))):
@@ -112,13 +112,13 @@ def amx_tile_function(g: GemmContext, shape: TileShape, deferred: DeferredEpilog
         for across, (q, c) in enumerate(columns)
     ]
     stride = integer(t.width * g.bytes)
-    places = [(i, f.at(p["buffer"], at, g.acc)) for i, at in sums]
+    addresses = [(i, f.at(p["buffer"], at, g.acc)) for i, at in sums]
     with f.if_(p["first"] if t.blocked else True) as branch:
-        for i, _ in places:
+        for i, _ in addresses:
             on_tile(f, "tilezero", i)
         branch.else_()
-        for i, place in places:
-            on_tile(f, "tileloadd64", i, place, stride)
+        for i, address in addresses:
+            on_tile(f, "tileloadd64", i, address, stride)
     step = _AmxStep(g, f, shape, columns)
     waiting = DeferredRows(deferred, f, p["frame"], p["waiting"])
     each = -(-t.mr // max(1, t.kc // AMX_ROWS))
@@ -132,8 +132,8 @@ def amx_tile_function(g: GemmContext, shape: TileShape, deferred: DeferredEpilog
     with f.if_(f.icmp("ne", rest, 0)):
         step.multiply(whole, p["tail"], integer(AMX_ROWS * t.nr))
     waiting.rest(f.mul(f.udiv(whole, AMX_ROWS), each))
-    for i, place in places:
-        on_tile(f, "tilestored64", i, place, stride)
+    for i, address in addresses:
+        on_tile(f, "tilestored64", i, address, stride)
     return f
 
 

@@ -43,8 +43,8 @@ def choose_amx_tiling(
         kc, blocked = _depth(t, spec, target, mr)
     whole = isinstance(spec.k, int) and spec.k % (AMX_ROWS * t.kr) == 0
     exact = t.guarded or len(heights) == 1 or bool(full)
-    lies = whole and (t.pack_a == "no" or t.in_place) and exact
-    narrow = lies and not t.guarded and is_narrow(spec, t.nr)
+    reads_in_place = whole and (t.pack_a == "no" or t.in_place) and exact
+    narrow = reads_in_place and not t.guarded and is_narrow(spec, t.nr)
     tall = _tiles_in_block(spec, kc, mr)
     mc, nc = block_sizes(spec, target, (mr, t.nr, kc), blocked, t.pack_b, tall)
     streams = mc == 1 and not t.guarded
@@ -62,7 +62,7 @@ def choose_amx_tiling(
         mc=mc,
         nc=max(nc, panels),
         pack_a="no" if narrow else "rows",
-        in_place=lies and not narrow,
+        in_place=reads_in_place and not narrow,
         a_row=(-(-kc // AMX_ROWS) | 1) * AMX_ROWS,
         fetch=0 if t.pack_b else -(-lines // among),
         streams=streams,

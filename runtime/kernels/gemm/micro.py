@@ -65,25 +65,25 @@ def vector_tile_function(g: GemmContext, shape: TileShape) -> Function:
     )
     columns = [p * t.nr + v * t.lanes for p in range(shape.panels) for v in range(shape.vectors)]
     sums = [[f.var(g.vector, 0) for _ in columns] for _ in range(shape.rows)]
-    places = [
+    addresses = [
         [f.at(f.params["buffer"], i * t.width + c, g.acc) for c in columns]
         for i in range(shape.rows)
     ]
     slots = [
-        (s, place)
-        for row, row_places in zip(sums, places, strict=True)
-        for s, place in zip(row, row_places, strict=True)
+        (s, address)
+        for row, row_places in zip(sums, addresses, strict=True)
+        for s, address in zip(row, row_places, strict=True)
     ]
     if t.blocked:
         with f.if_(f.xor(f.params["first"], 1)):
-            for s, place in slots:
-                s.set(f.load(g.vector, place, g.align))
+            for s, address in slots:
+                s.set(f.load(g.vector, address, g.align))
     if g.corrections and not t.buffered:
         correct(g, f, columns, sums)
     with rounding.flush_to_zero(f, g.spec.compute_dtype is not None and not g.unit):
         _accumulate(g, f, shape, columns, sums)
-        for s, place in slots if t.buffered else ():
-            f.store(s.get(), place, g.align)
+        for s, address in slots if t.buffered else ():
+            f.store(s.get(), address, g.align)
     if not t.buffered:
         values = [[s.get() for s in row] for row in sums]
         finish_registers(g, f, columns, values, edge=shape.edge)
@@ -106,9 +106,9 @@ def _accumulate(
     a_cell = ELEMENT[(a.cell or a.dtype).value]
     across, panel = (g.size(f, p["frame"], x.across) for x in (a, b))
     a_step, b_step = (g.size(f, p["frame"], x.step) for x in (a, b))
-    parts = None
+    tails = None
     if shape.edge and not (g.spec.packed or t.pack_b):
-        parts = [tail_mask(f, t.lanes, f.sub(p["cols"], c)) for c in columns]
+        tails = [tail_mask(f, t.lanes, f.sub(p["cols"], c)) for c in columns]
     b_vector = vec(b_type, t.lanes)
 
     def step(k: Value) -> None:
@@ -117,14 +117,14 @@ def _accumulate(
         right: list[Value] = []
         for q, c in enumerate(columns):
             which, within = divmod(c, t.nr)
-            place = f.at(row, f.add(f.mul(panel, which), within), b_type)
-            x = masked_load(f, b_vector, place, parts[q] if parts else None)
+            address = f.at(row, f.add(f.mul(panel, which), within), b_type)
+            x = masked_load(f, b_vector, address, tails[q] if tails else None)
             right.append(g.widen(f, x, g.spec.b.dtype))
         column = f.at(p["a"], f.mul(k, a_step), a_type)
 
         def load_a(i: int) -> Value:
-            place = f.at(column, f.mul(across, i), a_type)
-            x = f.load(a_cell, place, bits_of(a_type) // 8)
+            address = f.at(column, f.mul(across, i), a_type)
+            x = f.load(a_cell, address, bits_of(a_type) // 8)
             return g.widen(f, x, g.spec.a.dtype)
 
         g.add_products(f, sums, load_a, right)

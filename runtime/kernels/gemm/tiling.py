@@ -193,7 +193,7 @@ def _pairs(spec: GemmSpec, target: Target, nr: int) -> bool:
         # measured: two tall tiles should expand bytes themselves.
         return (rows if spec.b.dtype.bits == 4 else 2 * rows) < spec.m <= _MAX_DEQUANT_ROWS
     # A panel that is converted would be converted by twice as many tiles.
-    return _as_it_lies(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
+    return _needs_no_conversion(spec, spec.b.dtype, spec.b_cast) and spec.m > 2 * rows
 
 
 def _depth(
@@ -248,12 +248,12 @@ def _cell_depth(spec: GemmSpec, target: Target) -> int:
     return cell_depth(target, spec.cell_dtype())
 
 
-def _as_it_lies(spec: GemmSpec, dtype: DType, cast: DType | None) -> bool:
+def _needs_no_conversion(spec: GemmSpec, dtype: DType, cast: DType | None) -> bool:
     """Whether tiles can multiply an operand's elements without a conversion."""
     return dtype is spec.acc and cast is None and spec.compute_dtype is None
 
 
-def _left_lies(spec: GemmSpec, target: Target) -> bool:
+def _can_read_a_in_place(spec: GemmSpec, target: Target) -> bool:
     """Whether tiles can multiply A's elements where they are. Of bytes and of bf16: neighbours of
     a row are a cell if the unit takes their type, and if no cell reaches beyond a row's end. What
     is converted is packed even for one row: tiles would convert it once per panel of B."""
@@ -262,7 +262,7 @@ def _left_lies(spec: GemmSpec, target: Target) -> bool:
     depth = _cell_depth(spec, target)
     if depth > 1 and _NEIGHBOURS.get(spec.a.dtype) == depth and spec.a_cast is None:
         return isinstance(spec.k, int) and spec.k % depth == 0 and spec.a.strides[-1] == 1
-    return _as_it_lies(spec, spec.a.dtype, spec.a_cast)
+    return _needs_no_conversion(spec, spec.a.dtype, spec.a_cast)
 
 
 def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
@@ -275,7 +275,7 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
     row, step = spec.a.strides[-2:]
     split = spec.a_m_split or spec.a_k_split
     copied: PackA = "columns" if row == 1 and step != 1 and not split else "rows"
-    if not _left_lies(spec, target) or not isinstance(step, int):
+    if not _can_read_a_in_place(spec, target) or not isinstance(step, int):
         return copied
     if spec.m == 1:
         return "no"
@@ -288,7 +288,7 @@ def _pack_a(spec: GemmSpec, target: Target, rows: int, nr: int) -> PackA:
 def _reads_in_place(spec: GemmSpec, target: Target, rows: int, nr: int) -> bool:
     """Whether tiles should read A's rows where they lie."""
     row, step = spec.a.strides[-2:]
-    if not _left_lies(spec, target) or step != 1:
+    if not _can_read_a_in_place(spec, target) or step != 1:
         return False
     if is_narrow(spec, nr):
         return True
@@ -317,8 +317,8 @@ def _packs_b(spec: GemmSpec, target: Target, rows: int) -> bool:
     whole matrix stays in L1 anyway.
     """
     step, column = spec.b.strides[-2:]
-    lies = _as_it_lies(spec, spec.b.dtype, spec.b_cast)
-    if column != 1 or not lies or not isinstance(step, int):
+    as_is = _needs_no_conversion(spec, spec.b.dtype, spec.b_cast)
+    if column != 1 or not as_is or not isinstance(step, int):
         return True
     if isinstance(spec.m, int) and spec.m <= 2 * rows:
         return False

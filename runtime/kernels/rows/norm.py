@@ -83,7 +83,7 @@ class _Norm:
         if spec.centre:
             mean = f.splat(f.fdiv(self.sum.total(), count), k.lanes)
             if spec.scale_variance:
-                k.sweep(lambda i, parts: self.second(i, parts, mean))
+                k.sweep(lambda i, tails: self.second(i, tails, mean))
         scale: Value | None = None
         if spec.scale_variance:
             variance = f.fdiv(self.squares.total(), count)
@@ -93,35 +93,35 @@ class _Norm:
             else:
                 root = f.sqrt(f.fadd(variance, eps))
             scale = f.splat(f.fdiv(1.0, root), k.lanes)
-        k.sweep(lambda i, parts: self.third(i, parts, mean, scale))
+        k.sweep(lambda i, tails: self.third(i, tails, mean, scale))
 
     # -- sweeps -------------------------------------------------------------------------------
 
-    def sum_pass(self, i: Value, parts: Sequence[TailMask | None]) -> None:
+    def sum_pass(self, i: Value, tails: Sequence[TailMask | None]) -> None:
         """Sum of x, or of its squares; x goes to the second output and to where it is kept."""
-        values = [self.compute_x(i, u, part) for u, part in enumerate(parts)]
-        for u, (x, part) in enumerate(zip(values, parts, strict=True)):
+        values = [self.compute_x(i, u, tail) for u, tail in enumerate(tails)]
+        for u, (x, tail) in enumerate(zip(values, tails, strict=True)):
             at = self.f.add(i, u * self.k.lanes)
             if len(self.outs) == 2:
                 second = self.outs[1]
-                second.store(cast(self.f, x, self.compute, second.dtype), at, part)
+                second.store(cast(self.f, x, self.compute, second.dtype), at, tail)
             if self.memory == "scratch":
-                masked_store(self.f, x, self.place(at), part)
+                masked_store(self.f, x, self.address(at), tail)
             if self.spec.centre:
-                self.sum.add(u, x, part)
+                self.sum.add(u, x, tail)
             else:
-                self.squares.fold(u, x, x, part)
+                self.squares.fold(u, x, x, tail)
 
-    def second(self, i: Value, parts: Sequence[TailMask | None], mean: Value | None) -> None:
+    def second(self, i: Value, tails: Sequence[TailMask | None], mean: Value | None) -> None:
         """Sum of squares about the mean."""
-        for u, part in enumerate(parts):
-            d = self.f.fsub(self.x(i, u, part), mean if mean is not None else 0.0)
-            self.squares.fold(u, d, d, part)
+        for u, tail in enumerate(tails):
+            d = self.f.fsub(self.x(i, u, tail), mean if mean is not None else 0.0)
+            self.squares.fold(u, d, d, tail)
 
     def third(
         self,
         i: Value,
-        parts: Sequence[TailMask | None],
+        tails: Sequence[TailMask | None],
         mean: Value | None,
         scale: Value | None,
     ) -> None:
@@ -129,31 +129,31 @@ class _Norm:
         given = self.spec.epilogue
         wanted = {i.args[0]: i.dtype for i in given.instrs if i.op == "input"}
         out = self.outs[0]
-        for u, part in enumerate(parts):
+        for u, tail in enumerate(tails):
             at = f.add(i, u * self.k.lanes)
-            y = self.x(i, u, part)
+            y = self.x(i, u, tail)
             if mean is not None:
                 y = f.fsub(y, mean)
             if scale is not None:
                 y = f.fmul(y, scale)
             y = cast(f, y, self.compute, wanted.get(0, self.compute))
-            extras = [x.load(at, part) for x in self.extras]
+            extras = [x.load(at, tail) for x in self.extras]
             (result,) = emit_program(f, given, [y, *extras], lanes=self.k.lanes)
-            out.store(cast(f, result, program_types(given)[0], out.dtype), at, part)
+            out.store(cast(f, result, program_types(given)[0], out.dtype), at, tail)
 
     # -- values -------------------------------------------------------------------------------
 
-    def compute_x(self, i: Value, u: int, part: TailMask | None) -> Value:
+    def compute_x(self, i: Value, u: int, tail: TailMask | None) -> Value:
         at = self.f.add(i, u * self.k.lanes)
-        inputs = [x.load(at, part) for x in self.ins]
+        inputs = [x.load(at, tail) for x in self.ins]
         return prologue(self.f, self.spec.prologue, inputs, self.k.lanes, self.compute)
 
-    def x(self, i: Value, u: int, part: TailMask | None) -> Value:
+    def x(self, i: Value, u: int, tail: TailMask | None) -> Value:
         if self.memory is None:
-            return self.compute_x(i, u, part)
-        return masked_load(self.f, self.type, self.place(self.f.add(i, u * self.k.lanes)), part)
+            return self.compute_x(i, u, tail)
+        return masked_load(self.f, self.type, self.address(self.f.add(i, u * self.k.lanes)), tail)
 
-    def place(self, at: Value) -> Value:
+    def address(self, at: Value) -> Value:
         f = self.f
         base = self.outs[1].pointer if self.memory == "second" else f.offset(self.k.scratch, 64)
         return f.at(base, at, self.element)

@@ -15,10 +15,10 @@ from .m_partition import RowTiles
 
 class LoopState:
     """What the loops of one kernel share with the code inside them. `cut`: the tiles of rows;
-    `lying`: how many tiles in front read A where it lies; both are set by the loops over tiles."""
+    `tiles_in_place`: how many of the first tiles read A unpacked. The loops over tiles set both."""
 
     cut: RowTiles
-    lying: Value
+    tiles_in_place: Value
 
     def __init__(self, g: GemmContext, entry: OpenKernel) -> None:
         self.g, self.entry, self.f = g, entry, entry.function

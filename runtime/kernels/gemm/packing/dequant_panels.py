@@ -85,7 +85,7 @@ def accumulate_cells(
     a_type = ELEMENT[a.dtype.value]
     across, step = (g.size(f, p["frame"], x) for x in (a.across, a.step))
     pointers = g.scaling_pointers(f, p["frame"])
-    places = [divmod(c, e.nr) for c in columns]
+    panel_columns = [divmod(c, e.nr) for c in columns]
     panel = f.udiv(p["n"], e.nr)
 
     # One loop for all groups, the last one shorter: the code of a cell is long, and stands once.
@@ -94,14 +94,14 @@ def accumulate_cells(
         rows = integer(e.group) if e.k % e.group == 0 else f.smin(f.sub(e.k, lo), e.group)
         scaling = [
             e.load_scaling(f, pointers, f.add(panel, which), index, integer(within))
-            for which, within in places
+            for which, within in panel_columns
         ]
 
         def cell(k: Value, values: int) -> None:
             row = f.offset(p["b"], f.mul(f.udiv(k, e.kr), e.row))
             halves = [
                 e.halves(f, f.load(vec(I32, g.lanes), f.offset(row, which * e.panel + within * 4)))
-                for which, within in places
+                for which, within in panel_columns
             ]
             for which in range(shape.panels):
                 for line in range(0, e.row, _LINE_BYTES):

@@ -55,8 +55,8 @@ class Axis:
 
     def _offset_within(self, f: Function, block: Value, i: Value) -> Value:
         assert self.block is not None
-        place = f.sub(i, f.mul(block, self.size))
-        return f.add(f.mul(block, self.block), f.mul(place, self.step))
+        within = f.sub(i, f.mul(block, self.size))
+        return f.add(f.mul(block, self.block), f.mul(within, self.step))
 
 
 def matrix_axes(
