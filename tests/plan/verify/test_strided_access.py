@@ -54,5 +54,5 @@ def test_are_disjoint_holds_for_all_elements(a: StridedAccess, b: StridedAccess)
         (StridedAccess(0, 0, ((5, 24), (8, 1))), StridedAccess(1, 8, ((5, 24), (16, 1))), False),
     ],
 )
-def test_parts(a: StridedAccess, b: StridedAccess, apart: bool) -> None:
+def test_are_disjoint_of_parts_of_a_buffer(a: StridedAccess, b: StridedAccess, apart: bool) -> None:
     assert are_disjoint(a, b) is are_disjoint(b, a) is apart

@@ -36,7 +36,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_where_tiles_take_two_panels(name: str) -> None:
+def test_choose_tiling_takes_two_panels_where_that_is_faster(name: str) -> None:
     case, pairs = CHOICES[name]
     for target, wanted in ((HALVES, pairs), (WIDE, False)):
         t = choose_tiling(make(case, "plain", target)[0], target)
@@ -44,7 +44,7 @@ def test_where_tiles_take_two_panels(name: str) -> None:
         assert not wanted or t.mr <= 6 and t.nc % 2 == 0
 
 
-def test_a_tile_of_two_panels_fits_the_registers() -> None:
+def test_panel_pairs_fit_the_registers() -> None:
     spec = make(Case(64, 300, 128), "plain", HALVES)[0]
     t = choose_tiling(spec, HALVES)
     assert (t.heights, t.vectors) == ((6, 5), 2)
@@ -70,7 +70,7 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("isa", ISAS)
-def test_pairs_change_no_bit(isa: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panel_pairs_change_no_bit(isa: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
     # A second cache so small that blocks of K, of rows and of panels are several.
     machine = target_of(isa)
@@ -96,7 +96,7 @@ def test_pairs_change_no_bit(isa: str, name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [DType.i4, DType.u8], ids=str)
 @pytest.mark.parametrize("isa", ISAS)
-def test_pairs_of_expanded_panels_change_no_bit(
+def test_panel_pairs_of_expanded_panels_change_no_bit(
     isa: str, dtype: DType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole pairs, a panel alone and an edge; a group of scales ends within a block of depth."""
@@ -107,7 +107,7 @@ def test_pairs_of_expanded_panels_change_no_bit(
             test_gemm_compressed.check(case, isa, workers)
 
 
-def test_which_compressed_products_take_pairs() -> None:
+def test_choose_tiling_takes_pairs_of_compressed_panels() -> None:
     """Of four bits from a second tall tile of rows on, of eight from a third; two panels at a time
     in two thirds of L1."""
     found = dict[tuple[int, int], Tiling]()
@@ -135,7 +135,7 @@ def _never(spec: GemmSpec, target: Target, nr: int) -> bool:
     return False
 
 
-def test_a_panel_fetches_the_pair_behind_its_own() -> None:
+def test_panel_pairs_fetch_the_next_pair() -> None:
     """What a tile asks for is `panels` panels further on, not the other one of its pair."""
     spec = make(Case(64, 300, 128), "plain", HALVES)[0]
     t: Tiling = choose_tiling(spec, HALVES)

@@ -33,13 +33,13 @@ COPIES = {
 
 
 @pytest.mark.parametrize("name", COPIES)
-def test_the_left_operand_is_copied_where_that_pays(name: str) -> None:
+def test_choose_tiling_copies_the_left_operand_where_that_is_faster(name: str) -> None:
     case, copied = COPIES[name]
     assert choose_tiling(make(case, "plain", WIDE)[0], WIDE).pack_a == copied
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_a_copy_of_the_left_operand_changes_no_bit(isa: str) -> None:
+def test_copied_left_operand_changes_no_bit(isa: str) -> None:
     """The same rows by a machine whose first cache has few ways, and by one that has many."""
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((37, 1024)), rng.standard_normal((1024, 150))
@@ -59,7 +59,7 @@ def prefetches(case: Case) -> int:
     return code(case).count("call void @llvm.prefetch")
 
 
-def test_tiles_fetch_the_next_panel_of_constants() -> None:
+def test_gemm_tiles_prefetch_the_next_panel_of_constants() -> None:
     """A line a step where several tiles share a panel, all of it where one alone reads it."""
     tall = choose_tiling(make(Case(64, 300, 128), "plain", WIDE)[0], WIDE)
     assert tall.fetch == 1 and not tall.streams
@@ -82,14 +82,14 @@ def test_tiles_fetch_the_next_panel_of_constants() -> None:
         ("avx2", DType.u64, r"vpmuludq\s.*ymm"), ("neon", DType.i32, r"\bmla\s+v\d+\.4s"),
     ],
 )  # fmt: skip
-def test_integers_are_multiplied_by_vectors(isa: str, dtype: DType, word: str) -> None:
+def test_gemm_assembly_multiplies_integers_by_vectors(isa: str, dtype: DType, word: str) -> None:
     target = generic_target(isa)  # type: ignore[arg-type]
     spec = make(Case(12, 32, 64, dtype=dtype, b="rows"), "plain", target)[0]
     assembly = emit_assembly(generate(spec, target, "k").text, target)
     assert len(re.findall(word, assembly)) >= 12
 
 
-def test_edges_are_masked() -> None:
+def test_gemm_assembly_masks_edges() -> None:
     """The last columns by masks, of a right operand that is not padded as well; whole vectors by
     none."""
     masks = r"call .*@llvm\.masked\.(load|store)"
@@ -105,7 +105,7 @@ def test_edges_are_masked() -> None:
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "plain"])
-def test_blocks_stay_in_the_second_cache(isa: str) -> None:
+def test_choose_tiling_keeps_blocks_in_the_second_cache(isa: str) -> None:
     """A block of A takes a third of it at most, partial sums that wait another third, a panel of B
     an eighth."""
     target = generic_target(isa)  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def test_blocks_stay_in_the_second_cache(isa: str) -> None:
 @pytest.mark.parametrize(
     "isa, more, dynamic", [("avx512", "avx512fp16", ""), ("avx512", "", "m"), ("avx2", "", "")]
 )
-def test_f16_is_only_converted(isa: str, more: str, dynamic: str) -> None:
+def test_gemm_assembly_only_converts_f16(isa: str, more: str, dynamic: str) -> None:
     """By F16C's instruction, from f16 in memory, the packed constant too; sums are of f32 also
     where the machine could add halves."""
     target = generic_target(isa)  # type: ignore[arg-type]
