@@ -120,6 +120,7 @@ TESTED_IN = {
     "ir/input_check.py": "api/test_compiled_model.py",
     "ir/interpret.py": "interop/test_onnx_backend_cases.py",
     "ir/limits/interruptible.py": "api/test_interrupted_calls.py",
+    "ir/limits/string_moves.py": "api/test_interrupted_calls.py",
     "ir/limits/*.py": "reliability/test_memory_limit.py",
     "ir/op.py": "ir/ops/test_ops_lookup.py",
     "ir/ops/control_flow/sequences.py": f"{ONNX}/ops/test_sequences.py",

@@ -8,8 +8,10 @@ walks memory alike; the second one only where it has the computing type (f32, f6
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from ....ir.dtype import DType
 from ....plan.specs.rows import NormSpec
 from ....plan.target import Target
 from ...llvmir.values import Value, number, vec
@@ -29,6 +31,9 @@ from .row_sweeps import (
 )
 
 _MAX_SCRATCH_BYTES = 65536
+# The largest f32 times this has a square whose sums are finite; what rounds to 0 beside a sum that
+# overflowed without it does not count.
+_UNIT = 2.0**-96
 
 
 def generate(spec: NormSpec, target: Target, symbol: str) -> Kernel:
@@ -86,14 +91,34 @@ class _Norm:
                 k.sweep(lambda i, tails: self.second(i, tails, mean))
         scale: Value | None = None
         if spec.scale_variance:
+            unit, eps = self.rescale_overflow(mean)
             variance = f.fdiv(self.squares.total(), count)
-            eps = number(spec.eps, self.element)
             if spec.eps_outside:
                 root = f.fadd(f.sqrt(variance), eps)
             else:
                 root = f.sqrt(f.fadd(variance, eps))
-            scale = f.splat(f.fdiv(1.0, root), k.lanes)
+            scale = f.splat(f.fdiv(unit, root), k.lanes)
         k.sweep(lambda i, tails: self.third(i, tails, mean, scale))
+
+    def rescale_overflow(self, mean: Value | None) -> tuple[Value, Value]:
+        """Where the sum of squares is infinite in f32, sum the squares of x * _UNIT instead.
+
+        Returns the factor of x in the sum, and epsilon in its unit. f64 overflows as evaluation
+        does.
+        """
+        f, k, eps = self.f, self.k, self.spec.eps
+        one, plain = number(1.0, self.element), number(eps, self.element)
+        if self.compute is not DType.f32:
+            return one, plain
+        small = eps * (_UNIT if self.spec.eps_outside else _UNIT * _UNIT)
+        overflows = f.fcmp("oeq", self.squares.total(), math.inf)
+        with f.if_(overflows):
+            self.squares.clear()
+            k.sweep(lambda i, tails: self.second(i, tails, mean, _UNIT))
+        return (
+            f.select(overflows, number(_UNIT, self.element), one),
+            f.select(overflows, number(small, self.element), plain),
+        )
 
     # -- sweeps -------------------------------------------------------------------------------
 
@@ -112,10 +137,17 @@ class _Norm:
             else:
                 self.squares.fold(u, x, x, tail)
 
-    def second(self, i: Value, tails: Sequence[TailMask | None], mean: Value | None) -> None:
-        """Sum of squares about the mean."""
+    def second(
+        self,
+        i: Value,
+        tails: Sequence[TailMask | None],
+        mean: Value | None,
+        unit: float = 1.0,
+    ) -> None:
+        """Sum of squares about the mean, times unit * unit."""
         for u, tail in enumerate(tails):
             d = self.f.fsub(self.x(i, u, tail), mean if mean is not None else 0.0)
+            d = d if unit == 1 else self.f.fmul(d, unit)
             self.squares.fold(u, d, d, tail)
 
     def third(
