@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         UsageError,
         VerificationError,
     )
+    from .quantization import QuantizedModel as QuantizedModel
+    from .quantization import quantize as quantize
 
 __version__ = "0.1.0"
 
@@ -86,6 +88,7 @@ __all__ = [
     "Outputs",
     "PortInfo",
     "Predictor",
+    "QuantizedModel",
     "ShapeError",
     "UnsupportedOperationError",
     "UsageError",
@@ -93,6 +96,7 @@ __all__ = [
     "compile_model",
     "onnx_backend",
     "ops",
+    "quantize",
     "read_model",
     "save_model",
     "set_seed",
@@ -104,8 +108,17 @@ _MODULES = {
         name: f".{name}"
         for name in ("api", "builder", "compat", "compiler", "ir", "plan", "runtime", "serve")
     },
+    "quantization": ".quantization",
     "onnx_backend": ".compat.onnx_backend",
     "ops": ".builder",
+}
+
+
+# Where names are defined that neither errors nor the API's root hold.
+_HOMES = {
+    "Predictor": (".api.predictor",),
+    "QuantizedModel": (".quantization",),
+    "quantize": (".quantization",),
 }
 
 
@@ -117,7 +130,7 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(_MODULES[name], __name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for module in (".api.predictor",) if name == "Predictor" else (".ir.errors", ".api"):
+    for module in _HOMES.get(name, (".ir.errors", ".api")):
         loaded = importlib.import_module(module, __name__)
         if hasattr(loaded, name):
             globals()[name] = getattr(loaded, name)

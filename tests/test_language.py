@@ -18,6 +18,7 @@ FOLDERS = (
     "builder",
     "cli",
     "compat",
+    "quantization",
     "serve",
     "samples",
 )

@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ir", "plan", "compiler", "runtime", "api", "builder", "serve", "cli", "compat")
+PACKAGES = (
+    "ir",
+    "plan",
+    "compiler",
+    "runtime",
+    "api",
+    "builder",
+    "serve",
+    "cli",
+    "compat",
+    "quantization",
+)
 LINES = 40
 MODULES = sorted(
     path.relative_to(ROOT).as_posix()
@@ -138,6 +149,15 @@ TESTED_IN = {
     "plan/packing/*.py": f"{KERNELS}/gemm/packing/test_weight_packing.py",
     "plan/plan.py": "plan/verify/test_plan.py",
     "plan/processors.py": f"{KERNELS}/test_processors.py",
+    "quantization/accuracy.py": "quantization/test_accuracy.py",
+    "quantization/html_report.py": "quantization/test_accuracy.py",
+    "quantization/timing.py": "quantization/test_accuracy.py",
+    "quantization/gptq.py": "quantization/test_weight_only.py",
+    "quantization/input_scales.py": "quantization/test_weight_only.py",
+    "quantization/weights.py": "quantization/test_weight_only.py",
+    "quantization/onnx_*.py": "quantization/test_onnx_form.py",
+    "quantization/layers.py": "quantization/test_onnx_form.py",
+    "quantization/*.py": "quantization/test_post_training.py",
     "plan/serialization.py": "runtime/artifact/test_artifact_forged.py",
     "plan/text.py": "compiler/lowering/test_plans.py",
     "plan/specs/attention.py": f"{KERNELS}/attention/test_block.py",

@@ -336,7 +336,9 @@ def damaged(draw: Any, plan: Plan) -> Plan:
     n = draw(NUMBERS)
     if what == "buffer":
         b = draw(st.integers(0, len(region.buffers) - 1))
-        field = draw(st.sampled_from(["index", "first", "last", "alias_of", "alias_offset", "shape"]))
+        field = draw(
+            st.sampled_from(["index", "first", "last", "alias_of", "alias_offset", "shape"])
+        )
         return change_buffer(plan, b, **{field: (n,) if field == "shape" else n})
     if what == "symbol":
         return change(plan, symbols=(SymbolSource("N", n, draw(NUMBERS)),))
