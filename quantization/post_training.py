@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..api import Model, compile_model, read_model, save_model
 from ..compiler.model import Source
-from ..ir.errors import Error, UnsupportedOperationError, UsageError
-from ..ir.graph import Graph, Value
-from ..ir.op import Array
-from ..ir.ops import Add, Gemm
-from .accuracy import Evaluation, evaluate
-from .calibration import Observe, Step, calibrate
-from .gptq import quantize_gptq
-from .graph_form import apply_to_graph, reciprocal
-from .input_scales import awq_factors, scale_weight, smooth_factors
-from .layers import Layer, constant_array, find_layers
-from .observers import InputMoments, RangeObserver, choose_params
-from .plan import ActivationParams, LayerPlan, QuantizationPlan
+from ..ir.errors import UnsupportedOperationError, UsageError
+from ..ir.graph import Graph
+from .accuracy import Evaluation, evaluate, measure_metric
+from .calibration import Step
+from .graph_form import apply_to_graph
+from .layers import Layer, find_layers
+from .plan import QuantizationPlan
+from .plan_layers import make_plan
 from .quantize_options import Metric, QuantizeOptions
 from .samples import Data, Samples
-from .weights import quantize_channels, quantize_groups
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -79,7 +73,7 @@ def quantize(
     layers = _choose_layers(graph, options)
     samples = _make_samples(data, source.model, options)
     baseline = None if metric is None else _first_metric(source.model, options, metric)
-    plan = _make_plan(graph, layers, samples, options, step)
+    plan = make_plan(graph, layers, samples, options, step)
     result = QuantizedModel(source, layers, plan)
     if analyze or max_drop is not None or metric is not None:
         result.evaluation = evaluate(
@@ -233,131 +227,3 @@ def _first_metric(model: Model, options: QuantizeOptions, metric: Metric) -> flo
     """The float model's metric: a metric that fails does so before the long work."""
     with compile_model(model, num_threads=options.num_threads, progress=False) as net:
         return measure_metric(metric, net)
-
-
-def measure_metric(metric: Metric, net: Callable[[Any], Any]) -> float:
-    """The metric's value. Error where it raises or returns no finite number."""
-    from .accuracy import measure_metric as measure
-
-    return measure(metric, net)
-
-
-def _make_plan(
-    graph: Graph, layers: list[Layer], samples: Samples | None, options: QuantizeOptions, step: Step
-) -> QuantizationPlan:
-    moments: dict[Value, InputMoments] = {}
-    if samples is not None and (options.smooth is not None or options.algorithm != "rtn"):
-        moments = _observe_moments(graph, layers, samples, options, step)
-    factors: dict[Value, Array] = {}
-    if options.smooth is not None:
-        factors = smooth_factors(layers, moments, options.smooth)
-    elif options.algorithm == "awq":
-        step("choosing factors", 0, 0)
-        factors = awq_factors(layers, moments, options.weights, options.group)
-    params: dict[str, ActivationParams] = {}
-    if options.activation_dtype is not None and samples is not None:
-        params = _observe_ranges(graph, layers, samples, factors, options, step)
-    made: dict[str, LayerPlan] = {}
-    for number, layer in enumerate(layers):
-        own = factors.get(layer.data) if layer.is_matrix_product else None
-        made[layer.name] = _plan_layer(
-            graph, layer, own, params.get(layer.name), moments.get(layer.data), options
-        )
-        step("quantizing weights", number + 1, len(layers))
-    return QuantizationPlan(made)
-
-
-def _plan_layer(
-    graph: Graph,
-    layer: Layer,
-    factors: Array | None,
-    params: ActivationParams | None,
-    seen: InputMoments | None,
-    options: QuantizeOptions,
-) -> LayerPlan:
-    weight = scale_weight(layer, factors)
-    if params is not None:
-        codes = quantize_channels(layer, weight, params, _bias(graph, layer))
-        return LayerPlan(layer.name, codes, params, factors)
-    assert layer.depth is not None
-    kind, group = options.weights, options.group
-    if options.algorithm == "gptq" and seen is not None:
-        return LayerPlan(layer.name, quantize_gptq(weight, layer.depth, group, kind, seen.gram))
-    importance = None
-    if seen is not None and factors is not None:
-        importance = seen.gram.diagonal() / factors.astype("float64") ** 2
-    codes = quantize_groups(weight, layer.depth, group, kind, importance)
-    return LayerPlan(layer.name, codes, None, factors)
-
-
-def _bias(graph: Graph, layer: Layer) -> Array | None:
-    """The constant that is added per output channel."""
-    op, value = graph.op(layer.node), None
-    if isinstance(op, Gemm):
-        inputs = graph.inputs(layer.node)
-        value = inputs[2] if len(inputs) > 2 else None
-    else:
-        reader = graph.only_reader(Value(layer.node))
-        if reader is not None and isinstance(graph.op(reader), Add):
-            value = next((v for v in graph.inputs(reader) if v and v.node != layer.node), None)
-    found = None if value is None else constant_array(graph, value)
-    channels = 1
-    for axis in layer.outputs:
-        channels *= layer.weight.shape[axis]
-    return found if found is not None and found.size == channels else None
-
-
-def _observe_moments(
-    graph: Graph, layers: list[Layer], samples: Samples, options: QuantizeOptions, step: Step
-) -> dict[Value, InputMoments]:
-    products = options.algorithm != "rtn"
-    found: dict[Value, InputMoments] = {}
-    observers: dict[Value, list[Observe]] = {}
-    for layer in layers:
-        if layer.is_matrix_product and layer.data not in found:
-            found[layer.data] = InputMoments(products)
-            observers[layer.data] = [partial(found[layer.data].observe, axis=-1)]
-    if observers:
-        calibrate(graph, samples, observers, options.num_threads, step)
-    return found
-
-
-def _observe_ranges(
-    graph: Graph,
-    layers: list[Layer],
-    samples: Samples,
-    factors: dict[Value, Array],
-    options: QuantizeOptions,
-    step: Step,
-) -> dict[str, ActivationParams]:
-    """The parameters of each layer's activation; those of one activation are the same."""
-    dtype = options.activation_dtype
-    assert dtype is not None
-    seen: dict[tuple[Value, bool], RangeObserver] = {}
-    observers: dict[Value, list[Observe]] = {}
-    keys: dict[str, tuple[Value, bool]] = {}
-    for layer in layers:
-        own = factors.get(layer.data) if layer.is_matrix_product else None
-        value = layer.data if own is not None else graph.input(*layer.use)
-        key = keys[layer.name] = (value, own is not None)
-        if key in seen:
-            continue
-        observer = seen[key] = RangeObserver(options.calibrate != "minmax")
-        observers.setdefault(value, []).append(_make_observe(observer, own))
-    calibrate(graph, samples, observers, options.num_threads, step)
-    params = {k: choose_params(o, dtype, options.calibrate) for k, o in seen.items()}
-    for layer in layers:
-        if not seen[keys[layer.name]].low <= seen[keys[layer.name]].high:
-            raise Error(
-                "calibration gave a layer no values", where=layer.name,
-                expected="data for which the layer runs", fix="keep it in float (--keep)",
-            )  # fmt: skip
-    return {name: params[key] for name, key in keys.items()}
-
-
-def _make_observe(observer: RangeObserver, factors: Array | None) -> Observe:
-    """An observer of the activation divided by the factors."""
-    if factors is None:
-        return observer.observe
-    inverse = reciprocal(factors)
-    return lambda array: observer.observe(array * inverse)

@@ -84,7 +84,7 @@ def test_json_and_default_output(folder: Path, capsys: Captured) -> None:
         ("", 2, "calibration data are missing"),
         ("--data samples.npz --report report.txt", 2, "the report's name has the wrong ending"),
         ("--data samples.npz --keep nobody", 2, "there is no such layer to keep in float"),
-        ("--data samples.npz --min-samples 100", 2, "too few calibration samples"),
+        ("--data samples.npz --min-samples 100", 5, "too few calibration samples"),
     ],
 )
 def test_one_clear_error(
