@@ -16,7 +16,10 @@ run_part() {
     forged-steps) "$python" -m fuzz.forged_steps "${SEED:-0}" "${MINUTES:-10}" ;;
     forged-plans) "$python" -m fuzz.forged_plans "${SEED:-0}" "${MINUTES:-10}" ;;
     large-constants) "$python" scripts/large_constants.py ;;
-    quantization) "$python" scripts/quantization_figures.py --peers "${PEERS:-$python}" ;;
+    quantization)
+      "$python" scripts/quantization_figures.py --peers "${PEERS:-$python}"
+      "$python" scripts/quantization_packages.py "${IRC_PACKAGES:-build/packages}"
+      ;;
     packages)
       IRC_PACKAGES=${IRC_PACKAGES:-build/packages} "$python" -m pytest -s -m '' tests/packages
       ;;

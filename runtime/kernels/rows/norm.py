@@ -31,7 +31,7 @@ from .row_sweeps import (
 )
 
 _MAX_SCRATCH_BYTES = 65536
-# The largest f32 times this has a square whose sums are finite; what rounds to 0 beside a sum that
+# The largest f32 times this has a square whose sums are finite; what rounds to 0 next to a sum that
 # overflowed without it does not count.
 _UNIT = 2.0**-96
 

@@ -52,7 +52,7 @@ def test_split_work_gives_every_element_to_one_worker(isa: str, name: str) -> No
 
 @each_isa
 @pytest.mark.parametrize("name", CASES)
-def test_split_work_halves_for_two_workers(isa: str, name: str) -> None:
+def test_split_work_between_two_workers(isa: str, name: str) -> None:
     """Few rows, a column and small matrices too: all threads read what memory holds."""
     case = CASES[name]
     for part in parts(case, isa, 2):
