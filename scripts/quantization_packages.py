@@ -2,9 +2,9 @@
 
     python scripts/quantization_packages.py FOLDER
 
-FOLDER holds the packages, at any depth: rapidocr-onnxruntime's recognizer and detector, magika. Data
-are lines of text drawn with Pillow, and files of this tree. The metric is the share of samples for
-which the quantized model gives the float model's answer.
+FOLDER holds the packages, at any depth: rapidocr-onnxruntime's recognizer and detector, magika.
+Data are lines of text drawn with Pillow, and files of this tree. The metric is the share of samples
+for which the quantized model gives the float model's answer.
 """
 
 from __future__ import annotations

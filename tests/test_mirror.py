@@ -150,7 +150,6 @@ TESTED_IN = {
     "plan/packing/*.py": f"{KERNELS}/gemm/packing/test_weight_packing.py",
     "plan/plan.py": "plan/verify/test_plan.py",
     "plan/processors.py": f"{KERNELS}/test_processors.py",
-    "quantization/accuracy.py": "quantization/test_accuracy.py",
     "quantization/html_report.py": "quantization/test_accuracy.py",
     "quantization/timing.py": "quantization/test_accuracy.py",
     "quantization/gptq.py": "quantization/test_weight_only.py",
