@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.ir.errors import MemoryLimitError
-from irc_compiler.ir.input_check import charge_memory
+from irc_compiler.ir.input_check import charge_memory, evaluate_bounded
 from irc_compiler.ir.limits.memory_budget import Budget, use_budget, value_bytes
 from irc_compiler.ir.op import Op
 from irc_compiler.ir.scalar.blocks import BLOCK_ELEMENTS
 
 from ..support.models.large_operands import CASES
 
-# Operations without tensors of their own, or of sequences, whose evaluators charge what they make.
+# Operations without tensors of their own, and those of PYTHON_VALUES below.
 WITHOUT_CASE = frozenset(
     "Assign CastMap ConcatFromSequence Constant DictVectorizer Fail Group If LabelEncoder Loop "
     "OnnxNode Optional OptionalGetElement OptionalHasElement Parameter ReadValue Result "
@@ -89,6 +89,70 @@ def test_a_refusal_comes_before_the_allocation() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def _trees(aggregate: str, rows: int, targets: int) -> tuple[Op, list[Any]]:
+    """An ensemble of 64 stumps."""
+    count = np.arange(64)
+    zeros, floats = np.zeros(64, np.int64), np.zeros(64, np.float32)
+    leaves = np.zeros((128, 2), np.int64), np.zeros((128, 2), np.float32)
+    x = np.zeros((rows, 8), np.float32)
+    nodes = [floats, zeros, zeros, zeros, -1 - 2 * count, -2 - 2 * count, count]
+    return o.TreeEnsemble(targets, aggregate), [x, *nodes, *leaves]
+
+
+_MANY, _TEXTS = np.arange(1 << 16), np.array([f"text {n}" for n in range(1 << 16)], object)
+_FLOATS = np.zeros((4096, 16), np.float32)
+# Operations of maps, sequences, strings and trees, which need more than a mebibyte each.
+PYTHON_VALUES: list[tuple[Op, list[Any]]] = [
+    _trees("SUM", 4096, 4),
+    _trees("MAX", 4096, 4),
+    (o.LabelEncoder(), [_MANY, _MANY, _MANY]),
+    (o.LabelEncoder(), [_TEXTS, _TEXTS, _MANY]),
+    (o.SupportVotes(16), [np.zeros((2048, 120), np.float32), *[np.ones(120, np.float32)] * 2]),
+    (o.SupportVotes(3), [np.zeros((1 << 16, 3), np.float32), *[np.ones(0, np.float32)] * 2]),
+    (o.ZipMap(), [_FLOATS, np.arange(16)]),
+    (o.ZipMap(), [_FLOATS.reshape(-1, 1), np.arange(1)]),
+    (o.DictVectorizer(DType.f32), [{1: 1.0}, _MANY]),
+    (o.DictVectorizer(DType.string), [{1: "a"}, _MANY]),
+    (o.CastMap(DType.f32, 1 << 20), [{1: 1.0}]),
+    (o.CastMap(DType.string), [dict.fromkeys(range(1 << 14), 1.0)]),
+    (o.SplitToSequence(), [np.zeros((1 << 12, 4), np.float32)]),
+    (o.SplitToSequence(), [np.zeros((1 << 12, 4), np.float32), np.array(1)]),
+    (o.ConcatFromSequence(0), [[_FLOATS] * 16]),
+    (o.SequenceInsert(), [[_FLOATS[0, :1]] * (1 << 17), _FLOATS]),
+    (o.SequenceErase(), [[_FLOATS[0, :1]] * (1 << 17)]),
+    (o.StringTensorUnpack(), [_TEXTS]),
+    (o.StringTensorPack(),
+     [np.zeros(1 << 14, np.int32), np.full(1 << 14, 999, np.int32), np.zeros(999, np.uint8)]),
+    (o.GenerateProposals(1.0, 0.7, 999, 99),
+     [np.ones((1, 3), np.float32), np.ones((64, 64, 4, 4), np.float32),
+      np.ones((1, 16, 64, 64), np.float32), np.ones((1, 4, 64, 64), np.float32)]),
+    (o.MatrixNms(), [np.ones((1, 512, 4), np.float32), np.ones((1, 1, 512), np.float32)]),
+    (o.NMSRotated(), [np.ones((1, 999, 5), np.float32), np.ones((1, 1, 999), np.float32),
+                      np.array(9), np.array(0.5), np.array(0.0)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PYTHON_VALUES, ids=lambda c: type(c[0]).__name__)
+def test_a_small_limit_is_kept(case: Any) -> None:
+    """A refusal comes before the memory is taken, also where Python's objects take most of it."""
+    op, arrays = case
+    tracemalloc.start()
+    try:
+        with use_budget(Budget(1 << 20)), pytest.raises(MemoryLimitError):
+            evaluate_bounded(op, list(arrays), "here")
+        assert tracemalloc.get_traced_memory()[1] < 3 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", PYTHON_VALUES, ids=lambda c: type(c[0]).__name__)
+def test_values_of_python_are_charged(case: Any) -> None:
+    charge, peak = charge_and_peak(*case)
+    assert peak <= MOST_OVER * charge + (1 << 20), f"{peak / charge:.3f} of {charge}"
+    assert charge <= MOST_CHARGED * (peak + (1 << 20)), f"{charge} charged for {peak}"
 
 
 def test_elementwise_temporaries_stay_small() -> None:

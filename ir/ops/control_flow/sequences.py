@@ -20,6 +20,10 @@ from ...op import Array, Fact, Op, Port
 from ...types import MapType, OptionalType, SequenceType, TensorType, Type, normalize_axis
 from ..shape_inference import fresh_symbol, int_of, ints_of, known_int
 
+_REFERENCE_BYTES = 8
+# NumPy's objects for a part of an array and for its copy, with their shapes and strides.
+_PART_BYTES = 320
+
 
 def refresh_symbols(op: Op, type_: Type) -> Type:
     """A type whose sizes are numbers or fresh symbols."""
@@ -91,6 +95,7 @@ class SequenceConstruct(Op):
         return (SequenceType(refresh_symbols(self, element)),)
 
     def evaluate(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        charge_bytes(_REFERENCE_BYTES * len(inputs), f"{len(inputs)} elements")
         return (list(inputs),)
 
 
@@ -152,6 +157,7 @@ class SequenceInsert(Op):
                 "a position lies outside the sequence", got=at, expected=f"{-count}..{count}"
             )
         at = at + count if at < 0 else at
+        charge_bytes(3 * _REFERENCE_BYTES * count, f"{count} elements")
         return ([*sequence[:at], element, *sequence[at:]],)
 
 
@@ -169,6 +175,7 @@ class SequenceErase(Op):
 
     def evaluate(self, sequence: list[Any], position: Array | None = None) -> tuple[Any, ...]:
         at = place_of(position, len(sequence), -1)
+        charge_bytes(3 * _REFERENCE_BYTES * len(sequence), f"{len(sequence)} elements")
         return ([*sequence[:at], *sequence[at + 1 :]],)
 
 
@@ -186,6 +193,10 @@ class SequenceLength(Op):
 
     def evaluate(self, sequence: list[Any]) -> tuple[Any, ...]:
         return (np.array(len(sequence), np.int64),)
+
+
+def _charge_parts(data: Array, count: int) -> None:
+    charge_bytes(data.nbytes + _PART_BYTES * count, f"{count} parts")
 
 
 @dataclass(frozen=True)
@@ -221,14 +232,15 @@ class SplitToSequence(Op):
             part = 1 if lengths is None else int_of(lengths)
             if part < 1:
                 raise ExecutionError("a part of a split has no elements", got=part)
+            _charge_parts(data, -(-total // part))
             sizes = [min(part, total - at) for at in range(0, total, part)]
         else:
+            _charge_parts(data, lengths.size)
             sizes = ints_of(lengths)
             if sum(sizes) != total or min(sizes, default=0) < 0:
                 raise ExecutionError(
                     "the parts of a split don't add up", got=sizes, expected=f"a sum of {total}"
                 )
-        charge_bytes(data.nbytes, f"{len(sizes)} parts")
         parts = np.split(data, np.cumsum(sizes)[:-1], self.axis) if sizes else []
         if lengths is None and not self.keep_dims:
             parts = [np.squeeze(part, self.axis) for part in parts]

@@ -16,10 +16,13 @@ import numpy as np
 from ...dims import Dim, eq
 from ...dtype import DType
 from ...errors import ExecutionError, ShapeError
+from ...limits.memory_budget import charge_array, charge_bytes
 from ...op import Array, Fact, Op, Port
 from ...types import MapType, SequenceType, TensorType, Type
 from ..shape_inference import fresh_symbol, require_rank
 
+# A dict and the list that it is made of, and an entry of both: references, a hash and a number.
+_DICT_BYTES, _ENTRY_BYTES = 280, 96
 _CAST_FROM = (DType.f32, DType.string)
 _CAST_TO = (DType.f32, DType.string, DType.i64)
 
@@ -47,6 +50,7 @@ class ZipMap(Op):
             raise _other_count(x.shape[-1], len(labels), ExecutionError)
         names = labels.tolist()
         rows = x.reshape(-1, len(names)) if x.ndim == 1 else x
+        charge_bytes(_DICT_BYTES * len(rows) + _ENTRY_BYTES * x.size, f"{len(rows)} maps")
         return ([dict(zip(names, row, strict=True)) for row in rows.tolist()],)
 
 
@@ -79,6 +83,8 @@ class DictVectorizer(Op):
         return (TensorType(self.element_type, None if shape is None else (1, *shape)),)
 
     def evaluate(self, map: Mapping[Any, Any], vocabulary: Array) -> tuple[Any, ...]:
+        charge_array(vocabulary.shape, self.element_type.numpy)
+        charge_bytes(_ENTRY_BYTES * vocabulary.size, f"{vocabulary.size} features")
         rest = "" if self.element_type is DType.string else 0
         row = [_to_python(map.get(key, rest)) for key in vocabulary.tolist()]
         return (np.array(row, self.element_type.numpy).reshape(1, -1),)
@@ -118,6 +124,8 @@ class CastMap(Op):
         return (TensorType(self.to, (1, count)),)
 
     def evaluate(self, map: Mapping[int, Any]) -> tuple[Any, ...]:
+        charge_bytes(2 * _ENTRY_BYTES * len(map), f"{len(map)} entries of a map")
+        charge_array((self.length or len(map),), self.to.numpy)
         found = {int(key): self._cast(_to_python(map[key])) for key in sorted(map)}
         if self.length is None:
             return (np.array([list(found.values())], self.to.numpy),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ...errors import ExecutionError, ShapeError
 from ...op import Array, Fact, Op, Port
-from ...types import Type
+from ...types import TensorType, Type
 from ..shape_inference import one_dtype, require_rank, tensor
 
 
@@ -20,13 +21,19 @@ class LabelEncoder(Op):
 
     kind: ClassVar[str] = "LabelEncoder"
     version: ClassVar[int] = 0
-    scratch_width: ClassVar[int] = 24
     inputs: ClassVar[tuple[Port, ...]] = (
         Port("x"),
         Port("keys"),
         Port("values"),
         Port("default", optional=True),
     )
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        # Sorted copies, places and Python's numbers of x; a table of the keys.
+        x, keys = (0 if t is None else t.elements for t in inputs[:2])
+        return 96 * x + 160 * keys
 
     def infer(
         self, x: Fact, keys: Fact, values: Fact, default: Fact | None = None

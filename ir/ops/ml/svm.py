@@ -37,8 +37,13 @@ class SupportVotes(Op):
     def scratch_bytes(
         self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
     ) -> int:
+        decisions, factors = inputs[:2]
+        pairs, made = 0 if decisions is None else decisions.elements, outputs[1].elements
+        votes = 9 * pairs + 24 * made
+        if factors is None or not factors.elements:
+            return votes
         # The matrix of pairs in f64, and what each round of the coupling makes of it.
-        return 40 * self.classes * (outputs[1].elements if len(outputs) > 1 else 0)
+        return votes + 32 * pairs + 40 * self.classes * made
 
     def infer(self, decisions: Fact, prob_a: Fact, prob_b: Fact) -> tuple[Type, ...]:
         require_rank(decisions, "decisions", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from ...dtype import DType
 from ...errors import ShapeError
 from ...op import Array, Fact, Op, Port
-from ...types import Type
+from ...types import TensorType, Type
 from ..shape_inference import require_dtype, require_rank, tensor
 
 _INDEX = frozenset([DType.i64])
@@ -40,7 +41,6 @@ class TreeEnsemble(Op):
 
     kind: ClassVar[str] = "TreeEnsemble"
     version: ClassVar[int] = 0
-    scratch_width: ClassVar[int] = 8
     inputs: ClassVar[tuple[Port, ...]] = tuple(
         Port(name)
         for name in (
@@ -50,6 +50,20 @@ class TreeEnsemble(Op):
     )  # fmt: skip
     targets: int
     aggregate: str = "SUM"
+
+    def scratch_bytes(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]
+    ) -> int:
+        x, splits, roots, leaves = (inputs[n] for n in (0, 1, 7, 8))
+        if x is None or splits is None or roots is None or leaves is None or not outputs[0].shape:
+            return 0
+        rows, trees = outputs[0].shape[0], roots.elements
+        assert isinstance(rows, int)
+        width = leaves.elements // max(leaves.shape[0], 1) if leaves.shape else 0
+        step = min(rows, max(_MAX_PAIRS_PER_STEP // max(trees, 1), 1))
+        copied = 0 if x.dtype is splits.dtype else x.elements * splits.dtype.numpy.itemsize
+        # Nodes, values and ways of all pairs of a step; the leaves' targets and weights; sums.
+        return copied + step * (trees * (72 + 40 * width) + 24 * (self.targets + 1))
 
     def infer(
         self, x: Fact, splits: Fact, features: Fact, modes: Fact, missing: Fact, then: Fact,
