@@ -327,3 +327,9 @@ _INTEGER_PORTS = frozenset(
     "axes axis shape order indices k target_shape repeats start stop step pads_begin pads_end "
     "begin end strides seq_lengths shift split_lengths depth output_shape sizes".split()
 )
+
+
+@pytest.mark.parametrize("op", [o.GatherND(), o.GatherND5()])
+def test_gather_nd_takes_indices_with_an_axis(op: Op) -> None:
+    with pytest.raises(ShapeError, match="indices have no axis"):
+        op.infer(fact("f32[3, 4]"), fact("i64[]"))
