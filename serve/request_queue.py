@@ -67,6 +67,9 @@ class RequestQueue:
         self._gathering = threading.Lock()  # one worker waits for a batch at a time
         self._closed = False
         self.running = 0
+        # Not joined through asyncio's executor: the event loop's end would wait for the join, past
+        # any limit of close().
+        self._ended, self._live_threads = asyncio.Event(), instances
         self._threads = [
             threading.Thread(target=self._work, name=f"serve-{name}-{n}", daemon=True)
             for n in range(instances)
@@ -116,16 +119,23 @@ class RequestQueue:
             call.answer.set_exception(error)
 
     async def close(self) -> None:
-        """Take no more calls, answer those that wait, end the threads."""
+        """Take no more calls, answer those that wait, end the threads. Cancelled, it leaves threads
+        that are inside a call."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for thread in self._threads:
-            await asyncio.to_thread(thread.join)
+        await self._ended.wait()
 
     def _work(self) -> None:
         while calls := self._next_calls():
             self._execute(calls)
+        with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for us
+            self._loop.call_soon_threadsafe(self._count_ended_thread)
+
+    def _count_ended_thread(self) -> None:
+        self._live_threads -= 1
+        if self._live_threads == 0:
+            self._ended.set()
 
     def _next_calls(self) -> list[QueuedCall]:
         """The calls of the next execution; none once the queue is closed and empty."""
