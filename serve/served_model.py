@@ -52,10 +52,11 @@ def load_model(files: VersionFiles, config: ModelConfig, settings: Settings) -> 
     if files.error is not None:
         raise ModelLoadError("the version cannot be read", got=files.error)
     instances = config.instances or settings.instances
+    callers = instances * (settings.group.count if settings.group else 1)
     net = compile_model(
         files.path,
         precision=config.precision or settings.precision,
-        num_threads=config.threads or settings.threads or max(1, usable_cores() // instances),
+        num_threads=config.threads or settings.threads or max(1, usable_cores() // callers),
         shapes={name: list(shape) for name, shape in config.shapes.items()} or None,
         max_memory=settings.max_memory,
     )
