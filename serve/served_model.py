@@ -21,6 +21,7 @@ from .repository import VersionFiles
 from .request_queue import QueuedCall, RequestQueue, check_size
 from .sequences import Sequences
 from .settings import Batching, Settings
+from .short_calls import ShortCalls, has_fixed_time
 from .statistics import Statistics
 
 
@@ -130,6 +131,7 @@ class ServedModel:
             instances=self.instances,
             size=config.queue_size or settings.queue_size,
             batching=loaded.batching,
+            short=ShortCalls() if has_fixed_time(self.net.plan) else None,
         )
         limits = settings.limits
         stateful = bool(self.net.plan.variables)
