@@ -1,6 +1,6 @@
 """`irc serve` under closed-loop load, next to a FastAPI application with onnxruntime.
 
-    python -m benchmarks.serve --model encoder,copy64k --clients 1,8,32 --json serve.json
+    python -m benchmarks.serve --model encoder,copy64k --clients 1,8,32,128 --results
 
 Each client sends the next request when the last one is answered, over one connection, with binary
 tensors. Answers are checked before anything is timed: irc's must have the bits of a call in this
@@ -25,21 +25,21 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import irc_compiler as irc
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from irc_compiler.runtime.machine.cpus import usable_cores
 
+from .result_files import Row, add_option, add_rows
+from .serve_models import MODELS
 from .timing import wait_until_idle
-
-LAYERS, WIDTH, HEADS, INNER, LENGTH = 6, 384, 12, 1536, 32  # MiniLM-L6's sizes
 
 
 @dataclass(frozen=True)
-class Row:
+class Load:
     """One measurement. Times are milliseconds."""
 
     model: str
@@ -52,67 +52,6 @@ class Row:
     bare_ms: float
     failures: int
 
-
-def encoder() -> bytes:
-    """A transformer encoder of MiniLM's sizes over embeddings, random weights, any batch."""
-    rng, nodes, stored = np.random.default_rng(0), list[Any](), dict[str, Any]()
-
-    def op(kind: str, *inputs: str, **how: Any) -> str:
-        output = f"t{len(nodes)}"
-        nodes.append(helper.make_node(kind, list(inputs), [output], **how))
-        return output
-
-    def constant(array: Any) -> str:
-        name = f"c{len(stored)}"
-        stored[name] = np.asarray(array)
-        return name
-
-    def dense(x: str, inputs: int, outputs: int) -> str:
-        weight = (rng.standard_normal((inputs, outputs)) / inputs**0.5).astype(np.float32)
-        bias = rng.standard_normal(outputs).astype(np.float32) / 10
-        return op("Add", op("MatMul", x, constant(weight)), constant(bias))
-
-    def normalize(x: str) -> str:
-        ones = constant(np.ones(WIDTH, np.float32))
-        return op("LayerNormalization", x, ones, constant(np.zeros(WIDTH, np.float32)))
-
-    split = constant(np.array([0, 0, HEADS, WIDTH // HEADS]))
-    joined, scale = constant(np.array([0, 0, WIDTH])), constant(np.float32((WIDTH / HEADS) ** -0.5))
-    x = "x"
-    for _ in range(LAYERS):
-        q, k, v = (op("Reshape", dense(x, WIDTH, WIDTH), split) for _ in range(3))
-        q, v = (op("Transpose", t, perm=[0, 2, 1, 3]) for t in (q, v))
-        scores = op("Mul", op("MatMul", q, op("Transpose", k, perm=[0, 2, 3, 1])), scale)
-        mixed = op("MatMul", op("Softmax", scores, axis=-1), v)
-        mixed = op("Reshape", op("Transpose", mixed, perm=[0, 2, 1, 3]), joined)
-        x = normalize(op("Add", x, dense(mixed, WIDTH, WIDTH)))
-        inner = dense(x, WIDTH, INNER)
-        erf = op("Erf", op("Mul", inner, constant(np.float32(0.5**0.5))))
-        gelu = op("Mul", inner, op("Add", erf, constant(np.float32(1))))
-        x = normalize(op("Add", x, dense(op("Mul", gelu, constant(np.float32(0.5))), INNER, WIDTH)))
-    axes = constant(np.array([1]))
-    nodes.append(helper.make_node("ReduceMean", [x, axes], ["y"], keepdims=0))
-    return _model(nodes, ["N", LENGTH, WIDTH], ["N", WIDTH], stored)
-
-
-def copy64k() -> bytes:
-    """One addition over 64 KiB, so that a request costs what the server costs."""
-    nodes = [helper.make_node("Add", ["x", "one"], ["y"])]
-    return _model(nodes, ["N", 16384], ["N", 16384], {"one": np.float32([1])})
-
-
-def _model(nodes: Sequence[Any], x: list[Any], y: list[Any], stored: dict[str, Any]) -> bytes:
-    ports = [
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s)] for n, s in (("x", x), ("y", y))
-    ]
-    constants = [numpy_helper.from_array(a, n) for n, a in stored.items()]
-    graph = helper.make_graph(list(nodes), "g", *ports, constants)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
-    made.ir_version = 9
-    return made.SerializeToString()
-
-
-MODELS: dict[str, Callable[[], bytes]] = {"encoder": encoder, "copy64k": copy64k}
 
 # The application that people write: one endpoint, one session, calls in FastAPI's thread pool.
 APPLICATION = """
@@ -136,6 +75,14 @@ async def infer(request: Request) -> Response:
 
 uvicorn.run(app, port=0, log_level="info", access_log=False)
 """
+
+
+# Servers, as result files name them.
+ENGINES = {
+    "irc": "irc",
+    "irc-batched": "irc with batching",
+    "fastapi": "FastAPI and onnxruntime",
+}
 
 
 @dataclass(frozen=True)
@@ -291,7 +238,7 @@ async def load(
     return latencies, wrong, time.perf_counter() - start
 
 
-def measure(model: str, path: Path, args: argparse.Namespace) -> list[Row]:
+def measure(model: str, path: Path, args: argparse.Namespace) -> list[Load]:
     """All servers and numbers of clients for one model, in turns."""
     net = irc.compile_model(path)
     shape = [1 if isinstance(d, str) else d for d in net.inputs[0].shape or ()]
@@ -304,7 +251,7 @@ def measure(model: str, path: Path, args: argparse.Namespace) -> list[Row]:
         begun = time.perf_counter()
         net({"x": xs[len(times) % len(xs)]})
         times.append(time.perf_counter() - begun)
-    bare, rows = statistics.median(times) * 1000, list[Row]()
+    bare, rows = statistics.median(times) * 1000, list[Load]()
     net.close()
     for name in args.server.split(","):
         if name == "fastapi" and importlib.util.find_spec("fastapi") is None:
@@ -321,7 +268,7 @@ def measure(model: str, path: Path, args: argparse.Namespace) -> list[Row]:
                 found, wrong, took = asyncio.run(load(target, clients, args.seconds, xs, wanted))
                 cpu = cpu_seconds(target.pid) - before
                 found.sort()
-                row = Row(
+                row = Load(
                     model,
                     name,
                     clients,
@@ -342,16 +289,39 @@ def measure(model: str, path: Path, args: argparse.Namespace) -> list[Row]:
     return rows
 
 
+def result_rows(loads: Sequence[Load]) -> list[Row]:
+    """Rows of a result file. A ratio compares median latencies; only a reference engine has one."""
+    irc_p50 = {(r.model, r.clients): r.p50_ms for r in loads if r.server == "irc"}
+    found = list[Row]()
+    for r in loads:
+        base = irc_p50.get((r.model, r.clients)) if r.server == "fastapi" else None
+        measures = {"requests_per_second": r.requests_per_second, "p99_s": r.p99_ms / 1000}
+        measures |= {"cpu_s": r.cpu_ms / 1000, "bare_s": r.bare_ms / 1000}
+        found.append(
+            Row(
+                "serve",
+                f"{r.model}, {r.clients} clients",
+                ENGINES[r.server],
+                usable_cores(),
+                "f32",
+                median=r.p50_ms / 1000,
+                ratio=r.p50_ms / base if base else None,
+                measures=measures,
+            )
+        )
+    return found
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Measure; exit code 1 if an answer was wrong or lost."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--model", default="encoder,copy64k", help="names, or paths of .onnx files")
+    parser.add_argument("--model", default=",".join(MODELS), help="names, or paths of .onnx files")
     parser.add_argument("--server", default="irc,irc-batched,fastapi")
-    parser.add_argument("--clients", default="1,8,32")
+    parser.add_argument("--clients", default="1,8,32,128")
     parser.add_argument("--seconds", type=float, default=10.0, help="per measurement")
-    parser.add_argument("--json", help="file to write")
+    add_option(parser)
     args = parser.parse_args(words)
-    rows = list[Row]()
+    rows = list[Load]()
     with tempfile.TemporaryDirectory() as folder:
         for model in args.model.split(","):
             path = Path(model)
@@ -359,8 +329,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 path = Path(folder) / f"{model}.onnx"
                 path.write_bytes(MODELS[model]())
             rows += measure(path.stem, path, args)
-    if args.json:
-        Path(args.json).write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
+    if args.results:
+        add_rows(args.results, result_rows(rows))
     return int(any(r.failures for r in rows))
 
 

@@ -5,6 +5,7 @@ gRPC's messages have the same fields; rpc/ fills them from these objects.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from .. import __version__
@@ -146,7 +147,10 @@ def describe_status(engine: Engine) -> dict[str, Any]:
                 entry["memory"] = served.memory_bytes
                 entry["batching"] = _describe_batching(served)
             models.append(entry)
-    return {"ready": engine.ready, "version": __version__, "models": models}
+    found: dict[str, Any] = {"ready": engine.ready, "version": __version__, "models": models}
+    if (group := engine.settings.group) is not None:
+        found |= {"worker": group.number, "workers": group.count, "process": os.getpid()}
+    return found
 
 
 def _describe_batching(model: ServedModel) -> str:

@@ -62,7 +62,7 @@ class Engine:
     @property
     def ready(self) -> bool:
         """Whether the models were loaded and no shutdown has begun."""
-        return self.registry.loaded_once and not self.draining
+        return self.registry.started.is_set() and not self.draining
 
     async def infer(self, request: Inference) -> InferenceResult:
         """Run a request. ServeError or irc.Error with the reason; cancelled, it frees its place."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from .inference import Engine
 from .model_registry import VersionState
@@ -141,6 +142,16 @@ LABELS = {
 }
 
 
+class _Collected(Collector):
+    """prometheus_client's interface around metrics that were read."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> list[Metric]:
+        return self._metrics
+
+
 class Metrics:
     """Renders the metrics of an engine; they are read from its statistics at each scrape."""
 
@@ -148,19 +159,24 @@ class Metrics:
         self._engine = engine
         self._table = TABLES[engine.settings.metric_names]
         self._labels = LABELS[engine.settings.metric_names]
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)  # pyright: ignore[reportArgumentType]
 
-    def render(self) -> bytes:
-        """The page at /metrics."""
-        return generate_latest(self._registry)
+    async def render(self) -> bytes:
+        """The page at /metrics: of this process, or of all workers that share the port."""
+        found, group = self.collect(), self._engine.settings.group
+        if group is not None:
+            found, answered = await group.gather(found)
+            workers = Metric("irc_workers", "Workers that this page includes", "gauge")
+            workers.add_sample("irc_workers", {}, answered)
+            found.append(workers)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Collected(found))
+        return generate_latest(registry)
 
-    def describe(self) -> list[Metric]:
-        """No metric has a fixed set of labels."""
-        return []
+    def collect(self) -> list[Metric]:
+        """The metrics of this process."""
+        return list(self._read_entries())
 
-    def collect(self) -> Iterator[Metric]:
-        """prometheus_client's interface of a collector."""
+    def _read_entries(self) -> Iterator[Metric]:
         for entry in self._table:
             # Triton's and OVMS's counters lack the suffix _total, which "counter" would add.
             kind = {"causes": "counter", "plain": "unknown"}.get(entry.kind, entry.kind)

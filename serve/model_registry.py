@@ -54,7 +54,7 @@ class ModelRegistry:
     def __init__(self, repository: Repository, settings: Settings) -> None:
         self.repository, self.settings = repository, settings
         self.models: dict[str, Model] = {}
-        self.loaded_once = False
+        self.started = asyncio.Event()
         self._scanned: dict[str, ModelFiles] = {}
         self._lock = asyncio.Lock()
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="serve-loader")
@@ -64,7 +64,7 @@ class ModelRegistry:
     async def start(self) -> None:
         """Load what the repository holds; poll it from then on if the settings say so."""
         await self.refresh()
-        self.loaded_once = True
+        self.started.set()
         if self.settings.poll_seconds > 0:
             self._polling = asyncio.create_task(self._poll())
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from .batch_equality import BatchEquality, RowShapes
 from .errors import DeadlineError, OverloadError, UnavailableError
 from .settings import Batching
+from .short_calls import ShortCalls
 from .statistics import Statistics
 
 Array = npt.NDArray[Any]
@@ -56,9 +57,11 @@ class RequestQueue:
         instances: int,
         size: int,
         batching: Batching | None,
+        short: ShortCalls | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._run, self._size, self._batching = run, size, batching
+        self._short = short if batching is None else None
         self.equality = BatchEquality(run) if batching is not None else None
         self._sizes = batching.sizes if batching is not None else ()
         self._statistics = statistics
@@ -67,6 +70,9 @@ class RequestQueue:
         self._gathering = threading.Lock()  # one worker waits for a batch at a time
         self._closed = False
         self.running = 0
+        # Not joined through asyncio's executor: the event loop's end would wait for the join, past
+        # any limit of close().
+        self._ended, self._live_threads = asyncio.Event(), instances
         self._threads = [
             threading.Thread(target=self._work, name=f"serve-{name}-{n}", daemon=True)
             for n in range(instances)
@@ -80,10 +86,16 @@ class RequestQueue:
         return len(self._waiting)
 
     def submit(self, call: QueuedCall, timeout: float | None = None) -> None:
-        """Add a call; its answer is set later. OverloadError at once if the queue is full."""
+        """Add a call; its answer is set later. OverloadError at once if the queue is full. A short
+        call runs here if no other one waits or runs."""
         with self._changed:
             if self._closed:
                 raise UnavailableError("the model is being unloaded", fix="send it again")
+            idle = not self._waiting and self.running == 0
+            if idle and self._short is not None and self._short.are_short(call.inputs):
+                self.running += 1
+                self._answer([self._run_alone(call)])
+                return
             if len(self._waiting) >= self._size:
                 raise OverloadError(
                     "the model's queue is full",
@@ -116,16 +128,23 @@ class RequestQueue:
             call.answer.set_exception(error)
 
     async def close(self) -> None:
-        """Take no more calls, answer those that wait, end the threads."""
+        """Take no more calls, answer those that wait, end the threads. Cancelled, it leaves threads
+        that are inside a call."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for thread in self._threads:
-            await asyncio.to_thread(thread.join)
+        await self._ended.wait()
 
     def _work(self) -> None:
         while calls := self._next_calls():
             self._execute(calls)
+        with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for us
+            self._loop.call_soon_threadsafe(self._count_ended_thread)
+
+    def _count_ended_thread(self) -> None:
+        self._live_threads -= 1
+        if self._live_threads == 0:
+            self._ended.set()
 
     def _next_calls(self) -> list[QueuedCall]:
         """The calls of the next execution; none once the queue is closed and empty."""
@@ -214,7 +233,10 @@ class RequestQueue:
             outputs = call.run(call.inputs)
         except BaseException as error:
             return call, None, error
-        self._statistics.record_execution(call.rows, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        self._statistics.record_execution(call.rows, seconds)
+        if self._short is not None:
+            self._short.record(call.inputs, seconds)
         return call, outputs, None
 
     def _run_batch(self, calls: list[QueuedCall]) -> list[Outcome]:

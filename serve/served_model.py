@@ -21,6 +21,7 @@ from .repository import VersionFiles
 from .request_queue import QueuedCall, RequestQueue, check_size
 from .sequences import Sequences
 from .settings import Batching, Settings
+from .short_calls import ShortCalls, has_fixed_time
 from .statistics import Statistics
 
 
@@ -52,10 +53,11 @@ def load_model(files: VersionFiles, config: ModelConfig, settings: Settings) -> 
     if files.error is not None:
         raise ModelLoadError("the version cannot be read", got=files.error)
     instances = config.instances or settings.instances
+    callers = instances * (settings.group.count if settings.group else 1)
     net = compile_model(
         files.path,
         precision=config.precision or settings.precision,
-        num_threads=config.threads or settings.threads or max(1, usable_cores() // instances),
+        num_threads=config.threads or settings.threads or max(1, usable_cores() // callers),
         shapes={name: list(shape) for name, shape in config.shapes.items()} or None,
         max_memory=settings.max_memory,
     )
@@ -129,6 +131,7 @@ class ServedModel:
             instances=self.instances,
             size=config.queue_size or settings.queue_size,
             batching=loaded.batching,
+            short=ShortCalls() if has_fixed_time(self.net.plan) else None,
         )
         limits = settings.limits
         stateful = bool(self.net.plan.variables)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import multiprocessing
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +17,13 @@ import uvicorn
 from ..ir.errors import UsageError
 from .inference import Engine
 from .logs import log
+from .metrics import Metrics
 from .model_registry import ModelRegistry
 from .repository import Repository
 from .rest.app import make_rest
 from .rest.connection import uvicorn_config
 from .settings import Endpoints, Settings
+from .worker_group import sharing_metrics
 
 
 @dataclass
@@ -73,11 +76,16 @@ async def running_engine(repository: Repository, settings: Settings) -> AsyncIte
 async def running_servers(
     repository: Repository, settings: Settings, endpoints: Endpoints
 ) -> AsyncIterator[Running]:
-    """Open the ports, then load the models. At the end: refuse new requests, wait for those in
-    progress up to `drain_seconds`, close."""
+    """Open the ports, then load the models; a worker loads first, because others answer meanwhile.
+    At the end: refuse new requests, wait for those in progress up to `drain_seconds`, close."""
     ports, https = Ports(), list[tuple[_Uvicorn, asyncio.Task[None]]]()
-    async with running_engine(repository, settings) as engine:
+    async with AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(running_engine(repository, settings))
         app, metrics_app = make_rest(engine)
+        if settings.group is not None:
+            share = sharing_metrics(settings.group, Metrics(engine).collect)
+            await stack.enter_async_context(share)
+            await engine.registry.started.wait()
         rpc: Any = None
         try:
             if endpoints.http is not None:
@@ -110,7 +118,7 @@ def _start_http(
     settings: Settings,
     running: list[tuple[_Uvicorn, asyncio.Task[None]]],
 ) -> int:
-    listening = open_socket(endpoints.host, port)
+    listening = open_socket(endpoints.host, port, share=settings.group is not None)
     config = uvicorn_config(
         app,
         settings.limits,
@@ -123,12 +131,14 @@ def _start_http(
     return listening.getsockname()[1]
 
 
-def open_socket(host: str, port: int) -> socket.socket:
-    """A socket bound to the address. UsageError if it is taken or not this machine's."""
+def open_socket(host: str, port: int, *, share: bool = False) -> socket.socket:
+    """A socket bound to the address. share: also by other sockets that share it (SO_REUSEPORT).
+    UsageError if it is taken or not this machine's."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(share))
         made.bind((host, port))
     except OSError as error:
         fix = "choose another --host or port"
@@ -143,11 +153,14 @@ async def serve(
     endpoints: Endpoints,
     announce: Callable[[Running], None],
 ) -> None:
-    """Serve until SIGTERM or SIGINT. announce: called when the ports are open."""
+    """Serve until SIGTERM or SIGINT, or until the process that started this one has gone. announce:
+    called when the ports are open."""
     async with running_servers(repository, settings, endpoints) as running:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, running.stop.set)
+        if (parent := multiprocessing.parent_process()) is not None:
+            loop.add_reader(parent.sentinel, running.stop.set)
         announce(running)
         await running.stop.wait()
         log.info("shutting down")

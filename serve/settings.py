@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from .worker_group import WorkerGroup
 
 MIB = 1 << 20
 
@@ -55,7 +58,8 @@ class Settings:
     batching: of models whose config.json does not set it (None: no batching). poll_seconds: how
     often the repository is read again (0: never). queue_size: waiting requests of one model.
     token: bearer token that clients must send (None: none). threads: of one call (None: the usable
-    CPUs shared by a model's instances).
+    CPUs shared by a model's instances and by the workers). group: the processes that share the
+    ports (None: this one alone).
     """
 
     limits: ServerLimits = field(default_factory=ServerLimits)
@@ -70,6 +74,7 @@ class Settings:
     token: str | None = field(default=None, repr=False)
     metric_names: Literal["irc", "triton", "ovms"] = "irc"
     drain_seconds: float = 30.0
+    group: WorkerGroup | None = None
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,7 @@ TESTED_IN = {
     "serve/statistics.py": "serve/test_metrics.py",
     "serve/logs.py": "serve/test_server.py",
     "serve/settings.py": "serve/test_batch_equality.py",
-    "serve/rest/connection.py": "serve/test_hostile.py",
+    "serve/rest/connection.py": "serve/hostile/test_connections.py",
     "serve/rest/*.py": "serve/rest/test_app.py",
     "serve/rpc/*.py": "serve/rpc/test_service.py",
     "serve/*.py": "serve/test_inference.py",

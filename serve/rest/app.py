@@ -256,7 +256,7 @@ class Rest:
         raise UnsupportedError("shared memory is not supported", fix=fix)
 
     async def _show_metrics(self, x: Exchange) -> None:
-        await x.respond(self._metrics.render(), content_type=CONTENT_TYPE)
+        await x.respond(await self._metrics.render(), content_type=CONTENT_TYPE)
 
     async def _status(self, x: Exchange) -> None:
         await x.respond_json(describe_status(self.engine))

@@ -14,8 +14,8 @@ from ..settings import Endpoints, ServerLimits
 from .service import Service
 
 
-def server_options(limits: ServerLimits) -> list[tuple[str, Any]]:
-    """gRPC's options for these limits."""
+def server_options(limits: ServerLimits, *, share: bool) -> list[tuple[str, Any]]:
+    """gRPC's options for these limits. share: the port, with other processes."""
     seconds = int(limits.header_seconds * 1000)
     return [
         ("grpc.max_receive_message_length", limits.body_bytes),
@@ -27,14 +27,15 @@ def server_options(limits: ServerLimits) -> list[tuple[str, Any]]:
         ("grpc.server_handshake_timeout_ms", seconds),
         ("grpc.keepalive_time_ms", int(limits.keep_alive_seconds * 1000)),
         ("grpc.keepalive_timeout_ms", seconds),
-        ("grpc.so_reuseport", 0),
+        ("grpc.so_reuseport", int(share)),
     ]
 
 
 async def start_grpc(engine: Engine, endpoints: Endpoints) -> tuple[grpc.aio.Server, int]:
     """A started server and its port. UsageError if the address is taken."""
     limits = engine.settings.limits
-    server = grpc.aio.server(options=server_options(limits), maximum_concurrent_rpcs=limits.rpcs)
+    options = server_options(limits, share=engine.settings.group is not None)
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=limits.rpcs)
     server.add_generic_rpc_handlers((Service(engine).handler(),))
     address = f"{endpoints.host}:{endpoints.grpc}"
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import multiprocessing
 import os
 import pickle
@@ -147,9 +148,9 @@ def test_as_spark_calls_it(wanted: Any, pair: Path) -> None:
     assert type(several) is dict and (several["sum"] == a + b).all()
 
 
-def sample(*words: str) -> str:
+def sample(name: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "irc_compiler.samples.batch_inference", *words],
+        [sys.executable, "-m", f"irc_compiler.samples.{name}"],
         capture_output=True,
         text=True,
         timeout=300,
@@ -161,7 +162,7 @@ def sample(*words: str) -> str:
 
 @pytest.mark.slow
 def test_the_sample_on_a_pool() -> None:
-    assert re.match(r"352 of 360 digits right, 2 processes", sample())
+    assert re.match(r"352 of 360 digits right, 2 processes", sample("batch_inference"))
 
 
 @pytest.mark.slow
@@ -169,4 +170,24 @@ def test_the_sample_on_a_local_dask_cluster() -> None:
     for package in ("dask.dataframe", "distributed"):
         if importlib.util.find_spec(package.split(".")[0]) is None:
             pytest.skip(f'not run: {package} is missing, pip install "irc-compiler[batch]"')
-    assert re.match(r"352 of 360 digits right, 2 processes", sample("--engine", "dask"))
+    assert re.match(r"352 of 360 digits right, 2 workers", sample("dask_frame"))
+
+
+@pytest.mark.slow
+def test_a_killed_dask_worker_loses_and_doubles_no_row() -> None:
+    """Each process loads the model once."""
+    if importlib.util.find_spec("distributed") is None:
+        pytest.skip('not run: distributed is missing, pip install "irc-compiler[batch]"')
+    root = Path(__file__).resolve().parents[2]
+    words = ["--engine", "dask", "--workers", "2", "--rows", "512", "--batch", "32", "--kill"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.scale_out", *words],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["killed"] and found["rows_once_in_order"], found
+    assert found["most_loads_of_a_process"] == 1 and found["largest_difference"] == 0, found

@@ -1,4 +1,4 @@
-"""Tensors as raw bytes and JSON values. tests/serve/test_hostile.py has the refused ones."""
+"""Tensors as raw bytes and JSON values. tests/serve/hostile/ has the refused ones."""
 
 from __future__ import annotations
 

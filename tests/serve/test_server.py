@@ -12,31 +12,13 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tritonclient.grpc as grpcclient
 from irc_compiler.cli.main import main
-from support.serving import affine, save_model, wait_until
-
-
-@contextlib.contextmanager
-def command(*words: str, **environment: str) -> Iterator[tuple[Any, dict[str, int]]]:
-    """The process and its ports."""
-    arguments = [sys.executable, "-m", "irc_compiler", "serve", *words]
-    process = subprocess.Popen(
-        arguments, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    )
-    try:
-        line = process.stderr.readline() if process.stderr else ""
-        while line and not line.startswith("serving"):
-            line = process.stderr.readline() if process.stderr else ""
-        yield process, {n: int(p) for n, p in re.findall(r"(\w+) on port (\d+)", line)}
-    finally:
-        process.kill()
-        process.communicate(timeout=60)
+from support.serving import affine, command, save_model, wait_until
 
 
 def ready(url: str, context: Any = None) -> bool:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -97,9 +101,26 @@ def serving(repository: Path, settings: Settings | None = None) -> Iterator[Serv
         server.stop()
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    """Return when it holds; it must within a minute."""
-    end = time.monotonic() + SECONDS
+@contextmanager
+def command(*words: str, **environment: str) -> Iterator[tuple[Any, dict[str, int]]]:
+    """`irc serve` as a process, and its ports by protocol."""
+    arguments = [sys.executable, "-m", "irc_compiler", "serve", *words]
+    process = subprocess.Popen(
+        arguments, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+    try:
+        line = process.stderr.readline() if process.stderr else ""
+        while line and not line.startswith("serving"):
+            line = process.stderr.readline() if process.stderr else ""
+        yield process, {n: int(p) for n, p in re.findall(r"(\w+) on port (\d+)", line)}
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = SECONDS) -> None:
+    """Return when it holds; it must within that time."""
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "the condition did not become true"
         time.sleep(0.01)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from ...console import print_message
 from .options import add_arguments, make_settings
 
 if TYPE_CHECKING:
-    from ....serve.server import Running
+    from ....serve.server import Ports
 
 __all__ = ["add_arguments", "run"]
 
@@ -35,13 +36,19 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.tls_cert, args.tls_key):
         if path is not None and not Path(path).is_file():
             raise UsageError("a TLS file is not there", where=path, expected="a PEM file")
-    configure_logs(args.log, args.verbose - args.quiet)
-    run_server(repository, settings, endpoints, announce)
+    configure = partial(configure_logs, args.log, args.verbose - args.quiet)
+    configure()
+    if args.workers > 1:
+        from ....serve.supervisor import run_workers
+
+        return run_workers(
+            repository, settings, endpoints, args.workers, configure=configure, announce=announce
+        )
+    run_server(repository, settings, endpoints, lambda running: announce(running.ports))
     return 0
 
 
-def announce(running: Running) -> None:
+def announce(ports: Ports) -> None:
     """Say where the server listens."""
-    ports = running.ports
     opened = [(n, p) for n, p in vars(ports).items() if p is not None]
     print_message("serving " + ", ".join(f"{name} on port {port}" for name, port in opened))

@@ -27,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="clients must send the bearer token in this file",
     )
+    parser.add_argument(
+        "--workers",
+        type=count_of,
+        default=1,
+        help="processes that share the ports; one that ends is started again (default: 1)",
+    )
     models = parser.add_argument_group("models")
     models.add_argument(
         "--poll",
