@@ -145,7 +145,7 @@ class UnfoldedMicro(TileMicro):
         super().__init__(g, cut, factors)
         self.unfolding = plan_im2col(g.spec)
         self.cells = self.unfolding.cells
-        self.place_bytes = self.unfolding.pitch
+        self.pixel_bytes = self.unfolding.pitch
 
     def walk(self, f: Function, first: Value, step: Callable[[Value, Value], None]) -> None:
         p, u = f.params, self.unfolding

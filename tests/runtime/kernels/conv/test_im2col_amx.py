@@ -14,6 +14,7 @@ import pytest
 from irc_compiler.ir.dtype import DType
 from irc_compiler.runtime.jit.llvm import emit_assembly
 from irc_compiler.runtime.kernels.conv.amx import step_cells
+from irc_compiler.runtime.kernels.conv.im2col_amx import plan_im2col
 from irc_compiler.runtime.kernels.conv.tile_partition import three_axes
 from irc_compiler.runtime.kernels.kernel_table import generate
 from support.kernels.harness import AMX, TILED, compile_spec, run, same_bits
@@ -143,3 +144,14 @@ def test_code_for_a_machine_with_tiles() -> None:
     (body,) = re.findall(r"^amx_1x28:\n(.*?)retq", assembly, re.S | re.M)
     assert body.count("tdpbf16ps") == body.count("tileloadd") == body.count("tilestored") == 4
     assert "ldtilecfg" not in body and assembly.count("ldtilecfg") == 1
+
+
+def test_unfolded_tiles_read_whole_rows_of_their_buffer() -> None:
+    """Rows of left factors are as far apart as the rows that `unfold` writes; of every machine."""
+    case = Case((9, 40), (3, 3), 17, 16, pads=(1, 1), compute_dtype=BF16)
+    spec = make(case, "plain")[0]
+    spec = replace(spec, packed=replace(spec.packed, nr=32, kr=2, runs=True))
+    plan = plan_im2col(three_axes(spec))
+    text = generate(spec, sapphire_rapids(), "k").text
+    strides = re.findall(r"tileloadd64\(i8 4, ptr %\w+, i64 (\d+)\)", text)
+    assert strides and set(strides) == {str(plan.pitch)}
