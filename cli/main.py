@@ -68,7 +68,7 @@ COMMANDS: dict[str, Command] = {
     "quantize": Command(
         "quantize",
         "quantize a float model to int8, or its weights to int8, int4 or nf4",
-        "irc quantize model.onnx --data samples.npz -o model-int8.onnx --report report.html",
+        "irc quantize model.onnx --data samples.npz --report report.html",
     ),
     "graph": Command(
         "graph",

@@ -15,6 +15,9 @@ from ..ir.op import Array
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
+# The first file version whose initializers need not be inputs.
+_FREE_INITIALIZERS_IR = 4
+
 
 def load_source(source: Any) -> ModelProto:
     """A model with all of its weights, which irc has read before; a copy of a ModelProto."""
@@ -34,17 +37,28 @@ def load_source(source: Any) -> ModelProto:
 def prepare_source(model: ModelProto) -> None:
     """Rewrite the model in place."""
     _name_nodes(model.graph)
+    _drop_initialized_inputs(model)
     _lift_constants(model.graph)
     _fold_batch_norm(model.graph)
 
 
 def _name_nodes(graph: GraphProto) -> None:
-    taken = {node.name for node in graph.node}
+    """Each node gets a name of its own."""
+    taken: set[str] = set()
     for number, node in enumerate(graph.node):
-        if not node.name:
-            name = f"{node.op_type}_{number}"
-            node.name = name if name not in taken else f"{name}_{len(taken)}"
-            taken.add(node.name)
+        if not node.name or node.name in taken:
+            node.name = fresh_name(node.name or f"{node.op_type}_{number}", taken)
+        taken.add(node.name)
+
+
+def _drop_initialized_inputs(model: ModelProto) -> None:
+    """Inputs with initializers, as older files have them, are constants to irc."""
+    held = arrays_of(model.graph)
+    kept = [port for port in model.graph.input if port.name not in held]
+    if len(kept) < len(model.graph.input):
+        del model.graph.input[:]
+        model.graph.input.extend(kept)
+        model.ir_version = max(model.ir_version, _FREE_INITIALIZERS_IR)
 
 
 def _lift_constants(graph: GraphProto) -> None:
@@ -75,13 +89,16 @@ def _fold_batch_norm(graph: GraphProto) -> None:
     tensors = arrays_of(graph)
     counts = count_reads(graph)
     makers = {name: node for node in graph.node for name in node.output}
+    taken = {*tensors, *makers, *(port.name for port in graph.input)}
     gone: list[NodeProto] = []
     for norm in graph.node:
         conv = makers.get(norm.input[0]) if norm.op_type == "BatchNormalization" else None
         if conv is None or conv.op_type != "Conv" or counts[norm.input[0]] != 1:
             continue
         names = [*conv.input[1:], *norm.input[1:5]]
-        if len(norm.output) > 1 and any(norm.output[1:]) or any(n not in tensors for n in names):
+        if any(norm.output[1:]) or any(n not in tensors for n in names):
+            continue
+        if any(a.name == "training_mode" and a.i for a in norm.attribute):
             continue
         weight, *rest = (numpy_helper.to_array(tensors[n]) for n in conv.input[1:])
         parameters = [numpy_helper.to_array(tensors[n]) for n in norm.input[1:5]]
@@ -89,7 +106,8 @@ def _fold_batch_norm(graph: GraphProto) -> None:
         folded, bias = _fold_parameters(weight, rest[0] if rest else None, parameters, eps)
         del conv.input[1:]
         for suffix, array in (("weight", folded), ("bias", bias)):
-            name = fresh_name(f"{conv.name}_folded_{suffix}", tensors)
+            name = fresh_name(f"{conv.name}_folded_{suffix}", taken)
+            taken.add(name)
             tensors[name] = numpy_helper.from_array(array, name)
             graph.initializer.append(tensors[name])
             conv.input.append(name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..api import Model, compile_model, read_model, save_model
 from ..compiler.model import Source
@@ -43,6 +44,8 @@ def quantize(
     analyze: bool = False,
     min_samples: int = 8,
     num_threads: int | None = None,
+    declared_shapes: Literal["check", "ignore"] = "check",
+    max_memory: int | None = None,
     progress: Step | None = None,
 ) -> QuantizedModel:
     """Quantize a float model.
@@ -59,6 +62,7 @@ def quantize(
     metric: a function of a function that runs the model (inputs by name -> outputs); returns a
     number, the larger the better. max_drop: by how much it may fall; the layers with the largest
     errors stay float until it holds. analyze: measure each layer's error and time as well.
+    declared_shapes, max_memory: as of read_model.
     progress: is called with the stage, how many of its pieces are done, and of how many (0:
     unknown).
     Raises an irc.Error before the long work where options or the first batch are wrong.
@@ -68,7 +72,7 @@ def quantize(
         min_samples, num_threads,
     )  # fmt: skip
     step = progress or _ignore_step
-    source = _Source.read(model)
+    source = _Source.read(model, declared_shapes, max_memory)
     graph = source.model.graph
     layers = _choose_layers(graph, options)
     samples = _make_samples(data, source.model, options)
@@ -95,7 +99,12 @@ class _Source:
     proto: ModelProto | None
 
     @classmethod
-    def read(cls, model: Model | Source) -> _Source:
+    def read(
+        cls,
+        model: Model | Source,
+        declared_shapes: Literal["check", "ignore"],
+        max_memory: int | None,
+    ) -> _Source:
         if isinstance(model, Model):
             return cls(model, None)
         if isinstance(model, str | os.PathLike) and Path(model).suffix.lower() == ".irc":
@@ -103,14 +112,15 @@ class _Source:
                 "a compiled model cannot be quantized", got=os.fspath(model),
                 expected="the .onnx or .xml file that it was compiled from",
             )  # fmt: skip
-        held = read_model(model, progress=False)
+        read = partial(read_model, declared_shapes=declared_shapes, max_memory=max_memory)
+        held = read(model, progress=False)
         if _is_xml(model):
             return cls(held, None)
         from .onnx_source import load_source, prepare_source
 
         proto = load_source(model)
         prepare_source(proto)
-        return cls(read_model(proto, progress=False), proto)
+        return cls(read(proto, progress=False), proto)
 
 
 def _is_xml(source: Source) -> bool:

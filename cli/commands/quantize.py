@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...api.progress import stream_beneath
 from ...compiler.export.files import replace_files
 from ...ir.errors import InputFileError, UsageError
-from ..arguments import add_threads, amount_of, count_of, require_file
+from ..arguments import add_model, add_threads, amount_of, count_of, limits, require_file
 from ..formatting import fit_lines, format_bytes, format_table, terminal_columns
 from ..logging import print_json, report
 
@@ -28,7 +28,7 @@ _FIRST_REPORT_SECONDS = 1.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the verb."""
-    parser.add_argument("model", help="the float model (.onnx, .xml)")
+    add_model(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -143,6 +143,7 @@ def run(args: argparse.Namespace) -> int:
             min_samples=args.min_samples,
             num_threads=args.threads,
             progress=bar.show,
+            **limits(args),
         )
         bar.show("writing", 0, 0)
         result.save(output)

@@ -93,6 +93,7 @@ GOOD: dict[str, list[str]] = {
     "compare": ["--layers", "--bisect"],
     "profile": ["--runs", "1", "--trace", "trace.json", "--xml", "profile.xml"],
     "graph": ["--profile"],
+    "quantize": ["--weights", "int4"],
 }
 WITHOUT_A_MODEL = {"demo", "doctor", "cache", "completion", "serve", "shim"}
 
@@ -106,7 +107,7 @@ def test_every_verb_is_there() -> None:
 def test_hostile_names(verb: str, form: str, hostile: str, capsys: Captured) -> None:
     np.savez("in.npz", **{f"x{HOSTILE}": np.ones((2, 4), np.float32)})
     words = [verb, hostile, *GOOD[verb]]
-    if verb not in ("inspect", "convert", "compile"):
+    if verb not in ("inspect", "convert", "compile", "quantize"):
         words += ["--input", "in.npz"]
     if form == "json":
         said = run_escaped(

@@ -52,7 +52,19 @@ def test_every_verb_that_takes_a_model_has_them() -> None:
         if any(action.dest == "model" for action in make_parser(name)._actions)
     }
     # A server's limits are its own: --max-body, --max-queue and others.
-    assert taking - {"serve"} == set(VERBS_OF_MODELS)
+    assert taking - {"serve", "quantize"} == set(VERBS_OF_MODELS)
+
+
+def test_limits_of_quantize(capsys: Captured) -> None:
+    """The model has no product: a model that is read is refused for that."""
+    words = ["quantize", "m.onnx", "--weights", "int4"]
+    assert main(words) == 3
+    assert "declared_shapes" in capsys.readouterr().err
+    words += ["--declared-shapes", "ignore"]
+    assert main([*words, "--max-memory", "100k"]) == 4
+    assert "can be quantized" in capsys.readouterr().err
+    assert main([*words, "--max-memory", "60K"]) == 5
+    assert "max_memory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", VERBS_OF_MODELS)

@@ -31,6 +31,7 @@ AS_JSON = {
     "profile": [DIGITS, "--runs", "1"],
     "demo": [],
     "inspect": [DIGITS],
+    "quantize": [DIGITS, "--weights", "int4", "-o", "q.onnx"],
     "graph": [DIGITS, "-o", "g.dot"],
     "doctor": [],
     "cache": [],
@@ -77,7 +78,8 @@ UNITLESS = {
     "schema", "threads", "requests", "calls", "ratio", "error", "share", "share_of_peak", "cores",
     "usable_cores", "entries", "elements", "out_of_tolerance", "largest", "relative", "worst_at",
     "images", "accuracy", "largest_difference", "native_steps", "python_steps", "kernels",
-    "regions", "region", "step", "parameters", "shape", "values", "flops",
+    "regions", "region", "step", "parameters", "shape", "values", "flops", "layers", "metric",
+    "float_metric", "speedup", "sqnr_db",
 }  # fmt: skip
 # Counts by name.
 COUNTS = {"operations", "operations_after", "rewrites", "bodies"}

@@ -27,6 +27,7 @@ VERBS = [
     "profile model.onnx",
     "inspect model.onnx",
     "inspect model.onnx --plan",
+    "quantize model.onnx --weights int4 -o int4.onnx",
     "graph model.onnx -o graph.html",
     "doctor",
     "cache list",

@@ -104,12 +104,12 @@ def test_names_that_are_taken_get_a_number() -> None:
     check(g.model(), [{"x": normal(16, 16)}])
 
 
-def test_nodes_without_names_and_constants_as_nodes() -> None:
+def test_nodes_without_names_or_with_one_name_and_constants_as_nodes() -> None:
     model, data = nets.mlp()
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
-    for node in changed.graph.node:
-        node.name = ""
+    for number, node in enumerate(changed.graph.node):
+        node.name = "" if number % 2 else "twice"
     weight = next(t for t in changed.graph.initializer if t.name == "w1")
     array = numpy_helper.to_array(weight)
     changed.graph.initializer.remove(weight)
@@ -117,6 +117,20 @@ def test_nodes_without_names_and_constants_as_nodes() -> None:
     changed.graph.node.insert(0, made)
     written = check(changed, data)
     assert operators(written).count("DequantizeLinear") == 3 + 4 + 1
+
+
+def test_initializers_that_are_inputs() -> None:
+    """Files before version 4: the float weights do not stay in the file as inputs."""
+    model, data = nets.mlp()
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    changed.ir_version = 3
+    for tensor in changed.graph.initializer:
+        port = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        changed.graph.input.append(port)
+    written = check(changed, data)
+    assert [port.name for port in written.graph.input] == ["x"]
+    assert "w1" not in {t.name for t in written.graph.initializer}
 
 
 def test_grouped_and_one_dimensional_convolutions() -> None:

@@ -215,3 +215,19 @@ def test_a_model_without_its_file_is_saved_as_ir(tmp_path: Path) -> None:
         made.save(tmp_path / "q.onnx")
     made.save(tmp_path / "q.xml")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["q.bin", "q.xml"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compress", [False, True])
+def test_ir_as_the_source(compress: bool, tmp_path: Path) -> None:
+    """Also with weights that are stored in f16."""
+    model, data = built("convnet")
+    irc.save_model(model, tmp_path / "m.xml", compress_to_fp16=compress)
+    made = irc.quantize(tmp_path / "m.xml", data)
+    assert len(made.quantized_layers) == 9
+    made.save(tmp_path / "q.xml")
+    (wanted,) = irc.compile_model(model)(data[0])
+    (found,) = irc.compile_model(tmp_path / "q.xml")(data[0])
+    assert apart(found, wanted) < 0.05
+    assert apart(openvino(tmp_path / "q.xml", data[0]), found) < STEPS
+    assert (tmp_path / "q.bin").stat().st_size < (tmp_path / "m.bin").stat().st_size
