@@ -62,6 +62,8 @@ TESTED_IN = {
     "compiler/decompositions/quantized.py": "compiler/export/test_decompose.py",
     "compiler/export/expand_attention.py": "compiler/export/test_decompose.py",
     "compiler/export/scalar_programs.py": "compiler/export/test_decompose.py",
+    "compiler/export/onnx/ops/*.py": "compiler/export/onnx/test_round_trips.py",
+    "compiler/export/onnx/*.py": "compiler/export/onnx/test_model_writer.py",
     "compiler/export/*.py": "compiler/export/test_xml.py",
     f"{ONNX}/graph_io.py": f"{ONNX}/test_functions.py",
     f"{ONNX}/import*.py": f"{ONNX}/test_functions.py",
