@@ -172,9 +172,9 @@ class ExportContext:
         """The schema of an operator in the set that is written; None where there is none."""
         return find_schema(op_type, domain, self.writer.model.version_of(domain))
 
-    def takes(self, op_type: str, dtype: DType, port: int = 0) -> bool:
+    def takes(self, op_type: str, dtype: DType, port: int = 0, domain: str = "") -> bool:
         """Whether an operator's input may have an element type."""
-        schema = self.schema(op_type)
+        schema = self.schema(op_type, domain)
         if schema is None:
             return False
         allowed = schema.inputs[min(port, len(schema.inputs) - 1)].types
@@ -228,7 +228,7 @@ class ExportContext:
 
     def _require(self, op_type: str, domain: str) -> None:
         if domain not in _AI_ONNX:
-            self.writer.model.domains.setdefault(domain, _NEWEST.get(domain, 1))
+            self.writer.model.domains.setdefault(domain, NEWEST.get(domain, 1))
             return
         if self.has(op_type):
             return
@@ -330,7 +330,7 @@ _TYPE_NAMES = {
     **{t: t.value.replace("i", "int") for t in DType if t.is_int and t.is_signed},
 }
 # Operator sets of other domains that are written.
-_NEWEST = {"ai.onnx.ml": 5, "com.microsoft": 1}
+NEWEST = {"ai.onnx.ml": 5, "com.microsoft": 1}
 
 
 def _first_version(op_type: str) -> int:

@@ -7,7 +7,7 @@ import base64
 from onnx import NodeProto
 
 from .....ir.ops import OnnxNode
-from ..context import ExportContext, Exported, ExportFunction, find_schema
+from ..context import NEWEST, ExportContext, Exported, ExportFunction, find_schema
 
 
 def _onnx_node(n: ExportContext) -> Exported:
@@ -17,7 +17,7 @@ def _onnx_node(n: ExportContext) -> Exported:
     domain = "" if op.domain in ("", "ai.onnx") else op.domain
     read = int(versions.get(op.domain, versions.get("ai.onnx", "1")))
     if domain:
-        model.domains.setdefault(domain, read)
+        model.domains.setdefault(domain, NEWEST.get(domain, read))
     written = model.version_of(domain)
     if read != written and not _same_definition(op.op_type, domain, read, written):
         raise n.error(

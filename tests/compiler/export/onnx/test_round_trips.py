@@ -23,6 +23,7 @@ from irc_compiler.ir.interpret import interpret
 from support.frontends.ir_text import DATA
 from support.models import convnets, families
 from support.models.encoders import bert_inputs
+from support.models.exact_int8 import create_session
 from support.models.oracles import random_inputs, run_onnxruntime
 from support.openvino_operations import k, model_of
 from support.opset_models import node_cases
@@ -93,6 +94,34 @@ def test_models_of_families(name: str, tmp_path: Path) -> None:
     model = BUILT[name]()
     symbols = {d.dim_param for p in model.graph.input for d in p.type.tensor_type.shape.dim}
     go_round(model, dict(random_inputs(model, **dict.fromkeys(symbols - {""}, 3))), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path",
+    sorted((ROOT / "tests/support/models/sklearn").glob("*.onnx")),
+    ids=lambda path: path.stem,
+)
+def test_classical_models(path: Path) -> None:
+    """Trees, scalers, linear models and their maps of scikit-learn, by way of irc's graph."""
+    graph = read_onnx(path)
+    if path.stem.startswith("svc"):
+        with pytest.raises(UnsupportedOperationError, match="SupportVotes cannot be written"):
+            to_onnx_model(graph)
+        return
+    model = onnx.load(path)
+    port = model.graph.input[0]
+    width = port.type.tensor_type.shape.dim[1].dim_value
+    x = np.random.default_rng(0).standard_normal((7, width)).astype(np.float32)
+    wanted = create_session(model).run(None, {port.name: x})
+    found = create_session(to_onnx_model(graph)).run(None, {port.name: x})
+    for ours, theirs in zip(found, wanted, strict=True):
+        if isinstance(theirs, list):  # maps
+            ours, theirs = ([list(row.values()) for row in rows] for rows in (ours, theirs))
+        if np.asarray(theirs).dtype == object:
+            np.testing.assert_array_equal(ours, theirs)
+        else:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def irs() -> list[Path]:
