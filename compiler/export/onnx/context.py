@@ -206,7 +206,9 @@ class ExportContext:
         left out. UnsupportedOperationError where the operator set lacks the operator."""
         self._require(op_type, domain)
         names = [name or "" for name in inputs]
-        while names and not names[-1]:
+        schema = self.schema(op_type, domain)
+        least = 0 if schema is None else schema.min_input
+        while len(names) > least and not names[-1]:
             names.pop()
         base = f"{self.record.name or self.op.kind}/{op_type}"
         made = [self.writer.model.unique(base) for _ in range(outputs)]

@@ -74,7 +74,10 @@ def _transposed(n: ExportContext) -> Exported:
     if op.auto_pad.lower() == "valid":
         pads = [0] * (2 * rank)
     if n.optional(2) is not None:
-        pads = _cropping_pads(n, op, rank)
+        pads, more = _cropping_pads(n, op, rank)
+        if any(more):  # what lies beyond the data is 0
+            plain = op.output_padding or zeros
+            attributes["output_padding"] = [a + b for a, b in zip(plain, more, strict=True)]
     found = n.add(
         "ConvTranspose", n.input_as(0, wide), filters, group=groups, pads=pads, **attributes
     )
@@ -83,7 +86,8 @@ def _transposed(n: ExportContext) -> Exported:
 
 def _cropping_pads(
     n: ExportContext, op: ConvolutionBackpropData | GroupConvolutionBackpropData, rank: int
-) -> list[int]:
+) -> tuple[list[int], list[int]]:
+    """Paddings that crop to the output_shape, and how much it exceeds what the data gives."""
     shape, kernel = n.fixed_shape(0), n.fixed_shape(1)
     target = n.ints_of(2, "output_shape")
     if shape is None or kernel is None:
@@ -99,9 +103,7 @@ def _cropping_pads(
             total = max(total, 0)
             begin[i] = total - total // 2 if upper else total // 2
         end.append(full - target[i] - begin[i])
-    if min(end) < 0:
-        raise n.error("an output_shape larger than what the data gives")
-    return [*begin, *end]
+    return [*begin, *(max(e, 0) for e in end)], [max(-e, 0) for e in end]
 
 
 def _conv_integer(n: ExportContext) -> Exported:

@@ -38,9 +38,14 @@ def _gather_or_zero(n: ExportContext, op: Gather) -> str:
     size = n.add("Reshape", n.size(n.input(0), axis), n.ints([]))
     known = n.known_ints(1)
     limit = n.fixed_shape(0)
-    if known is not None and limit is not None and all(0 <= v < limit[axis] for v in known):
+    if (
+        known is not None
+        and limit is not None
+        and all(-limit[axis] <= v < limit[axis] for v in known)
+    ):
         return _gather_at(n, places)
-    below = n.add("And", n.add("GreaterOrEqual", places, zero), n.add("Less", places, size))
+    least = n.add("GreaterOrEqual", places, n.add("Neg", size))
+    below = n.add("And", least, n.add("Less", places, size))
     found = _gather_at(n, n.add("Where", below, places, zero))
     # The mask stands on the axes of the indices.
     behind = rank - 1 - axis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .....ir.dtype import DType
 from .....ir.ops import BitCast, Convert, ConvertE8M0, FakeConvert, IsInf
+from ...fill_defaults import is_rounded
 from ..context import ExportContext, Exported, ExportFunction
 from ..value_types import data_type
 from .elementary import write_widened
@@ -22,7 +23,12 @@ def _not_equal(n: ExportContext) -> Exported:
 
 
 def _select(n: ExportContext) -> Exported:
-    return n.add("Where", n.input_as(0, DType.boolean), n.input(1), n.input(2))
+    """Element types that Where does not take (float8) pass through f32, which holds them."""
+    condition, dtype = n.input_as(0, DType.boolean), n.dtype(1)
+    if n.takes("Where", dtype, 1):
+        return n.add("Where", condition, n.input(1), n.input(2))
+    wide = DType.f32 if dtype.is_float else DType.i32
+    return n.cast(n.add("Where", condition, n.input_as(1, wide), n.input_as(2, wide)), dtype)
 
 
 def _convert(n: ExportContext) -> Exported:
@@ -30,7 +36,18 @@ def _convert(n: ExportContext) -> Exported:
     op = n.op
     if isinstance(op, Convert) and n.dtype(0) is to:
         return n.add("Identity", n.input(0))
-    return n.cast(n.input(0), to)
+    return n.cast(_saturated(n, to), to)
+
+
+def _saturated(n: ExportContext, to: DType) -> str:
+    """A rounded float limited to the integers of a small type, which ONNX's Cast would wrap: the
+    end of quantisation."""
+    x, dtype = n.input(0), n.dtype(0)
+    if not (dtype.is_float and to.is_int and to.bits <= 16 and n.takes("Clip", dtype)):
+        return x
+    if not is_rounded(n.graph, n.graph.input(n.node, 0)):
+        return x
+    return n.add("Clip", x, n.scalar(to.min, dtype), n.scalar(to.max, dtype))
 
 
 def _convert_e8m0(n: ExportContext) -> Exported:

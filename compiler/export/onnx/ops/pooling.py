@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from .....ir.dtype import DType
 from .....ir.ops import AdaptiveMaxPool, AvgPool1, MaxPool1, MaxPool8
+from .....ir.ops.nn.pooling_window import Windows
 from .....ir.types import normalize_axis
 from ..context import ExportContext, Exported, ExportFunction
 from .elementary import narrowed, spatial_attributes
@@ -26,10 +28,9 @@ def _attributes(n: ExportContext, op: Any, op_type: str) -> dict[str, Any]:
     rounding = op.rounding_type.lower()
     if rounding == "floor":
         return found
-    windows = op.windows()
-    if rounding == "ceil_torch":
+    windows, sizes = op.windows(), n.fixed_shape(0)
+    if rounding == "ceil_torch" and (sizes is None or not _drops_window(windows, sizes[2:])):
         return found | {"ceil_mode": 1}
-    sizes = n.fixed_shape(0)
     if sizes is None:
         steps = zip(windows.strides, op.kernel, strict=True)
         plain = not any((*windows.pads_begin, *windows.pads_end)) and all(s <= k for s, k in steps)
@@ -42,9 +43,20 @@ def _attributes(n: ExportContext, op: Any, op_type: str) -> dict[str, Any]:
     for i, (size, (begin, end)) in enumerate(zip(sizes[2:], pads, strict=True)):
         count, extent = counts[i], windows.extent(i)
         assert isinstance(count, int) and isinstance(extent, int)
-        ends.append(max(end, (count - 1) * windows.strides[i] + extent - begin - size))
+        reach = (count - 1) * windows.strides[i] + extent - begin - size
+        ends.append(max(end, reach) if rounding == "ceil" else reach)
+    counts_pads = not getattr(op, "exclude_pad", True)
+    beyond = counts_pads and any(r > end for r, (_, end) in zip(ends, pads, strict=True))
+    if rounding == "ceil_torch" and (min(ends) < 0 or beyond):
+        raise n.error("a window that begins in the padding, before or behind what others read")
     found.pop("auto_pad", None)
     return found | {"pads": [*(b for b, _ in pads), *ends]}
+
+
+def _drops_window(windows: Windows, sizes: list[int]) -> bool:
+    """Whether a window would begin in the padding, which ONNX before operator set 22 counts."""
+    every = replace(windows, rounding="ceil").out_sizes(sizes)
+    return every != windows.out_sizes(sizes)
 
 
 def _pooled_type(n: ExportContext, op_type: str) -> DType:

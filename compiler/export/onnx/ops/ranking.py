@@ -42,19 +42,23 @@ def _one_hot(n: ExportContext) -> Exported:
     op = n.op
     assert isinstance(op, OneHot1)
     normalizes = isinstance(op, OneHot) and op.negative_indices_mode.lower() == "normalize"
-    if not normalizes:
-        return _one_hot_compared(n, op.axis)
+    if not normalizes or not n.takes("OneHot", n.dtype(2), 2):
+        return _one_hot_compared(n, op.axis, normalizes=normalizes)
     values = n.add("Concat", *(n.add("Reshape", n.input(p), n.ints([1])) for p in (3, 2)), axis=0)
     depth = n.flat(1, DType.i64)
     return n.add("OneHot", n.input_as(0, DType.i64), depth, values, axis=op.axis)
 
 
-def _one_hot_compared(n: ExportContext, axis: int) -> str:
+def _one_hot_compared(n: ExportContext, axis: int, *, normalizes: bool) -> str:
     """Indices compared with every place along the new axis: those out of range mark nothing."""
     rank = n.rank(0)
     at = normalize_axis(axis, rank + 1)
-    wide = n.add("Unsqueeze", n.input_as(0, DType.i64), n.ints([at]))
     zero, one = n.int_scalar(0), n.int_scalar(1)
+    indices = n.input_as(0, DType.i64)
+    if normalizes:
+        counted = n.add("Add", indices, n.flat(1, DType.i64))
+        indices = n.add("Where", n.add("Less", indices, zero), counted, indices)
+    wide = n.add("Unsqueeze", indices, n.ints([at]))
     places = n.add("Range", zero, n.flat(1, DType.i64), one)
     behind = rank - at
     if behind:
@@ -77,7 +81,9 @@ def _bucketize(n: ExportContext) -> Exported:
 def _unique(n: ExportContext) -> Exported:
     op = n.cast_op(Unique)
     axis = None if n.optional(1) is None else n.ints_of(1, "an axis")[0]
-    found = n.add_all("Unique", [n.input(0)], 4, axis=axis, sorted=int(op.sorted))
+    wide = n.dtype(0) if n.takes("Unique", n.dtype(0)) else DType.f32
+    found = n.add_all("Unique", [n.input_as(0, wide)], 4, axis=axis, sorted=int(op.sorted))
+    found[0] = found[0] if wide is n.dtype(0) else n.cast(found[0], n.dtype(0))
     types = [None, op.index_element_type, op.index_element_type, op.count_element_type]
     return [
         name if t in (None, DType.i64) else n.cast(name, t)

@@ -20,18 +20,8 @@ def _reshape(n: ExportContext) -> Exported:
         if len(sizes) != len(target):
             raise n.error("a target with both 0 and -1")
         return n.add("Reshape", n.input(0), n.ints(sizes), allowzero=1)
-    if not n.has_attribute("Reshape", "allowzero"):
-        return n.add("Reshape", n.input(0), n.vector(1))
-    # A computed target without -1 may hold zeros; one with -1 is inferred as ONNX infers it.
-    plain = target is None and _infers_size(n)
-    return n.add("Reshape", n.input(0), n.vector(1), allowzero=None if plain else 1)
-
-
-def _infers_size(n: ExportContext) -> bool:
-    """Whether a target that is computed may hold -1."""
-    value = n.value(1)
-    known = None if value is None else n.graph.known_value(value)
-    return known is None or any(isinstance(v, int) and v == -1 for v in known.flat)
+    zeros = 1 if n.has_attribute("Reshape", "allowzero") else None
+    return n.add("Reshape", n.input(0), n.vector(1), allowzero=zeros)
 
 
 def _squeeze(n: ExportContext) -> Exported:
@@ -93,9 +83,9 @@ def _shape_of(n: ExportContext) -> Exported:
 
 def _range(n: ExportContext) -> Exported:
     dtype = n.out_type().dtype
-    if not n.takes("Range", dtype):
-        return None
-    return n.add("Range", *(n.flat(port, dtype) for port in range(3)))
+    wide = dtype if n.takes("Range", dtype) else DType.f32 if dtype.is_float else DType.i64
+    found = n.add("Range", *(n.flat(port, wide) for port in range(3)))
+    return found if wide is dtype else n.cast(found, dtype)
 
 
 def _depth_to_space(n: ExportContext) -> Exported:

@@ -53,6 +53,8 @@ def _slice(n: ExportContext) -> Exported:
 def _reverse_sequence(n: ExportContext) -> Exported:
     """Batch and time are ONNX's first two axes."""
     op, rank = n.cast_op(ReverseSequence), n.rank(0)
+    if not n.takes("ReverseSequence", n.dtype(0)):
+        return None
     batch, time = (normalize_axis(a, rank) for a in (op.batch_axis, op.seq_axis))
     rest = [a for a in range(rank) if a not in (batch, time)]
     order = [batch, time, *rest]
