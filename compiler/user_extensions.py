@@ -9,6 +9,7 @@ from ..ir.errors import UsageError
 from ..ir.extensions import register_operations
 from ..ir.graph import Graph
 from ..ir.op import Op
+from ..ir.ops import ALL_OPS
 from .options import Options
 from .rewrite.engine import Pass, Rule, run_pass
 from .rewrite.patch import MatchFailure, Patch
@@ -25,6 +26,7 @@ def register_extensions(extensions: Sequence[Any]) -> list[Pass]:
     passes: list[Pass] = []
     for each in extensions:
         if isinstance(each, type) and issubclass(each, Op):
+            _check_name(each)
             operations.append(each)
         elif callable(each) and not isinstance(each, type):
             passes.append(_as_pass(each))
@@ -36,6 +38,16 @@ def register_extensions(extensions: Sequence[Any]) -> list[Pass]:
             )
     register_operations(operations)
     return passes
+
+
+def _check_name(cls: type[Op]) -> None:
+    if cls.kind.lower() in {c.kind.lower() for c in ALL_OPS}:
+        raise UsageError(
+            "an extension has the name of one of irc's operations",
+            where=cls.__name__,
+            got=cls.kind,
+            fix='another `kind`; `file_type = "..."` is its type in files',
+        )
 
 
 def _as_pass(function: Callable[..., Any]) -> Pass:

@@ -125,7 +125,7 @@ def _write_graph(writer: ModelScope, graph: Graph, proto: ModelProto) -> None:
     proto.graph.name = graph.name or "main"
     for node in graph.parameters:
         record = graph.node(node)
-        name = writer.reserve(public_name(graph, node))
+        name = writer.unique(public_name(graph, node))
         names[Value(node)] = name
         add_port(proto.graph.input, name, record.types[0], writer.opset, record.origin)
     outputs = [(public_name(graph, node), graph.input(node, 0)) for node in graph.results]

@@ -30,7 +30,6 @@ from .files.model_file import canonical_domain
 from .functions import NODE_LIMIT, Functions, key_of
 from .import_context import GraphBuilder, ImportContext, Imported, ImportFunction, UseFunctionBody
 from .ops import find_importer
-from .ops.extensions import find_extension
 from .order import node_label, sort_nodes
 from .schemas import (
     attribute_defaults,
@@ -43,6 +42,7 @@ from .schemas import (
 )
 from .scopes import ImportScope, add_constant, captured_value
 from .unsupported import Unsupported
+from .user_operations import find_extension
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, NodeProto

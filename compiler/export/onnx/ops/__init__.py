@@ -15,9 +15,7 @@ from . import (
     activation,
     arithmetic,
     classical,
-    control_flow,
     convolution,
-    extensions,
     indexing,
     logic,
     matrix,
@@ -32,16 +30,16 @@ from . import (
     reference,
     reshaping,
     sampling,
-    sequences,
     signals,
     slicing,
 )
+from .control_flow import bodies, sequences
 
 _FAMILIES: tuple[Mapping[str, ExportFunction], ...] = (
     activation.EXPORTERS,
     arithmetic.EXPORTERS,
     classical.EXPORTERS,
-    control_flow.EXPORTERS,
+    bodies.EXPORTERS,
     convolution.EXPORTERS,
     indexing.EXPORTERS,
     logic.EXPORTERS,
@@ -68,4 +66,4 @@ EXPORTERS: dict[str, ExportFunction] = {
 
 def find_exporter(op: Op) -> ExportFunction | None:
     """The function that writes an operation, or None."""
-    return extensions.write_extension if is_extension(op) else EXPORTERS.get(op.kind)
+    return reference.write_extension if is_extension(op) else EXPORTERS.get(op.kind)

@@ -1,13 +1,18 @@
-"""Nodes that irc keeps as ONNX's own (OnnxNode): written as they were read."""
+"""Nodes that stay as they were read: ONNX's own that irc keeps (OnnxNode), and operations of users
+under their own domain."""
 
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 from onnx import NodeProto
 
+from .....ir.dtype import DType
+from .....ir.extensions import file_type, onnx_domain
 from .....ir.ops import OnnxNode
 from ..context import NEWEST, ExportContext, Exported, ExportFunction, find_schema
+from ..value_types import data_type
 
 
 def _onnx_node(n: ExportContext) -> Exported:
@@ -43,6 +48,21 @@ def _same_definition(op_type: str, domain: str, read: int, written: int) -> bool
     return a.since_version == b.since_version or (
         ports[0] == ports[1] and a.attributes.keys() == b.attributes.keys()
     )
+
+
+def write_extension(n: ExportContext) -> Exported:
+    """A node under the extension's ONNX domain, with its attributes under their names."""
+    cls = type(n.op)
+    domain = onnx_domain(cls)
+    if not domain:
+        raise n.error("an extension needs an ONNX domain: `domain` of its class")
+    attributes: dict[str, Any] = {}
+    for attribute in cls.attributes():
+        value = getattr(n.op, attribute.name)
+        if isinstance(value, DType):
+            value = data_type(value, n.opset, n.where)
+        attributes[attribute.xml] = list(value) if isinstance(value, tuple) else value
+    return n.add_all(file_type(cls), n.names, n.op.output_count(), domain, **attributes)
 
 
 EXPORTERS: dict[str, ExportFunction] = {"OnnxNode": _onnx_node}

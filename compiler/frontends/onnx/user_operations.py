@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .....ir.dtype import DType
-from .....ir.extensions import find_in_onnx
-from .....ir.op import Attribute, Op
-from ..files.tensors import element_type
+from ....ir.dtype import DType
+from ....ir.extensions import find_in_onnx
+from ....ir.op import Attribute, Op
+from .files.tensors import element_type
 
 if TYPE_CHECKING:
-    from ..import_context import ImportContext, Imported, ImportFunction
+    from .import_context import ImportContext, Imported, ImportFunction
 
 
 def find_extension(op_type: str, domain: str) -> ImportFunction | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from .....ir.dtype import DType
-from .....ir.ops import (
+from ......ir.dtype import DType
+from ......ir.ops import (
     ConcatFromSequence,
     Optional,
     SequenceEmpty,
     SplitToSequence,
 )
-from ..context import ExportContext, Exported, ExportFunction
-from ..value_types import data_type, type_proto
+from ...context import ExportContext, Exported, ExportFunction
+from ...value_types import data_type, type_proto
 
 
 def _write_same(op_type: str) -> ExportFunction:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from onnx import GraphProto
 
-from .....ir.dtype import DType
-from .....ir.graph import Graph, Value
-from .....ir.ops import If, Loop, TensorIterator
-from .....ir.ops.control_flow.loops import BodyInput, BodyOutput
-from .....ir.types import TensorType, Type, normalize_axis
-from ..context import ExportContext, Exported, ExportFunction
-from ..scope import GraphScope, ModelScope
-from ..value_types import add_port
+from ......ir.dtype import DType
+from ......ir.graph import Graph, Value
+from ......ir.ops import If, Loop, TensorIterator
+from ......ir.ops.control_flow.loops import BodyInput, BodyOutput
+from ......ir.types import TensorType, Type, normalize_axis
+from ...context import ExportContext, Exported, ExportFunction
+from ...scope import GraphScope, ModelScope
+from ...value_types import add_port
 
 _NO_LIMIT = (1 << 63) - 1
 
