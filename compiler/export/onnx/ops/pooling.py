@@ -29,7 +29,9 @@ def _attributes(n: ExportContext, op: Any, op_type: str) -> dict[str, Any]:
     if rounding == "floor":
         return found
     windows, sizes = op.windows(), n.fixed_shape(0)
-    if rounding == "ceil_torch" and (sizes is None or not _drops_window(windows, sizes[2:])):
+    if rounding == "ceil_torch" and (
+        sizes is None or not _drops_window(windows, sizes[2:], n.opset)
+    ):
         return found | {"ceil_mode": 1}
     if sizes is None:
         steps = zip(windows.strides, op.kernel, strict=True)
@@ -53,8 +55,10 @@ def _attributes(n: ExportContext, op: Any, op_type: str) -> dict[str, Any]:
     return found | {"pads": [*(b for b, _ in pads), *ends]}
 
 
-def _drops_window(windows: Windows, sizes: list[int]) -> bool:
+def _drops_window(windows: Windows, sizes: list[int], opset: int) -> bool:
     """Whether a window would begin in the padding, which ONNX before operator set 22 counts."""
+    if opset >= 22:
+        return False
     every = replace(windows, rounding="ceil").out_sizes(sizes)
     return every != windows.out_sizes(sizes)
 

@@ -40,10 +40,12 @@ def _transform(
 
 def _rdft(n: ExportContext) -> Exported:
     """The last axis gives half of its values, the others are complex by then."""
-    rank = n.rank(0)
+    rank, value = n.rank(0), n.add("Unsqueeze", n.input(0), n.ints([-1]))
+    if n.known_ints(1) is None and n.shape(1) == (1,) and n.has_input("DFT", "axis"):
+        size = None if n.optional(2) is None else n.flat(2, DType.i64)
+        return n.add("DFT", value, size, n.flat(1, DType.i64), onesided=1)
     axes = [normalize_axis(a, rank) for a in n.ints_of(1, "axes")]
     last = len(axes) - 1
-    value = n.add("Unsqueeze", n.input(0), n.ints([-1]))
     value = _transform(n, value, axes[last], _size(n, last), onesided=1)
     for i, axis in enumerate(axes[:last]):
         value = _transform(n, value, axis, _size(n, i))
