@@ -283,7 +283,7 @@ class ExportContext:
             name if len(self.shape(port) or ()) == 1 else self.add("Reshape", name, self.ints([-1]))
         )
 
-    def flat(self, port: int, dtype: DType | None = None) -> str:
+    def flatten_scalar(self, port: int, dtype: DType | None = None) -> str:
         """An input of one element as a scalar."""
         name = self.input(port) if dtype is None else self.input_as(port, dtype)
         return name if self.shape(port) == () else self.add("Reshape", name, self.ints([]))

@@ -91,7 +91,7 @@ def _swish(n: ExportContext) -> Exported:
     inner = n.input(0)
     known = n.known(1) if beta is not None else None
     if beta is not None and not (known is not None and float(known.reshape(-1)[0]) == 1):
-        inner = n.add("Mul", inner, n.flat(1))
+        inner = n.add("Mul", inner, n.flatten_scalar(1))
     return n.add("Mul", n.input(0), n.add("Sigmoid", inner))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .....ir.dtype import DType
 from .....ir.ops import CumProd, CumSum, Divide, Einsum, Round
 from ..context import ExportContext, Exported, ExportFunction
-from .elementary import narrowed, write_as, write_widened
+from .elementary import narrow_output, write_as, write_widened
 
 _INTS = (DType.i32, DType.i64, DType.u64)
 _NUMBERS = (*_INTS, DType.f32, DType.f64)
@@ -103,12 +103,12 @@ def _shift(direction: str) -> ExportFunction:
         x, by = n.input_as(0, wide), n.cast(n.input(1), bits)
         if direction == "LEFT":
             moved = n.cast(n.add("BitShift", n.cast(x, bits), by, direction=direction), wide)
-            return narrowed(n, moved, wide)
+            return narrow_output(n, moved, wide)
         # Below 0 the complement is shifted, so that the sign comes in from the left.
         below = n.add("Less", x, n.scalar(0, wide))
         plain = n.add("Where", below, n.add("BitwiseNot", x), x)
         moved = n.cast(n.add("BitShift", n.cast(plain, bits), by, direction=direction), wide)
-        return narrowed(n, n.add("Where", below, n.add("BitwiseNot", moved), moved), wide)
+        return narrow_output(n, n.add("Where", below, n.add("BitwiseNot", moved), moved), wide)
 
     return export
 
@@ -117,7 +117,7 @@ def _accumulate(op_type: str) -> ExportFunction:
     def export(n: ExportContext) -> Exported:
         op = n.op
         assert isinstance(op, CumSum | CumProd)
-        axis = n.int_scalar(0) if n.optional(1) is None else n.flat(1, DType.i64)
+        axis = n.int_scalar(0) if n.optional(1) is None else n.flatten_scalar(1, DType.i64)
         if n.has(op_type) and not n.takes(op_type, n.dtype(0)):
             return None
         attributes = {"exclusive": int(op.exclusive), "reverse": int(op.reverse)}

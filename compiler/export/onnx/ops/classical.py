@@ -9,7 +9,7 @@ import numpy as np
 from .....ir.dtype import DType
 from .....ir.ops import LabelEncoder, TreeEnsemble, ZipMap
 from ..context import ExportContext, Exported, ExportFunction
-from .elementary import narrowed
+from .elementary import narrow_output
 
 _ML = "ai.onnx.ml"
 
@@ -101,7 +101,7 @@ def _trees(n: ExportContext) -> Exported:
         "leaf_weights": tensor(np.where(flat < 0, 0, weights.T.reshape(-1)), wide),
     }
     found = n.add("TreeEnsemble", n.input_as(0, wide), domain=_ML, **attributes)
-    return narrowed(n, found, wide)
+    return narrow_output(n, found, wide)
 
 
 EXPORTERS: dict[str, ExportFunction] = {

@@ -14,7 +14,7 @@ from .....ir.ops import (
 )
 from .....ir.ops.nn.convolution import Convolving
 from ..context import ExportContext, Exported, ExportFunction
-from .elementary import narrowed, spatial_attributes
+from .elementary import narrow_output, spatial_attributes
 
 
 def _filters(n: ExportContext, grouped: bool, wide: DType) -> tuple[str, int | None]:
@@ -54,10 +54,10 @@ def _convolution(n: ExportContext) -> Exported:
     filters, groups = _filters(n, op.grouped, wide)
     attributes = spatial_attributes(op, n.rank(0) - 2)
     found = n.add("Conv", n.input_as(0, wide), filters, group=groups, **attributes)
-    return narrowed(n, found, wide)
+    return narrow_output(n, found, wide)
 
 
-def _transposed(n: ExportContext) -> Exported:
+def _write_transposed(n: ExportContext) -> Exported:
     """What output_shape crops is written as paddings, for sizes that are known."""
     op = n.op
     assert isinstance(op, ConvolutionBackpropData | GroupConvolutionBackpropData)
@@ -81,7 +81,7 @@ def _transposed(n: ExportContext) -> Exported:
     found = n.add(
         "ConvTranspose", n.input_as(0, wide), filters, group=groups, pads=pads, **attributes
     )
-    return narrowed(n, found, wide)
+    return narrow_output(n, found, wide)
 
 
 def _cropping_pads(
@@ -129,8 +129,8 @@ def _conv_integer(n: ExportContext) -> Exported:
 EXPORTERS: dict[str, ExportFunction] = {
     "Convolution": _convolution,
     "GroupConvolution": _convolution,
-    "ConvolutionBackpropData": _transposed,
-    "GroupConvolutionBackpropData": _transposed,
+    "ConvolutionBackpropData": _write_transposed,
+    "GroupConvolutionBackpropData": _write_transposed,
     "ConvInteger": _conv_integer,
     "GroupConvInteger": _conv_integer,
 }

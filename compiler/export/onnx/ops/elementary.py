@@ -54,14 +54,14 @@ def write_as_if(names: Sequence[str], function: ExportFunction) -> dict[str, Exp
     return dict.fromkeys(names, function)
 
 
-def widened(n: ExportContext, port: int = 0) -> tuple[str, DType]:
+def widen_input(n: ExportContext, port: int = 0) -> tuple[str, DType]:
     """A float input in the type that sums are computed in: f32 for smaller floats."""
     dtype = n.dtype(port)
     wide = DType.f32 if dtype.is_float and dtype.bits < 32 else dtype
     return n.input_as(port, wide), wide
 
 
-def narrowed(n: ExportContext, name: str, wide: DType) -> str:
+def narrow_output(n: ExportContext, name: str, wide: DType) -> str:
     """A result in the output's element type."""
     dtype = n.out_type().dtype
     return name if wide is dtype else n.cast(name, dtype)

@@ -36,10 +36,10 @@ def _convert(n: ExportContext) -> Exported:
     op = n.op
     if isinstance(op, Convert) and n.dtype(0) is to:
         return n.add("Identity", n.input(0))
-    return n.cast(_saturated(n, to), to)
+    return n.cast(_saturate(n, to), to)
 
 
-def _saturated(n: ExportContext, to: DType) -> str:
+def _saturate(n: ExportContext, to: DType) -> str:
     """A rounded float limited to the integers of a small type, which ONNX's Cast would wrap: the
     end of quantisation."""
     x, dtype = n.input(0), n.dtype(0)

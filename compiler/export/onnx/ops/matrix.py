@@ -6,7 +6,7 @@ from .....ir.dims import eq
 from .....ir.dtype import DType
 from .....ir.ops import Gemm, MatMul, MatMulInteger
 from ..context import ExportContext, Exported, ExportFunction
-from .elementary import narrowed
+from .elementary import narrow_output
 
 
 def _swap(n: ExportContext, name: str, rank: int) -> str:
@@ -18,21 +18,21 @@ def _swap(n: ExportContext, name: str, rank: int) -> str:
 def _matmul(n: ExportContext) -> Exported:
     op, dtype = n.cast_op(MatMul), n.dtype(0)
     flags = op.transpose_a, op.transpose_b
-    wide = dtype if n.takes("MatMul", dtype) else _wide(dtype)
+    wide = dtype if n.takes("MatMul", dtype) else _choose_wide_type(dtype)
     sides = [n.input_as(port, wide) for port in (0, 1)]
     if any(flags):
         ranks = [n.rank(port) for port in (0, 1)]
         if ranks == [2, 2] and n.takes("Gemm", wide) and wide.is_float:
             found = n.add("Gemm", *sides, transA=int(flags[0]), transB=int(flags[1]))
-            return narrowed(n, found, wide)
+            return narrow_output(n, found, wide)
         sides = [
             _swap(n, side, rank) if flag else side
             for side, rank, flag in zip(sides, ranks, flags, strict=True)
         ]
-    return narrowed(n, n.add("MatMul", *sides), wide)
+    return narrow_output(n, n.add("MatMul", *sides), wide)
 
 
-def _wide(dtype: DType) -> DType:
+def _choose_wide_type(dtype: DType) -> DType:
     """A type that products are computed in, where they wrap as narrower ones do."""
     return DType.i32 if dtype.is_int else DType.f32
 

@@ -14,7 +14,7 @@ from .....ir.ops import (
 )
 from .....ir.types import normalize_axis
 from ..context import ExportContext, Exported, ExportFunction
-from .elementary import narrowed, widened
+from .elementary import narrow_output, widen_input
 
 
 def _batch_norm(n: ExportContext) -> Exported:
@@ -51,19 +51,19 @@ def _mvn(n: ExportContext) -> Exported:
     axes = list(op.axes(rank)) if isinstance(op, MVN2) else n.ints_of(1, "axes")
     axes = sorted({normalize_axis(a, rank) for a in axes})
     outside = isinstance(op, MVN) and op.eps_outside
-    x, wide = widened(n)
+    x, wide = widen_input(n)
     if not axes:
         return None
     centred = n.add("Sub", x, n.reduce("ReduceMean", x, axes))
     if not op.normalize_variance:
-        return narrowed(n, centred, wide)
+        return narrow_output(n, centred, wide)
     variance = n.reduce("ReduceMean", n.add("Mul", centred, centred), axes)
     eps = n.scalar(op.eps, wide)
     if outside:
         deviation = n.add("Add", n.add("Sqrt", variance), eps)
     else:
         deviation = n.add("Sqrt", n.add("Add", variance, eps))
-    return narrowed(n, n.add("Div", centred, deviation), wide)
+    return narrow_output(n, n.add("Div", centred, deviation), wide)
 
 
 def _group_norm(n: ExportContext) -> Exported:

@@ -16,7 +16,7 @@ def _pad(n: ExportContext) -> Exported:
         pads = n.ints([*begin, *end])
     else:
         pads = n.add("Concat", n.vector(1), n.vector(2), axis=0)
-    fill = n.flat(3) if mode == "constant" and n.optional(3) is not None else None
+    fill = n.flatten_scalar(3) if mode == "constant" and n.optional(3) is not None else None
     return n.add("Pad", n.input(0), pads, fill, mode=mode)
 
 

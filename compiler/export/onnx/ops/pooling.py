@@ -13,7 +13,7 @@ from .....ir.ops import AdaptiveMaxPool, AvgPool1, MaxPool1, MaxPool8
 from .....ir.ops.nn.pooling_window import Windows
 from .....ir.types import normalize_axis
 from ..context import ExportContext, Exported, ExportFunction
-from .elementary import narrowed, spatial_attributes
+from .elementary import narrow_output, spatial_attributes
 
 
 def _attributes(n: ExportContext, op: Any, op_type: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _max_pool(n: ExportContext) -> Exported:
     wide = _pooled_type(n, "MaxPool")
     x, attributes = n.input_as(0, wide), _attributes(n, op, "MaxPool")
     if isinstance(op, MaxPool1) or not n.is_read(1):
-        found = narrowed(n, n.add("MaxPool", x, **attributes), wide)
+        found = narrow_output(n, n.add("MaxPool", x, **attributes), wide)
         return [found] if isinstance(op, MaxPool1) else [found, found]
     values, places = n.add_all("MaxPool", [x], 2, **attributes)
     axis = normalize_axis(op.axis, n.rank(0))
@@ -83,7 +83,7 @@ def _max_pool(n: ExportContext) -> Exported:
         sizes = n.slice(n.add("Shape", n.input(0)), axis, n.rank(0), 0)
         places = n.add("Mod", places, n.reduce("ReduceProd", sizes, [0]))
     to = op.index_element_type
-    return [narrowed(n, values, wide), places if to is DType.i64 else n.cast(places, to)]
+    return [narrow_output(n, values, wide), places if to is DType.i64 else n.cast(places, to)]
 
 
 def _average_pool(n: ExportContext) -> Exported:
@@ -94,7 +94,7 @@ def _average_pool(n: ExportContext) -> Exported:
     if wide is not n.dtype(0) and n.dtype(0).is_int:
         return None
     attributes["count_include_pad"] = int(not op.exclude_pad)
-    return narrowed(n, n.add("AveragePool", n.input_as(0, wide), **attributes), wide)
+    return narrow_output(n, n.add("AveragePool", n.input_as(0, wide), **attributes), wide)
 
 
 def _even_windows(n: ExportContext) -> tuple[list[int], list[int]] | None:

@@ -45,7 +45,7 @@ def _one_hot(n: ExportContext) -> Exported:
     if not normalizes or not n.takes("OneHot", n.dtype(2), 2):
         return _one_hot_compared(n, op.axis, normalizes=normalizes)
     values = n.add("Concat", *(n.add("Reshape", n.input(p), n.ints([1])) for p in (3, 2)), axis=0)
-    depth = n.flat(1, DType.i64)
+    depth = n.flatten_scalar(1, DType.i64)
     return n.add("OneHot", n.input_as(0, DType.i64), depth, values, axis=op.axis)
 
 
@@ -56,14 +56,14 @@ def _one_hot_compared(n: ExportContext, axis: int, *, normalizes: bool) -> str:
     zero, one = n.int_scalar(0), n.int_scalar(1)
     indices = n.input_as(0, DType.i64)
     if normalizes:
-        counted = n.add("Add", indices, n.flat(1, DType.i64))
+        counted = n.add("Add", indices, n.flatten_scalar(1, DType.i64))
         indices = n.add("Where", n.add("Less", indices, zero), counted, indices)
     wide = n.add("Unsqueeze", indices, n.ints([at]))
-    places = n.add("Range", zero, n.flat(1, DType.i64), one)
+    places = n.add("Range", zero, n.flatten_scalar(1, DType.i64), one)
     behind = rank - at
     if behind:
         places = n.add("Reshape", places, n.ints([-1, *[1] * behind]))
-    return n.add("Where", n.add("Equal", wide, places), n.flat(2), n.flat(3))
+    return n.add("Where", n.add("Equal", wide, places), n.flatten_scalar(2), n.flatten_scalar(3))
 
 
 def _bucketize(n: ExportContext) -> Exported:

@@ -58,7 +58,7 @@ def _activations(n: ExportContext, op: _Layer) -> dict[str, Any]:
     return found
 
 
-def _ordered(n: ExportContext, port: int, order: Sequence[int], axis: int = 1) -> str:
+def _reorder_gates(n: ExportContext, port: int, order: Sequence[int], axis: int = 1) -> str:
     """A weight or bias with its gates in ONNX's order; a constant is written so."""
     if list(order) == sorted(order):
         return n.input(port)
@@ -88,7 +88,7 @@ def _bias(n: ExportContext, op: _Layer, port: int, order: Sequence[int]) -> str 
         zeros = n.constant(np.zeros((directions, 2 * hidden)), n.dtype(port))
         return n.add("Concat", inputs, zeros, state, axis=1)
     zeros = n.constant(np.zeros((directions, count * hidden)), n.dtype(port))
-    return n.add("Concat", _ordered(n, port, order), zeros, axis=1)
+    return n.add("Concat", _reorder_gates(n, port, order), zeros, axis=1)
 
 
 def _layer(op_type: str, states: int, order: Sequence[int]) -> ExportFunction:
@@ -98,7 +98,7 @@ def _layer(op_type: str, states: int, order: Sequence[int]) -> ExportFunction:
         if not n.takes(op_type, n.dtype(0)):
             raise n.error(f"{n.dtype(0)} data")
         at = 1 + states
-        w, r = (_ordered(n, at + 1 + i, order) for i in range(2))
+        w, r = (_reorder_gates(n, at + 1 + i, order) for i in range(2))
         inputs: list[str | None] = [_swap(n, n.input(0)), w, r, _bias(n, op, at + 3, order)]
         inputs.append(n.input_as(at, DType.i32))
         inputs += [_swap(n, n.input(1 + i)) for i in range(states)]

@@ -7,7 +7,7 @@ from typing import Any
 from .....ir.dtype import DType
 from .....ir.types import normalize_axis
 from ..context import ExportContext, Exported, ExportFunction
-from .elementary import narrowed
+from .elementary import narrow_output
 
 _WIDE = dict.fromkeys((DType.i8, DType.u8, DType.i16, DType.u16), DType.i32)
 
@@ -20,7 +20,7 @@ def _reduce(op_type: str) -> ExportFunction:
         if not n.takes(op_type, dtype):
             wide = _WIDE.get(dtype, DType.f32 if dtype.is_float else DType.f64)
         found = _over_axes(n, op_type, n.input_as(0, wide), keep)
-        return None if found is None else narrowed(n, found, wide)
+        return None if found is None else narrow_output(n, found, wide)
 
     return export
 

@@ -84,7 +84,7 @@ def _shape_of(n: ExportContext) -> Exported:
 def _range(n: ExportContext) -> Exported:
     dtype = n.out_type().dtype
     wide = dtype if n.takes("Range", dtype) else DType.f32 if dtype.is_float else DType.i64
-    found = n.add("Range", *(n.flat(port, wide) for port in range(3)))
+    found = n.add("Range", *(n.flatten_scalar(port, wide) for port in range(3)))
     return found if wide is dtype else n.cast(found, dtype)
 
 

@@ -18,7 +18,7 @@ from .....ir.ops import (
 )
 from .....ir.types import normalize_axis
 from ..context import ExportContext, Exported, ExportFunction
-from .elementary import narrowed
+from .elementary import narrow_output
 
 # OpenVINO's modes to ONNX's, and whether ONNX filters as Pillow does.
 _MODES = {
@@ -124,7 +124,7 @@ def _resize_by_matrices(n: ExportContext, op: Any, axes_port: int) -> str:
         value = n.transpose(moved, [order.index(a) for a in range(rank)])
     if dtype.is_int:
         value = n.add("Round", value)
-    return narrowed(n, value, wide)
+    return narrow_output(n, value, wide)
 
 
 def _axis_scales(n: ExportContext, op: Any, axes_port: int) -> dict[int, float]:
@@ -203,8 +203,8 @@ def _non_max_suppression(n: ExportContext) -> Exported:
     sigma = n.known(5) if n.optional(5) is not None else None
     if n.optional(5) is not None and (sigma is None or float(sigma.reshape(-1)[0]) > 0):
         raise n.error("a soft_nms_sigma")
-    limit = n.flat(2, DType.i64) if n.optional(2) is not None else n.int_scalar(0)
-    least = [n.flat(p, DType.f32) if n.optional(p) is not None else None for p in (3, 4)]
+    limit = n.flatten_scalar(2, DType.i64) if n.optional(2) is not None else n.int_scalar(0)
+    least = [n.flatten_scalar(p, DType.f32) if n.optional(p) is not None else None for p in (3, 4)]
     boxes, scores = (n.input_as(port, DType.f32) for port in (0, 1))
     center = int(op.box_encoding.lower() == "center")
     found = n.add("NonMaxSuppression", boxes, scores, limit, *least, center_point_box=center)

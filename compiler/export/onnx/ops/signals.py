@@ -13,8 +13,8 @@ def _dft(n: ExportContext) -> Exported:
     rank, value = n.rank(0) - 1, n.input(0)
     inverse = int(isinstance(n.op, IDFT))
     if n.known_ints(1) is None and n.shape(1) == (1,) and n.has_input("DFT", "axis"):
-        size = None if n.optional(2) is None else n.flat(2, DType.i64)
-        return n.add("DFT", value, size, n.flat(1, DType.i64), inverse=inverse)
+        size = None if n.optional(2) is None else n.flatten_scalar(2, DType.i64)
+        return n.add("DFT", value, size, n.flatten_scalar(1, DType.i64), inverse=inverse)
     axes = [normalize_axis(a, rank) for a in n.ints_of(1, "axes")]
     for i, axis in enumerate(axes):
         value = _transform(n, value, axis, _size(n, i), inverse=inverse)
@@ -42,8 +42,8 @@ def _rdft(n: ExportContext) -> Exported:
     """The last axis gives half of its values, the others are complex by then."""
     rank, value = n.rank(0), n.add("Unsqueeze", n.input(0), n.ints([-1]))
     if n.known_ints(1) is None and n.shape(1) == (1,) and n.has_input("DFT", "axis"):
-        size = None if n.optional(2) is None else n.flat(2, DType.i64)
-        return n.add("DFT", value, size, n.flat(1, DType.i64), onesided=1)
+        size = None if n.optional(2) is None else n.flatten_scalar(2, DType.i64)
+        return n.add("DFT", value, size, n.flatten_scalar(1, DType.i64), onesided=1)
     axes = [normalize_axis(a, rank) for a in n.ints_of(1, "axes")]
     last = len(axes) - 1
     value = _transform(n, value, axes[last], _size(n, last), onesided=1)
@@ -86,8 +86,8 @@ def _stft(n: ExportContext) -> Exported:
     signal, rank = n.input(0), n.rank(0)
     if rank == 1:
         signal = n.add("Unsqueeze", signal, n.ints([0]))
-    step = n.flat(3, DType.i64)
-    found = n.add("STFT", signal, step, shape, n.flat(2, DType.i64), onesided=1)
+    step = n.flatten_scalar(3, DType.i64)
+    found = n.add("STFT", signal, step, shape, n.flatten_scalar(2, DType.i64), onesided=1)
     if op.transpose_frames:
         found = n.transpose(found, [0, 2, 1, 3])
     return n.add("Squeeze", found, n.ints([0])) if rank == 1 else found

@@ -37,7 +37,7 @@ def _if(n: ExportContext) -> Exported:
             _declare(n, proto.output, result, _result_type(body, place))
         writer.finish(proto)
         branches[name] = proto
-    return n.add_all("If", [n.flat(0, DType.boolean)], op.output_count(), **branches)
+    return n.add_all("If", [n.flatten_scalar(0, DType.boolean)], op.output_count(), **branches)
 
 
 def _write_branch(
@@ -110,7 +110,9 @@ class _LoopExporter:
         trips, condition = self._limits()
         count = len(self.carried) + len(scanned)
         made = n.add_all("Loop", [trips, condition, *initial], count, body=self.proto)
-        return [self._outside(k, output, made, scanned) for k, output in enumerate(self.op.results)]
+        return [
+            self._take_output(k, output, made, scanned) for k, output in enumerate(self.op.results)
+        ]
 
     def _feed(self, i: int, port: BodyInput) -> str:
         """The name of what a parameter of the body reads."""
@@ -194,10 +196,10 @@ class _LoopExporter:
         if isinstance(op, Loop):
             known, condition = n.known_ints(0), n.known(1)
             always = condition is not None and bool(condition.reshape(-1)[0])
-            first = None if always else n.flat(1, DType.boolean)
+            first = None if always else n.flatten_scalar(1, DType.boolean)
             if known is not None:
                 return (None if known[0] < 0 else n.int_scalar(known[0])), first
-            trips = n.flat(0, DType.i64)
+            trips = n.flatten_scalar(0, DType.i64)
             below = n.add("Less", trips, n.int_scalar(0))
             return n.add("Where", below, n.int_scalar(_NO_LIMIT), trips), first
         counts = [self._count(p) for p in op.ports if p.mode == "sliced"]
@@ -217,7 +219,7 @@ class _LoopExporter:
             return span
         return n.add("Div", n.add("Add", span, n.int_scalar(step - 1)), n.int_scalar(step))
 
-    def _outside(
+    def _take_output(
         self, k: int, output: BodyOutput, made: Sequence[str], scanned: dict[int, int]
     ) -> str:
         """One output of ours from the outputs of ONNX's node."""

@@ -17,13 +17,13 @@ def _write_same(op_type: str) -> ExportFunction:
     return lambda n: n.add(op_type, *n.names)
 
 
-def _positioned(op_type: str, port: int) -> ExportFunction:
+def _write_positioned(op_type: str, port: int) -> ExportFunction:
     """The position as a scalar."""
 
     def export(n: ExportContext) -> Exported:
         names = list(n.names[:port])
         if n.optional(port) is not None:
-            names.append(n.flat(port))
+            names.append(n.flatten_scalar(port))
         return n.add(op_type, *names)
 
     return export
@@ -55,9 +55,9 @@ def _optional(n: ExportContext) -> Exported:
 EXPORTERS: dict[str, ExportFunction] = {
     "SequenceConstruct": _write_same("SequenceConstruct"),
     "SequenceEmpty": _empty,
-    "SequenceAt": _positioned("SequenceAt", 1),
-    "SequenceInsert": _positioned("SequenceInsert", 2),
-    "SequenceErase": _positioned("SequenceErase", 1),
+    "SequenceAt": _write_positioned("SequenceAt", 1),
+    "SequenceInsert": _write_positioned("SequenceInsert", 2),
+    "SequenceErase": _write_positioned("SequenceErase", 1),
     "SequenceLength": _write_same("SequenceLength"),
     "SplitToSequence": _split,
     "ConcatFromSequence": _concat,
