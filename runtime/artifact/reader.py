@@ -100,7 +100,7 @@ class Artifact:
         self.plans = [p for entry in listed if (p := self._entry(entry)) is not None]
 
     def _require_extensions(self, content: dict[str, Any]) -> None:
-        """Refuse a file whose operations of users nobody gave."""
+        """Refuse a file whose operations of users are not registered."""
         found = content.get("extensions", [])
         names = cast("list[Any]", found) if isinstance(found, list) else [None]
         if len(names) > _MAX_EXTENSIONS or not all(isinstance(n, str) for n in names):

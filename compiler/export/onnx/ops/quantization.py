@@ -15,7 +15,7 @@ from ..context import ExportContext, Exported, ExportFunction
 
 @dataclass(frozen=True)
 class _Spread:
-    """How scales lie on the data: the shape that ONNX takes, its axis, its block."""
+    """How scales broadcast to the data: the shape that ONNX takes, its axis, its block."""
 
     shape: list[int]
     axis: int | None = None
