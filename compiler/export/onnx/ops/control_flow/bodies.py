@@ -110,9 +110,8 @@ class _LoopExporter:
         trips, condition = self._limits()
         count = len(self.carried) + len(scanned)
         made = n.add_all("Loop", [trips, condition, *initial], count, body=self.proto)
-        return [
-            self._take_output(k, output, made, scanned) for k, output in enumerate(self.op.results)
-        ]
+        results = enumerate(self.op.results)
+        return [self._take_output(k, output, made, scanned) for k, output in results]
 
     def _feed(self, i: int, port: BodyInput) -> str:
         """The name of what a parameter of the body reads."""
