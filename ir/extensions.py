@@ -111,7 +111,7 @@ def extensions_of(graph: Graph) -> list[str]:
 
 
 def require_extensions(kinds: Sequence[str], where: str) -> None:
-    """UnsupportedOperationError naming the extensions that a file needs and that are not registered."""
+    """UnsupportedOperationError naming the extensions that a file needs and none registered."""
     missing = [k for k in kinds if k.lower() not in _registered]
     if missing:
         raise UnsupportedOperationError(
