@@ -14,13 +14,11 @@ from ..context import ExportFunction
 from . import (
     activation,
     arithmetic,
-    classical,
     convolution,
     indexing,
     logic,
     matrix,
     normalization,
-    padding,
     pooling,
     quantization,
     random_values,
@@ -33,19 +31,19 @@ from . import (
     signals,
     slicing,
 )
+from .ai_onnx_ml import models
 from .control_flow import bodies, sequences
 
 _FAMILIES: tuple[Mapping[str, ExportFunction], ...] = (
     activation.EXPORTERS,
     arithmetic.EXPORTERS,
-    classical.EXPORTERS,
+    models.EXPORTERS,
     bodies.EXPORTERS,
     convolution.EXPORTERS,
     indexing.EXPORTERS,
     logic.EXPORTERS,
     matrix.EXPORTERS,
     normalization.EXPORTERS,
-    padding.EXPORTERS,
     pooling.EXPORTERS,
     quantization.EXPORTERS,
     random_values.EXPORTERS,

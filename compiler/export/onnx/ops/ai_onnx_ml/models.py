@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .....ir.dtype import DType
-from .....ir.ops import LabelEncoder, TreeEnsemble, ZipMap
-from ..context import ExportContext, Exported, ExportFunction
-from .elementary import narrow_output
+from ......ir.dtype import DType
+from ......ir.ops import LabelEncoder, TreeEnsemble, ZipMap
+from ...context import ExportContext, Exported, ExportFunction
+from ..elementary import narrow_output
 
 _ML = "ai.onnx.ml"
 
