@@ -4,8 +4,9 @@
     net = irc.compile_model("model.onnx")      # .onnx, .xml or .irc
     y = net({"x": x})
 
-`irc.ops` builds graphs in Python, `irc.onnx_backend` is ONNX's Backend interface; both are loaded
-when first asked for. Importing irc loads neither onnx nor LLVM.
+`irc.ops` builds graphs in Python, `irc.extensions` holds what operations of one's own are made
+of, `irc.onnx_backend` is ONNX's Backend interface; they are loaded when first asked for. Importing
+irc loads neither onnx nor LLVM.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         save_model,
         set_seed,
     )
+    from .api import extensions as extensions
     from .api.predictor import Predictor as Predictor
     from .compat import onnx_backend as onnx_backend
     from .ir.errors import (
@@ -94,6 +96,7 @@ __all__ = [
     "UsageError",
     "VerificationError",
     "compile_model",
+    "extensions",
     "onnx_backend",
     "ops",
     "quantize",
@@ -108,6 +111,7 @@ _MODULES = {
         name: f".{name}"
         for name in ("api", "builder", "compat", "compiler", "ir", "plan", "runtime", "serve")
     },
+    "extensions": ".api.extensions",
     "quantization": ".quantization",
     "onnx_backend": ".compat.onnx_backend",
     "ops": ".builder",

@@ -6,6 +6,7 @@ compiled_model.py is where compiler and runtime meet; ports.py orders inputs and
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -51,6 +52,7 @@ def compile_model(
     conv_algorithm: Literal["auto", "direct"] = "auto",
     denormals: Literal["auto", "flush", "keep"] | None = None,
     verify: bool | None = None,
+    extensions: Sequence[Any] = (),
     trust_code: bool = False,
     progress: bool | None = None,
 ) -> CompiledModel:
@@ -64,7 +66,8 @@ def compile_model(
     zeros, "keep" computes with them, "auto" (the default) flushes them unless the model holds such
     a number as a constant (docs/numerics.md). verify: check the graph after every pass (default:
     IRC_VERIFY=1). A .irc keeps the precision, denormals and shapes that it was compiled with where
-    none are given here. trust_code: run the machine code that a .irc may hold: only for files from
+    none are given here. extensions: as of read_model; of a .irc, the operations that it was made
+    with. trust_code: run the machine code that a .irc may hold: only for files from
     those whose programs you would run.
     progress: whether stderr, if it is a terminal, shows after one second what is done (default:
     yes, unless IRC_PROGRESS=0).
@@ -83,6 +86,11 @@ def compile_model(
     _require_count("max_memory", max_memory)
     with memory_errors(), show_progress(f"compiling {_name_of(source)}", progress):
         if not isinstance(source, Model) and _is_artifact(source):
+            if extensions:
+                from ..compiler.user_extensions import register_extensions
+
+                if register_extensions(extensions):
+                    raise UsageError("a .irc is compiled: passes cannot change it", got="a pass")
             return CompiledModel.load(
                 source,
                 precision=precision,
@@ -94,7 +102,12 @@ def compile_model(
             )
 
         def read() -> Model:
-            return models.read_model(source, declared_shapes=declared_shapes, max_memory=max_memory)
+            return models.read_model(
+                source,
+                declared_shapes=declared_shapes,
+                max_memory=max_memory,
+                extensions=extensions,
+            )
 
         model = source if isinstance(source, Model) else read
         checked = os.environ.get("IRC_VERIFY") == "1" if verify is None else verify
@@ -113,18 +126,30 @@ def read_model(
     *,
     declared_shapes: Literal["check", "ignore"] = "check",
     max_memory: int | None = None,
+    extensions: Sequence[Any] = (),
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
     progress: bool | None = None,
 ) -> Model:
     """Read a model: a path (.onnx, .xml), the bytes of either, or an onnx.ModelProto.
 
     weights: the .bin of an XML file that is not next to it. declared_shapes "ignore" accepts
     a model whose declared shapes or types contradict inference. max_memory: bytes for any file and
-    any constant. progress: as of compile_model.
+    any constant. extensions: operations, classes as irc.extensions describes, and passes, functions
+    (graph, node) -> Patch that are applied to what was read. inputs and outputs cut and reshape the
+    model: names of tensors, of inputs with sizes and an element type ("x[1,3,?]{u8}").
+    progress: as of compile_model.
     Raises ModelFormatError, ShapeError, MemoryLimitError or UnsupportedOperationError.
     """
     with show_progress(f"reading {_name_of(source)}", progress):
         return models.read_model(
-            source, weights, declared_shapes=declared_shapes, max_memory=max_memory
+            source,
+            weights,
+            declared_shapes=declared_shapes,
+            max_memory=max_memory,
+            extensions=extensions,
+            inputs=inputs,
+            outputs=outputs,
         )
 
 
@@ -134,17 +159,23 @@ def save_model(
     *,
     compress_to_fp16: bool = False,
     dialect: bool = False,
+    opset: int | None = None,
     progress: bool | None = None,
-) -> None:
-    """Write IR version 11 (`path` and the .bin next to it) in standard operation sets.
+) -> tuple[Path, ...]:
+    """Write IR version 11 (`path` and the .bin next to it) or ONNX, by the ending of `path`, in
+    standard operations.
 
-    dialect keeps irc's own operations as they are, which irc reads and OpenVINO does not: a model
-    that the standard sets cannot express is kept so. compress_to_fp16 stores f32 weights as f16
-    with a decompressing conversion. Both files appear whole or not at all. progress: as of
-    compile_model. UsageError for a path that does not end in .xml.
+    dialect (of IR) keeps irc's own operations as they are, which irc reads and OpenVINO does not: a
+    model that the standard sets cannot express is kept so. compress_to_fp16 stores f32 weights as
+    f16 with a decompressing conversion. opset: ONNX's operator set, 13 or later (default: 21);
+    constants above 2 GB are in `path` + ".data". Returns the files, which appear whole or not at
+    all. progress: as of compile_model. UsageError for a path that ends in neither .xml nor .onnx,
+    UnsupportedOperationError naming the operation that the format cannot express.
     """
     with show_progress(f"writing {os.fspath(path)}", progress):
-        models.save_model(model, path, compress_to_fp16=compress_to_fp16, dialect=dialect)
+        return models.save_model(
+            model, path, compress_to_fp16=compress_to_fp16, dialect=dialect, opset=opset
+        )
 
 
 def _name_of(source: Any) -> str:

@@ -291,6 +291,7 @@ class CompiledModel(HasMetadata):
     ) -> None:
         """The artefact onto a seekable stream."""
         from ..compiler.export.xml import write_net
+        from ..ir.extensions import extensions_of
         from ..runtime.artifact.writer import StoredPlan, stored_plan, write_artifact
         from ..runtime.machine.detect import host_target
 
@@ -312,7 +313,8 @@ class CompiledModel(HasMetadata):
             text, weights = write_net(self.model.graph, to, dialect=True)
             return text, weights.find
 
-        write_artifact(stream, write_graph, self._recipe, plans)
+        kinds = extensions_of(self.model.graph)
+        write_artifact(stream, write_graph, self._recipe, plans, kinds)
 
     def _code(self) -> dict[str, bytes]:
         from ..runtime.jit.disk_cache import default_cache

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import math
 import os
 import stat
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -49,11 +52,46 @@ def add_model(parser: argparse.ArgumentParser, kinds: str = ".onnx, .xml") -> No
         help="for any file, constant, buffer or input, such as 500M or 2G (default: four fifths "
         "of the memory there is)",
     )
+    parser.add_argument(
+        "--extension",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a Python module (a name, or a path *.py) whose list EXTENSIONS holds operations and "
+        "passes",
+    )
 
 
 def limits(args: argparse.Namespace) -> dict[str, Any]:
     """What add_model's options say, as read_model and compile_model take it."""
-    return {"declared_shapes": args.declared_shapes, "max_memory": args.max_memory}
+    found: dict[str, Any] = {
+        "declared_shapes": args.declared_shapes,
+        "max_memory": args.max_memory,
+    }
+    extensions = [e for name in args.extension for e in load_extensions(name)]
+    return found | ({"extensions": extensions} if extensions else {})
+
+
+def load_extensions(name: str) -> list[Any]:
+    """The list EXTENSIONS of a module, which is imported by its name or its path. UsageError where
+    there is none."""
+    try:
+        if name.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(Path(name).stem, name)
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules.setdefault(spec.name, module)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(name)
+    except (ImportError, OSError, SyntaxError) as error:
+        raise UsageError("an extension cannot be imported", where=name, got=str(error)) from error
+    found = getattr(module, "EXTENSIONS", None)
+    if not isinstance(found, list | tuple):
+        raise UsageError(
+            "a module of extensions has no list of them", where=name, expected="EXTENSIONS = [...]"
+        )
+    return list(cast("Sequence[Any]", found))
 
 
 def add_compilation(parser: argparse.ArgumentParser) -> None:
@@ -304,10 +342,11 @@ def _array_bytes(stream: IO[bytes]) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
-def require_suffix(path: str, suffix: str) -> Path:
+def require_suffix(path: str, *suffixes: str) -> Path:
     """The path, which must end so. UsageError else."""
-    if Path(path).suffix.lower() != suffix:
-        raise UsageError("the output's name has the wrong ending", got=path, expected=f"*{suffix}")
+    if Path(path).suffix.lower() not in suffixes:
+        expected = " or ".join(f"*{suffix}" for suffix in suffixes)
+        raise UsageError("the output's name has the wrong ending", got=path, expected=expected)
     return Path(path)
 
 

@@ -6,11 +6,15 @@ they survive `.xml` and `.irc` files; the other descriptive fields are the secti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 CUSTOM = "framework"
 DESCRIPTION = "onnx"
+# Keys of `metadata_props` that hold the rest of rt_info, as paths: "rt_info/conversion/version".
+PATH_PREFIX = "rt_info/"
+# Deeper paths of a file stay metadata: no writer makes them, and trees are walked by recursion.
+_MAX_DEPTH = 16
 
 
 def read_section(rt_info: Mapping[str, Any], section: str) -> dict[str, str]:
@@ -20,6 +24,39 @@ def read_section(rt_info: Mapping[str, Any], section: str) -> dict[str, str]:
         return {}
     pairs = cast("dict[str, Any]", found)
     return {key: value for key, value in pairs.items() if isinstance(value, str)}
+
+
+def list_paths(rt_info: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The leaves of rt_info but for metadata and description: paths of keys, and their texts. A key
+    that a path cannot hold (empty, or with "/") is left out with what is below it."""
+    sections = [(k, v) for k, v in rt_info.items() if k not in (CUSTOM, DESCRIPTION)]
+    pending: list[tuple[str, Any]] = list(reversed(sections))
+    while pending:
+        path, found = pending.pop()
+        if not isinstance(found, Mapping):
+            yield path, str(found)
+            continue
+        items = list(cast("Mapping[str, Any]", found).items())
+        pending += [(f"{path}/{k}", v) for k, v in reversed(items) if k and "/" not in k]
+
+
+def store_path(rt_info: dict[str, Any], path: str, text: str) -> bool:
+    """Store a leaf of rt_info. False where the path is none that `list_paths` gives."""
+    *parents, last = path.split("/")
+    if len(parents) >= _MAX_DEPTH or not all((*parents, last)):
+        return False
+    if (parents or [last])[0] in (CUSTOM, DESCRIPTION):
+        return False
+    tree = rt_info
+    for key in parents:
+        found = tree.setdefault(key, {})
+        if not isinstance(found, dict):
+            return False
+        tree = cast("dict[str, Any]", found)
+    if isinstance(tree.get(last), dict):
+        return False
+    tree[last] = text
+    return True
 
 
 class HasMetadata:

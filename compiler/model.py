@@ -109,26 +109,44 @@ def read_model(
     *,
     declared_shapes: Literal["check", "ignore"] = "check",
     max_memory: int | None = None,
+    extensions: Sequence[Any] = (),
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
 ) -> Model:
     """Read a model: a path (.onnx, .xml), the bytes of either, or an onnx.ModelProto.
 
     weights: the .bin of an XML file that is not next to it. declared_shapes "ignore" accepts
     a model whose declared shapes or types contradict inference. max_memory: bytes for any file and
-    any constant.
+    any constant. extensions: operations (classes) and passes (functions) of the caller. inputs and
+    outputs cut and reshape the model (cut.py).
     Raises ModelFormatError, ShapeError, MemoryLimitError or UnsupportedOperationError.
     """
     from .frontends.xml.source import record_files
 
+    passes: list[Any] = []
+    if extensions:
+        from .user_extensions import register_extensions
+
+        passes = register_extensions(extensions)
+
+    def read(given: Source) -> Graph:
+        graph = _read_graph(given, weights, declared_shapes, max_memory)
+        if passes:
+            from .user_extensions import apply_passes
+
+            apply_passes(graph, passes)
+        if inputs or outputs:
+            from .cut import cut_graph
+
+            graph = cut_graph(graph, inputs, outputs)
+        return graph
+
     with memory_errors(), record_files() as files:
-        graph = _read_graph(source, weights, declared_shapes, max_memory)
+        graph = read(source)
     if not isinstance(source, str | os.PathLike):
         return Model(graph)
     path: str = os.path.abspath(cast("str | os.PathLike[str]", source))
-
-    def reload() -> Model:
-        return Model(_read_graph(path, weights, declared_shapes, max_memory))
-
-    return Model(graph, Origin(reload, tuple(files)))
+    return Model(graph, Origin(lambda: Model(read(path)), tuple(files)))
 
 
 def _read_graph(
@@ -171,18 +189,32 @@ def save_model(
     *,
     compress_to_fp16: bool = False,
     dialect: bool = False,
-) -> None:
-    """Write IR version 11 (`path` and the .bin next to it) in standard operation sets.
+    opset: int | None = None,
+) -> tuple[Path, ...]:
+    """Write IR version 11 (`path` and the .bin next to it) or ONNX, by the ending of `path`.
 
-    dialect keeps irc's own operations as they are, which irc reads and OpenVINO does not: a model
-    that the standard sets cannot say is kept so. compress_to_fp16 stores f32 weights as f16 with a
-    decompressing conversion. Both files appear whole or not at all. UsageError for a path that does
-    not end in .xml.
+    In standard operations, unless `dialect` (IR only) keeps irc's own as they are, which irc reads
+    and OpenVINO does not: a model that the standard sets cannot say is kept so. compress_to_fp16
+    stores f32 weights as f16 with a decompressing conversion. opset: of ONNX, 21 by default; its
+    constants are in `path` + ".data" where they are larger than protobuf holds (2 GiB). Returns the
+    files, which appear whole or not at all. UsageError for a path that ends otherwise.
     """
-    from .export.xml import write_xml
-
-    if Path(path).suffix.lower() != ".xml":
-        raise UsageError("the output's name has the wrong ending", got=str(path), expected="*.xml")
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".xml", ".onnx"):
+        expected = "*.xml or *.onnx"
+        raise UsageError("the output's name has the wrong ending", got=str(path), expected=expected)
+    if suffix == ".onnx" and dialect:
+        raise UsageError("ONNX has no dialect", got="dialect=True", expected="a path *.xml")
+    if suffix == ".xml" and opset is not None:
+        raise UsageError("an operator set is ONNX's", got=f"opset={opset}", expected="*.onnx")
     held = model if isinstance(model, Model) else read_model(model)
     with memory_errors():
+        if suffix == ".onnx":
+            from .export.onnx.model_writer import DEFAULT_OPSET, write_onnx
+
+            wanted = DEFAULT_OPSET if opset is None else opset
+            return write_onnx(held.graph, path, opset=wanted, compress_to_fp16=compress_to_fp16)
+        from .export.xml import write_xml
+
         write_xml(held.graph, path, compress_to_fp16=compress_to_fp16, dialect=dialect)
+    return Path(path), Path(path).with_suffix(".bin")

@@ -52,6 +52,7 @@ FENCES = {
     "lxml": ("compiler/frontends/xml/", "compiler/export/"),
     "llvmlite": ("runtime/jit/",),
     "onnx": (
+        "compiler/export/onnx/",
         "compiler/frontends/onnx/",
         "ir/ops/control_flow/onnx_node.py",
         "quantization/",

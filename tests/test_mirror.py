@@ -39,6 +39,7 @@ XML = "compiler/frontends/xml"
 KERNELS = "runtime/kernels"
 # Modules (patterns, the first that matches counts) -> the file in tests/ that tests them.
 TESTED_IN = {
+    "ir/extensions.py": "api/test_extensions.py",
     "api/ports.py": "api/test_compiled_model.py",
     "api/progress.py": "cli/test_speech.py",
     "builder/tensor.py": "builder/test_functions.py",
@@ -62,6 +63,8 @@ TESTED_IN = {
     "compiler/decompositions/quantized.py": "compiler/export/test_decompose.py",
     "compiler/export/expand_attention.py": "compiler/export/test_decompose.py",
     "compiler/export/scalar_programs.py": "compiler/export/test_decompose.py",
+    "compiler/export/onnx/ops/*.py": "compiler/export/onnx/test_round_trips.py",
+    "compiler/export/onnx/*.py": "compiler/export/onnx/test_model_writer.py",
     "compiler/export/*.py": "compiler/export/test_xml.py",
     f"{ONNX}/graph_io.py": f"{ONNX}/test_functions.py",
     f"{ONNX}/import*.py": f"{ONNX}/test_functions.py",
@@ -86,6 +89,8 @@ TESTED_IN = {
     f"{XML}/*.py": f"{XML}/test_bad_input.py",
     "compiler/inspect/expose_tensors.py": "cli/test_layers.py",
     "compiler/inspect/*.py": "cli/test_cli.py",
+    "compiler/metadata.py": "api/test_metadata.py",
+    "compiler/user_extensions.py": "api/test_extensions.py",
     "compiler/legality.py": "compiler/passes/quantize/test_recognize_qdq.py",
     "compiler/lowering/build/gemm_axes.py": "compiler/lowering/ops/test_matmul.py",
     "compiler/lowering/build/*.py": "compiler/lowering/test_lower.py",

@@ -9,6 +9,7 @@ from typing import Any
 from ...api import Model, PortInfo, compile_model, read_model
 from ...compiler.frontends.xml.text import shorten_text
 from ...compiler.inspect.summary import Summary, summarise
+from ...compiler.metadata import DESCRIPTION, list_paths, read_section
 from ...plan.text import print_plan
 from ..arguments import add_model, limits, require_file
 from ..console import print_result
@@ -68,6 +69,8 @@ def as_json(model: Model, summary: Summary) -> dict[str, object]:
         "operations_after": summary.after,
         "bodies": summary.bodies,
         "metadata": model.metadata,
+        "description": read_section(model.rt_info, DESCRIPTION),
+        "rt_info": dict(list_paths(model.rt_info)),
     }
 
 
@@ -86,7 +89,13 @@ def as_text(model: Model, summary: Summary) -> list[str]:
     lines.append(f"rewrites    {_counts(summary.fusions) or 'none apply'}")
     lines.append(f"afterwards  {_counts(summary.after)}")
     lines += [
-        f"metadata    {shorten_text(k)}: {shorten_text(v)}" for k, v in model.metadata.items()
+        f"{label:11} {shorten_text(k)}: {shorten_text(v)}"
+        for label, pairs in (
+            ("metadata", model.metadata),
+            ("description", read_section(model.rt_info, DESCRIPTION)),
+            ("rt_info", dict(list_paths(model.rt_info))),
+        )
+        for k, v in pairs.items()
     ]
     lines += [f"body        {way}: {_counts(kinds)}" for way, kinds in summary.bodies.items()]
     return lines

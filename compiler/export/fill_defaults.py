@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...ir.dtype import DType
-from ...ir.graph import Node, Value
+from ...ir.graph import Graph, Node, Value
 from ...ir.op import Op
 from ...ir.ops import (
     Add,
@@ -96,20 +96,20 @@ def _clamp_to(build: Build, value: Value, to: DType) -> Value:
     wrap and irc's saturates: the end of quantisation. Other conversions are left as they are."""
     if not (build.dtype(value).is_float and to.is_int and to.bits <= 16):
         return value
-    if not _is_rounded(build, value):
+    if not is_rounded(build.graph, value):
         return value
     return build.op(Clamp(float(to.min), float(to.max)), value)
 
 
-def _is_rounded(build: Build, value: Value) -> bool:
+def is_rounded(graph: Graph, value: Value) -> bool:
     """Round, or Round + zero point, or a choice between that and the zero point."""
     for _ in range(3):
-        op = build.graph.op(value.node)
+        op = graph.op(value.node)
         if isinstance(op, Round):
             return True
         if not isinstance(op, Add | Select):
             return False
-        value = build.graph.input(value.node, 2 if isinstance(op, Select) else 0)
+        value = graph.input(value.node, 2 if isinstance(op, Select) else 0)
     return False
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...ir.dims import Expr
 from ...ir.dtype import DType
 from ...ir.errors import UnsupportedOperationError
+from ...ir.extensions import file_type, ir_opset, is_extension
 from ...ir.graph import Graph, Node, Value
 from ...ir.op import Op
 from ...ir.ops import XML_NAMES, Constant, Parameter
@@ -98,13 +99,13 @@ class NetWriter:
     def _layer(self, graph: Graph, node: int, numbering: Numbering) -> None:
         record, sources = graph.node(node), numbering.sources[node]
         op = record.op
-        version = f"opset{op.version}" if op.version else DIALECT
+        kind, version = _file_name(op)
         if not op.version and not self.dialect:
             raise _not_standard(record)
         head = {
             "id": str(numbering.ids[node]),
             "name": record.name,
-            "type": XML_NAMES.get(op.kind, op.kind),
+            "type": kind,
             "version": version,
         }
         if op.kind == "Result":
@@ -217,6 +218,13 @@ class NetWriter:
                 fix=f"{KEEP_DIALECT}; or convert the tensor to another type",
             )
         return type_.dtype.ir_precision
+
+
+def _file_name(op: Op) -> tuple[str, str]:
+    """The type and version of a layer."""
+    if is_extension(op):
+        return file_type(type(op)), ir_opset(type(op))
+    return XML_NAMES.get(op.kind, op.kind), f"opset{op.version}" if op.version else DIALECT
 
 
 def _head(tag: str, attributes: Pairs | None) -> str:

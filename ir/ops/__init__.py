@@ -9,6 +9,7 @@ name is the latest (`Gather`), older ones carry their number (`Gather1`, `Gather
 
 from __future__ import annotations
 
+from ..extensions import find_by_kind
 from ..op import Op
 from .math.activation_table import ACTIVATIONS as ACTIVATIONS
 from .math.activations import (
@@ -227,8 +228,9 @@ def find(kind: str, opset: int) -> type[Op] | None:
 
 
 def find_exact(kind: str, version: int) -> type[Op] | None:
-    """The class of exactly this kind and version."""
-    return next((c for c in _ops_of_kind(kind) if c.version == version), None)
+    """The class of exactly this kind and version, of an extension too."""
+    found = next((c for c in _ops_of_kind(kind) if c.version == version), None)
+    return find_by_kind(kind, version) if found is None else found
 
 
 def _ops_of_kind(kind: str) -> list[type[Op]]:

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from ...ir.dtype import DType
 from ...ir.errors import ArtifactError, Error, MemoryLimitError, VerificationError
+from ...ir.extensions import require_extensions
 from ...ir.limits.host_memory import default_max_memory
 from ...ir.limits.memory_budget import format_size
 from ...ir.serialization.dataclass_json import decode, invalid_data_error
@@ -47,6 +48,7 @@ DERIVED: Final = "derived"
 PLAN: Final = "plan"
 # What a section should hold, where no check says it closer.
 _WRITTEN: Final = "what irc wrote, unchanged"
+_MAX_EXTENSIONS: Final = 1000
 _MAX_ELEMENTS: Final = 1 << 47
 # Kernels take some blocks of the size of caches.
 _MAX_SCRATCH: Final = 1 << 28
@@ -88,6 +90,7 @@ class Artifact:
         self.max_memory = default_max_memory() if max_memory is None else max_memory
         self.name = self._file.name
         content = self._file.content
+        self._require_extensions(content)
         self.options = self._options(content)
         self._graph = self._section(content, "graph", GRAPH)
         self._weights = self._section(content, "weights", WEIGHTS)
@@ -95,6 +98,14 @@ class Artifact:
         if not isinstance(listed, list):
             raise self._file.fail("the manifest lists no plans", repr(listed)[:80], "a list")
         self.plans = [p for entry in listed if (p := self._entry(entry)) is not None]
+
+    def _require_extensions(self, content: dict[str, Any]) -> None:
+        """Refuse a file whose operations of users are not registered."""
+        found = content.get("extensions", [])
+        names = cast("list[Any]", found) if isinstance(found, list) else [None]
+        if len(names) > _MAX_EXTENSIONS or not all(isinstance(n, str) for n in names):
+            raise self._file.fail("the manifest's extensions are wrong", repr(found)[:80], "names")
+        require_extensions([str(n)[:200] for n in names], self.name)
 
     def _options(self, entry: dict[str, Any]) -> Options:
         found = entry.get("options")

@@ -45,9 +45,14 @@ def stored_plan(artifact: Artifact, entry: PlanEntry) -> StoredPlan:
 
 
 def write_artifact(
-    stream: BinaryIO, write_graph: WriteGraph, options: Options, plans: Sequence[StoredPlan]
+    stream: BinaryIO,
+    write_graph: WriteGraph,
+    options: Options,
+    plans: Sequence[StoredPlan],
+    extensions: Sequence[str] = (),
 ) -> list[str]:
-    """Write an artefact to a seekable stream. `options` are those that a load takes by default.
+    """Write an artefact to a seekable stream. `options` are those that a load takes by default,
+    `extensions` the kinds of the operations of users that it needs.
 
     A plan that cannot be written as data (it holds text) is left out and made again by every
     load. Returns the reasons, one per such plan.
@@ -85,8 +90,10 @@ def write_artifact(
             entry["code"] = writer.begin(CODE)
             writer.write(packed)
         entries.append(entry)
-    sections = {"graph": graph, "weights": weights}
-    writer.finish({"version": version(), "options": dict(options), **sections, "plans": entries})
+    content = {"version": version(), "options": dict(options), "graph": graph, "weights": weights}
+    if extensions:
+        content["extensions"] = list(extensions)
+    writer.finish({**content, "plans": entries})
     return refused
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import irc_compiler as irc
+import onnx
 import openvino as ov
 import pytest
 from irc_compiler.cli.main import main
@@ -50,6 +51,38 @@ def test_metadata_survives_every_format(path: Path, tmp_path: Path) -> None:
     assert irc.compile_model(tmp_path / "again.xml").metadata == METADATA
 
 
+def test_metadata_and_description_come_back_to_onnx(tmp_path: Path) -> None:
+    proto = model(METADATA)
+    proto.domain, proto.model_version, proto.doc_string = "org.example", 7, "what it does"
+    proto.producer_version, proto.graph.doc_string = "1.2", "of the graph"
+    for name in ("m.onnx", "m.xml"):  # at once, and by way of an IR
+        read = irc.read_model(proto)
+        irc.save_model(read, tmp_path / name)
+        irc.save_model(tmp_path / name, tmp_path / "back.onnx")
+        found = onnx.load(tmp_path / "back.onnx")
+        assert {p.key: p.value for p in found.metadata_props} == METADATA
+        for field in ("domain", "model_version", "doc_string", "producer_name", "producer_version"):
+            assert getattr(found, field) == getattr(proto, field), field
+        assert found.graph.doc_string == "of the graph"
+
+
+def test_rt_info_survives_onnx(tmp_path: Path) -> None:
+    held = irc.read_model(model(METADATA))
+    tree = {"nncf": {"quantization": {"preset": "mixed"}}, "Runtime_version": "2026.4"}
+    held.graph.rt_info |= tree
+    irc.save_model(held, tmp_path / "m.onnx")
+    again = irc.read_model(tmp_path / "m.onnx")
+    assert again.metadata == METADATA
+    assert {k: again.rt_info[k] for k in tree} == tree
+
+
+@pytest.mark.parametrize(
+    "key", ["rt_info/", "rt_info/a//b", "rt_info/framework/a", "rt_info/" + "a/" * 40]
+)
+def test_keys_that_are_no_paths_stay_metadata(key: str) -> None:
+    assert irc.read_model(model({key: "v"})).metadata == {key: "v"}
+
+
 def test_openvino_and_irc_read_what_the_other_wrote(path: Path, tmp_path: Path) -> None:
     core = ov.Core()
     irc.save_model(path, tmp_path / "irc.xml")
@@ -76,6 +109,7 @@ def test_inspect_prints_metadata(path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["inspect", str(path)]) == 0
     printed = capsys.readouterr().out
     assert "metadata    \"names\": \"{0: 'cat', 1: 'dog'}\"" in printed
+    assert 'description "producer_name": "maker"' in printed
     assert "\t" not in printed and "\r" not in printed
 
 

@@ -42,6 +42,7 @@ from .schemas import (
 )
 from .scopes import ImportScope, add_constant, captured_value
 from .unsupported import Unsupported
+from .user_operations import find_extension
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, NodeProto
@@ -108,9 +109,9 @@ class Importer:
         lost = [name for name in proto.input if frame.is_lost(name)]
         inputs = [None if name in lost else self.value(frame, name) for name in proto.input]
         types = [None if v is None else frame.graph.type(v) for v in inputs]
-        function = self.functions.get(key_of(proto))
-        importer = None
-        if function is None and version is not None:
+        importer = find_extension(proto.op_type, domain)
+        function = None if importer is not None else self.functions.get(key_of(proto))
+        if function is None and importer is None and version is not None:
             importer = find_importer(proto.op_type, domain, version)
         if function is None and importer is None and not lost and version is not None:
             function = self._schema_function(proto, domain, version, types, origin)

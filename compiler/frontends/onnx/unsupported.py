@@ -55,6 +55,7 @@ class Unsupported:
             where=label,
             got=Lines(lines),
             expected="operations that docs/operations.md lists",
+            fix="define them: read_model(..., extensions=[...]), or --extension MODULE",
         )
 
 

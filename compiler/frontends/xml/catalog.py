@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from ....ir.errors import Lines, UnsupportedOperationError
+from ....ir.extensions import find_in_ir
 from ....ir.op import Op
 from ....ir.ops import find
 from .schema_records import Net, XmlLayer
@@ -26,6 +27,9 @@ _MAX_EXAMPLES = 3
 
 def look_up(layer: XmlLayer) -> type[Op] | None:
     """The class of a layer's operation, or None where there is none."""
+    extension = find_in_ir(layer.type, layer.version)
+    if extension is not None:
+        return extension
     opset = 0 if layer.version == DIALECT else _opset(layer.version)
     return None if opset is None else find(layer.type, opset)
 
@@ -56,6 +60,7 @@ def refuse_unsupported(layers: list[XmlLayer], file: str) -> None:
         where=file,
         got=Lines(lines),
         expected="operations that docs/operations.md lists",
+        fix="define them: read_model(..., extensions=[...]), or --extension MODULE",
     )
 
 

@@ -39,12 +39,12 @@ def run_case(case: Any) -> None:
     graph = read_onnx(case.model)
     for inputs, outputs in case.data_sets:
         names = [port.name for port in case.model.graph.input]
-        feeds = {n: _plain(v) for n, v in zip(names, inputs, strict=False)}
+        feeds = {n: as_array(v) for n, v in zip(names, inputs, strict=False)}
         got = interpret(graph, feeds)
         assert len(got) == len(outputs)
         for position, want in enumerate(outputs):
             check_type(graph, position, got[position])
-            same(got[position], _plain(want), case.rtol, case.atol)
+            same(got[position], as_array(want), case.rtol, case.atol)
 
 
 def check_type(graph: Graph, position: int, value: Any) -> None:
@@ -76,5 +76,8 @@ def same(got: Any, want: Any, rtol: float, atol: float) -> None:
     np.testing.assert_allclose(got, want, rtol=rtol, atol=atol, equal_nan=True)
 
 
-def _plain(value: Any) -> Any:
-    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+def as_array(value: Any) -> Any:
+    """A value of a case: arrays for tensors, other kinds as they are."""
+    if isinstance(value, onnx.TensorProto):
+        value = numpy_helper.to_array(value)
+    return np.asarray(value) if isinstance(value, np.generic) else value

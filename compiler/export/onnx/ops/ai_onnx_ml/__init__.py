@@ -1,0 +1,1 @@
+"""Classical models of ai.onnx.ml."""

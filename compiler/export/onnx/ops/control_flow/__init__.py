@@ -1,0 +1,1 @@
+"""If, loops, sequences and optionals."""
