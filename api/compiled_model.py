@@ -195,7 +195,7 @@ class CompiledModel(HasMetadata):
         if out is None:
             return self._show(self._run(self._ordered(inputs, named)))
         values = self._ordered(inputs, named)
-        return self._show(self.session.run_into(values, self._given.order_inputs(out)))
+        return self._show(self.session.run(values, out=self._given.order_inputs(out)))
 
     def bind(self, inputs: Any = None, /, **named: Any) -> BoundCall[Outputs]:
         """Fix the input arrays and output buffers; the result is called without arguments.
