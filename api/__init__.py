@@ -15,7 +15,7 @@ from ..compiler.model import Model, PortInfo, Source
 from ..compiler.options import CONV_ALGORITHMS, DENORMALS, PRECISIONS, Options, Shapes
 from ..ir.errors import UsageError, memory_errors
 from ..ir.ops.random_seed import set_seed
-from .compiled_model import CompiledModel
+from .compiled_model import CompiledModel, compile_with_options
 from .ports import Outputs
 from .progress import show_progress
 
@@ -96,8 +96,8 @@ def compile_model(
                 precision=precision,
                 denormals=denormals,
                 num_threads=num_threads,
-                shapes=shapes,
                 max_memory=max_memory,
+                shapes=shapes,
                 trust_code=trust_code,
             )
 
@@ -117,7 +117,7 @@ def compile_model(
             conv_algorithm=conv_algorithm,
             denormals=denormals or "auto",
         )
-        return CompiledModel(model, how, num_threads, shapes=shapes, max_memory=max_memory)
+        return compile_with_options(model, how, num_threads, shapes=shapes, max_memory=max_memory)
 
 
 def read_model(

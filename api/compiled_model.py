@@ -7,19 +7,28 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex
 
 from ..compiler.metadata import HasMetadata
-from ..compiler.model import Model, Origin, PortInfo, RtInfo, describe_port
-from ..compiler.options import Options, Shapes, from_recipe, to_compile_config
-from ..ir.errors import ExecutionError, VerificationError, memory_errors
+from ..compiler.model import Model, PortInfo, RtInfo, describe_port
+from ..compiler.options import Options, Shapes, from_recipe
+from ..ir.errors import VerificationError, memory_errors
 from ..ir.limits.memory_budget import with_budget
 from ..plan.verify.spec_ranges import require_possible_sizes
 from ..runtime.driver.loader import in_default_mode
+from .model_source import (
+    ArtifactSource,
+    ClosedSource,
+    CompileConfig,
+    FileSource,
+    InMemorySource,
+    ModelSource,
+    closed_error,
+)
 from .ports import Outputs, PortTable, outputs_type
 
 if TYPE_CHECKING:
@@ -28,7 +37,6 @@ if TYPE_CHECKING:
     from ..compiler.rewrite.trace import Trace
     from ..ir.graph import Graph
     from ..plan.plan import Plan
-    from ..runtime.artifact.reader import Artifact, PlanEntry
     from ..runtime.execution.bound_call import BoundCall
     from ..runtime.execution.profile import StepTime
     from ..runtime.execution.session import Session
@@ -46,82 +54,20 @@ class CompiledModel(HasMetadata):
     threads counted where it is unpickled. `close()` (the end of a `with` block) gives memory back.
     """
 
-    @with_budget
-    @in_default_mode
     def __init__(
         self,
-        source: Model | Callable[[], Model],
-        options: Options,
-        num_threads: int | None = None,
-        *,
-        shapes: Shapes | None = None,
-        max_memory: int | None = None,
-    ) -> None:
-        """source: a model, which is kept; or how to read one, which is dropped if it came from
-        files: they are read again for `graph`, `export` and pickling."""
-        from ..compiler.lowering import lower
-        from ..runtime.machine.detect import host_target
-
-        self.options, self._shapes = options, shapes or {}
-        self._model: Model | None = source if isinstance(source, Model) else source()
-        # Where the net was loaded from, and the plan there that it uses.
-        self._stored: Artifact | None = None
-        self.rt_info = self._model.graph.rt_info
-        self._origin: Origin | None = None
-        self._entry: PlanEntry | None = None
-        self.trace: Trace | None = None
-        origin = None if isinstance(source, Model) else self.model.origin
-        if origin is not None:  # the graph has no other owner, so it need not be copied
-            self.graph = self._optimize(self.model.graph)
-        plan, weights = lower(self.graph, host_target(), options)
-        self._weights: Mapping[int, np.ndarray[Any, Any]] = weights
-        if origin is None:
-            self._start(plan, weights, num_threads, max_memory)
-            return
-        from ..runtime.machine.memory_planner import trim_heap
-
-        # The weights have no other owner either: each is released when it is packed.
-        self.model.graph.clear()
-        self.graph.clear()
-        self._origin, self._model, self._weights = origin, None, {}
-        del self.graph
-        self._start(plan, weights, num_threads, max_memory, consume=True)
-        del plan, weights
-        trim_heap()
-
-    def _start(
-        self,
         plan: Plan,
-        weights: dict[int, np.ndarray[Any, Any]],
-        num_threads: int | None,
-        max_memory: int | None,
-        constants: Sequence[np.ndarray[Any, Any]] | None = None,
-        trusted: Mapping[str, bytes] | None = None,
-        consume: bool = False,
+        program: CompiledPlan,
+        session: Session,
+        source: ModelSource,
+        options: Options,
     ) -> None:
-        from ..runtime.execution.session import Session
-        from ..runtime.jit.disk_cache import default_cache
-        from ..runtime.jit.program import build_program
-        from ..runtime.machine.detect import host_target
-
-        self.plan: Plan = plan
-        try:
-            program = build_program(
-                plan,
-                weights,
-                host_target(),
-                code_cache=default_cache(),
-                constants=constants,
-                trusted=trusted,
-                consume=consume,
-            )
-        except VerificationError:
-            if self._stored is None:  # lowering takes any size: what no memory holds is refused
-                require_possible_sizes(plan)
-            raise
-        session = Session(program, num_threads=num_threads, max_memory=max_memory)
+        """`compile_with_options` and `load` make it."""
+        self.plan, self.options, self._source = plan, options, source
+        self._program: CompiledPlan | None = program
         self._session: Session | None = session
-        self._limits = (num_threads, max_memory)
+        if source.rt_info is not None:
+            self.rt_info = source.rt_info
         inputs, self._given = PortTable(plan.inputs, "input"), PortTable(plan.outputs, "output")
         self._run, self._ordered = session.run, inputs.inputs
         self._show = outputs_type(self._given.names)
@@ -130,43 +76,30 @@ class CompiledModel(HasMetadata):
     def session(self) -> Session:
         """The runtime's side. ExecutionError once the model is closed."""
         if self._session is None:
-            raise ExecutionError("the model is closed", fix="compile or load it again")
+            raise closed_error()
         return self._session
 
     @property
     def program(self) -> CompiledPlan:
         """Machine code and constants. ExecutionError once the model is closed."""
-        return self.session.program
+        if self._program is None:
+            raise closed_error()
+        return self._program
 
     @property
     def model(self) -> Model:
-        """The model that was compiled; of an artefact, its portable graph, read when asked for."""
-        if self._model is None:
-            if self._stored is not None:
-                self._model = _stored_model(self._stored)
-            elif self._origin is not None:
-                self._model = self._origin.reload()
-            else:
-                raise ExecutionError("the model is closed", fix="compile or load it again")
-        return self._model
+        """The model that was compiled; of files and artefacts, read again when asked for."""
+        return self._source.model
 
-    @cached_property
+    @property
     def graph(self) -> Graph:
         """The optimised graph."""
-        return self._optimize(self.model.graph.copy())
+        return self._source.graph
 
-    def _optimize(self, graph: Graph) -> Graph:
-        from ..compiler.pipeline import optimize
-        from ..compiler.rewrite.trace import Trace
-        from ..compiler.shape_analysis.override_inputs import fix_shapes
-        from ..compiler.shape_analysis.unify_dims import unify_sizes
-
-        graph = unify_sizes(fix_shapes(graph, self._shapes))
-        # The passes run again where the graph was given back: their messages were shown the first
-        # time.
-        trace = Trace(self.options.stop_after, aloud=self.trace is None)
-        self.trace = optimize(graph, self.options, trace)
-        return graph
+    @property
+    def trace(self) -> Trace | None:
+        """What the passes did; None where a stored plan was loaded."""
+        return self._source.trace
 
     @property
     def inputs(self) -> tuple[PortInfo, ...]:
@@ -195,7 +128,7 @@ class CompiledModel(HasMetadata):
         if out is None:
             return self._show(self._run(self._ordered(inputs, named)))
         values = self._ordered(inputs, named)
-        return self._show(self.session.run_into(values, self._given.order_inputs(out)))
+        return self._show(self.session.run(values, out=self._given.order_inputs(out)))
 
     def bind(self, inputs: Any = None, /, **named: Any) -> BoundCall[Outputs]:
         """Fix the input arrays and output buffers; the result is called without arguments.
@@ -232,13 +165,9 @@ class CompiledModel(HasMetadata):
         if self._session is None:
             return
         self._session.close()
-        self._session = self._model = self._stored = self._entry = self._origin = None
-        self._weights = {}
-        self._run = self._run_closed
-        self.__dict__.pop("graph", None)
-
-    def _run_closed(self, inputs: Sequence[Any]) -> list[Any]:
-        return self.session.run(inputs)
+        self._program = self._session = None
+        self._source = ClosedSource(self._source)
+        self._run = lambda inputs: self.session.run(inputs)
 
     def __enter__(self) -> CompiledModel:
         return self
@@ -252,7 +181,8 @@ class CompiledModel(HasMetadata):
         content = stream.getbuffer() if protocol.__index__() >= 5 else stream.getvalue()
         # Protocol 5 lets Ray, Dask and others move the weights without another copy.
         data = pickle.PickleBuffer(content) if isinstance(content, memoryview) else content
-        return _unpickle, (data, *self._limits)
+        config = self._source.config
+        return _unpickle, (data, config.num_threads, config.max_memory)
 
     def report(self) -> str:
         """How the model runs: steps, kernels, precision, and every step outside native code."""
@@ -260,7 +190,7 @@ class CompiledModel(HasMetadata):
         from ..runtime.jit.host_features import without_tiles
 
         lines = [report(self.plan, self.trace)]
-        linked = self._session.program.count_linked if self._session is not None else 0
+        linked = self._program.count_linked if self._program is not None else 0
         if linked:
             lines.append(f"linked     {linked} kernels by LLVM")
         if reason := without_tiles():
@@ -292,58 +222,31 @@ class CompiledModel(HasMetadata):
         """The artefact onto a seekable stream."""
         from ..compiler.export.xml import write_net
         from ..ir.extensions import extensions_of
-        from ..runtime.artifact.writer import StoredPlan, stored_plan, write_artifact
+        from ..runtime.artifact.writer import StoredPlan, write_artifact
+        from ..runtime.jit.disk_cache import default_cache
+        from ..runtime.jit.program import code_of
         from ..runtime.machine.detect import host_target
 
-        stored = self._stored
-        if stored is not None and self._entry is not None and not (also or code):
-            stored.copy_to(stream)
+        if not (also or code) and self._source.copy_to(stream):
             return
-        target = host_target()
-        plans = [
-            StoredPlan(n._recipe, target, n.plan, n._arrays(), n._code() if code else None)
-            for n in (self, *also)
-        ]
-        known = [(p.options, p.target) for p in plans]
-        if stored is not None:  # plans for other machines and options stay with the model
-            more = [e for e in stored.plans if (e.options, e.target) not in known]
-            plans += [stored_plan(stored, e) for e in more]
+        target, plans = host_target(), list[StoredPlan]()
+        for net in (self, *also):
+            config = net._source.config.encode()
+            images = code_of(net.plan, target, default_cache()) if code else None
+            plans.append(StoredPlan(config, target, *net._source.lowered, images))
+        plans += self._source.other_plans([(p.options, p.target) for p in plans])
 
         def write_graph(to: BinaryIO) -> tuple[str, Any]:
             text, weights = write_net(self.model.graph, to, dialect=True)
             return text, weights.find
 
         kinds = extensions_of(self.model.graph)
-        write_artifact(stream, write_graph, self._recipe, plans, kinds)
+        write_artifact(stream, write_graph, self._source.config.encode(), plans, kinds)
 
-    def _code(self) -> dict[str, bytes]:
-        from ..runtime.jit.disk_cache import default_cache
-        from ..runtime.jit.program import code_of
-        from ..runtime.machine.detect import host_target
-
-        return code_of(self.plan, host_target(), default_cache())
-
-    @property
-    def _recipe(self) -> dict[str, Any]:
-        return to_compile_config(self.options, self._shapes)
-
-    def _arrays(self) -> Mapping[int, np.ndarray[Any, Any]]:
-        """The arrays behind the plan's constants."""
-        if self._stored is not None and self._entry is not None:
-            return self._stored.read_plan(self._entry).arrays()
-        if self._origin is not None and not self._weights:
-            from ..compiler.lowering import lower
-            from ..runtime.machine.detect import host_target
-
-            # Lowering is a function of graph, Target and options: the plan is the one that runs.
-            _, self._weights = lower(self.graph, host_target(), self.options)
-        return self._weights
-
-    @classmethod
+    @staticmethod
     @with_budget
     @in_default_mode
     def load(
-        cls,
         source: str | os.PathLike[str] | bytes | bytearray | memoryview,
         *,
         precision: str | None = None,
@@ -363,50 +266,96 @@ class CompiledModel(HasMetadata):
         """
         from ..runtime.artifact.reader import Artifact, verify_program
         from ..runtime.jit.program import make_constant
-        from ..runtime.machine.detect import host_target
 
-        stored = Artifact(source, max_memory=max_memory)
-        with stored.report_as_file_error("the artefact's options are broken"):
-            options, fixed = from_recipe(stored.options)
+        artifact = Artifact(source, max_memory=max_memory)
+        with artifact.report_as_file_error("the artefact's options are broken"):
+            options, fixed = from_recipe(artifact.options)
         options = options if precision is None else replace(options, precision=precision)
         options = options if denormals is None else replace(options, denormals=denormals)
         fixed = fixed if shapes is None else shapes
-        entry = stored.find(to_compile_config(options, fixed), host_target())
+        kept = ArtifactSource(artifact, CompileConfig(options, fixed, num_threads, max_memory))
+        entry = kept.entry
         if entry is None:
-            model = _stored_model(stored)
-            net = cls(model, options, num_threads, shapes=fixed, max_memory=max_memory)
-            net._stored = stored
-            return net
-        net = cls.__new__(cls)
-        net.options, net._shapes, net.trace = options, fixed, None
-        net._model, net._stored, net._entry, net._origin = None, stored, entry, None
-        read = stored.read_plan(entry)
-        with stored.report_as_file_error("a stored plan cannot be used", entry.section):
+            return _compile(kept)
+        read = artifact.read_plan(entry)
+        with artifact.report_as_file_error("a stored plan cannot be used", entry.section):
             constants = read.constants(partial(make_constant, threads=1))
-            trusted = stored.read_code(entry) if trust_code else None
-            net._start(read.plan, {}, num_threads, max_memory, constants, trusted)
+            trusted = artifact.read_code(entry) if trust_code else None
+            net = _start(read.plan, {}, kept, constants=constants, trusted=trusted)
             verify_program(net.program)
         return net
 
     @property
     def has_stored_code(self) -> bool:
         """Whether the file that the net was loaded from holds machine code for this machine."""
-        return self._entry is not None and self._entry.code is not None
+        entry = self._source.entry
+        return entry is not None and entry.code is not None
 
     def __repr__(self) -> str:
         state = "closed" if self._session is None else f"{len(self.plan.kernel_steps())} kernels"
         return f"<irc.CompiledModel {self.plan.name!r}: {state}>"
 
 
+@with_budget
+@in_default_mode
+def compile_with_options(
+    source: Model | Callable[[], Model],
+    options: Options,
+    num_threads: int | None = None,
+    *,
+    shapes: Shapes | None = None,
+    max_memory: int | None = None,
+) -> CompiledModel:
+    """Compile a model for this machine.
+
+    source: a model, which is kept; or how to read one, which is dropped if it came from files: they
+    are read again for `graph`, `export` and pickling.
+    """
+    config = CompileConfig(options, shapes or {}, num_threads, max_memory)
+    if isinstance(source, Model):
+        return _compile(InMemorySource(source, config))
+    model = source()
+    if model.origin is None:
+        return _compile(InMemorySource(model, config))
+    from ..runtime.machine.memory_planner import trim_heap
+
+    kept = FileSource(model, model.origin, config)
+    del model
+    net = _compile(kept)
+    trim_heap()
+    return net
+
+
+def _compile(source: ModelSource) -> CompiledModel:
+    """Lower the source's graph and make the program."""
+    plan, consume = source.lowered[0], source.owns_graph
+    weights = source.take_weights()
+    try:
+        # An array that has no other owner is dropped when it is packed.
+        return _start(plan, weights, source, consume=consume)
+    except VerificationError:
+        require_possible_sizes(plan)  # lowering takes any size: what no memory holds is refused
+        raise
+
+
+def _start(
+    plan: Plan,
+    weights: dict[int, np.ndarray[Any, Any]],
+    source: ModelSource,
+    **how: Any,
+) -> CompiledModel:
+    """The model with a program made as `how` says (jit/program.py)."""
+    from ..runtime.execution.session import Session
+    from ..runtime.jit.disk_cache import default_cache
+    from ..runtime.jit.program import build_program
+    from ..runtime.machine.detect import host_target
+
+    program = build_program(plan, weights, host_target(), code_cache=default_cache(), **how)
+    config = source.config
+    session = Session(program, num_threads=config.num_threads, max_memory=config.max_memory)
+    return CompiledModel(plan, program, session, source, config.options)
+
+
 def _unpickle(data: Any, num_threads: int | None, max_memory: int | None) -> CompiledModel:
     content = data if isinstance(data, bytes) else memoryview(data)
     return CompiledModel.load(content, num_threads=num_threads, max_memory=max_memory)
-
-
-def _stored_model(stored: Artifact) -> Model:
-    """The portable graph of an artefact."""
-    from ..compiler.frontends.xml.reader import read_xml
-
-    text, weights = stored.read_graph()
-    with stored.report_as_file_error("the artefact's graph is broken"):
-        return Model(read_xml(text, weights))

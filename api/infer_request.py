@@ -49,11 +49,8 @@ class InferRequest:
         """
         values = self._ordered(inputs, named)
         with self._exclusive_state():
-            if out is None:
-                return self._show(self._session.run(values, self._state))
-            return self._show(
-                self._session.run_into(values, self._given.order_inputs(out), self._state)
-            )
+            given = None if out is None else self._given.order_inputs(out)
+            return self._show(self._session.run(values, self._state, out=given))
 
     __call__ = infer
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import irc_compiler as irc
 import numpy as np
+from irc_compiler.api.compiled_model import compile_with_options
 from irc_compiler.compiler.export.xml import to_xml_text
 from irc_compiler.compiler.frontends.xml.reader import read_xml
 from irc_compiler.compiler.model import Model
@@ -264,7 +265,7 @@ def _native(
     found: Found,
 ) -> None:
     model = Model(graph)
-    net = irc.CompiledModel(model, Options(verify=True), 1, max_memory=MEMORY)
+    net = compile_with_options(model, Options(verify=True), 1, max_memory=MEMORY)
     one = list(net(list(inputs)))
     _compare("native code", one, want, spread)
     same_bits("a second call", list(net(list(inputs))), one)
@@ -283,7 +284,7 @@ def _native(
         found.checks.append("artefact")
     shapes = _fixed_shapes(net, inputs)
     if shapes and rng.random() < 0.5:
-        fixed = irc.CompiledModel(model, Options(), 1, shapes=shapes, max_memory=MEMORY)
+        fixed = compile_with_options(model, Options(), 1, shapes=shapes, max_memory=MEMORY)
         got = list(fixed(list(inputs)))
         if net.plan.host_steps() or steps_of(net) != steps_of(fixed):
             # Known sizes let more be fused, and leave less to Python: other last bits.
@@ -322,7 +323,7 @@ def _fixed_shapes(net: irc.CompiledModel, inputs: Sequence[Any]) -> dict[str, li
 def _native_refuses(graph: Graph, inputs: Sequence[Any], why: Error) -> None:
     """Inputs that the graph refuses are refused by native code, too."""
     try:
-        given = irc.CompiledModel(Model(graph), Options(), 1, max_memory=MEMORY)(list(inputs))
+        given = compile_with_options(Model(graph), Options(), 1, max_memory=MEMORY)(list(inputs))
     except Error:
         return
     if not may_pass(graph, inputs, given, why):

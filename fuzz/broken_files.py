@@ -16,6 +16,7 @@ from typing import Any
 
 import irc_compiler as irc
 import numpy as np
+from irc_compiler.api.compiled_model import compile_with_options
 from irc_compiler.cli.arguments import load_array
 from irc_compiler.compiler.export.xml import to_xml_text
 from irc_compiler.compiler.frontends.onnx.reader import read_onnx
@@ -113,7 +114,7 @@ def check_artifact(data: bytes, inputs: Sequence[Any], *, run: bool = True) -> b
 
 def artifact_of(graph: Graph) -> bytes:
     stream = io.BytesIO()
-    irc.CompiledModel(Model(graph), irc.compiler.options.Options(), 1)._write(stream)
+    compile_with_options(Model(graph), irc.compiler.options.Options(), 1)._write(stream)
     return stream.getvalue()
 
 

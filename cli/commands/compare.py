@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...api import CompiledModel, Model, compile_model, read_model
+from ...api import Model, compile_model, read_model
+from ...api.compiled_model import compile_with_options
 from ...compiler.inspect.expose_tensors import deliver_tensors, passes_of
 from ...compiler.options import Options
 from ...compiler.report import distinguish_names
@@ -271,7 +272,7 @@ def _compute_results(
     part.results[:] = [graph.results[at] for at in chosen]
     for node in set(graph.results) - set(part.results):
         part.remove(node)
-    net = CompiledModel(Model(part), Options(), args.threads, max_memory=args.max_memory)
+    net = compile_with_options(Model(part), Options(), args.threads, max_memory=args.max_memory)
     ours = list(net(list(inputs)))
     for at in chosen:
         yield at, ours.pop(0)
@@ -306,7 +307,7 @@ def bisect(
     wanted = interpret(model.graph, ordered)
 
     def agrees_after(count: int | None) -> bool:
-        net = CompiledModel(model, Options(stop_after=count), 1, max_memory=max_memory)
+        net = compile_with_options(model, Options(stop_after=count), 1, max_memory=max_memory)
         pairs = zip(net(ordered), wanted, strict=True)
         return all(d.is_within_tolerance for g, w in pairs for d in differences("", g, w, rtol))
 
@@ -314,7 +315,7 @@ def bisect(
         return "the answer is right after all rewrites"
     if not agrees_after(0):
         return "the answer is wrong before any rewrite: a kernel or the lowering is at fault"
-    trace = CompiledModel(model, Options(), 1, max_memory=max_memory).trace
+    trace = compile_with_options(model, Options(), 1, max_memory=max_memory).trace
     hits = [e for e in trace.events if e.refused is None] if trace is not None else []
     low, high = 0, len(hits)
     while high - low > 1:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ...api import CompiledModel, Model, read_model
+from ...api import Model, read_model
+from ...api.compiled_model import compile_with_options
 from ...api.progress import show_progress
 from ...compiler.export.files import replace_files
 from ...compiler.inspect.summary import bodies_of
@@ -173,7 +174,7 @@ def step_times(
     model: Model, options: Options, args: argparse.Namespace
 ) -> dict[str, tuple[float, float]]:
     """Microseconds and share of the step that computes each of the model's operations."""
-    net = CompiledModel(model, options, max_memory=args.max_memory)
+    net = compile_with_options(model, options, max_memory=args.max_memory)
     inputs, _ = fill_inputs(net.inputs, given_inputs(args, net.inputs))
     found: dict[str, tuple[float, float]] = {}
     for step in measure(net, inputs, 20):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,7 @@ import numpy.typing as npt
 from ...ir.errors import memory_errors
 from ..driver.thread_pool import watch_forks
 from .execution_context import ExecutionContext
-from .region_instance import NativeSegment
-
-if TYPE_CHECKING:
-    from .session import Session
+from .region_instance import BoundRegion
 
 Array = npt.NDArray[Any]
 R = TypeVar("R")
@@ -24,57 +21,52 @@ class BoundCall(Generic[R]):
     """A call with fixed buffers: `call()` runs on what the bound arrays hold then, overwrites its
     outputs and returns them as `result`. Nothing is allocated. One thread at a time.
 
-    show: makes `result` of the list of outputs (default: the list itself).
+    outputs: the arrays that hold the results. work: a region of kernels that is bound to them and
+    to the inputs, or what gives the results of a call otherwise. show: makes `result` of the list
+    of outputs (default: the list itself).
     """
 
     def __init__(
-        self, session: Session, inputs: list[Any], show: Callable[[list[Any]], R] | None = None
+        self,
+        context: ExecutionContext,
+        outputs: list[Any],
+        work: BoundRegion | Callable[[], list[Any]],
+        show: Callable[[list[Any]], R] | None = None,
     ) -> None:
-        self._show = show
-        self._session, self._inputs = session, inputs
-        self._context = ExecutionContext(session)
+        self._context, self._work, self.outputs, self._show = context, work, outputs, show
         self._copies: list[tuple[Array, Array]] = []
         self._slow = True
-        if session.order is not None:
-            session.admit(inputs)
-            pick, order = session.order
-            arrays = [inputs[n] for n in pick]
-            frame = self._context.frame(0, tuple([a.shape for a in arrays]))
-            session.compare(0, frame, arrays)
-            self._copies, outputs = frame.fix(arrays)
-            self.outputs = [outputs[n] for n in order]
-            self._frame = frame
-            stretch = frame.stretches[0]
-            assert isinstance(stretch, NativeSegment)
-            self._stretch = stretch
-            self._native, self._argument = stretch.native, stretch.argument
+        if isinstance(work, BoundRegion):
+            self._segment = segment = work.instance.only
+            assert segment is not None
+            self._native, self._argument = segment.native, segment.argument
+            self._copies = work.list_copies()
             self._slow = bool(self._copies)
-        else:
-            self.outputs = session.run_regions(self._context, inputs)
-        self.result = cast("R", self.outputs) if show is None else show(self.outputs)
+        self.result = cast("R", outputs) if show is None else show(outputs)
         watch_forks(self)
 
     def __call__(self) -> R:
         try:
             if self._slow:
-                return self._call_slowly()
+                return self._run_slowly()
             status = self._native(self._argument)
             if status:
-                self._stretch.resume(status)
+                self._segment.resume(status)
         except BaseException as error:
-            self._reset_after(error)
+            self._context.reset_after(error)
             with memory_errors():
                 raise
         return self.result
 
-    def _call_slowly(self) -> R:
-        if self._copies:
-            for mine, array in self._copies:
-                mine[...] = array
-            self._stretch.run()
+    def _run_slowly(self) -> R:
+        """With inputs that kernels cannot read in place, or with more than kernels: then results
+        are copied into the outputs that have their shapes, and replace the others."""
+        if isinstance(self._work, BoundRegion):
+            for copy, array in self._copies:
+                copy[...] = array
+            self._segment.run()
             return self.result
-        fresh = self._session.run_regions(self._context, self._inputs)
-        for n, value in enumerate(fresh):
+        for n, value in enumerate(self._work()):
             old = self.outputs[n]
             if isinstance(old, np.ndarray) and old.shape == value.shape:
                 old[...] = value
@@ -84,16 +76,7 @@ class BoundCall(Generic[R]):
             self.result = self._show(self.outputs)
         return self.result
 
-    def _reset_after(self, error: BaseException) -> None:
-        """`Context.reset_after`; the tables of the bound arrays are kept."""
-        if isinstance(error, Exception):
-            return
-        if self._session.order is None:
-            self._context.reset_after(error)
-        else:
-            self._frame.reset()
-
     def after_fork(self) -> None:
         """In a child no other thread is running this call."""
-        for frame in self._context.frames.values():
-            frame.after_fork()
+        for instance in self._context.instances.values():
+            instance.after_fork()

@@ -3,81 +3,62 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy.typing as npt
+from typing import Final
 
 from ..machine.memory_planner import ALIGN_BYTES, aligned_bytes, round_up
-from .region_instance import MAX_COPIED_BYTES, RegionInstance, Workspace
+from .region_instance import MAX_COPIED_BYTES, BoundRegion, RegionInstance, Workspace
 from .region_program import ShapeInstance
-
-if TYPE_CHECKING:
-    from .session import Session
-
-Array = npt.NDArray[Any]
-Shapes = tuple[tuple[int, ...], ...]
+from .region_set import RegionSet, Shapes
 
 # Shapes whose tables a context keeps (the oldest goes).
 _MAX_CACHED_INSTANCES: Final = 32
 
 
-def lru_put(table: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
-    """Keep at most `limit` entries, the oldest go; other threads may be at it too."""
-    try:
-        while len(table) >= limit:
-            table.pop(next(iter(table)), None)
-    except (RuntimeError, StopIteration):
-        pass
-    table[key] = value
-
-
 class ExecutionContext:
-    """One run at a time: the arena, scratch, and frames per (region, shapes)."""
+    """One run at a time: the arena, scratch, and region instances per (region, shapes)."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        regions = session.program.plan.regions
-        ports = max((len(r.inputs) + len(r.outputs) for r in regions), default=0)
+    def __init__(self, regions: RegionSet) -> None:
+        self.regions = regions
+        ports = max((len(r.inputs) + len(r.outputs) for r in regions.plan.regions), default=0)
         # Workers' scratch areas must not share a cache line.
-        stride = int(round_up(session.program.scratch)) + ALIGN_BYTES
+        stride = int(round_up(regions.program.scratch)) + ALIGN_BYTES
         self.space = Workspace(
             arena=aligned_bytes(0),
             small=aligned_bytes(ports * MAX_COPIED_BYTES),
-            scratch=aligned_bytes(stride * session.limits.threads),
+            scratch=aligned_bytes(stride * regions.limits.threads),
             stride=stride,
-            pool=session.pool_address,
+            pool=regions.pool_address,
         )
-        self.frames: dict[tuple[int, Shapes], RegionInstance] = {}
-        self.last: RegionInstance | None = None  # of the last simple run
+        self.instances: dict[tuple[int, Shapes], RegionInstance] = {}
+        self.last: BoundRegion | None = None  # of the last call that a next one may repeat
 
-    def frame(self, number: int, shapes: Shapes) -> RegionInstance:
+    def instance(self, number: int, shapes: Shapes) -> RegionInstance:
         """The region's tables for these shapes, with the arena large enough."""
         key = (number, shapes)
-        found = self.frames.pop(key, None)
+        found = self.instances.pop(key, None)
         if found is None:
-            code = self.session.codes[number]
-            layout = self.session.layout(number, shapes)
+            layout = self.regions.layout(number, shapes)
             self._reserve(layout)
-            found = RegionInstance(code, layout, self.space)
-            while len(self.frames) >= _MAX_CACHED_INSTANCES:
-                del self.frames[next(iter(self.frames))]
-        self.frames[key] = found
+            found = RegionInstance(self.regions.codes[number], layout, self.space)
+            while len(self.instances) >= _MAX_CACHED_INSTANCES:
+                del self.instances[next(iter(self.instances))]
+        self.instances[key] = found
         return found
 
     def reset_after(self, error: BaseException) -> None:
-        """Drop the tables where an interrupt fell between a kernel's failure and its treatment:
-        loops may have left moved addresses in them."""
+        """Where an interrupt fell between a kernel's failure and its treatment, loops may have left
+        moved addresses in the tables."""
         if not isinstance(error, Exception):
-            self.frames.clear()
-            self.last = None
+            for instance in self.instances.values():
+                instance.reset()
 
     def _reserve(self, layout: ShapeInstance) -> None:
         need = layout.placement.peak
         if need > len(self.space.arena):
             # Pages that are never touched cost nothing: room for shapes that grow.
-            room = need if self.session.static else need + (need >> 2)
-            # Frames hold addresses in the old arena: with them it can go.
-            self.frames.clear()
+            room = need if self.regions.static else need + (need >> 2)
+            # Instances hold addresses in the old arena: with them it can go.
+            self.instances.clear()
             self.last = None
-            limit = max(need, self.session.limits.max_memory)
+            limit = max(need, self.regions.limits.max_memory)
             self.space = replace(self.space, arena=aligned_bytes(min(room, limit)))

@@ -1,4 +1,4 @@
-"""Outputs that a caller provides: do they fit, and which can kernels write at once."""
+"""Outputs that a caller provides: whether they fit, and are apart from each other."""
 
 from __future__ import annotations
 
@@ -70,20 +70,3 @@ def _overlaps_itself(a: Array) -> bool:
             return True
         covered = stride * (size - 1) + covered
     return False
-
-
-def written_at_once(out: Sequence[Array | None], inputs: Sequence[Array]) -> list[Array | None]:
-    """`out` without the arrays that must wait until all is read and done: those with strides, and
-    those that may share memory with an input or another output."""
-    found: list[Array | None] = []
-    taken = list(inputs)
-    for mine in out:
-        if mine is None or not (mine.flags.c_contiguous and mine.flags.aligned):
-            found.append(None)
-        elif any(np.may_share_memory(mine, other) for other in taken):
-            found.append(None)
-        else:
-            found.append(mine)
-        if mine is not None:
-            taken.append(mine)
-    return found

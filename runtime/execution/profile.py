@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ...plan.plan import BRANCH, ControlStep, HostStep, Plan
-from .region_instance import NativeSegment, RegionInstance
+from .region_instance import BoundRegion, NativeSegment, RegionInstance
 
 
 @dataclass(frozen=True)
@@ -32,38 +32,38 @@ class StepTime:
     denormals: bool = False
 
 
-def timed_walk(frame: RegionInstance, times: list[StepTime]) -> Callable[[], None]:
-    """A walk through the frame's steps that appends each one's time."""
+def timed_walk(times: list[StepTime]) -> Callable[[BoundRegion], None]:
+    """A walk through a region's steps that appends each one's time."""
 
-    def walk() -> None:
-        code = frame.code
-        for stretch in frame.stretches:
-            if isinstance(stretch, NativeSegment):
+    def walk(bound: BoundRegion) -> None:
+        instance = bound.instance
+        for segment in instance.segments:
+            if isinstance(segment, NativeSegment):
                 # Entries are made behind all steps: what Python does between two of them cools
                 # caches and units down.
-                parts = _parts(frame, stretch)
+                parts = _parts(instance, segment)
                 taken: list[float] = []
                 for _, part in parts:
                     start = time.perf_counter()
                     part.run()
                     taken.append(time.perf_counter() - start)
                 for (first, part), seconds in zip(parts, taken, strict=True):
-                    number = code.tables.kernels[first]
-                    entry = _entry(frame, number, seconds, first)
+                    number = instance.code.tables.kernels[first]
+                    entry = _entry(instance, number, seconds, first)
                     times.append(replace(entry, denormals=part.met_denormals()))
             else:
                 start = time.perf_counter()
-                frame.host(stretch)
-                times.append(_entry(frame, stretch, time.perf_counter() - start))
+                bound.run_host(segment)
+                times.append(_entry(instance, segment, time.perf_counter() - start))
 
     return walk
 
 
-def _parts(frame: RegionInstance, stretch: NativeSegment) -> list[tuple[int, NativeSegment]]:
-    """Each kernel of a stretch alone, and each loop or branch with all that is in it; with the
+def _parts(instance: RegionInstance, segment: NativeSegment) -> list[tuple[int, NativeSegment]]:
+    """Each kernel of a segment alone, and each loop or branch with all that is in it; with the
     number of its first native step."""
-    numbers, steps = frame.code.tables.kernels, frame.code.region.steps
-    first, end = stretch.kernels.start, stretch.kernels.stop
+    numbers, steps = instance.code.tables.kernels, instance.code.region.steps
+    first, end = segment.kernels.start, segment.kernels.stop
     found: list[tuple[int, NativeSegment]] = []
     at = first
     while at < end:
@@ -75,20 +75,20 @@ def _parts(frame: RegionInstance, stretch: NativeSegment) -> list[tuple[int, Nat
                 assert isinstance(skip, ControlStep)
                 last = skip.target
             after = bisect_left(numbers, last)
-        found.append((at, stretch.part(at - first, after - first)))
+        found.append((at, segment.part(at - first, after - first)))
         at = after
     return found
 
 
-def _entry(frame: RegionInstance, number: int, seconds: float, kernel: int = -1) -> StepTime:
+def _entry(instance: RegionInstance, number: int, seconds: float, kernel: int = -1) -> StepTime:
     """The entry of step `number`, the region's kernel number `kernel` if it is one."""
-    step, region = frame.code.region.steps[number], frame.code.number
+    step, region = instance.code.region.steps[number], instance.code.number
     if isinstance(step, HostStep):
         return StepTime(region, number, step.name, step.op.kind, step.sources, False, seconds)
     if isinstance(step, ControlStep):
         return StepTime(region, number, step.name, step.kind, step.sources, True, seconds)
-    start = int(frame.code.tables.step_dims_start[kernel])
-    dims = frame.dims[start : start + len(step.dims)].tolist()
+    start = int(instance.code.tables.step_dims_start[kernel])
+    dims = instance.dims[start : start + len(step.dims)].tolist()
     spec = step.spec
     done, unit, nbytes = spec.flops(dims), spec.compute_unit(), spec.nbytes(dims)
     kind = spec.family

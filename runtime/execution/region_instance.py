@@ -1,6 +1,7 @@
-"""A region at addresses: the tables that the driver walks, for one context and shape.
+"""A region at addresses, and bound to arrays: the tables that the driver walks, for one context and
+shape, and what is copied into and out of the buffers of a run.
 
-Between native stretches of a region stand its host steps, evaluated on views of the buffers.
+Host steps run between the native segments of a region, on views of the buffers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,8 @@ from .host_steps import evaluate_op
 from .region_program import CompiledRegion, ShapeInstance
 
 Array = npt.NDArray[Any]
+# Positions of a buffer's addresses among the pointers, and what is added to it at each.
+Where: TypeAlias = list[tuple[int, int]]
 ndarray, empty = np.ndarray, np.empty
 
 # Up to this size it is quicker to copy an input or output than to look up its address and write it
@@ -50,7 +53,8 @@ class Workspace:
 class RegionInstance:
     """A region at addresses: its tables, for one context and one set of shapes.
 
-    Not for two threads at once, nor for two frames of one workspace.
+    Not for two threads at once, nor for two instances of one workspace. Its tables hold the
+    addresses of one binding, the last.
     """
 
     def __init__(self, code: CompiledRegion, layout: ShapeInstance, space: Workspace) -> None:
@@ -71,29 +75,28 @@ class RegionInstance:
         self.blocks = code.control.blocks(layout.sizes, self.pointers)
         for row, block in self.blocks:
             self.table[row, 0] = address_of(block)
-        self._inner = layout.sizes.root_offsets[tables.operand_buffer]
-        inner = self._inner
-        self._where = {
+        inner = layout.sizes.root_offsets[tables.operand_buffer]
+        self._inner = inner
+        self.where: dict[int, Where] = {
             b: list(zip(at, inner[at].tolist(), strict=True)) for b, at in code.positions.items()
         }
         driver = code.program.driver
         hold = layout.work < KEEP_GIL_BELOW and not layout.shares
         self.native = driver.run_held if hold else driver.run
-        self.stretches: list[NativeSegment | int] = [
+        self.segments: list[NativeSegment | int] = [
             NativeSegment(self, s, space.pool if layout.shares else 0)
             if isinstance(s, range)
             else s
             for s in code.segments
         ]
-        self._in: list[Any] = [None] * len(region.inputs)
-        self._out: list[Any] = [None] * len(region.outputs)
-        self._own: list[tuple[int, Array]] = []  # small inputs: number, our copy
-        self._far: list[int] = []  # inputs used in place
-        self._make: list[tuple[int, tuple[int, ...], Any]] = []  # outputs made afresh
-        self._small_out: list[tuple[int, Array]] = []
+        only = self.segments[0] if len(self.segments) == 1 else None
+        self.only = only if isinstance(only, NativeSegment) else None  # if there is no other
         self._base[code.arena] = address_of(space.arena) + layout.placement.offsets
-        self.pointers[:] = self._base[tables.root[tables.operand_buffer]] + self._inner
-        self._prepare_buffers()
+        self.reset()
+        # Our arrays for inputs and outputs that are small; None for the others.
+        self.small_inputs = self._make_small(INPUT, layout.inputs, 0)
+        self.small_outputs = self._make_small(OUTPUT, layout.outputs, len(layout.inputs))
+        self.repeatable: BoundRegion | None = None  # the last binding that repeats
 
     def reset(self) -> None:
         """Put addresses back that a loop had moved when a kernel in it failed."""
@@ -102,206 +105,249 @@ class RegionInstance:
 
     def after_fork(self) -> None:
         """In a child: the thread that was inside at the fork, if one was, is not there."""
-        for stretch in self.stretches:
-            if isinstance(stretch, NativeSegment):
-                stretch.call[words.CALL_BUSY] = 0
+        for segment in self.segments:
+            if isinstance(segment, NativeSegment):
+                segment.call[words.CALL_BUSY] = 0
         self.reset()
-
-    def _prepare_buffers(self) -> None:
-        dtypes, sizes = self.code.dtypes, self.layout.sizes
-        for n, b in enumerate(self.code.places[INPUT]):
-            if b < 0:
-                continue
-            if sizes.nbytes[b] <= MAX_COPIED_BYTES:
-                self._in[n] = self._small_array(n, self.layout.inputs[n], dtypes[b])
-                self._own.append((n, self._in[n]))
-                self._point(b, self._in[n])
-            else:
-                self._far.append(n)
-        for n, b in enumerate(self.code.places[OUTPUT]):
-            shape, dtype = self.layout.outputs[n], dtypes[b]
-            if sizes.nbytes[b] <= MAX_COPIED_BYTES:
-                self._out[n] = self._small_array(len(self._in) + n, shape, dtype)
-                self._small_out.append((n, self._out[n]))
-                self._point(b, self._out[n])
-            else:
-                self._make.append((n, shape, dtype))
-        self._set_up_quick()
-
-    def _small_array(self, n: int, shape: tuple[int, ...], dtype: Any) -> Array:
-        """Our array for the n-th small input or output: the context's, shared by its frames."""
-        size = math.prod(shape) * dtype.itemsize
-        return (
-            self.space.small[n * MAX_COPIED_BYTES : n * MAX_COPIED_BYTES + size]
-            .view(dtype)
-            .reshape(shape)
-        )
-
-    def _set_up_quick(self) -> None:
-        """The way without a detour, if the region is one stretch of kernels that reads all its
-        inputs: per input our copy (or None), shape, type, addresses; per output the same."""
-        self.quick: list[tuple[Array | None, tuple[int, ...], Any, list[tuple[int, int]]]] = []
-        self._results: list[tuple[Array | None, tuple[int, ...], Any, list[tuple[int, int]]]] = []
-        first = self.stretches[0] if len(self.stretches) == 1 else None
-        if not isinstance(first, NativeSegment) or -1 in self.code.places[INPUT]:
-            return
-        if self.layout.unwritten:
-            return
-        self._only = first
-        dtypes, layout = self.code.dtypes, self.layout
-        for kind, ours, shapes, entries in (
-            (INPUT, self._in, layout.inputs, self.quick),
-            (OUTPUT, self._out, layout.outputs, self._results),
-        ):
-            for b, mine, shape in zip(self.code.places[kind], ours, shapes, strict=True):
-                entries.append((mine, shape, dtypes[b], self._where[b]))
-
-    def _point(self, b: int, array: Array) -> None:
-        """Input or output buffer b is `array` from now on."""
-        address = self._base[b] = address_of(array)
-        pointers = self.pointers
-        for position, inner in self._where[b]:
-            pointers[position] = address + inner
-
-    def run_fast(self, arrays: Sequence[Any]) -> list[Array] | None:
-        """`run` for contiguous arrays of exactly these types and shapes; None for any other."""
-        quick, pointers = self.quick, self.pointers
-        if len(arrays) != len(quick):
-            return None
-        for array, (mine, shape, dtype, where) in zip(arrays, quick, strict=False):
-            if type(array) is not ndarray or array.shape != shape or array.dtype is not dtype:
-                return None
-            if mine is not None:
-                mine[...] = array
-                continue
-            flags = array.flags
-            if not (flags.c_contiguous and flags.aligned):
-                return None
-            address = address_of(array)
-            for position, inner in where:
-                pointers[position] = address + inner
-        outputs: list[Array] = []
-        for mine, shape, dtype, where in self._results:
-            if mine is None:
-                mine = empty(shape, dtype)
-                address = address_of(mine)
-                for position, inner in where:
-                    pointers[position] = address + inner
-            outputs.append(mine)
-        stretch = self._only
-        status = stretch.native(stretch.argument)
-        if status:
-            stretch.resume(status)
-        for n, mine in self._small_out:
-            outputs[n] = mine.copy()
-        return outputs
-
-    def run(
-        self,
-        arrays: Sequence[Array],
-        walk: Callable[[], None] | None = None,
-        into: Sequence[Array | None] = (),
-    ) -> list[Array]:
-        """The region's outputs, fresh. Shapes and types were checked; any strides will do.
-
-        walk: another way through the steps than `self.walk` (profiling). into: per output, None or
-        an array to use: of its shape and type, contiguous, aligned, apart from all other arrays.
-        """
-        keep: list[Array] = []
-        self._require_copies(arrays)
-        for n, mine in self._own:
-            mine[...] = arrays[n]
-        for n in self._far:
-            array = arrays[n]
-            if not is_plain(array):
-                array = as_contiguous(array)
-            keep.append(array)
-            self._in[n] = array
-            self._point(self.code.places[INPUT][n], array)
-        for n, shape, dtype in self._make:
-            mine = into[n] if into else None
-            made = self._out[n] = np.empty(shape, dtype) if mine is None else mine
-            self._point(self.code.places[OUTPUT][n], made)
-        self._clear_unwritten()
-        try:
-            (walk or self.walk)()
-            outputs = self._out.copy()
-        finally:
-            for n in self._far:
-                self._in[n] = None
-            for n, _, _ in self._make:
-                self._out[n] = None
-        for n, mine in self._small_out:
-            outputs[n] = mine.copy()
-            if into and (given := into[n]) is not None:
-                given[...] = mine
-                outputs[n] = given
-        return outputs
-
-    def _clear_unwritten(self) -> None:
-        """Fill with zeros what the plan may read, or return, without having written it."""
-        unwritten = self.layout.unwritten
-        for n, b in enumerate(self.code.places[OUTPUT]):
-            if b in unwritten:
-                self._out[n].fill(0)
-        if not unwritten.isdisjoint(self.code.arena.tolist()):
-            self.space.arena[: self.layout.placement.peak] = 0
-
-    def _require_copies(self, arrays: Sequence[Array]) -> None:
-        """MemoryLimitError where inputs that kernels cannot read in place do not fit: a view
-        without memory of its own may be copied into any number of bytes."""
-        copied = sum(arrays[n].nbytes for n in self._far if not is_plain(arrays[n]))
-        if copied:
-            limit = self.code.limits.max_memory
-            active_budget(limit).require(
-                self.layout.need + copied,
-                "buffers, and copies of inputs that are not contiguous",
-                f"region {self.code.number}",
-            )
 
     def result_type(self, n: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Type and shape of the region's n-th output."""
         return self.code.dtypes[self.code.places[OUTPUT][n]], self.layout.outputs[n]
 
-    def fix(self, arrays: Sequence[Array]) -> tuple[list[tuple[Array, Array]], list[Array]]:
-        """For a bound call: use these inputs in place and keep the outputs.
+    def run(
+        self,
+        arrays: Sequence[Array],
+        out: Sequence[Array | None] = (),
+        walk: Callable[[BoundRegion], None] | None = None,
+    ) -> list[Any]:
+        """The outputs for these inputs, in fresh arrays or those of `out` (as of `bind`).
 
-        Returns (our copy, input) pairs to be copied before each call, and the outputs.
+        walk: another way through the steps than `BoundRegion.walk` (profiling). ExecutionError.
         """
-        copies: list[tuple[Array, Array]] = []
-        self._require_copies(arrays)
-        for n, b in enumerate(self.code.places[INPUT]):
-            if b < 0:
-                continue
-            array = arrays[n]
-            if not is_plain(array):
-                mine = np.empty(self.layout.inputs[n], array.dtype.newbyteorder("="))
-                copies.append((mine, array))
-                array = mine
-            self._in[n] = array
-            self._point(b, array)
-        for n, shape, dtype in self._make:
-            self._out[n] = aligned_empty(shape, dtype)
-            self._point(self.code.places[OUTPUT][n], self._out[n])
-        self._clear_unwritten()
-        return copies, self._out
+        known = self.repeatable if walk is None and all(given is None for given in out) else None
+        if known is not None and (made := known.run(arrays)) is not None:
+            return made
+        arrays = [np.asarray(a) for a in arrays]
+        bound = self.bind(arrays, out)
+        if bound.repeats:
+            self.repeatable = bound
+        made = bound.run(arrays, walk)
+        assert made is not None
+        return made
+
+    def bind(
+        self, arrays: Sequence[Array], out: Sequence[Array | None] = (), *, lasts: bool = False
+    ) -> BoundRegion:
+        """What is copied in and out for inputs such as these, and what kernels read and write in
+        place. Types were checked; any strides, alignment and byte order will do.
+
+        An input is copied if kernels cannot read it in place, or if that is quicker than to look up
+        its address. out: per output, None or an array of its type and shape for its result, apart
+        from those of the others; kernels write it in place unless it has strides or may share
+        memory with an input. lasts: for a BoundCall, whose runs are all on what these inputs hold
+        then: kernels read them in place where they can, and write the same outputs each time. The
+        instance takes no other binding afterwards.
+        ExecutionError where a shape is another; MemoryLimitError where copies do not fit.
+        """
+        return BoundRegion(self, arrays, out, lasts)
+
+    def _make_small(
+        self, kind: str, shapes: Sequence[tuple[int, ...]], first: int
+    ) -> list[Array | None]:
+        """Arrays for the small inputs or outputs, in memory that the context's instances share."""
+        made: list[Array | None] = [None] * len(shapes)
+        for n, (b, shape) in enumerate(zip(self.code.places[kind], shapes, strict=True)):
+            if b >= 0 and self.layout.sizes.nbytes[b] <= MAX_COPIED_BYTES:
+                dtype, begin = self.code.dtypes[b], (first + n) * MAX_COPIED_BYTES
+                memory = self.space.small[begin : begin + math.prod(shape) * dtype.itemsize]
+                made[n] = array = memory.view(dtype).reshape(shape)
+                self.point(b, array)
+        return made
+
+    def point(self, b: int, array: Array) -> None:
+        """Input or output buffer b is `array` from now on."""
+        address = self._base[b] = address_of(array)
+        pointers = self.pointers
+        for position, inner in self.where[b]:
+            pointers[position] = address + inner
+
+
+class BoundRegion:
+    """A region whose inputs and outputs have their ways in and out (`RegionInstance.bind`).
+
+    outputs: per output, the array that kernels write, or None, where each run makes one. repeats:
+    whether it may serve other calls: it holds no arrays of the caller and no large copies.
+    """
+
+    def __init__(
+        self,
+        instance: RegionInstance,
+        arrays: Sequence[Array],
+        out: Sequence[Array | None],
+        lasts: bool,
+    ) -> None:
+        self.instance, self._pointers, self._lasts = instance, instance.pointers, lasts
+        self._unwritten = instance.layout.unwritten
+        # The kernels that are all of a run, where nothing else happens before or between them.
+        self._direct = None if self._unwritten else instance.only
+        self.repeats = not lasts and instance.only is not None
+        # Kernels read them in place whenever a binding that lasts runs.
+        self._kept = arrays if lasts else ()
+        # What steps in Python read and write as views, while a run lasts.
+        self._read: Sequence[Array] = ()
+        self._written: list[Any] = []
+        # Per input: the array that it is copied into, or None, where kernels read it in place; its
+        # shape and type; the positions of its addresses, or None, where no step reads it.
+        self._inputs: list[tuple[Array | None, tuple[int, ...], np.dtype[Any], Where | None]] = []
+        self.outputs: list[Any] = []
+        self._fresh: list[tuple[int, tuple[int, ...], np.dtype[Any], Where]] = []
+        # Outputs that are copied into fresh arrays, and those into arrays of the caller.
+        self._small: list[tuple[int, Array]] = []
+        self._given: list[tuple[int, Array]] = []
+        self._copied_bytes = 0
+        for n, (b, array) in enumerate(zip(instance.code.places[INPUT], arrays, strict=True)):
+            self._bind_input(n, b, array)
+        for n, b in enumerate(instance.code.places[OUTPUT]):
+            self._bind_output(n, b, out[n] if out else None, arrays)
+        if lasts:
+            self._clear_unwritten(self.outputs)
+
+    def _bind_input(self, n: int, b: int, array: Array) -> None:
+        instance = self.instance
+        shape, copy = instance.layout.inputs[n], instance.small_inputs[n]
+        if array.shape != shape:
+            raise ExecutionError(
+                "a value has another shape than the plan expects",
+                where=f"region {instance.code.number}, input {n}",
+                got=list(array.shape),
+                expected=list(shape),
+            )
+        if b >= 0 and (copy is None or self._lasts):
+            if is_plain(array):
+                copy = None
+                instance.point(b, array)
+            elif copy is None:
+                copy = self._make_copy(array)
+                instance.point(b, copy)
+        self._inputs.append((copy, shape, array.dtype, instance.where[b] if b >= 0 else None))
+
+    def _make_copy(self, array: Array) -> Array:
+        """Memory for a large input that kernels cannot read in place. MemoryLimitError: a view
+        without memory of its own may be copied into any number of bytes."""
+        code, need = self.instance.code, self.instance.layout.need
+        self.repeats = False
+        self._copied_bytes += array.nbytes
+        active_budget(code.limits.max_memory).require(
+            need + self._copied_bytes,
+            "buffers, and copies of inputs that are not contiguous",
+            f"region {code.number}",
+        )
+        return np.empty(array.shape, array.dtype.newbyteorder("="))
+
+    def _bind_output(self, n: int, b: int, given: Array | None, arrays: Sequence[Array]) -> None:
+        instance = self.instance
+        (dtype, shape), made = instance.result_type(n), instance.small_outputs[n]
+        self.repeats &= given is None
+        if made is not None:
+            if given is None and not self._lasts:
+                self._small.append((n, made))
+        elif self._lasts:
+            made = aligned_empty(shape, dtype)
+            instance.point(b, made)
+        elif given is not None and is_plain(given) and not _may_share(given, arrays):
+            made, given = given, None
+            instance.point(b, made)
+        else:
+            self._fresh.append((n, shape, dtype, instance.where[b]))
+        if given is not None:
+            self._given.append((n, given))
+            self._direct = None
+        self.outputs.append(made)
+
+    def list_copies(self) -> list[tuple[Array, Array]]:
+        """Of a binding that lasts: the copies to make before each run, each with its input."""
+        pairs = zip(self._inputs, self._kept, strict=True)
+        return [(copy, array) for (copy, *_), array in pairs if copy is not None]
+
+    def run(
+        self, arrays: Sequence[Any], walk: Callable[[BoundRegion], None] | None = None
+    ) -> list[Any] | None:
+        """The outputs for these inputs; None, unless each has the type, shape and layout of the one
+        that was bound. (`RegionInstance.run`)"""
+        inputs, pointers = self._inputs, self._pointers
+        if len(arrays) != len(inputs):
+            return None
+        for array, (copy, shape, dtype, where) in zip(arrays, inputs, strict=False):
+            if type(array) is not ndarray or array.shape != shape or array.dtype is not dtype:
+                return None
+            if copy is not None:
+                copy[...] = array
+            elif where is not None:
+                flags = array.flags
+                if not (flags.c_contiguous and flags.aligned):
+                    return None
+                address = address_of(array)
+                for position, inner in where:
+                    pointers[position] = address + inner
+        written = self.outputs[:]
+        for n, shape, dtype, where in self._fresh:
+            written[n] = made = empty(shape, dtype)
+            address = address_of(made)
+            for position, inner in where:
+                pointers[position] = address + inner
+        direct = self._direct
+        if direct is None or walk is not None:
+            self._run_steps(arrays, written, walk or BoundRegion.walk)
+        else:
+            status = direct.native(direct.argument)
+            if status:
+                direct.resume(status)
+        for n, made in self._small:
+            written[n] = made.copy()
+        return written
+
+    def _run_steps(
+        self, arrays: Sequence[Array], written: list[Any], walk: Callable[[BoundRegion], None]
+    ) -> None:
+        """What is more than kernels: clear outputs, run steps in Python or timed ones, and copy
+        results into given arrays."""
+        if self.instance.only is None:
+            self._read, self._written = arrays, written
+        self._clear_unwritten(written)
+        walk(self)
+        for n, given in self._given:
+            given[...] = written[n]
+            written[n] = given
+
+    def _clear_unwritten(self, written: Sequence[Any]) -> None:
+        """Fill with zeros what the plan may read, or return, without having written it."""
+        instance, unwritten = self.instance, self._unwritten
+        if not unwritten:
+            return
+        for n, b in enumerate(instance.code.places[OUTPUT]):
+            if b in unwritten:
+                written[n].fill(0)
+        if not unwritten.isdisjoint(instance.code.arena.tolist()):
+            instance.space.arena[: instance.layout.placement.peak] = 0
 
     def walk(self) -> None:
         """All steps on the current inputs and outputs. ExecutionError."""
-        for stretch in self.stretches:
-            if isinstance(stretch, NativeSegment):
-                stretch.run()
+        for segment in self.instance.segments:
+            if isinstance(segment, NativeSegment):
+                segment.run()
             else:
-                self.host(stretch)
+                self.run_host(segment)
 
-    def host(self, number: int) -> None:
-        step = self.code.region.steps[number]
+    def run_host(self, number: int) -> None:
+        """Step `number` of the region, in Python, on views of the buffers."""
+        code = self.instance.code
+        step = code.region.steps[number]
         assert isinstance(step, HostStep)
-        values = [None if b is None else self.view(b) for b in step.inputs]
-        results = evaluate_op(step.op, values, step.name, len(step.outputs), self.code.evaluate)
+        values = [None if b is None else self._view(b) for b in step.inputs]
+        results = evaluate_op(step.op, values, step.name, len(step.outputs), code.evaluate)
         for b, result in zip(step.outputs, results, strict=True):
-            mine = self.view(b)
-            dtype = self.code.region.buffers[b].dtype
+            mine = self._view(b)
+            dtype = code.region.buffers[b].dtype
             array = np.asarray(coerce_to_dtype(result, dtype, saturates=step.op.saturates))
             if array.dtype != mine.dtype or array.shape != mine.shape:
                 raise ExecutionError(
@@ -312,21 +358,24 @@ class RegionInstance:
                 )
             mine[...] = array
 
-    def view(self, b: int) -> Array:
+    def _view(self, b: int) -> Array:
         """Buffer b as an array."""
-        code, sizes = self.code, self.layout.sizes
+        code, layout = self.instance.code, self.instance.layout
         root = int(code.tables.root[b])
         buffer = code.region.buffers[root]
-        shape, dtype = code.tables.shape(sizes, b), code.dtypes[b]
+        shape, dtype = code.tables.shape(layout.sizes, b), code.dtypes[b]
         if buffer.kind == CONSTANT:
             return code.constants[root].view()
-        begin, size = int(sizes.root_offsets[b]), int(sizes.nbytes[b])
+        begin, size = int(layout.sizes.root_offsets[b]), int(layout.sizes.nbytes[b])
         if buffer.kind == ARENA:
             at = int(np.flatnonzero(code.arena == root)[0])
-            begin += int(self.layout.placement.offsets[at])
-            whole = self.space.arena
+            begin += int(layout.placement.offsets[at])
+            whole = self.instance.space.arena
         else:
-            whole = (self._in if buffer.kind == INPUT else self._out)[buffer.index]
+            if buffer.kind == OUTPUT:
+                whole = self._written[buffer.index]
+            elif (whole := self._inputs[buffer.index][0]) is None:
+                whole = self._read[buffer.index]
             if root == b:
                 return whole
             whole = whole.reshape(-1).view(np.uint8)
@@ -336,30 +385,30 @@ class RegionInstance:
 class NativeSegment:
     """A run of kernel steps: one call into the driver."""
 
-    def __init__(self, frame: RegionInstance, kernels: range, team: int) -> None:
-        self._frame, self.kernels = frame, kernels
-        limits = frame.code.limits
+    def __init__(self, instance: RegionInstance, kernels: range, team: int) -> None:
+        self._instance, self.kernels = instance, kernels
+        limits = instance.code.limits
         self.call = np.zeros(words.CALL_WORDS, np.int64)
-        self.call[words.CALL_STEPS] = address_of(frame.table) + 8 * words.STEP_WORDS * kernels[0]
+        self.call[words.CALL_STEPS] = address_of(instance.table) + 8 * words.STEP_WORDS * kernels[0]
         self.call[words.CALL_COUNT] = len(kernels)
-        self.call[words.CALL_SCRATCH] = address_of(frame.space.scratch)
-        self.call[words.CALL_STRIDE] = frame.space.stride
+        self.call[words.CALL_SCRATCH] = address_of(instance.space.scratch)
+        self.call[words.CALL_STRIDE] = instance.space.stride
         self.call[words.CALL_PARTS] = limits.threads if team else 1
         self.call[words.CALL_POOL] = team
-        self.call[words.CALL_WAKE] = int(frame.layout.wake)
-        self.native = self._run_polling if frame.layout.polls else frame.native
+        self.call[words.CALL_WAKE] = int(instance.layout.wake)
+        self.native = self._run_polling if instance.layout.polls else instance.native
         self.argument = ctypes.c_void_p(address_of(self.call))
 
     def _run_polling(self, argument: ctypes.c_void_p) -> int:
         """`native` of a call that runs long: in the main thread, which alone runs handlers of
         signals, it raises what they raise."""
-        driver = self._frame.code.program.driver
+        driver = self._instance.code.program.driver
         if threading.current_thread() is not threading.main_thread():
             return driver.run(argument)
         try:
             return driver.run_polling(argument)
         except BaseException:
-            self._frame.reset()
+            self._instance.reset()
             raise
 
     def run(self) -> None:
@@ -370,12 +419,14 @@ class NativeSegment:
 
     def met_denormals(self) -> bool:
         """Did the caller's part of the last run read a denormal or round to one? x86-64 only."""
-        return has_denormal_flags(int(self.call[words.CALL_MODE]), self._frame.code.program.target)
+        return has_denormal_flags(
+            int(self.call[words.CALL_MODE]), self._instance.code.program.target
+        )
 
     def resume(self, status: int) -> None:
         """What to do about a result other than 0: start the pool and run, or raise."""
         while status == words.NEEDS_WORKERS:
-            program = self._frame.code.program
+            program = self._instance.code.program
             get_thread_pool(program.driver).grow(int(self.call[words.CALL_PARTS]) - 1)
             status = self.native(self.argument)
         if status == words.BUSY:
@@ -384,17 +435,17 @@ class NativeSegment:
                 fix="bind once per thread, or call the model itself: that may run in any thread",
             )
         if status:
-            self._frame.reset()
+            self._instance.reset()
             raise self._failure(status)
 
     def _failure(self, status: int) -> Error:
-        frame, row = self._frame, self.kernels[int(self.call[words.CALL_STEP])]
+        instance, row = self._instance, self.kernels[int(self.call[words.CALL_STEP])]
         if status == words.ASSERT_FAILED:
-            return frame.layout.sizes.failing_asserts[row]()
-        number = frame.code.tables.kernels[row]
-        step = frame.code.region.steps[number]
+            return instance.layout.sizes.failing_asserts[row]()
+        number = instance.code.tables.kernels[row]
+        step = instance.code.region.steps[number]
         part = int(self.call[words.CALL_PART])
-        element = int(frame.space.scratch[part * frame.space.stride :][:8].view(np.int64)[0])
+        element = int(instance.space.scratch[part * instance.space.stride :][:8].view(np.int64)[0])
         sources = f" (from {', '.join(step.sources)})" if step.sources else ""
         return ExecutionError(
             STATUS_TEXT.get(status, f"a kernel gave status {status}"),
@@ -402,13 +453,11 @@ class NativeSegment:
             got=f"element {element}",
         )
 
-    def single(self, n: int) -> NativeSegment:
-        """The n-th of these steps alone, for profiling."""
-        return self.part(n, n + 1)
-
     def part(self, first: int, last: int) -> NativeSegment:
         """The steps from the first-th up to the last-th."""
-        return NativeSegment(self._frame, self.kernels[first:last], int(self.call[words.CALL_POOL]))
+        return NativeSegment(
+            self._instance, self.kernels[first:last], int(self.call[words.CALL_POOL])
+        )
 
 
 def is_plain(array: Array) -> bool:
@@ -417,6 +466,5 @@ def is_plain(array: Array) -> bool:
     return flags.c_contiguous and flags.aligned and array.dtype.isnative
 
 
-def as_contiguous(array: Array) -> Array:
-    """The same values contiguous, aligned and in native byte order: a copy where needed."""
-    return np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
+def _may_share(given: Array, arrays: Sequence[Array]) -> bool:
+    return any(np.may_share_memory(given, array) for array in arrays)

@@ -1,9 +1,9 @@
-"""One run of a plan of several regions: values between them, terminals, and their memory budget."""
+"""Runs of a plan's regions in order: values between them, terminals, and their memory budget."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,76 +19,71 @@ from .input_check import same_dtype
 from .profile import StepTime, timed_terminal, timed_walk
 from .variables import VariableStore, deep_copy
 
-if TYPE_CHECKING:
-    from .session import Session
-
 Array = npt.NDArray[Any]
 
 
 class RegionWalk:
-    """Runs the regions of a session's plan in order. `times` takes the seconds of each step.
+    """Runs the regions of a context's plan in order. `times` takes the seconds of each step.
 
     Values that the run makes are charged to `budget` from when they are made to their last use.
     """
 
     def __init__(
         self,
-        session: Session,
         context: ExecutionContext,
         budget: Budget,
         state: VariableStore,
         times: list[StepTime] | None,
     ) -> None:
-        self._session, self._context, self._budget = session, context, budget
+        self._regions, self._context, self._budget = context.regions, context, budget
         self._state, self._times = state, times
-        self._plan = session.program.plan
+        self._plan = context.regions.plan
         self._slots: list[Any] = [None] * len(self._plan.slots)
         self._sizes: dict[int, int] = {}  # bytes charged, by slot
         self._ours: set[int] = set()  # slots whose arrays were made by our own kernels
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs, fresh, for inputs that were checked."""
-        plan, slots, session = self._plan, self._slots, self._session
+        plan, slots, regions = self._plan, self._slots, self._regions
         for port, value in zip(plan.inputs, inputs, strict=True):
             # Kernels take any byte order, operations in Python their own.
             slots[port.slot] = native_order(value)
-        for slot, constant in session.constant_slots:
+        for slot, constant in regions.constants:
             slots[slot] = constant
         for v, value in zip(plan.variables, self._state.values, strict=True):
             slots[v.slot] = value
-        self._state.initialise(session.initialised[-1], slots, self._ours)
-        driver = session.program.driver
-        mode = driver.swap_mode(driver.default_mode) if session.hosted else 0
+        self._state.initialise(regions.initialised[-1], slots, self._ours)
+        driver = regions.program.driver
+        mode = driver.swap_mode(driver.default_mode) if regions.hosted else 0
         try:
             for number, region in enumerate(plan.regions):
                 if region.initialises and not self._state.has_missing(region.initialises, slots):
                     continue
                 self._run_region(number, region)
         finally:
-            if session.hosted:
+            if regions.hosted:
                 driver.swap_mode(mode)
         results = [self._result(port.slot, port.name) for port in plan.outputs]
         self._state.keep(slots, self._ours)
         return results
 
     def _run_region(self, number: int, region: Region) -> None:
-        slots, session, budget = self._slots, self._session, self._budget
+        slots, regions, budget = self._slots, self._regions, self._budget
         arrays = [slots[s] for s in region.inputs]
-        frame = self._context.frame(number, tuple(a.shape for a in arrays))
-        session.compare(number, frame, arrays)
-        walk = None if self._times is None else timed_walk(frame, self._times)
-        into = self._state.rooms(region.outputs, frame.result_type)
+        instance = self._context.instance(number, tuple(a.shape for a in arrays))
         with budget.charge_temporarily():
-            budget.charge(frame.layout.need, "a region's buffers", f"region {number}")
-            results = frame.run(arrays, walk, into)
+            budget.charge(instance.layout.need, "a region's buffers", f"region {number}")
+            rooms = self._state.rooms(region.outputs, instance.result_type)
+            walk = None if self._times is None else timed_walk(self._times)
+            results = instance.run(arrays, rooms, walk)
         for slot, made in zip(region.outputs, results, strict=True):
             self._hold(slot, made, f"region {number}")
             self._ours.add(slot)
         if region.terminal is not None:
             with timed_terminal(self._plan, number, self._times):
                 self._run_terminal(number)
-        self._state.initialise(session.initialised[number], slots, self._ours)
-        for slot in session.last_use[number]:
+        self._state.initialise(regions.initialised[number], slots, self._ours)
+        for slot in regions.last_use[number]:
             slots[slot] = None
             budget.used -= self._sizes.pop(slot, 0)
 
@@ -103,13 +98,13 @@ class RegionWalk:
         self._sizes[slot] = size
 
     def _run_terminal(self, number: int) -> None:
-        session, slots = self._session, self._slots
+        regions, slots = self._regions, self._slots
         terminal = self._plan.regions[number].terminal
         assert terminal is not None
         values = [None if s is None else slots[s] for s in terminal.inputs]
         count, where = len(terminal.outputs), f"{terminal.op.kind} {terminal.name}"
-        bodies = [body.run for body in session.bodies[number]]
-        results = evaluate_op(terminal.op, values, terminal.name, count, session.evaluate, bodies)
+        bodies, evaluate = regions.bodies[number], regions.codes[number].evaluate
+        results = evaluate_op(terminal.op, values, terminal.name, count, evaluate, bodies)
         for slot, result in zip(terminal.outputs, results, strict=True):
             wanted = self._plan.slots[slot]
             if isinstance(wanted, TensorType):

@@ -66,8 +66,8 @@ def bound(name: str) -> irc.BoundCall:
 
 
 def is_inside(call: Any) -> bool:
-    stretches = [s for f in list(call._context.frames.values()) for s in f.stretches]
-    return any(isinstance(s, NativeSegment) and s.call[CALL_BUSY] for s in stretches)
+    segments = [s for i in list(call._context.instances.values()) for s in i.segments]
+    return any(isinstance(s, NativeSegment) and s.call[CALL_BUSY] for s in segments)
 
 
 def in_child(check: Callable[[], int]) -> int:

@@ -71,13 +71,13 @@ def net() -> irc.CompiledModel:
     return irc.compile_model(ops.model(model))
 
 
-def frames(net: irc.CompiledModel) -> list[Any]:
-    return [f for c in net.session._pool for f in c.frames.values()]
+def instances(net: irc.CompiledModel) -> list[Any]:
+    return [i for c in net.session._pool for i in c.instances.values()]
 
 
-def in_order(frame: Any) -> bool:
+def in_order(instance: Any) -> bool:
     """Do all of the kernels' operands begin at a multiple of their element's size?"""
-    return not (frame.pointers % 4).any()
+    return not (instance.pointers % 4).any()
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -106,8 +106,8 @@ def test_inputs(
         call,
     ):
         assert [a.tobytes() for a in run()] == [a.tobytes() for a in wanted]
-        assert all(map(in_order, frames(net)))
-    assert in_order(call._frame)
+        assert all(map(in_order, instances(net)))
+    assert all(map(in_order, call._context.instances.values()))
     assert (mine.tobytes(), mine.strides, mine.flags.writeable) == before
 
 
@@ -124,7 +124,7 @@ def test_given_outputs(net: irc.CompiledModel, layout: str, shape: tuple[int, ..
         return
     found = net([x, x + 1], out=out)
     assert found[2] is out[2] and (out[2] == wanted[2]).all()
-    assert all(map(in_order, frames(net)))
+    assert all(map(in_order, instances(net)))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -18,6 +18,7 @@ from typing import Any
 
 import irc_compiler as irc
 import numpy as np
+import onnx.helper
 import pytest
 from support.models.digits import DIGITS, arrays, two_outputs
 
@@ -161,6 +162,20 @@ def test_closing() -> None:
     del call
     gc.collect()
     assert program() is None
+
+
+def test_a_bound_call_with_steps_in_python_outlives_its_model() -> None:
+    value = onnx.helper.make_tensor_value_info
+    nodes = [onnx.helper.make_node("NonZero", ["x"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "g", [value("x", 1, ["N"])], [value("y", 7, None)])
+    opset = onnx.helper.make_opsetid("", 13)
+    net = irc.compile_model(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8))
+    a = np.array([0, 2, 0, 3], np.float32)
+    call = net.bind(a)
+    net.close()
+    assert call()[0].tolist() == [[1, 3]]
+    a[0] = 1
+    assert call()[0].tolist() == [[0, 1, 3]]
 
 
 def test_a_with_block_closes() -> None:

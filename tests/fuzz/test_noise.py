@@ -8,6 +8,7 @@ from typing import Any
 import irc_compiler as irc
 import numpy as np
 import pytest
+from irc_compiler.api.compiled_model import compile_with_options
 from irc_compiler.compiler.model import Model
 from irc_compiler.compiler.options import Options
 from irc_compiler.ir.errors import Error, ExecutionError, InputError
@@ -44,11 +45,11 @@ def test_reductions_walk_as_their_sizes_are_known() -> None:
     model = Model(parse_graph(SUM))
 
     def steps(**shapes: list[int]) -> list[tuple[Any, ...]]:
-        return steps_of(irc.CompiledModel(model, Options(), 1, shapes=shapes))
+        return steps_of(compile_with_options(model, Options(), 1, shapes=shapes))
 
     assert steps() != steps(y=[3]) == steps(y=[3])
     plain = Model(parse_graph(SUM.replace("Maximum.1(%0, %1)", "Abs.1(%0)")))
-    nets = [irc.CompiledModel(plain, Options(), 1, shapes=s) for s in ({}, {"y": [3]})]
+    nets = [compile_with_options(plain, Options(), 1, shapes=s) for s in ({}, {"y": [3]})]
     assert steps_of(nets[0]) == steps_of(nets[1])
 
 
@@ -276,7 +277,7 @@ def test_what_only_a_shape_reads(rows: int, more: str, passes: bool) -> None:
     assert may_pass(graph, x, given, refused.value) is passes
     if rows == 3:
         with pytest.raises(InputError, match="do not broadcast"):
-            irc.CompiledModel(irc.Model(graph), Options(), 1)(x)
+            compile_with_options(irc.Model(graph), Options(), 1)(x)
 
 
 @pytest.mark.parametrize(("result", "passes"), [("%4", True), ("%3", False)])

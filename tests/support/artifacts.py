@@ -73,7 +73,7 @@ def load(data: bytes) -> irc.CompiledModel:
 
 
 def uses_stored_plan(net: irc.CompiledModel) -> bool:
-    return net._entry is not None
+    return net._source.entry is not None
 
 
 def alike(a: Any, b: Any) -> bool:

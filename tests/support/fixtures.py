@@ -7,6 +7,7 @@ from pathlib import Path
 
 import irc_compiler as irc
 import pytest
+from irc_compiler.api.compiled_model import compile_with_options
 from irc_compiler.compiler.options import Options
 from irc_compiler.ir.graph import Graph
 from irc_compiler.runtime.jit import program
@@ -57,6 +58,6 @@ def compile_graph() -> Callable[..., irc.CompiledModel]:
         graph: Graph, optimised: bool, threads: int, precision: str = "f32"
     ) -> irc.CompiledModel:
         options = Options(precision, verify=True, stop_after=None if optimised else 0)
-        return irc.CompiledModel(irc.Model(graph), options, threads)
+        return compile_with_options(irc.Model(graph), options, threads)
 
     return compile_

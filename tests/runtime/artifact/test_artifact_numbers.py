@@ -7,6 +7,7 @@ from pathlib import Path
 import irc_compiler as irc
 import numpy as np
 import pytest
+from irc_compiler.api.compiled_model import compile_with_options
 from irc_compiler.compiler.model import Model
 from irc_compiler.compiler.options import Options
 from irc_compiler.ir.dtype import DType
@@ -30,7 +31,7 @@ def test_a_number(dtype: str, number: float, use: str, tmp_path: Path) -> None:
 {USES[use]}
 %4 = Result.1(%3) "y"
 """
-    net = irc.CompiledModel(Model(parse_graph(text)), Options(), 1)
+    net = compile_with_options(Model(parse_graph(text)), Options(), 1)
     assert not net.plan.host_steps()
     net.export(tmp_path / "m.irc")
     x = np.arange(3).astype(DType(dtype).numpy)

@@ -148,10 +148,10 @@ def test_a_call_that_runs_elsewhere_is_refused() -> None:
 
 def test_a_busy_bound_call_says_what_to_do() -> None:
     call = Session(chain().compile(), num_threads=1).bind(list(data(5)))
-    call._stretch.call[words.CALL_BUSY] = 1
+    call._segment.call[words.CALL_BUSY] = 1
     with pytest.raises(ExecutionError, match="another thread"):
         call()
-    call._stretch.call[words.CALL_BUSY] = 0
+    call._segment.call[words.CALL_BUSY] = 0
     assert (call()[0] == chain_answer(*data(5))).all()
 
 

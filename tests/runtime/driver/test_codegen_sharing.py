@@ -159,7 +159,7 @@ def test_work_decides_how_many_share_a_phase() -> None:
     def flags(meet_work: int, batch: int = 1) -> int:
         session = Session(net.program, num_threads=4, share_work=1, meet_work=meet_work)
         shapes = tuple(a.shape for a in feeds(names, 1, 96, 9, batch).values())
-        return int(session.layout(0, shapes).flags[at]) & ~(words.WAKE | words.FLUSH)
+        return int(session.regions.layout(0, shapes).flags[at]) & ~(words.WAKE | words.FLUSH)
 
     # 9 steps and the last states.
     work = 96 * 96 * 4 // (spec.packed.nr // 4)

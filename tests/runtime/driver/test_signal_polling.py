@@ -58,6 +58,6 @@ def test_rounds_give_the_same_numbers(
         monkeypatch.setattr(interrupts, name, 100)
     net = irc.compile_model(model, num_threads=threads)
     found = net(given)[0]
-    (layout,) = net.session._layouts.values()
+    (layout,) = net.session.regions.layouts.values()
     assert layout.polls and (layout.flags >> 32).max() > 1
     assert np.array_equal(found, wanted)

@@ -251,7 +251,7 @@ def test_a_stopped_pool_is_no_harm() -> None:
     own.grow(2)
     assert own.size == 0
     session = team(2)
-    session.pool_address = own.address
+    session.regions.pool_address = own.address
     a, b = data(1000)
     assert (session.run([a, b])[0] == chain_answer(a, b, 9)).all()
 
@@ -276,8 +276,8 @@ def test_sleeping_workers_use_no_time() -> None:
 
 def test_small_steps_stay_on_one_thread() -> None:
     session = Session(PROGRAM, num_threads=4)
-    assert not session.layout(0, ((100,), (100,))).shares
-    large = session.layout(0, ((50_000,), (50_000,)))
+    assert not session.regions.layout(0, ((100,), (100,))).shares
+    large = session.regions.layout(0, ((50_000,), (50_000,)))
     assert large.shares and large.wake
 
 
@@ -311,7 +311,7 @@ def test_long_steps_wake_again() -> None:
     b = m.op("add", a, a)
     m.op("mul", b, a, output=True)
     session = Session(m.compile(), num_threads=2, share_work=100, wake_work=1000)
-    flags = [session.layout(0, ((n,),)).flags.tolist() for n in (99, 100, 500, 1000)]
+    flags = [session.regions.layout(0, ((n,),)).flags.tolist() for n in (99, 100, 500, 1000)]
     shared, waking = words.SHARED, words.SHARED | words.WAKE
     assert flags == [[0, 0], [shared, shared], [waking, shared], [waking, waking]]
 

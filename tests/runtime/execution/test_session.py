@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -93,7 +95,7 @@ def test_memory_stays_flat_over_many_shapes(session: Session) -> None:
     for n in range(1, 1000):
         session.run([a[:n], b[:n]])
     assert context.space.arena is arena
-    assert len(context.frames) <= 32 and len(session._layouts) <= 128
+    assert len(context.instances) <= 32 and len(session.regions.layouts) <= 128
 
 
 def test_a_growing_shape_rarely_moves_the_arena() -> None:
@@ -115,6 +117,21 @@ def test_bound_call_reads_the_arrays_in_place(session: Session) -> None:
     assert call()[0] is out and (out == chain_answer(a, b)).all()
     call.result = {"y": out}
     assert call() == {"y": out}
+
+
+@pytest.mark.parametrize("n", [100, 30_000])
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_bound_call_keeps_its_inputs(session: Session, n: int, step: int) -> None:
+    """It reads their memory, which nobody else may hold; they go with it."""
+    a, b = data(n * step)
+    want, kept = chain_answer(a[::step], b[::step]), weakref.ref(a)
+    call = session.bind([a[::step], b[::step]])
+    del a, b
+    gc.collect()
+    assert kept() is not None and (call()[0] == want).all()
+    del call
+    gc.collect()
+    assert kept() is None
 
 
 @pytest.mark.parametrize("n", [1, 100, 9001])
@@ -227,9 +244,6 @@ def test_too_large_is_refused_before_anything_is_allocated() -> None:
 
 
 def test_no_input_is_kept(session: Session) -> None:
-    import gc
-    import weakref
-
     for n in (10, 30_000):
         a, b = data(n)
         ref = weakref.ref(a)
@@ -274,7 +288,7 @@ def test_a_context_may_be_taken_by_another_thread() -> None:
         assert [*session._pool]
     session._pool = Taken()
     mine = np.empty(9, np.float32)
-    session.run_into([a, b], [mine])
+    session.run([a, b], out=[mine])
     assert (mine == chain_answer(a, b)).all()
 
 
@@ -292,18 +306,18 @@ def test_results_into_given_arrays(session: Session, n: int) -> None:
     a, b = data(n)
     want = chain_answer(a, b)
     mine = np.full(2 * n, np.nan, np.float32)[::2]
-    (out,) = session.run_into([a, b], [mine])
+    (out,) = session.run([a, b], out=[mine])
     assert out is mine and (mine == want).all()
-    assert (session.run_into([a, b], [None])[0] == want).all()
-    session.run_into([a, b], [a])  # over an input
+    assert (session.run([a, b], out=[None])[0] == want).all()
+    session.run([a, b], out=[a])  # over an input
     assert (a == want).all()
     read_only = np.zeros(n, np.float32)
     read_only.flags.writeable = False
     for bad in (np.zeros(n), np.zeros(n + 1, np.float32), read_only, [0] * n):
         with pytest.raises(InputError, match="'out0'"):
-            session.run_into([a, b], [bad])
+            session.run([a, b], out=[bad])
     with pytest.raises(InputError, match="number of output arrays"):
-        session.run_into([a, b], [])
+        session.run([a, b], out=[])
 
 
 def test_shapes_that_an_expression_forbids() -> None:
@@ -338,13 +352,13 @@ def test_an_outgrown_arena_is_given_back() -> None:
         a, b = data(n)
         assert (session.run([a, b])[0] == chain_answer(a, b)).all()
         context = session._pool[-1]
-        assert all(f.space is context.space for f in context.frames.values())
+        assert all(f.space is context.space for f in context.instances.values())
 
 
 def test_the_arena_fits_what_lives_after_any_shape() -> None:
     """At most a tenth larger, but for small ones, however large the shape before was."""
     session = Session(chain().compile(), num_threads=1)
-    (code,) = session.codes
+    (code,) = session.regions.codes
     for n in (4_000_000, 1_500_000, 1_450_000, 3_000_000, 3_100_000, 2_000_000):
         placement = code.layout([(n,), (n,)]).placement
         sizes = code.tables.sizes({s.symbol: n for s in code.region.symbols})

@@ -71,7 +71,7 @@ def test_what_a_plan_leaves_out_is_zero(size: int, through_arena: bool) -> None:
         np.testing.assert_array_equal(y[:4], x)
         assert not y[4:].any()
         given = np.full(size, np.nan, np.float32)
-        session.run_into([x], [given])
+        session.run([x], out=[given])
         assert not given[4:].any()
     np.testing.assert_array_equal(session.bind([x])()[0], y)
 

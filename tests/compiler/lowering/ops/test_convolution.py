@@ -7,6 +7,7 @@ from dataclasses import replace
 import irc_compiler as irc
 import numpy as np
 import pytest
+from irc_compiler.api.compiled_model import compile_with_options
 from irc_compiler.compiler.lowering.lower import lower
 from irc_compiler.compiler.options import Options
 from irc_compiler.ir.dtype import DType
@@ -305,7 +306,7 @@ def test_what_winograd_computes(
     net = compile_graph(graph, True, 1)
     (spec,) = (s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, ConvSpec))
     assert spec.packed.winograd == tile
-    direct = irc.CompiledModel(irc.Model(graph), Options(conv_algorithm="direct"), 1)
+    direct = compile_with_options(irc.Model(graph), Options(conv_algorithm="direct"), 1)
     assert all(
         s.spec.packed.winograd == 0
         for s in direct.plan.kernel_steps()
@@ -368,7 +369,7 @@ def test_winograd_of_run_time_sizes(compile_graph) -> None:
     for net in nets:
         (spec,) = (s.spec for s in net.plan.kernel_steps() if isinstance(s.spec, ConvSpec))
         assert spec.packed.winograd == 2
-    direct = irc.CompiledModel(irc.Model(graph), Options(conv_algorithm="direct"), 1)
+    direct = compile_with_options(irc.Model(graph), Options(conv_algorithm="direct"), 1)
     for size in ((1, 1), (3, 7), (27, 20), (64, 33)):
         inputs = inputs_of(nets[0], {"N": 2, "S": size[0], "D": size[1]}, 3)
         (expected,), *found = direct(inputs), *(net(inputs)[0] for net in nets)

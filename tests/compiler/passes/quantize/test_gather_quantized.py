@@ -6,6 +6,7 @@ import irc_compiler as irc
 import irc_compiler.ir.ops as o
 import numpy as np
 import pytest
+from irc_compiler.api.compiled_model import compile_with_options
 from irc_compiler.compiler.options import Options
 from irc_compiler.compiler.passes.quantize.gather_quantized import gather_quantized_table
 from irc_compiler.ir.dtype import DType
@@ -87,7 +88,7 @@ def test_beyond_the_end_stay_zeros() -> None:
 def test_a_tied_table_is_never_expanded(name: str) -> None:
     graph = table(*CASES[name], half=True, mode="error", tied=True)
     expected = _list(interpret(graph, {"ids": IDS}))
-    net = irc.CompiledModel(irc.Model(graph), Options(verify=True), 1)
+    net = compile_with_options(irc.Model(graph), Options(verify=True), 1)
     assert not net.plan.host_steps()
     most = max(c.dtype.nbytes(int(np.prod(c.shape))) for c in net.plan.constants)
     assert most <= 400 * 96

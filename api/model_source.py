@@ -1,0 +1,180 @@
+"""Where a compiled model comes from: a model in memory, files, or an artefact.
+
+A source has the model, its optimised graph, and the plan with the arrays behind its constants. Each
+is made when it is first asked for, and kept from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+from ..compiler.model import Model, Origin, RtInfo
+from ..compiler.options import Options, Shapes, to_compile_config
+from ..ir.errors import ExecutionError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..compiler.rewrite.trace import Trace
+    from ..ir.graph import Graph
+    from ..plan.plan import Plan
+    from ..plan.target import Target
+    from ..runtime.artifact.reader import Artifact, PlanEntry
+    from ..runtime.artifact.writer import StoredPlan
+
+    # A plan for this machine, and the arrays behind its constants, by their numbers.
+    Lowered: TypeAlias = tuple[Plan, Mapping[int, np.ndarray[Any, Any]]]
+
+
+@dataclass(frozen=True)
+class CompileConfig:
+    """What a model is compiled with: options, fixed sizes by input name, and limits of its runs."""
+
+    options: Options
+    shapes: Shapes
+    num_threads: int | None
+    max_memory: int | None
+
+    def encode(self) -> dict[str, Any]:
+        """As artefacts store it."""
+        return to_compile_config(self.options, self.shapes)
+
+
+class ModelSource:
+    """What a compiled model was made of. read: gives the model.
+
+    rt_info: the model's, None where it has to be read. trace: what the passes did, None before they
+    ran. entry: the plan of an artefact that is used.
+    """
+
+    rt_info: RtInfo | None = None
+    trace: Trace | None = None
+    entry: PlanEntry | None = None
+    owns_graph = False  # then the passes may change it
+
+    def __init__(self, read: Callable[[], Model], config: CompileConfig) -> None:
+        self._read, self.config = read, config
+
+    @cached_property
+    def model(self) -> Model:
+        """The model that was compiled."""
+        return self._read()
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Its optimised graph."""
+        from ..compiler.pipeline import optimize
+        from ..compiler.rewrite.trace import Trace
+        from ..compiler.shape_analysis.override_inputs import fix_shapes
+        from ..compiler.shape_analysis.unify_dims import unify_sizes
+
+        graph, options = self.model.graph, self.config.options
+        graph = graph if self.owns_graph else graph.copy()
+        graph = unify_sizes(fix_shapes(graph, self.config.shapes))
+        # The messages of the passes are shown the first time that they run.
+        trace = Trace(options.stop_after, aloud=self.trace is None)
+        self.trace = optimize(graph, options, trace)
+        return graph
+
+    @cached_property
+    def lowered(self) -> Lowered:
+        """The plan that runs, with its arrays."""
+        from ..compiler.lowering import lower
+        from ..runtime.machine.detect import host_target
+
+        return lower(self.graph, host_target(), self.config.options)
+
+    def take_weights(self) -> dict[int, np.ndarray[Any, Any]]:
+        """The arrays behind the plan's constants. A source that owns its graph drops all it has."""
+        return dict(self.lowered[1])
+
+    def copy_to(self, stream: BinaryIO) -> bool:
+        """Copy the artefact whose plan is used, if there is one."""
+        return False
+
+    def other_plans(self, known: Sequence[tuple[Mapping[str, Any], Target]]) -> list[StoredPlan]:
+        """An artefact's plans for other options and machines than these."""
+        return []
+
+
+class InMemorySource(ModelSource):
+    """A model that the caller has."""
+
+    def __init__(self, model: Model, config: CompileConfig) -> None:
+        super().__init__(lambda: model, config)
+        self.rt_info = model.graph.rt_info
+
+
+class FileSource(ModelSource):
+    """A model that was just read from files. Kernels hold its weights in another order: once
+    packed, they are read and compiled again, as far as the plan, for who asks for them."""
+
+    owns_graph = True
+
+    def __init__(self, model: Model, origin: Origin, config: CompileConfig) -> None:
+        super().__init__(origin.reload, config)
+        self.model, self.rt_info = model, model.graph.rt_info
+
+    def take_weights(self) -> dict[int, np.ndarray[Any, Any]]:
+        weights = super().take_weights()
+        self.model.graph.clear()
+        self.graph.clear()
+        del self.model, self.graph, self.lowered
+        self.owns_graph = False
+        return weights
+
+
+class ArtifactSource(ModelSource):
+    """An artefact. If it has a plan for this machine and these options, that is its `entry`."""
+
+    def __init__(self, artifact: Artifact, config: CompileConfig) -> None:
+        from ..runtime.machine.detect import host_target
+
+        super().__init__(self._read_graph, config)
+        self._artifact = artifact
+        self.entry = artifact.find(config.encode(), host_target())
+
+    def _read_graph(self) -> Model:
+        from ..compiler.frontends.xml.reader import read_xml
+
+        text, weights = self._artifact.read_graph()
+        with self._artifact.report_as_file_error("the artefact's graph is broken"):
+            return Model(read_xml(text, weights))
+
+    @property
+    def lowered(self) -> Lowered:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The plan that runs; of a stored one the arrays are read each time."""
+        if self.entry is None:
+            return super().lowered
+        read = self._artifact.read_plan(self.entry)
+        return read.plan, read.arrays()
+
+    def copy_to(self, stream: BinaryIO) -> bool:
+        if self.entry is not None:
+            self._artifact.copy_to(stream)
+        return self.entry is not None
+
+    def other_plans(self, known: Sequence[tuple[Mapping[str, Any], Target]]) -> list[StoredPlan]:
+        from ..runtime.artifact.writer import stored_plan
+
+        entries = (e for e in self._artifact.plans if (e.options, e.target) not in known)
+        return [stored_plan(self._artifact, e) for e in entries]
+
+
+class ClosedSource(ModelSource):
+    """What a closed model keeps of its source."""
+
+    def __init__(self, source: ModelSource) -> None:
+        super().__init__(self._refuse, source.config)
+        self.trace = source.trace
+
+    def _refuse(self) -> Model:
+        raise closed_error()
+
+
+def closed_error() -> ExecutionError:
+    """What a closed model answers."""
+    return ExecutionError("the model is closed", fix="compile or load it again")
