@@ -233,7 +233,7 @@ class CompiledModel(HasMetadata):
         for net in (self, *also):
             config = net._source.config.encode()
             images = code_of(net.plan, target, default_cache()) if code else None
-            plans.append(StoredPlan(config, target, *net._source.lowered, images))
+            plans.append(StoredPlan(config, target, *net._source.lowering, images))
         plans += self._source.other_plans([(p.options, p.target) for p in plans])
 
         def write_graph(to: BinaryIO) -> tuple[str, Any]:
@@ -328,7 +328,7 @@ def compile_with_options(
 
 def _compile(source: ModelSource) -> CompiledModel:
     """Lower the source's graph and make the program."""
-    plan, consume = source.lowered[0], source.owns_graph
+    plan, consume = source.lowering[0], source.owns_graph
     weights = source.take_weights()
     try:
         # An array that has no other owner is dropped when it is packed.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..runtime.artifact.writer import StoredPlan
 
     # A plan for this machine, and the arrays behind its constants, by their numbers.
-    Lowered: TypeAlias = tuple[Plan, Mapping[int, np.ndarray[Any, Any]]]
+    PlanWeights: TypeAlias = tuple[Plan, Mapping[int, np.ndarray[Any, Any]]]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ModelSource:
         return graph
 
     @cached_property
-    def lowered(self) -> Lowered:
+    def lowering(self) -> PlanWeights:
         """The plan that runs, with its arrays."""
         from ..compiler.lowering import lower
         from ..runtime.machine.detect import host_target
@@ -89,7 +89,7 @@ class ModelSource:
 
     def take_weights(self) -> dict[int, np.ndarray[Any, Any]]:
         """The arrays behind the plan's constants. A source that owns its graph drops all it has."""
-        return dict(self.lowered[1])
+        return dict(self.lowering[1])
 
     def copy_to(self, stream: BinaryIO) -> bool:
         """Copy the artefact whose plan is used, if there is one."""
@@ -122,7 +122,7 @@ class FileSource(ModelSource):
         weights = super().take_weights()
         self.model.graph.clear()
         self.graph.clear()
-        del self.model, self.graph, self.lowered
+        del self.model, self.graph, self.lowering
         self.owns_graph = False
         return weights
 
@@ -145,10 +145,10 @@ class ArtifactSource(ModelSource):
             return Model(read_xml(text, weights))
 
     @property
-    def lowered(self) -> Lowered:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def lowering(self) -> PlanWeights:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The plan that runs; of a stored one the arrays are read each time."""
         if self.entry is None:
-            return super().lowered
+            return super().lowering
         read = self._artifact.read_plan(self.entry)
         return read.plan, read.arrays()
 

@@ -37,8 +37,9 @@ class BoundCall(Generic[R]):
         self._copies: list[tuple[Array, Array]] = []
         self._slow = True
         if isinstance(work, BoundRegion):
-            self._segment = segment = work.instance.only
+            segment = work.instance.only
             assert segment is not None
+            self._segment = segment
             self._native, self._argument = segment.native, segment.argument
             self._copies = work.list_copies()
             self._slow = bool(self._copies)

@@ -39,11 +39,15 @@ def from_other_options(folder: Path) -> irc.CompiledModel:
 
 MAKERS: dict[str, tuple[Callable[[Path], irc.CompiledModel], type[ModelSource], set[str]]] = {
     # How to compile, the source's class, and what it keeps.
-    "memory": (lambda _: irc.compile_model(model()), InMemorySource, {"model", "graph", "lowered"}),
+    "memory": (
+        lambda _: irc.compile_model(model()),
+        InMemorySource,
+        {"model", "graph", "lowering"},
+    ),
     "bytes": (
         lambda _: irc.compile_model(mlp((3, 5, 2)).SerializeToString()),
         InMemorySource,
-        {"model", "graph", "lowered"},
+        {"model", "graph", "lowering"},
     ),
     "files": (from_files, FileSource, set()),
     "artefact": (from_artifact, ArtifactSource, set()),
@@ -56,7 +60,7 @@ MAKERS: dict[str, tuple[Callable[[Path], irc.CompiledModel], type[ModelSource], 
 
 
 def kept(net: irc.CompiledModel) -> set[str]:
-    return {"model", "graph", "lowered"} & set(vars(net._source))
+    return {"model", "graph", "lowering"} & set(vars(net._source))
 
 
 @pytest.mark.parametrize("how", MAKERS)
@@ -64,9 +68,9 @@ def test_what_a_source_keeps_and_makes_again(how: str, tmp_path: Path) -> None:
     make, kind, wanted = MAKERS[how]
     net = make(tmp_path)
     source = net._source
-    assert type(source) is kind and kept(net) - {"lowered"} == wanted - {"lowered"}
+    assert type(source) is kind and kept(net) - {"lowering"} == wanted - {"lowering"}
     assert (net.trace is None) == (how == "artefact")
-    plan, weights = source.lowered
+    plan, weights = source.lowering
     assert plan == net.plan and sorted(weights) == sorted({c.source for c in plan.constants})
     assert net.model is net.model and net.graph is net.graph and net.trace is not None
     assert net.graph is not net.model.graph and len(net.graph) <= len(net.model.graph)
@@ -81,7 +85,7 @@ def test_a_closed_model_keeps_nothing_but_its_trace(how: str, tmp_path: Path) ->
     trace = net.trace
     net.close()
     assert not kept(net) and net.trace is trace and not net.has_stored_code
-    for use in (lambda: net.model, lambda: net.graph, lambda: net._source.lowered):
+    for use in (lambda: net.model, lambda: net.graph, lambda: net._source.lowering):
         with pytest.raises(irc.ExecutionError, match="the model is closed"):
             use()
 

@@ -102,7 +102,7 @@ def test_any_exception_but_an_irc_error_is_a_finding(
     if where != "native code":
         monkeypatch.setattr(agreement, "interpret", fail if where == "evaluation" else refuse)
     if where != "evaluation":
-        monkeypatch.setattr(irc, "CompiledModel", fail)
+        monkeypatch.setattr(agreement, "compile_with_options", fail)
     graph = parse_graph(SOFTMAX)
     batch = Batch("graphs", 1, tmp_path)
     batch.attempt(lambda base: None, lambda: agreement.check_graph(graph, 0))
