@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         UsageError,
         VerificationError,
     )
+    from .llm.llm import LLM as LLM
 
 __version__ = "0.1.0"
 
@@ -80,6 +81,7 @@ __all__ = [
     "Error",
     "ExecutionError",
     "InputError",
+    "LLM",
     "MemoryLimitError",
     "Model",
     "ModelFormatError",
@@ -101,12 +103,12 @@ __all__ = [
 
 _MODULES = {
     **{
-        name: f".{name}"
-        for name in ("api", "builder", "compat", "compiler", "ir", "plan", "runtime", "serve")
+        name: f".{name}" for name in "api builder compat compiler ir llm plan runtime serve".split()
     },
     "onnx_backend": ".compat.onnx_backend",
     "ops": ".builder",
 }
+_LAZY = {"Predictor": (".api.predictor",), "LLM": (".llm.llm",)}
 
 
 def __getattr__(name: str) -> object:
@@ -117,7 +119,7 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(_MODULES[name], __name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for module in (".api.predictor",) if name == "Predictor" else (".ir.errors", ".api"):
+    for module in _LAZY.get(name, (".ir.errors", ".api")):
         loaded = importlib.import_module(module, __name__)
         if hasattr(loaded, name):
             globals()[name] = getattr(loaded, name)

@@ -66,6 +66,17 @@ class InferRequest:
         with self._exclusive_state():
             self._state.reset()
 
+    def state_nbytes(self) -> int:
+        """Bytes of the variables' values."""
+        with self._exclusive_state() as state:
+            return state.nbytes()
+
+    def trim_state(self, axis: int, size: int) -> None:
+        """Keep the first `size` positions along an axis of every variable that has more: a
+        key-value cache forgets its last tokens. InputError for an axis that a value lacks."""
+        with self._exclusive_state() as state:
+            state.trim(axis, size)
+
     @contextmanager
     def _exclusive_state(self) -> Iterator[VariableStore]:
         if not self._busy.acquire(blocking=False):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ir", "plan", "compiler", "runtime", "api", "builder", "serve", "cli", "compat")
+PACKAGES = ("ir", "plan", "compiler", "runtime", "api", "builder", "serve", "cli", "compat", "llm")
 LINES = 40
 MODULES = sorted(
     path.relative_to(ROOT).as_posix()
@@ -31,6 +31,11 @@ TESTED_IN = {
     "api/ports.py": "api/test_compiled_model.py",
     "api/progress.py": "cli/test_speech.py",
     "builder/tensor.py": "builder/test_functions.py",
+    "cli/commands/chat.py": "cli/commands/test_generate.py",
+    "llm/language_model.py": "llm/test_llm.py",
+    "llm/tokenizer.py": "llm/test_llm.py",
+    "llm/result.py": "llm/test_llm.py",
+    "llm/generation.py": "llm/test_llm.py",
     "cli/drawing/*.py": "cli/drawing/test_page.py",
     "cli/commands/graph.py": "cli/drawing/test_page.py",
     "cli/arguments.py": "cli/test_limits.py",

@@ -83,6 +83,23 @@ class VariableStore:
         """Forget all values; memory is kept."""
         self.values = [None] * len(self.values)
 
+    def nbytes(self) -> int:
+        """Bytes of all values."""
+        return sum(value.nbytes for value in self.values if value is not None)
+
+    def trim(self, axis: int, size: int) -> None:
+        """Cut every value that is longer along an axis down to this size."""
+        for variable, value in zip(self.variables, self.values, strict=True):
+            if value is not None and not (0 <= axis < value.ndim and size >= 0):
+                raise InputError(
+                    f"variable {variable.name!r} cannot be trimmed",
+                    got=f"axis {axis}, size {size}",
+                    expected=f"an axis from 0 to {value.ndim - 1}, and a size from 0 up",
+                )
+        for n, value in enumerate(self.values):
+            if value is not None and value.shape[axis] > size:
+                self.values[n] = np.take(value, range(size), axis)
+
     def initialise(self, numbers: Sequence[int], slots: list[Any], ours: set[int]) -> None:
         """Variables without a value take their initial ones, which the slots hold by now."""
         for n in numbers:

@@ -94,7 +94,7 @@ GOOD: dict[str, list[str]] = {
     "profile": ["--runs", "1", "--trace", "trace.json", "--xml", "profile.xml"],
     "graph": ["--profile"],
 }
-WITHOUT_A_MODEL = {"demo", "doctor", "cache", "completion", "serve", "shim"}
+WITHOUT_A_MODEL = {"demo", "doctor", "cache", "completion", "serve", "shim"} | {"generate", "chat"}
 
 
 def test_every_verb_is_there() -> None:
