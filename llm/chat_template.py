@@ -8,9 +8,13 @@ by line, and so is the text that it makes.
 
 from __future__ import annotations
 
+import datetime
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 MAX_TEMPLATE_CHARACTERS = 1 << 20
 # What one rendering may run and make.
 MAX_LINES = 2_000_000
-MAX_CHARACTERS = 32 << 20
+MAX_CHARACTERS = 16 << 20
 
 _FILTERS = frozenset(
     "abs capitalize count d default dictsort e escape first float groupby indent int items join"
@@ -30,7 +34,7 @@ _FILTERS = frozenset(
     " selectattr slice sort string sum title tojson trim unique upper".split()
 )
 _METHODS = frozenset(
-    "capitalize count endswith find format get index isalpha isdigit items join keys lower lstrip"
+    "capitalize count endswith find get index isalpha isdigit items join keys lower lstrip"
     " removeprefix removesuffix replace rfind rsplit rstrip split splitlines startswith strip"
     " title upper values".split()
 )
@@ -52,7 +56,8 @@ class ChatTemplate:
         self.source, self._tokens = source, dict(tokens or {})
         try:
             self._template = _environment().from_string(source)
-        except (jinja2.TemplateError, RecursionError, SyntaxError, ValueError) as error:
+        except (_TemplateLimitError, jinja2.TemplateError, ArithmeticError, MemoryError,
+                RecursionError, SyntaxError, TypeError, ValueError) as error:  # fmt: skip
             raise ModelFormatError(
                 "the chat template is broken", got=str(error)[:200], expected="a Jinja template"
             ) from error
@@ -96,105 +101,130 @@ class _TemplateLimitError(Exception):
     """A template runs or makes more than it may."""
 
 
+@dataclass
+class _Budget:
+    """What one rendering has run and made."""
+
+    lines: int = 0
+    characters: int = 0
+
+    def charge_line(self, frame: FrameType, event: str, argument: object) -> Any:
+        """A trace function."""
+        self.lines += 1
+        if self.lines > MAX_LINES:
+            raise _TemplateLimitError(f"more than {MAX_LINES} lines run")
+        return self.charge_line
+
+
+_budget: ContextVar[_Budget] = ContextVar("what a template has used")
+
+
 def _run_limited(generate: Callable[[], Iterable[str]]) -> str:
     """The text of a template, whose lines are counted by a trace function of this thread."""
-    lines = 0
-
-    def count_line(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal lines
-        lines += 1
-        if lines > MAX_LINES:
-            raise _TemplateLimitError(f"more than {MAX_LINES} lines run")
-        return count_line
-
-    def enter(frame: FrameType, event: str, argument: object) -> Any:
-        return count_line(frame, event, argument)
-
-    before = sys.gettrace()
+    budget = _Budget()
+    token, before = _budget.set(budget), sys.gettrace()
     parts: list[str] = []
-    size = 0
-    sys.settrace(enter)
+    sys.settrace(budget.charge_line)
     try:
         for part in generate():
-            size += len(part)
-            if size > MAX_CHARACTERS:
-                raise _TemplateLimitError(f"more than {MAX_CHARACTERS} characters made")
+            _charge(len(part))
             parts.append(part)
     finally:
         sys.settrace(before)
+        _budget.reset(token)
     return "".join(parts)
 
 
-def _limit(value: Any) -> Any:
-    """A value that a template made, unless it is too large."""
-    size = len(value) if isinstance(value, str | bytes | list | tuple) else 0
-    if isinstance(value, int):
-        size = value.bit_length()
-    if size > MAX_CHARACTERS:
-        raise _TemplateLimitError(f"a value of {size} characters")
-    return value
+def _charge(size: int) -> None:
+    """Count characters, items or bits of a value that is about to be made, or was."""
+    budget = _budget.get(None)
+    if budget is None:  # jinja2 computes constant expressions as it compiles
+        budget = _Budget()
+    budget.characters += size
+    if budget.characters > MAX_CHARACTERS:
+        raise _TemplateLimitError(f"more than {MAX_CHARACTERS} characters made")
 
 
 def _size(value: Any) -> int:
     """How many characters, items or bits a value has."""
     if isinstance(value, int):
         return value.bit_length()
-    return len(value) if isinstance(value, str | bytes | list | tuple) else 1
+    return len(value) if isinstance(value, str | bytes | list | tuple | dict) else 1
 
 
-def _check_product(a: int, b: int) -> None:
-    if a * b > MAX_CHARACTERS:
-        raise _TemplateLimitError(f"a value of {a * b} characters")
+def _charged(value: Any) -> Any:
+    """A value that a template made."""
+    _charge(_size(value))
+    return value
+
+
+def _to_text(value: Any) -> str:
+    """str(value). What containers hold is counted first: a list may hold one list many times."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        _charge(_size(part) + 1)
+        if isinstance(part, Mapping):
+            pending += [*part.keys(), *part.values()]
+        elif isinstance(part, list | tuple):
+            pending += part
+    return str(value)
 
 
 def _raise_exception(message: Any) -> None:
     import jinja2
 
-    raise jinja2.TemplateError(str(message)[:400])
+    raise jinja2.TemplateError(_to_text(message)[:400])
 
 
 def _format_time(pattern: Any) -> str:
-    import datetime
-
-    return datetime.datetime.now().strftime(str(pattern)[:100])
+    return datetime.datetime.now().strftime(_to_text(pattern)[:100])
 
 
 def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
     """As transformers renders it: without escapes for HTML."""
-    depth = None if indent is None else min(int(indent), 16)
+    _to_text(value)
+    depth = None if indent is None else min(max(int(indent), 0), 16)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=depth)
 
 
 def _replace(text: Any, old: Any, new: Any, count: int | None = None) -> str:
-    """str.replace, whose result is bounded before it is made."""
-    text, old, new = str(text), str(old), str(new)
-    found = text.count(old)
-    _check_product(found if count is None else min(found, max(int(count), 0)), len(new))
-    return text.replace(old, new, -1 if count is None else int(count))
+    """str.replace, whose result is counted before it is made."""
+    text, old, new = _to_text(text), _to_text(old), _to_text(new)
+    most = text.count(old) if count is None else min(text.count(old), max(int(count), 0))
+    _charge(len(text) + most * len(new))
+    return text.replace(old, new, most)
 
 
 def _join(parts: Iterable[Any], between: Any = "", attribute: str | None = None) -> str:
     """The texts of the parts, with a text between them."""
     texts: list[str] = []
-    size = 0
+    between = _to_text(between)
     for part in parts:
         if attribute is not None:
             part = part[attribute] if isinstance(part, Mapping) else ""
-        text = str(part)
-        size += len(text) + len(str(between))
-        if size > MAX_CHARACTERS:
-            raise _TemplateLimitError(f"a value of more than {MAX_CHARACTERS} characters")
-        texts.append(text)
-    return str(between).join(texts)
+        texts.append(_to_text(part))
+        _charge(len(between))
+    return between.join(texts)
 
 
 def _indent(text: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
     """Lines behind as many spaces, or behind a text."""
     lead = width if isinstance(width, str) else " " * min(max(int(width), 0), 1000)
-    lines = str(text).splitlines() or [""]
-    _check_product(len(lines), len(lead) + 1)
+    lines = _to_text(text).splitlines() or [""]
+    _charge(len(lines) * (len(lead) + 1))
     rest = [line if not line and not blank else lead + line for line in lines[1:]]
     return "\n".join([lead + lines[0] if first else lines[0], *rest])
+
+
+def _count_results(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter whose results are counted. jinja2 reads what a filter is given from attributes."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        return _charged(function(*args, **named))
+
+    return call
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
@@ -221,40 +251,45 @@ def _environment() -> ImmutableSandboxedEnvironment:
         def join_values(self, parts: Sequence[Any]) -> str:
             return _join(parts)
 
+        def wrap_str_format(self, value: Any) -> Any:
+            if super().wrap_str_format(value) is not None:
+                raise SecurityError("format is not allowed in chat templates")
+
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            if operator == "*" and not (isinstance(left, float) or isinstance(right, float)):
-                both = isinstance(left, int) and isinstance(right, int)
-                sizes = (_size(left), _size(right)) if both else (
-                    left if isinstance(left, int) else _size(left),
-                    right if isinstance(right, int) else _size(right),
-                )  # fmt: skip
-                _check_product(*sizes)
-            if operator == "**":
-                _check_product(_size(left), abs(right) if isinstance(right, int) else 1)
             if operator == "%" and isinstance(left, str):
                 raise SecurityError("% on a text is not allowed in chat templates")
-            return _limit(super().call_binop(context, operator, left, right))
+            if operator == "**":
+                _charge(_size(left) * (abs(right) if isinstance(right, int) else 1))
+            if operator == "*":
+                counts = [x if isinstance(x, int) else _size(x) for x in (left, right)]
+                both = isinstance(left, int) and isinstance(right, int)
+                _charge(sum(map(_size, (left, right))) if both else counts[0] * counts[1])
+            if operator == "+":
+                _charge(_size(left) + _size(right))
+            return super().call_binop(context, operator, left, right)
 
         def call(__self, context: Any, __object: Any, *args: Any, **named: Any) -> Any:  # noqa: N805
-            owner = getattr(__object, "__self__", None)
-            if isinstance(owner, str | bytes | dict | list | tuple):
-                name = __object.__name__
-                if name not in _METHODS:
-                    raise SecurityError(f"method {name!r} is not allowed in chat templates")
-                if name == "format":
-                    raise SecurityError("format is not allowed in chat templates")
-                if name == "replace":
-                    return _replace(owner, *args, **named)
-                if name == "join":
-                    return _join(args[0], owner)
-            return _limit(super().call(context, __object, *args, **named))
+            owner, name = getattr(__object, "__self__", None), getattr(__object, "__name__", "")
+            if not isinstance(owner, str | bytes | dict | list | tuple):
+                return _charged(super().call(context, __object, *args, **named))
+            if name not in _METHODS:
+                raise SecurityError(f"method {name!r} is not allowed in chat templates")
+            if name == "replace":
+                return _replace(owner, *args, **named)
+            if name == "join":
+                return _join(args[0], owner)
+            return _charged(super().call(context, __object, *args, **named))
 
     environment = Environment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols], autoescape=False
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[loopcontrols],
+        autoescape=False,
+        finalize=lambda value: value if isinstance(value, str) else _to_text(value),
     )
-    allowed = {k: v for k, v in environment.filters.items() if k in _FILTERS}
-    allowed |= {"tojson": _to_json, "replace": _replace, "join": _join, "indent": _indent}
-    environment.filters = allowed
+    own = {"tojson": _to_json, "replace": _replace, "join": _join, "indent": _indent}
+    known = {**environment.filters, **own, "string": _to_text}
+    environment.filters = {k: _count_results(v) for k, v in known.items() if k in _FILTERS}
     environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _format_time}
     for name in ("lipsum", "cycler", "joiner"):
         environment.globals.pop(name, None)
