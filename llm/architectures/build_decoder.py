@@ -35,7 +35,9 @@ class _Builder:
         self.beams = ops.parameter("beam_idx", ["batch"], "i32")
         self.visible = ops.unsqueeze(ops.not_equal(self.attention_mask, np.int64(0)), [1, 2, 3])
         self.masks: dict[int | None, Tensor] = {None: self.visible}
-        self.tables = {id(r): self._rotation(r) for r in (decoder.rotary, decoder.local_rotary) if r}
+        self.tables = {
+            id(r): self._rotation(r) for r in (decoder.rotary, decoder.local_rotary) if r
+        }
 
     def build(self, name: str) -> Model:
         table = self._matrix("token_embd.weight", None, self.d.width)
@@ -87,9 +89,7 @@ class _Builder:
         query = _reshape(query, [0, 0, d.kv_heads, groups, d.head_size])
         query = ops.transpose(query, [0, 2, 3, 1, 4])
         cap = d.score_cap
-        form = o.Attention(
-            d.attention_scale / (cap or 1.0), causal="last", zeros=True, cap=cap
-        )
+        form = o.Attention(d.attention_scale / (cap or 1.0), causal="last", zeros=True, cap=cap)
         keys, values = (ops.unsqueeze(v, 2) for v in (key, value))
         found = ops.apply(form, query, keys, values, self._mask(window))
         found = _reshape(ops.transpose(found, [0, 3, 1, 2, 4]), [0, 0, d.heads * d.head_size])
@@ -105,9 +105,7 @@ class _Builder:
         else:
             names = [prefix + n for n in ("attn_q", "attn_k", "attn_v")]
             parts = self._linear_several(x, names, sizes)
-        return [
-            _reshape(v, [0, 0, n, d.head_size]) for v, n in zip(parts, counts, strict=True)
-        ]
+        return [_reshape(v, [0, 0, n, d.head_size]) for v, n in zip(parts, counts, strict=True)]
 
     def _head_norm(self, x: Tensor, name: str) -> Tensor:
         name += ".weight"
@@ -133,7 +131,9 @@ class _Builder:
         matrix = self._matrix(name + ".weight", rows, None)
         return self._add_bias(matrix.multiply(x), [name], [rows])
 
-    def _linear_several(self, x: Tensor, names: Sequence[str], sizes: Sequence[int]) -> list[Tensor]:
+    def _linear_several(
+        self, x: Tensor, names: Sequence[str], sizes: Sequence[int]
+    ) -> list[Tensor]:
         """Products of one x with several matrices: one product where their forms are equal."""
         found = [self._matrix(n + ".weight", s, None) for n, s in zip(names, sizes, strict=True)]
         joined = join_rows(found)
@@ -166,8 +166,8 @@ class _Builder:
         if name not in self.weights:
             raise _missing(name)
         found = self.weights.matrix(name)
-        wanted = tuple(have if want is None else want
-                       for have, want in zip(found.shape, (rows, columns), strict=True))  # fmt: skip
+        pairs = zip(found.shape, (rows, columns), strict=True)
+        wanted = tuple(have if want is None else want for have, want in pairs)
         if found.shape != wanted:
             raise _wrong_shape(name, found.shape, wanted)
         return found
@@ -243,5 +243,8 @@ def _missing(name: str) -> ModelFormatError:
 
 def _wrong_shape(name: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> ModelFormatError:
     return ModelFormatError(
-        "a tensor has another shape than the model's sizes say", where=name, got=got, expected=wanted
+        "a tensor has another shape than the model's sizes say",
+        where=name,
+        got=got,
+        expected=wanted,
     )

@@ -80,9 +80,7 @@ class GroupedMatrix:
     def take_rows(self, index: Any) -> GroupedMatrix:
         """Rows of the matrix, by a slice or by indices."""
         offset = None if self.offset is None else self.offset[index]
-        return replace(
-            self, codes=self.codes[index], scale=self.scale[index], offset=offset
-        )
+        return replace(self, codes=self.codes[index], scale=self.scale[index], offset=offset)
 
     def multiply(self, x: Tensor) -> Tensor:
         """x [..., K] times the transposed matrix, [..., N]."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -145,7 +144,9 @@ def _read_decoder(
         attention_scale=metadata.number(".attention.scale", 0.0) or 1 / math.sqrt(size),
         local_rotary=local,
         activation="gelu" if features.gelu else "silu",
-        embedding_scale=metadata.number(".embedding_scale", math.sqrt(width) if features.scaled else 1.0),
+        embedding_scale=metadata.number(
+            ".embedding_scale", math.sqrt(width) if features.scaled else 1.0
+        ),
         residual_scale=metadata.number(".residual_scale", 1.0),
         logit_scale=1 / (metadata.number(".logit_scale", 1.0) or 1.0),
         score_cap=metadata.number(".attn_logit_softcapping", 0.0),
@@ -240,6 +241,6 @@ class _GgufWeights:
 
     def _wrong_rank(self, name: str, got: tuple[int, ...], expected: str) -> ModelFormatError:
         where = f"{self._file.path!r}, {name}"
-        return ModelFormatError("a tensor has another rank", where=where, got=got, expected=expected)
-
-
+        return ModelFormatError(
+            "a tensor has another rank", where=where, got=got, expected=expected
+        )

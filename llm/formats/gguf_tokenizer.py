@@ -144,9 +144,7 @@ def _byte_pairs(
         raise metadata.fail("tokenizer.ggml.merges", " ".join(unknown), "merges of known tokens")
     model: Any = models.BPE(vocabulary, merges, ignore_merges=pre in _WHOLE_WORDS)
     library = tokenizers.Tokenizer(model)
-    parts: list[Any] = [
-        pre_tokenizers.Split(tokenizers.Regex(p), "isolated") for p in _SPLITS[pre]
-    ]
+    parts: list[Any] = [pre_tokenizers.Split(tokenizers.Regex(p), "isolated") for p in _SPLITS[pre]]
     parts.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
     setattr(library, "pre_tokenizer", pre_tokenizers.Sequence(parts))  # noqa: B010
     setattr(library, "decoder", decoders.ByteLevel())  # noqa: B010
@@ -212,9 +210,7 @@ def _ranked_merges(
 _KINDS = {"gpt2": _byte_pairs, "llama": _sentence_pieces}
 
 
-def _add_special(
-    library: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str]
-) -> None:
+def _add_special(library: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str]) -> None:
     """Control and user-defined tokens, which a text is searched for first; and the tokens that
     begin and end every text."""
     from tokenizers import AddedToken, processors

@@ -107,7 +107,9 @@ class SafetensorsFile:
             raise self._fail(f"tensor {name[:80]!r} is not described", None, expected) from error
         numbers = (first, last, *shape)
         if not isinstance(kind, str) or not all(type(n) is int and n >= 0 for n in numbers):
-            raise self._fail(f"tensor {name[:80]!r} is described wrongly", str(record)[:80], "sizes")
+            raise self._fail(
+                f"tensor {name[:80]!r} is described wrongly", str(record)[:80], "sizes"
+            )
         if not first <= last <= self._file.size - start:
             got, most = f"{first} to {last}", self._file.size - start
             raise self._fail(f"tensor {name[:80]!r} lies outside the file", got, f"0 to {most}")

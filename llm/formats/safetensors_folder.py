@@ -156,4 +156,3 @@ def _map_name(name: str, features: HfArchitecture) -> str | None:
     norms = _FOUR_NORMS if features.four_norms else _TWO_NORMS
     inner = norms.get(part) or _INSIDE.get(part)
     return None if inner is None else f"blk.{int(layer)}.{inner}.{last}"
-

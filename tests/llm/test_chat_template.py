@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("jinja2", reason="not run: needs jinja2")
 
-from irc_compiler.llm.chat_template import ChatTemplate  # noqa: E402
+from irc_compiler.llm.chat_template import ChatTemplate
 
 MESSAGES = [{"role": "system", "content": " Be brief. "}, {"role": "user", "content": "Hi <b>"}]
 

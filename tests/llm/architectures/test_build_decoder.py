@@ -13,8 +13,8 @@ from irc_compiler.ir.interpret import interpret
 
 pytest.importorskip("tokenizers", reason="not run: needs tokenizers")
 
-from irc_compiler.llm import LanguageModel, read_language_model  # noqa: E402
-from support.models.tiny_language_models import CONFIGS, PROMPT, write_folder  # noqa: E402
+from irc_compiler.llm import LanguageModel, read_language_model
+from support.models.tiny_language_models import CONFIGS, PROMPT, write_folder
 
 DATA = np.load(Path(__file__).parents[2] / "data" / "llm" / "logits.npz")
 

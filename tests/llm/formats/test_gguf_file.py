@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("tokenizers", reason="not run: needs tokenizers")
 
-from irc_compiler.llm import read_language_model  # noqa: E402
-from irc_compiler.llm.formats.gguf_blocks import read_matrix  # noqa: E402
-from irc_compiler.llm.formats.gguf_file import TENSOR_TYPES, GgufFile  # noqa: E402
+from irc_compiler.llm import read_language_model
+from irc_compiler.llm.formats.gguf_blocks import read_matrix
+from irc_compiler.llm.formats.gguf_file import TENSOR_TYPES, GgufFile
 
 
 def text(value: str | bytes, count: int | None = None) -> bytes:
