@@ -68,7 +68,10 @@ class DecodeStream:
 
     def _emit(self, text: str) -> str:
         new = text[len(self._shown) :]
-        self._ids = self._ids[self._start :]
+        last = self._tokenizer.decode(self._ids[self._start :], self._skip)
+        if last:  # tokens without text of their own do not show whether a space follows
+            self._ids, self._shown = self._ids[self._start :], last
+        else:
+            self._shown = text
         self._start = len(self._ids)
-        self._shown = self._tokenizer.decode(self._ids, self._skip)
         return new

@@ -78,6 +78,7 @@ from .nn.pooling import (
 )  # fmt: skip
 from .quantization.quantize import FakeQuantize
 from .quantization.integer_products import (
+    AffineDequantize,
     ConvInteger,
     Dequantize,
     GroupConvInteger,
@@ -171,7 +172,7 @@ ALL_OPS: tuple[type[Op], ...] = (
     # networks
     MVN2, MVN, BatchNormInference1, BatchNormInference, LayerNorm, RMSNorm, GroupNormalization,
     NormalizeL2, LRN, GRN, ScaledDotProductAttention, Attention, FakeQuantize,
-    Quantize, Dequantize, MatMulInteger, ConvInteger, GroupConvInteger,
+    Quantize, Dequantize, AffineDequantize, MatMulInteger, ConvInteger, GroupConvInteger,
     Convolution, GroupConvolution, ConvolutionBackpropData, GroupConvolutionBackpropData,
     MaxPool1, MaxPool8, MaxPool, AvgPool1, AvgPool14, AvgPool, AdaptiveAvgPool, AdaptiveMaxPool,
     RNNCell, GRUCell, LSTMCell1, LSTMCell, RNNSequence, GRUSequence, LSTMSequence, PeepholeLSTM,

@@ -84,17 +84,15 @@ class GroupedMatrix:
 
     def multiply(self, x: Tensor) -> Tensor:
         """x [..., K] times the transposed matrix, [..., N]."""
-        zero = None
-        if self.zero:
-            zero = self._code_constant(np.full((1, 1), self.zero, np.uint8))
-        form = o.Dequantize(1, self.group)
-        weight = ops.apply(form, self._code_constant(self.codes), _constant(self.scale), zero)
-        found = ops.matmul(x, weight, transpose_b=True)
-        if self.offset is None:
-            return found
-        sums = _reshape(x, [0, 0, self.shape[1] // self.group, self.group])
-        sums = ops.reduce_sum(sums, 3)
-        return found + ops.matmul(sums, _constant(self.offset), transpose_b=True)
+        codes, scale = self._code_constant(self.codes), _constant(self.scale)
+        if self.offset is not None:
+            form = o.AffineDequantize(1, self.group)
+            weight = ops.apply(form, codes, scale, _constant(self.offset))
+        else:
+            shape = self.scale.shape if self.zero else (0, 0)
+            zero = self._code_constant(np.full(shape, self.zero, np.uint8)) if self.zero else None
+            weight = ops.apply(o.Dequantize(1, self.group), codes, scale, zero)
+        return ops.matmul(x, weight, transpose_b=True)
 
     def pick_rows(self, ids: Tensor) -> Tensor:
         """Rows [..., K] in f32, from ids [B, S]; only what is picked is dequantized."""

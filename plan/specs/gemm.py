@@ -51,6 +51,9 @@ class Compressed:
     scale and zero walk (batch..., ceil(K / group), n) and are packed with panels as wide as q's
     (kr 1); zeros are u8 or i8. A zero that is a number serves all of q.
 
+    offset: f32, walks and is packed as scale; b[k, n] = q[k, n] * scale + offset, in f32 with one
+    rounding or two.
+
     normal: scales are f16 or bf16, none so small or large that a weight may leave the type's normal
     numbers (plan/packing/panel_params.py, normal_scales): kernels then round by arithmetic.
     """
@@ -61,6 +64,7 @@ class Compressed:
     scale: Operand
     zero_point: Operand | int = 0
     normal: bool = False
+    offset: Operand | None = None
 
     def __post_init__(self) -> None:
         if self.group < 1:
@@ -156,11 +160,11 @@ class GemmSpec(Spec):
         return (self.k,)
 
     def scaling(self) -> tuple[Operand, ...]:
-        """The scales, and zero points, of a compressed right operand."""
+        """The scales, and zero points or offsets, of a compressed right operand."""
         c = self.compressed
         if c is None:
             return ()
-        return (c.scale, c.zero_point) if isinstance(c.zero_point, Operand) else (c.scale,)
+        return tuple(o for o in (c.scale, c.zero_point, c.offset) if isinstance(o, Operand))
 
     def groups(self) -> int:
         """Groups of K that a compressed right operand has."""
@@ -251,6 +255,11 @@ class GemmSpec(Spec):
         where, scale = self.where, c.scale.dtype
         if scale not in (DType.f32, DType.f16, DType.bf16):
             raise spec_error("scales of another type", where, scale, "f32, f16 or bf16")
+        if c.offset is not None:
+            if scale is not DType.f32 or c.offset.dtype is not DType.f32:
+                raise spec_error("offsets of another type", where, c.offset.dtype, "f32 of both")
+            if c.zero_point != 0:
+                raise spec_error("offsets besides zeros", where, c.zero_point, 0)
         if c.normal and scale is DType.f32:
             raise spec_error("f32 scales are called normal", where, scale, "f16 or bf16")
         if isinstance(c.zero_point, Operand):

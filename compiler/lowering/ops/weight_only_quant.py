@@ -28,21 +28,22 @@ def right_ports(graph: Graph, node: int) -> tuple[int, ...]:
 def compressed_operand(
     low: Lowering, weight: CompressedWeight, name: str
 ) -> tuple[View, PackedB, list[View]]:
-    """The buffers of a compressed weight: its codes, their layout, scales and zeros. Their strides
-    mean nothing and are 0."""
+    """The buffers of a compressed weight: its codes, their layout, scales, and zeros or offsets.
+    Their strides mean nothing and are 0."""
     layout = compressed_layout(weight.k, weight.n, weight.codes.dtype, weight.group, low.target)
     assert layout is not None
     codes = low.array(weight.codes.data, weight.codes.dtype, layout, name, weight.transposed)
     ones = (1,) * (len(weight.codes.data.shape) - 2)
     shape = (*ones, weight.k, weight.n)
     b = View(codes.buffer, codes.dtype, shape, (0,) * len(shape))
-    arrays = [weight.scale, weight.zero] if isinstance(weight.zero, np.ndarray) else [weight.scale]
+    arrays = [x for x in (weight.scale, weight.zero, weight.offset) if isinstance(x, np.ndarray)]
     scaling = [low.array(x, DType.from_numpy(x.dtype), PackedB(layout.nr), name) for x in arrays]
     return b, layout, scaling
 
 
 def compressed_spec(weight: CompressedWeight, scaling: list[View], rank: int) -> Compressed:
     """What a product of `rank` axes says of a compressed weight."""
-    scale, *zeros = (Operand(v.dtype, (0,) * rank) for v in scaling)
-    zero = weight.zero if isinstance(weight.zero, int) else zeros[0]
-    return Compressed(weight.group, scale, zero, normal_scales(weight.scale))
+    scale, *others = (Operand(v.dtype, (0,) * rank) for v in scaling)
+    zero = weight.zero if isinstance(weight.zero, int) else others[0]
+    offset = None if weight.offset is None else others[-1]
+    return Compressed(weight.group, scale, zero, normal_scales(weight.scale), offset)

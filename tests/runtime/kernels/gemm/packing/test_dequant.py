@@ -4,7 +4,7 @@ multiplying then, on every instruction set, for every number of rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -136,6 +136,31 @@ def test_every_code_is_expanded(isa: str, dtype: DType, zero: str) -> None:
                      (weights_of(c).expanded + np.float32(0.5)) - np.float32(0.5))  # fmt: skip
 
 
+@each_isa
+@each_type
+def test_offsets_are_added_behind_the_scaling(isa: str, dtype: DType) -> None:
+    """code * scale + offset, rounded once with FMA and twice without, for one row and for many."""
+    for m, workers in ((1, 1), (16, 1), (70, 3)):
+        c = Case(m, 37, 40, dtype, 8, "none")
+        w, target = weights_of(c), target_of(isa)
+        spec = compressed_spec(c, target, w.scale)
+        assert spec.packed is not None and spec.compressed is not None
+        spec = replace(spec, compressed=replace(spec.compressed, offset=Operand(F32, (0, 0))))
+        verify_specs([spec], target)
+        offset = np.random.default_rng(9).standard_normal(w.scale.shape).astype(np.float32)
+        codes = w.codes.astype(dtype.numpy)
+        cells = pack(codes, PlanConstant(0, dtype, codes.shape, spec.packed))
+        narrow = PackedB(spec.packed.nr)
+        scaling = [pack(x, PlanConstant(0, F32, x.shape, narrow)) for x in (w.scale, offset)]
+        bias, a = np.full((1, c.n), 0.5, np.float32), rows(c)
+        found = run(spec, [a, cells, bias, *scaling], [(c.m, c.n)], isa=isa, workers=workers)
+        assert found.status == 0
+        pick = np.arange(c.k) // c.group
+        weights = w.codes * w.scale.astype(np.float64)[pick] + offset[pick]
+        bound = 1e-6 * (np.abs(a) @ np.abs(weights) + 1)
+        assert (np.abs(found.outs[0] - (a @ weights + 0.5)) < bound).all()
+
+
 @pytest.mark.slow
 @each_isa
 @each_type
@@ -259,6 +284,10 @@ def spec_of(**changes: object) -> GemmSpec:
         {"compressed": Compressed(32, Operand(F32, (0, 0)), Operand(F32, (0, 0)))},
         {"compressed": Compressed(32, Operand(F32, (0, 0)), 1 << 20)},
         {"compressed": Compressed(32, Operand(F32, (0, 0)), 0, True)},
+        {"compressed": Compressed(32, Operand(F32, (0, 0)), 3, offset=Operand(F32, (0, 0)))},
+        {"compressed": Compressed(32, Operand(F32, (0, 0)), offset=Operand(DType.f16, (0, 0)))},
+        {"compressed": Compressed(32, Operand(DType.f16, (0, 0)), offset=Operand(F32, (0, 0)))},
+        {"compressed": Compressed(32, Operand(F32, (0, 0)), offset=Operand(F32, (64, 1)))},
         {"acc": DType.f64},
         {"a": Operand(DType.f64, (64, 1))},
         {"compute_dtype": DType.f16},
