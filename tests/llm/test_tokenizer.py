@@ -94,7 +94,7 @@ def merge_by_score(text: str, tokens: Sequence[str], scores: np.ndarray) -> list
     ids = {t: i for i, t in enumerate(tokens)}
     parts = list(text)
     while True:
-        known = [(-scores[ids[a + b]], i) for i, (a, b) in enumerate(zip(parts, parts[1:]))
+        known = [(-scores[ids[a + b]], i) for i, (a, b) in enumerate(zip(parts, parts[1:], strict=False))
                  if a + b in ids]  # fmt: skip
         if not known:
             break
