@@ -71,8 +71,9 @@ def main(path: str) -> int:
         print(f"{prompt!r}: {model.tokenizer.decode(found)!r}, equal: {found == expected}")
     value = perplexity(net.create_infer_request(), wanted["perplexity_tokens"])
     ratios = [value / wanted[k] for k in ("perplexity", "perplexity_f32")]
-    print(f"perplexity {value:.4f}, llama.cpp {wanted['perplexity']:.4f} as it computes this file"
-          f" ({ratios[0]:.5f}), {wanted['perplexity_f32']:.4f} in f32 ({ratios[1]:.5f})")  # fmt: skip
+    print(f"perplexity {value:.4f}")
+    for key, ratio in zip(("perplexity", "perplexity_f32"), ratios, strict=True):
+        print(f"  irc's is {ratio:.5f} times llama.cpp's ({key}: {wanted[key]:.4f})")
     good = all(equal) and native and same == len(wanted["greedy"])
     return 0 if good and all(abs(r - 1) < 0.005 for r in ratios) else 1
 

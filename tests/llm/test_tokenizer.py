@@ -94,8 +94,8 @@ def merge_by_score(text: str, tokens: Sequence[str], scores: np.ndarray) -> list
     ids = {t: i for i, t in enumerate(tokens)}
     parts = list(text)
     while True:
-        known = [(-scores[ids[a + b]], i) for i, (a, b) in enumerate(zip(parts, parts[1:], strict=False))
-                 if a + b in ids]  # fmt: skip
+        pairs = enumerate(zip(parts, parts[1:], strict=False))
+        known = [(-scores[ids[a + b]], i) for i, (a, b) in pairs if a + b in ids]
         if not known:
             break
         _, at = min(known)
