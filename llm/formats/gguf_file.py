@@ -115,7 +115,8 @@ class _Cursor:
             raise self.fail(f"the header ends inside {what}", f"{count} bytes", f"at most {left}")
         if self.at + count > self._first + len(self._held):
             last = min(self.size, self.at + max(count, _FIRST_BYTES))
-            self._held = memoryview(self._file.part(self.at, last)).cast("B")
+            part: Any = self._file.part(self.at, last)
+            self._held = memoryview(part).cast("B")
             self._first = self.at
         start = self.at - self._first
         self.at += count

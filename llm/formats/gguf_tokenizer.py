@@ -217,11 +217,11 @@ def _add_special(library: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequ
 
     types = metadata.numbers("tokenizer.ggml.token_type", len(tokens))
     if types is not None:
-        control = np.flatnonzero((types == _CONTROL) | (types == _UNKNOWN))
+        control = np.flatnonzero((types == _CONTROL) | (types == _UNKNOWN)).tolist()
         library.add_special_tokens(
             [AddedToken(tokens[i], normalized=False, special=True) for i in control if tokens[i]]
         )
-        others = np.flatnonzero(types == _USER_DEFINED)
+        others = np.flatnonzero(types == _USER_DEFINED).tolist()
         library.add_tokens([AddedToken(tokens[i], normalized=False) for i in others if tokens[i]])
     if library.get_vocab_size(with_added_tokens=True) > len(tokens):
         raise metadata.fail("tokenizer.ggml.tokens", "a token that stands twice", "distinct tokens")

@@ -104,9 +104,11 @@ def make_weights(config: dict[str, Any]) -> dict[str, np.ndarray]:
 
 def write_safetensors(path: Path, tensors: dict[str, np.ndarray], dtype: str = "F32") -> None:
     """A safetensors file; BF16 rounds the arrays."""
-    import ml_dtypes
+    kinds = {"F32": np.dtype("f4"), "F16": np.dtype("f2")}
+    if dtype == "BF16":
+        import ml_dtypes
 
-    kinds = {"F32": np.dtype("f4"), "F16": np.dtype("f2"), "BF16": np.dtype(ml_dtypes.bfloat16)}
+        kinds[dtype] = np.dtype(ml_dtypes.bfloat16)
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     parts, at = [], 0
     for name, array in tensors.items():
