@@ -27,7 +27,8 @@ Weights = Literal["stored", "f32"]
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes and special tokens. context_length: the most tokens that positions are trained for;
+    """Sizes and special tokens. left_padding: rows of a batch may be padded on the left; without it
+    they have one length. context_length: the most tokens that positions are trained for;
     sliding_window: keys that a layer with a window sees, None where no layer has one."""
 
     name: str
@@ -41,6 +42,7 @@ class ModelConfig:
     eos_token_ids: tuple[int, ...] = ()
     bos_token_id: int | None = None
     sliding_window: int | None = None
+    left_padding: bool = True
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,10 @@ def _read_folder(place: Path, weights: Weights, max_memory: int | None) -> Langu
         from .formats.safetensors_folder import read_safetensors_folder
 
         return read_safetensors_folder(place, weights=weights, max_memory=max_memory)
+    from .formats.onnx_folder import find_onnx_model, read_onnx_folder
+
+    if find_onnx_model(place) is not None:
+        return read_onnx_folder(place, max_memory=max_memory)
     files = sorted(place.glob("*.gguf"))
     if len(files) == 1:
         return read_language_model(files[0], weights=weights, max_memory=max_memory)
@@ -96,5 +102,5 @@ def _read_folder(place: Path, weights: Weights, max_memory: int | None) -> Langu
         "no language model in this folder",
         where=repr(str(place)),
         got=", ".join(sorted(p.name for p in place.iterdir())[:8]) or "an empty folder",
-        expected="openvino_model.xml, *.safetensors, or one .gguf file",
+        expected="openvino_model.xml, *.safetensors, model.onnx, or one .gguf file",
     )

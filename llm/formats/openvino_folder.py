@@ -23,7 +23,7 @@ def read_openvino_folder(place: Path, *, max_memory: int | None = None) -> Langu
     model = read_model(place / "openvino_model.xml", max_memory=max_memory)
     _check_interface(model, place)
     return LanguageModel(
-        model, read_tokenizer(place), read_chat_template(place), _read_config(place, config, model)
+        model, read_tokenizer(place), read_chat_template(place), read_ir_config(place, config)
     )
 
 
@@ -45,7 +45,8 @@ def _check_interface(model: Model, place: Path) -> None:
         )
 
 
-def _read_config(place: Path, config: JsonObject, model: Model) -> ModelConfig:
+def read_ir_config(place: Path, config: JsonObject) -> ModelConfig:
+    """Sizes and special tokens of a folder whose graph is given."""
     heads = config.count("num_attention_heads")
     window = config.get("sliding_window")
     if config.get("use_sliding_window") is False:
